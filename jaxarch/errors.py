@@ -1,0 +1,59 @@
+"""Errors and warnings that speak to the user: one line, naming the argument and what would be right."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+import jax
+import numpy as np
+
+
+class ArgumentError(ValueError):
+    """A value handed in by the user cannot be used.
+
+    The message is one line: the argument's name, what it was, and what would be right. The command line
+    prints it and ends with exit status 2; anything else that is raised is a fault of the library's own.
+    """
+
+
+class NonFiniteWarning(UserWarning):
+    """A run met NaN or Inf in its loss; the message names strategy, run and step."""
+
+
+class DeadStartWarning(UserWarning):
+    """A trainable leaf receives a gradient of exactly zero at the first step."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The tail of an error on an unknown name: the nearest known one, or all of them."""
+    known = list(known)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else "known: " + ", ".join(known)
+
+
+def is_traced(value: object) -> bool:
+    """Whether a value is only known inside a JAX transformation, so that it cannot be checked."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
+
+
+def check_positive(name: str, value: object) -> None:
+    """Raise unless every entry of a number or array is positive and finite. Traced values pass.
+
+    Raises:
+      ArgumentError: naming the argument.
+    """
+    if is_traced(value):
+        return
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{name}: expected a positive number, got {value!r}") from None
+    if not (np.isfinite(array) & (array > 0)).all():
+        raise ArgumentError(f"{name}: expected a positive finite number, got {value}")
+
+
+def check_count(name: str, value: object, least: int = 1) -> None:
+    """Raise unless a static size is an integer of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ArgumentError(f"{name}: expected an integer of at least {least}, got {value!r}")

@@ -1,0 +1,294 @@
+r"""Masks over the connections of a network, and the two-temperature gradient that learns them.
+
+A mask is the architecture: one bit a connection. It is learned through real *scores* w, one a connection,
+whose sharp sigmoid `sigma(hard * w)` multiplies the weights forwards while the slope of a softer one,
+`sigma(soft * w)`, carries the gradient backwards. The mask is read off at the end as `1[w > 0]`.
+
+Scores, masks and parameters are pytrees of one structure; a leaf that is not masked is `None` in the first
+two. `hard` and `soft` are inverse temperatures, called M_hard and M_soft in [D], t_l and t_s in [A].
+
+[D] Colombo & Gao, Disentangling Neural Architectures and Weights, 2021.
+[A] Colombo & Gao, Differentiable Architecture Pruning for Transfer Learning, 2021.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxarch.errors import ArgumentError, check_positive, is_traced
+from jaxarch.trees import PyTree, check_floating, map_selected, merge, named_leaves
+
+# The two-temperature gradient ------------------------------------------------------------------------
+
+
+def two_temperature(
+    scores: ArrayLike, hard: ArrayLike, soft: ArrayLike, *, factor: bool = True
+) -> Array:
+    r"""A mask in (0, 1) with the value of a sharp sigmoid and the gradient of a soft one.
+
+    Value `v = sigma(hard * w)`; derivative `soft * sigma(soft * w) * (1 - sigma(soft * w))`, so that
+    gradient descent on the scores is [D] eq. (5), Algorithm 1, and [A] eq. (7). At `hard == soft` it is the
+    ordinary sigmoid with its ordinary gradient.
+
+    Both temperatures may be traced: a grid of temperatures is one `vmap`. They receive no gradient.
+    Reverse mode only (`jax.custom_vjp`); `two_temperature_forward` also differentiates forwards.
+
+    Args:
+      scores: floating-point array of any shape.
+      hard: inverse temperature of the value, positive; broadcast against the scores.
+      soft: inverse temperature of the gradient, positive, at most `hard`.
+      factor: whether the derivative carries its factor `soft` ([A] eq. 7 and the appendix of [D]) or not
+        ([A] eq. 15; [D] section 3 prints it without, which is not the derivative of the sigmoid).
+
+    Returns:
+      An array of the scores' shape and dtype. Infinite products are taken to their limits: no score and no
+      temperature makes value or gradient NaN. bfloat16 and float16 are computed in float32 inside.
+
+    Raises:
+      ArgumentError: scores that are not floating point; temperatures that are not positive, or soft > hard
+        (where they are concrete; traced ones are clipped to the positive finite range).
+    """
+    scores, hard, soft = _checked(scores, hard, soft)
+    return _two_temperature(scores, hard, soft, factor)
+
+
+def two_temperature_forward(
+    scores: ArrayLike, hard: ArrayLike, soft: ArrayLike, *, factor: bool = True
+) -> Array:
+    """`two_temperature` out of `stop_gradient`: equal in value and gradient, and fit for forward mode.
+
+    `v = stop(sigma(hard w)) + (s - stop(s))`, `s = sigma(soft w)` (divided by `soft` without the factor).
+    Use it under `jax.jvp`, `jax.jacfwd` or `jax.hessian`; `two_temperature` is faster in reverse mode.
+    """
+    scores, hard, soft = _checked(scores, hard, soft)
+    work = _work(scores)
+    surrogate = jax.nn.sigmoid(soft * work) / (1.0 if factor else soft)
+    value = _sigmoid(work, hard) + (surrogate - jax.lax.stop_gradient(surrogate))
+    return value.astype(scores.dtype)
+
+
+def _two_temperature_value(scores: Array, hard: Array, soft: Array, factor: bool) -> Array:
+    return _sigmoid(_work(scores), hard).astype(scores.dtype)
+
+
+_two_temperature = jax.custom_vjp(_two_temperature_value, nondiff_argnums=(3,))
+
+
+def _two_temperature_fwd(scores: Array, hard: Array, soft: Array, factor: bool):
+    return _two_temperature_value(scores, hard, soft, factor), (scores, hard, soft)
+
+
+def _two_temperature_bwd(factor: bool, residuals: tuple[Array, Array, Array], cotangent: Array):
+    scores, hard, soft = residuals
+    # sigma(-x), not 1 - sigma(x): the difference is exactly 0 from x = 17 on in float32.
+    product = soft * _work(scores)
+    slope = jax.nn.sigmoid(product) * jax.nn.sigmoid(-product)
+    if factor:
+        slope = soft * slope
+    gradient = (cotangent.astype(slope.dtype) * slope).astype(scores.dtype)
+    return gradient, jnp.zeros_like(hard), jnp.zeros_like(soft)
+
+
+_two_temperature.defvjp(_two_temperature_fwd, _two_temperature_bwd)
+
+
+def _sigmoid(work: Array, hard: Array) -> Array:
+    return jax.nn.sigmoid(jax.lax.stop_gradient(hard * work))
+
+
+def _work(scores: Array) -> Array:
+    return scores.astype(jnp.promote_types(scores.dtype, jnp.float32))
+
+
+def _checked(scores: ArrayLike, hard: ArrayLike, soft: ArrayLike) -> tuple[Array, Array, Array]:
+    check_temperatures(hard, soft)
+    scores = jnp.asarray(scores)
+    check_floating("scores", scores)
+    dtype = jnp.promote_types(scores.dtype, jnp.float32)
+    limits = jnp.finfo(dtype)
+
+    def clip(temperature: ArrayLike) -> Array:
+        return jnp.clip(jnp.asarray(temperature, dtype), limits.tiny, limits.max)
+
+    return scores, clip(hard), clip(soft)
+
+
+def check_temperatures(hard: ArrayLike, soft: ArrayLike) -> None:
+    """Raise unless 0 < soft <= hard, where the temperatures are concrete."""
+    check_positive("hard", hard)
+    check_positive("soft", soft)
+    if not is_traced((hard, soft)) and (np.asarray(soft) > np.asarray(hard)).any():
+        raise ArgumentError(
+            f"soft: expected at most hard = {hard} (the gradient's sigmoid is the softer one), got {soft}"
+        )
+
+
+# Scores and masks ------------------------------------------------------------------------------------
+
+
+def init_scores(
+    key: Array,
+    selection: PyTree,
+    mean: ArrayLike = -10.0,
+    std: ArrayLike = 5.0,
+    hard: ArrayLike | None = None,
+) -> PyTree:
+    """Random scores `N(mean, std)` for every selected leaf (`std` is the standard deviation).
+
+    Args:
+      key: a `jax.random.key`.
+      selection: the leaves to mask (see `select`), or anything with their shapes and dtypes.
+      mean: mean of the scores.
+      std: standard deviation of the scores, at least 0.
+      hard: if given, `mean` and `std` are in units of `1/hard`, which keeps the distribution of the initial
+        mask `sigma(hard * w)` the same at every temperature; if not, they are absolute.
+
+    Returns:
+      Scores with the selection's structure, shapes and dtypes. The defaults, with `hard=50`, are N(-.2, .1):
+      on non-negative inputs, scores around 0 saturate the network of [D] and leave no gradient at all.
+    """
+    if not is_traced(std) and not (np.asarray(std) >= 0).all():
+        raise ArgumentError(f"std: expected a standard deviation of at least 0, got {std}")
+    unit = 1.0 if hard is None else 1.0 / jnp.asarray(hard, jnp.float32)
+    leaves, treedef = jax.tree.flatten(selection)
+    keys = jax.random.split(key, len(leaves))
+    drawn = [
+        ((mean + std * jax.random.normal(k, jnp.shape(leaf))) * unit).astype(leaf.dtype)
+        for k, leaf in zip(keys, leaves, strict=True)
+    ]
+    return jax.tree.unflatten(treedef, drawn)
+
+
+def soft_mask(
+    scores: PyTree, hard: ArrayLike, soft: ArrayLike, *, factor: bool = True
+) -> PyTree:
+    """The mask in (0, 1) that training multiplies with the weights: `two_temperature`, leaf by leaf."""
+    return map_selected(lambda w: two_temperature(w, hard, soft, factor=factor), scores)
+
+
+def hard_mask(scores: PyTree) -> PyTree:
+    """The architecture: `1[w > 0]`, as booleans ([A] section 2.3; the limit of `sigma(M w)`).
+
+    [D] footnote 3 keeps a connection whose score is exactly 0; this library, like [A], prunes it.
+    """
+    return map_selected(lambda w: w > 0, scores)
+
+
+def full_mask(selection: PyTree) -> PyTree:
+    """The mask that keeps every selected connection."""
+    return map_selected(lambda leaf: jnp.ones(jnp.shape(leaf), bool), selection)
+
+
+def apply_mask(mask: PyTree, params: PyTree) -> PyTree:
+    """Masked parameters, `m o theta` ([A] eq. 3). Leaves without a mask stay as they are."""
+
+    def masked(m: Array, leaf: Array) -> Array:
+        # A product would turn a pruned weight that overflowed into NaN.
+        return jnp.where(m, leaf, 0) if m.dtype == bool else m * leaf
+
+    return merge(map_selected(masked, mask, params), params)
+
+
+def weight_free(mask: PyTree, params: PyTree) -> PyTree:
+    """The weight-free network: all weights 1, so that the masked leaves are the mask itself.
+
+    Leaves without a mask (biases, for instance) are those of `params`.
+    """
+    return merge(map_selected(lambda m, leaf: m.astype(leaf.dtype), mask, params), params)
+
+
+def density(mask: PyTree) -> Array:
+    """The share of connections that are kept, over all masked leaves together: a scalar in [0, 1].
+
+    For masks with a leading axis of runs, `jax.vmap(density)`.
+    """
+    leaves = jax.tree.leaves(mask)
+    if not leaves:
+        raise ArgumentError("mask: no leaf is masked, so there is no density; select leaves by path")
+    kept = sum(_count(leaf) for leaf in leaves)
+    return jnp.asarray(kept, jnp.float32) / sum(leaf.size for leaf in leaves)
+
+
+def layer_density(mask: PyTree) -> dict[str, Array]:
+    """The share of connections that are kept in each masked leaf, by path."""
+    return {path: density(leaf) for path, leaf in named_leaves(mask).items()}
+
+
+def overlap(mask: PyTree, other: PyTree) -> Array:
+    """Jaccard index of two masks: connections in both over connections in either; 1 if both are empty."""
+    pairs = list(zip(jax.tree.leaves(mask), jax.tree.leaves(other), strict=True))
+    both = jnp.asarray(sum(_count(jnp.logical_and(a, b)) for a, b in pairs))
+    either = jnp.asarray(sum(_count(jnp.logical_or(a, b)) for a, b in pairs))
+    return jnp.where(either > 0, both / jnp.maximum(either, 1), 1.0)
+
+
+def reshuffle(key: Array, mask: PyTree) -> PyTree:
+    """A mask with the same density in every leaf and its connections permuted at random ([A] section 3.3)."""
+    leaves, treedef = jax.tree.flatten(mask)
+    keys = jax.random.split(key, max(len(leaves), 1))
+    permuted = [
+        jax.random.permutation(k, leaf.reshape(-1)).reshape(leaf.shape)
+        for k, leaf in zip(keys, leaves, strict=False)
+    ]
+    return jax.tree.unflatten(treedef, permuted)
+
+
+def top_k(scores: PyTree, k: ArrayLike) -> PyTree:
+    """The mask of exactly `k` connections with the largest scores, pooled over all leaves.
+
+    Ties go to the connection that comes first in flattening order; NaN comes last. `k` may be traced.
+
+    Raises:
+      ArgumentError: a concrete `k` that is no integer between 0 and the number of connections.
+    """
+    pooled = _pooled(scores)
+    if not is_traced(k):
+        count = np.asarray(k)
+        if not np.issubdtype(count.dtype, np.integer) or count.ndim or not 0 <= count <= pooled.size:
+            raise ArgumentError(f"k: expected an integer from 0 to {pooled.size}, got {k}")
+    order = jnp.argsort(-jnp.where(jnp.isnan(pooled), -jnp.inf, pooled), stable=True)
+    kept = jnp.zeros(pooled.shape, bool).at[order].set(jnp.arange(pooled.size) < k)
+    return _unpooled(kept, scores)
+
+
+def percentile_thresholds(values: PyTree, percentiles: ArrayLike) -> Array:
+    """Percentiles of the entries of all leaves together: the set T_w of [D] eq. (13).
+
+    Args:
+      values: weights or scores.
+      percentiles: numbers in [0, 100], shape (n,).
+
+    Returns:
+      Thresholds of shape (n,), linearly interpolated.
+    """
+    return jnp.percentile(_pooled(values), jnp.asarray(percentiles, jnp.float32))
+
+
+def threshold_mask(values: PyTree, threshold: ArrayLike) -> PyTree:
+    """`B_inf(w - xi)`: the connections above a threshold, `1[w > xi]` ([D] eq. 13)."""
+    return map_selected(lambda w: w > threshold, values)
+
+
+def _count(leaf: Array) -> Array:
+    """How many connections a mask keeps: exactly (a float32 sum is exact up to 2^24 only)."""
+    return jnp.sum(leaf, dtype=jnp.int32 if leaf.dtype == bool else jnp.float32)
+
+
+def _pooled(tree: PyTree) -> Array:
+    leaves = jax.tree.leaves(tree)
+    if not leaves:
+        raise ArgumentError("scores: no leaf is masked; select leaves by path")
+    return jnp.concatenate([jnp.ravel(leaf) for leaf in leaves])
+
+
+def _unpooled(pooled: Array, like: PyTree) -> PyTree:
+    leaves, treedef = jax.tree.flatten(like)
+    pieces, start = [], 0
+    for leaf in leaves:
+        pieces.append(pooled[start : start + leaf.size].reshape(leaf.shape))
+        start += leaf.size
+    return jax.tree.unflatten(treedef, pieces)

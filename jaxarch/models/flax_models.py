@@ -1,0 +1,107 @@
+"""Flax models, NNX and Linen, as pure functions: the only file that imports Flax's internals."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax
+from flax import nnx
+from jax import Array
+
+from jaxarch.errors import ArgumentError
+from jaxarch.models.model import Model
+from jaxarch.problem import Key
+from jaxarch.trees import PyTree
+
+TRAINING_ARGUMENTS = {
+    "train": True,
+    "training": True,
+    "is_training": True,
+    "deterministic": False,
+    "use_running_average": False,
+}
+"""Arguments of a Linen module's `__call__` that tell training from evaluation, with their training value."""
+
+
+def as_model(model: Any, example: Array) -> Model:
+    """Anything that is a network, as a `Model`.
+
+    Args:
+      model: a `Model`; a Flax NNX module (its own weights are every run's start) or a function
+        `rngs -> nnx.Module` (every run draws its own); a Flax Linen module; or a pair of pure functions
+        `(init, apply)`, `init(key) -> params` and `apply(params, x) -> outputs`.
+      example: a batch of inputs, for shapes.
+
+    Raises:
+      ArgumentError: anything else.
+    """
+    match model:
+        case Model():
+            return model
+        case nnx.Module():
+            return _nnx_model(lambda rngs: model)
+        case nn.Module():
+            return _linen_model(model, example)
+        case (init, apply) if callable(init) and callable(apply):
+            return Model(lambda key: (init(key), {}), lambda params, state, x, key: (apply(params, x), state))
+        case _ if callable(model):
+            return _nnx_model(model)
+    raise ArgumentError(
+        "model: expected a Flax NNX module or a function of rngs that makes one, a Flax Linen module, a "
+        f"jaxarch Model, or a pair of functions (init, apply); got {type(model).__name__}"
+    )
+
+
+def _nnx_model(make: Callable[[nnx.Rngs], nnx.Module]) -> Model:
+    def split(module: nnx.Module) -> tuple[Any, PyTree, PyTree, PyTree]:
+        return nnx.split(module, nnx.Param, nnx.RngState, ...)
+
+    # Traced, so that no weights are drawn here; only the structure is kept.
+    abstract = nnx.eval_shape(lambda: make(nnx.Rngs(0)))
+    if not isinstance(abstract, nnx.Module):
+        raise ArgumentError(f"model: the function of rngs made a {type(abstract).__name__}, no nnx.Module")
+
+    def init(key: Array) -> tuple[PyTree, PyTree]:
+        _, params, _, state = split(make(nnx.Rngs(key)))
+        return params, state
+
+    def apply(params: PyTree, state: PyTree, x: Array, key: Key) -> tuple[Any, PyTree]:
+        # The random state is made anew from the key at every call, so that it is no part of the model's state.
+        graph, _, rngs, _ = split(make(nnx.Rngs(jax.random.key(0) if key is None else key)))
+        module = nnx.merge(graph, params, rngs, state, copy=True)
+        if key is None:
+            module.eval()
+        else:
+            module.train()
+        if key is not None:
+            nnx.reseed(module, default=key, dropout=key)
+        outputs = module(x)
+        return outputs, split(module)[3]
+
+    return Model(init, apply)
+
+
+def _linen_model(module: nn.Module, example: Array) -> Model:
+    accepted = inspect.signature(type(module).__call__).parameters
+    training = {name: value for name, value in TRAINING_ARGUMENTS.items() if name in accepted}
+    evaluation = {name: not value for name, value in training.items()}
+
+    def init(key: Array) -> tuple[PyTree, PyTree]:
+        params_key, dropout_key = jax.random.split(key)
+        rngs = {"params": params_key, "dropout": dropout_key}
+        variables = dict(module.init(rngs, example, **evaluation))
+        return variables.pop("params"), variables
+
+    def apply(params: PyTree, state: PyTree, x: Array, key: Key) -> tuple[Any, PyTree]:
+        variables = {"params": params, **state}
+        if key is None:
+            return module.apply(variables, x, **evaluation), state
+        outputs, changed = module.apply(
+            variables, x, **training, rngs={"dropout": key}, mutable=list(state)
+        )
+        return outputs, {**state, **changed}
+
+    return Model(init, apply)

@@ -1,0 +1,87 @@
+"""Problems of supervised learning: a model, examples with labels, a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from jaxarch.errors import ArgumentError
+from jaxarch.models.flax_models import as_model
+from jaxarch.problem import Key, Problem, take_rows
+from jaxarch.trees import PyTree
+
+
+def problem(
+    model: Any,
+    data: tuple[Any, Any],
+    *,
+    loss: Callable[[Array, Array], Array],
+    optimizer: optax.GradientTransformation,
+    steps: int,
+    batch_size: int | None = None,
+    train: Any = None,
+    validation: Any = None,
+    own: PyTree = None,
+    gather: Callable[[PyTree, PyTree, Array], PyTree] = take_rows,
+    metrics: Callable[[Any, Array], dict[str, Array]] | None = None,
+) -> Problem:
+    """A supervised problem: what every search and every strategy is run on.
+
+    Args:
+      model: a Flax NNX module or a function `rngs -> module`, a Flax Linen module, a pair of pure functions
+        `(init, apply)`, or a jaxarch `Model`.
+      data: `(x, y)`, arrays with one leading axis of examples.
+      loss: `(outputs, y) -> values`, of which the mean is taken: any of optax's losses.
+      optimizer: any optax transformation.
+      steps: gradient steps of a training.
+      batch_size: examples a step, drawn uniformly with replacement; `None` for all of them.
+      train: rows to train on, shape (n,), or (runs, n) where each run has its own; by default all.
+      validation: rows to validate on, likewise; by default none.
+      own: what else each run has of its own, with a leading axis of runs; handed to `gather`.
+      gather: `(data, own, rows) -> (x, y)`.
+      metrics: `(outputs, y) -> {name: scalar}`, shown for the validation rows beside the loss.
+
+    Raises:
+      ArgumentError: data of another form, NaN, labels that do not fit, parameters that are not floating point.
+    """
+    if not isinstance(data, tuple) or len(data) != 2:
+        raise ArgumentError("data: expected a pair (x, y) of arrays with one leading axis of examples")
+    x, y = (jnp.asarray(array) for array in data)
+    if x.ndim < 2 or y.shape[:1] != x.shape[:1]:
+        raise ArgumentError(
+            f"data: expected x of shape (n, ...) and y of shape (n,), got {x.shape} and {y.shape}"
+        )
+    network = as_model(model, x[:1])
+
+    def problem_loss(params: PyTree, state: PyTree, batch: PyTree, key: Key) -> tuple[Array, PyTree]:
+        inputs, labels = batch
+        outputs, state = network.apply(params, state, inputs, key)
+        return jnp.mean(loss(outputs, labels)), state
+
+    def predict(params: PyTree, state: PyTree, batch: PyTree) -> Any:
+        return network.apply(params, state, batch[0], None)[0]
+
+    def problem_metrics(params: PyTree, state: PyTree, batch: PyTree) -> dict[str, Array]:
+        assert metrics is not None
+        return metrics(predict(params, state, batch), batch[1])
+
+    made = Problem(
+        init=network.init,
+        loss=problem_loss,
+        data=(x, y),
+        optimizer=optimizer,
+        steps=steps,
+        batch_size=batch_size,
+        train=None if train is None else jnp.asarray(train),
+        validation=None if validation is None else jnp.asarray(validation),
+        own=own,
+        gather=gather,
+        predict=predict,
+        metrics=None if metrics is None else problem_metrics,
+    )
+    made.check()
+    return made

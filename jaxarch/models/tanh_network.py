@@ -1,0 +1,61 @@
+"""The network (11) and the loss (12) of [D], for any input size and depth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxarch.errors import ArgumentError, check_count
+from jaxarch.models.model import Model
+from jaxarch.problem import Key
+from jaxarch.trees import PyTree
+
+
+def tanh_network(widths: Sequence[int], std: ArrayLike = 0.2) -> Model:
+    r"""The network of [D] eq. (11): `psi(w, x) = softplus(sum_i tanh(w_L ... tanh(w_1 x))_i)`.
+
+    Args:
+      widths: sizes of the input and of each layer; [D] has (64, 64, 64): two square matrices.
+      std: standard deviation of the initial weights, for searches that start from the problem's own.
+
+    Returns:
+      A model with parameters `{"w1": (widths[1], widths[0]), ...}` and outputs of shape (batch,), positive.
+      What [D] calls ReLU is `log(1 + e^x)`, softplus, and so it is here. There is no bias.
+
+    Raises:
+      ArgumentError: fewer than two widths, or widths that are not positive integers.
+    """
+    if len(widths) < 2:
+        raise ArgumentError(f"widths: expected an input size and at least one layer, got {tuple(widths)}")
+    for width in widths:
+        check_count("widths", width)
+    shapes = {f"w{i + 1}": (widths[i + 1], widths[i]) for i in range(len(widths) - 1)}
+
+    def init(key: Array) -> tuple[PyTree, PyTree]:
+        keys = jax.random.split(key, len(shapes))
+        params = {
+            name: std * jax.random.normal(k, shape) for k, (name, shape) in zip(keys, shapes.items(), strict=True)
+        }
+        return params, {}
+
+    def apply(params: PyTree, state: PyTree, x: Array, key: Key) -> tuple[Array, PyTree]:
+        if x.shape[-1] != widths[0]:
+            raise ArgumentError(f"x: the network has {widths[0]} inputs, got examples of shape {x.shape[1:]}")
+        for name in shapes:
+            x = jnp.tanh(x @ params[name].T)
+        return jax.nn.softplus(x.sum(-1)), state
+
+    return Model(init, apply)
+
+
+def signed_output_loss(outputs: Array, y: Array) -> Array:
+    r"""The loss of [D] eq. (12) for each example: `psi(w, x) (1 - 2 y)`, y in {0, 1}, shape (batch,).
+
+    It is unbounded below in psi: it rewards large outputs for y = 1 and small ones for y = 0, but is no
+    likelihood, and the network with the lower loss need not be the one with the higher AUC.
+    """
+    return outputs * (1 - 2 * y)

@@ -1,0 +1,202 @@
+"""What goes into a search, a learning problem, and what comes out of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+
+from jaxarch.errors import ArgumentError, check_count, is_traced
+from jaxarch.trees import PyTree, check_floating
+
+Key = Array | None
+"""A `jax.random.key`, or `None`: evaluate (no dropout, no augmentation, running statistics)."""
+
+
+class Found(NamedTuple):
+    """What a search finds, and what a finish turns into another.
+
+    Attributes:
+      params: what the network computes with; masked already.
+      mask: the architecture: booleans, `None` for leaves that are not masked.
+      state: the model's state (batch norm's and the like) after training.
+      info: arrays to look at. A training adds `loss` (one value a step), `failed_at` (the first step whose
+        loss was NaN or infinite; -1 for none) and `dead_start` (some leaf's first gradient was exactly 0).
+    """
+
+    params: PyTree
+    mask: PyTree
+    state: PyTree
+    info: dict[str, Array]
+
+
+def take_rows(data: PyTree, own: PyTree, rows: Array) -> PyTree:
+    """The batch of some rows: every array of `data` indexed along its leading axis."""
+    return jax.tree.map(lambda array: jnp.asarray(array)[rows], data)
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["data", "train", "validation", "own"],
+    meta_fields=["init", "loss", "optimizer", "steps", "batch_size", "predict", "metrics", "gather"],
+)
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """A learning problem as pure functions and arrays.
+
+    The arrays sit once on each device, whatever the number of runs; what differs between runs (`train`,
+    `validation` and `own`) is small. A `Problem` is a pytree: pass it through `jit`, map it with `vmap` over
+    `in_axes()`.
+
+    Attributes:
+      init: `key -> (params, state)`. The state is batch norm's and the like; `{}` where there is none.
+      loss: `(params, state, batch, key) -> (value, state)`, a mean over the batch. A key of `None` asks for
+        evaluation: no dropout, running statistics.
+      data: pytree of arrays with one leading axis of examples, shared by all runs.
+      optimizer: any optax transformation; searches use it unless they are given one of their own.
+      steps: gradient steps of a training.
+      batch_size: examples a step, drawn independently and uniformly with replacement (the sampling that the
+        theorems of [D] and [A] assume), or `None` for all of them at every step.
+      train: rows of `data` to train on: shape (n,), or (runs, n) where each run has its own. Default: all.
+      validation: rows to validate on, likewise; `None` for none.
+      own: what else each run has of its own: pytree whose leaves have a leading axis of runs.
+      gather: `(data, own, rows) -> batch`.
+      predict: `(params, state, batch) -> outputs`, for evaluation; `None` where there is nothing to predict.
+      metrics: `(params, state, batch) -> {name: scalar}`, shown for the validation rows beside the loss.
+    """
+
+    init: Callable[[Array], tuple[PyTree, PyTree]]
+    loss: Callable[[PyTree, PyTree, PyTree, Key], tuple[Array, PyTree]]
+    data: PyTree
+    optimizer: optax.GradientTransformation
+    steps: int
+    batch_size: int | None = None
+    train: Any = None
+    validation: Any = None
+    own: PyTree = None
+    gather: Callable[[PyTree, PyTree, Array], PyTree] = take_rows
+    predict: Callable[[PyTree, PyTree, PyTree], Any] | None = None
+    metrics: Callable[[PyTree, PyTree, PyTree], dict[str, Array]] | None = None
+
+    @property
+    def runs(self) -> int | None:
+        """How many runs have rows or values of their own; `None` if all are shared."""
+        sizes = [rows.shape[0] for rows in (self.train, self.validation) if jnp.ndim(rows) == 2]
+        sizes += [leaf.shape[0] for leaf in jax.tree.leaves(self.own)]
+        return sizes[0] if sizes else None
+
+    def in_axes(self) -> Problem:
+        """The problem's axes for `vmap` over runs: `jax.vmap(search, in_axes=(0, problem.in_axes()))`."""
+
+        def axis(rows: Any) -> int | None:
+            return 0 if jnp.ndim(rows) == 2 else None
+
+        own = jax.tree.map(lambda leaf: 0, self.own)
+        return dataclasses.replace(
+            self, data=None, train=axis(self.train), validation=axis(self.validation), own=own
+        )
+
+    def of_run(self, run: int) -> Problem:
+        """The problem of one run alone."""
+
+        def rows_of(rows: Any) -> Any:
+            return rows[run] if jnp.ndim(rows) == 2 else rows
+
+        return dataclasses.replace(
+            self,
+            train=rows_of(self.train),
+            validation=rows_of(self.validation),
+            own=jax.tree.map(lambda leaf: leaf[run], self.own),
+        )
+
+    def batch(self, key: Array) -> PyTree:
+        """A batch of one run's training examples."""
+        rows = self.training_rows()
+        if self.batch_size is not None:
+            rows = rows[jax.random.randint(key, (self.batch_size,), 0, rows.shape[0])]
+        return self.gather(self.data, self.own, rows)
+
+    def objective(self, params: PyTree, state: PyTree, rows: Array | None = None) -> Array:
+        """F of [D] eq. (1): the mean loss over all of one run's training rows (or over `rows`)."""
+        rows = self._rows(self.train if rows is None else rows)
+        return self.loss(params, state, self.gather(self.data, self.own, rows), None)[0]
+
+    def outputs(self, params: PyTree, state: PyTree, rows: Array | None = None) -> Any:
+        """The network's outputs on all of one run's training rows (or on `rows`)."""
+        if self.predict is None:
+            raise ArgumentError("problem: it has no `predict`, which this needs")
+        rows = self._rows(self.train if rows is None else rows)
+        return self.predict(params, state, self.gather(self.data, self.own, rows))
+
+    def training_rows(self) -> Array:
+        """One run's training rows, shape (n,)."""
+        return self._rows(self.train)
+
+    def _rows(self, rows: Array | None) -> Array:
+        if rows is None:
+            return jnp.arange(jax.tree.leaves(self.data)[0].shape[0])
+        if jnp.ndim(rows) != 1:
+            raise ArgumentError(
+                f"problem: its rows have shape {rows.shape}, one set a run; pass it through over_seeds, "
+                "map it with problem.in_axes(), or take one run with problem.of_run(i)"
+            )
+        return jnp.asarray(rows)
+
+    def check(self) -> None:
+        """Raise unless the problem is usable, as far as its concrete values tell.
+
+        Raises:
+          ArgumentError: empty or ragged data, NaN, rows out of range, sizes that are not positive integers,
+            parameters that are not floating point, a loss that is no scalar.
+        """
+        check_count("steps", self.steps)
+        if self.batch_size is not None:
+            check_count("batch_size", self.batch_size)
+        examples = _check_data(self.data)
+        for name, rows in (("train", self.train), ("validation", self.validation)):
+            _check_rows(name, rows, examples)
+        sizes = {leaf.shape[0] for leaf in jax.tree.leaves(self.own)}
+        sizes |= {r.shape[0] for r in (self.train, self.validation) if jnp.ndim(r) == 2}
+        if len(sizes) > 1:
+            raise ArgumentError(f"problem: per-run arrays disagree on the number of runs: {sorted(sizes)}")
+        one = self if self.runs is None else self.of_run(0)
+        params, state = jax.eval_shape(self.init, jax.random.key(0))
+        check_floating("params", params)
+        value = jax.eval_shape(
+            lambda p, s, k: one.loss(p, s, one.batch(k), k)[0], params, state, jax.random.key(0)
+        )
+        if value.shape != ():
+            raise ArgumentError(f"loss: expected a scalar, the mean over a batch; got shape {value.shape}")
+
+
+def _check_data(data: PyTree) -> int:
+    leaves = jax.tree.leaves(data)
+    if not leaves or any(jnp.ndim(leaf) == 0 for leaf in leaves):
+        raise ArgumentError("data: expected arrays with a leading axis of examples")
+    sizes = {leaf.shape[0] for leaf in leaves}
+    if len(sizes) > 1 or 0 in sizes:
+        raise ArgumentError(f"data: arrays must share one leading axis of examples, got sizes {sorted(sizes)}")
+    for leaf in leaves:
+        if not is_traced(leaf) and jnp.issubdtype(leaf.dtype, jnp.floating):
+            bad = int(leaf.size - np.isfinite(np.asarray(leaf, np.float32)).sum())
+            if bad:
+                raise ArgumentError(f"data: {bad} values are NaN or infinite; remove or impute them first")
+    return sizes.pop()
+
+
+def _check_rows(name: str, rows: Any, examples: int) -> None:
+    if rows is None:
+        return
+    if jnp.ndim(rows) not in (1, 2) or not jnp.issubdtype(jnp.asarray(rows).dtype, jnp.integer):
+        raise ArgumentError(f"{name}: expected integer rows of shape (n,) or (runs, n)")
+    if rows.size == 0:
+        raise ArgumentError(f"{name}: expected at least one row")
+    if not is_traced(rows) and (int(rows.min()) < 0 or int(rows.max()) >= examples):
+        raise ArgumentError(f"{name}: rows must lie in [0, {examples}), got {rows.min()} to {rows.max()}")

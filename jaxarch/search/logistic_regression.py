@@ -1,0 +1,49 @@
+"""Logistic regression by scikit-learn: a reference point that is no network at all."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxarch.errors import check_positive
+from jaxarch.problem import Found, Problem
+from jaxarch.strategy import HostSearch
+from jaxarch.trees import PyTree
+
+
+def logistic_regression(C: float = 1000.0, max_iter: int = 1000) -> HostSearch:  # noqa: N803
+    """Binary logistic regression on the training rows of each run.
+
+    For problems whose batches are `(x, y)`, x of shape (n, features) and y in {0, 1}. On inputs of unit norm
+    the default penalty of scikit-learn (C = 1) is strong; 1000 all but removes it.
+
+    Args:
+      C: inverse strength of the squared penalty, positive.
+      max_iter: iterations of the solver.
+
+    Returns:
+      A search on the host. Its params are `coef` (runs, features) and `intercept` (runs,); it has no mask.
+    """
+    check_positive("C", C)
+
+    def search(keys: Array, problem: Problem) -> Found:
+        from sklearn.linear_model import LogisticRegression
+
+        coefs, intercepts = [], []
+        for run in range(keys.shape[0]):
+            one = problem.of_run(run) if problem.runs else problem
+            x, y = jax.device_get(one.gather(one.data, one.own, one.training_rows()))
+            fitted = LogisticRegression(C=C, max_iter=max_iter).fit(x.reshape(len(x), -1), y)
+            coefs.append(fitted.coef_[0])
+            intercepts.append(fitted.intercept_[0])
+        params = {"coef": np.stack(coefs), "intercept": np.stack(intercepts)}
+        params = {name: values.astype(np.float32) for name, values in params.items()}
+        return Found(params, None, {}, {})
+
+    def predict(params: PyTree, state: PyTree, batch: PyTree) -> Array:
+        x = batch[0].reshape(batch[0].shape[0], -1)
+        return jnp.dot(x, params["coef"]) + params["intercept"]
+
+    return HostSearch("logistic regression", search, predict)

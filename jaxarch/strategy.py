@@ -1,0 +1,319 @@
+"""Strategies: a search followed by finishes, run for one key or for many runs at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import Mesh
+
+from jaxarch.devices import over_runs, place, runs_mesh, take_runs
+from jaxarch.errors import ArgumentError, did_you_mean
+from jaxarch.fit import FitOptions, StageReport, fit
+from jaxarch.problem import Found, Problem
+from jaxarch.training import Training
+from jaxarch.trees import PyTree
+
+Stage = Callable[..., Found]
+"""A search `(key, problem) -> Found`, or a finish `(key, problem, found) -> Found`. A `Training` is one."""
+
+
+class HostSearch(NamedTuple):
+    """A search that is no JAX, scikit-learn's for one: it runs on the host, and cannot be jitted or mapped.
+
+    Attributes:
+      name: shown in progress and reports.
+      search: `(keys, problem) -> Found`, for all runs, with a leading axis of runs.
+      predict: `(params, state, batch) -> outputs` in JAX, in place of the problem's own.
+    """
+
+    name: str
+    search: Callable[[Array, Problem], Found]
+    predict: Callable[[PyTree, PyTree, PyTree], Any]
+
+
+class Strategy(NamedTuple):
+    """Stages in a row: what one finds, the next turns into another. Built by `chain`.
+
+    `strategy(key, problem)` is a pure function of one run: jit it, vmap it, nest it. `over_seeds` runs it for
+    many keys with progress, checkpoints and all else that `FitOptions` offers.
+    """
+
+    stages: tuple[Any, ...]
+
+    def __call__(self, key: Array, problem: Problem) -> Found:
+        found = None
+        for index, stage in enumerate(self.stages):
+            if isinstance(stage, HostSearch):
+                raise ArgumentError(f"{stage.name}: it runs on the host; use over_seeds")
+            found = _apply(stage, jax.random.fold_in(key, index), problem, found)
+        assert found is not None
+        return found
+
+    def predict(self, problem: Problem) -> Callable[[PyTree, PyTree, PyTree], Any]:
+        """The function that computes with what this strategy finds."""
+        last = self.stages[-1]
+        predict = last.predict if isinstance(last, HostSearch) else problem.predict
+        if predict is None:
+            raise ArgumentError("problem: it has no `predict`, which this needs")
+        return predict
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What a strategy cost, stage by stage, and what happened on the way."""
+
+    stages: tuple[StageReport, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Wall time x devices / runs, all stages together, compilation apart."""
+        return sum(stage.seconds for stage in self.stages)
+
+    @property
+    def compile_seconds(self) -> float:
+        """Seconds spent on tracing and compiling."""
+        return sum(stage.compile_seconds for stage in self.stages)
+
+    @property
+    def width(self) -> int:
+        """The largest number of runs in one program."""
+        return max(stage.width for stage in self.stages)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Failed runs and dead starts, one line each."""
+        return tuple(note for stage in self.stages for note in stage.notes)
+
+
+def chain(search: Any, *finishes: Any) -> Strategy:
+    """A search followed by finishes: `chain(real(), threshold())` is the strategy real -> bin of [D].
+
+    Args:
+      search: `(key, problem) -> Found`: a plain function, a `Training`, a `HostSearch` or another chain.
+      finishes: `(key, problem, found) -> Found`, each given what the stage before it found.
+
+    Returns:
+      A pure function `(key, problem) -> Found`. Stage i draws from `fold_in(key, i)`, so that strategies with
+      the same beginning share it exactly.
+    """
+    stages = search.stages if isinstance(search, Strategy) else (search,)
+    for stage in (*stages, *finishes):
+        if not callable(stage) and not isinstance(stage, HostSearch):
+            raise ArgumentError(f"chain: expected functions or trainings, got {stage!r}")
+    if finishes and isinstance(stages[-1], HostSearch):
+        raise ArgumentError(f"chain: {stages[-1].name} runs on the host and has no finishes")
+    return Strategy((*stages, *finishes))
+
+
+def over_seeds(
+    strategy: Any, keys: Array, problem: Problem, settings: PyTree = None, **options: Any
+) -> tuple[Found, Report]:
+    """Run a strategy once for every key: one program, all runs, on all devices.
+
+    Args:
+      strategy: a search, a finish chain, or, with `settings`, a function from one run's settings to one.
+      keys: `jax.random.split(jax.random.key(0), runs)`.
+      problem: what to learn, for all runs.
+      settings: pytree whose leaves have a leading axis of runs: rates, temperatures, penalties. They are
+        traced, so a sweep compiles once; the structure of the strategy must not depend on them.
+      **options: fields of `FitOptions`: `chunk`, `progress`, `early_stopping`, `checkpoint`, ...
+
+    Returns:
+      What was found, every array with a leading axis of runs, and a report of costs and mishaps.
+
+    Raises:
+      ArgumentError: keys that are no vector of keys, per-run arrays of another length, an unknown option.
+    """
+    return compare({options.pop("name", ""): strategy}, keys, problem, settings, **options).popitem()[1]
+
+
+def compare(
+    strategies: Mapping[str, Any], keys: Array, problem: Problem, settings: PyTree = None, **options: Any
+) -> dict[str, tuple[Found, Report]]:
+    """`over_seeds` for several strategies by name; beginnings that they share are run once.
+
+    Each report's costs include those of the stages that were shared.
+    """
+    fit_options = _options(options)
+    _check_runs(keys, problem, settings, fit_options)
+    problem.check()
+    done: dict[tuple[Any, ...], tuple[Found, StageReport]] = {}
+    results = {}
+    for name, strategy in strategies.items():
+        strategy = strategy if settings is not None else chain(strategy)
+        stages = _stages(strategy, settings)
+        reports, found = [], None
+        for index, stage in enumerate(stages):
+            made = _StageOf(strategy, index) if settings is not None else _Constant(stage)
+            shared = (strategy, index) if settings is not None else stages[: index + 1]
+            if shared not in done:
+                named = dataclasses.replace(fit_options, name=name)
+                done[shared] = _run_stage(
+                    made, stage, _stage_keys(keys, index), problem, settings, found, named
+                )
+            found, report = done[shared]
+            reports.append(report)
+        assert found is not None
+        results[name] = found, Report(tuple(reports))
+    return results
+
+
+def evaluate(strategy: Any, found: Found, problem: Problem, rows: Array) -> np.ndarray:
+    """The outputs of what a strategy found, for every run, on some rows.
+
+    Args:
+      strategy: the strategy that found it.
+      found: with a leading axis of runs.
+      problem: the problem that it was run on.
+      rows: rows of the problem's data, shape (n,), or (runs, n) where each run has its own.
+
+    Returns:
+      The problem's `predict` on those rows, with a leading axis of runs, on the host.
+    """
+    predict = chain(strategy).predict(problem)
+    return jax.device_get(_outputs(predict, found.params, found.state, problem, jnp.asarray(rows)))
+
+
+@partial(jax.jit, static_argnames=("predict",))
+def _outputs(predict: Callable, params: PyTree, state: PyTree, problem: Problem, rows: Array) -> Any:
+    def one(params: PyTree, state: PyTree, problem: Problem, rows: Array) -> Any:
+        return predict(params, state, problem.gather(problem.data, problem.own, rows))
+
+    axes = (0, 0, problem.in_axes(), 0 if rows.ndim == 2 else None)
+    return jax.vmap(one, in_axes=axes)(params, state, problem, rows)
+
+
+@dataclasses.dataclass(frozen=True)
+class _StageOf:
+    """One stage of a strategy that is a function of settings, as a hashable `Make`."""
+
+    strategy: Callable[[PyTree], Any]
+    index: int
+
+    def __call__(self, settings: PyTree) -> Any:
+        return chain(self.strategy(settings)).stages[self.index]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Constant:
+    """A stage that depends on no settings, as a hashable `Make`."""
+
+    stage: Any
+
+    def __call__(self, settings: PyTree) -> Any:
+        return self.stage
+
+
+def _apply(stage: Any, key: Array, problem: Problem, found: Found | None) -> Found:
+    """A stage as a function, with what is known from before kept in `info`."""
+    if found is None:
+        return stage(key, problem)
+    after = stage(key, problem, found)
+    return after._replace(info={**found.info, **after.info})
+
+
+def _run_stage(
+    make: Callable[[PyTree], Any],
+    stage: Any,
+    keys: Array,
+    problem: Problem,
+    settings: PyTree,
+    found: Found | None,
+    options: FitOptions,
+) -> tuple[Found, StageReport]:
+    if isinstance(stage, Training):
+        after, report = fit(make, keys, problem, settings, found, options)
+        before = {} if found is None else found.info
+        return after._replace(info={**before, **after.info}), report
+    start = time.perf_counter()
+    if isinstance(stage, HostSearch):
+        after = stage.search(keys, problem)
+        seconds = (time.perf_counter() - start) / keys.shape[0]
+        return after, StageReport(stage.name, seconds, 0.0, 1, 1)
+    return _run_function(make, stage, keys, problem, settings, found, options)
+
+
+def _run_function(
+    make: Callable[[PyTree], Any],
+    stage: Any,
+    keys: Array,
+    problem: Problem,
+    settings: PyTree,
+    found: Found | None,
+    options: FitOptions,
+) -> tuple[Found, StageReport]:
+    runs = keys.shape[0]
+    mesh = runs_mesh(options.devices, runs)
+    padded = np.minimum(np.arange(-(-runs // mesh.size) * mesh.size), runs - 1)
+    axes = (0, 0, problem.in_axes(), 0)
+    args = (keys, settings, problem, found)
+    args = place(mesh, axes, args if len(padded) == runs else take_runs(axes, args, padded))
+    start = time.perf_counter()
+    program = _function_program.lower(make, mesh, *args).compile()
+    compiled = time.perf_counter()
+    after = jax.block_until_ready(program(*args))
+    seconds = (time.perf_counter() - compiled) * mesh.size / runs
+    after = jax.tree.map(lambda leaf: leaf[:runs], after)
+    name = getattr(stage, "__name__", type(stage).__name__)
+    return after, StageReport(name, seconds, compiled - start, len(padded), mesh.size)
+
+
+@partial(jax.jit, static_argnames=("make", "mesh"))
+def _function_program(
+    make: Callable[[PyTree], Any],
+    mesh: Mesh,
+    keys: Array,
+    settings: PyTree,
+    problem: Problem,
+    found: Found | None,
+) -> Found:
+    def one(key: Array, settings: PyTree, problem: Problem, found: Found | None) -> Found:
+        return _apply(make(settings), key, problem, found)
+
+    return over_runs(one, mesh, (0, 0, problem.in_axes(), 0))(keys, settings, problem, found)
+
+
+@partial(jax.jit, static_argnames=("index",))
+def _stage_keys(keys: Array, index: int) -> Array:
+    return jax.vmap(lambda key: jax.random.fold_in(key, index))(keys)
+
+
+def _stages(strategy: Any, settings: PyTree) -> tuple[Any, ...]:
+    """The stages of a strategy; with settings, of every run's, so that bad values are found before a trace."""
+    if settings is None:
+        return chain(strategy).stages
+    if not callable(strategy):
+        raise ArgumentError("strategy: with settings, it must be a function from one run's settings")
+    host = jax.device_get(settings)
+    runs = jax.tree.leaves(host)[0].shape[0]
+    made = [chain(strategy(jax.tree.map(lambda leaf, i=i: leaf[i], host))).stages for i in range(runs)]
+    return made[0]
+
+
+def _options(options: dict[str, Any]) -> FitOptions:
+    known = [field.name for field in dataclasses.fields(FitOptions)]
+    for name in options:
+        if name not in known:
+            raise ArgumentError(f"over_seeds: unknown option {name!r}; {did_you_mean(name, known)}")
+    return FitOptions(**options)
+
+
+def _check_runs(keys: Array, problem: Problem, settings: PyTree, options: FitOptions) -> None:
+    if not jnp.issubdtype(getattr(keys, "dtype", None), jax.dtypes.prng_key) or keys.ndim != 1:
+        raise ArgumentError("keys: expected shape (runs,), as of jax.random.split(jax.random.key(0), runs)")
+    runs = keys.shape[0]
+    if problem.runs not in (None, runs):
+        raise ArgumentError(f"keys: expected {problem.runs}, one for each run of the problem, got {runs}")
+    for leaf in jax.tree.leaves(settings):
+        if jnp.ndim(leaf) == 0 or leaf.shape[0] != runs:
+            raise ArgumentError(f"settings: every leaf needs a leading axis of {runs} runs, one for each key")
+    if options.labels is not None and len(options.labels) != runs:
+        raise ArgumentError(f"labels: expected {runs}, one for each run, got {len(options.labels)}")

@@ -1,0 +1,123 @@
+"""Leaves of parameter pytrees: their path names, and the selection of some of them.
+
+A *selection* has the structure of the tree that it was made from, with `None` in place of every leaf that
+was not selected. These few functions are the only place that knows how `None` leaves are handled.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, KeyPath, SequenceKey
+
+from jaxarch.errors import ArgumentError
+
+PyTree = Any
+Where = Callable[[str, Any], bool] | str | Sequence[str]
+"""Which leaves: a predicate on (path, leaf), or one or more glob patterns on the path."""
+
+
+def path_name(path: KeyPath) -> str:
+    """A leaf's path as text, such as `layers/0/kernel`.
+
+    Flax NNX wraps each array in a `Variable`, whose attribute would end every path in `/value`; it is
+    dropped, so that a parameter has one name whether it lives in NNX, in Linen or in a plain dict.
+    """
+    if path and isinstance(path[-1], GetAttrKey) and path[-1].name in ("value", "raw_value"):
+        path = path[:-1]
+    return "/".join(_key_name(key) for key in path)
+
+
+def _key_name(key: Any) -> str:
+    match key:
+        case DictKey(key=name) | GetAttrKey(name=name) | FlattenedIndexKey(key=name):
+            return str(name)
+        case SequenceKey(idx=index):
+            return str(index)
+        case _:
+            return str(key)
+
+
+def named_leaves(tree: PyTree) -> dict[str, Any]:
+    """The leaves of a tree by path name, in flattening order. `None` leaves are left out."""
+    return {path_name(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
+
+
+def matrices(path: str, leaf: Any) -> bool:
+    """Leaves of two or more dimensions: kernels and embeddings, but neither biases nor norm scales."""
+    return jnp.ndim(leaf) >= 2
+
+
+def everything(path: str, leaf: Any) -> bool:
+    """Every leaf."""
+    return True
+
+
+def select(tree: PyTree, where: Where = matrices) -> PyTree:
+    """The leaves that `where` names, and `None` in place of all others.
+
+    Args:
+      tree: any pytree of arrays: plain containers, Flax Linen parameters, an NNX state.
+      where: a predicate on (path, leaf), or glob patterns such as `"*/kernel"` (`*` also crosses `/`).
+
+    Raises:
+      ArgumentError: if nothing is selected, naming the paths that there are.
+    """
+    if callable(where):
+        chosen = where
+    else:
+        patterns = [where] if isinstance(where, str) else list(where)
+
+        def chosen(path: str, leaf: Any) -> bool:
+            return any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
+
+    def pick(path: KeyPath, leaf: Any) -> Any:
+        return leaf if chosen(path_name(path), leaf) else None
+
+    selection = jax.tree_util.tree_map_with_path(pick, tree)
+    if not jax.tree.leaves(selection):
+        paths = ", ".join(named_leaves(tree)) or "none at all"
+        raise ArgumentError(f"where: no leaf is selected by {where!r}; the leaves are: {paths}")
+    return selection
+
+
+def map_selected(function: Callable[..., Any], selection: PyTree, *trees: PyTree) -> PyTree:
+    """`function(leaf, *leaves)` where a leaf is selected; `None` elsewhere."""
+    return jax.tree.map(
+        lambda leaf, *others: None if leaf is None else function(leaf, *others),
+        selection,
+        *trees,
+        is_leaf=lambda leaf: leaf is None,
+    )
+
+
+def merge(selection: PyTree, tree: PyTree) -> PyTree:
+    """The selected leaves of `selection`, and those of `tree` elsewhere."""
+    return jax.tree.map(
+        lambda leaf, other: other if leaf is None else leaf,
+        selection,
+        tree,
+        is_leaf=lambda leaf: leaf is None,
+    )
+
+
+def check_floating(name: str, tree: PyTree) -> None:
+    """Raise unless every leaf is a floating-point array and there is at least one.
+
+    Raises:
+      ArgumentError: naming the argument and the offending leaf's path.
+    """
+    leaves = named_leaves(tree)
+    if not leaves:
+        raise ArgumentError(f"{name}: expected a pytree with at least one array, got none")
+    for path, leaf in leaves.items():
+        dtype = getattr(leaf, "dtype", None)
+        if dtype is None or not jnp.issubdtype(dtype, jnp.floating):
+            found = "no dtype" if dtype is None else f"dtype {dtype}"
+            raise ArgumentError(
+                f"{name}: leaf {path!r} has {found}; trainable parameters must be floating point"
+            )
