@@ -1,1 +1,70 @@
-"""jaxarch."""
+"""jaxarch: learned network architectures, measured apart from their weights.
+
+    problem = jaxarch.supervised(model, (x, y), loss=..., optimizer=optax.adam(1e-2), steps=1000)
+    found, report = jaxarch.over_seeds(jaxarch.search.two_temperature(), keys, problem)
+
+A search is a pure function `(key, problem) -> Found`; a finish turns a `Found` into another; `chain` joins
+them to a strategy; `over_seeds` runs a strategy for many keys in one program.
+"""
+
+from jaxarch import data, masks, metrics, models, plots, search
+from jaxarch.devices import use_compilation_cache, use_cpu_cores
+from jaxarch.errors import ArgumentError, DeadStartWarning, NonFiniteWarning
+from jaxarch.finish import retrain, threshold
+from jaxarch.fit import EarlyStopping, FitOptions, Progress
+from jaxarch.masks import density, layer_density, overlap
+from jaxarch.models import Model, supervised, tanh_network
+from jaxarch.problem import Found, Problem
+from jaxarch.progress import ProgressBar
+from jaxarch.storage import Checkpoints, load_tree, save_tree
+from jaxarch.strategies import disentangling_strategies
+from jaxarch.strategy import HostSearch, Report, Strategy, chain, compare, evaluate, over_seeds
+from jaxarch.training import Start, Training
+from jaxarch.trees import everything, matrices, named_leaves, select
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ArgumentError",
+    "Checkpoints",
+    "DeadStartWarning",
+    "EarlyStopping",
+    "FitOptions",
+    "Found",
+    "HostSearch",
+    "Model",
+    "NonFiniteWarning",
+    "Problem",
+    "Progress",
+    "ProgressBar",
+    "Report",
+    "Start",
+    "Strategy",
+    "Training",
+    "chain",
+    "compare",
+    "data",
+    "density",
+    "disentangling_strategies",
+    "evaluate",
+    "everything",
+    "layer_density",
+    "load_tree",
+    "masks",
+    "matrices",
+    "metrics",
+    "models",
+    "named_leaves",
+    "over_seeds",
+    "overlap",
+    "plots",
+    "retrain",
+    "save_tree",
+    "search",
+    "select",
+    "supervised",
+    "tanh_network",
+    "threshold",
+    "use_compilation_cache",
+    "use_cpu_cores",
+]

@@ -21,7 +21,7 @@ from jaxarch.masks import (
 )
 from jaxarch.problem import Found, Problem
 from jaxarch.training import Start, Training
-from jaxarch.trees import PyTree, Where, map_selected, matrices, merge, select
+from jaxarch.trees import PyTree, Where, map_selected, merge, select
 
 PERCENTILES = tuple(range(10, 101, 10))
 """The percentiles of [D] eq. (13)."""
@@ -163,7 +163,9 @@ def weight_training(
     def found(weights: PyTree, mask: PyTree, state: PyTree) -> Found:
         return Found(params(weights, mask), mask, state, {})
 
-    remedy = "lower `std`: large weights saturate the network" if nonnegative else (
-        "start from smaller or less symmetric weights in the problem's init"
+    remedy = (
+        "lower `std`: large weights saturate the network"
+        if nonnegative
+        else ("start from smaller or less symmetric weights in the problem's init")
     )
     return Training(name, init, params, found, optimizer, remedy)

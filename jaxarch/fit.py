@@ -104,6 +104,7 @@ class FitOptions:
         no run can move at all), `raise`, or `ignore`. It is recorded in `info` in any case.
       labels: names of the runs for reports; `run 0`, `run 1`, ... by default.
       name: the strategy's, for progress and reports.
+      stage: the stage's place in its strategy, for the names of checkpoints.
     """
 
     chunk: int = 100
@@ -118,6 +119,7 @@ class FitOptions:
     dead_start: Literal["warn", "raise", "ignore"] = "warn"
     labels: Sequence[str] | None = None
     name: str = ""
+    stage: int = 0
 
     def __post_init__(self) -> None:
         check_count("chunk", self.chunk)
@@ -148,7 +150,7 @@ class StageReport:
       width: how many runs were in one program (`vmap`), over all devices.
       devices: how many devices shared them.
       notes: runs that failed, dead starts: one line each.
-      validation: metrics at the chunk borders, each of shape (borders, runs).
+      validation: metrics at the chunk borders, each of shape (borders, runs); NaN where a run had stopped.
     """
 
     name: str
@@ -295,7 +297,7 @@ def fit(
     problem: Problem,
     settings: PyTree = None,
     found: Found | None = None,
-    options: FitOptions = FitOptions(),  # noqa: B008
+    options: FitOptions = FitOptions(),
 ) -> tuple[Found, StageReport]:
     """Train every run, and read off what each found.
 
@@ -331,16 +333,17 @@ def fit(
     results, notes, validations = [], [], []
     groups = math.ceil(runs / width)
     for group in range(groups):
-        members = np.minimum(np.arange(group * width, (group + 1) * width), runs - 1)
-        real = min(width, runs - group * width)
-        share = place(mesh, axes, args if groups == 1 and width == runs else take_runs(axes, args, members))
-        loop = _Group(make, mesh, share, options, watch, group, groups, members[:real])
-        result = loop.run()
-        results.append(jax.tree.map(lambda leaf, real=real: leaf[:real], result))
+        members = np.arange(group * width, min((group + 1) * width, runs))
+        padded = np.resize(members, width) if len(members) < width else members
+        share = place(mesh, axes, args if width == runs else take_runs(axes, args, padded))
+        loop = _Group(make, mesh, share, options, watch, (group, groups), members)
+        result, validation = loop.run()
+        real = slice(len(members))
+        results.append(jax.tree.map(lambda leaf, real=real: leaf[real], result))
+        validations.append({name: values[:, real] for name, values in validation.items()})
         notes += loop.notes
-        validations.append({name: np.stack(rows)[:, :real] for name, rows in loop.validation.items()})
 
-    whole = results[0] if groups == 1 else jax.tree.map(lambda *leaves: np.concatenate(leaves), *results)
+    whole = results[0] if groups == 1 else jax.tree.map(_concatenate, *results)
     devices = 1 if mesh is None else mesh.size
     report = StageReport(
         name=make_one(make, settings).name,
@@ -349,7 +352,7 @@ def fit(
         width=width,
         devices=devices,
         notes=tuple(notes),
-        validation=_join(validations),
+        validation={name: np.hstack([v[name] for v in validations]) for name in validations[0]},
     )
     return whole, report
 
@@ -357,6 +360,16 @@ def fit(
 def make_one(make: Make, settings: PyTree) -> Any:
     """What `make` makes of the first run's settings, outside any trace."""
     return make(jax.tree.map(lambda leaf: leaf[0], settings))
+
+
+class _State(NamedTuple):
+    """All that the loop over one group of runs keeps: what a checkpoint holds."""
+
+    step: np.ndarray
+    carry: single.Carry
+    best: Best | None
+    losses: np.ndarray
+    validation: dict[str, np.ndarray]
 
 
 class _Group:
@@ -369,96 +382,59 @@ class _Group:
         share: tuple[PyTree, ...],
         options: FitOptions,
         watch: _Stopwatch,
-        group: int,
-        groups: int,
+        position: tuple[int, int],
         members: np.ndarray,
     ) -> None:
         self.make, self.mesh, self.options, self.watch = make, mesh, options, watch
         self.keys, self.settings, self.problem, self.found = share
-        self.group, self.groups, self.members = group, groups, members
-        self.name = options.named(make_one(make, self.settings).name)
+        self.group, self.groups = position
+        self.members = members
+        self.training = make_one(make, self.settings)
+        self.name = options.named(self.training.name)
         self.notes: list[str] = []
-        self.validation: dict[str, list[np.ndarray]] = {}
         self.failed: set[int] = set()
 
-    def run(self) -> Found:
+    def run(self) -> tuple[Found, dict[str, np.ndarray]]:
+        """Train to the end, from the last checkpoint if there is one: what was found, and the metrics."""
         steps, chunk = self.problem.steps, self.options.chunk
+        state, border = self._first()
+        state = self._restored(state)
+        advance = self._compile_advance(state.carry)
+        while state.step < steps and not self._over(state):
+            start = int(state.step)
+            stop = min(start + chunk, steps)
+            carry, values = advance(state.carry, start, stop)
+            state.losses[:, start:stop] = values[:, : stop - start]
+            best = state.best
+            if start == 0 and self.options.dead_start != "ignore":
+                self._report_dead(carry)
+            if border is not None:
+                index = jnp.asarray(stop, jnp.int32)
+                metrics, best = self.watch.run(border, *self._inputs(start), carry, best, index)
+                for name, row in metrics.items():
+                    state.validation[name][start // chunk] = row
+            state = state._replace(step=np.asarray(stop), carry=carry, best=best)
+            self._report(state)
+            if self.options.checkpoint is not None:
+                self.options.checkpoint.save(self._slot, self._saved(state))
+        return self._result(state), state.validation
+
+    def _first(self) -> tuple[_State, Any]:
+        """The state before the first step, and the program for the borders, if there is something to do."""
         begin = self.watch.compile(_begin, self.make, self.mesh, self.keys, *self._inputs(0), self.found)
         carry = self.watch.run(begin, self.keys, *self._inputs(0), self.found)
-        losses = np.full((self.keys.shape[0], steps), np.nan, np.float32)
+        width, steps = self.keys.shape[0], self.problem.steps
         best = self._first_best(carry)
-        start, carry, losses, best = self._restore(carry, losses, best)
-        advance = self._compile_advance(carry)
-        border = self._compile_border(carry, best)
-        while start < steps:
-            stop = min(start + chunk, steps)
-            carry, values = advance(carry, start, stop)
-            losses[:, start:stop] = values[:, : stop - start]
-            self._report(carry, start, losses[: len(self.members), stop - 1], stop)
-            if border is not None:
-                metrics, best = self.watch.run(
-                    border, *self._inputs(start), carry, best, jnp.asarray(stop, jnp.int32)
-                )
-                for name, values in metrics.items():
-                    self.validation.setdefault(name, []).append(np.asarray(values))
-            self._save(stop, carry, losses, best)
-            start = stop
-            if best is not None and bool(best.stopped.all()):
-                break
-            if len(self.failed) == len(self.members):
-                break
-        return self._result(carry, losses, best)
-
-    def _inputs(self, index: int) -> tuple[PyTree, Problem]:
-        """Settings and problem from a step on."""
-        if self.options.schedule is None:
-            return self.settings, self.problem
-        scheduled = self.options.schedule(index, self.settings)
-        return jax.tree.map(self._like, scheduled, self.settings), self.problem
-
-    @staticmethod
-    def _like(value: Any, original: Array) -> Array:
-        value = jnp.broadcast_to(jnp.asarray(value, original.dtype), original.shape)
-        return jax.device_put(value, original.sharding)
-
-    def _compile_advance(self, carry: single.Carry) -> Callable[[single.Carry, int, int], tuple]:
-        """`(carry, start, stop) -> (carry, losses)`: one program a chunk, or one a step."""
-        zero = jnp.zeros((), jnp.int32)
-        if self.mesh is None:
-            program = self.watch.compile(_step, self.make, self.keys, *self._inputs(0), carry, zero)
-
-            def advance(carry: single.Carry, start: int, stop: int) -> tuple[single.Carry, np.ndarray]:
-                def chunk() -> tuple[single.Carry, list[Array]]:
-                    moving, values = carry, []
-                    inputs = self._inputs(start)
-                    for index in range(start, stop):
-                        moving, value = program(self.keys, *inputs, moving, jnp.asarray(index, jnp.int32))
-                        values.append(value)
-                    return moving, values
-
-                moved, values = self.watch.run(chunk)
-                return moved, np.stack(values, axis=1)
-
-            return advance
-
-        program = self.watch.compile(
-            _advance, self.make, self.mesh, self.options.chunk, self.keys, *self._inputs(0), carry, zero, zero
-        )
-
-        def advance_chunk(carry: single.Carry, start: int, stop: int) -> tuple[single.Carry, np.ndarray]:
-            borders = jnp.asarray(start, jnp.int32), jnp.asarray(stop, jnp.int32)
-            carry, values = self.watch.run(program, self.keys, *self._inputs(start), carry, *borders)
-            return carry, np.asarray(values)
-
-        return advance_chunk
-
-    def _compile_border(self, carry: single.Carry, best: Best | None) -> Any:
-        if self.problem.validation is None:
-            return None
-        zero = jnp.zeros((), jnp.int32)
-        return self.watch.compile(
-            _border, self.make, self.mesh, self.options.early_stopping, *self._inputs(0), carry, best, zero
-        )
+        border, validation = None, {}
+        if self.problem.validation is not None:
+            args = (*self._inputs(0), carry, best, jnp.zeros((), jnp.int32))
+            static = (self.make, self.mesh, self.options.early_stopping)
+            metrics, _ = jax.eval_shape(partial(_border, *static), *args)
+            borders = math.ceil(steps / self.options.chunk)
+            validation = {name: np.full((borders, width), np.nan) for name in metrics}
+            border = self.watch.compile(_border, *static, *args)
+        losses = np.full((width, steps), np.nan, np.float32)
+        return _State(np.asarray(0), carry, best, losses, validation), border
 
     def _first_best(self, carry: single.Carry) -> Best | None:
         if self.options.early_stopping is None:
@@ -474,24 +450,63 @@ class _Group:
         )
         return place(self.mesh, (0,), (best,))[0]
 
-    def _report(self, carry: single.Carry, start: int, last: np.ndarray, stop: int) -> None:
-        if start == 0 and self.options.dead_start != "ignore":
-            self._report_dead(carry)
-        failed_at = np.asarray(carry.failed_at)
-        for place_, run in enumerate(self.members):
-            if failed_at[place_] >= 0 and run not in self.failed:
+    def _inputs(self, index: int) -> tuple[PyTree, Problem]:
+        """Settings and problem from a step on."""
+        if self.options.schedule is None:
+            return self.settings, self.problem
+        return jax.tree.map(_as, self.options.schedule(index, self.settings), self.settings), self.problem
+
+    def _compile_advance(self, carry: single.Carry) -> Callable[[single.Carry, int, int], tuple]:
+        """`(carry, start, stop) -> (carry, losses)`: one program a chunk, or one a step."""
+        zero = jnp.zeros((), jnp.int32)
+        if self.mesh is not None:
+            static = (self.make, self.mesh, self.options.chunk)
+            chunk = self.watch.compile(_advance, *static, self.keys, *self._inputs(0), carry, zero, zero)
+
+            def advance(carry: single.Carry, start: int, stop: int) -> tuple[single.Carry, np.ndarray]:
+                borders = jnp.asarray(start, jnp.int32), jnp.asarray(stop, jnp.int32)
+                return self.watch.run(chunk, self.keys, *self._inputs(start), carry, *borders)
+
+            return advance
+
+        step = self.watch.compile(_step, self.make, self.keys, *self._inputs(0), carry, zero)
+
+        def steps(carry: single.Carry, start: int, stop: int) -> tuple[single.Carry, Array]:
+            inputs, values = self._inputs(start), []
+            for index in range(start, stop):
+                carry, value = step(self.keys, *inputs, carry, jnp.asarray(index, jnp.int32))
+                values.append(value)
+            return carry, jnp.stack(values, axis=1)
+
+        return partial(self.watch.run, steps)
+
+    def _over(self, state: _State) -> bool:
+        """Whether nothing is left to do: every run has stopped early, or failed."""
+        stopped = state.best is not None and bool(state.best.stopped.all())
+        return stopped or len(self.failed) == len(self.members)
+
+    def _report(self, state: _State) -> None:
+        failed_at = np.asarray(state.carry.failed_at)
+        for run, step in zip(self.members, failed_at, strict=False):
+            if step >= 0 and run not in self.failed:
                 self.failed.add(run)
                 self._note(
-                    f"{self.name}: {self.options.label(run)}: the loss is NaN or infinite at step "
-                    f"{failed_at[place_]}; the other runs go on (try a lower learning rate)",
+                    f"{self.name}: {self.options.label(run)}: the loss is NaN or infinite at step {step}; "
+                    "the other runs go on (try a lower learning rate)",
                     NonFiniteWarning,
                 )
         if self.options.progress is not None:
+            last = state.losses[: len(self.members), int(state.step) - 1]
             finite = last[np.isfinite(last)]
-            loss = float(np.median(finite)) if finite.size else math.nan
             self.options.progress(
                 Progress(
-                    self.name, stop, self.problem.steps, self.group, self.groups, len(self.members), loss
+                    name=self.name,
+                    step=int(state.step),
+                    steps=self.problem.steps,
+                    group=self.group,
+                    groups=self.groups,
+                    runs=len(self.members),
+                    loss=float(np.median(finite)) if finite.size else math.nan,
                 )
             )
 
@@ -499,13 +514,12 @@ class _Group:
         dead = np.asarray(carry.dead)[: len(self.members)]
         if not dead.any():
             return
-        remedy = make_one(self.make, self.settings).remedy
         leaves = [name for name, hit in zip(named_leaves(carry.trainable), dead.any(0), strict=True) if hit]
         runs = self.members[dead.any(1)]
         message = (
             f"{self.name}: dead start: the gradient is exactly zero at step 0 in "
             f"{', '.join(repr(leaf) for leaf in leaves)}, in {len(runs)} of {len(self.members)} runs "
-            f"(first: {self.options.label(runs[0])}); {remedy}"
+            f"(first: {self.options.label(runs[0])}); {self.training.remedy}"
         )
         if self.options.dead_start == "raise" or dead.all():
             raise ArgumentError(message)
@@ -515,55 +529,61 @@ class _Group:
         self.notes.append(message)
         warnings.warn(message, category, stacklevel=2)
 
-    def _saved(self, step: int, carry: single.Carry, losses: np.ndarray, best: Best | None) -> PyTree:
-        return {"step": np.asarray(step), "carry": carry, "losses": losses, "best": best}
+    def _saved(self, state: _State) -> PyTree:
+        belongs_to = {"keys": self.keys, "settings": self.settings, "train": self.problem.train}
+        return {"belongs_to": belongs_to, "state": state}
 
-    def _save(self, step: int, carry: single.Carry, losses: np.ndarray, best: Best | None) -> None:
-        if self.options.checkpoint is not None:
-            self.options.checkpoint.save(self._slot, self._saved(step, carry, losses, best))
-
-    def _restore(self, carry: single.Carry, losses: np.ndarray, best: Best | None) -> tuple:
+    def _restored(self, state: _State) -> _State:
+        """The state of the last checkpoint, if there is one."""
         if self.options.checkpoint is None:
-            return 0, carry, losses, best
-        saved = self.options.checkpoint.load(self._slot, self._saved(0, carry, losses, best))
+            return state
+        mine = self._saved(state)
+        saved = self.options.checkpoint.load(self._slot, mine)
         if saved is None:
-            return 0, carry, losses, best
-        carry, best = place(self.mesh, (0, 0), (saved["carry"], saved["best"]))
-        return int(saved["step"]), carry, np.array(saved["losses"]), best
+            return state
+        same = jax.tree.map(lambda a, b: bool((a == b).all()), saved["belongs_to"], mine["belongs_to"])
+        if not all(jax.tree.leaves(same)):
+            raise ArgumentError(
+                f"checkpoint: {self._slot!r} was written by a fit with other keys, settings or training rows; "
+                "use a fresh folder"
+            )
+        state = saved["state"]
+        carry, best = place(self.mesh, (0, 0), (state.carry, state.best))
+        state = state._replace(
+            carry=carry,
+            best=best,
+            losses=np.array(state.losses),
+            validation={name: np.array(rows) for name, rows in state.validation.items()},
+        )
+        if state.step > 0:
+            self._report(state)
+        return state
 
     @property
     def _slot(self) -> str:
-        return f"{self.name} {self.group + 1} of {self.groups}".replace("/", "-")
+        return f"{self.name} stage {self.options.stage} group {self.group}"
 
-    def _result(self, carry: single.Carry, losses: np.ndarray, best: Best | None) -> Found:
+    def _result(self, state: _State) -> Found:
+        carry, best = state.carry, state.best
         if best is not None:
             carry = carry._replace(trainable=best.trainable, state=best.state)
-        settings = self._inputs(self.problem.steps)[0]
-        (placed,) = place(self.mesh, (0,), (losses,))
-        conclude = self.watch.compile(_conclude, self.make, self.mesh, settings, carry, placed)
-        found = self.watch.run(conclude, settings, carry, placed)
+        settings = self._inputs(int(state.step))[0]
+        (losses,) = place(self.mesh, (0,), (state.losses,))
+        conclude = self.watch.compile(_conclude, self.make, self.mesh, settings, carry, losses)
+        found = self.watch.run(conclude, settings, carry, losses)
         if best is not None:
             found = found._replace(info={**found.info, "kept_at": best.step})
         return found
 
 
-def _join(validations: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Metrics of all groups side by side; NaN where a group stopped earlier than another."""
-    joined = {}
-    for name in validations[0] if validations else ():
-        borders = max(group[name].shape[0] for group in validations)
-        joined[name] = np.concatenate(
-            [
-                np.pad(
-                    group[name].astype(np.float64),
-                    ((0, borders - group[name].shape[0]), (0, 0)),
-                    constant_values=np.nan,
-                )
-                for group in validations
-            ],
-            axis=1,
-        )
-    return joined
+def _as(value: Any, original: Array) -> Array:
+    """A scheduled setting in the shape, dtype and place of the one that it replaces."""
+    value = jnp.broadcast_to(jnp.asarray(value, original.dtype), original.shape)
+    return jax.device_put(value, original.sharding)
+
+
+def _concatenate(*leaves: Array) -> np.ndarray:
+    return np.concatenate(jax.device_get(leaves))
 
 
 def _check_options(options: FitOptions, problem: Problem, settings: PyTree) -> None:
@@ -575,9 +595,7 @@ def _check_options(options: FitOptions, problem: Problem, settings: PyTree) -> N
         )
 
 
-def _width(
-    make: Make, mesh: Mesh, axes: tuple, args: tuple, options: FitOptions, watch: _Stopwatch
-) -> int:
+def _width(make: Make, mesh: Mesh, axes: tuple, args: tuple, options: FitOptions, watch: _Stopwatch) -> int:
     """How many runs to train at once: all, as asked, or as many as memory allows."""
     keys, settings, problem, found = args
     wanted = min(keys.shape[0], options.at_once or keys.shape[0])
@@ -642,7 +660,8 @@ def _contains(jaxpr: Any, primitive: str) -> bool:
         if equation.primitive.name == primitive:
             return True
         for inner in jax.tree.leaves(
-            list(equation.params.values()), is_leaf=lambda leaf: hasattr(leaf, "eqns") or hasattr(leaf, "jaxpr")
+            list(equation.params.values()),
+            is_leaf=lambda leaf: hasattr(leaf, "eqns") or hasattr(leaf, "jaxpr"),
         ):
             inner = getattr(inner, "jaxpr", inner)
             if hasattr(inner, "eqns") and _contains(inner, primitive):

@@ -25,9 +25,7 @@ from jaxarch.trees import PyTree, check_floating, map_selected, merge, named_lea
 # The two-temperature gradient ------------------------------------------------------------------------
 
 
-def two_temperature(
-    scores: ArrayLike, hard: ArrayLike, soft: ArrayLike, *, factor: bool = True
-) -> Array:
+def two_temperature(scores: ArrayLike, hard: ArrayLike, soft: ArrayLike, *, factor: bool = True) -> Array:
     r"""A mask in (0, 1) with the value of a sharp sigmoid and the gradient of a soft one.
 
     Value `v = sigma(hard * w)`; derivative `soft * sigma(soft * w) * (1 - sigma(soft * w))`, so that
@@ -163,9 +161,7 @@ def init_scores(
     return jax.tree.unflatten(treedef, drawn)
 
 
-def soft_mask(
-    scores: PyTree, hard: ArrayLike, soft: ArrayLike, *, factor: bool = True
-) -> PyTree:
+def soft_mask(scores: PyTree, hard: ArrayLike, soft: ArrayLike, *, factor: bool = True) -> PyTree:
     """The mask in (0, 1) that training multiplies with the weights: `two_temperature`, leaf by leaf."""
     return map_selected(lambda w: two_temperature(w, hard, soft, factor=factor), scores)
 

@@ -36,10 +36,14 @@ class Found(NamedTuple):
     state: PyTree
     info: dict[str, Array]
 
+    def of_run(self, run: int) -> Found:
+        """What one run found, out of many."""
+        return jax.tree.map(lambda leaf: leaf[run], self)
+
 
 def take_rows(data: PyTree, own: PyTree, rows: Array) -> PyTree:
     """The batch of some rows: every array of `data` indexed along its leading axis."""
-    return jax.tree.map(lambda array: jnp.asarray(array)[rows], data)
+    return jax.tree.map(lambda array: array[rows], data)
 
 
 @partial(
@@ -84,6 +88,12 @@ class Problem:
     gather: Callable[[PyTree, PyTree, Array], PyTree] = take_rows
     predict: Callable[[PyTree, PyTree, PyTree], Any] | None = None
     metrics: Callable[[PyTree, PyTree, PyTree], dict[str, Array]] | None = None
+
+    def __post_init__(self) -> None:
+        # NumPy arrays cannot be indexed by traced rows.
+        for field in ("data", "train", "validation", "own"):
+            tree = jax.tree.map(_as_jax, getattr(self, field))
+            object.__setattr__(self, field, tree)
 
     @property
     def runs(self) -> int | None:
@@ -147,7 +157,7 @@ class Problem:
                 f"problem: its rows have shape {rows.shape}, one set a run; pass it through over_seeds, "
                 "map it with problem.in_axes(), or take one run with problem.of_run(i)"
             )
-        return jnp.asarray(rows)
+        return rows
 
     def check(self) -> None:
         """Raise unless the problem is usable, as far as its concrete values tell.
@@ -176,13 +186,17 @@ class Problem:
             raise ArgumentError(f"loss: expected a scalar, the mean over a batch; got shape {value.shape}")
 
 
+def _as_jax(leaf: Any) -> Any:
+    return jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf
+
+
 def _check_data(data: PyTree) -> int:
     leaves = jax.tree.leaves(data)
     if not leaves or any(jnp.ndim(leaf) == 0 for leaf in leaves):
         raise ArgumentError("data: expected arrays with a leading axis of examples")
     sizes = {leaf.shape[0] for leaf in leaves}
     if len(sizes) > 1 or 0 in sizes:
-        raise ArgumentError(f"data: arrays must share one leading axis of examples, got sizes {sorted(sizes)}")
+        raise ArgumentError(f"data: arrays must share one leading axis of examples, got {sorted(sizes)}")
     for leaf in leaves:
         if not is_traced(leaf) and jnp.issubdtype(leaf.dtype, jnp.floating):
             bad = int(leaf.size - np.isfinite(np.asarray(leaf, np.float32)).sum())

@@ -155,7 +155,7 @@ def compare(
             made = _StageOf(strategy, index) if settings is not None else _Constant(stage)
             shared = (strategy, index) if settings is not None else stages[: index + 1]
             if shared not in done:
-                named = dataclasses.replace(fit_options, name=name)
+                named = dataclasses.replace(fit_options, name=name, stage=index)
                 done[shared] = _run_stage(
                     made, stage, _stage_keys(keys, index), problem, settings, found, named
                 )

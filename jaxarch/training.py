@@ -74,9 +74,7 @@ def begin(training: Training, key: Array, problem: Problem, found: Found | None)
     return Carry(trainable, fixed, state, opt_state, jnp.asarray(-1, jnp.int32), dead)
 
 
-def step(
-    training: Training, key: Array, problem: Problem, carry: Carry, index: Array
-) -> tuple[Carry, Array]:
+def step(training: Training, key: Array, problem: Problem, carry: Carry, index: Array) -> tuple[Carry, Array]:
     """One gradient step, and the loss that it started from. Its randomness depends on key and index alone."""
     _, batch_key, loss_key = jax.random.split(key, 3)
     batch = problem.batch(jax.random.fold_in(batch_key, index))
@@ -139,9 +137,7 @@ def conclude(training: Training, carry: Carry, losses: Array) -> Found:
     return found._replace(info={**found.info, **looked_at})
 
 
-def _optimizer(
-    training: Training, problem: Problem
-) -> optax.GradientTransformationExtraArgs:
+def _optimizer(training: Training, problem: Problem) -> optax.GradientTransformationExtraArgs:
     return optax.with_extra_args_support(training.optimizer or problem.optimizer)
 
 

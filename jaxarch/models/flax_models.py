@@ -99,9 +99,7 @@ def _linen_model(module: nn.Module, example: Array) -> Model:
         variables = {"params": params, **state}
         if key is None:
             return module.apply(variables, x, **evaluation), state
-        outputs, changed = module.apply(
-            variables, x, **training, rngs={"dropout": key}, mutable=list(state)
-        )
+        outputs, changed = module.apply(variables, x, **training, rngs={"dropout": key}, mutable=list(state))
         return outputs, {**state, **changed}
 
     return Model(init, apply)

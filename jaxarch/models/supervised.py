@@ -15,7 +15,7 @@ from jaxarch.problem import Key, Problem, take_rows
 from jaxarch.trees import PyTree
 
 
-def problem(
+def supervised(
     model: Any,
     data: tuple[Any, Any],
     *,
@@ -76,8 +76,8 @@ def problem(
         optimizer=optimizer,
         steps=steps,
         batch_size=batch_size,
-        train=None if train is None else jnp.asarray(train),
-        validation=None if validation is None else jnp.asarray(validation),
+        train=train,
+        validation=validation,
         own=own,
         gather=gather,
         predict=predict,

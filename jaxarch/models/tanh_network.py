@@ -38,7 +38,8 @@ def tanh_network(widths: Sequence[int], std: ArrayLike = 0.2) -> Model:
     def init(key: Array) -> tuple[PyTree, PyTree]:
         keys = jax.random.split(key, len(shapes))
         params = {
-            name: std * jax.random.normal(k, shape) for k, (name, shape) in zip(keys, shapes.items(), strict=True)
+            name: std * jax.random.normal(k, shape)
+            for k, (name, shape) in zip(keys, shapes.items(), strict=True)
         }
         return params, {}
 

@@ -13,7 +13,7 @@ from jaxarch.strategy import HostSearch
 from jaxarch.trees import PyTree
 
 
-def logistic_regression(C: float = 1000.0, max_iter: int = 1000) -> HostSearch:  # noqa: N803
+def logistic_regression(C: float = 1000.0, max_iter: int = 1000) -> HostSearch:
     """Binary logistic regression on the training rows of each run.
 
     For problems whose batches are `(x, y)`, x of shape (n, features) and y in {0, 1}. On inputs of unit norm

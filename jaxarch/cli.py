@@ -1,0 +1,182 @@
+"""The command line: `jaxarch run | report | list`."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from jaxarch.errors import ArgumentError, DeadStartWarning, NonFiniteWarning, did_you_mean
+
+
+class _Group(click.Group):
+    """Commands by name, with the nearest suggested for one that is unknown."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            raise ArgumentError(f"command: unknown {args[0]!r}; {did_you_mean(args[0], self.commands)}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="jaxarch")
+def app() -> None:
+    """Learned network architectures, measured apart from their weights."""
+
+
+@app.command()
+@click.argument("experiment", required=False)
+@click.option(
+    "--set", "assignments", multiple=True, metavar="NAME=VALUE", help="A setting; see `jaxarch list NAME`."
+)
+@click.option("--seeds", metavar="N", help="Independent runs: short for --set seeds=N.")
+@click.option(
+    "--dataset", metavar="NAME|NPZ", help="Short for --set dataset=...: a name, or an npz file with x and y."
+)
+@click.option("--out", metavar="DIR", help="Write to this folder in place of a numbered one.")
+@click.option(
+    "--root", default="results", show_default=True, metavar="DIR", help="Where numbered folders go."
+)
+@click.option("--force", is_flag=True, help="Replace the folder of --out if it exists.")
+@click.option("--dry-run", is_flag=True, help="Say what would be compiled and trained, and stop.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+def run(
+    experiment: str | None,
+    assignments: tuple[str, ...],
+    seeds: str | None,
+    dataset: str | None,
+    out: str | None,
+    root: str,
+    force: bool,
+    dry_run: bool,
+    quiet: bool,
+) -> None:
+    """Run an experiment and write a numbered folder with its results, figures and manifest.
+
+    Without a name: every strategy of [D] on handwritten digits, {1,2,3} against {4,5,6}.
+    """
+    _prepare_jax()
+    from jaxarch import results
+    from jaxarch.experiments.experiment import read_settings
+    from jaxarch.progress import ProgressBar
+
+    chosen = _experiment(experiment)
+    values = _assignments(assignments)
+    values |= {k: v for k, v in (("seeds", seeds), ("dataset", dataset)) if v is not None}
+    settings = read_settings(chosen.settings, values)
+    console = Console()
+    lines = chosen.plan(settings)
+    if dry_run:
+        console.print(f"{chosen.name} (dry run: nothing is trained or written)", highlight=False)
+        for line in lines:
+            console.print(f"  {line}", highlight=False)
+        return
+    with results.new_folder(chosen.name, root, out, force) as (folder, final), ProgressBar() as bar:
+        with warnings.catch_warnings():
+            # They are in the manifest, and printed under the table.
+            warnings.simplefilter("ignore", (DeadStartWarning))
+            warnings.simplefilter("ignore", (NonFiniteWarning))
+            chosen.run(settings, folder, None if quiet else bar)
+        tables = chosen.report(folder)
+    for table in tables:
+        console.print(table, highlight=False)
+    console.print(f"written to {final}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+@click.argument("folder", metavar="DIR")
+def report(folder: str) -> None:
+    """Print the tables of a result folder again, and redraw its figures from its files."""
+    from jaxarch import results
+
+    manifest = results.read_manifest(folder)
+    tables = _experiment(manifest["experiment"]).report(Path(folder))
+    console = Console()
+    for table in tables:
+        console.print(table, highlight=False)
+
+
+@app.command(name="list")
+@click.argument("experiment", required=False)
+def list_(experiment: str | None) -> None:
+    """List what can be run; with the name of an experiment, its settings and their defaults."""
+    console = Console()
+    if experiment is not None:
+        chosen = _experiment(experiment)
+        table = Table(title=f"{chosen.name}: {chosen.summary}", title_justify="left")
+        for column in ("setting", "default"):
+            table.add_column(column)
+        for field in dataclasses.fields(chosen.settings):
+            default = field.default
+            shown = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
+            table.add_row(field.name, shown or "(all)")
+        console.print(table, highlight=False)
+        return
+    from jaxarch.data.sources import SOURCES
+    from jaxarch.experiments.catalogue import EXPERIMENTS
+    from jaxarch.strategies import disentangling_strategies
+
+    rows = {
+        "experiments": {name: e.summary for name, e in EXPERIMENTS.items()},
+        "strategies": dict.fromkeys(disentangling_strategies(), ""),
+        "data sets": {name: source.description for name, source in SOURCES.items()}
+        | {"FILE.npz": "your own: arrays x (examples, features) and y (integer classes)"},
+    }
+    for title, entries in rows.items():
+        console.print(f"{title}:", highlight=False)
+        for name, description in entries.items():
+            console.print(f"  {name:<28}{description}", highlight=False, soft_wrap=True)
+
+
+def main() -> None:
+    """Entry point: bad input is one line and exit status 2, without a traceback."""
+    try:
+        sys.exit(app(standalone_mode=False) or 0)
+    except ArgumentError as error:
+        _fail(str(error))
+    except click.ClickException as error:
+        _fail(error.format_message())
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted; nothing was written", err=True)
+        sys.exit(130)
+
+
+def _fail(message: str) -> None:
+    click.echo(f"jaxarch: {' '.join(message.split())}", err=True)
+    sys.exit(2)
+
+
+def _experiment(name: str | None) -> Any:
+    from jaxarch.experiments.catalogue import DEFAULT, EXPERIMENTS
+
+    name = DEFAULT if name is None else name
+    if name not in EXPERIMENTS:
+        raise ArgumentError(f"experiment: unknown {name!r}; {did_you_mean(name, EXPERIMENTS)}")
+    return EXPERIMENTS[name]
+
+
+def _assignments(texts: tuple[str, ...]) -> dict[str, str]:
+    values = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise ArgumentError(f"--set: expected NAME=VALUE, got {text!r}")
+        values[name.strip().replace("-", "_")] = value.strip()
+    return values
+
+
+def _prepare_jax() -> None:
+    """Every core a device, and compiled programs kept for the next time; before JAX does anything."""
+    from jaxarch.devices import use_compilation_cache, use_cpu_cores
+
+    use_cpu_cores()
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jaxarch" / "xla"
+        use_compilation_cache(cache)

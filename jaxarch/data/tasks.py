@@ -1,0 +1,122 @@
+"""Two groups of classes against each other: balanced, disjoint, reproducible splits for many runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import Array
+
+from jaxarch.data.sources import Dataset
+from jaxarch.errors import ArgumentError, check_count
+from jaxarch.trees import PyTree
+
+
+class Task(NamedTuple):
+    """For each run, which rows it trains and is tested on, and which classes count as 1.
+
+    Attributes:
+      name: such as `1,2,3 v 4,5,6`; the first group is y = 1 unless flipped.
+      train: rows to train on, int32, shape (runs, n).
+      test: rows to test on, int32, shape (runs, m); none is among the run's training rows.
+      targets: 1 where a class counts as y = 1, float32, shape (runs, classes).
+      seeds: which split each run has, shape (runs,).
+      flipped: whether the second group is y = 1, shape (runs,).
+    """
+
+    name: str
+    train: np.ndarray
+    test: np.ndarray
+    targets: np.ndarray
+    seeds: np.ndarray
+    flipped: np.ndarray
+
+    def labels(self, data: Dataset, rows: np.ndarray) -> np.ndarray:
+        """The binary labels of each run's rows, shape (runs, n)."""
+        return np.take_along_axis(self.targets, data.y[rows], axis=1)
+
+
+def two_groups(
+    key: Array,
+    data: Dataset,
+    positive: Sequence[int],
+    negative: Sequence[int],
+    *,
+    train_per_class: int,
+    test_per_class: int,
+    seeds: int,
+    orientations: Sequence[bool] = (False, True),
+) -> Task:
+    """Independent balanced splits for the task of telling two groups of classes apart.
+
+    Each seed draws `train_per_class` training and `test_per_class` other examples of every class, from
+    `fold_in(key, seed)`; each orientation (`True`: flipped, the second group is y = 1) has the same split.
+
+    Raises:
+      ArgumentError: groups that are empty, overlap or have classes that the data lacks; more examples asked
+        for than a class has; counts that are not positive integers.
+    """
+    check_count("train_per_class", train_per_class)
+    check_count("test_per_class", test_per_class)
+    check_count("seeds", seeds)
+    _check_groups(data, positive, negative)
+    wanted = train_per_class + test_per_class
+    classes = [*positive, *negative]
+    for label in classes:
+        there = int((data.y == label).sum())
+        if there < wanted:
+            raise ArgumentError(
+                f"train_per_class: class {label} of {data.name} has {there} examples, but "
+                f"{train_per_class} + {test_per_class} are asked for; at most {there} in all"
+            )
+
+    train, test = [], []
+    for seed in range(seeds):
+        seed_key = jax.random.fold_in(key, seed)
+        picked = [_draw(jax.random.fold_in(seed_key, label), data, label, wanted) for label in classes]
+        train.append(np.concatenate([rows[:train_per_class] for rows in picked]))
+        test.append(np.concatenate([rows[train_per_class:] for rows in picked]))
+    target = np.zeros((2, int(data.y.max()) + 1), np.float32)
+    target[0, list(positive)] = target[1, list(negative)] = 1
+
+    flipped = np.repeat(np.asarray(orientations, bool), seeds)
+    copies = len(orientations)
+    return Task(
+        name=f"{','.join(map(str, positive))} v {','.join(map(str, negative))}",
+        train=np.tile(np.stack(train), (copies, 1)).astype(np.int32),
+        test=np.tile(np.stack(test), (copies, 1)).astype(np.int32),
+        targets=target[flipped.astype(int)],
+        seeds=np.tile(np.arange(seeds), copies),
+        flipped=flipped,
+    )
+
+
+def take_task_rows(data: PyTree, own: Any, rows: Array) -> tuple[Array, Array]:
+    """A `gather` for problems: inputs, and classes turned into a run's own binary labels.
+
+    `data` is `(x, y)`, `own` is `{"targets": (classes,)}` for one run.
+    """
+    x, y = data
+    return x[rows], own["targets"][y[rows]]
+
+
+def _draw(key: Array, data: Dataset, label: int, count: int) -> np.ndarray:
+    rows = np.flatnonzero(data.y == label)
+    return rows[np.asarray(jax.random.permutation(key, len(rows)))[:count]]
+
+
+def _check_groups(data: Dataset, positive: Sequence[int], negative: Sequence[int]) -> None:
+    known = set(np.unique(data.y).tolist())
+    for name, group in (("positive", positive), ("negative", negative)):
+        if not group:
+            raise ArgumentError(f"{name}: expected at least one class")
+        if len(set(group)) < len(group):
+            raise ArgumentError(f"{name}: a class is named twice: {tuple(group)}")
+        missing = [label for label in group if label not in known or label < 0]
+        if missing:
+            raise ArgumentError(f"{name}: {data.name} has no class {missing[0]}; it has {sorted(known)}")
+    both = set(positive) & set(negative)
+    if both:
+        raise ArgumentError(f"negative: the groups must not overlap; both have {sorted(both)}")

@@ -1,0 +1,9 @@
+"""All experiments, by the name that `jaxarch run` knows them by."""
+
+from __future__ import annotations
+
+from jaxarch.experiments.disentangling import strategies
+from jaxarch.experiments.experiment import Experiment
+
+EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in (strategies.EXPERIMENT,)}
+DEFAULT = strategies.NAME

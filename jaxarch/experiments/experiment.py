@@ -1,0 +1,71 @@
+"""What an experiment is: settings that are typed, a plan, a run that writes files, a report drawn from them."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import RenderableType
+
+from jaxarch.errors import ArgumentError, did_you_mean
+from jaxarch.fit import Progress
+
+
+class Experiment(NamedTuple):
+    """A figure or table of a paper, as something to run.
+
+    Attributes:
+      name: as in `jaxarch run NAME`.
+      summary: one line.
+      settings: a frozen dataclass of numbers, texts and tuples of them; its defaults are the experiment's.
+      plan: `settings -> lines`: what would be compiled and trained. Raises on bad settings; trains nothing.
+      run: `(settings, folder, progress)`: writes results, manifest and masks.
+      report: `folder -> tables`: draws the figures from a folder's files again, and makes its tables.
+    """
+
+    name: str
+    summary: str
+    settings: type
+    plan: Callable[[Any], list[str]]
+    run: Callable[[Any, Path, Callable[[Progress], None] | None], None]
+    report: Callable[[Path], list[RenderableType]]
+
+
+def read_settings(kind: type, values: Mapping[str, str]) -> Any:
+    """Settings from texts such as `{"seeds": "20", "positive": "1,2,3"}`.
+
+    Raises:
+      ArgumentError: an unknown name, a text that is no value of the setting's type.
+    """
+    types_ = typing.get_type_hints(kind)
+    for name in values:
+        if name not in types_:
+            raise ArgumentError(f"{name}: no such setting; {did_you_mean(name, types_)}")
+    return kind(**{name: _parse(name, text, types_[name]) for name, text in values.items()})
+
+
+def settings_from_json(kind: type, content: Mapping[str, Any]) -> Any:
+    """Settings as a manifest holds them (JSON turns tuples into lists)."""
+    known = {field.name for field in dataclasses.fields(kind)}
+    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in content.items() if k in known})
+
+
+def _parse(name: str, text: str, kind: Any) -> Any:
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is tuple:
+        return tuple(_parse(name, part.strip(), arguments[0]) for part in text.split(",") if part.strip())
+    if origin in (types.UnionType, typing.Union):
+        return None if text.lower() == "none" else _parse(name, text, arguments[0])
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise ArgumentError(f"{name}: expected true or false, got {text!r}")
+        return text.lower() == "true"
+    try:
+        return kind(text)
+    except ValueError:
+        wanted = {int: "an integer", float: "a number"}.get(kind, kind.__name__)
+        raise ArgumentError(f"{name}: expected {wanted}, got {text!r}") from None

@@ -1,0 +1,96 @@
+"""How well outputs separate two classes, and whether one strategy does better than another."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from jaxarch.errors import ArgumentError
+
+
+def auc(labels: np.ndarray, outputs: np.ndarray) -> np.ndarray:
+    """Area under the ROC curve of every run at once: P(output of a 1 > output of a 0), ties counting half.
+
+    Args:
+      labels: 0 or 1, shape (..., n), both present.
+      outputs: scores, shape (..., n).
+
+    Returns:
+      Shape (...), in [0, 1]; NaN where an output is NaN. Equal to scikit-learn's to rounding, and many times
+      faster over many runs.
+
+    Raises:
+      ArgumentError: shapes that differ, labels of one class only.
+    """
+    labels, outputs = np.asarray(labels), np.asarray(outputs, np.float64)
+    if labels.shape != outputs.shape:
+        raise ArgumentError(f"outputs: expected the labels' shape {labels.shape}, got {outputs.shape}")
+    positives = (labels == 1).sum(-1)
+    negatives = labels.shape[-1] - positives
+    if (positives == 0).any() or (negatives == 0).any():
+        raise ArgumentError("labels: expected both 0 and 1 in every run")
+    ranks = stats.rankdata(outputs, axis=-1)
+    rank_sum = np.where(labels == 1, ranks, 0).sum(-1)
+    return (rank_sum - positives * (positives + 1) / 2) / (positives * negatives)
+
+
+def paired_differences(values: Mapping[str, np.ndarray]) -> pd.DataFrame:
+    """Every pair of strategies compared run by run, on the same splits.
+
+    Args:
+      values: by strategy, one value for each run, in the same order of runs; NaN for a run that failed.
+
+    Returns:
+      One row a pair, the difference being `first - second`: `runs`, median with quartiles, `mean` with the
+      bounds of its 95% t interval, `wins` (runs with a positive difference, ties half), the matched-pairs
+      rank-biserial correlation `effect` (1: better in every run, -1: worse in every run, 0: no difference),
+      the two-sided Wilcoxon signed-rank `p`, and `p_adjusted` over all pairs (false discovery rate, valid
+      under any dependence). With fewer than two runs there is no test, and these are NaN.
+    """
+    rows = []
+    for first, second in itertools.combinations(values, 2):
+        difference = np.asarray(values[first], np.float64) - np.asarray(values[second], np.float64)
+        difference = difference[np.isfinite(difference)]
+        rows.append({"first": first, "second": second, **_summary(difference)})
+    table = pd.DataFrame(rows)
+    if len(table):
+        tested = table["p"].notna()
+        table["p_adjusted"] = np.nan
+        if tested.any():
+            adjusted = stats.false_discovery_control(table.loc[tested, "p"], method="by")
+            table.loc[tested, "p_adjusted"] = adjusted
+    return table
+
+
+def _summary(difference: np.ndarray) -> dict[str, float]:
+    nan = float("nan")
+    if not difference.size:
+        names = ("q25", "median", "q75", "mean", "mean_low", "mean_high", "wins", "effect", "p")
+        return {"runs": 0, **dict.fromkeys(names, nan)}
+    q25, median, q75 = np.percentile(difference, [25, 50, 75])
+    mean = float(difference.mean())
+    low = high = p = effect = nan
+    if difference.size >= 2:
+        half = stats.t.ppf(0.975, difference.size - 1) * stats.sem(difference)
+        low, high = mean - half, mean + half
+        ranks = stats.rankdata(np.abs(difference[difference != 0]))
+        total = ranks.sum()
+        effect = float((np.sign(difference[difference != 0]) * ranks).sum() / total) if total else 0.0
+        p = float(stats.wilcoxon(difference).pvalue) if total else 1.0
+    wins = float((difference > 0).sum() + (difference == 0).sum() / 2)
+    return {
+        "runs": difference.size,
+        "q25": q25,
+        "median": median,
+        "q75": q75,
+        "mean": mean,
+        "mean_low": low,
+        "mean_high": high,
+        "wins": wins,
+        "effect": effect,
+        "p": p,
+    }

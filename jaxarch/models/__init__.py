@@ -1,0 +1,8 @@
+"""Networks, and supervised problems made of them."""
+
+from jaxarch.models.flax_models import as_model
+from jaxarch.models.model import Model
+from jaxarch.models.supervised import supervised
+from jaxarch.models.tanh_network import signed_output_loss, tanh_network
+
+__all__ = ["Model", "as_model", "signed_output_loss", "supervised", "tanh_network"]

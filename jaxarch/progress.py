@@ -1,0 +1,55 @@
+"""A progress bar for `over_seeds`, on terminals; plain lines elsewhere."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+
+from jaxarch.fit import Progress
+
+
+class ProgressBar:
+    """Pass it as the option `progress`, inside a `with` block.
+
+    One bar for each training, with step, time left and median loss; where the output is no terminal, one line
+    when a training ends.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True)
+        self._bars = Bars(
+            TextColumn("{task.description:<40}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(compact=True),
+            TextColumn("loss {task.fields[loss]:.3g}"),
+            console=self.console,
+            disable=not self.console.is_terminal,
+        )
+        self._tasks: dict[tuple[str, int], int] = {}
+
+    def __enter__(self) -> ProgressBar:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def __call__(self, progress: Progress) -> None:
+        """Show a chunk border."""
+        group = f" ({progress.group + 1} of {progress.groups})" if progress.groups > 1 else ""
+        description = f"{progress.name}{group}"
+        if not self.console.is_terminal:
+            if progress.step >= progress.steps:
+                runs = f"{progress.runs} runs" if progress.runs > 1 else "1 run"
+                self.console.print(f"{description}: {progress.steps} steps, {runs}, loss {progress.loss:.3g}")
+            return
+        slot = (progress.name, progress.group)
+        if slot not in self._tasks:
+            self._tasks[slot] = self._bars.add_task(description, total=progress.steps, loss=progress.loss)
+        self._bars.update(self._tasks[slot], completed=progress.step, loss=progress.loss)

@@ -1,0 +1,130 @@
+"""Pytrees of arrays in npz files, without pickles: masks for other programs, checkpoints for a fit."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from zipfile import BadZipFile
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxarch.errors import ArgumentError
+from jaxarch.trees import PyTree, named_leaves
+
+DESCRIPTION = "__leaves__"
+
+
+def save_tree(path: str | os.PathLike[str], tree: PyTree) -> None:
+    """Write a pytree of arrays as npz: one array a leaf, named by its path.
+
+    Any dtype is kept (bfloat16 and PRNG keys too, as raw numbers that an entry `__leaves__`, JSON, describes).
+    The file is complete or not there: it is written under another name first.
+
+    Raises:
+      ArgumentError: a file that cannot be written.
+    """
+    arrays, description = {}, {}
+    for name, leaf in named_leaves(tree).items():
+        kind = str(leaf.dtype)
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            kind, leaf = f"key:{jax.random.key_impl(leaf)}", jax.random.key_data(leaf)
+        array = np.asarray(leaf)
+        if array.dtype.kind == "V":
+            array = array.view(f"u{array.dtype.itemsize}")
+        arrays[name], description[name] = array, kind
+    path = Path(path)
+    partial = path.with_name(path.name + ".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("wb") as file:
+            np.savez_compressed(file, **{DESCRIPTION: np.asarray(json.dumps(description))}, **arrays)
+        os.replace(partial, path)
+    except OSError as error:
+        raise ArgumentError(f"path: cannot write {path} ({error.strerror})") from None
+
+
+def load_tree(path: str | os.PathLike[str], like: PyTree) -> PyTree:
+    """Read a pytree that `save_tree` wrote, in the structure of `like`.
+
+    Args:
+      path: the file.
+      like: a pytree with the same paths, shapes and dtypes (arrays or `jax.ShapeDtypeStruct`).
+
+    Raises:
+      ArgumentError: a file that is not there or not ours; a leaf that is missing, left over, or of another
+        shape or dtype, naming its path.
+    """
+    path = Path(path)
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            stored = {name: file[name] for name in file.files}
+        description = json.loads(str(stored.pop(DESCRIPTION)))
+    except FileNotFoundError:
+        raise ArgumentError(f"path: no such file: {path}") from None
+    except (OSError, ValueError, KeyError, BadZipFile) as error:
+        raise ArgumentError(f"path: {path} is no file of this library's ({error})") from None
+    expected = named_leaves(like)
+    if stored.keys() != expected.keys():
+        odd = sorted(stored.keys() ^ expected.keys())[0]
+        what = "has no leaf" if odd in expected else "has an unknown leaf"
+        raise ArgumentError(f"path: {path} {what} {odd!r}; it was written for another structure")
+    leaves = [_restored(path, name, stored[name], description[name], leaf) for name, leaf in expected.items()]
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+
+def _restored(path: object, name: str, array: np.ndarray, kind: str, like: object) -> object:
+    if kind.startswith("key:"):
+        restored = jax.random.wrap_key_data(jnp.asarray(array), impl=kind.removeprefix("key:"))
+    else:
+        restored = array.view(jnp.dtype(kind)) if str(array.dtype) != kind else array
+    shape, dtype = jnp.shape(like), getattr(like, "dtype", None)
+    if restored.shape != shape or restored.dtype != dtype:
+        raise ArgumentError(
+            f"path: leaf {name!r} of {path} has shape {restored.shape}, dtype {restored.dtype}; expected "
+            f"{shape}, {dtype}"
+        )
+    return restored
+
+
+class Checkpoints:
+    """A folder of checkpoints, from which an interrupted `over_seeds` continues to the same bits.
+
+    Pass it as the option `checkpoint`. Use one folder for each experiment: a checkpoint of other keys, rows or
+    settings is refused, but it cannot be seen that, say, the optimiser is another.
+
+    Args:
+      folder: where the files are; made if need be.
+      every: seconds that must have passed since a name was last saved; 0 saves at every chunk border.
+
+    Raises:
+      ArgumentError: a folder that cannot be made.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], every: float = 0.0) -> None:
+        self.folder = Path(folder)
+        self.every = every
+        self._saved: dict[str, float] = {}
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ArgumentError(f"folder: cannot use {folder} ({error.strerror})") from None
+
+    def load(self, name: str, like: PyTree) -> PyTree | None:
+        """The pytree last saved under a name, in the structure of `like`; `None` if there is none."""
+        path = self._path(name)
+        return load_tree(path, like) if path.exists() else None
+
+    def save(self, name: str, tree: PyTree) -> None:
+        """Keep a pytree under a name, in place of the last."""
+        now = time.monotonic()
+        if now - self._saved.get(name, -np.inf) >= self.every:
+            save_tree(self._path(name), tree)
+            self._saved[name] = now
+
+    def _path(self, name: str) -> Path:
+        safe = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
+        return self.folder / f"{safe}.npz"
