@@ -11,7 +11,7 @@ from jaxarch import data, masks, metrics, models, plots, search
 from jaxarch.devices import use_compilation_cache, use_cpu_cores
 from jaxarch.errors import ArgumentError, DeadStartWarning, NonFiniteWarning
 from jaxarch.finish import retrain, threshold
-from jaxarch.fit import EarlyStopping, FitOptions, Progress
+from jaxarch.fit_options import EarlyStopping, FitOptions, Progress
 from jaxarch.masks import density, layer_density, overlap
 from jaxarch.models import Model, supervised, tanh_network
 from jaxarch.problem import Found, Problem

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-from jax import Array
+import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from jaxarch.errors import ArgumentError, check_count
@@ -108,7 +108,7 @@ def place(mesh: Mesh | None, in_axes: tuple[Any, ...], args: tuple[PyTree, ...])
     return jax.tree.unflatten(treedef, jax.device_put(leaves, shardings))
 
 
-def take_runs(in_axes: tuple[Any, ...], args: tuple[PyTree, ...], runs: Array) -> tuple[PyTree, ...]:
+def take_runs(in_axes: tuple[Any, ...], args: tuple[PyTree, ...], runs: np.ndarray) -> tuple[PyTree, ...]:
     """Some runs' share of the arguments."""
     return _map_runs(lambda leaf: leaf[runs], in_axes, args)
 
@@ -124,7 +124,7 @@ def _map_runs(
 
 
 def _has_runs(in_axes: tuple[Any, ...], args: tuple[PyTree, ...]) -> list[bool]:
-    """For each leaf of the arguments, whether it has an axis of runs (`in_axes` is a prefix, as in `vmap`)."""
+    """For each leaf of the arguments, whether it has an axis of runs; `in_axes` is a prefix, as in `vmap`."""
 
     def is_none(leaf: object) -> bool:
         return leaf is None

@@ -38,8 +38,8 @@ def threshold(percentiles: tuple[float, ...] = PERCENTILES) -> Callable[[Array, 
 
     Returns:
       A finish. Its `info` has `threshold` and `percentile`; `candidates`, F at each percentile; `ties`, how
-      many other candidates reach the same F (the lowest percentile is then taken); and `constant`, whether the
-      network chosen gives the same output on all training examples (which F alone does not show).
+      many other candidates reach the same F (the lowest percentile is then taken); and `constant`, whether
+      the network chosen gives the same output on all training examples, which F alone does not show.
 
     Raises:
       ArgumentError: percentiles outside [0, 100], or none.

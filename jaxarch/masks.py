@@ -76,11 +76,15 @@ def _two_temperature_value(scores: Array, hard: Array, soft: Array, factor: bool
 _two_temperature = jax.custom_vjp(_two_temperature_value, nondiff_argnums=(3,))
 
 
-def _two_temperature_fwd(scores: Array, hard: Array, soft: Array, factor: bool):
+def _two_temperature_fwd(
+    scores: Array, hard: Array, soft: Array, factor: bool
+) -> tuple[Array, tuple[Array, Array, Array]]:
     return _two_temperature_value(scores, hard, soft, factor), (scores, hard, soft)
 
 
-def _two_temperature_bwd(factor: bool, residuals: tuple[Array, Array, Array], cotangent: Array):
+def _two_temperature_bwd(
+    factor: bool, residuals: tuple[Array, Array, Array], cotangent: Array
+) -> tuple[Array, Array, Array]:
     scores, hard, soft = residuals
     # sigma(-x), not 1 - sigma(x): the difference is exactly 0 from x = 17 on in float32.
     product = soft * _work(scores)

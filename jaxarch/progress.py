@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
-from jaxarch.fit import Progress
+from jaxarch.fit_options import Progress
 
 
 class ProgressBar:
@@ -29,7 +29,7 @@ class ProgressBar:
             console=self.console,
             disable=not self.console.is_terminal,
         )
-        self._tasks: dict[tuple[str, int], int] = {}
+        self._tasks: dict[tuple[str, int], TaskID] = {}
 
     def __enter__(self) -> ProgressBar:
         self._bars.start()

@@ -6,6 +6,7 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 from zipfile import BadZipFile
 
 import jax
@@ -21,13 +22,14 @@ DESCRIPTION = "__leaves__"
 def save_tree(path: str | os.PathLike[str], tree: PyTree) -> None:
     """Write a pytree of arrays as npz: one array a leaf, named by its path.
 
-    Any dtype is kept (bfloat16 and PRNG keys too, as raw numbers that an entry `__leaves__`, JSON, describes).
+    Any dtype is kept: bfloat16 and PRNG keys too, as raw numbers that an entry `__leaves__` (JSON) describes.
     The file is complete or not there: it is written under another name first.
 
     Raises:
       ArgumentError: a file that cannot be written.
     """
-    arrays, description = {}, {}
+    arrays: dict[str, Any] = {}
+    description: dict[str, str] = {}
     for name, leaf in named_leaves(tree).items():
         kind = str(leaf.dtype)
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
@@ -41,7 +43,7 @@ def save_tree(path: str | os.PathLike[str], tree: PyTree) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with partial.open("wb") as file:
-            np.savez_compressed(file, **{DESCRIPTION: np.asarray(json.dumps(description))}, **arrays)
+            np.savez_compressed(file, **arrays, **{DESCRIPTION: np.asarray(json.dumps(description))})
         os.replace(partial, path)
     except OSError as error:
         raise ArgumentError(f"path: cannot write {path} ({error.strerror})") from None
@@ -76,7 +78,7 @@ def load_tree(path: str | os.PathLike[str], like: PyTree) -> PyTree:
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
 
-def _restored(path: object, name: str, array: np.ndarray, kind: str, like: object) -> object:
+def _restored(path: Path, name: str, array: np.ndarray, kind: str, like: Any) -> Any:
     if kind.startswith("key:"):
         restored = jax.random.wrap_key_data(jnp.asarray(array), impl=kind.removeprefix("key:"))
     else:
@@ -93,8 +95,8 @@ def _restored(path: object, name: str, array: np.ndarray, kind: str, like: objec
 class Checkpoints:
     """A folder of checkpoints, from which an interrupted `over_seeds` continues to the same bits.
 
-    Pass it as the option `checkpoint`. Use one folder for each experiment: a checkpoint of other keys, rows or
-    settings is refused, but it cannot be seen that, say, the optimiser is another.
+    Pass it as the option `checkpoint`. Use one folder for each experiment: a checkpoint of other keys, rows
+    or settings is refused, but it cannot be seen that, say, the optimiser is another.
 
     Args:
       folder: where the files are; made if need be.

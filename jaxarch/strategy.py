@@ -16,7 +16,8 @@ from jax.sharding import Mesh
 
 from jaxarch.devices import over_runs, place, runs_mesh, take_runs
 from jaxarch.errors import ArgumentError, did_you_mean
-from jaxarch.fit import FitOptions, StageReport, fit
+from jaxarch.fit import fit
+from jaxarch.fit_options import FitOptions, StageReport
 from jaxarch.problem import Found, Problem
 from jaxarch.training import Training
 from jaxarch.trees import PyTree
@@ -49,6 +50,7 @@ class Strategy(NamedTuple):
     stages: tuple[Any, ...]
 
     def __call__(self, key: Array, problem: Problem) -> Found:
+        """What one run finds."""
         found = None
         for index, stage in enumerate(self.stages):
             if isinstance(stage, HostSearch):
@@ -152,8 +154,8 @@ def compare(
         stages = _stages(strategy, settings)
         reports, found = [], None
         for index, stage in enumerate(stages):
-            made = _StageOf(strategy, index) if settings is not None else _Constant(stage)
-            shared = (strategy, index) if settings is not None else stages[: index + 1]
+            made: Any = _Constant(stage) if settings is None else _StageOf(strategy, index)
+            shared = stages[: index + 1] if settings is None else (strategy, index)
             if shared not in done:
                 named = dataclasses.replace(fit_options, name=name, stage=index)
                 done[shared] = _run_stage(
@@ -166,7 +168,7 @@ def compare(
     return results
 
 
-def evaluate(strategy: Any, found: Found, problem: Problem, rows: Array) -> np.ndarray:
+def evaluate(strategy: Any, found: Found, problem: Problem, rows: Array | np.ndarray) -> np.ndarray:
     """The outputs of what a strategy found, for every run, on some rows.
 
     Args:
@@ -287,7 +289,7 @@ def _stage_keys(keys: Array, index: int) -> Array:
 
 
 def _stages(strategy: Any, settings: PyTree) -> tuple[Any, ...]:
-    """The stages of a strategy; with settings, of every run's, so that bad values are found before a trace."""
+    """The stages of a strategy; with settings, every run's are made once, so that bad values are found."""
     if settings is None:
         return chain(strategy).stages
     if not callable(strategy):
@@ -307,7 +309,7 @@ def _options(options: dict[str, Any]) -> FitOptions:
 
 
 def _check_runs(keys: Array, problem: Problem, settings: PyTree, options: FitOptions) -> None:
-    if not jnp.issubdtype(getattr(keys, "dtype", None), jax.dtypes.prng_key) or keys.ndim != 1:
+    if not jnp.issubdtype(jnp.asarray(keys).dtype, jax.dtypes.prng_key) or keys.ndim != 1:
         raise ArgumentError("keys: expected shape (runs,), as of jax.random.split(jax.random.key(0), runs)")
     runs = keys.shape[0]
     if problem.runs not in (None, runs):

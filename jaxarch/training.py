@@ -45,6 +45,7 @@ class Training(NamedTuple):
     remedy: str = "start from other values, or use an activation with a slope there"
 
     def __call__(self, key: Array, problem: Problem, found: Found | None = None) -> Found:
+        """What one run finds, all steps in one loop."""
         carry = begin(self, key, problem, found)
         carry, losses = advance(self, key, problem, carry, 0, problem.steps, problem.steps)
         return conclude(self, carry, losses)

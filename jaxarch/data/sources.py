@@ -63,7 +63,7 @@ def from_arrays(x: object, y: object, name: str = "arrays") -> Dataset:
     values, labels = np.asarray(x), np.asarray(y)
     if values.ndim < 2 or not (np.issubdtype(values.dtype, np.number) or values.dtype == bool):
         raise ArgumentError(
-            f"x: expected numbers of shape (examples, features), got shape {values.shape}, dtype {values.dtype}"
+            f"x: expected numbers of shape (examples, features), got {values.dtype} of shape {values.shape}"
         )
     if labels.ndim != 1:
         raise ArgumentError(f"y: expected labels of shape (examples,), got shape {labels.shape}")
@@ -94,7 +94,7 @@ def load(dataset: str | os.PathLike[str]) -> Dataset:
     path = Path(name)
     if path.suffix != ".npz" and not path.exists():
         raise ArgumentError(
-            f"dataset: unknown {name!r}; {did_you_mean(name, SOURCES)} (or the path of an npz file with x and y)"
+            f"dataset: unknown {name!r}; {did_you_mean(name, SOURCES)}, or the path of an npz with x and y"
         )
     try:
         with np.load(path, allow_pickle=False) as arrays:

@@ -1,4 +1,4 @@
-"""What an experiment is: settings that are typed, a plan, a run that writes files, a report drawn from them."""
+"""What an experiment is: typed settings, a plan, a run that writes files, a report drawn from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from rich.console import RenderableType
 
 from jaxarch.errors import ArgumentError, did_you_mean
-from jaxarch.fit import Progress
+from jaxarch.fit_options import Progress
 
 
 class Experiment(NamedTuple):

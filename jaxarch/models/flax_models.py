@@ -56,7 +56,7 @@ def as_model(model: Any, example: Array) -> Model:
 
 
 def _nnx_model(make: Callable[[nnx.Rngs], nnx.Module]) -> Model:
-    def split(module: nnx.Module) -> tuple[Any, PyTree, PyTree, PyTree]:
+    def split(module: nnx.Module) -> tuple[Any, ...]:
         return nnx.split(module, nnx.Param, nnx.RngState, ...)
 
     # Traced, so that no weights are drawn here; only the structure is kept.
@@ -69,7 +69,7 @@ def _nnx_model(make: Callable[[nnx.Rngs], nnx.Module]) -> Model:
         return params, state
 
     def apply(params: PyTree, state: PyTree, x: Array, key: Key) -> tuple[Any, PyTree]:
-        # The random state is made anew from the key at every call, so that it is no part of the model's state.
+        # The random state is made anew from the key at every call: it is no part of the model's state.
         graph, _, rngs, _ = split(make(nnx.Rngs(jax.random.key(0) if key is None else key)))
         module = nnx.merge(graph, params, rngs, state, copy=True)
         if key is None:
@@ -86,8 +86,8 @@ def _nnx_model(make: Callable[[nnx.Rngs], nnx.Module]) -> Model:
 
 def _linen_model(module: nn.Module, example: Array) -> Model:
     accepted = inspect.signature(type(module).__call__).parameters
-    training = {name: value for name, value in TRAINING_ARGUMENTS.items() if name in accepted}
-    evaluation = {name: not value for name, value in training.items()}
+    training: dict[str, Any] = {name: value for name, value in TRAINING_ARGUMENTS.items() if name in accepted}
+    evaluation: dict[str, Any] = {name: not value for name, value in training.items()}
 
     def init(key: Array) -> tuple[PyTree, PyTree]:
         params_key, dropout_key = jax.random.split(key)

@@ -46,7 +46,8 @@ def supervised(
       metrics: `(outputs, y) -> {name: scalar}`, shown for the validation rows beside the loss.
 
     Raises:
-      ArgumentError: data of another form, NaN, labels that do not fit, parameters that are not floating point.
+      ArgumentError: data of another form, NaN, parameters that are not floating point, a loss that does not
+        fit the outputs.
     """
     if not isinstance(data, tuple) or len(data) != 2:
         raise ArgumentError("data: expected a pair (x, y) of arrays with one leading axis of examples")

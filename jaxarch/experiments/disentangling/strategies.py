@@ -116,7 +116,8 @@ def plan(settings: Settings) -> list[str]:
         f"data: {data.name}, {data.x.shape[0]} x {data.x.shape[1]}; task {task.name}, both orientations",
         f"runs: {settings.seeds} seeds x 2 orientations = {runs}, in one program each training, "
         f"on {min(len(jax.devices()), runs)} of {len(jax.devices())} {jax.default_backend()} devices",
-        f"network: weights {shapes}; {task.train.shape[1]} training and {task.test.shape[1]} test examples a run",
+        f"network: weights {shapes}",
+        f"examples a run: {task.train.shape[1]} for training, {task.test.shape[1]} for testing",
         f"strategies: {', '.join(chosen)}",
     ]
     lines += [
@@ -274,8 +275,8 @@ def _draw(folder: Path, manifest: dict[str, Any], table: pd.DataFrame, sides: di
 def _table(table: pd.DataFrame, manifest: dict[str, Any], side: str, better: bool) -> Table:
     seeds = manifest["settings"]["seeds"]
     where = f"{side} (the better orientation)" if better else side
-    rendered = _plain_table(f"{manifest['data']['name']}, {where}, {seeds} runs: medians, quartiles of AUC")
-    rendered.add_column("strategy")
+    rendered = _plain_table(f"{manifest['data']['name']}, {where}, {seeds} runs, medians")
+    rendered.add_column("strategy", no_wrap=True)
     for column in ("AUC", "quartiles", "loss F", "density", "s a run"):
         rendered.add_column(column, justify="right")
     for name, runs in _by_strategy(table):
@@ -293,8 +294,8 @@ def _table(table: pd.DataFrame, manifest: dict[str, Any], side: str, better: boo
 
 def _comparison_table(comparisons: pd.DataFrame, reference: str, side: str) -> Table:
     rendered = _plain_table(f"AUC of {reference} minus that of others, paired by split, {side}")
-    rendered.add_column("against")
-    for column in ("median", "quartiles", "mean", "95% interval", "effect", "p adj."):
+    rendered.add_column("against", no_wrap=True)
+    for column in ("median", "quartiles", "95% of mean", "effect", "p adj."):
         rendered.add_column(column, justify="right")
     for _, pair in comparisons.iterrows():
         if reference not in (pair["first"], pair["second"]):
@@ -306,7 +307,6 @@ def _comparison_table(comparisons: pd.DataFrame, reference: str, side: str) -> T
             pair["second"] if sign == 1 else pair["first"],
             f"{sign * pair['median']:+.3f}",
             f"{low:+.3f} {high:+.3f}",
-            f"{sign * pair['mean']:+.3f}",
             f"{mean_low:+.3f} {mean_high:+.3f}",
             f"{sign * pair['effect']:+.2f}",
             f"{pair['p_adjusted']:.3f}",
@@ -316,7 +316,13 @@ def _comparison_table(comparisons: pd.DataFrame, reference: str, side: str) -> T
 
 def _plain_table(title: str) -> Table:
     return Table(
-        title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False
+        title=f"\n{title}",
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        show_edge=False,
+        min_width=min(len(title), 80),
     )
 
 

@@ -1,0 +1,144 @@
+"""How to fit, as against what: the options of a fit, what it tells on the way, and its report."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol
+
+import jax
+import numpy as np
+
+from jaxarch.errors import ArgumentError, check_count
+from jaxarch.trees import PyTree
+
+
+@dataclasses.dataclass(frozen=True)
+class EarlyStopping:
+    """Stop a run whose validation metric no longer improves, and keep its best parameters.
+
+    Each run is judged by itself: its result is that of its own best border before its patience ran out,
+    whatever the other runs do. The loop ends when all runs have stopped.
+
+    Attributes:
+      metric: `loss`, or a name of the problem's `metrics`.
+      patience: chunks without improvement before a run stops.
+      mode: whether smaller (`min`) or larger (`max`) is better.
+      least: how much better counts as an improvement.
+    """
+
+    metric: str = "loss"
+    patience: int = 5
+    mode: Literal["min", "max"] = "min"
+    least: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_count("patience", self.patience)
+        if self.mode not in ("min", "max"):
+            raise ArgumentError(f"mode: expected 'min' or 'max', got {self.mode!r}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """What a progress callback is told at a chunk border.
+
+    `name` is the strategy's and the stage's; `group` counts the groups of runs that are trained one after the
+    other when memory or the kind of model does not allow all at once; `loss` is the median over the group.
+    """
+
+    name: str
+    step: int
+    steps: int
+    group: int
+    groups: int
+    runs: int
+    loss: float
+
+
+class Checkpoint(Protocol):
+    """Where a fit saves its carry, and whence it continues. `jaxarch.Checkpoints` keeps them in a folder."""
+
+    def load(self, name: str, like: PyTree) -> PyTree | None:
+        """The pytree last saved under a name, in the structure of `like`; `None` if there is none."""
+
+    def save(self, name: str, tree: PyTree) -> None:
+        """Keep a pytree under a name, in place of the last."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FitOptions:
+    """How to fit, as against what: nothing here changes the result of a run, but for early stopping.
+
+    Attributes:
+      chunk: steps between two borders.
+      progress: called at every border, with a `Progress`.
+      early_stopping: needs the problem's `validation` rows.
+      schedule: `(step, settings) -> settings`, called at every border with the settings that the fit was
+        given: temperatures, rates or penalties that change while training. Needs `settings`.
+      checkpoint: where the state is saved at every border, and whence an interrupted fit continues to the
+        same bits.
+      at_once: how many runs to train in one program; by default all that fit in memory.
+      memory: bytes that a program may use on one device; by default what the device says is free.
+      devices: by default all of `jax.devices()`.
+      loop: `scan` for one program a chunk, all runs at once; `step` for one program a step, runs in turn,
+        which is many times faster for convolutions on CPU; `auto` chooses.
+      dead_start: what to do when some trainable leaf's first gradient is exactly zero: `warn` (and raise if
+        no run can move at all), `raise`, or `ignore`. It is recorded in `info` in any case.
+      labels: names of the runs for reports; `run 0`, `run 1`, ... by default.
+      name: the strategy's, for progress and reports.
+      stage: the stage's place in its strategy, for the names of checkpoints.
+    """
+
+    chunk: int = 100
+    progress: Callable[[Progress], None] | None = None
+    early_stopping: EarlyStopping | None = None
+    schedule: Callable[[int, PyTree], PyTree] | None = None
+    checkpoint: Checkpoint | None = None
+    at_once: int | None = None
+    memory: int | None = None
+    devices: Sequence[jax.Device] | None = None
+    loop: Literal["auto", "scan", "step"] = "auto"
+    dead_start: Literal["warn", "raise", "ignore"] = "warn"
+    labels: Sequence[str] | None = None
+    name: str = ""
+    stage: int = 0
+
+    def __post_init__(self) -> None:
+        check_count("chunk", self.chunk)
+        if self.at_once is not None:
+            check_count("at_once", self.at_once)
+        if self.loop not in ("auto", "scan", "step"):
+            raise ArgumentError(f"loop: expected 'auto', 'scan' or 'step', got {self.loop!r}")
+        if self.dead_start not in ("warn", "raise", "ignore"):
+            raise ArgumentError(f"dead_start: expected 'warn', 'raise' or 'ignore', got {self.dead_start!r}")
+
+    def label(self, run: int) -> str:
+        """The name of a run in reports."""
+        return f"run {run}" if self.labels is None else self.labels[run]
+
+    def named(self, stage: str) -> str:
+        """The name of a stage in progress and reports."""
+        return f"{self.name}: {stage}" if self.name else stage
+
+
+@dataclasses.dataclass(frozen=True)
+class StageReport:
+    """What one stage cost and what happened on the way.
+
+    Attributes:
+      name: the stage's.
+      seconds: wall time x devices / runs, compilation apart: what one run costs one device.
+      compile_seconds: tracing and compiling, all programs together.
+      width: how many runs were in one program (`vmap`), over all devices.
+      devices: how many devices shared them.
+      notes: runs that failed, dead starts: one line each.
+      validation: metrics at the chunk borders, each of shape (borders, runs); NaN where a run had stopped.
+    """
+
+    name: str
+    seconds: float
+    compile_seconds: float
+    width: int
+    devices: int
+    notes: tuple[str, ...] = ()
+    validation: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)

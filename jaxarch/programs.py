@@ -1,0 +1,266 @@
+"""The compiled programs of a fit, and how many runs go into one of them.
+
+Each compiles once for a training, a mesh and the shapes of the arrays.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import Mesh
+
+from jaxarch import training as single
+from jaxarch.devices import over_runs, place, take_runs
+from jaxarch.errors import ArgumentError
+from jaxarch.fit_options import EarlyStopping, FitOptions
+from jaxarch.problem import Found, Problem
+from jaxarch.training import Carry, Training
+from jaxarch.trees import PyTree
+
+Make = Callable[[PyTree], Training]
+"""From one run's settings to its training; hashable, and of one structure for all settings."""
+
+
+class Stopwatch:
+    """Wall time, with compilation kept apart from running."""
+
+    def __init__(self) -> None:
+        self.compiling = 0.0
+        self.running = 0.0
+
+    def compile(self, program: Any, *args: Any) -> Any:
+        """A program compiled for these arguments; JAX keeps those that it has compiled already."""
+        start = time.perf_counter()
+        executable = program.lower(*args).compile()
+        self.compiling += time.perf_counter() - start
+        return executable
+
+    def run(self, executable: Callable[..., Any], *args: Any) -> Any:
+        """What a compiled program returns, waited for."""
+        start = time.perf_counter()
+        result = jax.block_until_ready(executable(*args))
+        self.running += time.perf_counter() - start
+        return result
+
+
+class Best(NamedTuple):
+    """Early stopping's memory of one run: its best border so far, and how long ago that was."""
+
+    value: Array
+    trainable: PyTree
+    state: PyTree
+    step: Array
+    waited: Array
+    stopped: Array
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def begin(
+    make: Make, mesh: Mesh | None, keys: Array, settings: PyTree, problem: Problem, found: Found | None
+) -> Carry:
+    """Every run's carry before its first step."""
+
+    def one(key: Array, settings: PyTree, problem: Problem, found: Found | None) -> Carry:
+        return single.begin(make(settings), key, problem, found)
+
+    return over_runs(one, mesh, (0, 0, problem.in_axes(), 0))(keys, settings, problem, found)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=(6,))
+def advance(
+    make: Make,
+    mesh: Mesh | None,
+    size: int,
+    keys: Array,
+    settings: PyTree,
+    problem: Problem,
+    carry: Carry,
+    start: Array,
+    stop: Array,
+) -> tuple[Carry, Array]:
+    """A chunk: the steps from `start` to `stop`, at most `size` of them."""
+
+    def one(
+        key: Array, settings: PyTree, problem: Problem, carry: Carry, start: Array, stop: Array
+    ) -> tuple[Carry, Array]:
+        return single.advance(make(settings), key, problem, carry, start, stop, size)
+
+    axes = (0, 0, problem.in_axes(), 0, None, None)
+    return over_runs(one, mesh, axes)(keys, settings, problem, carry, start, stop)
+
+
+@partial(jax.jit, static_argnums=(0,), donate_argnums=(4,))
+def step(
+    make: Make, keys: Array, settings: PyTree, problem: Problem, carry: Carry, index: Array
+) -> tuple[Carry, Array]:
+    """One step of one run, neither mapped nor inside a loop."""
+
+    def one(
+        key: Array, settings: PyTree, problem: Problem, carry: Carry, index: Array
+    ) -> tuple[Carry, Array]:
+        return single.step(make(settings), key, problem, carry, index)
+
+    return over_runs(one, None, (0, 0, problem.in_axes(), 0, None))(keys, settings, problem, carry, index)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=(6,))
+def border(
+    make: Make,
+    mesh: Mesh | None,
+    stopping: EarlyStopping | None,
+    settings: PyTree,
+    problem: Problem,
+    carry: Carry,
+    best: Best | None,
+    index: Array,
+) -> tuple[dict[str, Array], Best | None]:
+    """Validation metrics between two chunks, and early stopping's judgement of them."""
+
+    def one(
+        settings: PyTree, problem: Problem, carry: Carry, best: Best | None, index: Array
+    ) -> tuple[dict[str, Array], Best | None]:
+        params = make(settings).params(carry.trainable, carry.fixed)
+        metrics = {"loss": problem.objective(params, carry.state, problem.validation)}
+        if problem.metrics is not None:
+            batch = problem.gather(problem.data, problem.own, problem.validation)
+            metrics |= problem.metrics(params, carry.state, batch)
+        if stopping is not None and best is not None:
+            best = _judge(stopping, metrics, carry, best, index)
+        return metrics, best
+
+    axes = (0, problem.in_axes(), 0, 0, None)
+    return over_runs(one, mesh, axes)(settings, problem, carry, best, index)
+
+
+def _judge(
+    stopping: EarlyStopping, metrics: dict[str, Array], carry: Carry, best: Best, index: Array
+) -> Best:
+    if stopping.metric not in metrics:
+        raise ArgumentError(f"early_stopping: no metric {stopping.metric!r}; there are: {', '.join(metrics)}")
+    value = metrics[stopping.metric] * (1 if stopping.mode == "min" else -1)
+    # NaN compares as false: it is never an improvement.
+    better = ~best.stopped & (value < best.value - stopping.least)
+    waited = jnp.where(better, 0, best.waited + 1)
+
+    def keep(new: PyTree, old: PyTree) -> PyTree:
+        return jax.tree.map(lambda a, b: jnp.where(better, a, b), new, old)
+
+    return Best(
+        value=keep(value, best.value),
+        trainable=keep(carry.trainable, best.trainable),
+        state=keep(carry.state, best.state),
+        step=jnp.where(better, index, best.step),
+        waited=waited,
+        stopped=best.stopped | (waited >= stopping.patience),
+    )
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def conclude(make: Make, mesh: Mesh | None, settings: PyTree, carry: Carry, losses: Array) -> Found:
+    """What every run found."""
+
+    def one(settings: PyTree, carry: Carry, losses: Array) -> Found:
+        return single.conclude(make(settings), carry, losses)
+
+    return over_runs(one, mesh, (0, 0, 0))(settings, carry, losses)
+
+
+def width(
+    make: Make,
+    mesh: Mesh,
+    axes: tuple[Any, ...],
+    args: tuple[Array, PyTree, Problem, Found | None],
+    options: FitOptions,
+    watch: Stopwatch,
+) -> int:
+    """How many runs to train in one program: all, as many as asked for, or as many as memory allows."""
+    runs = args[0].shape[0]
+    wanted = min(runs, options.at_once or runs)
+    limit = options.memory if options.memory is not None else _free_memory(mesh)
+    per_device = math.ceil(wanted / mesh.size)
+    while limit is not None and per_device > 1:
+        if _needed_memory(make, mesh, axes, args, per_device, options.chunk, watch) <= limit:
+            break
+        per_device = max(per_device // 2, 1)
+    return per_device * mesh.size
+
+
+def _needed_memory(
+    make: Make,
+    mesh: Mesh,
+    axes: tuple[Any, ...],
+    args: tuple[Array, PyTree, Problem, Found | None],
+    per_device: int,
+    chunk: int,
+    watch: Stopwatch,
+) -> int:
+    """Bytes that a chunk of so many runs takes on each device, as the compiler counts them."""
+    members = np.resize(np.arange(args[0].shape[0]), per_device * mesh.size)
+    keys, settings, problem, found = place(mesh, axes, take_runs(axes, args, members))
+    carry = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=keys.sharding),
+        jax.eval_shape(partial(begin, make, mesh), keys, settings, problem, found),
+    )
+    zero = jnp.zeros((), jnp.int32)
+    program = watch.compile(advance, make, mesh, chunk, keys, settings, problem, carry, zero, zero)
+    stats = program.memory_analysis()
+    if stats is None:
+        return 0
+    return stats.temp_size_in_bytes + stats.argument_size_in_bytes + stats.output_size_in_bytes
+
+
+def _free_memory(mesh: Mesh) -> int | None:
+    """Bytes that are free on a device, as far as it tells; CPU devices share the machine's."""
+    device = mesh.devices.flat[0]
+    stats = device.memory_stats()
+    if stats and "bytes_limit" in stats:
+        return stats["bytes_limit"] - stats.get("bytes_in_use", 0)
+    if device.platform == "cpu" and "SC_AVPHYS_PAGES" in os.sysconf_names:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // mesh.size
+    return None
+
+
+def is_slow_in_loops(
+    make: Make, args: tuple[Array, PyTree, Problem, Found | None], backend: str | None = None
+) -> bool:
+    """Whether XLA would run a training many times slower inside a loop or `vmap` than step by step.
+
+    So it is with convolutions on CPU: a step that takes 0.1 s alone takes 2.5 s inside `lax.scan`.
+    """
+    if (backend or jax.default_backend()) != "cpu":
+        return False
+    axes = (0, 0, args[2].in_axes(), 0)
+
+    def one_step(key: Array, settings: PyTree, problem: Problem, found: Found | None) -> Any:
+        training = make(settings)
+        carry = single.begin(training, key, problem, found)
+        return single.step(training, key, problem, carry, jnp.zeros((), jnp.int32))
+
+    def first_run(*args: PyTree) -> Any:
+        return over_runs(one_step, None, axes)(*args)
+
+    return _contains(jax.make_jaxpr(first_run)(*args).jaxpr, "conv_general_dilated")
+
+
+def _contains(jaxpr: Any, primitive: str) -> bool:
+    """Whether a primitive occurs in a jaxpr or in one that it calls."""
+
+    def is_jaxpr(leaf: object) -> bool:
+        return hasattr(leaf, "eqns") or hasattr(leaf, "jaxpr")
+
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == primitive:
+            return True
+        for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=is_jaxpr):
+            if is_jaxpr(inner) and _contains(getattr(inner, "jaxpr", inner), primitive):
+                return True
+    return False
