@@ -57,49 +57,51 @@ def two_temperature(scores: ArrayLike, hard: ArrayLike, soft: ArrayLike, *, fact
 def two_temperature_forward(
     scores: ArrayLike, hard: ArrayLike, soft: ArrayLike, *, factor: bool = True
 ) -> Array:
-    """`two_temperature` out of `stop_gradient`: equal in value and gradient, and fit for forward mode.
+    """`two_temperature` for forward mode: the same value and the same derivative, as a `jax.custom_jvp`.
 
-    `v = stop(sigma(hard w)) + (s - stop(s))`, `s = sigma(soft w)` (divided by `soft` without the factor).
-    Use it under `jax.jvp`, `jax.jacfwd` or `jax.hessian`; `two_temperature` is faster in reverse mode.
+    Use it under `jax.jvp`, `jax.jacfwd` or `jax.hessian`. Reverse mode works too, by transposing.
     """
     scores, hard, soft = _checked(scores, hard, soft)
-    work = _work(scores)
-    surrogate = jax.nn.sigmoid(soft * work) / (1.0 if factor else soft)
-    value = _sigmoid(work, hard) + (surrogate - jax.lax.stop_gradient(surrogate))
-    return value.astype(scores.dtype)
+    return _two_temperature_forward(scores, hard, soft, factor)
 
 
-def _two_temperature_value(scores: Array, hard: Array, soft: Array, factor: bool) -> Array:
-    return _sigmoid(_work(scores), hard).astype(scores.dtype)
+def _value(scores: Array, hard: Array, soft: Array, factor: bool) -> Array:
+    return jax.nn.sigmoid(hard * _work(scores)).astype(scores.dtype)
 
 
-_two_temperature = jax.custom_vjp(_two_temperature_value, nondiff_argnums=(3,))
-
-
-def _two_temperature_fwd(
-    scores: Array, hard: Array, soft: Array, factor: bool
-) -> tuple[Array, tuple[Array, Array, Array]]:
-    return _two_temperature_value(scores, hard, soft, factor), (scores, hard, soft)
-
-
-def _two_temperature_bwd(
-    factor: bool, residuals: tuple[Array, Array, Array], cotangent: Array
-) -> tuple[Array, Array, Array]:
-    scores, hard, soft = residuals
-    # sigma(-x), not 1 - sigma(x): the difference is exactly 0 from x = 17 on in float32.
+def _slope(scores: Array, soft: Array, factor: bool) -> Array:
     product = soft * _work(scores)
+    # sigma(-x), not 1 - sigma(x): the difference is exactly 0 from x = 17 on in float32.
     slope = jax.nn.sigmoid(product) * jax.nn.sigmoid(-product)
-    if factor:
-        slope = soft * slope
+    return soft * slope if factor else slope
+
+
+_two_temperature = jax.custom_vjp(_value, nondiff_argnums=(3,))
+_two_temperature_forward = jax.custom_jvp(_value, nondiff_argnums=(3,))
+
+_Residuals = tuple[Array, Array, Array]
+
+
+def _forwards(scores: Array, hard: Array, soft: Array, factor: bool) -> tuple[Array, _Residuals]:
+    return _value(scores, hard, soft, factor), (scores, hard, soft)
+
+
+def _backwards(factor: bool, residuals: _Residuals, cotangent: Array) -> _Residuals:
+    scores, hard, soft = residuals
+    slope = _slope(scores, soft, factor)
     gradient = (cotangent.astype(slope.dtype) * slope).astype(scores.dtype)
     return gradient, jnp.zeros_like(hard), jnp.zeros_like(soft)
 
 
-_two_temperature.defvjp(_two_temperature_fwd, _two_temperature_bwd)
+_two_temperature.defvjp(_forwards, _backwards)
 
 
-def _sigmoid(work: Array, hard: Array) -> Array:
-    return jax.nn.sigmoid(jax.lax.stop_gradient(hard * work))
+@_two_temperature_forward.defjvp
+def _tangent(factor: bool, primals: _Residuals, tangents: _Residuals) -> tuple[Array, Array]:
+    scores, hard, soft = primals
+    slope = _slope(scores, soft, factor)
+    tangent = (slope * tangents[0].astype(slope.dtype)).astype(scores.dtype)
+    return _value(scores, hard, soft, factor), tangent
 
 
 def _work(scores: Array) -> Array:

@@ -98,7 +98,7 @@ class Problem:
     @property
     def runs(self) -> int | None:
         """How many runs have rows or values of their own; `None` if all are shared."""
-        sizes = [rows.shape[0] for rows in (self.train, self.validation) if jnp.ndim(rows) == 2]
+        sizes = [rows.shape[0] for rows in (self.train, self.validation) if _is_per_run(rows)]
         sizes += [leaf.shape[0] for leaf in jax.tree.leaves(self.own)]
         return sizes[0] if sizes else None
 
@@ -106,7 +106,7 @@ class Problem:
         """The problem's axes for `vmap` over runs: `jax.vmap(search, in_axes=(0, problem.in_axes()))`."""
 
         def axis(rows: Any) -> int | None:
-            return 0 if jnp.ndim(rows) == 2 else None
+            return 0 if _is_per_run(rows) else None
 
         own = jax.tree.map(lambda leaf: 0, self.own)
         return dataclasses.replace(
@@ -117,7 +117,7 @@ class Problem:
         """The problem of one run alone."""
 
         def rows_of(rows: Any) -> Any:
-            return rows[run] if jnp.ndim(rows) == 2 else rows
+            return rows[run] if _is_per_run(rows) else rows
 
         return dataclasses.replace(
             self,
@@ -173,7 +173,7 @@ class Problem:
         for name, rows in (("train", self.train), ("validation", self.validation)):
             _check_rows(name, rows, examples)
         sizes = {leaf.shape[0] for leaf in jax.tree.leaves(self.own)}
-        sizes |= {r.shape[0] for r in (self.train, self.validation) if jnp.ndim(r) == 2}
+        sizes |= {r.shape[0] for r in (self.train, self.validation) if _is_per_run(r)}
         if len(sizes) > 1:
             raise ArgumentError(f"problem: per-run arrays disagree on the number of runs: {sorted(sizes)}")
         one = self if self.runs is None else self.of_run(0)
@@ -184,6 +184,10 @@ class Problem:
         )
         if value.shape != ():
             raise ArgumentError(f"loss: expected a scalar, the mean over a batch; got shape {value.shape}")
+
+
+def _is_per_run(rows: Any) -> bool:
+    return getattr(rows, "ndim", 0) == 2
 
 
 def _as_jax(leaf: Any) -> Any:

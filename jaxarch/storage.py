@@ -38,12 +38,13 @@ def save_tree(path: str | os.PathLike[str], tree: PyTree) -> None:
         if array.dtype.kind == "V":
             array = array.view(f"u{array.dtype.itemsize}")
         arrays[name], description[name] = array, kind
+    arrays[DESCRIPTION] = np.asarray(json.dumps(description))
     path = Path(path)
     partial = path.with_name(path.name + ".partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with partial.open("wb") as file:
-            np.savez_compressed(file, **arrays, **{DESCRIPTION: np.asarray(json.dumps(description))})
+            np.savez_compressed(file, **arrays)
         os.replace(partial, path)
     except OSError as error:
         raise ArgumentError(f"path: cannot write {path} ({error.strerror})") from None

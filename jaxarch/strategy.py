@@ -149,8 +149,8 @@ def compare(
     problem.check()
     done: dict[tuple[Any, ...], tuple[Found, StageReport]] = {}
     results = {}
-    for name, strategy in strategies.items():
-        strategy = strategy if settings is not None else chain(strategy)
+    for name, given in strategies.items():
+        strategy: Any = chain(given) if settings is None else given
         stages = _stages(strategy, settings)
         reports, found = [], None
         for index, stage in enumerate(stages):

@@ -1,0 +1,28 @@
+"""Two CPU devices, strict broadcasting, one hypothesis profile, and small problems that many tests share."""
+
+import os
+from pathlib import Path
+
+import jax
+import pytest
+from hypothesis import HealthCheck, settings
+
+import jaxarch
+
+jaxarch.use_cpu_cores(2)
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+# No deadline: the first example of a shape compiles. Strategies draw shapes from a fixed menu.
+settings.register_profile(
+    "jaxarch", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+settings.load_profile("jaxarch")
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The folder of further data sets, named by JAXARCH_DATA; tests that need it are skipped without."""
+    folder = os.environ.get("JAXARCH_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("JAXARCH_DATA names no folder")
+    return Path(folder)

@@ -1,0 +1,71 @@
+"""Small problems on real data, shared by the tests."""
+
+from functools import cache
+
+import jax
+import numpy as np
+import optax
+
+import jaxarch
+from jaxarch.models import signed_output_loss, tanh_network
+
+RUNS = 4
+
+
+@cache
+def digits():
+    return jaxarch.data.unit_norm(jaxarch.data.load("digits"))
+
+
+@cache
+def task(runs=RUNS):
+    return jaxarch.data.two_groups(
+        jax.random.key(0),
+        digits(),
+        (1, 2, 3),
+        (4, 5, 6),
+        train_per_class=20,
+        test_per_class=10,
+        seeds=runs,
+        orientations=(False,),
+    )
+
+
+@cache
+def problem(steps=12, batch_size=20, rate=0.3, runs=RUNS, validation=False, width=64):
+    """Network (11) and loss (12) on handwritten digits, each run with a split of its own."""
+    data, split = digits(), task(runs)
+    return jaxarch.supervised(
+        tanh_network((64, width, width)),
+        (data.x, data.y),
+        loss=signed_output_loss,
+        optimizer=optax.sgd(rate),
+        steps=steps,
+        batch_size=batch_size,
+        train=split.train,
+        validation=split.test if validation else None,
+        own={"targets": split.targets},
+        gather=jaxarch.data.take_task_rows,
+    )
+
+
+def keys(runs=RUNS):
+    return jax.random.split(jax.random.key(1), runs)
+
+
+def same(tree, other):
+    """Whether two pytrees hold the same bits."""
+    leaves, others = jax.tree.leaves(tree), jax.tree.leaves(other)
+    return len(leaves) == len(others) and all(
+        np.array_equal(np.asarray(a), np.asarray(b), equal_nan=np.asarray(a).dtype.kind == "f")
+        for a, b in zip(leaves, others, strict=True)
+    )
+
+
+def close(tree, other, tolerance=1e-5):
+    """Whether two pytrees hold the same numbers to a tolerance."""
+    leaves, others = jax.tree.leaves(tree), jax.tree.leaves(other)
+    return len(leaves) == len(others) and all(
+        np.allclose(np.asarray(a, float), np.asarray(b, float), rtol=tolerance, atol=tolerance, equal_nan=True)
+        for a, b in zip(leaves, others, strict=True)
+    )
