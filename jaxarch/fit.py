@@ -76,9 +76,10 @@ def fit(
         share = place(mesh, axes, args if width == runs else take_runs(axes, args, padded))
         loop = _Group(make, mesh, share, options, watch, (group, groups), members)
         result, validation = loop.run()
-        real = slice(len(members))
-        results.append(jax.tree.map(lambda leaf, real=real: leaf[real], result))
-        validations.append({name: values[:, real] for name, values in validation.items()})
+        if len(members) < width:
+            result = jax.tree.map(lambda leaf, count=len(members): leaf[:count], result)
+        results.append(result)
+        validations.append({name: values[:, : len(members)] for name, values in validation.items()})
         notes += loop.notes
 
     whole = results[0] if groups == 1 else jax.tree.map(_concatenate, *results)
@@ -142,7 +143,7 @@ class _Group:
             start = int(state.step)
             stop = min(start + chunk, steps)
             carry, values = advance(state.carry, start, stop)
-            state.losses[:, start:stop] = values[:, : stop - start]
+            state.losses[:, start:stop] = np.asarray(values)[:, : stop - start]
             best = state.best
             if start == 0 and self.options.dead_start != "ignore":
                 self._report_dead(carry)

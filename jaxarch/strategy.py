@@ -263,7 +263,8 @@ def _run_function(
     compiled = time.perf_counter()
     after = jax.block_until_ready(program(*args))
     seconds = (time.perf_counter() - compiled) * mesh.size / runs
-    after = jax.tree.map(lambda leaf: leaf[:runs], after)
+    if len(padded) > runs:
+        after = jax.tree.map(lambda leaf: leaf[:runs], after)
     name = getattr(stage, "__name__", type(stage).__name__)
     return after, StageReport(name, seconds, compiled - start, len(padded), mesh.size)
 
