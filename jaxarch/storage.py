@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import zlib
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -62,14 +63,11 @@ def load_tree(path: str | os.PathLike[str], like: PyTree) -> PyTree:
         shape or dtype, naming its path.
     """
     path = Path(path)
+    stored = read_npz(path)
     try:
-        with np.load(path, allow_pickle=False) as file:
-            stored = {name: file[name] for name in file.files}
         description = json.loads(str(stored.pop(DESCRIPTION)))
-    except FileNotFoundError:
-        raise ArgumentError(f"path: no such file: {path}") from None
-    except (OSError, ValueError, KeyError, BadZipFile) as error:
-        raise ArgumentError(f"path: {path} is no file of this library's ({error})") from None
+    except (KeyError, ValueError):
+        raise ArgumentError(f"path: {path} was not written by save_tree: it has no {DESCRIPTION}") from None
     expected = named_leaves(like)
     if stored.keys() != expected.keys():
         odd = sorted(stored.keys() ^ expected.keys())[0]
@@ -77,6 +75,21 @@ def load_tree(path: str | os.PathLike[str], like: PyTree) -> PyTree:
         raise ArgumentError(f"path: {path} {what} {odd!r}; it was written for another structure")
     leaves = [_restored(path, name, stored[name], description[name], leaf) for name, leaf in expected.items()]
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+
+def read_npz(path: str | os.PathLike[str], argument: str = "path") -> dict[str, np.ndarray]:
+    """The arrays of an npz file by name. No pickle is ever loaded.
+
+    Raises:
+      ArgumentError: naming the argument that the path came from: no such file, or none of plain arrays.
+    """
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except FileNotFoundError:
+        raise ArgumentError(f"{argument}: no such file: {path}") from None
+    except (OSError, EOFError, ValueError, TypeError, AttributeError, BadZipFile, zlib.error) as error:
+        raise ArgumentError(f"{argument}: {path} is no readable npz file of plain arrays ({error})") from None
 
 
 def _restored(path: Path, name: str, array: np.ndarray, kind: str, like: Any) -> Any:

@@ -6,7 +6,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,8 @@ Stage = Callable[..., Found]
 """A search `(key, problem) -> Found`, or a finish `(key, problem, found) -> Found`. A `Training` is one."""
 
 
-class HostSearch(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class HostSearch:
     """A search that is no JAX, scikit-learn's for one: it runs on the host, and cannot be jitted or mapped.
 
     Attributes:
@@ -40,7 +41,8 @@ class HostSearch(NamedTuple):
     predict: Callable[[PyTree, PyTree, PyTree], Any]
 
 
-class Strategy(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Strategy:
     """Stages in a row: what one finds, the next turns into another. Built by `chain`.
 
     `strategy(key, problem)` is a pure function of one run: jit it, vmap it, nest it. `over_seeds` runs it for

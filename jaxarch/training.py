@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -22,7 +23,8 @@ class Start(NamedTuple):
     state: PyTree
 
 
-class Training(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Training:
     """A search or finish whose work is gradient descent, as pure functions.
 
     `training(key, problem)` runs it whole, under any transformation but reverse mode; `fit` runs it in

@@ -66,6 +66,8 @@ def close(tree, other, tolerance=1e-5):
     """Whether two pytrees hold the same numbers to a tolerance."""
     leaves, others = jax.tree.leaves(tree), jax.tree.leaves(other)
     return len(leaves) == len(others) and all(
-        np.allclose(np.asarray(a, float), np.asarray(b, float), rtol=tolerance, atol=tolerance, equal_nan=True)
+        np.allclose(
+            np.asarray(a, float), np.asarray(b, float), rtol=tolerance, atol=tolerance, equal_nan=True
+        )
         for a, b in zip(leaves, others, strict=True)
     )

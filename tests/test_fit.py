@@ -214,9 +214,7 @@ def test_early_stopping_keeps_each_run_s_best_border():
     options = {"chunk": 3, "dead_start": "ignore"}
     _, everything = learned(search, learning, **options)
     losses = everything.stages[0].validation["loss"]
-    found, report = learned(
-        search, learning, early_stopping=jaxarch.EarlyStopping(patience=2), **options
-    )
+    found, report = learned(search, learning, early_stopping=jaxarch.EarlyStopping(patience=2), **options)
     for run in range(RUNS):
         best, waited = 0, 0
         for border in range(1, len(losses)):
@@ -282,7 +280,9 @@ def test_a_sweep_of_settings_is_one_program_and_equals_separate_runs():
     for run in range(RUNS):
         search = two_temperature(float(grid["hard"][run]), float(grid["soft"][run]))
         alone = jaxarch.chain(search)(keys()[run], problem().of_run(run))
-        assert close(alone.info["scores"], jax.tree.map(lambda s, run=run: s[run], swept.info["scores"]), 1e-4)
+        assert close(
+            alone.info["scores"], jax.tree.map(lambda s, run=run: s[run], swept.info["scores"]), 1e-4
+        )
 
 
 def test_a_bad_setting_of_any_run_is_found_before_the_trace():

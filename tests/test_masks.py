@@ -58,7 +58,9 @@ def test_the_hard_mask_keeps_positive_scores_and_prunes_zero():
 
 def test_the_soft_mask_tends_to_the_hard_mask():
     scores = {"w": jnp.asarray([-0.5, -0.01, 0.01, 0.5])}
-    np.testing.assert_allclose(masks.soft_mask(scores, 1e5, 1.0)["w"], masks.hard_mask(scores)["w"], atol=1e-6)
+    np.testing.assert_allclose(
+        masks.soft_mask(scores, 1e5, 1.0)["w"], masks.hard_mask(scores)["w"], atol=1e-6
+    )
 
 
 def test_masked_parameters_are_zero_where_pruned_even_if_a_weight_overflowed():
@@ -139,7 +141,9 @@ def test_top_k_is_exact_among_ties_and_puts_nan_last():
 
 def test_top_k_takes_a_traced_k():
     sizes = jax.vmap(lambda k: masks.top_k(TREE, k))(jnp.arange(5))
-    assert [int(flat(jax.tree.map(lambda leaf, i=i: leaf[i], sizes)).sum()) for i in range(5)] == list(range(5))
+    assert [int(flat(jax.tree.map(lambda leaf, i=i: leaf[i], sizes)).sum()) for i in range(5)] == list(
+        range(5)
+    )
 
 
 @pytest.mark.parametrize("k", [-1, 21, 2.5])

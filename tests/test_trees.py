@@ -23,7 +23,10 @@ def test_nnx_paths_are_named_like_those_of_a_plain_dict():
 
 
 def test_a_dict_entry_called_value_keeps_its_name():
-    assert set(named_leaves({"value": jnp.ones(1), "head": {"value": jnp.ones(1)}})) == {"value", "head/value"}
+    assert set(named_leaves({"value": jnp.ones(1), "head": {"value": jnp.ones(1)}})) == {
+        "value",
+        "head/value",
+    }
 
 
 @pytest.mark.parametrize("make", [lambda leaf: {"w": leaf}, lambda leaf: [leaf], lambda leaf: (leaf, leaf)])

@@ -7,11 +7,11 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
-from zipfile import BadZipFile
 
 import numpy as np
 
 from jaxarch.errors import ArgumentError, did_you_mean
+from jaxarch.storage import read_npz
 
 
 class Dataset(NamedTuple):
@@ -96,17 +96,10 @@ def load(dataset: str | os.PathLike[str]) -> Dataset:
         raise ArgumentError(
             f"dataset: unknown {name!r}; {did_you_mean(name, SOURCES)}, or the path of an npz with x and y"
         )
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            missing = [key for key in ("x", "y") if key not in arrays]
-            if missing:
-                raise ArgumentError(
-                    f"dataset: {name} has no array {' or '.join(missing)}; it has {', '.join(arrays.files)}"
-                )
-            return from_arrays(arrays["x"], arrays["y"], path.stem)
-    except FileNotFoundError:
-        raise ArgumentError(f"dataset: no such file: {name}") from None
-    except ArgumentError:
-        raise
-    except (OSError, ValueError, BadZipFile, TypeError, AttributeError) as error:
-        raise ArgumentError(f"dataset: {name} is no readable npz file of plain arrays ({error})") from None
+    arrays = read_npz(path, "dataset")
+    missing = [key for key in ("x", "y") if key not in arrays]
+    if missing:
+        raise ArgumentError(
+            f"dataset: {name} has no array {' or '.join(missing)}; it has {', '.join(arrays)}"
+        )
+    return from_arrays(arrays["x"], arrays["y"], path.stem)

@@ -28,7 +28,7 @@ from jaxarch.metrics import auc, paired_differences
 from jaxarch.models.supervised import supervised
 from jaxarch.models.tanh_network import signed_output_loss, tanh_network
 from jaxarch.problem import Found, Problem
-from jaxarch.storage import save_tree
+from jaxarch.storage import read_npz, save_tree
 from jaxarch.strategies import disentangling_strategies
 from jaxarch.strategy import HostSearch, chain, compare, evaluate
 from jaxarch.training import Training
@@ -264,9 +264,8 @@ def _draw(folder: Path, manifest: dict[str, Any], table: pd.DataFrame, sides: di
     }
     plots.save(plots.by_strategy(values, "test AUC", title, chance=0.5), folder, "auc")
     first = ~table["flipped"].iloc[: 2 * settings["seeds"]].to_numpy()
-    with np.load(folder / LOSSES, allow_pickle=False) as file:
-        names = [name for name in dict.fromkeys(table["strategy"]) if name in file.files]
-        histories = {name: file[name][first] for name in names}
+    losses = read_npz(folder / LOSSES, "folder")
+    histories = {name: losses[name][first] for name in dict.fromkeys(table["strategy"]) if name in losses}
     if histories:
         figure = plots.convergence(histories, "training loss F (eq. 12)", f"{title}; {sides[False]}")
         plots.save(figure, folder, "convergence")

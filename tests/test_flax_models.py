@@ -1,0 +1,184 @@
+"""Flax models of all kinds: batch norm, dropout, convolutions; NNX and Linen; on real pictures."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+from small import close, digits, same
+
+import jaxarch
+from jaxarch import programs
+
+LOSS = optax.softmax_cross_entropy_with_integer_labels
+KEYS = jax.random.split(jax.random.key(0), 2)
+
+
+class CNN(nnx.Module):
+    """Convolution, batch norm, dropout, a classifier."""
+
+    def __init__(self, rngs, rate=0.2):
+        self.conv = nnx.Conv(1, 8, (3, 3), rngs=rngs)
+        self.norm = nnx.BatchNorm(8, momentum=0.9, rngs=rngs)
+        self.dropout = nnx.Dropout(rate, rngs=rngs)
+        self.head = nnx.Linear(8 * 16, 10, rngs=rngs)
+
+    def __call__(self, x):
+        x = nnx.relu(self.norm(self.conv(x)))
+        x = nnx.max_pool(x, (2, 2), (2, 2))
+        return self.head(self.dropout(x.reshape(x.shape[0], -1)))
+
+
+class LinenCNN(nn.Module):
+    """The same in Linen."""
+
+    @nn.compact
+    def __call__(self, x, train: bool):
+        x = nn.relu(nn.BatchNorm(use_running_average=not train, momentum=0.9)(nn.Conv(8, (3, 3))(x)))
+        x = nn.max_pool(x, (2, 2), (2, 2))
+        x = nn.Dropout(0.2, deterministic=not train)(x.reshape(x.shape[0], -1))
+        return nn.Dense(10)(x)
+
+
+class MLP(nnx.Module):
+    """Dense layers with dropout between."""
+
+    def __init__(self, rngs, rate=0.0):
+        self.hidden = nnx.Linear(64, 32, rngs=rngs)
+        self.dropout = nnx.Dropout(rate, rngs=rngs)
+        self.head = nnx.Linear(32, 10, rngs=rngs)
+
+    def __call__(self, x):
+        return self.head(self.dropout(nnx.relu(self.hidden(x))))
+
+
+def pictures(model, steps, flat=False, **options):
+    data = digits()
+    x = 8 * (data.x if flat else data.x.reshape(-1, 8, 8, 1))
+    return jaxarch.supervised(
+        model,
+        (x, data.y),
+        loss=LOSS,
+        optimizer=optax.adam(1e-2),
+        steps=steps,
+        batch_size=64,
+        train=np.arange(1200),
+        **options,
+    )
+
+
+def accuracy(learning, strategy, found):
+    rows = np.arange(1200, 1797)
+    outputs = jaxarch.evaluate(strategy, found, learning, rows)
+    return (outputs.argmax(-1) == digits().y[rows]).mean(axis=1)
+
+
+MODELS = {"NNX": CNN, "Linen": LinenCNN()}
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_cnn_with_batch_norm_and_dropout_trains_and_its_statistics_move(kind):
+    learning = pictures(MODELS[kind], steps=60)
+    strategy = jaxarch.search.real(nonnegative=False)
+    found, report = jaxarch.over_seeds(strategy, KEYS, learning, chunk=30)
+    _, start = learning.init(KEYS[0])
+    assert not same(start, found.of_run(0).state)
+    assert not same(found.of_run(0).state, found.of_run(1).state)
+    assert (accuracy(learning, strategy, found) > 0.75).all()
+    assert report.width == (1 if jax.default_backend() == "cpu" else 2)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_mask_is_learned_over_a_cnn_s_initial_weights(kind):
+    learning = pictures(MODELS[kind], steps=80)
+    strategy = jaxarch.search.two_temperature(weights="initial", mean=2.0, std=1.0)
+    found, _ = jaxarch.over_seeds(strategy, KEYS, learning, chunk=40)
+    masked = set(jaxarch.named_leaves(found.mask))
+    assert all(path.endswith("kernel") for path in masked)
+    assert len(masked) == 2
+    assert (accuracy(learning, strategy, found) > 0.5).all()
+    densities = jax.vmap(jaxarch.density)(found.mask)
+    assert ((densities > 0.1) & (densities < 1)).all()
+
+
+def test_dropout_is_on_in_training_differs_by_step_and_is_off_in_evaluation():
+    model = jaxarch.models.as_model(lambda rngs: MLP(rngs, rate=0.5), jnp.ones((1, 64)))
+    params, state = model.init(jax.random.key(0))
+    x = jnp.asarray(digits().x[:8])
+    first, second = (model.apply(params, state, x, jax.random.key(i))[0] for i in (1, 2))
+    again = model.apply(params, state, x, jax.random.key(1))[0]
+    evaluated = [model.apply(params, state, x, None)[0] for _ in range(2)]
+    assert same(first, again)
+    assert not close(first, second)
+    assert same(*evaluated)
+    assert not close(first, evaluated[0])
+
+
+def test_batch_norm_uses_the_batch_in_training_and_running_statistics_in_evaluation():
+    model = jaxarch.models.as_model(lambda rngs: CNN(rngs, rate=0.0), jnp.ones((1, 8, 8, 1)))
+    params, state = model.init(jax.random.key(0))
+    x = jnp.asarray(digits().x[:8]).reshape(-1, 8, 8, 1)
+    trained, moved = model.apply(params, state, x, jax.random.key(1))
+    evaluated, kept = model.apply(params, state, x, None)
+    assert not close(trained, evaluated)
+    assert same(kept, state)
+    assert not same(moved, state)
+
+
+def test_nnx_and_linen_learn_ten_seeds_at_once_with_the_same_call():
+    keys = jax.random.split(jax.random.key(0), 10)
+
+    class LinenMLP(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            return nn.Dense(10)(nn.relu(nn.Dense(32)(x)))
+
+    for model in (MLP, LinenMLP()):
+        learning = pictures(model, steps=150, flat=True)
+        strategy = jaxarch.search.two_temperature(weights="initial", mean=2.0, std=1.0)
+        found, report = jaxarch.over_seeds(strategy, keys, learning)
+        assert report.width == 10
+        assert np.median(accuracy(learning, strategy, found)) > 0.6
+
+
+def test_a_module_s_own_weights_are_the_start_of_every_run():
+    module = MLP(nnx.Rngs(7))
+    learning = pictures(module, steps=1, flat=True)
+    first, second = (learning.init(key)[0] for key in KEYS)
+    assert same(first, second)
+    assert same(first["hidden"]["kernel"], module.hidden.kernel)
+
+
+def test_what_was_found_can_be_put_back_into_the_flax_model():
+    learning = pictures(MLP, steps=20, flat=True)
+    strategy = jaxarch.search.real(nonnegative=False)
+    found, _ = jaxarch.over_seeds(strategy, KEYS, learning)
+    module = MLP(nnx.Rngs(0))
+    nnx.update(module, found.of_run(1).params, found.of_run(1).state)
+    module.eval()
+    outputs = jaxarch.evaluate(strategy, found, learning, np.arange(5))
+    np.testing.assert_allclose(module(learning.data[0][:5]), outputs[1], rtol=1e-5, atol=1e-5)
+
+
+def test_convolutions_on_cpu_are_run_step_by_step_and_dense_models_are_not():
+    key, found = KEYS, None
+    stage = jaxarch.search.real(nonnegative=False)
+    for model, flat, slow in ((CNN, False, True), (MLP, True, False)):
+        args = (key, None, pictures(model, steps=1, flat=flat), found)
+        assert programs.is_slow_in_loops(lambda settings: stage, args, "cpu") == slow
+        assert not programs.is_slow_in_loops(lambda settings: stage, args, "gpu")
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (3, "model: expected a Flax NNX module"),
+        (lambda rngs: 3, "model: the function of rngs made"),
+        ((lambda key: {"n": jnp.arange(3)}, lambda p, x: x), "params: leaf 'n' has dtype int32"),
+    ],
+)
+def test_things_that_are_no_models_are_refused(model, message):
+    with pytest.raises(ValueError, match=message):
+        pictures(model, steps=1, flat=True)

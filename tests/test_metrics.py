@@ -1,0 +1,60 @@
+"""AUC and paired comparisons, against scikit-learn and by hand."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
+
+from jaxarch.metrics import auc, paired_differences
+
+
+@given(seed=st.integers(0, 10**6), levels=st.sampled_from([2, 5, 1000]))
+def test_auc_is_scikit_learn_s_for_many_runs_at_once_ties_included(seed, levels):
+    random = np.random.default_rng(seed)
+    outputs = random.integers(0, levels, (3, 4, 30)).astype(float)
+    labels = np.stack([np.roll(np.arange(30) % 2, i) for i in range(12)]).reshape(3, 4, 30)
+    mine = auc(labels, outputs)
+    for index in np.ndindex(3, 4):
+        assert mine[index] == pytest.approx(roc_auc_score(labels[index], outputs[index]), abs=1e-12)
+
+
+def test_auc_of_a_constant_output_is_one_half_and_of_nan_is_nan():
+    labels = np.array([0, 1, 0, 1])
+    assert auc(labels, np.ones(4)) == 0.5
+    assert np.isnan(auc(labels, np.array([0, np.nan, 1, 2])))
+
+
+def test_auc_of_one_class_and_of_other_shapes_is_refused():
+    with pytest.raises(ValueError, match="labels: expected both 0 and 1"):
+        auc(np.ones((1, 3)), np.ones((1, 3)))
+    with pytest.raises(ValueError, match="outputs: expected the labels' shape"):
+        auc(np.ones(3), np.ones(4))
+
+
+def test_a_strategy_that_is_better_in_every_run_has_effect_one():
+    values = {"a": np.arange(10) + 1.0, "b": np.arange(10) * 1.0, "c": np.arange(10) * 1.0}
+    table = paired_differences(values).set_index(["first", "second"])
+    better, equal = table.loc[("a", "b")], table.loc[("b", "c")]
+    assert better["median"] == better["mean"] == 1
+    assert better["effect"] == 1
+    assert better["wins"] == 10
+    assert better["p"] == pytest.approx(2 / 2**10)
+    assert better["p_adjusted"] >= better["p"]
+    assert equal["effect"] == 0
+    assert equal["p"] == 1
+    assert equal["wins"] == 5
+
+
+def test_the_effect_is_the_rank_biserial_correlation():
+    table = paired_differences({"a": np.array([3.0, -1.0, 2.0]), "b": np.zeros(3)})
+    assert table["effect"][0] == pytest.approx((3 + 2 - 1) / 6)
+
+
+def test_failed_runs_are_left_out_of_pairs_and_one_run_has_no_test():
+    table = paired_differences({"a": np.array([1.0, np.nan]), "b": np.array([0.0, 0.0])})
+    assert table["runs"][0] == 1
+    assert np.isnan(table["p"][0])
+    assert np.isnan(table["p_adjusted"][0])
+    nothing = paired_differences({"a": np.array([np.nan]), "b": np.array([0.0])})
+    assert nothing["runs"][0] == 0

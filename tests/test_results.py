@@ -1,0 +1,104 @@
+"""Result folders: numbered, whole or not there."""
+
+import json
+
+import numpy as np
+import pytest
+
+from jaxarch import plots, results
+
+
+def write(folder, text="1"):
+    (folder / results.MANIFEST).write_text(json.dumps({"experiment": "e", "settings": {"text": text}}))
+
+
+def test_folders_are_numbered_on(tmp_path):
+    for number in (1, 2):
+        with results.new_folder("name", root=tmp_path) as (folder, final):
+            write(folder)
+        assert final == tmp_path / f"{number:04d}-name"
+        assert final.is_dir()
+
+
+def test_numbers_go_on_after_a_gap(tmp_path):
+    (tmp_path / "0041-other").mkdir()
+    with results.new_folder("name", root=tmp_path) as (folder, final):
+        write(folder)
+    assert final.name == "0042-name"
+
+
+def test_a_folder_is_not_there_before_it_is_complete_nor_after_a_failure(tmp_path):
+    with pytest.raises(KeyboardInterrupt), results.new_folder("name", root=tmp_path) as (folder, final):
+        write(folder)
+        assert not final.exists()
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_explicit_folder_that_exists_is_refused_without_force(tmp_path):
+    out = tmp_path / "out"
+    with results.new_folder("name", out=out) as (folder, _):
+        write(folder, "old")
+    with pytest.raises(ValueError, match="out: .* exists; choose another folder or add --force"):
+        results.new_folder("name", out=out).__enter__()
+    with results.new_folder("name", out=out, force=True) as (folder, _):
+        write(folder, "new")
+    assert results.read_manifest(out)["settings"]["text"] == "new"
+
+
+def test_force_keeps_the_old_folder_when_the_new_run_fails(tmp_path):
+    out = tmp_path / "out"
+    with results.new_folder("name", out=out) as (folder, _):
+        write(folder, "old")
+    with pytest.raises(RuntimeError), results.new_folder("name", out=out, force=True):
+        raise RuntimeError
+    assert results.read_manifest(out)["settings"]["text"] == "old"
+
+
+def test_force_does_not_replace_a_folder_that_is_none_of_ours(tmp_path):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter").write_text("years of work")
+    with pytest.raises(ValueError, match="is no result folder"):
+        results.new_folder("name", out=tmp_path / "thesis", force=True).__enter__()
+    assert (tmp_path / "thesis" / "chapter").exists()
+
+
+def test_a_root_that_cannot_be_written_to_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="root: cannot write to"):
+        results.new_folder("name", root=tmp_path / "file").__enter__()
+
+
+@pytest.mark.parametrize("content", [None, "", "[]", '{"experiment": "e"}'])
+def test_a_folder_without_a_readable_manifest_is_refused(tmp_path, content):
+    if content is not None:
+        (tmp_path / results.MANIFEST).write_text(content)
+    with pytest.raises(ValueError, match="folder: "):
+        results.read_manifest(tmp_path)
+
+
+def test_the_manifest_tells_versions_devices_and_source():
+    content = results.manifest({"a": 1}, experiment="e")
+    assert content["devices"]["count"] == 2
+    assert set(content["versions"]) >= {"jax", "flax", "optax", "numpy"}
+    assert content["settings"] == {"a": 1}
+    assert content["git_commit"] is None or len(content["git_commit"]) >= 40
+
+
+def test_quartiles_leave_failed_runs_out():
+    assert results.quartiles(np.array([1.0, 2.0, 3.0, np.nan])) == (2.0, 1.5, 2.5)
+    assert np.isnan(results.quartiles(np.array([np.nan]))).all()
+
+
+def test_equal_figures_are_equal_files(tmp_path):
+    runs = np.linspace(0.8, 0.9, 5)
+    for name in ("one", "two"):
+        figure = plots.by_strategy({"s": {"bin": runs, "failed": np.full(5, np.nan)}}, "AUC", chance=0.5)
+        plots.save(figure, tmp_path, name)
+    for kind in ("png", "svg"):
+        assert (tmp_path / f"one.{kind}").read_bytes() == (tmp_path / f"two.{kind}").read_bytes()
+
+
+def test_convergence_is_drawn_whatever_fails(tmp_path):
+    histories = {"bin": np.full((3, 25), np.nan), "real": np.random.rand(3, 25), "short": np.ones((1, 3))}
+    assert plots.save(plots.convergence(histories), tmp_path, "figure")[0].stat().st_size > 1000
