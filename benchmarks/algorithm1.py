@@ -366,7 +366,7 @@ def scaling(steps: int, repeats: int) -> dict[str, list[float]]:
         run = partial(jaxarch.over_seeds, search, keys, problem, chunk=CHUNK)
         run()
         walls = [timed(lambda run=run: jax.block_until_ready(run()[0]))["wall"] for _ in range(repeats)]
-        figures[f"{seeds} seeds, wall time"] = [1e6 * wall / (seeds * steps) for wall in walls]
+        figures[f"jaxarch, wall time, seeds: {seeds}"] = [1e6 * wall / (seeds * steps) for wall in walls]
     return figures
 
 

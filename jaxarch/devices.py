@@ -57,8 +57,8 @@ def use_compilation_cache(folder: str | os.PathLike[str]) -> None:
 
 
 def runs_mesh(devices: Sequence[jax.Device] | None = None, runs: int | None = None) -> Mesh:
-    """A mesh with one axis, over all devices by default, but no more of them than there are runs."""
-    devices = list(jax.devices() if devices is None else devices)
+    """A mesh with one axis, by default over all of this process's devices, but no more than runs."""
+    devices = list(jax.local_devices() if devices is None else devices)
     if not devices:
         raise ArgumentError("devices: expected at least one")
     if runs is not None:

@@ -76,9 +76,7 @@ def fit(
         share = place(mesh, axes, args if width == runs else take_runs(axes, args, padded))
         loop = _Group(make, mesh, share, options, watch, (group, groups), members)
         result, validation = loop.run()
-        if len(members) < width:
-            result = jax.tree.map(lambda leaf, count=len(members): leaf[:count], result)
-        results.append(result)
+        results.append(result if len(members) == width else _first(len(members), result))
         validations.append({name: values[:, : len(members)] for name, values in validation.items()})
         notes += loop.notes
 
@@ -324,6 +322,10 @@ def _as(value: Any, original: Array) -> Array:
     """A scheduled setting in the shape, dtype and place of the one that it replaces."""
     value = jnp.broadcast_to(jnp.asarray(value, original.dtype), original.shape)
     return jax.device_put(value, original.sharding)
+
+
+def _first(count: int, tree: PyTree) -> PyTree:
+    return jax.tree.map(lambda leaf: leaf[:count], tree)
 
 
 def _concatenate(*leaves: Array) -> np.ndarray:

@@ -79,7 +79,7 @@ class FitOptions:
         same bits.
       at_once: how many runs to train in one program; by default all that fit in memory.
       memory: bytes that a program may use on one device; by default what the device says is free.
-      devices: by default all of `jax.devices()`.
+      devices: by default all of `jax.local_devices()`: with several hosts, each runs the keys it is given.
       loop: `scan` for one program a chunk, all runs at once; `step` for one program a step, runs in turn,
         which is many times faster for convolutions on CPU; `auto` chooses.
       dead_start: what to do when some trainable leaf's first gradient is exactly zero: `warn` (and raise if

@@ -122,10 +122,10 @@ def _checked(scores: ArrayLike, hard: ArrayLike, soft: ArrayLike) -> tuple[Array
 
 
 def check_temperatures(hard: ArrayLike, soft: ArrayLike) -> None:
-    """Raise unless 0 < soft <= hard, where the temperatures are concrete."""
+    """Raise unless 0 < soft <= hard (up to rounding), where the temperatures are concrete."""
     check_positive("hard", hard)
     check_positive("soft", soft)
-    if not is_traced((hard, soft)) and (np.asarray(soft) > np.asarray(hard)).any():
+    if not is_traced((hard, soft)) and (np.asarray(soft) > np.asarray(hard) * (1 + 1e-6)).any():
         raise ArgumentError(
             f"soft: expected at most hard = {hard} (the gradient's sigmoid is the softer one), got {soft}"
         )

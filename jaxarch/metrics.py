@@ -38,6 +38,16 @@ def auc(labels: np.ndarray, outputs: np.ndarray) -> np.ndarray:
     return (rank_sum - positives * (positives + 1) / 2) / (positives * negatives)
 
 
+def quartiles(values: pd.Series | np.ndarray) -> tuple[float, float, float]:
+    """Median, first and third quartile of the finite values; NaN if there are none."""
+    finite = np.asarray(values, np.float64)
+    finite = finite[np.isfinite(finite)]
+    if not finite.size:
+        return (float("nan"),) * 3
+    q25, median, q75 = np.percentile(finite, [25, 50, 75])
+    return float(median), float(q25), float(q75)
+
+
 def paired_differences(values: Mapping[str, np.ndarray]) -> pd.DataFrame:
     """Every pair of strategies compared run by run, on the same splits.
 
@@ -71,7 +81,7 @@ def _summary(difference: np.ndarray) -> dict[str, float]:
     if not difference.size:
         names = ("q25", "median", "q75", "mean", "mean_low", "mean_high", "wins", "effect", "p")
         return {"runs": 0, **dict.fromkeys(names, nan)}
-    q25, median, q75 = np.percentile(difference, [25, 50, 75])
+    median, q25, q75 = quartiles(difference)
     mean = float(difference.mean())
     low = high = p = effect = nan
     if difference.size >= 2:

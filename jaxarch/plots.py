@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from jaxarch.results import quartiles
+from jaxarch.metrics import quartiles
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's palette: told apart by colour-blind readers, and distinct in print."""
@@ -33,6 +34,15 @@ STYLE: Any = {
 }
 
 
+class NotebookFigure(Figure):
+    """A figure that notebooks show as it is: nothing global (`pyplot`, a backend) is touched."""
+
+    def _repr_png_(self) -> bytes:
+        buffer = io.BytesIO()
+        self.savefig(buffer, format="png")
+        return buffer.getvalue()
+
+
 def by_strategy(
     values: Mapping[str, Mapping[str, np.ndarray]],
     label: str,
@@ -51,7 +61,9 @@ def by_strategy(
     strategies = list(dict.fromkeys(name for series in values.values() for name in series))
     with matplotlib.rc_context(STYLE):
         panels = 1 if chance is None else 2
-        figure = Figure(figsize=(4 + 2.8 * (panels - 1), 0.42 * len(strategies) + 1.3), layout="constrained")
+        figure = NotebookFigure(
+            figsize=(4 + 2.8 * (panels - 1), 0.42 * len(strategies) + 1.3), layout="constrained"
+        )
         row = figure.subplots(1, panels, sharey=True, squeeze=False)[0]
         for axes in row:
             for index, by_name in enumerate(values.values()):
@@ -117,7 +129,7 @@ def convergence(
       smooth: steps that are averaged to one point, so that batches do not hide the trend.
     """
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(6.4, 3.6), layout="constrained")
+        figure = NotebookFigure(figsize=(6.4, 3.6), layout="constrained")
         axes = figure.subplots()
         for index, (name, history) in enumerate(histories.items()):
             runs, steps = history.shape

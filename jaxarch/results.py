@@ -165,16 +165,6 @@ def read_table(folder: str | os.PathLike[str], name: str = RESULTS) -> pd.DataFr
         raise ArgumentError(f"folder: {path} cannot be read ({error})") from None
 
 
-def quartiles(values: pd.Series | np.ndarray) -> tuple[float, float, float]:
-    """Median, first and third quartile of the finite values; NaN if there are none."""
-    finite = np.asarray(values, np.float64)
-    finite = finite[np.isfinite(finite)]
-    if not finite.size:
-        return (float("nan"),) * 3
-    q25, median, q75 = np.percentile(finite, [25, 50, 75])
-    return float(median), float(q25), float(q75)
-
-
 def digest(*arrays: np.ndarray) -> str:
     """SHA-256 over the bytes of arrays: which data a result is of."""
     total = hashlib.sha256()

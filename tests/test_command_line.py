@@ -1,8 +1,11 @@
 """The command line as a user types it: real runs, real files, and one line for bad input."""
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,13 +14,15 @@ from click.testing import CliRunner
 
 from jaxarch import cli, results
 
+CACHE = tempfile.TemporaryDirectory()
 QUICK = ["--quiet", "--seeds", "3", "--set", "steps=40"]
 
 
 def jaxarch(*arguments, folder):
     """Run the command line in a process of its own, with every device and cache of its own."""
     command = [sys.executable, "-m", "jaxarch", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    environment = os.environ | {"XDG_CACHE_HOME": str(CACHE.name)}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +78,20 @@ def test_a_report_prints_the_same_tables_and_redraws_the_same_figures(ran):
     assert again.returncode == 0, again.stderr
     assert again.stdout.strip() == done.stdout.split("written to")[0].strip()
     assert (folder / "auc.png").read_bytes() == figure
+
+
+def test_a_second_run_compiles_nothing_and_gives_the_same_numbers(ran):
+    _, folder = ran
+    compiled = {path.name for path in Path(CACHE.name).rglob("*-cache")}
+    again = jaxarch("run", *QUICK, folder=folder.parent.parent)
+    assert again.returncode == 0, again.stderr
+    assert compiled
+    assert {path.name for path in Path(CACHE.name).rglob("*-cache")} == compiled
+    first, second = (
+        pd.read_csv(path / results.RESULTS).drop(columns="seconds")
+        for path in (folder, folder.with_name("0002-disentangling.strategies"))
+    )
+    pd.testing.assert_frame_equal(first, second)
 
 
 def test_an_npz_file_of_the_user_s_can_be_run_on(tmp_path):

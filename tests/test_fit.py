@@ -134,7 +134,7 @@ def test_early_stopping_continues_from_a_checkpoint_with_its_memory(tmp_path):
 
 def test_a_checkpoint_of_other_keys_is_refused(tmp_path):
     learned(checkpoint=jaxarch.Checkpoints(tmp_path))
-    with pytest.raises(ValueError, match="checkpoint: .* is of a fit with other keys"):
+    with pytest.raises(ValueError, match=r"checkpoint: .* is of a fit with other keys"):
         jaxarch.over_seeds(
             SEARCH,
             jax.random.split(jax.random.key(9), RUNS),
@@ -214,7 +214,7 @@ def test_early_stopping_keeps_each_run_s_best_border():
     options = {"chunk": 3, "dead_start": "ignore"}
     _, everything = learned(search, learning, **options)
     losses = everything.stages[0].validation["loss"]
-    found, report = learned(search, learning, early_stopping=jaxarch.EarlyStopping(patience=2), **options)
+    found, _ = learned(search, learning, early_stopping=jaxarch.EarlyStopping(patience=2), **options)
     for run in range(RUNS):
         best, waited = 0, 0
         for border in range(1, len(losses)):

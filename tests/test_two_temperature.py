@@ -131,7 +131,7 @@ def test_bad_temperatures_are_refused_by_name(hard, soft, message):
 
 
 def test_integer_scores_are_refused():
-    with pytest.raises(ValueError, match="scores: leaf .* has dtype int32"):
+    with pytest.raises(ValueError, match=r"scores: leaf .* has dtype int32"):
         two_temperature(jnp.arange(3), 50.0, 5.0)
 
 

@@ -24,7 +24,7 @@ from jaxarch.errors import ArgumentError, check_count, check_positive, did_you_m
 from jaxarch.experiments.experiment import Experiment
 from jaxarch.fit import Progress
 from jaxarch.masks import check_temperatures, density
-from jaxarch.metrics import auc, paired_differences
+from jaxarch.metrics import auc, paired_differences, quartiles
 from jaxarch.models.supervised import supervised
 from jaxarch.models.tanh_network import signed_output_loss, tanh_network
 from jaxarch.problem import Found, Problem
@@ -279,14 +279,14 @@ def _table(table: pd.DataFrame, manifest: dict[str, Any], side: str, better: boo
     for column in ("AUC", "quartiles", "loss F", "density", "s a run"):
         rendered.add_column(column, justify="right")
     for name, runs in _by_strategy(table):
-        median, q25, q75 = results.quartiles(runs["auc"])
+        median, q25, q75 = quartiles(runs["auc"])
         rendered.add_row(
             name,
             f"{median:.3f}",
             f"{q25:.3f} to {q75:.3f}",
-            _number(results.quartiles(runs["loss"])[0], ".2f"),
-            _number(results.quartiles(runs["density"])[0], ".3f"),
-            _number(results.quartiles(runs["seconds"])[0], ".4f"),
+            _number(quartiles(runs["loss"])[0], ".2f"),
+            _number(quartiles(runs["density"])[0], ".3f"),
+            _number(quartiles(runs["seconds"])[0], ".4f"),
         )
     return rendered
 

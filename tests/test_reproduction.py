@@ -1,0 +1,71 @@
+"""What the project says of [D], measured again on real data: ten runs, both orientations."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from jaxarch.experiments.disentangling import strategies
+from jaxarch.results import read_table
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("digits")
+    strategies.run(strategies.Settings(), folder)
+    return read_table(folder)
+
+
+def better_orientation(table):
+    """The median AUC of each strategy in its better orientation."""
+    return table.groupby(["strategy", "flipped"])["auc"].median().groupby("strategy").max()
+
+
+@pytest.fixture(scope="module")
+def medians(table):
+    return better_orientation(table)
+
+
+@pytest.mark.parametrize("strategy", ["real", "real->bin", "bin"])
+def test_the_median_auc_is_at_least_90_percent_in_the_better_orientation(medians, strategy):
+    assert medians[strategy] >= 0.90
+
+
+def test_architectures_alone_come_within_two_hundredths_of_nonnegative_weights(medians):
+    assert abs(medians["bin"] - medians["real"]) < 0.02
+
+
+def test_nonnegativity_costs_more_than_three_hundredths(medians):
+    assert medians["unconstrained real"] > medians["real"] + 0.03
+
+
+def test_random_weights_saturate_the_network(table):
+    random = table[table["strategy"] == "random"]
+    assert random["constant"].all()
+    assert (random["auc"] == 0.5).all()
+
+
+def test_binary_networks_are_sparse_and_trained_ones_are_not_constant(table):
+    trained = table[table["strategy"].isin(["real", "real->bin", "bin", "bin->real warm"])]
+    assert not trained["constant"].any()
+    assert (table[table["strategy"] == "bin"]["density"] < 0.2).all()
+    assert (table[table["strategy"] == "real"]["density"] == 1).all()
+
+
+def test_retraining_keeps_the_density_of_the_architecture(table):
+    density = {name: runs["density"].to_numpy() for name, runs in table.groupby("strategy")}
+    for retrained in ("bin->real warm", "bin->real cold"):
+        assert np.array_equal(density["bin"], density[retrained])
+
+
+def test_on_mnist_too_architectures_alone_reach_90_percent(data_folder, tmp_path):
+    arrays = {}
+    for name, file, header in (("x", "images-idx3", 16), ("y", "labels-idx1", 8)):
+        with gzip.open(data_folder / "mnist_idx" / f"t10k-{file}-ubyte.gz") as content:
+            arrays[name] = np.frombuffer(content.read(), np.uint8, offset=header).astype(int)
+    # The paper's preprocessing: 2 pixels cropped at each side, 8 x 8 windows.
+    pictures = arrays["x"].reshape(-1, 28, 28)[:, 2:-2, 2:-2].reshape(-1, 8, 3, 8, 3).mean((2, 4))
+    np.savez(tmp_path / "mnist.npz", x=pictures, y=arrays["y"])
+    chosen = ("real", "real->bin", "bin")
+    strategies.run(strategies.Settings(dataset=str(tmp_path / "mnist.npz"), strategies=chosen), tmp_path)
+    assert (better_orientation(read_table(tmp_path)) >= 0.90).all()
