@@ -14,11 +14,11 @@ and 5, scores from N(-.2, .1); 10 seeds of 1000 steps.
   were tried: an autograd function for the two temperatures (not stop-gradient), `backward` with an in-place
   update (not `torch.optim.SGD`), `index_select` and `linear`. It neither multiplies with the weights, which
   are 1, nor keeps its losses; jaxarch does both.
-- The floor: the arithmetic that no implementation avoids, at the rates that XLA reaches on this machine in
-  loops that do nothing else. Per step and seed:
+- The floor: the arithmetic of a step alone, at the rates that XLA reaches on this machine in loops that do
+  nothing else. Per step and seed:
   - 5 products of 100x64 with 64x64: two forwards, one back to the hidden layer, one back to each mask;
   - tanh of 2 arrays of 100x64, whose derivative is free given the value;
-  - sigmoid of 3 x 2 arrays of 64x64: `sigma(hard w)` forwards, `sigma(soft w)` and `sigma(-soft w)` back.
+  - sigmoid of 2 x 2 arrays of 64x64: `sigma(hard w)` forwards, `sigma(-|soft w|)` back.
 
   Drawing batches, elementwise products, the loss and the update come on top.
 
@@ -28,7 +28,9 @@ steps of both from the same scores on the same rows must agree.
 
 [D] Colombo & Gao, Disentangling Neural Architectures and Weights, 2021.
 
-ANSWER
+Measured on 2 shared x86-64 cores, medians of 7: on one core jaxarch takes 38.8 us of CPU time per step and
+seed and PyTorch 186, 4.8 times as much; on two cores 21.9 us of wall time against 186, 8.5 times as much. The
+floor is 28.9 us (products 17.3, sigmoid 7.1, tanh 4.5); jaxarch takes 1.33 times that.
 """
 
 from __future__ import annotations
@@ -121,7 +123,7 @@ def floor_task(seeds: int) -> Task:
     loops = {
         "matmul": (5, partial(jax.jit(_repeat, static_argnums=0), jnp.matmul, hidden[0], matrices)),
         "tanh": (1, partial(jax.jit(_repeat, static_argnums=0), jnp.tanh, hidden)),
-        "sigmoid": (3, partial(jax.jit(_repeat, static_argnums=0), jax.nn.sigmoid, scores)),
+        "sigmoid": (2, partial(jax.jit(_repeat, static_argnums=0), jax.nn.sigmoid, scores)),
     }
     per_turn = 1e6 / (FLOOR_LOOPS * seeds)
 

@@ -103,9 +103,24 @@ def place(mesh: Mesh | None, in_axes: tuple[Any, ...], args: tuple[PyTree, ...])
     if mesh is None:
         return jax.device_put(args)
     leaves, treedef = jax.tree.flatten(args)
+    return jax.tree.unflatten(treedef, jax.device_put(leaves, _shardings(mesh, in_axes, args)))
+
+
+def describe(mesh: Mesh, in_axes: tuple[Any, ...], args: tuple[PyTree, ...], runs: int) -> tuple[PyTree, ...]:
+    """Shapes, dtypes and places of arguments for so many runs, without the arrays."""
+    leaves, treedef = jax.tree.flatten(args)
+    described = [
+        jax.ShapeDtypeStruct((runs, *leaf.shape[1:]) if own else leaf.shape, leaf.dtype, sharding=sharding)
+        for leaf, own, sharding in zip(
+            leaves, _has_runs(in_axes, args), _shardings(mesh, in_axes, args), strict=True
+        )
+    ]
+    return jax.tree.unflatten(treedef, described)
+
+
+def _shardings(mesh: Mesh, in_axes: tuple[Any, ...], args: tuple[PyTree, ...]) -> list[NamedSharding]:
     split, whole = (NamedSharding(mesh, PartitionSpec(*names)) for names in ((RUNS,), ()))
-    shardings = [split if own else whole for own in _has_runs(in_axes, args)]
-    return jax.tree.unflatten(treedef, jax.device_put(leaves, shardings))
+    return [split if own else whole for own in _has_runs(in_axes, args)]
 
 
 def take_runs(in_axes: tuple[Any, ...], args: tuple[PyTree, ...], runs: np.ndarray) -> tuple[PyTree, ...]:

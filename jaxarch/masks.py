@@ -70,9 +70,9 @@ def _value(scores: Array, hard: Array, soft: Array, factor: bool) -> Array:
 
 
 def _slope(scores: Array, soft: Array, factor: bool) -> Array:
-    product = soft * _work(scores)
-    # sigma(-x), not 1 - sigma(x): the difference is exactly 0 from x = 17 on in float32.
-    slope = jax.nn.sigmoid(product) * jax.nn.sigmoid(-product)
+    # At -|x| the sigmoid is at most 1/2; at large x, 1 - sigma(x) would round to 0.
+    below = jax.nn.sigmoid(-jnp.abs(soft * _work(scores)))
+    slope = below * (1 - below)
     return soft * slope if factor else slope
 
 

@@ -80,12 +80,12 @@ def by_strategy(
             row[0].text(chance, -0.55, " chance", color="#666666", fontsize=7, va="top")
             row[1].set_xlim(*_clear_of(chance, values))
             row[1].set_title("the same, enlarged", loc="left")
-        if len(values) > 1:
-            handles = [
-                Line2D([], [], color=COLOURS[i], marker=MARKERS[i], lw=1.8, mec="white", label=series)
-                for i, series in enumerate(values)
-            ]
-            figure.legend(handles=handles, loc="outside lower center", ncols=len(values))
+        handles = [
+            Line2D([], [], color=COLOURS[i], marker=MARKERS[i], lw=1.8, mec="white", label=series)
+            for i, series in enumerate(values)
+        ]
+        meaning = Line2D([], [], ls="", label="(dots: runs; markers: medians, quartiles)")
+        figure.legend(handles=[*handles, meaning], loc="outside lower center", ncols=len(values) + 1)
     return figure
 
 

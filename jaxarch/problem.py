@@ -179,9 +179,7 @@ class Problem:
         one = self if self.runs is None else self.of_run(0)
         params, state = jax.eval_shape(self.init, jax.random.key(0))
         check_floating("params", params)
-        value = jax.eval_shape(
-            lambda p, s, k: one.loss(p, s, one.batch(k), k)[0], params, state, jax.random.key(0)
-        )
+        value = _first_loss.eval_shape(one, params, state, jax.random.key(0))
         if value.shape != ():
             raise ArgumentError(f"loss: expected a scalar, the mean over a batch; got shape {value.shape}")
 
@@ -192,6 +190,11 @@ def _is_per_run(rows: Any) -> bool:
 
 def _as_jax(leaf: Any) -> Any:
     return jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf
+
+
+@jax.jit
+def _first_loss(problem: Problem, params: PyTree, state: PyTree, key: Array) -> Array:
+    return problem.loss(params, state, problem.batch(key), key)[0]
 
 
 def _check_data(data: PyTree) -> int:

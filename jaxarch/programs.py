@@ -14,12 +14,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.sharding import Mesh
 
 from jaxarch import training as single
-from jaxarch.devices import over_runs, place, take_runs
+from jaxarch.devices import describe, over_runs
 from jaxarch.errors import ArgumentError
 from jaxarch.fit_options import EarlyStopping, FitOptions
 from jaxarch.problem import Found, Problem
@@ -204,12 +203,9 @@ def _needed_memory(
     watch: Stopwatch,
 ) -> int:
     """Bytes that a chunk of so many runs takes on each device, as the compiler counts them."""
-    members = np.resize(np.arange(args[0].shape[0]), per_device * mesh.size)
-    keys, settings, problem, found = place(mesh, axes, take_runs(axes, args, members))
-    carry = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=keys.sharding),
-        jax.eval_shape(partial(begin, make, mesh), keys, settings, problem, found),
-    )
+    keys, settings, problem, found = describe(mesh, axes, args, per_device * mesh.size)
+    carry = begin.eval_shape(make, mesh, keys, settings, problem, found)
+    (carry,) = describe(mesh, (0,), (carry,), per_device * mesh.size)
     zero = jnp.zeros((), jnp.int32)
     program = watch.compile(advance, make, mesh, chunk, keys, settings, problem, carry, zero, zero)
     stats = program.memory_analysis()
@@ -238,17 +234,19 @@ def is_slow_in_loops(
     """
     if (backend or jax.default_backend()) != "cpu":
         return False
-    axes = (0, 0, args[2].in_axes(), 0)
+    return _contains(_first_step.trace(make, *args).jaxpr.jaxpr, "conv_general_dilated")
 
-    def one_step(key: Array, settings: PyTree, problem: Problem, found: Found | None) -> Any:
+
+@partial(jax.jit, static_argnums=(0,))
+def _first_step(make: Make, keys: Array, settings: PyTree, problem: Problem, found: Found | None) -> Any:
+    """The first step of the first run: only ever traced, to be looked at."""
+
+    def one(key: Array, settings: PyTree, problem: Problem, found: Found | None) -> Any:
         training = make(settings)
         carry = single.begin(training, key, problem, found)
         return single.step(training, key, problem, carry, jnp.zeros((), jnp.int32))
 
-    def first_run(*args: PyTree) -> Any:
-        return over_runs(one_step, None, axes)(*args)
-
-    return _contains(jax.make_jaxpr(first_run)(*args).jaxpr, "conv_general_dilated")
+    return over_runs(one, None, (0, 0, problem.in_axes(), 0))(keys, settings, problem, found)
 
 
 def _contains(jaxpr: Any, primitive: str) -> bool:

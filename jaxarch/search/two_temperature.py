@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Literal
 
 import jax
-import jax.numpy as jnp
 import optax
 from jax import Array
 from jax.typing import ArrayLike
@@ -18,10 +17,11 @@ from jaxarch.masks import (
     hard_mask,
     init_scores,
     soft_mask,
+    weight_free,
 )
 from jaxarch.problem import Found, Problem
 from jaxarch.training import Start, Training
-from jaxarch.trees import PyTree, Where, map_selected, matrices, merge, select
+from jaxarch.trees import PyTree, Where, matrices, merge, select
 
 Weights = Literal["ones", "initial"] | Callable[[Array, PyTree], PyTree]
 
@@ -74,20 +74,20 @@ def two_temperature(
     def init(key: Array, problem: Problem, found: Found | None) -> Start:
         params_key, scores_key, weights_key = jax.random.split(key, 3)
         params, state = problem.init(params_key) if found is None else (found.params, found.state)
-        masked = select(params, where)
-        scores = init_scores(scores_key, masked, mean, std, hard if units == "1/hard" else None)
+        selected = select(params, where)
+        scores = init_scores(scores_key, selected, mean, std, hard if units == "1/hard" else None)
         if callable(weights):
-            params = merge(weights(weights_key, masked), params)
-        elif weights == "ones":
-            params = merge(map_selected(jnp.ones_like, masked), params)
+            params = merge(weights(weights_key, selected), params)
         return Start(scores, params, state)
 
+    masked = weight_free if weights == "ones" else apply_mask
+
     def params(scores: PyTree, theta: PyTree) -> PyTree:
-        return apply_mask(soft_mask(scores, hard, soft, factor=factor), theta)
+        return masked(soft_mask(scores, hard, soft, factor=factor), theta)
 
     def found(scores: PyTree, theta: PyTree, state: PyTree) -> Found:
         mask = hard_mask(scores)
-        return Found(apply_mask(mask, theta), mask, state, {"scores": scores})
+        return Found(masked(mask, theta), mask, state, {"scores": scores})
 
     return Training(
         "two_temperature",
