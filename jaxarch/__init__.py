@@ -19,7 +19,7 @@ from jaxarch.progress import ProgressBar
 from jaxarch.storage import Checkpoints, load_tree, save_tree
 from jaxarch.strategies import disentangling_strategies
 from jaxarch.strategy import HostSearch, Report, Strategy, chain, compare, evaluate, over_seeds
-from jaxarch.training import Start, Training
+from jaxarch.training import Point, Training
 from jaxarch.trees import everything, matrices, named_leaves, select
 
 __version__ = "0.1.0"
@@ -34,11 +34,11 @@ __all__ = [
     "HostSearch",
     "Model",
     "NonFiniteWarning",
+    "Point",
     "Problem",
     "Progress",
     "ProgressBar",
     "Report",
-    "Start",
     "Strategy",
     "Training",
     "chain",

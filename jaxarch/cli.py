@@ -78,16 +78,19 @@ def run(
         for line in lines:
             console.print(f"  {line}", highlight=False)
         return
-    with results.new_folder(chosen.name, root, out, force) as (folder, final), ProgressBar() as bar:
-        with warnings.catch_warnings():
+    with results.new_folder(chosen.name, root, out, force) as folder:
+        with ProgressBar() as bar, warnings.catch_warnings():
             # They are in the manifest, and printed under the table.
-            warnings.simplefilter("ignore", (DeadStartWarning))
-            warnings.simplefilter("ignore", (NonFiniteWarning))
-            chosen.run(settings, folder, None if quiet else bar)
-        tables = chosen.report(folder)
+            warnings.simplefilter("ignore", DeadStartWarning)
+            warnings.simplefilter("ignore", NonFiniteWarning)
+            chosen.run(settings, folder.path, None if quiet else bar)
+        # A figure that cannot be drawn must not cost the results: they are kept, and the error shown.
+        tables, failure = _reported(chosen, folder.path)
     for table in tables:
         console.print(table, highlight=False)
-    console.print(f"written to {final}", highlight=False, soft_wrap=True)
+    console.print(f"written to {folder.path}", highlight=False, soft_wrap=True)
+    if failure is not None:
+        raise failure
 
 
 @app.command()
@@ -97,7 +100,9 @@ def report(folder: str) -> None:
     from jaxarch import results
 
     manifest = results.read_manifest(folder)
-    tables = _experiment(manifest["experiment"]).report(Path(folder))
+    tables, failure = _reported(_experiment(manifest["experiment"]), Path(folder))
+    if failure is not None:
+        raise ArgumentError(f"folder: {folder} cannot be reported on ({failure!r}); was it altered?")
     console = Console()
     for table in tables:
         console.print(table, highlight=False)
@@ -151,6 +156,14 @@ def main() -> None:
 def _fail(message: str) -> None:
     click.echo(f"jaxarch: {' '.join(message.split())}", err=True)
     sys.exit(2)
+
+
+def _reported(experiment: Any, folder: Path) -> tuple[list[Any], Exception | None]:
+    """An experiment's tables from the files of a folder, its figures redrawn; or what went wrong."""
+    try:
+        return experiment.report(folder), None
+    except Exception as error:
+        return [], error
 
 
 def _experiment(name: str | None) -> Any:

@@ -56,13 +56,12 @@ def use_compilation_cache(folder: str | os.PathLike[str]) -> None:
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 
-def runs_mesh(devices: Sequence[jax.Device] | None = None, runs: int | None = None) -> Mesh:
+def runs_mesh(devices: Sequence[jax.Device] | None, runs: int) -> Mesh:
     """A mesh with one axis, by default over all of this process's devices, but no more than runs."""
     devices = list(jax.local_devices() if devices is None else devices)
     if not devices:
         raise ArgumentError("devices: expected at least one")
-    if runs is not None:
-        devices = devices[: max(runs, 1)]
+    devices = devices[:runs]
     return jax.make_mesh((len(devices),), (RUNS,), axis_types=(AxisType.Auto,), devices=devices)
 
 
@@ -99,9 +98,12 @@ def over_runs(function: Callable[..., PyTree], mesh: Mesh | None, in_axes: tuple
 
 
 def place(mesh: Mesh | None, in_axes: tuple[Any, ...], args: tuple[PyTree, ...]) -> tuple[PyTree, ...]:
-    """Put arguments on the devices: split where they have an axis of runs, one copy each where not."""
+    """Put arguments on the devices: split where they have an axis of runs, one copy each where not.
+
+    Without a mesh they go to the first of this process's devices.
+    """
     if mesh is None:
-        return jax.device_put(args)
+        return jax.device_put(args, jax.local_devices()[0])
     leaves, treedef = jax.tree.flatten(args)
     return jax.tree.unflatten(treedef, jax.device_put(leaves, _shardings(mesh, in_axes, args)))
 
@@ -126,6 +128,11 @@ def _shardings(mesh: Mesh, in_axes: tuple[Any, ...], args: tuple[PyTree, ...]) -
 def take_runs(in_axes: tuple[Any, ...], args: tuple[PyTree, ...], runs: np.ndarray) -> tuple[PyTree, ...]:
     """Some runs' share of the arguments."""
     return _map_runs(lambda leaf: leaf[runs], in_axes, args)
+
+
+def first_runs(count: int, tree: PyTree) -> PyTree:
+    """The first runs of a result: without those that only filled a program up."""
+    return jax.tree.map(lambda leaf: leaf[:count], tree)
 
 
 def _map_runs(

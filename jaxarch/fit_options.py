@@ -67,26 +67,25 @@ class Checkpoint(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class FitOptions:
-    """How to fit, as against what: nothing here changes the result of a run, but for early stopping.
+    """How to fit, as against what: only early stopping and a schedule change the result of a run.
 
     Attributes:
       chunk: steps between two borders.
       progress: called at every border, with a `Progress`.
       early_stopping: needs the problem's `validation` rows.
-      schedule: `(step, settings) -> settings`, called at every border with the settings that the fit was
-        given: temperatures, rates or penalties that change while training. Needs `settings`.
+      schedule: `(step, settings) -> settings`: temperatures, rates or penalties that change while training.
+        It is called with the first step of every chunk and the settings that the fit was given. Needs
+        `settings`.
       checkpoint: where the state is saved at every border, and whence an interrupted fit continues to the
         same bits.
       at_once: how many runs to train in one program; by default all that fit in memory.
       memory: bytes that a program may use on one device; by default what the device says is free.
       devices: by default all of `jax.local_devices()`: with several hosts, each runs the keys it is given.
       loop: `scan` for one program a chunk, all runs at once; `step` for one program a step, runs in turn,
-        which is many times faster for convolutions on CPU; `auto` chooses.
+        which is many times faster for convolutions on CPU (on one device then); `auto` chooses.
       dead_start: what to do when some trainable leaf's first gradient is exactly zero: `warn` (and raise if
         no run can move at all), `raise`, or `ignore`. It is recorded in `info` in any case.
       labels: names of the runs for reports; `run 0`, `run 1`, ... by default.
-      name: the strategy's, for progress and reports.
-      stage: the stage's place in its strategy, for the names of checkpoints.
     """
 
     chunk: int = 100
@@ -100,8 +99,6 @@ class FitOptions:
     loop: Literal["auto", "scan", "step"] = "auto"
     dead_start: Literal["warn", "raise", "ignore"] = "warn"
     labels: Sequence[str] | None = None
-    name: str = ""
-    stage: int = 0
 
     def __post_init__(self) -> None:
         check_count("chunk", self.chunk)
@@ -116,10 +113,6 @@ class FitOptions:
         """The name of a run in reports."""
         return f"run {run}" if self.labels is None else self.labels[run]
 
-    def named(self, stage: str) -> str:
-        """The name of a stage in progress and reports."""
-        return f"{self.name}: {stage}" if self.name else stage
-
 
 @dataclasses.dataclass(frozen=True)
 class StageReport:
@@ -129,10 +122,11 @@ class StageReport:
       name: the stage's.
       seconds: wall time x devices / runs, compilation apart: what one run costs one device.
       compile_seconds: tracing and compiling, all programs together.
-      width: how many runs were in one program (`vmap`), over all devices.
+      width: how many runs were in one program (`vmap`), over all devices, padding included.
       devices: how many devices shared them.
       notes: runs that failed, dead starts: one line each.
-      validation: metrics at the chunk borders, each of shape (borders, runs); NaN where a run had stopped.
+      validation: metrics at the chunk borders, each of shape (borders, runs), of the network that would be
+        found there (masks hard, not soft); NaN where a run had stopped.
     """
 
     name: str

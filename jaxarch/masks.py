@@ -115,6 +115,12 @@ def _checked(scores: ArrayLike, hard: ArrayLike, soft: ArrayLike) -> tuple[Array
     dtype = jnp.promote_types(scores.dtype, jnp.float32)
     limits = jnp.finfo(dtype)
 
+    if jnp.broadcast_shapes(scores.shape, jnp.shape(hard), jnp.shape(soft)) != scores.shape:
+        raise ArgumentError(
+            f"hard: temperatures of shapes {jnp.shape(hard)} and {jnp.shape(soft)} do not fit scores of "
+            f"shape {scores.shape}; for a grid of temperatures use vmap"
+        )
+
     def clip(temperature: ArrayLike) -> Array:
         return jnp.clip(jnp.asarray(temperature, dtype), limits.tiny, limits.max)
 

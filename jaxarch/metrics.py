@@ -64,7 +64,8 @@ def paired_differences(values: Mapping[str, np.ndarray]) -> pd.DataFrame:
     rows = []
     for first, second in itertools.combinations(values, 2):
         difference = np.asarray(values[first], np.float64) - np.asarray(values[second], np.float64)
-        difference = difference[np.isfinite(difference)]
+        # Rounded, so that differences that are equal on paper (AUCs lie on a grid) are ties.
+        difference = np.round(difference[np.isfinite(difference)], 12)
         rows.append({"first": first, "second": second, **_summary(difference)})
     table = pd.DataFrame(rows)
     if len(table):

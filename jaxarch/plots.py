@@ -111,8 +111,9 @@ def _dots(axes: Any, runs: np.ndarray, at: float, index: int) -> None:
 def _clear_of(chance: float, values: Mapping[str, Mapping[str, np.ndarray]]) -> tuple[float, float]:
     """The range of the runs of those strategies whose lower quartile is well above chance."""
     spans = [runs for series in values.values() for runs in series.values() if len(runs)]
-    clear = [runs for runs in spans if quartiles(runs)[1] > chance + 0.2] or spans
-    low, high = (f(np.concatenate(clear)) for f in (np.nanmin, np.nanmax))
+    clear = np.concatenate([runs for runs in spans if quartiles(runs)[1] > chance + 0.2] or spans)
+    clear = clear[np.isfinite(clear)]
+    low, high = (clear.min(), clear.max()) if clear.size else (0.0, 1.0)
     margin = max(0.04 * (high - low), 1e-3)
     return float(low - margin), float(high + margin)
 
@@ -147,7 +148,8 @@ def convergence(
         axes.set_xlabel(f"step (averaged over {smooth}; line: median over runs, band: quartiles)")
         axes.set_ylabel(label)
         axes.set_title(title, loc="left")
-        axes.legend()
+        if axes.lines:
+            axes.legend()
     return figure
 
 

@@ -27,8 +27,9 @@ class Found(NamedTuple):
       params: what the network computes with; masked already.
       mask: the architecture: booleans, `None` for leaves that are not masked.
       state: the model's state (batch norm's and the like) after training.
-      info: arrays to look at. A training adds `loss` (one value a step), `failed_at` (the first step whose
-        loss was NaN or infinite; -1 for none) and `dead_start` (some leaf's first gradient was exactly 0).
+      info: arrays to look at. A training adds `loss` (one value a step, of the last training in a chain),
+        `failed_at` (the first step whose loss was NaN or infinite, in the first training where that happened;
+        -1 for none) and `dead_start` (some leaf's first gradient was exactly 0 in some training).
     """
 
     params: PyTree
@@ -171,7 +172,7 @@ class Problem:
             check_count("batch_size", self.batch_size)
         examples = _check_data(self.data)
         for name, rows in (("train", self.train), ("validation", self.validation)):
-            _check_rows(name, rows, examples)
+            check_rows(name, rows, examples)
         sizes = {leaf.shape[0] for leaf in jax.tree.leaves(self.own)}
         sizes |= {r.shape[0] for r in (self.train, self.validation) if _is_per_run(r)}
         if len(sizes) > 1:
@@ -212,10 +213,12 @@ def _check_data(data: PyTree) -> int:
     return sizes.pop()
 
 
-def _check_rows(name: str, rows: Any, examples: int) -> None:
+def check_rows(name: str, rows: Any, examples: int) -> None:
+    """Raise unless rows are integers of shape (n,) or (runs, n) within the data; `None` passes."""
     if rows is None:
         return
-    if jnp.ndim(rows) not in (1, 2) or not jnp.issubdtype(jnp.asarray(rows).dtype, jnp.integer):
+    is_array = isinstance(rows, (jax.Array, np.ndarray))
+    if not is_array or rows.ndim not in (1, 2) or not jnp.issubdtype(rows.dtype, jnp.integer):
         raise ArgumentError(f"{name}: expected integer rows of shape (n,) or (runs, n)")
     if rows.size == 0:
         raise ArgumentError(f"{name}: expected at least one row")

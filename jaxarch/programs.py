@@ -6,10 +6,10 @@ Each compiles once for a training, a mesh and the shapes of the arrays.
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +22,7 @@ from jaxarch.devices import describe, over_runs
 from jaxarch.errors import ArgumentError
 from jaxarch.fit_options import EarlyStopping, FitOptions
 from jaxarch.problem import Found, Problem
-from jaxarch.training import Carry, Training
+from jaxarch.training import Carry, Point, Training
 from jaxarch.trees import PyTree
 
 Make = Callable[[PyTree], Training]
@@ -55,9 +55,7 @@ class Best(NamedTuple):
     """Early stopping's memory of one run: its best border so far, and how long ago that was."""
 
     value: Array
-    trainable: PyTree
-    state: PyTree
-    step: Array
+    point: Point
     waited: Array
     stopped: Array
 
@@ -120,47 +118,40 @@ def border(
     problem: Problem,
     carry: Carry,
     best: Best | None,
-    index: Array,
 ) -> tuple[dict[str, Array], Best | None]:
-    """Validation metrics between two chunks, and early stopping's judgement of them."""
+    """Validation metrics of what would be found between two chunks, and early stopping's judgement."""
 
     def one(
-        settings: PyTree, problem: Problem, carry: Carry, best: Best | None, index: Array
+        settings: PyTree, problem: Problem, carry: Carry, best: Best | None
     ) -> tuple[dict[str, Array], Best | None]:
-        params = make(settings).params(carry.trainable, carry.fixed)
-        metrics = {"loss": problem.objective(params, carry.state, problem.validation)}
+        found = make(settings).found(carry.point)
+        metrics = {"loss": problem.objective(found.params, found.state, problem.validation)}
         if problem.metrics is not None:
             batch = problem.gather(problem.data, problem.own, problem.validation)
-            metrics |= problem.metrics(params, carry.state, batch)
-        if stopping is not None and best is not None:
-            best = _judge(stopping, metrics, carry, best, index)
-        return metrics, best
+            metrics |= problem.metrics(found.params, found.state, batch)
+        for name, value in metrics.items():
+            if jnp.shape(value) != ():
+                raise ArgumentError(f"metrics: expected scalars, but {name!r} has shape {jnp.shape(value)}")
+        metrics = {name: jnp.asarray(value, jnp.float32) for name, value in metrics.items()}
+        if stopping is None or best is None:
+            return metrics, best
+        judged = _judge(stopping, metrics, carry, best)
+        return {name: jnp.where(best.stopped, jnp.nan, value) for name, value in metrics.items()}, judged
 
-    axes = (0, problem.in_axes(), 0, 0, None)
-    return over_runs(one, mesh, axes)(settings, problem, carry, best, index)
+    return over_runs(one, mesh, (0, problem.in_axes(), 0, 0))(settings, problem, carry, best)
 
 
-def _judge(
-    stopping: EarlyStopping, metrics: dict[str, Array], carry: Carry, best: Best, index: Array
-) -> Best:
+def _judge(stopping: EarlyStopping, metrics: dict[str, Array], carry: Carry, best: Best) -> Best:
     if stopping.metric not in metrics:
         raise ArgumentError(f"early_stopping: no metric {stopping.metric!r}; there are: {', '.join(metrics)}")
     value = metrics[stopping.metric] * (1 if stopping.mode == "min" else -1)
     # NaN compares as false: it is never an improvement.
     better = ~best.stopped & (value < best.value - stopping.least)
     waited = jnp.where(better, 0, best.waited + 1)
-
-    def keep(new: PyTree, old: PyTree) -> PyTree:
-        return jax.tree.map(lambda a, b: jnp.where(better, a, b), new, old)
-
-    return Best(
-        value=keep(value, best.value),
-        trainable=keep(carry.trainable, best.trainable),
-        state=keep(carry.state, best.state),
-        step=jnp.where(better, index, best.step),
-        waited=waited,
-        stopped=best.stopped | (waited >= stopping.patience),
+    value, point = jax.tree.map(
+        lambda new, old: jnp.where(better, new, old), (value, carry.point), (best.value, best.point)
     )
+    return Best(value, point, waited, best.stopped | (waited >= stopping.patience))
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -220,9 +211,29 @@ def _free_memory(mesh: Mesh) -> int | None:
     stats = device.memory_stats()
     if stats and "bytes_limit" in stats:
         return stats["bytes_limit"] - stats.get("bytes_in_use", 0)
-    if device.platform == "cpu" and "SC_AVPHYS_PAGES" in os.sysconf_names:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // mesh.size
+    if device.platform != "cpu":
+        return None
+    limits = [limit for limit in (_available_memory(), _container_memory()) if limit is not None]
+    return min(limits) // mesh.size if limits else None
+
+
+def _available_memory() -> int | None:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return 1024 * int(line.split()[1])
+    except (OSError, ValueError):
+        pass
     return None
+
+
+def _container_memory() -> int | None:
+    folder = Path("/sys/fs/cgroup")
+    try:
+        used, limit = (int((folder / name).read_text()) for name in ("memory.current", "memory.max"))
+    except (OSError, ValueError):
+        return None
+    return max(limit - used, 0)
 
 
 def is_slow_in_loops(

@@ -12,10 +12,10 @@ from jaxarch.fit_options import Progress
 
 
 class ProgressBar:
-    """Pass it as the option `progress`, inside a `with` block.
+    """Progress as bars: `with ProgressBar() as bar: over_seeds(..., progress=bar)`.
 
-    One bar for each training, with step, time left and median loss; where the output is no terminal, one line
-    when a training ends.
+    One bar for each training, with step, time left and median loss. Where the output is no terminal, or
+    outside of a `with` block, one line when a training ends.
     """
 
     def __init__(self, console: Console | None = None) -> None:
@@ -27,12 +27,12 @@ class ProgressBar:
             TimeRemainingColumn(compact=True),
             TextColumn("loss {task.fields[loss]:.3g}"),
             console=self.console,
-            disable=not self.console.is_terminal,
         )
         self._tasks: dict[tuple[str, int], TaskID] = {}
 
     def __enter__(self) -> ProgressBar:
-        self._bars.start()
+        if self.console.is_terminal:
+            self._bars.start()
         return self
 
     def __exit__(
@@ -44,7 +44,7 @@ class ProgressBar:
         """Show a chunk border."""
         group = f" ({progress.group + 1} of {progress.groups})" if progress.groups > 1 else ""
         description = f"{progress.name}{group}"
-        if not self.console.is_terminal:
+        if not self._bars.live.is_started:
             if progress.step >= progress.steps:
                 runs = f"{progress.runs} runs" if progress.runs > 1 else "1 run"
                 self.console.print(f"{description}: {progress.steps} steps, {runs}, loss {progress.loss:.3g}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import importlib.metadata
 import json
@@ -43,13 +44,20 @@ COLUMNS = (
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "scipy", "scikit-learn", "pandas")
 
 
+@dataclasses.dataclass
+class ResultFolder:
+    """Where results are: under a temporary name while they are written, under the final one after."""
+
+    path: Path
+
+
 @contextlib.contextmanager
 def new_folder(
     name: str,
     root: str | os.PathLike[str] = "results",
     out: str | os.PathLike[str] | None = None,
     force: bool = False,
-) -> Iterator[tuple[Path, Path]]:
+) -> Iterator[ResultFolder]:
     """A folder that appears under its name only when all that is written to it is complete.
 
     Args:
@@ -59,7 +67,8 @@ def new_folder(
       force: whether an explicit folder that exists is replaced.
 
     Yields:
-      The temporary folder to write to, and the final one. If an exception passes, nothing is left.
+      A `ResultFolder`: write to its `path`. When the block has ended, `path` is the final folder; if an
+      exception passes, nothing is left.
 
     Raises:
       ArgumentError: an explicit folder that exists, without `force`, or is no folder; a place that cannot be
@@ -82,13 +91,15 @@ def new_folder(
         raise ArgumentError(f"{what}: cannot write to {parent.resolve()} ({error.strerror})") from None
     try:
         temporary.chmod(0o755)
-        yield temporary, final or _numbered(parent, name)
+        folder = ResultFolder(temporary)
+        yield folder
         if final is None:
             final = _rename_numbered(temporary, parent, name)
         else:
             if final.exists():
                 shutil.rmtree(final)
             os.replace(temporary, final)
+        folder.path = final
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise

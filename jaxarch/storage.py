@@ -109,8 +109,8 @@ def _restored(path: Path, name: str, array: np.ndarray, kind: str, like: Any) ->
 class Checkpoints:
     """A folder of checkpoints, from which an interrupted `over_seeds` continues to the same bits.
 
-    Pass it as the option `checkpoint`. Use one folder for each experiment: a checkpoint of other keys, rows
-    or settings is refused, but it cannot be seen that, say, the optimiser is another.
+    Pass it as the option `checkpoint`. Use one folder for each experiment: a checkpoint of other keys, data,
+    settings or sizes is refused, but it cannot be seen that, say, the optimiser or the loss is another.
 
     Args:
       folder: where the files are; made if need be.
@@ -143,4 +143,4 @@ class Checkpoints:
 
     def _path(self, name: str) -> Path:
         safe = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
-        return self.folder / f"{safe}.npz"
+        return self.folder / f"{safe}-{zlib.crc32(name.encode()):08x}.npz"

@@ -31,7 +31,7 @@ def disentangling_strategies(
         "real": real_,
         "real->bin": chain(real_, threshold()),
         "bin": bin_,
-        "bin->real warm": chain(bin_, retrain("warm", std=std)),
+        "bin->real warm": chain(bin_, retrain("warm")),
         "bin->real cold": chain(bin_, retrain("cold", std=std)),
         "random": random_,
         "random->bin": chain(random_, threshold()),

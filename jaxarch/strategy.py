@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -14,11 +15,12 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh
 
-from jaxarch.devices import over_runs, place, runs_mesh, take_runs
+from jaxarch.devices import first_runs, over_runs, place, runs_mesh, take_runs
 from jaxarch.errors import ArgumentError, did_you_mean
 from jaxarch.fit import fit
 from jaxarch.fit_options import FitOptions, StageReport
-from jaxarch.problem import Found, Problem
+from jaxarch.problem import Found, Problem, check_rows
+from jaxarch.programs import Stopwatch
 from jaxarch.training import Training
 from jaxarch.trees import PyTree
 
@@ -118,7 +120,7 @@ def chain(search: Any, *finishes: Any) -> Strategy:
 
 
 def over_seeds(
-    strategy: Any, keys: Array, problem: Problem, settings: PyTree = None, **options: Any
+    strategy: Any, keys: Array, problem: Problem, settings: PyTree = None, *, name: str = "", **options: Any
 ) -> tuple[Found, Report]:
     """Run a strategy once for every key: one program, all runs, on all devices.
 
@@ -128,6 +130,7 @@ def over_seeds(
       problem: what to learn, for all runs.
       settings: pytree whose leaves have a leading axis of runs: rates, temperatures, penalties. They are
         traced, so a sweep compiles once; the structure of the strategy must not depend on them.
+      name: the strategy's, for progress, reports and checkpoints.
       **options: fields of `FitOptions`: `chunk`, `progress`, `early_stopping`, `checkpoint`, ...
 
     Returns:
@@ -136,7 +139,7 @@ def over_seeds(
     Raises:
       ArgumentError: keys that are no vector of keys, per-run arrays of another length, an unknown option.
     """
-    return compare({options.pop("name", ""): strategy}, keys, problem, settings, **options).popitem()[1]
+    return compare({name: strategy}, keys, problem, settings, **options)[name]
 
 
 def compare(
@@ -144,7 +147,7 @@ def compare(
 ) -> dict[str, tuple[Found, Report]]:
     """`over_seeds` for several strategies by name; beginnings that they share are run once.
 
-    Each report's costs include those of the stages that were shared.
+    Each report's costs include those of the stages that were shared. With `settings` nothing is shared.
     """
     fit_options = _options(options)
     _check_runs(keys, problem, settings, fit_options)
@@ -156,13 +159,11 @@ def compare(
         stages = _stages(strategy, settings)
         reports, found = [], None
         for index, stage in enumerate(stages):
-            made: Any = _Constant(stage) if settings is None else _StageOf(strategy, index)
+            make: Any = _Constant(stage) if settings is None else _StageOf(strategy, index)
             shared = stages[: index + 1] if settings is None else (strategy, index)
             if shared not in done:
-                named = dataclasses.replace(fit_options, name=name, stage=index)
-                done[shared] = _run_stage(
-                    made, stage, _stage_keys(keys, index), problem, settings, found, named
-                )
+                args = (_stage_keys(keys, index), problem, settings, found, fit_options)
+                done[shared] = _run_stage(make, stage, *args, _stage_name(name, stage, index))
             found, report = done[shared]
             reports.append(report)
         assert found is not None
@@ -181,9 +182,15 @@ def evaluate(strategy: Any, found: Found, problem: Problem, rows: Array | np.nda
 
     Returns:
       The problem's `predict` on those rows, with a leading axis of runs, on the host.
+
+    Raises:
+      ArgumentError: rows that are not in the data, a problem without `predict`.
     """
     predict = chain(strategy).predict(problem)
-    return jax.device_get(_outputs(predict, found.params, found.state, problem, jnp.asarray(rows)))
+    rows = jnp.asarray(rows)
+    check_rows("rows", rows, jax.tree.leaves(problem.data)[0].shape[0])
+    args = jax.device_put((found.params, found.state, problem, rows), jax.local_devices()[0])
+    return jax.device_get(_outputs(predict, *args))
 
 
 @partial(jax.jit, static_argnames=("predict",))
@@ -216,12 +223,28 @@ class _Constant:
         return self.stage
 
 
+def _stage_name(strategy: str, stage: Any, index: int) -> str:
+    """How a stage is called in progress, reports and checkpoints; no two of a `compare` are called alike."""
+    place = strategy if index == 0 else f"{strategy}, stage {index + 1}".removeprefix(", ")
+    name = stage.name if isinstance(stage, Training) else getattr(stage, "__name__", type(stage).__name__)
+    return f"{place}: {name}" if place else str(name)
+
+
 def _apply(stage: Any, key: Array, problem: Problem, found: Found | None) -> Found:
     """A stage as a function, with what is known from before kept in `info`."""
-    if found is None:
-        return stage(key, problem)
-    after = stage(key, problem, found)
-    return after._replace(info={**found.info, **after.info})
+    return stage(key, problem) if found is None else _after(found, stage(key, problem, found))
+
+
+def _after(before: Found | None, found: Found) -> Found:
+    """What a stage found, with the info of the stages before it; a failure once is a failure for good."""
+    if before is None:
+        return found
+    info = {**before.info, **found.info}
+    if "failed_at" in before.info and "failed_at" in found.info:
+        first = before.info["failed_at"]
+        info["failed_at"] = jnp.where(first >= 0, first, found.info["failed_at"])
+        info["dead_start"] = before.info["dead_start"] | found.info["dead_start"]
+    return found._replace(info=info)
 
 
 def _run_stage(
@@ -232,46 +255,46 @@ def _run_stage(
     settings: PyTree,
     found: Found | None,
     options: FitOptions,
+    name: str,
 ) -> tuple[Found, StageReport]:
     if isinstance(stage, Training):
-        after, report = fit(make, keys, problem, settings, found, options)
-        before = {} if found is None else found.info
-        return after._replace(info={**before, **after.info}), report
-    start = time.perf_counter()
+        after, report = fit(make, keys, problem, settings, found, options, name)
+        return _after(found, after), report
     if isinstance(stage, HostSearch):
+        start = time.perf_counter()
         after = stage.search(keys, problem)
-        seconds = (time.perf_counter() - start) / keys.shape[0]
-        return after, StageReport(stage.name, seconds, 0.0, 1, 1)
-    return _run_function(make, stage, keys, problem, settings, found, options)
+        return after, StageReport(stage.name, (time.perf_counter() - start) / keys.shape[0], 0.0, 1, 1)
+    return _run_function(make, name, keys, problem, settings, found, options)
 
 
 def _run_function(
     make: Callable[[PyTree], Any],
-    stage: Any,
+    name: str,
     keys: Array,
     problem: Problem,
     settings: PyTree,
     found: Found | None,
     options: FitOptions,
 ) -> tuple[Found, StageReport]:
+    """A stage that is a plain function: one program, or one for each group of `at_once` runs."""
     runs = keys.shape[0]
-    mesh = runs_mesh(options.devices, runs)
-    padded = np.minimum(np.arange(-(-runs // mesh.size) * mesh.size), runs - 1)
-    axes = (0, 0, problem.in_axes(), 0)
-    args = (keys, settings, problem, found)
-    args = place(mesh, axes, args if len(padded) == runs else take_runs(axes, args, padded))
-    start = time.perf_counter()
-    program = _function_program.lower(make, mesh, *args).compile()
-    compiled = time.perf_counter()
-    after = jax.block_until_ready(program(*args))
-    seconds = (time.perf_counter() - compiled) * mesh.size / runs
-    if len(padded) > runs:
-        after = jax.tree.map(lambda leaf: leaf[:runs], after)
-    name = getattr(stage, "__name__", type(stage).__name__)
-    return after, StageReport(name, seconds, compiled - start, len(padded), mesh.size)
+    at_once = min(runs, options.at_once or runs)
+    mesh = runs_mesh(options.devices, at_once)
+    width = math.ceil(at_once / mesh.size) * mesh.size
+    axes, args = (0, 0, problem.in_axes(), 0), (keys, settings, problem, found)
+    watch, results = Stopwatch(), []
+    for start in range(0, runs, width):
+        members = np.arange(start, min(start + width, runs))
+        share = args if width == runs else take_runs(axes, args, np.resize(members, width))
+        share = place(mesh, axes, share)
+        result = watch.run(watch.compile(_function_program, make, mesh, *share), *share)
+        results.append(result if len(members) == width else first_runs(len(members), result))
+    after = results[0] if len(results) == 1 else jax.tree.map(lambda *parts: jnp.concatenate(parts), *results)
+    seconds = watch.running * mesh.size / runs
+    return after, StageReport(name, seconds, watch.compiling, width, mesh.size)
 
 
-@partial(jax.jit, static_argnames=("make", "mesh"))
+@partial(jax.jit, static_argnums=(0, 1))
 def _function_program(
     make: Callable[[PyTree], Any],
     mesh: Mesh,
@@ -312,11 +335,14 @@ def _options(options: dict[str, Any]) -> FitOptions:
 
 
 def _check_runs(keys: Array, problem: Problem, settings: PyTree, options: FitOptions) -> None:
-    if not jnp.issubdtype(jnp.asarray(keys).dtype, jax.dtypes.prng_key) or keys.ndim != 1:
+    is_keys = isinstance(keys, Array) and jnp.issubdtype(keys.dtype, jax.dtypes.prng_key)
+    if not is_keys or keys.ndim != 1 or not keys.size:
         raise ArgumentError("keys: expected shape (runs,), as of jax.random.split(jax.random.key(0), runs)")
     runs = keys.shape[0]
     if problem.runs not in (None, runs):
         raise ArgumentError(f"keys: expected {problem.runs}, one for each run of the problem, got {runs}")
+    if settings is not None and not jax.tree.leaves(settings):
+        raise ArgumentError("settings: expected arrays with a leading axis of runs, or None; got no array")
     for leaf in jax.tree.leaves(settings):
         if jnp.ndim(leaf) == 0 or leaf.shape[0] != runs:
             raise ArgumentError(f"settings: every leaf needs a leading axis of {runs} runs, one for each key")

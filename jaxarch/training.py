@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,12 +16,22 @@ from jaxarch.problem import Found, Problem
 from jaxarch.trees import PyTree
 
 
-class Start(NamedTuple):
-    """Where a training starts: what it moves, what it holds fixed, and the model's state."""
+class Point(NamedTuple):
+    """Where a training stands.
+
+    Attributes:
+      trainable: what gradient descent moves.
+      fixed: what it does not, a mask or frozen weights for instance.
+      state: the model's state: batch norm's and the like.
+      memory: what the training's `observe` keeps from step to step; `None` without.
+      step: how many steps have been taken.
+    """
 
     trainable: PyTree
     fixed: PyTree
     state: PyTree
+    memory: PyTree = None
+    step: int | Array = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,18 +43,23 @@ class Training:
 
     Attributes:
       name: shown in progress and reports.
-      init: `(key, problem, found) -> Start`; `found` is what the stage before found, `None` for a search.
-      params: `(trainable, fixed) -> params`, differentiable: what the problem's loss is called with.
-      found: `(trainable, fixed, state) -> Found`: what was learned, read off at the end.
+      init: `(key, problem, found) -> Point`; `found` is what the stage before found, `None` for a search.
+      params: `point -> params`, differentiable in `point.trainable`: what the problem's loss is called with.
+      found: `point -> Found`: what has been learned. It is read off at the end, and judged by validation.
       optimizer: any optax transformation; `None` for the problem's own.
+      penalty: `point -> scalar`, added to the loss, differentiable in `point.trainable`.
+      observe: `point -> memory`, called after every step: snapshots, running means. The memory that `init`
+        returns has the same structure, shapes and dtypes.
       remedy: what to change when the start has a gradient of exactly zero.
     """
 
     name: str
-    init: Callable[[Array, Problem, Found | None], Start]
-    params: Callable[[PyTree, PyTree], PyTree]
-    found: Callable[[PyTree, PyTree, PyTree], Found]
+    init: Callable[[Array, Problem, Found | None], Point]
+    params: Callable[[Point], PyTree]
+    found: Callable[[Point], Found]
     optimizer: optax.GradientTransformation | None = None
+    penalty: Callable[[Point], Array] | None = None
+    observe: Callable[[Point], PyTree] | None = None
     remedy: str = "start from other values, or use an activation with a slope there"
 
     def __call__(self, key: Array, problem: Problem, found: Found | None = None) -> Found:
@@ -60,9 +76,7 @@ class Carry(NamedTuple):
     whether its gradient at step 0 was exactly zero.
     """
 
-    trainable: PyTree
-    fixed: PyTree
-    state: PyTree
+    point: Point
     opt_state: PyTree
     failed_at: Array
     dead: Array
@@ -71,10 +85,10 @@ class Carry(NamedTuple):
 def begin(training: Training, key: Array, problem: Problem, found: Found | None) -> Carry:
     """The carry before the first step."""
     init_key, _, _ = jax.random.split(key, 3)
-    trainable, fixed, state = training.init(init_key, problem, found)
-    opt_state = _optimizer(training, problem).init(trainable)
-    dead = jnp.zeros(len(jax.tree.leaves(trainable)), bool)
-    return Carry(trainable, fixed, state, opt_state, jnp.asarray(-1, jnp.int32), dead)
+    point = training.init(init_key, problem, found)._replace(step=jnp.zeros((), jnp.int32))
+    opt_state = (training.optimizer or problem.optimizer).init(point.trainable)
+    dead = jnp.zeros(len(jax.tree.leaves(point.trainable)), bool)
+    return Carry(point, opt_state, jnp.asarray(-1, jnp.int32), dead)
 
 
 def step(training: Training, key: Array, problem: Problem, carry: Carry, index: Array) -> tuple[Carry, Array]:
@@ -82,31 +96,27 @@ def step(training: Training, key: Array, problem: Problem, carry: Carry, index: 
     _, batch_key, loss_key = jax.random.split(key, 3)
     batch = problem.batch(jax.random.fold_in(batch_key, index))
     loss_key = jax.random.fold_in(loss_key, index)
+    point = carry.point
 
     def loss(trainable: PyTree) -> tuple[Array, PyTree]:
-        params = training.params(trainable, carry.fixed)
-        return problem.loss(params, carry.state, batch, loss_key)
+        at = point._replace(trainable=trainable)
+        value, state = problem.loss(training.params(at), point.state, batch, loss_key)
+        return value if training.penalty is None else value + training.penalty(at), state
 
-    (value, state), gradient = jax.value_and_grad(loss, has_aux=True)(carry.trainable)
-    updates, opt_state = _optimizer(training, problem).update(
-        gradient,
-        carry.opt_state,
-        carry.trainable,
-        value=value,
-        grad=gradient,
-        value_fn=lambda trainable: loss(trainable)[0],
+    (value, state), gradient = jax.value_and_grad(loss, has_aux=True)(point.trainable)
+    optimizer = training.optimizer or problem.optimizer
+    extra = {"value": value, "grad": gradient, "value_fn": lambda trainable: loss(trainable)[0]}
+    updates, opt_state = optimizer.update(
+        gradient, carry.opt_state, point.trainable, **_accepted(optimizer, extra)
     )
+    moved = point._replace(
+        trainable=optax.apply_updates(point.trainable, updates), state=state, step=point.step + 1
+    )
+    if training.observe is not None:
+        moved = moved._replace(memory=training.observe(moved))
     dead = jax.lax.cond(index == 0, lambda: _all_zero(gradient), lambda: carry.dead)
     failed = (carry.failed_at < 0) & ~jnp.isfinite(value)
-    carry = Carry(
-        trainable=optax.apply_updates(carry.trainable, updates),
-        fixed=carry.fixed,
-        state=state,
-        opt_state=opt_state,
-        failed_at=jnp.where(failed, index, carry.failed_at),
-        dead=dead,
-    )
-    return carry, value
+    return Carry(moved, opt_state, jnp.where(failed, index, carry.failed_at), dead), value
 
 
 def advance(
@@ -135,14 +145,25 @@ def advance(
 
 def conclude(training: Training, carry: Carry, losses: Array) -> Found:
     """What was found, with what `fit` and users look at in its `info`."""
-    found = training.found(carry.trainable, carry.fixed, carry.state)
-    looked_at = {"loss": losses, "failed_at": carry.failed_at, "dead_start": carry.dead.any()}
+    found = training.found(carry.point)
+    # The last update has no loss after it that would show NaN.
+    broken = (carry.failed_at < 0) & ~_all_finite(carry.point.trainable)
+    failed_at = jnp.where(broken, carry.point.step, carry.failed_at)
+    looked_at = {"loss": losses, "failed_at": failed_at, "dead_start": carry.dead.any()}
     return found._replace(info={**found.info, **looked_at})
 
 
-def _optimizer(training: Training, problem: Problem) -> optax.GradientTransformationExtraArgs:
-    return optax.with_extra_args_support(training.optimizer or problem.optimizer)
+def _accepted(optimizer: optax.GradientTransformation, extra: dict[str, Any]) -> dict[str, Any]:
+    """Those extra arguments that an optimiser's update takes."""
+    parameters = inspect.signature(optimizer.update).parameters
+    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
+        return extra
+    return {name: value for name, value in extra.items() if name in parameters}
 
 
 def _all_zero(gradient: PyTree) -> Array:
     return jnp.stack([jnp.all(leaf == 0) for leaf in jax.tree.leaves(gradient)])
+
+
+def _all_finite(tree: PyTree) -> Array:
+    return jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]).all()

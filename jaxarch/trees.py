@@ -48,8 +48,11 @@ def named_leaves(tree: PyTree) -> dict[str, Any]:
 
 
 def matrices(path: str, leaf: Any) -> bool:
-    """Leaves of two or more dimensions: kernels and embeddings, but neither biases nor norm scales."""
-    return jnp.ndim(leaf) >= 2
+    """Leaves of two or more dimensions, but for those called `bias` or `scale`: kernels and embeddings.
+
+    By name too, since the biases of an attention layer are matrices (heads x features).
+    """
+    return jnp.ndim(leaf) >= 2 and path.split("/")[-1] not in ("bias", "scale")
 
 
 def everything(path: str, leaf: Any) -> bool:

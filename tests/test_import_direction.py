@@ -13,6 +13,7 @@ ORDER = [
     "masks",
     "problem",
     "training",
+    "weights",
     "devices",
     "fit_options",
     "programs",

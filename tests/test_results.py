@@ -15,42 +15,42 @@ def write(folder, text="1"):
 
 def test_folders_are_numbered_on(tmp_path):
     for number in (1, 2):
-        with results.new_folder("name", root=tmp_path) as (folder, final):
-            write(folder)
-        assert final == tmp_path / f"{number:04d}-name"
-        assert final.is_dir()
+        with results.new_folder("name", root=tmp_path) as folder:
+            write(folder.path)
+        assert folder.path == tmp_path / f"{number:04d}-name"
+        assert folder.path.is_dir()
 
 
 def test_numbers_go_on_after_a_gap(tmp_path):
     (tmp_path / "0041-other").mkdir()
-    with results.new_folder("name", root=tmp_path) as (folder, final):
-        write(folder)
-    assert final.name == "0042-name"
+    with results.new_folder("name", root=tmp_path) as folder:
+        write(folder.path)
+    assert folder.path.name == "0042-name"
 
 
 def test_a_folder_is_not_there_before_it_is_complete_nor_after_a_failure(tmp_path):
-    with pytest.raises(KeyboardInterrupt), results.new_folder("name", root=tmp_path) as (folder, final):
-        write(folder)
-        assert not final.exists()
+    with pytest.raises(KeyboardInterrupt), results.new_folder("name", root=tmp_path) as folder:
+        write(folder.path)
+        assert not (tmp_path / "0001-name").exists()
         raise KeyboardInterrupt
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_explicit_folder_that_exists_is_refused_without_force(tmp_path):
     out = tmp_path / "out"
-    with results.new_folder("name", out=out) as (folder, _):
-        write(folder, "old")
+    with results.new_folder("name", out=out) as folder:
+        write(folder.path, "old")
     with pytest.raises(ValueError, match=r"out: .* exists; choose another folder or add --force"):
         results.new_folder("name", out=out).__enter__()
-    with results.new_folder("name", out=out, force=True) as (folder, _):
-        write(folder, "new")
+    with results.new_folder("name", out=out, force=True) as folder:
+        write(folder.path, "new")
     assert results.read_manifest(out)["settings"]["text"] == "new"
 
 
 def test_force_keeps_the_old_folder_when_the_new_run_fails(tmp_path):
     out = tmp_path / "out"
-    with results.new_folder("name", out=out) as (folder, _):
-        write(folder, "old")
+    with results.new_folder("name", out=out) as folder:
+        write(folder.path, "old")
     with pytest.raises(RuntimeError), results.new_folder("name", out=out, force=True):
         raise RuntimeError
     assert results.read_manifest(out)["settings"]["text"] == "old"

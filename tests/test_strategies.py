@@ -123,7 +123,7 @@ def test_a_warm_start_is_at_the_found_weights_and_a_cold_one_is_not():
     for start, is_found in (("warm", True), ("cold", False)):
         stage = jaxarch.retrain(start)
         carry = training.begin(stage, keys()[1], problem().of_run(0), found)
-        assert close(stage.params(carry.trainable, carry.fixed), found.params) == is_found
+        assert close(stage.params(carry.point), found.params) == is_found
 
 
 def test_strategies_that_begin_alike_share_the_beginning_exactly():

@@ -3,13 +3,16 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from small import digits
 
 import jaxarch
+from jaxarch import training
 from jaxarch.masks import two_temperature, two_temperature_forward
+from jaxarch.models import signed_output_loss, tanh_network
 
 SCORES = st.lists(st.floats(-2, 2, width=32), min_size=8, max_size=8).map(lambda v: np.array(v, np.float32))
 TEMPERATURES = st.tuples(st.floats(0.1, 500), st.floats(0.01, 1)).map(lambda t: (t[0], t[0] * t[1]))
@@ -149,13 +152,8 @@ def numpy_algorithm_1(w, x, y, hard, soft, rate):
 
 @pytest.mark.parametrize(("hard", "soft"), [(50.0, 5.0), (10.0, 10.0), (50.0, 0.5)])
 def test_algorithm_1_equals_ten_lines_of_numpy_step_by_step(hard, soft):
-    from jaxarch import training
-    from jaxarch.models import signed_output_loss, tanh_network
-
     data = digits()
     x, y = data.x[:120], (data.y[:120] % 2).astype(np.float32)
-    import optax
-
     problem = jaxarch.supervised(
         tanh_network((64, 64, 64)), (x, y), loss=signed_output_loss, optimizer=optax.sgd(0.3), steps=40
     )
@@ -163,9 +161,9 @@ def test_algorithm_1_equals_ten_lines_of_numpy_step_by_step(hard, soft):
     key = jax.random.key(3)
     carry = training.begin(search, key, problem, None)
     step = jax.jit(lambda carry, t: training.step(search, key, problem, carry, t)[0])
-    mine = {name: np.float64(scores) for name, scores in carry.trainable.items()}
+    mine = {name: np.float64(scores) for name, scores in carry.point.trainable.items()}
     for t in range(40):
         carry = step(carry, t)
         mine = numpy_algorithm_1(mine, np.float64(x), np.float64(y), hard, soft, 0.3)
         for name in mine:
-            np.testing.assert_allclose(carry.trainable[name], mine[name], atol=1e-5)
+            np.testing.assert_allclose(carry.point.trainable[name], mine[name], atol=1e-5)

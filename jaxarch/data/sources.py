@@ -75,6 +75,8 @@ def from_arrays(x: object, y: object, name: str = "arrays") -> Dataset:
     bad = int((~np.isfinite(values)).any(axis=1).sum())
     if bad:
         raise ArgumentError(f"x: {bad} examples hold NaN or infinite values; remove or impute them first")
+    if len(labels) and (labels.min() < 0 or labels.max() > 2**31 - 1):
+        raise ArgumentError(f"y: expected class labels from 0 on, got {labels.min()} to {labels.max()}")
     if len(np.unique(labels)) < 2:
         raise ArgumentError(f"y: expected at least two classes, got {np.unique(labels).tolist()}")
     return Dataset(name, values, labels.astype(np.int32))

@@ -76,12 +76,18 @@ def _nnx_model(make: Callable[[nnx.Rngs], nnx.Module]) -> Model:
             module.eval()
         else:
             module.train()
-        if key is not None:
-            nnx.reseed(module, default=key, dropout=key)
+            _reseed(module, key)
         outputs = module(x)
         return outputs, split(module)[3]
 
     return Model(init, apply)
+
+
+def _reseed(module: nnx.Module, key: Array) -> None:
+    """Draw every random stream of a module (dropout and whatever else it has) from a key."""
+    streams = {node.tag for _, node in nnx.iter_graph(module) if isinstance(node, nnx.RngStream)}
+    keys = jax.random.split(key, max(len(streams), 1))
+    nnx.reseed(module, **dict(zip(sorted(streams), keys, strict=False)))
 
 
 def _linen_model(module: nn.Module, example: Array) -> Model:
@@ -99,7 +105,10 @@ def _linen_model(module: nn.Module, example: Array) -> Model:
         variables = {"params": params, **state}
         if key is None:
             return module.apply(variables, x, **evaluation), state
-        outputs, changed = module.apply(variables, x, **training, rngs={"dropout": key}, mutable=list(state))
+        params_key, dropout_key = jax.random.split(key)
+        # Linen draws streams of any other name from `params`.
+        rngs = {"params": params_key, "dropout": dropout_key}
+        outputs, changed = module.apply(variables, x, **training, rngs=rngs, mutable=list(state))
         return outputs, {**state, **changed}
 
     return Model(init, apply)

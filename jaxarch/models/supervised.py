@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import Array
 
 from jaxarch.errors import ArgumentError
 from jaxarch.models.flax_models import as_model
+from jaxarch.models.model import Model
 from jaxarch.problem import Key, Problem, take_rows
 from jaxarch.trees import PyTree
 
@@ -51,7 +54,7 @@ def supervised(
     """
     if not isinstance(data, tuple) or len(data) != 2:
         raise ArgumentError("data: expected a pair (x, y) of arrays with one leading axis of examples")
-    x, y = (jnp.asarray(array) for array in data)
+    x, y = (_numbers(name, array) for name, array in zip("xy", data, strict=True))
     if x.ndim < 2 or y.shape[:1] != x.shape[:1]:
         raise ArgumentError(
             f"data: expected x of shape (n, ...) and y of shape (n,), got {x.shape} and {y.shape}"
@@ -77,12 +80,44 @@ def supervised(
         optimizer=optimizer,
         steps=steps,
         batch_size=batch_size,
-        train=train,
-        validation=validation,
+        train=None if train is None else np.asarray(train),
+        validation=None if validation is None else np.asarray(validation),
         own=own,
         gather=gather,
         predict=predict,
         metrics=None if metrics is None else problem_metrics,
     )
     made.check()
+    _check_loss(made, network, loss)
     return made
+
+
+def _numbers(name: str, array: Any) -> Array:
+    array = array if isinstance(array, Array) else np.asarray(array)
+    if not (jnp.issubdtype(array.dtype, jnp.number) or jnp.issubdtype(array.dtype, jnp.bool_)):
+        raise ArgumentError(f"data: {name} must be numbers, got dtype {array.dtype}; number the classes")
+    return jnp.asarray(array)
+
+
+def _check_loss(problem: Problem, network: Model, loss: Callable[[Array, Array], Array]) -> None:
+    """Raise unless there is one loss an example; (n, 1) outputs and (n,) labels broadcast to (n, n)."""
+    one = problem if problem.runs is None else problem.of_run(0)
+    params, state = jax.eval_shape(problem.init, jax.random.key(0))
+
+    def values(params: PyTree, state: PyTree, rows: Array) -> tuple[Any, Array]:
+        inputs, labels = one.gather(one.data, one.own, rows)
+        outputs = network.apply(params, state, inputs, None)[0]
+        return outputs, loss(outputs, labels)
+
+    shapes = []
+    for size in (2, 3):
+        outputs, value = jax.eval_shape(values, params, state, jax.ShapeDtypeStruct((size,), jnp.int32))
+        shapes.append(value.shape)
+        if value.shape and value.shape[0] != size:
+            raise ArgumentError(f"loss: expected one value an example, shape ({size},), got {value.shape}")
+    if shapes[0][1:] != shapes[1][1:]:
+        shown = jax.tree.map(lambda leaf: leaf.shape, outputs)
+        raise ArgumentError(
+            f"loss: for 3 examples it has shape {shapes[1]}: outputs of shape {shown} are broadcast against "
+            "the labels; give both one shape"
+        )

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch.errors import check_positive
+from jaxarch.errors import ArgumentError, check_positive
 from jaxarch.problem import Found, Problem
 from jaxarch.strategy import HostSearch
 from jaxarch.trees import PyTree
@@ -25,6 +25,7 @@ def logistic_regression(C: float = 1000.0, max_iter: int = 1000) -> HostSearch:
 
     Returns:
       A search on the host. Its params are `coef` (runs, features) and `intercept` (runs,); it has no mask.
+      It raises an `ArgumentError` when run on labels other than 0 and 1.
     """
     check_positive("C", C)
 
@@ -35,6 +36,10 @@ def logistic_regression(C: float = 1000.0, max_iter: int = 1000) -> HostSearch:
         for run in range(keys.shape[0]):
             one = problem.of_run(run) if problem.runs else problem
             x, y = jax.device_get(one.gather(one.data, one.own, one.training_rows()))
+            if set(np.unique(y).tolist()) != {0, 1}:
+                raise ArgumentError(
+                    f"y: expected both of the labels 0 and 1, got {np.unique(y).tolist()[:5]}"
+                )
             fitted = LogisticRegression(C=C, max_iter=max_iter).fit(x.reshape(len(x), -1), y)
             coefs.append(fitted.coef_[0])
             intercepts.append(fitted.intercept_[0])

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import jax
-import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.finish import cold_start
 from jaxarch.masks import full_mask
 from jaxarch.problem import Found, Problem
-from jaxarch.trees import Where, map_selected, matrices, merge, select
+from jaxarch.trees import Where, matrices, select
+from jaxarch.weights import fresh, squares
 
 
 def random(std: ArrayLike = 1.0, *, where: Where = matrices) -> Callable[[Array, Problem], Found]:
@@ -28,9 +27,9 @@ def random(std: ArrayLike = 1.0, *, where: Where = matrices) -> Callable[[Array,
 
     def search(key: Array, problem: Problem) -> Found:
         shapes, _ = jax.eval_shape(problem.init, key)
-        start = cold_start(key, problem, full_mask(select(shapes, where)), True, std)
-        squares = map_selected(lambda m, u: jnp.square(u), start.fixed, start.trainable)
-        return Found(merge(squares, start.trainable), start.fixed, start.state, {})
+        mask = full_mask(select(shapes, where))
+        roots, state = fresh(key, problem, mask, True, std)
+        return Found(squares(mask, roots), mask, state, {})
 
     search.__name__ = "random"
     return search

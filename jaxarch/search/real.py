@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import jax
 import optax
+from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.finish import train_weights
-from jaxarch.training import Training
-from jaxarch.trees import Where, matrices
+from jaxarch.masks import full_mask
+from jaxarch.problem import Found, Problem
+from jaxarch.training import Point, Training
+from jaxarch.trees import Where, matrices, select
+from jaxarch.weights import fresh, weight_training
 
 
 def real(
@@ -31,4 +35,16 @@ def real(
     Returns:
       A search; its mask keeps every selected connection.
     """
-    return train_weights(nonnegative, std, where, optimizer)
+
+    def init(key: Array, problem: Problem, found: Found | None) -> Point:
+        shapes, _ = jax.eval_shape(problem.init, key)
+        mask = full_mask(select(shapes, where))
+        params, state = fresh(key, problem, mask, nonnegative, std)
+        return Point(params, mask, state)
+
+    if nonnegative:
+        return weight_training(
+            "real", init, True, optimizer, "lower `std`: large weights saturate the network"
+        )
+    remedy = "start from smaller or less symmetric weights in the problem's init"
+    return weight_training("real unconstrained", init, False, optimizer, remedy)

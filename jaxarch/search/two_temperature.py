@@ -20,7 +20,7 @@ from jaxarch.masks import (
     weight_free,
 )
 from jaxarch.problem import Found, Problem
-from jaxarch.training import Start, Training
+from jaxarch.training import Point, Training
 from jaxarch.trees import PyTree, Where, matrices, merge, select
 
 Weights = Literal["ones", "initial"] | Callable[[Array, PyTree], PyTree]
@@ -71,23 +71,23 @@ def two_temperature(
     if units not in ("1/hard", "absolute"):
         raise ArgumentError(f"units: expected '1/hard' or 'absolute', got {units!r}")
 
-    def init(key: Array, problem: Problem, found: Found | None) -> Start:
+    def init(key: Array, problem: Problem, found: Found | None) -> Point:
         params_key, scores_key, weights_key = jax.random.split(key, 3)
         params, state = problem.init(params_key) if found is None else (found.params, found.state)
         selected = select(params, where)
         scores = init_scores(scores_key, selected, mean, std, hard if units == "1/hard" else None)
         if callable(weights):
             params = merge(weights(weights_key, selected), params)
-        return Start(scores, params, state)
+        return Point(scores, params, state)
 
     masked = weight_free if weights == "ones" else apply_mask
 
-    def params(scores: PyTree, theta: PyTree) -> PyTree:
-        return masked(soft_mask(scores, hard, soft, factor=factor), theta)
+    def params(point: Point) -> PyTree:
+        return masked(soft_mask(point.trainable, hard, soft, factor=factor), point.fixed)
 
-    def found(scores: PyTree, theta: PyTree, state: PyTree) -> Found:
-        mask = hard_mask(scores)
-        return Found(masked(mask, theta), mask, state, {"scores": scores})
+    def found(point: Point) -> Found:
+        mask = hard_mask(point.trainable)
+        return Found(masked(mask, point.fixed), mask, point.state, {"scores": point.trainable})
 
     return Training(
         "two_temperature",
@@ -95,6 +95,6 @@ def two_temperature(
         params,
         found,
         optimizer,
-        remedy="the initial mask saturates the network or keeps too little of it: move `mean` (in units of "
-        "1/hard) away from 0, or lower `std`",
+        remedy="the initial mask saturates the network or keeps too little, or the weights under it are "
+        "0: move `mean` (in units of 1/hard) away from 0, lower `std`, or choose other leaves with `where`",
     )

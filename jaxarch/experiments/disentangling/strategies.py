@@ -63,6 +63,8 @@ class Settings:
             check_count(name, getattr(self, name))
         for name in ("learning_rate", "std"):
             check_positive(name, getattr(self, name))
+        if not 0 <= self.key < 2**32:
+            raise ArgumentError(f"key: expected an integer from 0 to 2^32 - 1, got {self.key}")
         check_temperatures(self.hard, self.soft)
         known = disentangling_strategies()
         for name in self.strategies:
@@ -188,7 +190,8 @@ def _rows(
         loss = np.asarray(_objectives(learning, found))
         test_loss = (outputs * signs).mean(axis=1)
     info = {key: np.asarray(value) for key, value in found.info.items() if np.ndim(value) == 1}
-    return pd.DataFrame(
+    failed_at = info.get("failed_at", np.full(runs, -1))
+    measured = pd.DataFrame(
         {
             "experiment": NAME,
             "dataset": data.name,
@@ -203,11 +206,14 @@ def _rows(
             "density": np.nan if found.mask is None else np.asarray(jax.vmap(density)(found.mask)),
             "seconds": seconds,
             "constant": np.ptp(outputs, axis=1) == 0,
-            "failed_at": info.get("failed_at", np.full(runs, -1)),
+            "failed_at": failed_at,
             "percentile": info.get("percentile", np.full(runs, np.nan)),
             "ties": info.get("ties", np.full(runs, np.nan)),
         }
     )
+    # NaN scores make an empty mask, whose figures would pass for those of a network.
+    measured.loc[failed_at >= 0, ["auc", "loss", "test_loss", "density"]] = np.nan
+    return measured
 
 
 def _objectives(learning: Problem, found: Found) -> jax.Array:
@@ -239,7 +245,7 @@ def report(folder: Path) -> list[RenderableType]:
     first, second = table["task"].iloc[0].split(" v ")
     sides = {False: f"y = 1: {{{first}}}", True: f"y = 1: {{{second}}}"}
     _draw(folder, manifest, table, sides)
-    better = bool(table.groupby("flipped")["auc"].median().idxmax())
+    better = bool(table.groupby("flipped")["auc"].median().fillna(0).idxmax())
     rendered: list[RenderableType] = [
         _table(table[table["flipped"] == flipped], manifest, side, flipped == better)
         for flipped, side in sides.items()
@@ -328,7 +334,10 @@ def _plain_table(title: str) -> Table:
 def _remarks(table: pd.DataFrame) -> list[RenderableType]:
     remarks: list[RenderableType] = []
     for name, runs in _by_strategy(table):
-        constant = int(runs["constant"].sum())
+        failed = int((runs["failed_at"] >= 0).sum())
+        if failed:
+            remarks.append(f"! {name}: {failed} of {len(runs)} runs met NaN or infinity; they are left out")
+        constant = int((runs["constant"] & (runs["failed_at"] < 0)).sum())
         if constant:
             remarks.append(
                 f"! {name}: {constant} of {len(runs)} runs give the same output on all test examples "

@@ -1,0 +1,67 @@
+"""Training the weights of an architecture, freely or kept non-negative as squares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxarch.masks import apply_mask
+from jaxarch.problem import Found, Problem
+from jaxarch.training import Point, Training
+from jaxarch.trees import PyTree, map_selected, merge
+
+
+def squares(mask: PyTree, roots: PyTree) -> PyTree:
+    """`w = u^2` for the masked leaves ([D] footnote 11); the others as they are."""
+    return merge(map_selected(lambda m, u: jnp.square(u), mask, roots), roots)
+
+
+def square_roots(mask: PyTree, weights: PyTree) -> PyTree:
+    """The roots u of `squares`; NaN for a negative weight, so that it cannot go unnoticed."""
+    return merge(map_selected(lambda m, w: jnp.sqrt(w), mask, weights), weights)
+
+
+def fresh(
+    key: Array, problem: Problem, mask: PyTree, nonnegative: bool, std: ArrayLike
+) -> tuple[PyTree, PyTree]:
+    """A cold start: the problem's initial parameters, the masked leaves `u ~ N(0, std)` if non-negative.
+
+    Returns:
+      What `weight_training` trains, and the model's state.
+    """
+    params_key, weights_key = jax.random.split(key)
+    params, state = problem.init(params_key)
+    if nonnegative:
+        leaves, treedef = jax.tree.flatten(params)
+        keys = jax.random.split(weights_key, len(leaves))
+        drawn = [
+            (std * jax.random.normal(k, leaf.shape)).astype(leaf.dtype)
+            for k, leaf in zip(keys, leaves, strict=True)
+        ]
+        roots = map_selected(lambda m, u: u, mask, jax.tree.unflatten(treedef, drawn))
+        params = merge(roots, params)
+    return params, state
+
+
+def weight_training(
+    name: str,
+    init: Callable[[Array, Problem, Found | None], Point],
+    nonnegative: bool,
+    optimizer: optax.GradientTransformation | None,
+    remedy: str,
+) -> Training:
+    """Descent on `F(m o u^2)` (or `F(m o u)`), the mask m being the training's fixed part."""
+
+    def params(point: Point) -> PyTree:
+        weights = squares(point.fixed, point.trainable) if nonnegative else point.trainable
+        return apply_mask(point.fixed, weights)
+
+    def found(point: Point) -> Found:
+        return Found(params(point), point.fixed, point.state, {})
+
+    return Training(name, init, params, found, optimizer, remedy=remedy)
