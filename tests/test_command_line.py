@@ -150,6 +150,7 @@ BAD = {
     "report": (["report", "there"], "folder: there is no result folder"),
     "missing": (["report"], "Missing argument"),
     "list": (["list", "nothing"], "experiment: unknown 'nothing'"),
+    "key": (["run", "--set", "key=99999999999999999999"], "key: expected an integer from 0 to"),
     "rate": (["run", "--set", "learning_rate=nan"], "learning_rate: expected a positive finite number"),
 }
 
@@ -177,6 +178,31 @@ def test_bad_data_in_a_file_is_one_line_in_a_real_process(tmp_path):
     done = jaxarch("run", "--dataset", "bad.npz", folder=tmp_path)
     assert done.returncode == 2
     assert done.stderr == "jaxarch: x: 1 examples hold NaN or infinite values; remove or impute them first\n"
+
+
+def test_runs_that_diverge_are_reported_and_left_out_and_the_results_are_kept(tmp_path):
+    done = jaxarch(
+        "run",
+        *QUICK,
+        *("--set", "strategies=real,real->bin,random", "--set", "learning_rate=1e38"),
+        folder=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "real: 6 of 6 runs met NaN or infinity; they are left out" in done.stdout
+    assert "the loss is NaN or infinite at step" in done.stdout
+    table = pd.read_csv(tmp_path / "results" / "0001-disentangling.strategies" / results.RESULTS)
+    assert table[table["strategy"] != "random"]["auc"].isna().all()
+    assert (table[table["strategy"] == "random"]["auc"] == 0.5).all()
+
+
+def test_a_folder_that_was_altered_is_refused_by_report_in_one_line(tmp_path):
+    done = jaxarch("run", *QUICK, "--set", "strategies=random,bin", "--out", "out", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "out" / results.RESULTS).write_text("a,b\n1,2\n")
+    again = jaxarch("report", "out", folder=tmp_path)
+    assert again.returncode == 2
+    assert "folder: out cannot be reported on" in again.stderr
+    assert "Traceback" not in again.stderr
 
 
 def test_help_is_short_and_complete():

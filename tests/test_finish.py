@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from small import digits, keys, problem, task
 
@@ -55,8 +56,6 @@ def test_leaves_without_a_mask_are_neither_pooled_nor_changed():
     def apply(params, x):
         return (x @ params["w"].T + params["b"][None])[:, 0]
 
-    import optax
-
     learning = jaxarch.supervised(
         (init, apply),
         (digits().x[:50], digits().y[:50] % 2),
@@ -75,3 +74,42 @@ def test_thresholding_is_a_function_of_the_percentiles_given():
     found = jaxarch.chain(jaxarch.search.real())(keys()[0], problem().of_run(0))
     result = jaxarch.threshold((75,))(keys()[0], problem().of_run(0), found)
     assert float(jaxarch.density(result.mask)) == pytest.approx(0.25, abs=1e-3)
+
+
+def test_a_candidate_whose_loss_is_nan_is_never_chosen():
+    # Outputs are divided by their norm, which is 0 when nothing is kept.
+    def apply(params, x):
+        outputs = (x @ params["w"].T)[:, 0]
+        return outputs / jnp.linalg.norm(outputs)
+
+    learning = jaxarch.supervised(
+        (lambda key: {"w": jnp.ones((1, 64))}, apply),
+        (digits().x[:50], digits().y[:50] % 2),
+        loss=optax.sigmoid_binary_cross_entropy,
+        optimizer=optax.sgd(0.1),
+        steps=1,
+    )
+    result = thresholded({"w": jnp.linspace(0, 1, 64).reshape(1, 64)}, learning)
+    assert np.isnan(result.info["candidates"][-1])
+    assert float(result.info["percentile"]) < 100
+    assert int(result.info["ties"]) >= 0
+
+
+def test_outputs_may_be_any_pytree():
+    learning = jaxarch.supervised(
+        (lambda key: {"w": jnp.ones((1, 64))}, lambda params, x: {"y": x @ params["w"].T, "n": x[:, :1] * 0}),
+        (digits().x[:50], digits().y[:50, None] % 2),
+        loss=lambda outputs, y: jnp.square(outputs["y"] - y),
+        optimizer=optax.sgd(0.1),
+        steps=1,
+    )
+    assert not bool(thresholded({"w": jnp.linspace(0, 1, 64).reshape(1, 64)}, learning).info["constant"])
+
+
+def test_a_warm_nonnegative_start_from_negative_weights_is_reported():
+    strategy = jaxarch.chain(jaxarch.search.real(nonnegative=False), jaxarch.retrain("warm"))
+    with pytest.warns(jaxarch.NonFiniteWarning, match=r"at step 0; .* nonnegative=False"):
+        found, _ = jaxarch.over_seeds(strategy, keys(), problem())
+    assert (found.info["failed_at"] == 0).all()
+    free = jaxarch.chain(jaxarch.search.real(nonnegative=False), jaxarch.retrain("warm", nonnegative=False))
+    assert (jaxarch.over_seeds(free, keys(), problem())[0].info["failed_at"] == -1).all()

@@ -77,6 +77,13 @@ def test_groups_of_runs_give_what_all_at_once_give():
     assert close(grouped, learned()[0])
 
 
+def test_plain_stages_keep_to_the_runs_at_once_too():
+    strategy = jaxarch.chain(real(), jaxarch.threshold())
+    grouped, report = learned(strategy, at_once=1)
+    assert [stage.width for stage in report.stages] == [1, 1]
+    assert close(grouped, learned(strategy)[0])
+
+
 def test_scarce_memory_makes_groups():
     _, roomy = learned(memory=10**12)
     _, scarce = learned(memory=1)
@@ -132,15 +139,93 @@ def test_early_stopping_continues_from_a_checkpoint_with_its_memory(tmp_path):
     assert same(report.stages[0].validation, whole_report.stages[0].validation)
 
 
-def test_a_checkpoint_of_other_keys_is_refused(tmp_path):
-    learned(checkpoint=jaxarch.Checkpoints(tmp_path))
-    with pytest.raises(ValueError, match=r"checkpoint: .* is of a fit with other keys"):
-        jaxarch.over_seeds(
-            SEARCH,
-            jax.random.split(jax.random.key(9), RUNS),
+def flipped():
+    return dataclasses.replace(problem(), own=jax.tree.map(lambda targets: 1 - targets, problem().own))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"keys": jax.random.split(jax.random.key(9), RUNS)},
+        {"problem": flipped()},
+        {"problem": problem(steps=13)},
+        {"problem": problem(batch_size=19)},
+        {"problem": problem(validation=True)},
+        {"chunk": 5},
+    ],
+    ids=["keys", "labels", "steps", "batch size", "validation", "chunk"],
+)
+def test_a_checkpoint_of_another_fit_is_refused(tmp_path, other):
+    first = {"keys": keys(), "problem": problem(), "chunk": 4}
+
+    def run(keys, problem, chunk):
+        checkpoint = jaxarch.Checkpoints(tmp_path)
+        jaxarch.over_seeds(SEARCH, keys, problem, checkpoint=checkpoint, chunk=chunk)
+
+    run(**first)
+    with pytest.raises(ValueError, match=r"(checkpoint: .* is of a fit with other keys|path: )"):
+        run(**first | other)
+
+
+def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
+    def run(rate):
+        rates = {"rate": jnp.full(RUNS, rate)}
+        jaxarch.over_seeds(explosive, keys(), problem(), rates, checkpoint=jaxarch.Checkpoints(tmp_path))
+
+    run(0.1)
+    with pytest.raises(ValueError, match="is of a fit with other keys, settings, data or sizes"):
+        run(0.2)
+
+
+def test_strategies_whose_names_look_alike_have_checkpoints_of_their_own(tmp_path):
+    strategies = {"lr<1": real(optimizer=optax.sgd(0.1)), "lr>1": real(optimizer=optax.sgd(3.0))}
+    kept = jaxarch.compare(strategies, keys(), problem(), checkpoint=jaxarch.Checkpoints(tmp_path))
+    assert not same(kept["lr<1"][0].params, kept["lr>1"][0].params)
+    again = jaxarch.compare(strategies, keys(), problem(), checkpoint=jaxarch.Checkpoints(tmp_path))
+    for name in strategies:
+        assert same(again[name][0], kept[name][0])
+
+
+def test_a_resumed_fit_reports_the_time_and_the_notes_of_the_whole(tmp_path):
+    def run():
+        return jaxarch.over_seeds(
+            some_dead,
+            keys(),
             problem(),
+            {"std": jnp.asarray([0.2, 0.2, 30.0, 0.2])},
             checkpoint=jaxarch.Checkpoints(tmp_path),
-        )
+            chunk=4,
+        )[1]
+
+    with pytest.warns(jaxarch.DeadStartWarning):
+        first = run()
+    with pytest.warns(jaxarch.DeadStartWarning):
+        resumed = run()
+    assert resumed.notes == first.notes
+    assert resumed.seconds >= first.seconds * 0.5
+
+
+def test_a_fit_in_groups_with_a_schedule_continues_to_the_same_bits(tmp_path):
+    def run(**options):
+        return jaxarch.over_seeds(
+            at_rate,
+            keys(),
+            problem(),
+            {"rate": jnp.full(RUNS, 0.3)},
+            chunk=4,
+            at_once=2,
+            schedule=lambda step, settings: {"rate": settings["rate"] / (1 + step)},
+            **options,
+        )[0]
+
+    def progress(border):
+        if border.group == 1 and border.step == 8:
+            raise Interrupted
+
+    whole = run()
+    with pytest.raises(Interrupted):
+        run(checkpoint=jaxarch.Checkpoints(tmp_path), progress=progress)
+    assert same(run(checkpoint=jaxarch.Checkpoints(tmp_path)), whole)
 
 
 def explosive(settings):
@@ -169,6 +254,25 @@ def test_a_run_that_diverges_is_reported_and_the_others_keep_their_results():
     assert len(report.notes) == 1
 
 
+def test_nan_out_of_the_last_update_is_reported():
+    nan = real(nonnegative=False, optimizer=optax.sgd(float("nan")))
+    with pytest.warns(jaxarch.NonFiniteWarning, match="at step 1;"):
+        found, report = learned(nan, problem(steps=1))
+    assert found.info["failed_at"].tolist() == [1] * RUNS
+    assert len(report.notes) == RUNS
+
+
+def test_a_failure_is_not_forgotten_by_the_stages_after_it():
+    def strategy(settings):
+        return jaxarch.chain(explosive(settings), jaxarch.threshold(), jaxarch.retrain("cold"))
+
+    with pytest.warns(jaxarch.NonFiniteWarning):
+        found, _ = jaxarch.over_seeds(
+            strategy, keys(), problem(), {"rate": jnp.asarray([0.1, jnp.nan, 0.1, 0.1])}
+        )
+    assert found.info["failed_at"].tolist() == [-1, 1, -1, -1]
+
+
 def test_a_start_without_a_gradient_is_refused_with_its_remedy():
     with pytest.raises(ValueError, match=r"dead start: the gradient is exactly zero at step 0 in 'w1', 'w2'"):
         learned(real(std=30.0))
@@ -176,10 +280,11 @@ def test_a_start_without_a_gradient_is_refused_with_its_remedy():
         learned(two_temperature(mean=100.0, std=0.0))
 
 
-def test_a_partly_dead_start_warns_and_is_recorded():
-    def some_dead(settings):
-        return real(std=settings["std"])
+def some_dead(settings):
+    return real(std=settings["std"])
 
+
+def test_a_partly_dead_start_warns_and_is_recorded():
     with pytest.warns(jaxarch.DeadStartWarning, match="in 1 of 4 runs .first: run 2.; lower `std`"):
         found, _ = jaxarch.over_seeds(
             some_dead, keys(), problem(), {"std": jnp.asarray([0.2, 0.2, 30.0, 0.2])}
@@ -193,6 +298,17 @@ def test_a_partly_dead_start_warns_and_is_recorded():
             {"std": jnp.asarray([0.2, 0.2, 30.0, 0.2])},
             dead_start="raise",
         )
+
+
+@pytest.mark.parametrize("options", [{"loop": "step"}, {"at_once": 2}])
+def test_a_dead_run_does_not_take_the_others_with_it_when_groups_are_small(options):
+    stds = {"std": jnp.asarray([30.0, 30.0, 0.2, 0.2])}
+    with pytest.warns(jaxarch.DeadStartWarning):
+        found, _ = jaxarch.over_seeds(some_dead, keys(), problem(), stds, **options)
+    assert found.info["dead_start"].tolist() == [True, True, False, False]
+    assert np.isfinite(found.info["loss"]).all()
+    with pytest.raises(ValueError, match="dead start"), pytest.warns(jaxarch.DeadStartWarning):
+        jaxarch.over_seeds(some_dead, keys(), problem(), {"std": jnp.full(RUNS, 30.0)}, **options)
 
 
 def test_a_dead_start_can_be_ignored_but_is_recorded():
@@ -229,45 +345,97 @@ def test_early_stopping_keeps_each_run_s_best_border():
     np.testing.assert_allclose(kept, stopped_best, rtol=1e-5)
 
 
+def at_rate(settings):
+    return real(nonnegative=False, optimizer=optax.sgd(settings["rate"]))
+
+
 def test_early_stopping_does_not_depend_on_the_other_runs():
-    learning = problem(steps=60, validation=True, rate=3.0)
-    search, stopping = real(nonnegative=False), jaxarch.EarlyStopping(patience=1)
-    options = {"chunk": 3, "early_stopping": stopping, "devices": jax.devices()[:1]}
-    found, _ = jaxarch.over_seeds(search, keys(), learning, **options)
-    # The last run that stops, among runs that are all like the first to stop.
-    kept_at = found.info["kept_at"].tolist()
-    last, first = int(np.argmax(kept_at)), int(np.argmin(kept_at))
-    assert kept_at[last] > kept_at[first]
-    members = np.full(RUNS, first)
-    members[last] = last
-    others = dataclasses.replace(
-        learning,
-        train=learning.train[members],
-        validation=learning.validation[members],
-        own=jax.tree.map(lambda leaf: leaf[members], learning.own),
+    learning = problem(steps=60, validation=True)
+    options = {"chunk": 3, "early_stopping": jaxarch.EarlyStopping(patience=2), "devices": jax.devices()[:1]}
+    # The first run stops long before the last, which goes on improving; among others it is the same.
+    rates = jnp.asarray([30.0, 30.0, 30.0, 1e-3])
+    found, report = jaxarch.over_seeds(at_rate, keys(), learning, {"rate": rates}, **options)
+    again, _ = jaxarch.over_seeds(at_rate, keys(), learning, {"rate": rates.at[3].set(30.0)}, **options)
+    assert int(found.info["kept_at"][3]) == 60
+    assert int(found.info["kept_at"][0]) < 50
+    assert same(found.of_run(0), again.of_run(0))
+    border = int(found.info["kept_at"][0]) // 3 + 2
+    validation = report.stages[0].validation["loss"]
+    assert np.isfinite(validation[:border, 0]).all()
+    assert np.isnan(validation[border:, 0]).all()
+    assert np.isfinite(validation[:, 3]).all()
+    assert np.isnan(found.info["loss"][0, 3 * border :]).all()
+
+
+def test_a_run_that_stopped_early_cannot_fail_any_more():
+    # The loss is w, minimised until it overflows; validation only gets worse.
+    def init(key):
+        return {"w": jnp.full((1, 1), 1.0)}
+
+    learning = jaxarch.supervised(
+        (init, lambda params, x: x @ params["w"]),
+        (np.ones((2, 1)), np.ones((2, 1))),
+        loss=lambda outputs, y: outputs,
+        optimizer=optax.sgd(1.0),
+        steps=40,
+        train=np.array([0]),
+        validation=np.array([1]),
+        metrics=lambda outputs, y: {"size": jnp.abs(outputs).mean()},
     )
-    again, _ = jaxarch.over_seeds(search, keys()[members], others, **options)
-    assert same(again.of_run(last), found.of_run(last))
-    assert same(again.of_run(first).params, found.of_run(first).params)
+    options = {
+        "chunk": 4,
+        "early_stopping": jaxarch.EarlyStopping("size", patience=1),
+        "dead_start": "ignore",
+    }
+    doubling = real(nonnegative=False, optimizer=optax.scale(-1e20))
+    alone, _ = jaxarch.over_seeds(doubling, keys(1), learning, **options)
+    assert int(alone.info["failed_at"][0]) == -1
+    assert int(alone.info["kept_at"][0]) == 4
+
+
+def test_validation_judges_the_network_that_would_be_found():
+    learning = problem(steps=8, validation=True)
+    search = two_temperature(10.0, 5.0, mean=-4.0, std=2.0)
+    found, report = learned(search, learning, chunk=4)
+    judged = jax.vmap(lambda p, one: one.objective(p, {}, one.validation), (0, learning.in_axes()))
+    np.testing.assert_allclose(
+        report.stages[0].validation["loss"][-1], judged(found.params, learning), rtol=1e-5, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize(("mode", "least", "kept"), [("min", 0.0, 6), ("max", 0.0, 12), ("min", 0.7, 3)])
+def test_early_stopping_by_a_metric_of_one_s_own(mode, least, kept):
+    # sgd(1) on the loss w subtracts 1 a step; the metric is (w - 5)^2 / 10: 0.4, 0.1, 1.6, 4.9.
+    learning = jaxarch.supervised(
+        (lambda key: {"w": jnp.full((1, 1), 10.0)}, lambda params, x: x @ params["w"]),
+        (np.ones((2, 1)), np.ones((2, 1))),
+        loss=lambda outputs, y: outputs,
+        optimizer=optax.sgd(1.0),
+        steps=12,
+        validation=np.array([0]),
+        metrics=lambda outputs, y: {"distance": jnp.square(outputs - 5).mean() / 10},
+    )
+    stopping = jaxarch.EarlyStopping("distance", patience=3, mode=mode, least=least)
+    found, _ = jaxarch.over_seeds(
+        real(nonnegative=False), keys(1), learning, chunk=3, early_stopping=stopping
+    )
+    assert int(found.info["kept_at"][0]) == kept
 
 
 def test_a_schedule_changes_settings_while_training():
-    def at_rate(settings):
-        return real(optimizer=optax.sgd(settings["rate"]))
-
     rates = {"rate": jnp.full(RUNS, 0.3)}
+    called = []
+
+    def stop_at_four(step, settings):
+        called.append(step)
+        return {"rate": settings["rate"] * (step < 4)}
+
     constant, _ = jaxarch.over_seeds(at_rate, keys(), problem(), rates, chunk=4)
-    frozen, _ = jaxarch.over_seeds(
-        at_rate,
-        keys(),
-        problem(),
-        rates,
-        chunk=4,
-        schedule=lambda step, settings: {"rate": settings["rate"] * (step < 4)},
-    )
+    frozen, _ = jaxarch.over_seeds(at_rate, keys(), problem(), rates, chunk=4, schedule=stop_at_four)
     short, _ = jaxarch.over_seeds(at_rate, keys(), problem(steps=4), rates, chunk=4)
     assert same(frozen.params, short.params)
     assert not same(frozen.params, constant.params)
+    assert called == [0, 4, 8]
 
 
 def test_a_sweep_of_settings_is_one_program_and_equals_separate_runs():
@@ -342,3 +510,114 @@ def test_an_unknown_metric_is_refused():
 def test_bad_keys_are_refused(bad_keys, message):
     with pytest.raises(ValueError, match=message):
         jaxarch.over_seeds(SEARCH, bad_keys, problem())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"keys": keys()[:0]}, "keys: expected shape"),
+        ({"keys": list(keys())}, "keys: expected shape"),
+        ({"settings": {}}, "settings: expected arrays with a leading axis of runs"),
+        ({"settings": {"rate": jnp.ones(3)}}, "settings: every leaf needs a leading axis of 4 runs"),
+    ],
+)
+def test_bad_keys_and_settings_are_refused(arguments, message):
+    given = {"keys": keys(), "settings": None} | arguments
+    with pytest.raises(ValueError, match=message):
+        jaxarch.over_seeds(at_rate, given["keys"], problem(), given["settings"])
+
+
+def test_seconds_are_wall_time_times_devices_over_runs_without_compilation(monkeypatch):
+    from jaxarch.programs import Stopwatch
+
+    def compile_(self, program, *args):
+        self.compiling += 1000
+        return program.lower(*args).compile()
+
+    def run(self, executable, *args):
+        self.running += 1
+        return executable(*args)
+
+    monkeypatch.setattr(Stopwatch, "compile", compile_)
+    monkeypatch.setattr(Stopwatch, "run", run)
+    _, report = learned(jaxarch.chain(real(), jaxarch.threshold()), chunk=4)
+    training, function = report.stages
+    # begin, three chunks and conclude took 1 s each, on 2 devices, for 4 runs.
+    assert training.seconds == pytest.approx(5 * 2 / RUNS)
+    assert function.seconds == pytest.approx(1 * 2 / RUNS)
+    assert report.seconds == training.seconds + function.seconds
+    assert report.compile_seconds >= 3000
+
+
+def test_batches_dropout_and_start_draw_from_keys_of_their_own():
+    seen = {}
+
+    def loss(params, state, batch, key):
+        return jnp.sum(params["w"] * jax.random.normal(key, (1, 1))), {"key": jax.random.key_data(key)}
+
+    learning = dataclasses.replace(
+        problem(),
+        init=lambda key: ({"w": jnp.ones((1, 1))}, {"key": jax.random.key_data(key)}),
+        loss=loss,
+        train=None,
+        own=None,
+        gather=lambda data, own, rows: rows,
+    )
+    from jaxarch import training
+
+    search = real(nonnegative=False)
+    key = jax.random.key(5)
+    carry = training.begin(search, key, learning, None)
+    seen["start"] = tuple(carry.point.state["key"].tolist())
+    for index in range(3):
+        carry, _ = training.step(search, key, learning, carry, jnp.asarray(index))
+        seen[index] = tuple(carry.point.state["key"].tolist())
+    _, batch_key, _ = jax.random.split(key, 3)
+    batches = {tuple(jax.random.key_data(jax.random.fold_in(batch_key, i)).tolist()) for i in range(3)}
+    assert len(set(seen.values()) | batches) == 7
+
+
+def test_a_penalty_is_added_to_the_loss_and_observe_keeps_a_memory():
+    search = real(nonnegative=False)
+    plain, _ = learned(search)
+
+    def init(key, problem, found):
+        return search.init(key, problem, found)._replace(memory=jnp.zeros(3))
+
+    def observe(point):
+        return point.memory.at[jnp.minimum(point.step // 4, 2)].add(1.0)
+
+    def found(point):
+        return search.found(point)._replace(info={"memory": point.memory})
+
+    watched = dataclasses.replace(search, init=init, observe=observe, found=found)
+    observed, _ = learned(watched, chunk=5)
+    assert same(observed.params, plain.params)
+    assert observed.info["memory"].tolist() == [[3.0, 4.0, 5.0]] * RUNS
+
+    shrinking = dataclasses.replace(
+        search, penalty=lambda point: 10 * sum(jnp.sum(w**2) for w in jax.tree.leaves(point.trainable))
+    )
+    small, _ = learned(shrinking, problem(rate=0.01))
+    assert float(jnp.abs(small.params["w1"]).mean()) < 0.5 * float(jnp.abs(plain.params["w1"]).mean())
+    assert float(small.info["loss"][0, 0]) > float(plain.info["loss"][0, 0]) + 100
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        optax.adamw(1e-3),
+        optax.inject_hyperparams(optax.sgd)(0.1),
+        optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-2)),
+        optax.chain(optax.sgd(0.1), optax.contrib.reduce_on_plateau()),
+        optax.contrib.sam(optax.sgd(0.1), optax.chain(optax.contrib.normalize(), optax.sgd(0.05))),
+        optax.lbfgs(),
+        optax.multi_transform({"a": optax.sgd(0.1), "b": optax.adam(0.1)}, {"w1": "a", "w2": "b"}),
+    ],
+    ids=["adamw", "inject_hyperparams", "chain", "reduce_on_plateau", "sam", "lbfgs", "multi_transform"],
+)
+def test_any_optax_optimiser_moves_the_weights(optimizer):
+    start, _ = learned(real(nonnegative=False, optimizer=optax.sgd(0.0)), problem(steps=4))
+    found, _ = learned(real(nonnegative=False, optimizer=optimizer), problem(steps=4))
+    assert np.isfinite(found.info["loss"]).all()
+    assert not same(found.params, start.params)

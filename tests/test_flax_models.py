@@ -182,3 +182,122 @@ def test_convolutions_on_cpu_are_run_step_by_step_and_dense_models_are_not():
 def test_things_that_are_no_models_are_refused(model, message):
     with pytest.raises(ValueError, match=message):
         pictures(model, steps=1, flat=True)
+
+
+class Attention(nnx.Module):
+    """Self-attention over the rows of a picture."""
+
+    def __init__(self, rngs):
+        self.attention = nnx.MultiHeadAttention(2, 8, decode=False, rngs=rngs)
+        self.norm = nnx.LayerNorm(8, rngs=rngs)
+        self.head = nnx.Linear(64, 10, rngs=rngs)
+
+    def __call__(self, x):
+        return self.head(self.norm(x + self.attention(x)).reshape(x.shape[0], -1))
+
+
+def test_attention_is_masked_in_its_kernels_alone():
+    data = digits()
+    learning = jaxarch.supervised(
+        Attention,
+        (8 * data.x.reshape(-1, 8, 8), data.y),
+        loss=LOSS,
+        optimizer=optax.adam(1e-2),
+        steps=4,
+        batch_size=32,
+    )
+    found, _ = jaxarch.over_seeds(jaxarch.search.two_temperature(weights="initial", mean=2.0), KEYS, learning)
+    masked = set(jaxarch.named_leaves(found.mask))
+    assert masked == {
+        "head/kernel",
+        *(f"attention/{part}/kernel" for part in ("query", "key", "value", "out")),
+    }
+
+
+class Noisy(nnx.Module):
+    """A random stream with a name of its own."""
+
+    def __init__(self, rngs):
+        self.rngs = rngs
+        self.head = nnx.Linear(64, 10, rngs=rngs)
+
+    def __call__(self, x):
+        return self.head(x) + jax.random.normal(self.rngs.noise(), (x.shape[0], 10))
+
+
+class LinenNoisy(nn.Module):
+    """The same in Linen."""
+
+    @nn.compact
+    def __call__(self, x):
+        return nn.Dense(10)(x) + jax.random.normal(self.make_rng("noise"), (x.shape[0], 10))
+
+
+@pytest.mark.parametrize("model", [Noisy, Noisy(nnx.Rngs(params=0, noise=1)), LinenNoisy()])
+def test_every_random_stream_draws_from_the_step_s_key(model):
+    x = jnp.ones((3, 64))
+    network = jaxarch.models.as_model(model, x)
+    params, state = network.init(jax.random.key(0))
+    first, second, again = (network.apply(params, state, x, jax.random.key(i))[0] for i in (1, 2, 1))
+    assert same(first, again)
+    assert not close(first, second)
+
+
+def test_bfloat16_parameters_can_be_stopped_early():
+    def make(rngs):
+        return nnx.Linear(64, 10, param_dtype=jnp.bfloat16, rngs=rngs)
+
+    learning = pictures(make, steps=8, flat=True, validation=np.arange(1200, 1300))
+    found, _ = jaxarch.over_seeds(
+        jaxarch.search.real(nonnegative=False),
+        KEYS,
+        learning,
+        chunk=2,
+        early_stopping=jaxarch.EarlyStopping(patience=2),
+    )
+    assert found.params["kernel"].dtype == jnp.bfloat16
+    assert (found.info["kept_at"] > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("outputs", "labels", "message"),
+    [
+        ((64, 1), np.arange(1797) % 2, r"for 3 examples it has shape \(3, 3\)"),
+        ((64, 10), np.array(["one"] * 1797), "data: y must be numbers, got dtype"),
+    ],
+)
+def test_labels_that_do_not_fit_the_outputs_are_refused(outputs, labels, message):
+    # As users have it: the tests' own configuration refuses such broadcasts earlier.
+    with jax.numpy_rank_promotion("allow"), pytest.raises(ValueError, match=message):
+        jaxarch.supervised(
+            lambda rngs: nnx.Linear(*outputs, rngs=rngs),
+            (digits().x, labels),
+            loss=optax.sigmoid_binary_cross_entropy,
+            optimizer=optax.sgd(0.1),
+            steps=1,
+        )
+
+
+def test_a_metric_that_is_no_scalar_is_refused():
+    learning = pictures(
+        MLP,
+        steps=2,
+        flat=True,
+        validation=np.arange(5),
+        metrics=lambda outputs, y: {"hits": outputs.argmax(-1) == y},
+    )
+    with pytest.raises(ValueError, match=r"metrics: expected scalars, but 'hits' has shape \(5,\)"):
+        jaxarch.over_seeds(jaxarch.search.real(nonnegative=False), KEYS, learning)
+
+
+def test_evaluation_refuses_rows_that_are_not_there():
+    learning = pictures(MLP, steps=1, flat=True)
+    search = jaxarch.search.real(nonnegative=False)
+    found, _ = jaxarch.over_seeds(search, KEYS, learning)
+    with pytest.raises(ValueError, match=r"rows: rows must lie in \[0, 1797\)"):
+        jaxarch.evaluate(search, found, learning, np.array([1797]))
+
+
+def test_logistic_regression_refuses_more_than_two_classes():
+    with pytest.raises(ValueError, match="y: expected both of the labels 0 and 1"):
+        jaxarch.over_seeds(jaxarch.search.logistic_regression(), KEYS, pictures(MLP, steps=1, flat=True))

@@ -58,3 +58,22 @@ def test_failed_runs_are_left_out_of_pairs_and_one_run_has_no_test():
     assert np.isnan(table["p_adjusted"][0])
     nothing = paired_differences({"a": np.array([np.nan]), "b": np.array([0.0])})
     assert nothing["runs"][0] == 0
+
+
+def test_differences_that_are_equal_on_paper_are_ties():
+    table = paired_differences({"a": np.array([0.3, 0.1]), "b": np.array([0.2, 0.2])})
+    assert table["effect"][0] == 0
+
+
+def test_the_interval_is_student_s_and_the_adjustment_that_of_benjamini_and_yekutieli():
+    random = np.random.default_rng(0)
+    values = {name: random.normal(mean, 1, 12) for name, mean in (("a", 0), ("b", 0.5), ("c", 2))}
+    table = paired_differences(values)
+    difference = values["a"] - values["b"]
+    half = 2.20098516 * difference.std(ddof=1) / np.sqrt(12)
+    assert table["mean_low"][0] == pytest.approx(difference.mean() - half)
+    assert table["mean_high"][0] == pytest.approx(difference.mean() + half)
+    p = np.sort(table["p"])
+    by_hand = p * 3 * (1 + 1 / 2 + 1 / 3) / np.arange(1, 4)
+    by_hand = np.minimum(np.minimum.accumulate(by_hand[::-1])[::-1], 1)
+    np.testing.assert_allclose(np.sort(table["p_adjusted"]), by_hand)

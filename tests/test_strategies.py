@@ -1,5 +1,7 @@
 """The contract that every strategy keeps: pure, jittable, mappable, one trace, any pytree of parameters."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -57,18 +59,19 @@ def test_vmap_gives_what_a_loop_gives(name):
 
 
 @pytest.mark.parametrize("name", IN_JAX)
-def test_it_is_traced_once_for_all_runs(name):
-    traces = []
-    strategy = strategy_of(name)
+def test_its_loss_is_traced_as_often_for_many_runs_as_for_one(name):
+    counts = []
+    for runs in (1, RUNS):
+        traces = []
+        learning = problem(steps=3, runs=runs)
 
-    @jax.jit
-    def counted(key, learning):
-        traces.append(1)
-        return strategy(key, learning)
+        def loss(params, state, batch, key, learning=learning, traces=traces):
+            traces.append(1)
+            return learning.loss(params, state, batch, key)
 
-    for run in range(2):
-        counted(keys()[run], problem(steps=3).of_run(run))
-    assert len(traces) == 1
+        jaxarch.over_seeds(STRATEGIES[name], keys(runs), dataclasses.replace(learning, loss=loss), chunk=1)
+        counts.append(len(traces))
+    assert counts[0] == counts[1]
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
