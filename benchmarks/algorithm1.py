@@ -28,9 +28,10 @@ steps of both from the same scores on the same rows must agree.
 
 [D] Colombo & Gao, Disentangling Neural Architectures and Weights, 2021.
 
-Measured on 2 shared x86-64 cores, medians of 7: on one core jaxarch takes 38.8 us of CPU time per step and
-seed and PyTorch 186, 4.8 times as much; on two cores 21.9 us of wall time against 186, 8.5 times as much. The
-floor is 28.9 us (products 17.3, sigmoid 7.1, tanh 4.5); jaxarch takes 1.33 times that.
+Measured on 2 shared x86-64 cores, medians of 7: on one core jaxarch takes 35.3 us of CPU time per step and
+seed and PyTorch 185, 5.3 times as much; on two cores 19.1 us of wall time against 187, 9.8 times as much. The
+floor is 26.4 us (products 17.2, sigmoid 4.8, tanh 4.5); jaxarch takes 1.33 times that. With 1, 10, 100 and
+1000 seeds on two cores it takes 67, 22, 18 and 23 us per step and seed (200 steps).
 """
 
 from __future__ import annotations
