@@ -180,7 +180,7 @@ def test_bad_data_in_a_file_is_one_line_in_a_real_process(tmp_path):
 
 
 def test_help_is_short_and_complete():
-    for command in ([], ["run"], ["report"], ["list"]):
+    for command in ([], ["run"], ["report"], ["list"], ["data"]):
         done = CliRunner().invoke(cli.app, [*command, "--help"])
         assert done.exit_code == 0
         assert len(done.output.splitlines()) < 30

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from jaxarch.errors import ArgumentError
+from jaxarch.errors import ArgumentError, one_line
 
 PATIENCE = 5.0
 """Seconds to wait for a host: TFDS itself would try for minutes."""
@@ -50,12 +50,15 @@ def download_with_tfds(module: str, builder: str, folder: Path) -> Path:
             manager = tfds.download.DownloadManager(
                 download_dir=partial, url_infos=infos, force_checksums_validation=True
             )
-            files = manager.download({url.rsplit("/", 1)[-1]: url for url in infos})
+            # One after the other: of several at once, the others would go on when one has failed.
+            files = {url.rsplit("/", 1)[-1]: manager.download(url) for url in infos}
             folder.mkdir(exist_ok=True)
             for name, file in files.items():
                 os.replace(file, folder / name)
     except (OSError, NonMatchingChecksumError, ExtractError, DownloadError, ModuleNotFoundError) as error:
-        raise ArgumentError(f"download: {builder} was not downloaded into {folder} ({error})") from None
+        raise ArgumentError(
+            f"download: {builder} was not downloaded into {folder} ({one_line(error)})"
+        ) from None
     return folder
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxarch.data.cache import cached
 from jaxarch.data.tfrecords import read_tfrecords
-from jaxarch.errors import ArgumentError, did_you_mean
+from jaxarch.errors import ArgumentError, did_you_mean, one_line
 
 INFO = "dataset_info.json"
 
@@ -80,7 +80,9 @@ def _decode(place: Path, split: str) -> dict[str, np.ndarray]:
         info = tfds.builder_from_directory(place).info
         splits, features = info.splits, info.features
     except Exception as error:  # whatever TFDS's parsers raise on text that it did not write
-        raise ArgumentError(f"dataset: {place / INFO} or features.json is damaged ({error})") from None
+        raise ArgumentError(
+            f"dataset: tensorflow-datasets cannot read {place / INFO} or features.json ({one_line(error)})"
+        ) from None
     if split not in splits:
         raise ArgumentError(f"split: {place} has no {split!r}; {did_you_mean(split, splits)}")
     _check_features(place, features)
@@ -97,7 +99,9 @@ def _decode(place: Path, split: str) -> dict[str, np.ndarray]:
         except ArgumentError:
             raise
         except Exception as error:  # whatever the decoders of records and pictures raise on foreign bytes
-            raise ArgumentError(f"dataset: {path} is truncated, altered or foreign ({error})") from None
+            raise ArgumentError(
+                f"dataset: {path} is missing, truncated, altered or foreign ({one_line(error)})"
+            ) from None
     return {"images": images, "labels": labels}
 
 
