@@ -15,7 +15,7 @@ from jaxarch.data.folders import own_folder
 from jaxarch.errors import ArgumentError
 from jaxarch.storage import digest, read_npz
 
-SOURCE, CHECKSUM = "__source__", "__sha256__"
+CHECKSUM = "__sha256__"
 
 
 def cached(
@@ -23,8 +23,8 @@ def cached(
 ) -> dict[str, np.ndarray]:
     """The arrays that `make` decodes from files: from the cache if it has them, else made and kept.
 
-    What is kept is used only if the files still have the names, sizes and times of change that they had, and
-    if its SHA-256 is right. A folder that cannot be written costs only the time of decoding again.
+    What is kept is used only if its SHA-256 is right: of the arrays, and of the names, sizes and times of
+    change of the files. A folder that cannot be written costs only the time of decoding again.
     """
     path = own_folder() / f"{name}.npz"
     source = np.asarray(json.dumps([[f.name, f.stat().st_size, f.stat().st_mtime_ns] for f in files]))
@@ -32,18 +32,17 @@ def cached(
     if arrays is None:
         arrays = make()
         with contextlib.suppress(OSError):
-            _write(path, arrays | {SOURCE: source, CHECKSUM: _checksum(source, arrays)})
+            _write(path, arrays | {CHECKSUM: _checksum(source, arrays)})
     return arrays
 
 
 def _read(path: Path, source: np.ndarray) -> dict[str, np.ndarray] | None:
     try:
         arrays = read_npz(path)
-        same_source = np.array_equal(arrays.pop(SOURCE), source)
         checksum = arrays.pop(CHECKSUM)
     except (ArgumentError, KeyError):
         return None
-    return arrays if same_source and np.array_equal(checksum, _checksum(source, arrays)) else None
+    return arrays if np.array_equal(checksum, _checksum(source, arrays)) else None
 
 
 def _write(path: Path, arrays: dict[str, np.ndarray]) -> None:
