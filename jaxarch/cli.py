@@ -1,4 +1,4 @@
-"""The command line: `jaxarch run | report | list`."""
+"""The command line: `jaxarch run | report | list | data`."""
 
 from __future__ import annotations
 
@@ -138,6 +138,22 @@ def list_(experiment: str | None) -> None:
         console.print(f"{title}:", highlight=False)
         for name, description in entries.items():
             console.print(f"  {name:<28}{description}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+@click.argument("name", required=False, metavar="[NAME|NPZ]")
+@click.option("--download", is_flag=True, help="Fetch it over the network first.")
+def data(name: str | None, download: bool) -> None:
+    """List the data sets: ready or not, where, how to get them; with a name, its examples per class."""
+    from jaxarch.data import listing, sources
+
+    console = Console()
+    if download:
+        if name is None:
+            raise ArgumentError("download: expected a name, as in jaxarch data mnist --download")
+        console.print(f"downloaded into {sources.download(name)}", highlight=False, soft_wrap=True)
+    for line in listing.overview() if name is None else listing.details(name):
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
 def main() -> None:

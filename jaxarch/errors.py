@@ -32,6 +32,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else "known: " + ", ".join(known)
 
 
+def one_line(error: BaseException) -> str:
+    """What another library's error says, for the tail of one of ours."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 def is_traced(value: object) -> bool:
     """Whether a value is only known inside a JAX transformation, so that it cannot be checked."""
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import importlib.metadata
 import json
 import os
@@ -23,6 +22,7 @@ import numpy as np
 import pandas as pd
 
 from jaxarch.errors import ArgumentError
+from jaxarch.storage import digest as digest
 
 MANIFEST = "manifest.json"
 RESULTS = "results.csv"
@@ -174,15 +174,6 @@ def read_table(folder: str | os.PathLike[str], name: str = RESULTS) -> pd.DataFr
         return pd.read_csv(path)
     except (OSError, ValueError) as error:
         raise ArgumentError(f"folder: {path} cannot be read ({error})") from None
-
-
-def digest(*arrays: np.ndarray) -> str:
-    """SHA-256 over the bytes of arrays: which data a result is of."""
-    total = hashlib.sha256()
-    for array in arrays:
-        total.update(f"{array.dtype}{array.shape}".encode())
-        total.update(np.ascontiguousarray(array).tobytes())
-    return total.hexdigest()
 
 
 def _git_commit() -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
@@ -90,6 +91,15 @@ def read_npz(path: str | os.PathLike[str], argument: str = "path") -> dict[str, 
         raise ArgumentError(f"{argument}: no such file: {path}") from None
     except (OSError, EOFError, ValueError, TypeError, AttributeError, BadZipFile, zlib.error) as error:
         raise ArgumentError(f"{argument}: {path} is no readable npz file of plain arrays ({error})") from None
+
+
+def digest(*arrays: np.ndarray) -> str:
+    """SHA-256 over the bytes of arrays: which data a result, or a cache, is of."""
+    total = hashlib.sha256()
+    for array in arrays:
+        total.update(f"{array.dtype}{array.shape}".encode())
+        total.update(np.ascontiguousarray(array).tobytes())
+    return total.hexdigest()
 
 
 def _restored(path: Path, name: str, array: np.ndarray, kind: str, like: Any) -> Any:

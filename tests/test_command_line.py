@@ -206,7 +206,7 @@ def test_a_folder_that_was_altered_is_refused_by_report_in_one_line(tmp_path):
 
 
 def test_help_is_short_and_complete():
-    for command in ([], ["run"], ["report"], ["list"]):
+    for command in ([], ["run"], ["report"], ["list"], ["data"]):
         done = CliRunner().invoke(cli.app, [*command, "--help"])
         assert done.exit_code == 0
         assert len(done.output.splitlines()) < 30

@@ -1,7 +1,5 @@
 """What the project says of [D], measured again on real data: ten runs, both orientations."""
 
-import gzip
-
 import numpy as np
 import pytest
 
@@ -59,13 +57,6 @@ def test_retraining_keeps_the_density_of_the_architecture(table):
 
 
 def test_on_mnist_too_architectures_alone_reach_90_percent(data_folder, tmp_path):
-    arrays = {}
-    for name, file, header in (("x", "images-idx3", 16), ("y", "labels-idx1", 8)):
-        with gzip.open(data_folder / "mnist_idx" / f"t10k-{file}-ubyte.gz") as content:
-            arrays[name] = np.frombuffer(content.read(), np.uint8, offset=header).astype(int)
-    # The paper's preprocessing: 2 pixels cropped at each side, 8 x 8 windows.
-    pictures = arrays["x"].reshape(-1, 28, 28)[:, 2:-2, 2:-2].reshape(-1, 8, 3, 8, 3).mean((2, 4))
-    np.savez(tmp_path / "mnist.npz", x=pictures, y=arrays["y"])
     chosen = ("real", "real->bin", "bin")
-    strategies.run(strategies.Settings(dataset=str(tmp_path / "mnist.npz"), strategies=chosen), tmp_path)
+    strategies.run(strategies.Settings(dataset="mnist", strategies=chosen), tmp_path)
     assert (better_orientation(read_table(tmp_path)) >= 0.90).all()

@@ -1,4 +1,4 @@
-"""Where examples come from: data sets that come with the install, and the user's own arrays."""
+"""Data sets by name: what each is, whether it is there, and how to get it; and the user's own files."""
 
 from __future__ import annotations
 
@@ -6,34 +6,36 @@ import dataclasses
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
+from jaxarch.data import citeseer, mnist
+from jaxarch.data.dataset import Dataset, from_arrays
 from jaxarch.errors import ArgumentError, did_you_mean
 from jaxarch.storage import read_npz
 
 
-class Dataset(NamedTuple):
-    """Labelled examples.
-
-    Attributes:
-      name: shown in results.
-      x: float32, shape (examples, features).
-      y: class labels, int32, shape (examples,).
-    """
-
-    name: str
-    x: np.ndarray
-    y: np.ndarray
-
-
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A data set that can be asked for by name: what it is, and how to read it."""
+    """A data set that can be asked for by name.
+
+    Attributes:
+      description: what it is, one line.
+      how_to_get: one line.
+      citation: whom to cite, one line.
+      status: whether it can be read, and where it is, or why it cannot. Nothing is read or fetched.
+      read: read it.
+      pictures: the pictures that it is made of, with labels, if it is made of any.
+      download: fetch it, and say where it is, if that can be done.
+    """
 
     description: str
+    how_to_get: str
+    citation: str
+    status: Callable[[], tuple[bool, str]]
     read: Callable[[], Dataset]
+    pictures: Callable[[], tuple[np.ndarray, np.ndarray]] | None = None
+    download: Callable[[], Path] | None = None
 
 
 def digits() -> Dataset:
@@ -45,54 +47,46 @@ def digits() -> Dataset:
 
 
 SOURCES: dict[str, Source] = {
-    "digits": Source("handwritten digits, 1797 x 64, classes 0-9 (comes with scikit-learn)", digits),
+    "digits": Source(
+        "handwritten digits, 1797 x 64, classes 0-9",
+        "comes with scikit-learn",
+        "E. Alpaydin, C. Kaynak, Optical recognition of handwritten digits, UCI repository, 1998",
+        lambda: (True, "the files of scikit-learn"),
+        digits,
+    ),
+    "mnist": Source(
+        "handwritten digits, 70000 x 64 (28 x 28 pixels, cropped and pooled), classes 0-9",
+        "jaxarch data mnist --download (needs pip install 'jaxarch[data]'); or name in JAXARCH_DATA a folder "
+        f"with the files of tensorflow-datasets, or with the four archives in {mnist.FOLDER}/",
+        "Y. LeCun, C. Cortes, C. Burges, The MNIST database of handwritten digits, 1998",
+        mnist.status,
+        mnist.read,
+        mnist.pictures,
+        mnist.download,
+    ),
+    "citeseer": Source(
+        "abstracts of papers, 3312 x 64 (principal components of 3703 words), classes 0-5",
+        "comes with jaxarch",
+        "Z. Yang, W. Cohen, R. Salakhutdinov, Revisiting semi-supervised learning, 2016 (MIT licence)",
+        lambda: (citeseer.FILE.is_file(), str(citeseer.FILE)),
+        citeseer.read,
+    ),
 }
-
-
-def from_arrays(x: object, y: object, name: str = "arrays") -> Dataset:
-    """The user's arrays as a data set.
-
-    Args:
-      x: numbers, shape (examples, ...); trailing dimensions are flattened.
-      y: integer labels, shape (examples,).
-      name: shown in results.
-
-    Raises:
-      ArgumentError: wrong rank or dtype, lengths that differ, NaN or infinity, fewer than two classes.
-    """
-    values, labels = np.asarray(x), np.asarray(y)
-    if values.ndim < 2 or not (np.issubdtype(values.dtype, np.number) or values.dtype == bool):
-        raise ArgumentError(
-            f"x: expected numbers of shape (examples, features), got {values.dtype} of shape {values.shape}"
-        )
-    if labels.ndim != 1:
-        raise ArgumentError(f"y: expected labels of shape (examples,), got shape {labels.shape}")
-    if len(labels) != len(values):
-        raise ArgumentError(f"y: expected {len(values)} labels, one for each row of x, got {len(labels)}")
-    if not np.issubdtype(labels.dtype, np.integer):
-        raise ArgumentError(f"y: expected integer class labels, got dtype {labels.dtype}")
-    values = values.reshape(len(values), -1).astype(np.float32)
-    bad = int((~np.isfinite(values)).any(axis=1).sum())
-    if bad:
-        raise ArgumentError(f"x: {bad} examples hold NaN or infinite values; remove or impute them first")
-    if len(labels) and (labels.min() < 0 or labels.max() > 2**31 - 1):
-        raise ArgumentError(f"y: expected class labels from 0 on, got {labels.min()} to {labels.max()}")
-    if len(np.unique(labels)) < 2:
-        raise ArgumentError(f"y: expected at least two classes, got {np.unique(labels).tolist()}")
-    return Dataset(name, values, labels.astype(np.int32))
 
 
 def load(dataset: str | os.PathLike[str]) -> Dataset:
     """A data set by name, or from an npz file with arrays `x` and `y`.
 
-    No pickle is ever loaded.
+    MNIST and Citeseer are preprocessed as in [D] section 5, up to `unit_norm`. No pickle is ever loaded, and
+    nothing is downloaded.
 
     Raises:
-      ArgumentError: an unknown name, a file that cannot be read or lacks `x` or `y`; see also `from_arrays`.
+      ArgumentError: an unknown name, a data set that is not there, a file that cannot be read or lacks `x` or
+        `y`; see also `from_arrays`.
     """
     name = os.fspath(dataset)
     if name in SOURCES:
-        return SOURCES[name].read()
+        return _ready(name).read()
     path = Path(name)
     if path.suffix != ".npz" and not path.exists():
         raise ArgumentError(
@@ -105,3 +99,46 @@ def load(dataset: str | os.PathLike[str]) -> Dataset:
             f"dataset: {name} has no array {' or '.join(missing)}; it has {', '.join(arrays)}"
         )
     return from_arrays(arrays["x"], arrays["y"], path.stem)
+
+
+def load_pictures(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """The pictures that a data set is made of, before any preprocessing.
+
+    Returns:
+      Pixels, uint8, shape (examples, height, width), and class labels, int32, shape (examples,). The rows are
+      those of `load(name)`.
+
+    Raises:
+      ArgumentError: no such data set, none of pictures, one that is not there or that is damaged.
+    """
+    with_pictures = [known for known, source in SOURCES.items() if source.pictures]
+    if name not in with_pictures:
+        raise ArgumentError(f"name: no pictures of {name!r}; {did_you_mean(name, with_pictures)}")
+    pictures = _ready(name).pictures
+    assert pictures is not None
+    return pictures()
+
+
+def download(name: str) -> Path:
+    """Fetch a data set over the network; the only function that does.
+
+    Returns:
+      The folder that it is in now.
+
+    Raises:
+      ArgumentError: no such data set, none that is fetched, no network, a file that is not the original.
+    """
+    if name not in SOURCES:
+        raise ArgumentError(f"dataset: unknown {name!r}; {did_you_mean(name, SOURCES)}")
+    source = SOURCES[name]
+    if source.download is None:
+        raise ArgumentError(f"download: {name} needs none; it {source.how_to_get}")
+    return source.download()
+
+
+def _ready(name: str) -> Source:
+    source = SOURCES[name]
+    ready, where = source.status()
+    if not ready:
+        raise ArgumentError(f"dataset: {name} is not ready: {where}; to get it: {source.how_to_get}")
+    return source

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax import Array
 
-from jaxarch.data.sources import Dataset
+from jaxarch.data.dataset import Dataset
 from jaxarch.errors import ArgumentError, check_count
 from jaxarch.trees import PyTree
 

@@ -1,0 +1,62 @@
+"""Arrays that took long to decode, kept for the next time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+
+from jaxarch.data.folders import own_folder
+from jaxarch.errors import ArgumentError
+from jaxarch.storage import digest, read_npz
+
+CHECKSUM = "__sha256__"
+
+
+def cached(
+    name: str, files: Iterable[Path], make: Callable[[], dict[str, np.ndarray]]
+) -> dict[str, np.ndarray]:
+    """The arrays that `make` decodes from files: from the cache if it has them, else made and kept.
+
+    What is kept is used only if its SHA-256 is right: of the arrays, and of the names, sizes and times of
+    change of the files. A folder that cannot be written costs only the time of decoding again.
+    """
+    path = own_folder() / f"{name}.npz"
+    source = np.asarray(json.dumps([[f.name, f.stat().st_size, f.stat().st_mtime_ns] for f in files]))
+    arrays = _read(path, source)
+    if arrays is None:
+        arrays = make()
+        with contextlib.suppress(OSError):
+            _write(path, arrays | {CHECKSUM: _checksum(source, arrays)})
+    return arrays
+
+
+def _read(path: Path, source: np.ndarray) -> dict[str, np.ndarray] | None:
+    try:
+        arrays = read_npz(path)
+        checksum = arrays.pop(CHECKSUM)
+    except (ArgumentError, KeyError):
+        return None
+    return arrays if np.array_equal(checksum, _checksum(source, arrays)) else None
+
+
+def _write(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Complete or not at all, also where several processes write at once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".partial", delete=False) as file:
+        try:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+            file.close()
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+
+
+def _checksum(source: np.ndarray, arrays: dict[str, np.ndarray]) -> np.ndarray:
+    return np.asarray(digest(source, *(arrays[name] for name in sorted(arrays))))
