@@ -1,6 +1,7 @@
 """Two CPU devices, strict broadcasting, one hypothesis profile, and small problems that many tests share."""
 
 import os
+import tempfile
 from pathlib import Path
 
 import jax
@@ -9,6 +10,9 @@ from hypothesis import HealthCheck, settings
 
 import jaxarch
 
+# Many tests compile the same programs: they are kept for the length of the run.
+CACHE = tempfile.TemporaryDirectory()
+jaxarch.use_compilation_cache(CACHE.name)
 jaxarch.use_cpu_cores(2)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
