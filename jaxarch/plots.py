@@ -62,7 +62,7 @@ def by_strategy(
     with matplotlib.rc_context(STYLE):
         panels = 1 if chance is None else 2
         figure = NotebookFigure(
-            figsize=(4 + 2.8 * (panels - 1), 0.42 * len(strategies) + 1.3), layout="constrained"
+            figsize=(5.6 if panels == 1 else 6.8, 0.42 * len(strategies) + 1.3), layout="constrained"
         )
         row = figure.subplots(1, panels, sharey=True, squeeze=False)[0]
         for axes in row:

@@ -16,7 +16,7 @@ from jax import Array
 from jax.sharding import Mesh
 
 from jaxarch.devices import first_runs, over_runs, place, runs_mesh, take_runs
-from jaxarch.errors import ArgumentError, did_you_mean
+from jaxarch.errors import ArgumentError, check_count, did_you_mean
 from jaxarch.fit import fit
 from jaxarch.fit_options import FitOptions, StageReport
 from jaxarch.problem import Found, Problem, check_rows
@@ -171,7 +171,9 @@ def compare(
     return results
 
 
-def evaluate(strategy: Any, found: Found, problem: Problem, rows: Array | np.ndarray) -> np.ndarray:
+def evaluate(
+    strategy: Any, found: Found, problem: Problem, rows: Array | np.ndarray, *, batch_size: int | None = None
+) -> Any:
     """The outputs of what a strategy found, for every run, on some rows.
 
     Args:
@@ -179,9 +181,10 @@ def evaluate(strategy: Any, found: Found, problem: Problem, rows: Array | np.nda
       found: with a leading axis of runs.
       problem: the problem that it was run on.
       rows: rows of the problem's data, shape (n,), or (runs, n) where each run has its own.
+      batch_size: how many rows at a time, where memory is short; by default all.
 
     Returns:
-      The problem's `predict` on those rows, with a leading axis of runs, on the host.
+      The problem's `predict` on those rows, with leading axes of runs and rows, on the host.
 
     Raises:
       ArgumentError: rows that are not in the data, a problem without `predict`.
@@ -189,8 +192,15 @@ def evaluate(strategy: Any, found: Found, problem: Problem, rows: Array | np.nda
     predict = chain(strategy).predict(problem)
     rows = jnp.asarray(rows)
     check_rows("rows", rows, jax.tree.leaves(problem.data)[0].shape[0])
-    args = jax.device_put((found.params, found.state, problem, rows), jax.local_devices()[0])
-    return jax.device_get(_outputs(predict, *args))
+    if batch_size is not None:
+        check_count("batch_size", batch_size)
+    size = batch_size or rows.shape[-1]
+    args = jax.device_put((found.params, found.state, problem), jax.local_devices()[0])
+    parts = [
+        jax.device_get(_outputs(predict, *args, rows[..., start : start + size]))
+        for start in range(0, rows.shape[-1], size)
+    ]
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=1), *parts)
 
 
 @partial(jax.jit, static_argnames=("predict",))

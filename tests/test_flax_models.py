@@ -298,6 +298,17 @@ def test_evaluation_refuses_rows_that_are_not_there():
         jaxarch.evaluate(search, found, learning, np.array([1797]))
 
 
+@pytest.mark.parametrize("batch_size", [1, 4, 10, 99])
+def test_evaluation_in_batches_gives_what_all_rows_at_once_give(batch_size):
+    learning = pictures(MLP, steps=1, flat=True)
+    search = jaxarch.search.real(nonnegative=False)
+    found, _ = jaxarch.over_seeds(search, KEYS, learning)
+    for rows in (np.arange(10), np.arange(20).reshape(2, 10)):
+        whole = jaxarch.evaluate(search, found, learning, rows)
+        assert whole.shape == (2, 10, 10)
+        assert close(jaxarch.evaluate(search, found, learning, rows, batch_size=batch_size), whole)
+
+
 def test_logistic_regression_refuses_more_than_two_classes():
     with pytest.raises(ValueError, match="y: expected both of the labels 0 and 1"):
         jaxarch.over_seeds(jaxarch.search.logistic_regression(), KEYS, pictures(MLP, steps=1, flat=True))
