@@ -168,7 +168,6 @@ class _Group:
         before = self.watch.running
         state, border = self._first_state()
         state = self._restored(state)
-        before -= float(state.seconds)
         advance = self._compile_advance(state.carry)
         while state.step < steps and not self._over(state):
             start = int(state.step)

@@ -12,6 +12,7 @@ import pytest
 from small import RUNS, close, keys, problem, same
 
 import jaxarch
+from jaxarch import programs
 from jaxarch.search import real, two_temperature
 
 SEARCH = two_temperature()
@@ -528,8 +529,9 @@ def test_bad_keys_and_settings_are_refused(arguments, message):
         jaxarch.over_seeds(at_rate, given["keys"], problem(), given["settings"])
 
 
-def test_seconds_are_wall_time_times_devices_over_runs_without_compilation(monkeypatch):
-    from jaxarch.programs import Stopwatch
+@pytest.fixture
+def one_second_each(monkeypatch):
+    """A stopwatch by which every program takes one second to run and a thousand to compile."""
 
     def compile_(self, program, *args):
         self.compiling += 1000
@@ -539,8 +541,11 @@ def test_seconds_are_wall_time_times_devices_over_runs_without_compilation(monke
         self.running += 1
         return executable(*args)
 
-    monkeypatch.setattr(Stopwatch, "compile", compile_)
-    monkeypatch.setattr(Stopwatch, "run", run)
+    monkeypatch.setattr(programs.Stopwatch, "compile", compile_)
+    monkeypatch.setattr(programs.Stopwatch, "run", run)
+
+
+def test_seconds_are_wall_time_times_devices_over_runs_without_compilation(one_second_each):
     _, report = learned(jaxarch.chain(real(), jaxarch.threshold()), chunk=4)
     training, function = report.stages
     # begin, three chunks and conclude took 1 s each, on 2 devices, for 4 runs.
@@ -548,6 +553,15 @@ def test_seconds_are_wall_time_times_devices_over_runs_without_compilation(monke
     assert function.seconds == pytest.approx(1 * 2 / RUNS)
     assert report.seconds == training.seconds + function.seconds
     assert report.compile_seconds >= 3000
+
+
+def test_seconds_of_a_resumed_fit_count_what_was_done_before_once(one_second_each, tmp_path):
+    for step in (8, 12):
+        with pytest.raises(Interrupted):
+            learned(chunk=4, checkpoint=jaxarch.Checkpoints(tmp_path), progress=interrupt_at(step))
+    _, report = learned(chunk=4, checkpoint=jaxarch.Checkpoints(tmp_path))
+    # Three times begin, the chunks to steps 4 and 8 as they were saved, the last chunk, conclude.
+    assert report.seconds == pytest.approx(7 * 2 / RUNS)
 
 
 def test_batches_dropout_and_start_draw_from_keys_of_their_own():
