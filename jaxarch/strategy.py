@@ -104,19 +104,20 @@ def chain(search: Any, *finishes: Any) -> Strategy:
 
     Args:
       search: `(key, problem) -> Found`: a plain function, a `Training`, a `HostSearch` or another chain.
-      finishes: `(key, problem, found) -> Found`, each given what the stage before it found.
+      finishes: `(key, problem, found) -> Found`, each given what was found before it; or chains of them.
 
     Returns:
       A pure function `(key, problem) -> Found`. Stage i draws from `fold_in(key, i)`, so that strategies with
       the same beginning share it exactly.
     """
-    stages = search.stages if isinstance(search, Strategy) else (search,)
-    for stage in (*stages, *finishes):
-        if not callable(stage) and not isinstance(stage, HostSearch):
-            raise ArgumentError(f"chain: expected functions or trainings, got {stage!r}")
-    if finishes and isinstance(stages[-1], HostSearch):
-        raise ArgumentError(f"chain: {stages[-1].name} runs on the host and has no finishes")
-    return Strategy((*stages, *finishes))
+    stages: list[Any] = []
+    for part in (search, *finishes):
+        if stages and isinstance(stages[-1], HostSearch):
+            raise ArgumentError(f"chain: {stages[-1].name} runs on the host and has no finishes")
+        if not callable(part) and not isinstance(part, HostSearch):
+            raise ArgumentError(f"chain: expected functions or trainings, got {part!r}")
+        stages += part.stages if isinstance(part, Strategy) else [part]
+    return Strategy(tuple(stages))
 
 
 def over_seeds(

@@ -155,6 +155,13 @@ def test_a_host_search_says_that_it_cannot_be_jitted_or_finished():
         jaxarch.chain(logistic, jaxarch.threshold())
 
 
+def test_chains_of_chains_are_chains():
+    search, binary, retrained = jaxarch.search.real(), jaxarch.threshold(), jaxarch.retrain()
+    flat = jaxarch.chain(search, binary, retrained)
+    assert jaxarch.chain(jaxarch.chain(search, binary), retrained) == flat
+    assert jaxarch.chain(search, jaxarch.chain(binary, retrained)) == flat
+
+
 def test_things_that_are_no_stages_are_refused():
     with pytest.raises(ValueError, match="chain: expected functions or trainings, got 'bin'"):
         jaxarch.chain("bin")
