@@ -241,7 +241,8 @@ def is_slow_in_loops(
 ) -> bool:
     """Whether XLA would run a training many times slower inside a loop or `vmap` than step by step.
 
-    So it is with convolutions on CPU: a step that takes 0.1 s alone takes 2.5 s inside `lax.scan`.
+    So it is with convolutions on CPU: three of them on 64 pictures of 32 x 32 take 0.07 s a step alone, and
+    1.1 s inside a loop (measured on 2 cores).
     """
     if (backend or jax.default_backend()) != "cpu":
         return False

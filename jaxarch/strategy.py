@@ -24,9 +24,6 @@ from jaxarch.programs import Stopwatch
 from jaxarch.training import Training
 from jaxarch.trees import PyTree
 
-Stage = Callable[..., Found]
-"""A search `(key, problem) -> Found`, or a finish `(key, problem, found) -> Found`. A `Training` is one."""
-
 
 @dataclasses.dataclass(frozen=True)
 class HostSearch:

@@ -1,5 +1,6 @@
 """The command line as a user types it: real runs, real files, and one line for bad input."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from jaxarch import cli, results
+from jaxarch.experiments.experiment import read_settings
 
 CACHE = tempfile.TemporaryDirectory()
 QUICK = ["--quiet", "--seeds", "3", "--set", "steps=40"]
@@ -203,6 +205,17 @@ def test_a_folder_that_was_altered_is_refused_by_report_in_one_line(tmp_path):
     assert again.returncode == 2
     assert "folder: out cannot be reported on" in again.stderr
     assert "Traceback" not in again.stderr
+
+
+@dataclasses.dataclass(frozen=True)
+class Switch:
+    on: bool = True
+
+
+def test_a_setting_that_is_true_or_false_takes_nothing_else():
+    assert read_settings(Switch, {"on": "False"}) == Switch(False)
+    with pytest.raises(ValueError, match="on: expected true or false, got 'no'"):
+        read_settings(Switch, {"on": "no"})
 
 
 def test_help_is_short_and_complete():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import types
 import typing
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -48,18 +46,10 @@ def read_settings(kind: type, values: Mapping[str, str]) -> Any:
     return kind(**{name: _parse(name, text, types_[name]) for name, text in values.items()})
 
 
-def settings_from_json(kind: type, content: Mapping[str, Any]) -> Any:
-    """Settings as a manifest holds them (JSON turns tuples into lists)."""
-    known = {field.name for field in dataclasses.fields(kind)}
-    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in content.items() if k in known})
-
-
 def _parse(name: str, text: str, kind: Any) -> Any:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is tuple:
         return tuple(_parse(name, part.strip(), arguments[0]) for part in text.split(",") if part.strip())
-    if origin in (types.UnionType, typing.Union):
-        return None if text.lower() == "none" else _parse(name, text, arguments[0])
     if kind is bool:
         if text.lower() not in ("true", "false"):
             raise ArgumentError(f"{name}: expected true or false, got {text!r}")
