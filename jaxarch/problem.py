@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,6 +19,9 @@ from jaxarch.trees import PyTree, check_floating
 
 Key = Array | None
 """A `jax.random.key`, or `None`: evaluate (no dropout, no augmentation, running statistics)."""
+
+_BLOCK = 100
+"""Rows that `objective` takes at a time where some are padding."""
 
 
 class Found(NamedTuple):
@@ -49,7 +53,7 @@ def take_rows(data: PyTree, own: PyTree, rows: Array) -> PyTree:
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["data", "train", "validation", "own"],
+    data_fields=["data", "train", "train_size", "validation", "own"],
     meta_fields=["init", "loss", "optimizer", "steps", "batch_size", "predict", "metrics", "gather"],
 )
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +74,9 @@ class Problem:
       batch_size: examples a step, drawn independently and uniformly with replacement (the sampling that the
         theorems of [D] and [A] assume), or `None` for all of them at every step.
       train: rows of `data` to train on: shape (n,), or (runs, n) where each run has its own. Default: all.
+      train_size: how many of the rows of `train` count, the first ones; the others are padding, any rows. So
+        training sets of many sizes share one compiled program. A scalar, or one a run, shape (runs,), which
+        costs `objective` the time of the largest. Default: all count. Needs `train` and a `batch_size`.
       validation: rows to validate on, likewise; `None` for none.
       own: what else each run has of its own: pytree whose leaves have a leading axis of runs.
       gather: `(data, own, rows) -> batch`.
@@ -84,6 +91,7 @@ class Problem:
     steps: int
     batch_size: int | None = None
     train: Any = None
+    train_size: Any = None
     validation: Any = None
     own: PyTree = None
     gather: Callable[[PyTree, PyTree, Array], PyTree] = take_rows
@@ -92,7 +100,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         # NumPy arrays cannot be indexed by traced rows.
-        for field in ("data", "train", "validation", "own"):
+        for field in ("data", "train", "train_size", "validation", "own"):
             tree = jax.tree.map(_as_jax, getattr(self, field))
             object.__setattr__(self, field, tree)
 
@@ -100,7 +108,7 @@ class Problem:
     def runs(self) -> int | None:
         """How many runs have rows or values of their own; `None` if all are shared."""
         sizes = [rows.shape[0] for rows in (self.train, self.validation) if _is_per_run(rows)]
-        sizes += [leaf.shape[0] for leaf in jax.tree.leaves(self.own)]
+        sizes += [leaf.shape[0] for leaf in jax.tree.leaves((self.own, self._own_train_size()))]
         return sizes[0] if sizes else None
 
     def in_axes(self) -> Problem:
@@ -111,7 +119,12 @@ class Problem:
 
         own = jax.tree.map(lambda leaf: 0, self.own)
         return dataclasses.replace(
-            self, data=None, train=axis(self.train), validation=axis(self.validation), own=own
+            self,
+            data=None,
+            train=axis(self.train),
+            train_size=None if self._own_train_size() is None else 0,
+            validation=axis(self.validation),
+            own=own,
         )
 
     def of_run(self, run: int) -> Problem:
@@ -123,6 +136,7 @@ class Problem:
         return dataclasses.replace(
             self,
             train=rows_of(self.train),
+            train_size=self.train_size if self._own_train_size() is None else self.train_size[run],
             validation=rows_of(self.validation),
             own=jax.tree.map(lambda leaf: leaf[run], self.own),
         )
@@ -131,24 +145,54 @@ class Problem:
         """A batch of one run's training examples."""
         rows = self.training_rows()
         if self.batch_size is not None:
-            rows = rows[jax.random.randint(key, (self.batch_size,), 0, rows.shape[0])]
+            size = rows.shape[0] if self.train_size is None else self.train_size
+            rows = rows[jax.random.randint(key, (self.batch_size,), 0, size)]
         return self.gather(self.data, self.own, rows)
 
     def objective(self, params: PyTree, state: PyTree, rows: Array | None = None) -> Array:
         """F of [D] eq. (1): the mean loss over all of one run's training rows (or over `rows`)."""
+        if rows is None and self.train_size is not None:
+            return self._padded_objective(params, state)
         rows = self._rows(self.train if rows is None else rows)
         return self.loss(params, state, self.gather(self.data, self.own, rows), None)[0]
 
     def outputs(self, params: PyTree, state: PyTree, rows: Array | None = None) -> Any:
-        """The network's outputs on all of one run's training rows (or on `rows`)."""
+        """The network's outputs on all of one run's training rows, padding included (or on `rows`)."""
         if self.predict is None:
             raise ArgumentError("problem: it has no `predict`, which this needs")
         rows = self._rows(self.train if rows is None else rows)
         return self.predict(params, state, self.gather(self.data, self.own, rows))
 
     def training_rows(self) -> Array:
-        """One run's training rows, shape (n,)."""
+        """One run's training rows, shape (n,); with a `train_size`, padding included."""
         return self._rows(self.train)
+
+    def _padded_objective(self, params: PyTree, state: PyTree) -> Array:
+        """The mean loss over the rows that count, in blocks, so that blocks of padding cost nothing."""
+        rows = self.training_rows()
+        blocks = math.ceil(rows.shape[0] / _BLOCK)
+        size = min(_BLOCK, rows.shape[0])
+        rows = jnp.resize(rows, (blocks, size))
+        starts = jnp.arange(blocks) * size
+
+        def loss(row: Array) -> Array:
+            return self.loss(params, state, self.gather(self.data, self.own, row[None]), None)[0]
+
+        def total(rows: Array, start: Array) -> Array:
+            counts = start + jnp.arange(size) < self.train_size
+            return jnp.where(counts, jax.vmap(loss)(rows), 0).sum()
+
+        def add(sum_: Array, block: tuple[Array, Array]) -> tuple[Array, None]:
+            rows, start = block
+            used = start < self.train_size
+            return sum_ + jax.lax.cond(used, total, lambda *_: jnp.zeros_like(sum_), rows, start), None
+
+        dtype = jax.eval_shape(loss, rows[0, 0]).dtype
+        return jax.lax.scan(add, jnp.zeros((), dtype), (rows, starts))[0] / self.train_size
+
+    def _own_train_size(self) -> Any:
+        """The training sizes, if each run has its own."""
+        return self.train_size if getattr(self.train_size, "ndim", 0) == 1 else None
 
     def _rows(self, rows: Array | None) -> Array:
         if rows is None:
@@ -173,7 +217,8 @@ class Problem:
         examples = _check_data(self.data)
         for name, rows in (("train", self.train), ("validation", self.validation)):
             check_rows(name, rows, examples)
-        sizes = {leaf.shape[0] for leaf in jax.tree.leaves(self.own)}
+        _check_train_size(self)
+        sizes = {leaf.shape[0] for leaf in jax.tree.leaves((self.own, self._own_train_size()))}
         sizes |= {r.shape[0] for r in (self.train, self.validation) if _is_per_run(r)}
         if len(sizes) > 1:
             raise ArgumentError(f"problem: per-run arrays disagree on the number of runs: {sorted(sizes)}")
@@ -183,6 +228,19 @@ class Problem:
         value = _first_loss.eval_shape(one, params, state, jax.random.key(0))
         if value.shape != ():
             raise ArgumentError(f"loss: expected a scalar, the mean over a batch; got shape {value.shape}")
+
+
+def _check_train_size(problem: Problem) -> None:
+    size = problem.train_size
+    if size is None:
+        return
+    if problem.train is None or problem.batch_size is None:
+        raise ArgumentError("train_size: it needs `train`, the rows to count, and a `batch_size`")
+    if getattr(size, "ndim", 2) > 1 or not jnp.issubdtype(size.dtype, jnp.integer):
+        raise ArgumentError("train_size: expected an integer array, a scalar or of shape (runs,)")
+    rows = problem.train.shape[-1]
+    if not is_traced(size) and not ((np.asarray(size) >= 1) & (np.asarray(size) <= rows)).all():
+        raise ArgumentError(f"train_size: expected 1 to {rows}, the rows of `train`, got {size}")
 
 
 def _is_per_run(rows: Any) -> bool:

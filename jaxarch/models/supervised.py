@@ -27,6 +27,7 @@ def supervised(
     steps: int,
     batch_size: int | None = None,
     train: Any = None,
+    train_size: Any = None,
     validation: Any = None,
     own: PyTree = None,
     gather: Callable[[PyTree, PyTree, Array], PyTree] = take_rows,
@@ -43,6 +44,7 @@ def supervised(
       steps: gradient steps of a training.
       batch_size: examples a step, drawn uniformly with replacement; `None` for all of them.
       train: rows to train on, shape (n,), or (runs, n) where each run has its own; by default all.
+      train_size: how many of these rows count, the rest being padding (see `Problem`); by default all.
       validation: rows to validate on, likewise; by default none.
       own: what else each run has of its own, with a leading axis of runs; handed to `gather`.
       gather: `(data, own, rows) -> (x, y)`.
@@ -81,6 +83,7 @@ def supervised(
         steps=steps,
         batch_size=batch_size,
         train=None if train is None else np.asarray(train),
+        train_size=None if train_size is None else np.asarray(train_size),
         validation=None if validation is None else np.asarray(validation),
         own=own,
         gather=gather,
