@@ -10,12 +10,13 @@ them to a strategy; `over_seeds` runs a strategy for many keys in one program.
 from jaxarch import data, masks, metrics, models, plots, search
 from jaxarch.devices import use_compilation_cache, use_cpu_cores
 from jaxarch.errors import ArgumentError, DeadStartWarning, NonFiniteWarning
-from jaxarch.finish import retrain, threshold
+from jaxarch.finish import prune, retrain, threshold
 from jaxarch.fit_options import EarlyStopping, FitOptions, Progress
 from jaxarch.masks import density, layer_density, overlap
 from jaxarch.models import Model, supervised, tanh_network
 from jaxarch.problem import Found, Problem
 from jaxarch.progress import ProgressBar
+from jaxarch.search.agnostic import share_weight
 from jaxarch.storage import Checkpoints, load_tree, save_tree
 from jaxarch.strategies import disentangling_strategies
 from jaxarch.strategy import HostSearch, Report, Strategy, chain, compare, evaluate, over_seeds
@@ -58,10 +59,12 @@ __all__ = [
     "over_seeds",
     "overlap",
     "plots",
+    "prune",
     "retrain",
     "save_tree",
     "search",
     "select",
+    "share_weight",
     "supervised",
     "tanh_network",
     "threshold",

@@ -7,22 +7,40 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError
-from jaxarch.masks import percentile_thresholds, threshold_mask, weight_free
+from jaxarch.errors import ArgumentError, is_traced
+from jaxarch.masks import (
+    apply_mask,
+    connections,
+    percentile_thresholds,
+    threshold_mask,
+    top_k,
+    weight_free,
+)
 from jaxarch.problem import Found, Problem
 from jaxarch.training import Point, Training
 from jaxarch.trees import PyTree, map_selected
-from jaxarch.weights import fresh, square_roots, weight_training
+from jaxarch.weights import Held, fresh, square_roots, weight_training
+
+Finish = Callable[[Array, Problem, Found], Found]
 
 PERCENTILES = tuple(range(10, 101, 10))
 """The percentiles of [D] eq. (13)."""
 
 
-def threshold(percentiles: tuple[float, ...] = PERCENTILES) -> Callable[[Array, Problem, Found], Found]:
+def check_percentiles(percentiles: tuple[float, ...]) -> None:
+    """Raise unless there are percentiles, all in [0, 100]."""
+    if not percentiles or not all(0 <= p <= 100 for p in percentiles):
+        raise ArgumentError(f"percentiles: expected numbers in [0, 100], got {percentiles}")
+
+
+def threshold(
+    percentiles: tuple[float, ...] = PERCENTILES, *, weights: Literal["ones", "found"] = "ones"
+) -> Finish:
     r"""The weight-free network of the weights above a threshold ([D] eq. 13).
 
     `w' = B_inf(w - xi*)`, `xi* = argmin F(B_inf(w - xi))` over the percentiles of all masked leaves together,
@@ -30,6 +48,8 @@ def threshold(percentiles: tuple[float, ...] = PERCENTILES) -> Callable[[Array, 
 
     Args:
       percentiles: candidates, in [0, 100]; at 100 no connection is left.
+      weights: `ones` for the weight-free network that F is computed with; `found` to keep the weights that
+        are above the threshold, as in the recursion that [D] prints for lottery tickets.
 
     Returns:
       A finish. Its `info` has `threshold` and `percentile`; `candidates`, F at each percentile; `ties`, how
@@ -38,10 +58,11 @@ def threshold(percentiles: tuple[float, ...] = PERCENTILES) -> Callable[[Array, 
       candidate whose F is NaN is never chosen.
 
     Raises:
-      ArgumentError: percentiles outside [0, 100], or none.
+      ArgumentError: percentiles outside [0, 100], or none; an unknown `weights`.
     """
-    if not percentiles or not all(0 <= p <= 100 for p in percentiles):
-        raise ArgumentError(f"percentiles: expected numbers in [0, 100], got {percentiles}")
+    if weights not in ("ones", "found"):
+        raise ArgumentError(f"weights: expected 'ones' or 'found', got {weights!r}")
+    check_percentiles(percentiles)
 
     def finish(key: Array, problem: Problem, found: Found) -> Found:
         values = map_selected(lambda m, leaf: leaf, found.mask, found.params)
@@ -67,14 +88,44 @@ def threshold(percentiles: tuple[float, ...] = PERCENTILES) -> Callable[[Array, 
         if problem.predict is not None:
             outputs = jax.tree.leaves(problem.outputs(params, found.state))
             info["constant"] = jnp.stack([jnp.all(leaf == leaf[:1]) for leaf in outputs]).all()
+        if weights == "found":
+            params = apply_mask(mask, found.params)
         return Found(params, mask, found.state, info)
 
     finish.__name__ = "threshold"
     return finish
 
 
+def prune(fraction: ArrayLike = 0.2) -> Finish:
+    """The connections of the largest weights: a fraction of those that are left is removed, the weights kept.
+
+    One round of iterative magnitude pruning: of n connections, `n - round(fraction n)` with the largest
+    `|w|` stay, pooled over all masked leaves.
+
+    Args:
+      fraction: of the connections that are left, in [0, 1). May be traced.
+
+    Returns:
+      A finish.
+
+    Raises:
+      ArgumentError: a concrete fraction outside [0, 1).
+    """
+    if not is_traced(fraction) and not 0 <= float(np.asarray(fraction)) < 1:
+        raise ArgumentError(f"fraction: expected a number in [0, 1), got {fraction}")
+
+    def finish(key: Array, problem: Problem, found: Found) -> Found:
+        magnitudes = map_selected(lambda m, w: jnp.where(m, jnp.abs(w), -1), found.mask, found.params)
+        left = connections(found.mask)
+        mask = top_k(magnitudes, left - jnp.round(fraction * left).astype(jnp.int32))
+        return Found(apply_mask(mask, found.params), mask, found.state, {})
+
+    finish.__name__ = "prune"
+    return finish
+
+
 def retrain(
-    start: Literal["warm", "cold"] = "cold",
+    start: Literal["warm", "cold", "rewind"] = "cold",
     *,
     nonnegative: bool = True,
     std: ArrayLike = 0.2,
@@ -83,35 +134,42 @@ def retrain(
     r"""Train weights on a found architecture: `argmin F(w o m)`, the mask m held fixed ([D] section 5).
 
     Args:
-      start: `warm` from the found weights (after a weight-free search: from 1), `cold` from fresh ones.
-      nonnegative: whether the masked leaves are `w = u^2`, u unconstrained ([D] footnote 11). A warm start
-        then needs weights that are not negative; a run that has some is reported as failed at step 0.
+      start: `warm` from the found weights (after a weight-free search: from 1), `cold` from fresh ones,
+        `rewind` from those that the search `real` at the beginning of the chain started from.
+      nonnegative: whether the masked leaves are `w = u^2`, u unconstrained ([D] footnote 11). A start other
+        than cold then needs weights that are not negative; a run that has some is reported as failed at
+        step 0.
       std: with `nonnegative`, a cold start draws `u ~ N(0, std)`, std the standard deviation. [D] draws from
         N(0, 1), where the network saturates and its gradient is exactly 0.
       optimizer: any optax transformation; by default the problem's.
 
     Returns:
-      A finish. Leaves that are not masked are trained too, unconstrained, from the found values (warm) or the
-      problem's initial ones (cold). A connection that is pruned stays exactly 0.
+      A finish. Leaves that are not masked are trained too, unconstrained, from the found values (warm), the
+      problem's initial ones (cold) or those of the search (rewind). A connection that is pruned stays
+      exactly 0. The model's state starts as the problem's own, but for a warm start.
 
     Raises:
-      ArgumentError: an unknown `start`.
+      ArgumentError: an unknown `start`; `rewind` after a search that does not tell where it started.
     """
-    if start not in ("warm", "cold"):
-        raise ArgumentError(f"start: expected 'warm' or 'cold', got {start!r}")
+    if start not in ("warm", "cold", "rewind"):
+        raise ArgumentError(f"start: expected 'warm', 'cold' or 'rewind', got {start!r}")
 
     def init(key: Array, problem: Problem, found: Found | None) -> Point:
         if found is None:
             raise ArgumentError("retrain: it finishes what a search found; use chain(search, retrain())")
         if start == "cold":
             params, state = fresh(key, problem, found.mask, nonnegative, std)
-        else:
-            params = square_roots(found.mask, found.params) if nonnegative else found.params
-            state = found.state
-        return Point(params, found.mask, state)
+            return Point(params, Held(found.mask), state)
+        if start == "rewind" and "start" not in found.info:
+            raise ArgumentError("retrain: to rewind, the chain must begin with search.real()")
+        weights, state = (
+            (found.params, found.state) if start == "warm" else (found.info["start"], problem.init(key)[1])
+        )
+        params = square_roots(found.mask, weights) if nonnegative else weights
+        return Point(params, Held(found.mask), state)
 
-    if start == "warm" and nonnegative:
-        remedy = "a warm start needs weights that are neither 0 everywhere nor negative; or nonnegative=False"
+    if start != "cold" and nonnegative:
+        remedy = f"a {start} start needs weights that are neither 0 nor negative; or nonnegative=False"
     else:
         remedy = "the architecture keeps too little, or `std` saturates the network: change either"
     return weight_training(f"retrain {start}", init, nonnegative, optimizer, remedy)

@@ -217,8 +217,12 @@ def density(mask: PyTree) -> Array:
     leaves = jax.tree.leaves(mask)
     if not leaves:
         raise ArgumentError("mask: no leaf is masked, so there is no density; select leaves by path")
-    kept = sum(_count(leaf) for leaf in leaves)
-    return jnp.asarray(kept, jnp.float32) / sum(leaf.size for leaf in leaves)
+    return connections(mask).astype(jnp.float32) / sum(leaf.size for leaf in leaves)
+
+
+def connections(mask: PyTree) -> Array:
+    """How many connections are kept, over all masked leaves together: an int32, exact, for boolean masks."""
+    return jnp.asarray(sum(_count(leaf) for leaf in jax.tree.leaves(mask)))
 
 
 def layer_density(mask: PyTree) -> dict[str, Array]:

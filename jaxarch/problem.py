@@ -31,15 +31,16 @@ class Found(NamedTuple):
       params: what the network computes with; masked already.
       mask: the architecture: booleans, `None` for leaves that are not masked.
       state: the model's state (batch norm's and the like) after training.
-      info: arrays to look at. A training adds `loss` (one value a step, of the last training in a chain),
-        `failed_at` (the first step whose loss was NaN or infinite, in the first training where that happened;
-        -1 for none) and `dead_start` (some leaf's first gradient was exactly 0 in some training).
+      info: arrays to look at, kept from stage to stage. A training adds `loss` (one value a step, of the last
+        training in a chain), `failed_at` (the first step whose loss was NaN or infinite, in the first
+        training where that happened; -1 for none) and `dead_start` (some leaf's first gradient was exactly 0
+        in some training). A stage removes what it sets to `None`.
     """
 
     params: PyTree
     mask: PyTree
     state: PyTree
-    info: dict[str, Array]
+    info: dict[str, Any]
 
     def of_run(self, run: int) -> Found:
         """What one run found, out of many."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from jax.typing import ArrayLike
 
 from jaxarch.finish import retrain, threshold
+from jaxarch.search.agnostic import agnostic, share_weight
 from jaxarch.search.logistic_regression import logistic_regression
+from jaxarch.search.lottery import lottery
 from jaxarch.search.random import random
 from jaxarch.search.real import real
 from jaxarch.search.two_temperature import two_temperature
@@ -15,7 +17,14 @@ from jaxarch.strategy import chain
 
 
 def disentangling_strategies(
-    hard: ArrayLike = 50.0, soft: ArrayLike = 5.0, std: ArrayLike = 0.2
+    hard: ArrayLike = 50.0,
+    soft: ArrayLike = 5.0,
+    std: ArrayLike = 0.2,
+    *,
+    lottery_rounds: int = 10,
+    lottery_form: Literal["rewind", "printed"] = "rewind",
+    agnostic_draws: int = 20,
+    agnostic_weights: int = 10,
 ) -> dict[str, Any]:
     """By the names of [D], with two reference points: a strategy of your own is one more line.
 
@@ -23,9 +32,15 @@ def disentangling_strategies(
       hard: inverse temperature of the forward pass of `bin`.
       soft: inverse temperature of its gradient.
       std: standard deviation of u at the start of weights `w = u^2`.
+      lottery_rounds: rounds of pruning.
+      lottery_form: `rewind`, or the recursion that [D] prints (see `search.lottery`).
+      agnostic_draws: random architectures, each at ten densities.
+      agnostic_weights: shared weights that each is tried with.
     """
     real_ = real(std=std)
     bin_ = two_temperature(hard, soft)
+    lottery_ = lottery(lottery_rounds, form=lottery_form, std=std)
+    agnostic_ = agnostic(agnostic_draws, agnostic_weights)
     random_ = random()
     return {
         "real": real_,
@@ -33,6 +48,11 @@ def disentangling_strategies(
         "bin": bin_,
         "bin->real warm": chain(bin_, retrain("warm")),
         "bin->real cold": chain(bin_, retrain("cold", std=std)),
+        "lottery": lottery_,
+        "lottery->bin": chain(lottery_, threshold()),
+        "agnostic": agnostic_,
+        "agnostic->real best": chain(agnostic_, share_weight("best")),
+        "agnostic->real random": chain(agnostic_, share_weight("random")),
         "random": random_,
         "random->bin": chain(random_, threshold()),
         "unconstrained real": real(nonnegative=False),

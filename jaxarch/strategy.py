@@ -252,7 +252,7 @@ def _after(before: Found | None, found: Found) -> Found:
         first = before.info["failed_at"]
         info["failed_at"] = jnp.where(first >= 0, first, found.info["failed_at"])
         info["dead_start"] = before.info["dead_start"] | found.info["dead_start"]
-    return found._replace(info=info)
+    return found._replace(info={name: value for name, value in info.items() if value is not None})
 
 
 def _run_stage(

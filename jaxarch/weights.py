@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,13 @@ from jaxarch.masks import apply_mask
 from jaxarch.problem import Found, Problem
 from jaxarch.training import Point, Training
 from jaxarch.trees import PyTree, map_selected, merge
+
+
+class Held(NamedTuple):
+    """What the training of weights holds fixed: the mask, and the start if it is to be known afterwards."""
+
+    mask: PyTree
+    start: PyTree = None
 
 
 def squares(mask: PyTree, roots: PyTree) -> PyTree:
@@ -55,13 +63,15 @@ def weight_training(
     optimizer: optax.GradientTransformation | None,
     remedy: str,
 ) -> Training:
-    """Descent on `F(m o u^2)` (or `F(m o u)`), the mask m being the training's fixed part."""
+    """Descent on `F(m o u^2)` (or `F(m o u)`), the mask m (in a `Held`) being the training's fixed part."""
 
     def params(point: Point) -> PyTree:
-        weights = squares(point.fixed, point.trainable) if nonnegative else point.trainable
-        return apply_mask(point.fixed, weights)
+        mask = point.fixed.mask
+        weights = squares(mask, point.trainable) if nonnegative else point.trainable
+        return apply_mask(mask, weights)
 
     def found(point: Point) -> Found:
-        return Found(params(point), point.fixed, point.state, {})
+        start = point.fixed.start
+        return Found(params(point), point.fixed.mask, point.state, {} if start is None else {"start": start})
 
     return Training(name, init, params, found, optimizer, remedy=remedy)

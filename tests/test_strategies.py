@@ -12,7 +12,7 @@ from small import RUNS, close, keys, problem, same, task
 import jaxarch
 from jaxarch.strategy import HostSearch
 
-STRATEGIES = jaxarch.disentangling_strategies()
+STRATEGIES = jaxarch.disentangling_strategies(lottery_rounds=1, agnostic_draws=2, agnostic_weights=2)
 IN_JAX = [name for name, strategy in STRATEGIES.items() if not isinstance(strategy, HostSearch)]
 
 
@@ -102,7 +102,7 @@ def test_over_seeds_gives_one_result_a_run(name):
     assert all(leaf.shape[0] == RUNS for leaf in jax.tree.leaves(found))
 
 
-@pytest.mark.parametrize("name", ["real->bin", "bin", "random->bin"])
+@pytest.mark.parametrize("name", ["real->bin", "bin", "random->bin", "lottery->bin", "agnostic"])
 def test_binary_strategies_have_no_weights_but_zero_and_one(name):
     found, _ = jaxarch.over_seeds(STRATEGIES[name], keys(), problem())
     for params, mask in zip(jax.tree.leaves(found.params), jax.tree.leaves(found.mask), strict=True):
@@ -179,7 +179,7 @@ def test_a_problem_with_rows_of_many_runs_asks_for_one_of_them():
         (lambda: jaxarch.search.two_temperature(1.0, 2.0), "soft: expected at most hard"),
         (lambda: jaxarch.search.two_temperature(weights="random"), "weights: expected 'ones', 'initial'"),
         (lambda: jaxarch.search.two_temperature(units="hard"), "units: expected '1/hard' or 'absolute'"),
-        (lambda: jaxarch.retrain("lukewarm"), "start: expected 'warm' or 'cold'"),
+        (lambda: jaxarch.retrain("lukewarm"), "start: expected 'warm', 'cold' or 'rewind'"),
         (lambda: jaxarch.threshold((10, 120)), "percentiles: expected numbers in"),
         (lambda: jaxarch.threshold(()), "percentiles: expected numbers in"),
         (lambda: jaxarch.search.logistic_regression(C=0), "C: expected a positive"),

@@ -1,8 +1,10 @@
 """Searches: pure functions `(key, problem) -> Found`, one file each."""
 
+from jaxarch.search.agnostic import agnostic
 from jaxarch.search.logistic_regression import logistic_regression
+from jaxarch.search.lottery import lottery
 from jaxarch.search.random import random
 from jaxarch.search.real import real
 from jaxarch.search.two_temperature import two_temperature
 
-__all__ = ["logistic_regression", "random", "real", "two_temperature"]
+__all__ = ["agnostic", "logistic_regression", "lottery", "random", "real", "two_temperature"]

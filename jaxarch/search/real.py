@@ -11,7 +11,7 @@ from jaxarch.masks import full_mask
 from jaxarch.problem import Found, Problem
 from jaxarch.training import Point, Training
 from jaxarch.trees import Where, matrices, select
-from jaxarch.weights import fresh, weight_training
+from jaxarch.weights import Held, fresh, squares, weight_training
 
 
 def real(
@@ -33,14 +33,16 @@ def real(
       optimizer: any optax transformation; by default the problem's.
 
     Returns:
-      A search; its mask keeps every selected connection.
+      A search; its mask keeps every selected connection. Its `info` has `start`, the weights that training
+      began from: rewinding (`retrain("rewind")`) goes back to them.
     """
 
     def init(key: Array, problem: Problem, found: Found | None) -> Point:
         shapes, _ = jax.eval_shape(problem.init, key)
         mask = full_mask(select(shapes, where))
         params, state = fresh(key, problem, mask, nonnegative, std)
-        return Point(params, mask, state)
+        start = squares(mask, params) if nonnegative else params
+        return Point(params, Held(mask, start), state)
 
     if nonnegative:
         return weight_training(

@@ -1,0 +1,123 @@
+"""Weight-agnostic architectures: random ones, judged with one weight on all connections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxarch.errors import ArgumentError, check_count
+from jaxarch.finish import PERCENTILES, Finish, check_percentiles
+from jaxarch.masks import full_mask, percentile_thresholds, threshold_mask, weight_free
+from jaxarch.problem import Found, Problem
+from jaxarch.trees import PyTree, Where, map_selected, matrices, merge, select
+from jaxarch.weights import fresh, squares
+
+
+def agnostic(
+    draws: int = 20,
+    weights: int = 10,
+    percentiles: tuple[float, ...] = PERCENTILES,
+    *,
+    where: Where = matrices,
+) -> Callable[[Array, Problem], Found]:
+    r"""The best of many random architectures, without training ([D] section 5, after Gaier & Ha, 2019).
+
+    `w' = argmin_m min_(u_0) F(u_0 m)`, m over `B_inf(w - xi)`, `w = u^2`, `u ~ N(0, 1)` for each draw, xi
+    over percentiles of w, and u_0 ~ N(0, 1) over shared weights, F on the training rows.
+
+    Args:
+      draws: of random weights, at least 1. [D] does not give its numbers of draws and weights.
+      weights: how many shared weights u_0 are tried; the same ones for all architectures of a run, which are
+        so compared on equal terms.
+      percentiles: candidates, in [0, 100], of the masked leaves together; at 100 no connection is left.
+      where: the leaves that are masked, by path; the others are the problem's own.
+
+    Returns:
+      A search for the weight-free network: all weights 1. Its `info` has `shared_weight`, the best u_0 for
+      the architecture found; `candidates`, the least F over u_0 of each, shape (draws, percentiles);
+      `percentile`; `ties`, how many other architectures reach the same F (the first is then taken). NaN is
+      never chosen. `share_weight` puts a shared weight on the architecture.
+
+    Raises:
+      ArgumentError: counts that are no positive integers, percentiles outside [0, 100] or none.
+    """
+    check_count("draws", draws)
+    check_count("weights", weights)
+    check_percentiles(percentiles)
+
+    def search(key: Array, problem: Problem) -> Found:
+        init_key, draws_key, weights_key = jax.random.split(key, 3)
+        params, state = problem.init(init_key)
+        everything = full_mask(select(params, where))
+        shared = jax.random.normal(weights_key, (weights,))
+        draw_keys = jax.random.split(draws_key, draws)
+
+        def values(draw_key: Array) -> PyTree:
+            roots, _ = fresh(draw_key, problem, everything, True, 1.0)
+            return map_selected(lambda m, w: w, everything, squares(everything, roots))
+
+        def thresholds(drawn: PyTree) -> Array:
+            return percentile_thresholds(drawn, jnp.asarray(percentiles))
+
+        def best_weight(mask: PyTree) -> tuple[Array, Array]:
+            losses = jax.lax.map(
+                lambda weight: problem.objective(_with_weight(weight, mask, params), state), shared
+            )
+            losses = jnp.where(jnp.isnan(losses), jnp.inf, losses)
+            return losses.min(), shared[losses.argmin()]
+
+        def judge(draw_key: Array) -> tuple[Array, Array]:
+            drawn = values(draw_key)
+            return jax.lax.map(lambda xi: best_weight(threshold_mask(drawn, xi)), thresholds(drawn))
+
+        losses, best_weights = jax.lax.map(judge, draw_keys)
+        best = losses.argmin()
+        draw, percentile = jnp.divmod(best, len(percentiles))
+        drawn = values(draw_keys[draw])
+        mask = threshold_mask(drawn, thresholds(drawn)[percentile])
+        info = {
+            "shared_weight": best_weights.reshape(-1)[best],
+            "candidates": losses,
+            "percentile": jnp.asarray(percentiles, jnp.float32)[percentile],
+            "ties": jnp.sum(losses == losses.min()) - 1,
+        }
+        return Found(weight_free(mask, params), mask, state, info)
+
+    search.__name__ = "agnostic"
+    return search
+
+
+def share_weight(weight: Literal["best", "random"] = "best") -> Finish:
+    """One weight on all connections of a found architecture: agnostic -> real of [D] section 5.
+
+    Args:
+      weight: `random` for u_0 ~ N(0, 1), as [D] prints it; `best` for the one that `agnostic` chose the
+        architecture with.
+
+    Returns:
+      A finish. Its `info` has `shared_weight`.
+
+    Raises:
+      ArgumentError: an unknown `weight`; `best` after another search than `agnostic`.
+    """
+    if weight not in ("best", "random"):
+        raise ArgumentError(f"weight: expected 'best' or 'random', got {weight!r}")
+
+    def finish(key: Array, problem: Problem, found: Found) -> Found:
+        if weight == "best" and "shared_weight" not in found.info:
+            raise ArgumentError("share_weight: the best weight is known only after search.agnostic()")
+        shared = found.info["shared_weight"] if weight == "best" else jax.random.normal(key)
+        params = _with_weight(shared, found.mask, found.params)
+        return Found(params, found.mask, found.state, {"shared_weight": shared})
+
+    finish.__name__ = f"share {weight} weight"
+    return finish
+
+
+def _with_weight(weight: Array, mask: PyTree, params: PyTree) -> PyTree:
+    """Every connection of an architecture with the same weight."""
+    return merge(map_selected(lambda m, w: (weight * m).astype(w.dtype), mask, params), params)

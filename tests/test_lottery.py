@@ -1,0 +1,132 @@
+"""Lottery tickets: pruning by magnitude, rewinding to the start, and the round that is found."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from small import close, keys, problem, same
+
+import jaxarch
+from jaxarch import training
+from jaxarch.problem import Found
+
+ROUNDS = 2
+
+
+def found_with(weights, mask):
+    return Found({"w": jnp.asarray(weights)}, {"w": jnp.asarray(mask)}, {}, {})
+
+
+@pytest.fixture(scope="module")
+def one():
+    return problem(steps=40).of_run(0)
+
+
+@pytest.fixture(scope="module")
+def ticket(one):
+    return jax.jit(jaxarch.search.lottery(ROUNDS))(keys()[0], one)
+
+
+def test_pruning_removes_the_smallest_weights_of_those_that_are_left():
+    weights = np.array([[0.5, -0.1, 0.0], [-0.4, 0.3, 0.2]])
+    mask = np.array([[True, True, False], [True, True, True]])
+    pruned = jaxarch.prune(0.4)(keys()[0], problem(), found_with(weights, mask))
+    assert same(pruned.mask["w"], np.array([[True, False, False], [True, True, False]]))
+    assert close(pruned.params["w"], np.where(pruned.mask["w"], weights, 0))
+
+
+def test_pruning_in_rounds_leaves_the_product_of_the_shares():
+    found = found_with(np.linspace(-1, 1, 1000).reshape(10, 100), np.ones((10, 100), bool))
+    for _ in range(3):
+        found = jaxarch.prune(0.2)(keys()[0], problem(), found)
+    assert int(found.mask["w"].sum()) == 512
+
+
+def test_rewinding_starts_from_the_weights_that_the_first_training_started_from(one):
+    real = jaxarch.search.real()
+    start = real.params(training.begin(real, keys()[0], one, None).point)
+    found = jaxarch.prune(0.5)(keys()[0], one, real(keys()[0], one))
+    rewound = jaxarch.retrain("rewind")
+    again = rewound.params(training.begin(rewound, keys()[1], one, found._replace(info=real_info(one))).point)
+    assert close(again, jax.tree.map(lambda m, w: jnp.where(m, w, 0), found.mask, start))
+
+
+def real_info(one):
+    return jaxarch.search.real()(keys()[0], one).info
+
+
+def test_it_is_training_pruning_rewinding_and_training_again(one, ticket):
+    @jax.jit
+    def by_hand(key):
+        # Stages draw from keys by their place: real, keep, prune, retrain, keep, prune, retrain, keep, ...
+        found = jaxarch.search.real()(jax.random.fold_in(key, 0), one)
+        start, losses = found.info["start"], [one.objective(found.params, {})]
+        for place in range(3, 3 * ROUNDS + 1, 3):
+            found = jaxarch.prune()(key, one, found)._replace(info={"start": start})
+            found = jaxarch.retrain("rewind")(jax.random.fold_in(key, place), one, found)
+            losses.append(one.objective(found.params, {}))
+        return jnp.stack(losses)
+
+    assert close(by_hand(keys()[0]), ticket.info["losses"], 1e-4)
+
+
+def test_the_round_with_the_least_loss_is_found(one, ticket):
+    losses = np.asarray(ticket.info["losses"])
+    assert np.isfinite(losses).all()
+    assert int(ticket.info["round"]) == int(losses.argmin())
+    assert close(one.objective(ticket.params, {}), losses.min())
+    assert float(jaxarch.density(ticket.mask)) == float(ticket.info["densities"][losses.argmin()])
+
+
+def test_the_last_round_can_be_asked_for(one):
+    last = jax.jit(jaxarch.search.lottery(ROUNDS, choose="last"))(keys()[0], one)
+    assert int(last.info["round"]) == ROUNDS
+    assert abs(float(jaxarch.density(last.mask)) - 0.8**ROUNDS) < 1e-3
+
+
+def test_what_only_the_stages_need_is_not_in_the_result(ticket):
+    assert not {"kept", "networks"} & set(ticket.info)
+
+
+def test_the_recursion_as_printed_changes_nothing_after_its_first_round(one):
+    printed = jax.jit(jaxarch.search.lottery(ROUNDS, form="printed"))(keys()[0], one)
+    densities, losses = printed.info["densities"], printed.info["losses"]
+    assert float(densities[1]) < 1
+    assert same(densities[1:], jnp.full(ROUNDS, densities[1]))
+    assert same(losses[1:], jnp.full(ROUNDS, losses[1]))
+
+
+def test_networks_whose_loss_is_nan_are_not_found(one):
+    def loss(params, state, batch, key):
+        value, state = one.loss(params, state, batch, key)
+        pruned = (params["w1"] == 0).mean() > 0.3
+        return jnp.where(pruned, jnp.nan, value), state
+
+    broken = dataclasses.replace(one, loss=loss)
+    found = jax.jit(jaxarch.search.lottery(ROUNDS))(keys()[0], broken)
+    assert int(found.info["round"]) <= 1
+    assert np.isnan(np.asarray(found.info["losses"])[2:]).all()
+
+
+def test_rewinding_needs_a_search_that_tells_where_it_started():
+    with pytest.raises(ValueError, match=r"retrain: to rewind, the chain must begin with search\.real"):
+        jaxarch.over_seeds(
+            jaxarch.chain(jaxarch.search.two_temperature(), jaxarch.retrain("rewind")), keys(), problem()
+        )
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: jaxarch.search.lottery(0), "rounds: expected an integer of at least 1"),
+        (lambda: jaxarch.search.lottery(fraction=1.0), r"fraction: expected a number in \[0, 1\), got 1.0"),
+        (lambda: jaxarch.search.lottery(form="literal"), "form: expected 'rewind' or 'printed'"),
+        (lambda: jaxarch.search.lottery(choose="first"), "choose: expected 'best' or 'last'"),
+        (lambda: jaxarch.threshold(weights="zeros"), "weights: expected 'ones' or 'found'"),
+    ],
+)
+def test_bad_arguments_are_refused_by_name(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
