@@ -141,6 +141,11 @@ def manifest(settings: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
     }
 
 
+def key_description(seed: int) -> dict[str, Any]:
+    """The random key that all keys of an experiment derive from, for the manifest."""
+    return {"seed": seed, "implementation": str(jax.random.key_impl(jax.random.key(0)))}
+
+
 def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
     """Write a manifest as JSON."""
     (folder / MANIFEST).write_text(json.dumps(content, indent=2, default=_plain) + "\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typing
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from rich.console import RenderableType
 
@@ -50,6 +50,10 @@ def _parse(name: str, text: str, kind: Any) -> Any:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is tuple:
         return tuple(_parse(name, part.strip(), arguments[0]) for part in text.split(",") if part.strip())
+    if origin is Literal:
+        if text not in arguments:
+            raise ArgumentError(f"{name}: expected {' or '.join(arguments)}, got {text!r}")
+        return text
     if kind is bool:
         if text.lower() not in ("true", "false"):
             raise ArgumentError(f"{name}: expected true or false, got {text!r}")

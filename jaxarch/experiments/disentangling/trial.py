@@ -1,0 +1,261 @@
+"""What the experiments of [D] section 5 share: tasks, strategies, many runs, and what is measured."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pandas as pd
+from jax import Array
+
+from jaxarch.data.sources import Dataset, load
+from jaxarch.data.tasks import Task, take_task_rows, two_groups
+from jaxarch.data.transforms import unit_norm
+from jaxarch.errors import ArgumentError, check_count, check_positive, did_you_mean
+from jaxarch.masks import check_temperatures, density
+from jaxarch.metrics import auc, paired_differences
+from jaxarch.models.supervised import supervised
+from jaxarch.models.tanh_network import signed_output_loss, tanh_network
+from jaxarch.problem import Found, Problem
+from jaxarch.strategies import disentangling_strategies
+from jaxarch.strategy import HostSearch, Report, chain, evaluate
+from jaxarch.training import Training
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What can be set in every experiment that trains: data, training, strategies."""
+
+    dataset: str = "digits"
+    test_per_class: int = 50
+    seeds: int = 10
+    steps: int = 600
+    batch_size: int = 100
+    learning_rate: float = 0.3
+    hard: float = 50.0
+    soft: float = 5.0
+    std: float = 0.2
+    depth: int = 2
+    key: int = 0
+    strategies: tuple[str, ...] = ()
+    lottery_rounds: int = 10
+    lottery_form: Literal["rewind", "printed"] = "rewind"
+    agnostic_draws: int = 20
+    agnostic_weights: int = 10
+
+    def check(self) -> None:
+        """Raise on the first setting that cannot be used."""
+        for name in ("test_per_class", "seeds", "steps", "batch_size", "depth"):
+            check_count(name, getattr(self, name))
+        for name in ("learning_rate", "std"):
+            check_positive(name, getattr(self, name))
+        if not 0 <= self.key < 2**32:
+            raise ArgumentError(f"key: expected an integer from 0 to 2^32 - 1, got {self.key}")
+        check_temperatures(self.hard, self.soft)
+        known = self._known()
+        for name in self.strategies:
+            if name not in known:
+                raise ArgumentError(f"strategies: unknown {name!r}; {did_you_mean(name, known)}")
+
+    def data(self) -> Dataset:
+        """The data set, every example of unit norm."""
+        return unit_norm(load(self.dataset))
+
+    def chosen(self) -> dict[str, Any]:
+        """The strategies to run, by name; all of them where none is named."""
+        known = self._known()
+        return {name: known[name] for name in self.strategies or known}
+
+    def run_keys(self, task: Task) -> Array:
+        """One key a run: the same for both orientations of a split."""
+        keys = jax.random.split(jax.random.fold_in(jax.random.key(self.key), 1), self.seeds)
+        return keys[task.seeds]
+
+    def _known(self) -> dict[str, Any]:
+        return disentangling_strategies(
+            self.hard,
+            self.soft,
+            self.std,
+            lottery_rounds=self.lottery_rounds,
+            lottery_form=self.lottery_form,
+            agnostic_draws=self.agnostic_draws,
+            agnostic_weights=self.agnostic_weights,
+        )
+
+
+def split(
+    settings: Settings,
+    data: Dataset,
+    groups: tuple[Sequence[int], Sequence[int]],
+    train_per_class: int,
+    orientations: Sequence[bool] = (False, True),
+) -> Task:
+    """The splits of two groups of classes, for every seed and orientation."""
+    return two_groups(
+        jax.random.key(settings.key),
+        data,
+        *groups,
+        train_per_class=train_per_class,
+        test_per_class=settings.test_per_class,
+        seeds=settings.seeds,
+        orientations=orientations,
+    )
+
+
+def problem(settings: Settings, data: Dataset, task: Task) -> Problem:
+    """Network (11) and loss (12) of [D] on a task, every run with its own split."""
+    features = data.x.shape[1]
+    return supervised(
+        tanh_network((features,) * (settings.depth + 1)),
+        (data.x, data.y),
+        loss=signed_output_loss,
+        optimizer=optax.sgd(settings.learning_rate),
+        steps=settings.steps,
+        batch_size=settings.batch_size,
+        train=task.train,
+        own={"targets": task.targets},
+        gather=take_task_rows,
+    )
+
+
+def move(learning: Problem, task: Task, rows: int) -> Problem:
+    """The same problem on another task, its training rows padded to a number: nothing compiles anew."""
+    count = task.train.shape[1]
+    repeated = np.arange(rows) % count
+    return dataclasses.replace(
+        learning,
+        train=jnp.asarray(task.train[:, repeated]),
+        train_size=jnp.asarray(count, jnp.int32),
+        own={"targets": jnp.asarray(task.targets)},
+    )
+
+
+def trainings(chosen: dict[str, Any]) -> list[str]:
+    """The trainings that the strategies need, those that they share once."""
+    found: dict[tuple[Any, ...], str] = {}
+    for strategy in chosen.values():
+        stages = chain(strategy).stages
+        for index, stage in enumerate(stages):
+            if isinstance(stage, Training):
+                found.setdefault(stages[: index + 1], stage.name)
+    return list(found.values())
+
+
+def orientation(flipped: bool) -> str:
+    """Which group is y = 1, in words."""
+    return "y = 1: second group" if flipped else "y = 1: first group"
+
+
+def labels(task: Task) -> list[str]:
+    """How the runs are called in reports."""
+    return [
+        f"{task.name}, seed {seed}, {orientation(flip)}"
+        for seed, flip in zip(task.seeds, task.flipped, strict=True)
+    ]
+
+
+def measure(
+    data: Dataset, task: Task, learning: Problem, strategies: dict[str, Any], done: dict[str, Any]
+) -> pd.DataFrame:
+    """One row for each run of each strategy: AUC and losses, density, costs and mishaps."""
+    tables = [
+        _measure_one(data, task, learning, name, strategies[name], found, report)
+        for name, (found, report) in done.items()
+    ]
+    return pd.concat(tables, ignore_index=True)
+
+
+def _measure_one(
+    data: Dataset, task: Task, learning: Problem, name: str, strategy: Any, found: Found, report: Report
+) -> pd.DataFrame:
+    runs = len(task.seeds)
+    outputs = evaluate(strategy, found, learning, task.test)
+    truth = task.labels(data, task.test)
+    if isinstance(strategy, HostSearch):
+        loss = test_loss = np.full(runs, np.nan)
+    else:
+        loss = np.asarray(objectives(learning, found))
+        test_loss = (outputs * (1 - 2 * truth)).mean(axis=1)
+    info = {key: np.asarray(value) for key, value in found.info.items() if np.ndim(value) == 1}
+    failed_at = info.get("failed_at", np.full(runs, -1))
+    measured = pd.DataFrame(
+        {
+            "dataset": data.name,
+            "task": task.name,
+            "flipped": task.flipped,
+            "strategy": name,
+            "seed": task.seeds,
+            "auc": auc(truth, outputs),
+            "loss": loss,
+            "test_loss": test_loss,
+            "density": np.nan if found.mask is None else np.asarray(jax.vmap(density)(found.mask)),
+            "seconds": report.seconds,
+            "constant": np.ptp(outputs, axis=1) == 0,
+            "failed_at": failed_at,
+            "percentile": info.get("percentile", np.full(runs, np.nan)),
+            "ties": info.get("ties", np.full(runs, np.nan)),
+        }
+    )
+    # NaN scores make an empty mask, whose figures would pass for those of a network.
+    measured.loc[failed_at >= 0, ["auc", "loss", "test_loss", "density"]] = np.nan
+    return measured
+
+
+def costs(done: dict[str, Any]) -> dict[str, Any]:
+    """What running the strategies took, and what happened on the way, for a manifest."""
+    return {
+        "vmap_width": {name: report.width for name, (_, report) in done.items()},
+        "compile_seconds": {name: report.compile_seconds for name, (_, report) in done.items()},
+        "notes": {name: report.notes for name, (_, report) in done.items() if report.notes},
+    }
+
+
+def objectives(learning: Problem, found: Found) -> Array:
+    """F on the training rows of what every run found, shape (runs,)."""
+    return _objectives(learning, found.params, found.state)
+
+
+@jax.jit
+def _objectives(learning: Problem, params: Any, state: Any) -> Array:
+    def objective(params: Any, state: Any, one: Problem) -> Array:
+        return one.objective(params, state)
+
+    return jax.vmap(objective, in_axes=(0, 0, learning.in_axes()))(params, state, learning)
+
+
+def compare_runs(table: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Paired differences of AUC between all strategies, apart for each value of some columns."""
+    compared = []
+    for values, part in table.groupby(list(by), sort=False):
+        runs = {name: rows.sort_values("seed")["auc"].to_numpy() for name, rows in by_strategy(part)}
+        compared.append(paired_differences(runs).assign(**dict(zip(by, values, strict=True))))
+    return pd.concat(compared, ignore_index=True)
+
+
+def by_strategy(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """The rows of each strategy, in the order in which they were run."""
+    return [(str(name), runs) for name, runs in table.groupby("strategy", sort=False)]
+
+
+def remarks(table: pd.DataFrame) -> list[str]:
+    """What a reader of the table has to know: runs that failed, networks that are constant, ties."""
+    noted = []
+    for name, runs in by_strategy(table):
+        failed = int((runs["failed_at"] >= 0).sum())
+        if failed:
+            noted.append(f"! {name}: {failed} of {len(runs)} runs met NaN or infinity; they are left out")
+        constant = int((runs["constant"] & (runs["failed_at"] < 0)).sum())
+        if constant:
+            noted.append(
+                f"! {name}: {constant} of {len(runs)} runs give the same output on all test examples "
+                "(a saturated or empty network: AUC 0.5)"
+            )
+        tied = int((runs["ties"] > 0).sum())
+        if tied:
+            noted.append(f"! {name}: in {tied} of {len(runs)} runs several thresholds tie at the least F")
+    return noted
