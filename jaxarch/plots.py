@@ -19,6 +19,9 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 
+WEIGHT_FREE = ("bin", "agnostic")
+"""What [D] calls the networks whose weights are 0 and 1: drawn with open markers."""
+
 STYLE: Any = {
     "font.size": 9,
     "axes.titlesize": 10,
@@ -48,6 +51,8 @@ def by_strategy(
     label: str,
     title: str = "",
     chance: float | None = None,
+    zero: float | None = None,
+    dots: str = "runs",
 ) -> Figure:
     """One line a strategy: every run as a dot, the median with its quartiles beside it.
 
@@ -57,10 +62,13 @@ def by_strategy(
       title: of the figure.
       chance: the value of guessing. It is marked, and a second panel shows the strategies that are clear of
         it on a scale of their own.
+      zero: a value that it matters to be on one side of. It is marked, and a second panel shows the half of
+        the strategies that are nearest to it on a scale of their own.
+      dots: what a dot is, for the legend.
     """
     strategies = list(dict.fromkeys(name for series in values.values() for name in series))
     with matplotlib.rc_context(STYLE):
-        panels = 1 if chance is None else 2
+        panels = 1 if chance is None and zero is None else 2
         figure = NotebookFigure(
             figsize=(5.6 if panels == 1 else 6.8, 0.42 * len(strategies) + 1.3), layout="constrained"
         )
@@ -79,13 +87,20 @@ def by_strategy(
             row[0].axvline(chance, color="#666666", lw=0.9, ls=":")
             row[0].text(chance, -0.55, " chance", color="#666666", fontsize=7, va="top")
             row[1].set_xlim(*_clear_of(chance, values))
+        if zero is not None:
+            for axes in row:
+                axes.axvline(zero, color="#666666", lw=0.9)
+            row[1].set_xlim(*_near(zero, values))
+        if panels == 2:
             row[1].set_title("the same, enlarged", loc="left")
         handles = [
             Line2D([], [], color=COLOURS[i], marker=MARKERS[i], lw=1.8, mec="white", label=series)
             for i, series in enumerate(values)
         ]
-        meaning = Line2D([], [], ls="", label="(dots: runs; markers: medians, quartiles)")
-        figure.legend(handles=[*handles, meaning], loc="outside lower center", ncols=len(values) + 1)
+        meaning = Line2D([], [], ls="", label=f"(dots: {dots}; markers: medians, quartiles)")
+        # A long explanation gets a line of its own.
+        columns = len(values) + (len(dots) < 10)
+        figure.legend(handles=[*handles, meaning], loc="outside lower center", ncols=columns)
     return figure
 
 
@@ -111,11 +126,86 @@ def _dots(axes: Any, runs: np.ndarray, at: float, index: int) -> None:
 def _clear_of(chance: float, values: Mapping[str, Mapping[str, np.ndarray]]) -> tuple[float, float]:
     """The range of the runs of those strategies whose lower quartile is well above chance."""
     spans = [runs for series in values.values() for runs in series.values() if len(runs)]
-    clear = np.concatenate([runs for runs in spans if quartiles(runs)[1] > chance + 0.2] or spans)
-    clear = clear[np.isfinite(clear)]
-    low, high = (clear.min(), clear.max()) if clear.size else (0.0, 1.0)
+    return _range([runs for runs in spans if quartiles(runs)[1] > chance + 0.2] or spans)
+
+
+def _near(zero: float, values: Mapping[str, Mapping[str, np.ndarray]]) -> tuple[float, float]:
+    """The range of the half of the strategies whose medians are nearest to a value."""
+    spans = [runs for series in values.values() for runs in series.values() if len(runs)]
+    spans.sort(key=lambda runs: abs(quartiles(runs)[0] - zero))
+    return _range([np.asarray([zero]), *spans[: max(len(spans) // 2, 1)]])
+
+
+def _range(spans: Sequence[np.ndarray]) -> tuple[float, float]:
+    """Limits of an axis that shows all finite values."""
+    values = np.concatenate(list(spans))
+    values = values[np.isfinite(values)]
+    low, high = (values.min(), values.max()) if values.size else (0.0, 1.0)
     margin = max(0.04 * (high - low), 1e-3)
     return float(low - margin), float(high + margin)
+
+
+def runtime(
+    panels: Mapping[str, Mapping[str, Mapping[str, tuple[float, np.ndarray]]]],
+    label: str,
+    title: str = "",
+    chance: float | None = None,
+) -> Figure:
+    """Run time against quality, a panel for each row and column: the median of runs, and their quartiles.
+
+    A colour is a family of strategies, named by what is before `->`; a marker is what was made of it.
+
+    Args:
+      panels: by row, by column, by strategy: seconds a run, and one value for each run; NaN is left out.
+      label: of the vertical axis.
+      title: of the figure.
+      chance: the value of guessing, marked.
+    """
+    strategies = list(
+        dict.fromkeys(name for row in panels.values() for cell in row.values() for name in cell)
+    )
+    looks = _looks(strategies)
+    columns = list(dict.fromkeys(name for row in panels.values() for name in row))
+    with matplotlib.rc_context(STYLE):
+        size = (2.3 * len(columns) + 0.9, 1.9 * len(panels) + 1.5)
+        figure = NotebookFigure(figsize=size, layout="constrained")
+        grid = figure.subplots(len(panels), len(columns), sharex=True, sharey="row", squeeze=False)
+        for axes_row, (row_name, row) in zip(grid, panels.items(), strict=True):
+            for axes, column in zip(axes_row, columns, strict=True):
+                for name, (seconds, runs) in row.get(column, {}).items():
+                    median, q25, q75 = quartiles(runs)
+                    bars = [[median - q25], [q75 - median]]
+                    axes.errorbar([seconds], [median], yerr=bars, ls="", lw=1, ms=5.5, **looks[name])
+                axes.set_xscale("log")
+                if chance is not None:
+                    axes.axhline(chance, color="#666666", lw=0.9, ls=":")
+            axes_row[0].set_ylabel(f"{row_name}\n{label}")
+        for axes, column in zip(grid[0], columns, strict=True):
+            axes.set_title(column, loc="left")
+        for axes in grid[-1]:
+            axes.set_xlabel("seconds a run and device")
+        figure.suptitle(title, x=0.01, ha="left")
+        handles = [Line2D([], [], ls="", ms=5.5, label=name, **looks[name]) for name in strategies]
+        figure.legend(handles=handles, loc="outside lower center", ncols=min(len(columns) + 1, 4))
+    return figure
+
+
+def _looks(strategies: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Colour by family, marker by kind within it: open for networks without weights."""
+    families = list(dict.fromkeys(name.split("->")[0] for name in strategies))
+    looks = {}
+    for name in strategies:
+        family, _, made = name.partition("->")
+        siblings = [other for other in strategies if other.split("->")[0] == family]
+        colour = COLOURS[families.index(family) % len(COLOURS)]
+        is_binary = (made or family) in WEIGHT_FREE
+        looks[name] = {
+            "color": colour,
+            "marker": MARKERS[siblings.index(name) % len(MARKERS)],
+            "mfc": "white" if is_binary else colour,
+            "mew": 1.2,
+        }
+    return looks
 
 
 def convergence(

@@ -22,10 +22,12 @@ import numpy as np
 import pandas as pd
 
 from jaxarch.errors import ArgumentError
+from jaxarch.metrics import quartiles
 from jaxarch.storage import digest as digest
 
 MANIFEST = "manifest.json"
 RESULTS = "results.csv"
+FINDINGS = "findings.csv"
 COLUMNS = (
     "experiment",
     "dataset",
@@ -179,6 +181,25 @@ def read_table(folder: str | os.PathLike[str], name: str = RESULTS) -> pd.DataFr
         return pd.read_csv(path)
     except (OSError, ValueError) as error:
         raise ArgumentError(f"folder: {path} cannot be read ({error})") from None
+
+
+def finding(what: str, values: Any) -> dict[str, Any]:
+    """One line of findings.csv, which the ledger has: what was measured, median, quartiles, runs.
+
+    Args:
+      what: in words.
+      values: one a run, or a single number. A row of `metrics.paired_differences` is taken with its mean,
+        the 95% interval of the mean, and the Wilcoxon p.
+    """
+    if isinstance(values, pd.Series) and "mean_low" in values.index:
+        kept = ("median", "q25", "q75", "runs", "mean", "mean_low", "mean_high", "p")
+        return {"what": what} | {name: values[name] for name in kept}
+    values = np.atleast_1d(np.asarray(values, np.float64))
+    median, q25, q75 = quartiles(values)
+    line: dict[str, Any] = {"what": what, "median": median, "runs": int(np.isfinite(values).sum())}
+    if values.size > 1:
+        line |= {"q25": q25, "q75": q75}
+    return line
 
 
 def _git_commit() -> str | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from jaxarch.experiments.disentangling import strategies
+from jaxarch.experiments.disentangling import fig4, strategies
 from jaxarch.experiments.experiment import Experiment
 
-EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in (strategies.EXPERIMENT,)}
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment for experiment in (strategies.EXPERIMENT, fig4.EXPERIMENT)
+}
 DEFAULT = strategies.NAME

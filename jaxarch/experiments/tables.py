@@ -41,5 +41,10 @@ def median(values: Iterable[float], form: str) -> str:
 
 def spread(values: Iterable[float], form: str) -> str:
     """Median and quartiles, as in .947 [.944, .955]."""
-    middle, low, high = quartiles(np.asarray(values))
-    return "-" if np.isnan(middle) else f"{middle:{form}} [{low:{form}}, {high:{form}}]"
+    middle, low, high = (_without_zero(format(value, form)) for value in quartiles(np.asarray(values)))
+    return "-" if middle == "nan" else f"{middle} [{low}, {high}]"
+
+
+def _without_zero(text: str) -> str:
+    """.5 for 0.5, -.5 for -0.5."""
+    return text.replace("0.", ".", 1) if text.lstrip("+-").startswith("0.") else text

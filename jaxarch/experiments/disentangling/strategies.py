@@ -173,23 +173,17 @@ def _table(table: pd.DataFrame, manifest: dict[str, Any], side: str, better: boo
 
 
 def _comparison_table(comparisons: pd.DataFrame, reference: str, side: str) -> Table:
-    rows = []
-    for _, pair in comparisons.iterrows():
-        if reference not in (pair["first"], pair["second"]):
-            continue
-        sign = 1 if pair["first"] == reference else -1
-        low, high = sorted((sign * pair["q25"], sign * pair["q75"]))
-        mean_low, mean_high = sorted((sign * pair["mean_low"], sign * pair["mean_high"]))
-        rows.append(
-            (
-                pair["second"] if sign == 1 else pair["first"],
-                f"{sign * pair['median']:+.3f}",
-                f"{low:+.3f} {high:+.3f}",
-                f"{mean_low:+.3f} {mean_high:+.3f}",
-                f"{sign * pair['effect']:+.2f}",
-                f"{pair['p_adjusted']:.3f}",
-            )
+    rows = [
+        (
+            pair["against"],
+            f"{pair['median']:+.3f}",
+            f"{pair['q25']:+.3f} {pair['q75']:+.3f}",
+            f"{pair['mean_low']:+.3f} {pair['mean_high']:+.3f}",
+            f"{pair['effect']:+.2f}",
+            f"{pair['p_adjusted']:.3f}",
         )
+        for _, pair in trial.against(comparisons, reference).iterrows()
+    ]
     columns = ("against", "median", "quartiles", "95% of mean", "effect", "p adj.")
     return tables.table(f"AUC of {reference} minus that of others, paired by split, {side}", columns, rows)
 

@@ -237,6 +237,18 @@ def compare_runs(table: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     return pd.concat(compared, ignore_index=True)
 
 
+def against(comparisons: pd.DataFrame, reference: str) -> pd.DataFrame:
+    """The comparisons of one strategy with all others, as `reference - against`, whichever came first."""
+    first, second = (comparisons[comparisons[side] == reference] for side in ("first", "second"))
+    turned = second.copy()
+    for low, high in (("q25", "q75"), ("mean_low", "mean_high")):
+        turned[low], turned[high] = -second[high], -second[low]
+    turned[["median", "mean", "effect"]] *= -1
+    turned["wins"] = second["runs"] - second["wins"]
+    both = pd.concat([first.assign(against=first["second"]), turned.assign(against=second["first"])])
+    return both.drop(columns=["first", "second"]).sort_index()
+
+
 def by_strategy(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """The rows of each strategy, in the order in which they were run."""
     return [(str(name), runs) for name, runs in table.groupby("strategy", sort=False)]

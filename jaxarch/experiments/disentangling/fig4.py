@@ -1,0 +1,304 @@
+"""[D] figures 4 and 6 to 9: run time against AUC, every strategy, several tasks and training sizes."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from rich.console import RenderableType
+from rich.table import Table
+
+from jaxarch import plots, results
+from jaxarch.data.dataset import Dataset
+from jaxarch.data.tasks import Task
+from jaxarch.errors import ArgumentError, check_count
+from jaxarch.experiments import tables
+from jaxarch.experiments.disentangling import trial
+from jaxarch.experiments.experiment import Experiment
+from jaxarch.fit import Progress
+from jaxarch.problem import Problem
+from jaxarch.strategy import compare
+
+NAME = "disentangling.fig4"
+COMPARISONS = "comparisons.csv"
+CELL = ["task", "train_per_class", "flipped"]
+REFERENCES = ("unconstrained real", "logistic regression")
+"""Strategies that [D] does not have: shown, but not among those of which the best is sought."""
+
+
+class Grid(NamedTuple):
+    """What is run on a data set unless other tasks and sizes are named."""
+
+    tasks: tuple[str, ...]
+    sizes: tuple[int, ...]
+
+
+_DIGITS = ("1v2", "4v9", "1+2+3v4+5+6", "0+1+2+3+4v5+6+7+8+9")
+GRIDS = {
+    "digits": Grid(_DIGITS, (30, 60, 120)),
+    "mnist": Grid(_DIGITS, (50, 100, 150)),
+    "citeseer": Grid(("0v1", "2v3", "0+1+2v3+4+5", "0+2+4v1+3+5"), (50, 100, 150)),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(trial.Settings):
+    """What can be set with `jaxarch run disentangling.fig4 --set NAME=VALUE`.
+
+    Tasks are written `1+2+3v4+5+6`; sizes are training examples a class. By default those of `GRIDS`.
+    """
+
+    tasks: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
+
+    def check(self) -> None:
+        """Raise on the first setting that cannot be used."""
+        super().check()
+        for size in self.sizes:
+            check_count("sizes", size)
+
+    def grid(self) -> Grid:
+        """Tasks and sizes, those of the data set where none are named."""
+        default = GRIDS.get(self.dataset, Grid((), ()))
+        grid = Grid(self.tasks or default.tasks, self.sizes or default.sizes)
+        for name, values, example in (("tasks", grid.tasks, "0v1"), ("sizes", grid.sizes, "50,100")):
+            if not values:
+                raise ArgumentError(
+                    f"{name}: none are known for {self.dataset}; name them, as in --set {name}={example}"
+                )
+        return grid
+
+
+class Cell(NamedTuple):
+    """One task with one training size."""
+
+    size: int
+    task: Task
+
+
+def read_groups(text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The two groups of classes of a task, from a text such as `1+2+3v4+5+6`."""
+    if not re.fullmatch(r"\d+(\+\d+)*v\d+(\+\d+)*", text):
+        raise ArgumentError(f"tasks: expected groups of classes such as 1+2+3v4+5+6, got {text!r}")
+    first, second = (tuple(int(label) for label in group.split("+")) for group in text.split("v"))
+    return first, second
+
+
+def prepare(settings: Settings) -> tuple[Dataset, list[Cell], Problem, dict[str, Any]]:
+    """Data, cells, the problem that is moved from cell to cell, and strategies, all checked."""
+    settings.check()
+    grid, data = settings.grid(), settings.data()
+    cells = [
+        Cell(size, trial.split(settings, data, read_groups(text), size))
+        for text in grid.tasks
+        for size in grid.sizes
+    ]
+    return data, cells, trial.problem(settings, data, cells[0].task), settings.chosen()
+
+
+def plan(settings: Settings) -> list[str]:
+    """What would be compiled and trained."""
+    data, cells, _, chosen = prepare(settings)
+    runs, trainings = 2 * settings.seeds, trial.trainings(chosen)
+    return [
+        f"data: {data.name}, {data.x.shape[0]} x {data.x.shape[1]}",
+        f"tasks: {'; '.join(dict.fromkeys(cell.task.name for cell in cells))}; both orientations",
+        f"training examples a class: {', '.join(str(size) for size in settings.grid().sizes)}",
+        f"runs: {settings.seeds} seeds x 2 orientations x {len(cells)} tasks and sizes = {runs * len(cells)}",
+        f"strategies: {', '.join(chosen)}",
+        f"trainings: {len(trainings)}, each {settings.steps} steps of batch {settings.batch_size} x "
+        f"{runs} runs x {len(cells)} tasks and sizes, compiled once",
+    ]
+
+
+def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] | None = None) -> None:
+    """Train all strategies on all tasks and sizes, and write results, comparisons and manifest."""
+    started = time.time()
+    data, cells, learning, chosen = prepare(settings)
+    rows = max(cell.task.train.shape[1] for cell in cells)
+    measured, costs = [], {}
+    for index, (size, task) in enumerate(cells):
+        moved = trial.move(learning, task, rows)
+        title = f"{task.name}, {size} a class ({index + 1} of {len(cells)})"
+        keys, labels = settings.run_keys(task), trial.labels(task)
+        done = compare(chosen, keys, moved, progress=_titled(title, progress), labels=labels)
+        table = trial.measure(data, task, moved, chosen, done)
+        table.insert(4, "train_per_class", size)
+        measured.append(table)
+        costs[title] = trial.costs(done)
+    table = pd.concat(measured, ignore_index=True)
+    table.insert(0, "experiment", NAME)
+    table.to_csv(folder / results.RESULTS, index=False)
+    comparisons = trial.compare_runs(table, CELL)
+    comparisons.to_csv(folder / COMPARISONS, index=False)
+    _findings(table, comparisons).to_csv(folder / results.FINDINGS, index=False)
+    results.write_manifest(
+        folder,
+        results.manifest(
+            dataclasses.asdict(settings) | settings.grid()._asdict(),
+            experiment=NAME,
+            command=results.command_line(),
+            key=results.key_description(settings.key),
+            data={"name": data.name, "sha256": results.digest(data.x, data.y)},
+            costs=costs,
+            wall_seconds=time.time() - started,
+        ),
+    )
+
+
+def _titled(title: str, progress: Callable[[Progress], None] | None) -> Callable[[Progress], None] | None:
+    """A progress callback that is told the cell, too."""
+    if progress is None:
+        return None
+    return lambda told: progress(dataclasses.replace(told, name=f"{title}: {told.name}"))
+
+
+def report(folder: Path) -> list[RenderableType]:
+    """Draw the figures of a folder from its files, and make its tables."""
+    manifest = results.read_manifest(folder)
+    table, comparisons = results.read_table(folder), results.read_table(folder, COMPARISONS)
+    name, better = manifest["data"]["name"], better_orientation(table)
+    is_better = table["flipped"] == table["task"].map(better)
+    for side, rows in (("better", table[is_better]), ("other", table[~is_better])):
+        figure = plots.runtime(_panels(rows), "test AUC", f"{name}, {side} orientation of each task", 0.5)
+        plots.save(figure, folder, f"runtime-{side}")
+    rendered: list[RenderableType] = [
+        _table(rows, f"{name}, {task}, {trial.orientation(better[task])} (the better orientation)")
+        for task, rows in table[is_better].groupby("task", sort=False)
+    ]
+    if "bin" in set(table["strategy"]):
+        differences = trial.against(comparisons, "bin")
+        plots.save(_differences(differences, name), folder, "differences")
+        rendered.append(_summary(differences))
+    rendered.append(_best(table))
+    rendered += trial.remarks(table)
+    return rendered
+
+
+def better_orientation(table: pd.DataFrame) -> dict[str, bool]:
+    """For each task, whether it is better learned with the second group as y = 1."""
+    medians = table.groupby(["task", "flipped", "strategy", "train_per_class"])["auc"].median()
+    means = medians.groupby(["task", "flipped"]).mean().unstack("flipped")
+    return {str(task): bool(row.fillna(0).idxmax()) for task, row in means.iterrows()}
+
+
+def best_strategies(table: pd.DataFrame) -> pd.DataFrame:
+    """For each cell and strategy of [D], whether it has the highest median AUC (several may)."""
+    own = table[~table["strategy"].isin(REFERENCES)]
+    medians = own.groupby([*CELL, "strategy"], sort=False)["auc"].median().unstack("strategy", sort=False)
+    return medians.eq(medians.max(axis=1), axis=0)
+
+
+def _panels(table: pd.DataFrame) -> dict[str, dict[str, dict[str, tuple[float, np.ndarray]]]]:
+    """By task, by size, by strategy: seconds a run, and the AUC of all runs."""
+    return {
+        f"{task}\n{trial.orientation(bool(rows['flipped'].iloc[0]))}": {
+            f"{size} training examples a class": {
+                strategy: (runs["seconds"].median(), runs["auc"].to_numpy())
+                for strategy, runs in trial.by_strategy(cell)
+            }
+            for size, cell in rows.groupby("train_per_class")
+        }
+        for task, rows in table.groupby("task", sort=False)
+    }
+
+
+def _differences(differences: pd.DataFrame, name: str) -> Figure:
+    values = {
+        trial.orientation(bool(flipped)): {
+            str(other): cells["median"].to_numpy() for other, cells in rows.groupby("against", sort=False)
+        }
+        for flipped, rows in differences.groupby("flipped")
+    }
+    label = "test AUC of bin minus that of ..."
+    return plots.by_strategy(values, label, name, zero=0.0, dots="tasks and sizes, medians over splits")
+
+
+def _table(table: pd.DataFrame, title: str) -> Table:
+    sizes = sorted(table["train_per_class"].unique())
+    rows = []
+    for name, runs in trial.by_strategy(table):
+        seconds = tables.median(runs["seconds"], ".4f")
+        spreads = [tables.spread(runs[runs["train_per_class"] == size]["auc"], ".3f") for size in sizes]
+        rows.append((name, *spreads, seconds))
+    return tables.table(title, ("AUC", *(f"{size} a class" for size in sizes), "s/run"), rows)
+
+
+def _summary(differences: pd.DataFrame) -> Table:
+    cells = len(differences[CELL].drop_duplicates())
+    rows = []
+    for other, part in differences.groupby("against", sort=False):
+        rows.append(
+            (
+                str(other),
+                tables.spread(part["median"], "+.3f"),
+                f"{(part['mean_low'] > 0).sum()}",
+                f"{(part['mean_high'] < 0).sum()}",
+            )
+        )
+    title = f"AUC of bin minus that of others in {cells} cells (task x size x orientation), paired by split"
+    columns = ("against", "medians: median [quartiles]", "95% interval above 0", "below 0")
+    return tables.table(title, columns, rows)
+
+
+def _best(table: pd.DataFrame) -> Table:
+    best = best_strategies(table)
+    rows = [(str(name), f"{count}") for name, count in best.sum().sort_values(ascending=False).items()]
+    family = [name for name in best if name.startswith("bin")]
+    rows.append(("bin or bin->real", f"{best[family].any(axis=1).sum()}"))
+    return tables.table(
+        f"cells of {len(best)} in which a strategy has the highest median AUC", ("", ""), rows
+    )
+
+
+def _findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> pd.DataFrame:
+    """What the ledger has of this experiment: the better orientation, and counts over all cells."""
+    better = better_orientation(table)
+    sizes = sorted(table["train_per_class"].unique())
+    middle = sizes[len(sizes) // 2]
+    found = []
+    for task, flipped in better.items():
+        where = (table["task"] == task) & (table["flipped"] == flipped) & (table["train_per_class"] == middle)
+        for strategy, runs in trial.by_strategy(table[where]):
+            what = f"{task}, {trial.orientation(flipped)}, {middle} a class: AUC of {strategy}"
+            found.append(results.finding(what, runs["auc"]))
+        same = (comparisons[CELL] == [task, middle, flipped]).all(axis=1)
+        for _, pair in trial.against(comparisons[same], "bin").iterrows():
+            if pair["against"] in ("real", "real->bin", "lottery->bin"):
+                what = f"{task}, {trial.orientation(flipped)}, {middle} a class: bin minus {pair['against']}"
+                found.append(results.finding(what, pair))
+    if "bin" in set(table["strategy"]):
+        differences = trial.against(comparisons, "bin")
+        for other, part in differences.groupby("against", sort=False):
+            cells = f"{len(part)} cells (task x size x orientation)"
+            found += [
+                results.finding(f"median AUC of bin minus {other}, over {cells}", part["median"]),
+                results.finding(
+                    f"of {cells}, bin above {other} (95% interval)", (part["mean_low"] > 0).sum()
+                ),
+                results.finding(
+                    f"of {cells}, bin below {other} (95% interval)", (part["mean_high"] < 0).sum()
+                ),
+            ]
+    best = best_strategies(table)
+    family = [name for name in best if name.startswith("bin")]
+    what = f"of {len(best)} cells, bin or bin->real has the highest median AUC"
+    found.append(results.finding(what, best[family].any(axis=1).sum()))
+    return pd.DataFrame(found)
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    "figures 4 and 6 to 9 of [D]: run time against AUC, every strategy, tasks and training sizes",
+    Settings,
+    plan,
+    run,
+    report,
+)
