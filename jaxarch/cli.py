@@ -1,4 +1,4 @@
-"""The command line: `jaxarch run | report | list | data`."""
+"""The command line: `jaxarch run | report | list | data | ledger`."""
 
 from __future__ import annotations
 
@@ -154,6 +154,39 @@ def data(name: str | None, download: bool) -> None:
         console.print(f"downloaded into {sources.download(name)}", highlight=False, soft_wrap=True)
     for line in listing.overview() if name is None else listing.details(name):
         console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+@app.command()
+@click.argument("line", required=False, metavar="[LINE]")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "markdown", "json"]),
+    help="Tables for the terminal (the default), the document, or a list of objects.",
+)
+@click.option(
+    "--measured", metavar="DIR", help="Print a result folder's findings.csv as TOML, for a line's file."
+)
+def ledger(line: str | None, form: str | None, measured: str | None) -> None:
+    """What reproduces: the papers' results beside what was measured; with a line's id, all of it.
+
+    docs/reproduction.md is what `jaxarch ledger --format markdown` prints.
+    """
+    from jaxarch import ledger as book
+
+    if measured is not None:
+        if line is not None or form is not None:
+            raise ArgumentError("--measured: expected no line and no --format beside it")
+        click.echo(book.as_toml(book.read_findings(measured)), nl=False)
+        return
+    papers = book.read() if line is None else book.only(book.read(), line)
+    if form == "json":
+        click.echo(book.as_json(papers))
+    elif form == "markdown":
+        click.echo(book.document(papers) if line is None else book.sections(papers), nl=False)
+    else:
+        # Not cropped: a command stays in one piece, to be copied.
+        Console().print(book.overview(papers) if line is None else book.details(papers), crop=False)
 
 
 def main() -> None:

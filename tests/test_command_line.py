@@ -152,6 +152,10 @@ BAD = {
     "report": (["report", "there"], "folder: there is no result folder"),
     "missing": (["report"], "Missing argument"),
     "list": (["list", "nothing"], "experiment: unknown 'nothing'"),
+    "line": (["ledger", "D.figure4"], "line: unknown 'D.figure4'; did you mean 'D.figure-4'"),
+    "format": (["ledger", "--format", "html"], "'html' is not one of 'text', 'markdown', 'json'"),
+    "findings": (["ledger", "--measured", "there"], "folder: there/findings.csv cannot be read"),
+    "paste": (["ledger", "D.figure-4", "--measured", "there"], "--measured: expected no line"),
     "key": (["run", "--set", "key=99999999999999999999"], "key: expected an integer from 0 to"),
     "rate": (["run", "--set", "learning_rate=nan"], "learning_rate: expected a positive finite number"),
 }
@@ -219,7 +223,7 @@ def test_a_setting_that_is_true_or_false_takes_nothing_else():
 
 
 def test_help_is_short_and_complete():
-    for command in ([], ["run"], ["report"], ["list"], ["data"]):
+    for command in ([], ["run"], ["report"], ["list"], ["data"], ["ledger"]):
         done = CliRunner().invoke(cli.app, [*command, "--help"])
         assert done.exit_code == 0
         assert len(done.output.splitlines()) < 30

@@ -38,7 +38,7 @@ def test_the_readme_s_code_runs_as_printed_in_a_fresh_process(tmp_path):
 def test_the_readme_s_commands_exist():
     commands = "\n".join(code_blocks("README.md", "sh"))
     for command in re.findall(r"^jaxarch (\w+)", commands, flags=re.M):
-        assert command in ("run", "report", "list", "data")
+        assert command in ("run", "report", "list", "data", "ledger")
 
 
 ONE_FILE, ONE_LINE, TRAINING, ANYWHERE = code_blocks("docs/your_own_method.md")

@@ -28,6 +28,7 @@ ORDER = [
     "strategies",
     "progress",
     "results",
+    "ledger",
     "plots",
     "experiments",
     "__init__",
