@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from jaxarch.experiments.disentangling import fig4, strategies
+from jaxarch.experiments.disentangling import fig2, fig3, fig4, strategies
 from jaxarch.experiments.experiment import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
-    experiment.name: experiment for experiment in (strategies.EXPERIMENT, fig4.EXPERIMENT)
+    experiment.name: experiment
+    for experiment in (strategies.EXPERIMENT, fig2.EXPERIMENT, fig3.EXPERIMENT, fig4.EXPERIMENT)
 }
 DEFAULT = strategies.NAME

@@ -173,6 +173,7 @@ def report(folder: Path) -> list[RenderableType]:
         _table(rows, f"{name}, {task}, {trial.orientation(better[task])} (the better orientation)")
         for task, rows in table[is_better].groupby("task", sort=False)
     ]
+    rendered.append(_times(table))
     if "bin" in set(table["strategy"]):
         differences = trial.against(comparisons, "bin")
         plots.save(_differences(differences, name), folder, "differences")
@@ -225,10 +226,17 @@ def _table(table: pd.DataFrame, title: str) -> Table:
     sizes = sorted(table["train_per_class"].unique())
     rows = []
     for name, runs in trial.by_strategy(table):
-        seconds = tables.median(runs["seconds"], ".4f")
         spreads = [tables.spread(runs[runs["train_per_class"] == size]["auc"], ".3f") for size in sizes]
-        rows.append((name, *spreads, seconds))
-    return tables.table(title, ("AUC", *(f"{size} a class" for size in sizes), "s/run"), rows)
+        rows.append((name, *spreads))
+    return tables.table(title, ("AUC", *(f"{size} a class" for size in sizes)), rows)
+
+
+def _times(table: pd.DataFrame) -> Table:
+    seconds = table.groupby(["strategy", "train_per_class", "task"], sort=False)["seconds"].median()
+    medians = seconds.groupby(["strategy", "train_per_class"], sort=False).median().unstack("train_per_class")
+    rows = [(name, *(f"{medians.loc[name, size]:.4f}" for size in medians)) for name in medians.index]
+    columns = ("seconds", *(f"{size} a class" for size in medians))
+    return tables.table("run time: wall time x devices / runs, median over tasks", columns, rows)
 
 
 def _summary(differences: pd.DataFrame) -> Table:

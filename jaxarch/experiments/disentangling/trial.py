@@ -28,8 +28,8 @@ from jaxarch.training import Training
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-    """What can be set in every experiment that trains: data, training, strategies."""
+class Setup:
+    """What can be set in every experiment that trains: data, network, training."""
 
     dataset: str = "digits"
     test_per_class: int = 50
@@ -37,11 +37,34 @@ class Settings:
     steps: int = 600
     batch_size: int = 100
     learning_rate: float = 0.3
+    depth: int = 2
+    key: int = 0
+
+    def check(self) -> None:
+        """Raise on the first setting that cannot be used."""
+        for name in ("test_per_class", "seeds", "steps", "batch_size", "depth"):
+            check_count(name, getattr(self, name))
+        check_positive("learning_rate", self.learning_rate)
+        if not 0 <= self.key < 2**32:
+            raise ArgumentError(f"key: expected an integer from 0 to 2^32 - 1, got {self.key}")
+
+    def data(self) -> Dataset:
+        """The data set, every example of unit norm."""
+        return unit_norm(load(self.dataset))
+
+    def run_keys(self, task: Task) -> Array:
+        """One key a run: the same for both orientations of a split."""
+        keys = jax.random.split(jax.random.fold_in(jax.random.key(self.key), 1), self.seeds)
+        return keys[task.seeds]
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(Setup):
+    """What can be set where strategies are compared."""
+
     hard: float = 50.0
     soft: float = 5.0
     std: float = 0.2
-    depth: int = 2
-    key: int = 0
     strategies: tuple[str, ...] = ()
     lottery_rounds: int = 10
     lottery_form: Literal["rewind", "printed"] = "rewind"
@@ -50,31 +73,18 @@ class Settings:
 
     def check(self) -> None:
         """Raise on the first setting that cannot be used."""
-        for name in ("test_per_class", "seeds", "steps", "batch_size", "depth"):
-            check_count(name, getattr(self, name))
-        for name in ("learning_rate", "std"):
-            check_positive(name, getattr(self, name))
-        if not 0 <= self.key < 2**32:
-            raise ArgumentError(f"key: expected an integer from 0 to 2^32 - 1, got {self.key}")
+        super().check()
+        check_positive("std", self.std)
         check_temperatures(self.hard, self.soft)
         known = self._known()
         for name in self.strategies:
             if name not in known:
                 raise ArgumentError(f"strategies: unknown {name!r}; {did_you_mean(name, known)}")
 
-    def data(self) -> Dataset:
-        """The data set, every example of unit norm."""
-        return unit_norm(load(self.dataset))
-
     def chosen(self) -> dict[str, Any]:
         """The strategies to run, by name; all of them where none is named."""
         known = self._known()
         return {name: known[name] for name in self.strategies or known}
-
-    def run_keys(self, task: Task) -> Array:
-        """One key a run: the same for both orientations of a split."""
-        keys = jax.random.split(jax.random.fold_in(jax.random.key(self.key), 1), self.seeds)
-        return keys[task.seeds]
 
     def _known(self) -> dict[str, Any]:
         return disentangling_strategies(
@@ -89,7 +99,7 @@ class Settings:
 
 
 def split(
-    settings: Settings,
+    settings: Setup,
     data: Dataset,
     groups: tuple[Sequence[int], Sequence[int]],
     train_per_class: int,
@@ -107,7 +117,7 @@ def split(
     )
 
 
-def problem(settings: Settings, data: Dataset, task: Task) -> Problem:
+def problem(settings: Setup, data: Dataset, task: Task) -> Problem:
     """Network (11) and loss (12) of [D] on a task, every run with its own split."""
     features = data.x.shape[1]
     return supervised(
