@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -179,7 +180,7 @@ def runtime(
                 axes.set_xscale("log")
                 if chance is not None:
                     axes.axhline(chance, color="#666666", lw=0.9, ls=":")
-            axes_row[0].set_ylabel(f"{row_name}\n{label}")
+            axes_row[0].set_ylabel(f"{row_name}\n\n{label}")
         for axes, column in zip(grid[0], columns, strict=True):
             axes.set_title(column, loc="left")
         for axes in grid[-1]:
@@ -256,9 +257,9 @@ def convergence_grid(
             for axes, column in zip(axes_row, columns, strict=True):
                 for name, history in row.get(column, {}).items():
                     _history(axes, history, smooth, lines.index(name), name)
-                axes.set_title(column, loc="right")
-            axes_row[0].set_title(row_name, loc="left")
-            axes_row[0].set_ylabel(label)
+            axes_row[0].set_ylabel(f"{textwrap.fill(row_name, 22)}\n\n{label}")
+        for axes, column in zip(grid[0], columns, strict=True):
+            axes.set_title(column, loc="left")
         for axes in grid[-1]:
             axes.set_xlabel("step")
         figure.suptitle(title, x=0.01, ha="left")
