@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from jaxarch.experiments.disentangling import fig2, fig3, fig4, strategies
+from jaxarch.experiments.disentangling import fig2, fig3, fig4, fig5, strategies
 from jaxarch.experiments.experiment import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
-    for experiment in (strategies.EXPERIMENT, fig2.EXPERIMENT, fig3.EXPERIMENT, fig4.EXPERIMENT)
+    for experiment in (
+        strategies.EXPERIMENT,
+        fig2.EXPERIMENT,
+        fig3.EXPERIMENT,
+        fig4.EXPERIMENT,
+        fig5.EXPERIMENT,
+    )
 }
 DEFAULT = strategies.NAME

@@ -14,9 +14,7 @@ from jaxarch.errors import ArgumentError
 from jaxarch.ledger.line import Measurement
 from jaxarch.ledger.reading import build
 from jaxarch.ledger.rendering import number
-from jaxarch.results import read_table
-
-FINDINGS = "findings.csv"
+from jaxarch.results import FINDINGS, read_table
 
 
 def read_findings(folder: str | os.PathLike[str]) -> tuple[Measurement, ...]:

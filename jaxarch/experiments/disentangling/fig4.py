@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -83,20 +82,12 @@ class Cell(NamedTuple):
     task: Task
 
 
-def read_groups(text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The two groups of classes of a task, from a text such as `1+2+3v4+5+6`."""
-    if not re.fullmatch(r"\d+(\+\d+)*v\d+(\+\d+)*", text):
-        raise ArgumentError(f"tasks: expected groups of classes such as 1+2+3v4+5+6, got {text!r}")
-    first, second = (tuple(int(label) for label in group.split("+")) for group in text.split("v"))
-    return first, second
-
-
 def prepare(settings: Settings) -> tuple[Dataset, list[Cell], Problem, dict[str, Any]]:
     """Data, cells, the problem that is moved from cell to cell, and strategies, all checked."""
     settings.check()
     grid, data = settings.grid(), settings.data()
     cells = [
-        Cell(size, trial.split(settings, data, read_groups(text), size))
+        Cell(size, trial.split(settings, data, trial.read_groups(text), size))
         for text in grid.tasks
         for size in grid.sizes
     ]
@@ -128,7 +119,7 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
         moved = trial.move(learning, task, rows)
         title = f"{task.name}, {size} a class ({index + 1} of {len(cells)})"
         keys, labels = settings.run_keys(task), trial.labels(task)
-        done = compare(chosen, keys, moved, progress=_titled(title, progress), labels=labels)
+        done = compare(chosen, keys, moved, progress=trial.titled(title, progress), labels=labels)
         table = trial.measure(data, task, moved, chosen, done)
         table.insert(4, "train_per_class", size)
         measured.append(table)
@@ -151,13 +142,6 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
             wall_seconds=time.time() - started,
         ),
     )
-
-
-def _titled(title: str, progress: Callable[[Progress], None] | None) -> Callable[[Progress], None] | None:
-    """A progress callback that is told the cell, too."""
-    if progress is None:
-        return None
-    return lambda told: progress(dataclasses.replace(told, name=f"{title}: {told.name}"))
 
 
 def report(folder: Path) -> list[RenderableType]:

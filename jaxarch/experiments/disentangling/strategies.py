@@ -85,7 +85,9 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
     table.insert(0, "experiment", NAME)
     table.insert(4, "train_per_class", settings.train_per_class)
     table.to_csv(folder / results.RESULTS, index=False)
-    trial.compare_runs(table, ["flipped"]).to_csv(folder / COMPARISONS, index=False)
+    comparisons = trial.compare_runs(table, ["flipped"])
+    comparisons.to_csv(folder / COMPARISONS, index=False)
+    _findings(table, comparisons).to_csv(folder / results.FINDINGS, index=False)
     losses = {
         name: np.asarray(found.info["loss"])
         for name, (found, _) in done.items()
@@ -111,6 +113,28 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
     )
 
 
+def _findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> pd.DataFrame:
+    """What the ledger has of this experiment: AUC and paired differences, the better orientation first."""
+    found = []
+    for flipped in sorted((False, True), key=lambda side: side != better_orientation(table)):
+        groups = table["task"].iloc[0].split(" v ")
+        task = " v ".join(f"{{{group}}}" for group in (reversed(groups) if flipped else groups))
+        where = f"{table['dataset'].iloc[0]} {task}"
+        pairs = comparisons[comparisons["flipped"] == flipped]
+        found += [
+            results.finding(f"AUC of {pair['first']} minus {pair['second']}, {where}", pair)
+            for _, pair in pairs.iterrows()
+        ]
+        for name, runs in trial.by_strategy(table[table["flipped"] == flipped]):
+            found.append(results.finding(f"AUC of {name}, {where}", runs["auc"]))
+    return pd.DataFrame(found)
+
+
+def better_orientation(table: pd.DataFrame) -> bool:
+    """Whether the task is better learned with the second group as y = 1."""
+    return bool(table.groupby("flipped")["auc"].median().fillna(0).idxmax())
+
+
 def report(folder: Path) -> list[RenderableType]:
     """Draw the figures of a folder from its files, and make its tables."""
     manifest = results.read_manifest(folder)
@@ -119,7 +143,7 @@ def report(folder: Path) -> list[RenderableType]:
     first, second = table["task"].iloc[0].split(" v ")
     sides = {False: f"y = 1: {{{first}}}", True: f"y = 1: {{{second}}}"}
     _draw(folder, manifest, table, sides)
-    better = bool(table.groupby("flipped")["auc"].median().fillna(0).idxmax())
+    better = better_orientation(table)
     rendered: list[RenderableType] = [
         _table(table[table["flipped"] == flipped], manifest, side, flipped == better)
         for flipped, side in sides.items()

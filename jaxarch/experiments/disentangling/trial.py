@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import jax
@@ -17,6 +18,7 @@ from jaxarch.data.sources import Dataset, load
 from jaxarch.data.tasks import Task, take_task_rows, two_groups
 from jaxarch.data.transforms import unit_norm
 from jaxarch.errors import ArgumentError, check_count, check_positive, did_you_mean
+from jaxarch.fit import Progress
 from jaxarch.masks import check_temperatures, density
 from jaxarch.metrics import auc, paired_differences
 from jaxarch.models.supervised import supervised
@@ -25,6 +27,8 @@ from jaxarch.problem import Found, Problem
 from jaxarch.strategies import disentangling_strategies
 from jaxarch.strategy import HostSearch, Report, chain, evaluate
 from jaxarch.training import Training
+
+Groups = tuple[Sequence[int], Sequence[int]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +105,7 @@ class Settings(Setup):
 def split(
     settings: Setup,
     data: Dataset,
-    groups: tuple[Sequence[int], Sequence[int]],
+    groups: Groups,
     train_per_class: int,
     orientations: Sequence[bool] = (False, True),
 ) -> Task:
@@ -115,6 +119,14 @@ def split(
         seeds=settings.seeds,
         orientations=orientations,
     )
+
+
+def read_groups(text: str) -> Groups:
+    """The two groups of classes of a task, from a text such as `1+2+3v4+5+6`."""
+    if not re.fullmatch(r"\d+(\+\d+)*v\d+(\+\d+)*", text):
+        raise ArgumentError(f"tasks: expected groups of classes such as 1+2+3v4+5+6, got {text!r}")
+    first, second = (tuple(int(label) for label in group.split("+")) for group in text.split("v"))
+    return first, second
 
 
 def problem(settings: Setup, data: Dataset, task: Task) -> Problem:
@@ -167,6 +179,13 @@ def labels(task: Task) -> list[str]:
         f"{task.name}, seed {seed}, {orientation(flip)}"
         for seed, flip in zip(task.seeds, task.flipped, strict=True)
     ]
+
+
+def titled(title: str, progress: Callable[[Progress], None] | None) -> Callable[[Progress], None] | None:
+    """A progress callback that is told the task, too."""
+    if progress is None:
+        return None
+    return lambda told: progress(dataclasses.replace(told, name=f"{title}: {told.name}"))
 
 
 def measure(

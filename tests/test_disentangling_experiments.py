@@ -1,0 +1,158 @@
+"""The figures of [D] as experiments: what they measure, on few runs of few steps."""
+
+import dataclasses
+import logging
+
+import jax
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from jaxarch import cli
+from jaxarch.experiments.catalogue import EXPERIMENTS
+from jaxarch.experiments.disentangling import fig2, fig3, fig4, strategies, trial
+from jaxarch.ledger import read_findings
+from jaxarch.results import read_table
+from jaxarch.storage import read_npz
+
+FEW = {"seeds": 2, "steps": 30, "lottery_rounds": 1, "agnostic_draws": 1, "agnostic_weights": 2}
+
+
+def run(module, folder, **settings):
+    made = module.Settings(**settings)
+    module.run(made, folder)
+    module.report(folder)
+    return made
+
+
+@pytest.fixture(scope="module")
+def fourth(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fig4")
+    chosen = ("real", "real->bin", "bin", "random", "logistic regression")
+    run(fig4, folder, **FEW, strategies=chosen, tasks=("1v2", "1+2+3v4+5+6"), sizes=(10, 20))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def third(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fig3")
+    few = {"seeds": 2, "steps": 40, "train_per_class": 20}
+    run(fig3, folder, **few, hards=(50.0, 500.0), ratios=(1.0, 10.0))
+    return folder
+
+
+def test_figure_2_has_the_slope_of_the_sigmoid_with_and_without_its_factor(tmp_path):
+    run(fig2, tmp_path, hards=(5.0, 50.0), points=201)
+    table = read_table(tmp_path)
+    mask = 1 / (1 + np.exp(-table["hard"] * table["score"]))
+    assert np.allclose(table["mask"], mask, atol=1e-6)
+    assert np.allclose(table["printed_derivative"], mask * (1 - mask), atol=1e-6)
+    assert np.allclose(table["derivative"], table["hard"] * mask * (1 - mask), atol=1e-5)
+
+
+def test_figure_2_finds_the_share_of_scores_with_next_to_no_slope(tmp_path):
+    run(fig2, tmp_path, hards=(10.0,), points=2001)
+    # M B (1 - B) = M/400 where B(1 - B) = 1/400.
+    edge = np.log((1 + np.sqrt(0.99)) / (1 - np.sqrt(0.99))) / 10
+    assert abs(fig2.near_zero(read_table(tmp_path))[10.0] - (1 - edge)) < 2e-3
+
+
+def test_figure_3_has_every_pair_of_temperatures_in_every_variant_and_orientation(third):
+    table = read_table(third)
+    assert len(table) == 4 * 4 * 2 * 2
+    assert (table.groupby(fig3.CELL).size() == 2).all()
+    assert read_npz(third / fig3.LOSSES, "folder")["0"].shape == (4, 4, 40)
+
+
+def test_with_start_and_rate_scaled_only_the_ratio_of_the_temperatures_matters(third):
+    table = read_table(third)
+    scaled = table[table["variant"].str.contains("rate x")].assign(
+        ratio=lambda rows: rows["hard"] / rows["soft"]
+    )
+    losses = scaled.pivot_table(index=["ratio", "flipped", "seed"], columns="hard", values="loss")
+    assert np.allclose(losses[50.0], losses[500.0], rtol=1e-3, atol=1e-3)
+    others = table[~table["variant"].str.contains(" x ")].pivot_table(
+        index="seed", columns="hard", values="loss"
+    )
+    assert not np.allclose(others[50.0], others[500.0], rtol=1e-1)
+
+
+def test_figure_3_at_the_reference_is_the_same_in_all_variants_with_the_factor(third):
+    table = read_table(third)
+    at = table[(table["hard"] == 50) & ~table["variant"].str.contains("no factor")]
+    losses = at.pivot_table(index=["soft", "flipped", "seed"], columns="variant", values="loss")
+    assert losses.shape[1] == 3
+    assert np.allclose(losses.max(axis=1), losses.min(axis=1), rtol=1e-4, atol=1e-4)
+
+
+def test_figure_4_has_every_strategy_in_every_cell(fourth):
+    table = read_table(fourth)
+    assert len(table) == 2 * 2 * 2 * 2 * 5
+    assert table["auc"].between(0, 1).all()
+
+
+def test_figure_4_measures_what_the_experiment_on_one_task_measures(fourth, tmp_path):
+    run(strategies, tmp_path, **FEW, strategies=("real", "bin"), train_per_class=20)
+    alone = read_table(tmp_path).set_index(["strategy", "flipped", "seed"])[["auc", "loss"]]
+    table = read_table(fourth)
+    here = table[(table["task"] == "1,2,3 v 4,5,6") & (table["train_per_class"] == 20)]
+    here = here.set_index(["strategy", "flipped", "seed"])[["auc", "loss"]].loc[alone.index]
+    assert np.allclose(alone, here, rtol=1e-4, atol=1e-4)
+
+
+def test_figure_4_compiles_a_training_once_for_all_tasks_and_sizes(tmp_path, caplog):
+    settings = {**FEW, "steps": 31, "strategies": ("bin",), "tasks": ("1v2", "4v9"), "sizes": (10, 20)}
+    with jax.log_compiles(), caplog.at_level(logging.WARNING):
+        fig4.run(fig4.Settings(**settings), tmp_path)
+    compiled = [
+        r.getMessage() for r in caplog.records if "Finished XLA compilation of jit(advance)" in r.getMessage()
+    ]
+    assert len(compiled) == 1
+
+
+def test_comparisons_turn_round_with_the_strategy_that_they_are_of(fourth):
+    comparisons = read_table(fourth, fig4.COMPARISONS)
+    ours, theirs = (
+        trial.against(comparisons, name).set_index([*fig4.CELL, "against"])["mean"].xs(other, level="against")
+        for name, other in (("bin", "real"), ("real", "bin"))
+    )
+    assert np.allclose(ours, -theirs)
+    low, high = (trial.against(comparisons, "bin")[name] for name in ("mean_low", "mean_high"))
+    assert (low <= high).all()
+
+
+def test_the_best_strategies_are_those_with_the_highest_median_and_none_of_the_references(fourth):
+    best = fig4.best_strategies(read_table(fourth))
+    assert best.shape == (8, 4)
+    assert best.any(axis=1).all()
+    assert not best["random"].any()
+
+
+@pytest.mark.parametrize("which", ["third", "fourth"])
+def test_findings_are_ready_for_the_ledger(which, request):
+    measured = read_findings(request.getfixturevalue(which))
+    assert len(measured) > 10
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_can_be_planned_with_its_defaults(name):
+    chosen = EXPERIMENTS[name]
+    assert chosen.plan(chosen.settings())
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_setting_of_every_experiment_is_listed(name):
+    listed = CliRunner().invoke(cli.app, ["list", name]).output
+    for field in dataclasses.fields(EXPERIMENTS[name].settings):
+        assert field.name in listed
+
+
+def test_a_data_set_of_one_s_own_needs_its_tasks_named():
+    with pytest.raises(ValueError, match=r"tasks: none are known for mine\.npz; name them"):
+        fig4.Settings(dataset="mine.npz").grid()
+
+
+@pytest.mark.parametrize("text", ["12", "1v", "1,2v3", "av b", "1+2v3v4"])
+def test_tasks_in_another_form_are_refused(text):
+    with pytest.raises(ValueError, match="tasks: expected groups of classes such as"):
+        trial.read_groups(text)
