@@ -7,7 +7,7 @@ A search is a pure function `(key, problem) -> Found`; a finish turns a `Found` 
 them to a strategy; `over_seeds` runs a strategy for many keys in one program.
 """
 
-from jaxarch import data, masks, metrics, models, plots, search
+from jaxarch import data, distances, graphs, masks, metrics, models, plots, search
 from jaxarch.devices import use_compilation_cache, use_cpu_cores
 from jaxarch.errors import ArgumentError, DeadStartWarning, NonFiniteWarning
 from jaxarch.finish import prune, retrain, threshold
@@ -47,8 +47,10 @@ __all__ = [
     "data",
     "density",
     "disentangling_strategies",
+    "distances",
     "evaluate",
     "everything",
+    "graphs",
     "layer_density",
     "load_tree",
     "masks",

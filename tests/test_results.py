@@ -107,3 +107,50 @@ def test_convergence_is_drawn_whatever_fails(tmp_path):
         "short": np.ones((1, 3)),
     }
     assert plots.save(plots.convergence(histories), tmp_path, "figure")[0].stat().st_size > 1000
+
+
+def test_a_strategy_looks_the_same_in_every_panel_whatever_fails():
+    random = np.random.default_rng(0)
+    runs = [np.sort(2 * random.random((5, 12)), axis=1) for _ in range(3)]
+    failed = np.full((5, 12), np.nan)
+    rows = {
+        "first": {"real-valued": {"real": runs[0]}, "binary": {"bin": runs[1], "random": failed}},
+        "second": {"binary": {"bin": runs[2], "real": runs[0]}},
+        "third": {"binary": {"random": failed}},
+    }
+    figure = plots.spectral_comparison(rows)
+    colours = {label.get_text(): line.get_color() for label, line in zip(*legend(figure), strict=True)}
+    panels = {(axes.get_subplotspec().rowspan.start, axes.get_title("left")): axes for axes in figure.axes}
+    assert len(figure.axes) == 2 + 1 + 1 + 3
+    drawn = panels[1, "binary"].lines
+    assert [line.get_color() for line in drawn] == [colours["bin"], colours["real"]]
+    np.testing.assert_array_equal(drawn[0].get_ydata(), np.median(runs[2], axis=0))
+    assert not panels[2, "binary"].lines
+
+
+def legend(figure):
+    return figure.legends[0].get_texts(), figure.legends[0].get_lines()
+
+
+def test_a_comparison_of_spectra_without_rows_panels_or_names_of_their_own_is_refused():
+    runs = np.ones((3, 4))
+    with pytest.raises(ValueError, match="rows: expected at least one task"):
+        plots.spectral_comparison({})
+    with pytest.raises(ValueError, match="rows: 'task' has no panels"):
+        plots.spectral_comparison({"task": {}})
+    with pytest.raises(ValueError, match="rows: 'task' has no spectra in 'second'; leave the panel out"):
+        plots.spectral_comparison({"task": {"first": {"bin": runs}, "second": {}}})
+    with pytest.raises(ValueError, match="rows: 'task' has 'bin' in 'second' and in a panel before it"):
+        plots.spectral_comparison({"task": {"first": {"bin": runs}, "second": {"bin": runs}}})
+
+
+@pytest.mark.parametrize("draw", [plots.spectra, plots.plane])
+def test_groups_of_spectra_are_drawn_or_refused(draw, tmp_path):
+    runs = np.random.default_rng(0).random((5, 12))
+    many = {f"strategy {index}": runs + index for index in range(16)}
+    figure = draw(many)
+    assert plots.save(figure, tmp_path, "figure")[0].stat().st_size > 1000
+    lines = (figure.legends or [figure.axes[0].get_legend()])[0].get_lines()
+    assert len({(line.get_color(), line.get_marker()) for line in lines}) == 16
+    with pytest.raises(ValueError, match=r"'one': expected shape \(runs, entries\)"):
+        draw({"one": runs[0]})

@@ -1,0 +1,165 @@
+"""How alike groups of vectors are, such as the Laplacian spectra of the networks that strategies find.
+
+A group is an array of shape (runs, entries), one vector a run. A run with an entry that is not finite is left
+out; `within` counts them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from sklearn.decomposition import PCA
+
+from jaxarch.errors import ArgumentError
+from jaxarch.metrics import quartiles
+
+
+def finite_runs(groups: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The runs of each group that are finite, in float64, shape (finite runs, entries).
+
+    Raises:
+      ArgumentError: no groups, or arrays that are not real or not of shape (runs, entries).
+    """
+    if not isinstance(groups, Mapping) or not groups:
+        raise ArgumentError("groups: expected a mapping from names to arrays of shape (runs, entries)")
+    finite = {}
+    for name, runs in groups.items():
+        try:
+            array = np.asarray(runs)
+        except ValueError:
+            raise ArgumentError(f"groups: {name!r}: expected an array, got rows of unlike lengths") from None
+        if array.dtype.kind not in "fiub":
+            raise ArgumentError(f"groups: {name!r}: expected real numbers, got {array.dtype}")
+        if array.ndim != 2 or not array.shape[1]:
+            raise ArgumentError(f"groups: {name!r}: expected shape (runs, entries), got {array.shape}")
+        finite[name] = array[np.isfinite(array).all(axis=1)].astype(np.float64)
+    return finite
+
+
+def between(groups: Mapping[str, np.ndarray]) -> pd.DataFrame:
+    r"""How far apart the centroids of every two groups are.
+
+    Args:
+      groups: by name, shape (runs, entries): the same entries in each, the runs may differ in number.
+
+    Returns:
+      One row a pair, with the names `first` and `second`; `distance`, the Euclidean distance between the two
+      centroids (means over runs); and `standard_error = sqrt(tr S_1 / n_1 + tr S_2 / n_2)`, S the sample
+      covariances and n the runs. Two groups of independent runs with the same mean are not at distance 0 but
+      at about this one (in the root mean square); runs that share a beginning may be closer. It is NaN if a
+      group has fewer than two finite runs, and both are if one has none.
+
+    Raises:
+      ArgumentError: as `finite_runs`; vectors of different lengths.
+    """
+    finite = _comparable(groups)
+    rows = []
+    for first, second in itertools.combinations(finite, 2):
+        one, other = finite[first], finite[second]
+        distance = float(np.linalg.norm(_centroid(one) - _centroid(other)))
+        error = float(np.sqrt(_squared_error(one) + _squared_error(other)))
+        rows.append({"first": first, "second": second, "distance": distance, "standard_error": error})
+    return pd.DataFrame(rows, columns=["first", "second", "distance", "standard_error"])
+
+
+def within(groups: Mapping[str, np.ndarray]) -> pd.DataFrame:
+    """How far the runs of each group lie from its centroid.
+
+    Args:
+      groups: by name, shape (runs, entries).
+
+    Returns:
+      One row a group: its name `group`; `runs`, those that are finite; `failed`, those that are not;
+      `spread`, the median over runs of the Euclidean distance to the group's own centroid (the mean of the
+      runs, this one included), and the quartiles `q25` and `q75` of these distances. NaN without runs.
+
+    Raises:
+      ArgumentError: as `finite_runs`.
+    """
+    rows = []
+    for name, runs in finite_runs(groups).items():
+        spread, q25, q75 = quartiles(np.linalg.norm(runs - _centroid(runs), axis=1))
+        failed = len(groups[name]) - len(runs)
+        rows.append(
+            {"group": name, "runs": len(runs), "failed": failed, "spread": spread, "q25": q25, "q75": q75}
+        )
+    return pd.DataFrame(rows)
+
+
+@dataclass(frozen=True)
+class Plane:
+    """The plane of the first two principal components, and the groups' coordinates in it.
+
+    Attributes:
+      points: by group, the coordinates of its finite runs, shape (runs, 2).
+      centroids: by group, the mean of its points, shape (2,); NaN without runs.
+      explained: the share of the variance of all runs along each component, shape (2,).
+      components: orthonormal rows, shape (2, entries).
+      mean: of all runs, the origin of the plane, shape (entries,).
+    """
+
+    points: dict[str, np.ndarray]
+    centroids: dict[str, np.ndarray]
+    explained: np.ndarray
+    components: np.ndarray
+    mean: np.ndarray
+
+
+def principal_plane(groups: Mapping[str, np.ndarray]) -> Plane:
+    """All runs of all groups together in the plane of their first two principal components.
+
+    Distances in the plane are at most the true ones, which `between` and `within` give. The sign of a
+    component is arbitrary, so it is fixed: its entry of the largest magnitude is positive.
+
+    Args:
+      groups: by name, shape (runs, entries), at least two entries. A group counts by its number of runs.
+
+    Returns:
+      A `Plane`. If there are no two runs that differ there is no such plane: all points are 0, and
+      `explained` and `components` are NaN.
+
+    Raises:
+      ArgumentError: as `between`; vectors of one entry.
+    """
+    finite = _comparable(groups)
+    runs = np.concatenate(list(finite.values()))
+    if runs.shape[1] < 2:
+        raise ArgumentError("groups: expected vectors of at least two entries for a plane, got one")
+    mean = _centroid(runs)
+    if len(runs) < 2 or not np.ptp(runs, axis=0).any():
+        components, explained = np.full((2, runs.shape[1]), np.nan), np.full(2, np.nan)
+        points = {name: np.zeros((len(vectors), 2)) for name, vectors in finite.items()}
+    else:
+        fitted = PCA(2, svd_solver="full").fit(runs)
+        largest = np.abs(fitted.components_).argmax(axis=1)
+        components = fitted.components_ * np.sign(fitted.components_[[0, 1], largest])[:, None]
+        explained = fitted.explained_variance_ratio_
+        points = {name: (vectors - mean) @ components.T for name, vectors in finite.items()}
+    centroids = {name: _centroid(coordinates) for name, coordinates in points.items()}
+    return Plane(points, centroids, explained, components, mean)
+
+
+def _centroid(runs: np.ndarray) -> np.ndarray:
+    return runs.mean(axis=0) if len(runs) else np.full(runs.shape[1], np.nan)
+
+
+def _squared_error(runs: np.ndarray) -> float:
+    """The trace of the sample covariance over the number of runs."""
+    return float(runs.var(axis=0, ddof=1).sum() / len(runs)) if len(runs) >= 2 else float("nan")
+
+
+def _comparable(groups: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The groups' finite runs, checked to be vectors of one length."""
+    finite = finite_runs(groups)
+    (first, entries), *others = [(name, runs.shape[1]) for name, runs in finite.items()]
+    for name, count in others:
+        if count != entries:
+            raise ArgumentError(
+                f"groups: {name!r} has vectors of {count} entries, {first!r} of {entries}; "
+                "only vectors of one length can be compared"
+            )
+    return finite

@@ -1,0 +1,119 @@
+"""Figures of curves: the loss against the step, and functions of one variable."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from jaxarch.plots.style import COLOURS, LINES, STYLE, NotebookFigure, medians
+
+
+def convergence(
+    histories: Mapping[str, np.ndarray], label: str = "training loss", title: str = "", smooth: int = 10
+) -> Figure:
+    """Loss against step: the median over runs, with a band between the quartiles.
+
+    Args:
+      histories: by strategy, shape (runs, steps); NaN is left out.
+      label: of the vertical axis.
+      title: of the figure.
+      smooth: steps that are averaged to one point, so that batches do not hide the trend.
+    """
+    with matplotlib.rc_context(STYLE):
+        figure = NotebookFigure(figsize=(6.4, 3.6), layout="constrained")
+        axes = figure.subplots()
+        for index, (name, history) in enumerate(histories.items()):
+            _history(axes, history, smooth, index, name)
+        axes.set_xlabel(f"step (averaged over {smooth}; line: median over runs, band: quartiles)")
+        axes.set_ylabel(label)
+        axes.set_title(title, loc="left")
+        if axes.lines:
+            axes.legend()
+    return figure
+
+
+def convergence_grid(
+    panels: Mapping[str, Mapping[str, Mapping[str, np.ndarray]]],
+    label: str = "training loss",
+    title: str = "",
+    smooth: int = 10,
+) -> Figure:
+    """`convergence` in a grid of panels that share their axes.
+
+    Args:
+      panels: by row, by column, by line: losses of shape (runs, steps); NaN is left out.
+      label: of the vertical axis.
+      title: of the figure.
+      smooth: steps that are averaged to one point.
+    """
+    columns = list(dict.fromkeys(name for row in panels.values() for name in row))
+    lines = list(dict.fromkeys(n for row in panels.values() for cell in row.values() for n in cell))
+    with matplotlib.rc_context(STYLE):
+        size = (2.4 * len(columns) + 0.8, 2.1 * len(panels) + 1.1)
+        figure = NotebookFigure(figsize=size, layout="constrained")
+        grid = figure.subplots(len(panels), len(columns), sharex=True, sharey=True, squeeze=False)
+        for axes_row, (row_name, row) in zip(grid, panels.items(), strict=True):
+            for axes, column in zip(axes_row, columns, strict=True):
+                for name, history in row.get(column, {}).items():
+                    _history(axes, history, smooth, lines.index(name), name)
+            axes_row[0].set_ylabel(f"{textwrap.fill(row_name, 22)}\n\n{label}")
+        for axes, column in zip(grid[0], columns, strict=True):
+            axes.set_title(column, loc="left")
+        for axes in grid[-1]:
+            axes.set_xlabel("step")
+        figure.suptitle(title, x=0.01, ha="left")
+        handles = [
+            Line2D([], [], color=COLOURS[i % len(COLOURS)], ls=LINES[i % len(LINES)], lw=1.6, label=name)
+            for i, name in enumerate(lines)
+        ]
+        meaning = Line2D([], [], ls="", label="(median and quartiles over runs)")
+        figure.legend(handles=[*handles, meaning], loc="outside lower center", ncols=len(lines) + 1)
+    return figure
+
+
+def _history(axes: Any, history: np.ndarray, smooth: int, index: int, name: str) -> None:
+    """One line of a convergence plot, with its band."""
+    runs, steps = history.shape
+    block = max(min(smooth, steps), 1)
+    points = steps // block
+    means = history[:, : points * block].reshape(runs, points, block).mean(axis=2)
+    means = means[np.isfinite(means).all(axis=1)]
+    at = (np.arange(points) + 0.5) * block
+    colour, line = COLOURS[index % len(COLOURS)], LINES[index % len(LINES)]
+    medians(axes, at, means, color=colour, ls=line, lw=1.6, label=name)
+
+
+def curves(
+    panels: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]],
+    label: str,
+    logarithmic: Mapping[str, float] | None = None,
+) -> Figure:
+    """Lines in panels below each other, on one horizontal axis.
+
+    Args:
+      panels: by title, by line: horizontal and vertical values.
+      label: of the horizontal axis.
+      logarithmic: the panels with a logarithmic vertical axis, and the least value that it shows.
+    """
+    with matplotlib.rc_context(STYLE):
+        size = (6.4, 1.8 * len(panels) + 0.6)
+        figure = NotebookFigure(figsize=size, layout="constrained")
+        column = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+        for axes, (title, lines) in zip(column, panels.items(), strict=True):
+            for index, (name, (x, y)) in enumerate(lines.items()):
+                look = {"color": COLOURS[index % len(COLOURS)], "ls": LINES[index % len(LINES)]}
+                axes.plot(x, y, lw=1.6, label=name, **look)
+            axes.set_title(title, loc="left")
+            if logarithmic is not None and title in logarithmic:
+                axes.set_yscale("log")
+                axes.set_ylim(bottom=logarithmic[title])
+        column[-1].set_xlabel(label)
+        handles, labels = column[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside right center")
+    return figure

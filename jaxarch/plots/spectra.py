@@ -1,0 +1,148 @@
+"""Figures of Laplacian spectra, and of the plane that shows their distances best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from jaxarch.distances import finite_runs, principal_plane
+from jaxarch.errors import ArgumentError
+from jaxarch.plots.style import COLOURS, LINES, MARKERS, STYLE, NotebookFigure, medians
+
+
+def spectra(values: Mapping[str, np.ndarray], label: str = "eigenvalue", title: str = "") -> Figure:
+    """Eigenvalues against their index: the median over runs, with a band between the quartiles.
+
+    Args:
+      values: by name, ascending eigenvalues of shape (runs, nodes), such as `graphs.spectrum`'s; a run with
+        NaN is left out.
+      label: of the vertical axis.
+      title: of the figure.
+    """
+    with matplotlib.rc_context(STYLE):
+        figure = NotebookFigure(figsize=(5.6, 3.6), layout="constrained")
+        axes = figure.subplots()
+        _spectra(axes, values, _looks(values))
+        axes.set_ylabel(label)
+        axes.set_title(title, loc="left")
+        axes.legend(handles=_handles(_looks(values)))
+    return figure
+
+
+def plane(values: Mapping[str, np.ndarray], title: str = "") -> Figure:
+    """The runs of several groups in the plane of their two principal components, and the groups' centroids.
+
+    Both axes have one scale, so that distances can be read off; `distances.between` has the true ones.
+
+    Args:
+      values: by name, shape (runs, entries); a run with NaN is left out. See `distances.principal_plane`.
+      title: of the figure.
+    """
+    with matplotlib.rc_context(STYLE):
+        figure = NotebookFigure(figsize=(5.6, 3.8), layout="constrained")
+        axes = figure.subplots()
+        _plane(axes, values, _looks(values))
+        axes.set_title(title, loc="left")
+        figure.legend(handles=_handles(_looks(values)), loc="outside right upper")
+    return figure
+
+
+def spectral_comparison(rows: Mapping[str, Mapping[str, Mapping[str, np.ndarray]]]) -> Figure:
+    """Laplacian spectra of networks, and the plane of their principal components ([D] Fig. 5 and 10).
+
+    One row a task: the spectra in panels of their own (real-valued networks, binary networks), then all of
+    them together in the plane. A strategy looks the same in all rows.
+
+    Args:
+      rows: by task, by panel, by strategy: ascending eigenvalues of shape (runs, nodes); a run with NaN is
+        left out. Within a task, every strategy has a name of its own and the same number of nodes.
+
+    Raises:
+      ArgumentError: no tasks, a task without panels, a panel without strategies, or a strategy in two panels
+        of one task; spectra that `distances.principal_plane` refuses.
+    """
+    if not rows:
+        raise ArgumentError("rows: expected at least one task, got none")
+    together = {task: _together(task, panels) for task, panels in rows.items()}
+    looks = _looks(name for values in together.values() for name in values)
+    columns = max(len(panels) for panels in rows.values()) + 1
+    width = 2.7 * columns + 0.4
+    with matplotlib.rc_context(STYLE):
+        figure = NotebookFigure(figsize=(width, 2.7 * len(rows) + 0.5), layout="constrained")
+        grid = figure.subplots(len(rows), columns, squeeze=False)
+        for (*left, right), (task, panels) in zip(grid, rows.items(), strict=True):
+            for axes in left[len(panels) :]:
+                axes.remove()
+            for axes, (panel, values) in zip(left, panels.items(), strict=False):
+                axes.sharey(grid[0, 0])
+                axes.set_title(panel, loc="left", size=9)
+                _spectra(axes, values, looks)
+            left[0].set_ylabel("eigenvalue (median, quartiles)")
+            left[0].annotate(
+                task, (0, 1), (0, 20), "axes fraction", textcoords="offset points", size=10, weight="bold"
+            )
+            right.set_title("runs (filled), centroids (hollow)", loc="left", size=9)
+            _plane(right, together[task], looks)
+        figure.legend(handles=_handles(looks), loc="outside lower center", ncols=int(width / 1.5))
+    return figure
+
+
+def _together(task: str, panels: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """The strategies of all panels of a task."""
+    together: dict[str, np.ndarray] = {}
+    for panel, values in panels.items():
+        if not values:
+            raise ArgumentError(f"rows: {task!r} has no spectra in {panel!r}; leave the panel out")
+        for name in values:
+            if name in together:
+                raise ArgumentError(f"rows: {task!r} has {name!r} in {panel!r} and in a panel before it")
+        together.update(values)
+    if not together:
+        raise ArgumentError(f"rows: {task!r} has no panels")
+    return together
+
+
+def _spectra(axes: Any, values: Mapping[str, np.ndarray], looks: Mapping[str, Any]) -> None:
+    """Medians and quartiles, with a few markers so that colour is not needed to tell the lines apart."""
+    for index, (name, runs) in enumerate(finite_runs(values).items()):
+        nodes = runs.shape[1]
+        apart = max(nodes // 6, 1)
+        first = (2 * index + 1) * apart // (2 * len(values))
+        marked = {"ms": 5, "mec": "white", "mew": 0.4, "markevery": (first, apart)}
+        medians(axes, np.arange(1, nodes + 1), runs, **looks[name], lw=1.4, **marked)
+    axes.set_xlabel("index of the eigenvalue")
+
+
+def _plane(axes: Any, values: Mapping[str, np.ndarray], looks: Mapping[str, Any]) -> None:
+    """Runs as small filled markers and centroids as large hollow ones, on one scale."""
+    found = principal_plane(values)
+    for name, points in found.points.items():
+        look = {**looks[name], "ls": ""}
+        axes.plot(*points.T, **look, ms=4, mew=0, alpha=0.5)
+        axes.plot(*found.centroids[name], **look, ms=9, mfc="none", mew=1.4)
+    first, second = (f" ({share:.0%})" if np.isfinite(share) else "" for share in found.explained)
+    axes.set_xlabel(f"first component{first}")
+    axes.set_ylabel(f"second component{second}")
+    axes.set_aspect("equal", adjustable="datalim")
+
+
+def _looks(names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Colour, line and marker of each name; in the second round of colours the others are shifted."""
+    looks = {}
+    for index, name in enumerate(dict.fromkeys(names)):
+        colour, turn = index % len(COLOURS), index // len(COLOURS)
+        look = {"color": COLOURS[colour], "ls": LINES[(index + turn) % len(LINES)]}
+        looks[name] = look | {"marker": MARKERS[(index + turn) % len(MARKERS)]}
+    return looks
+
+
+def _handles(looks: Mapping[str, Any]) -> list[Line2D]:
+    """The legend's entries."""
+    return [
+        Line2D([], [], **look, lw=1.4, ms=5, mec="white", mew=0.4, label=name) for name, look in looks.items()
+    ]
