@@ -108,6 +108,16 @@ def place(mesh: Mesh | None, in_axes: tuple[Any, ...], args: tuple[PyTree, ...])
     return jax.tree.unflatten(treedef, jax.device_put(leaves, _shardings(mesh, in_axes, args)))
 
 
+def gather_on_cpu(tree: PyTree) -> PyTree:
+    """Results on the first device, if the devices are CPU cores.
+
+    All cores share one memory. Left split, whatever a user computes next is a program of several devices, and
+    XLA's eigendecompositions on CPU deadlock in such programs every now and then.
+    """
+    first = jax.local_devices()[0]
+    return jax.device_put(tree, first) if first.platform == "cpu" else tree
+
+
 def describe(mesh: Mesh, in_axes: tuple[Any, ...], args: tuple[PyTree, ...], runs: int) -> tuple[PyTree, ...]:
     """Shapes, dtypes and places of arguments for so many runs, without the arrays."""
     leaves, treedef = jax.tree.flatten(args)

@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh
 
-from jaxarch.devices import first_runs, over_runs, place, runs_mesh, take_runs
+from jaxarch.devices import first_runs, gather_on_cpu, over_runs, place, runs_mesh, take_runs
 from jaxarch.errors import ArgumentError, check_count, did_you_mean
 from jaxarch.fit import fit
 from jaxarch.fit_options import FitOptions, StageReport
@@ -132,7 +132,8 @@ def over_seeds(
       **options: fields of `FitOptions`: `chunk`, `progress`, `early_stopping`, `checkpoint`, ...
 
     Returns:
-      What was found, every array with a leading axis of runs, and a report of costs and mishaps.
+      What was found, every array with a leading axis of runs, and a report of costs and mishaps. On CPU the
+      arrays are on the first device; elsewhere they stay split over the devices that computed them.
 
     Raises:
       ArgumentError: keys that are no vector of keys, per-run arrays of another length, an unknown option.
@@ -165,7 +166,7 @@ def compare(
             found, report = done[shared]
             reports.append(report)
         assert found is not None
-        results[name] = found, Report(tuple(reports))
+        results[name] = gather_on_cpu(found), Report(tuple(reports))
     return results
 
 

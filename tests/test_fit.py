@@ -63,6 +63,12 @@ def test_two_devices_give_the_bits_of_one_at_equal_width():
     assert same(two, one)
 
 
+def test_results_on_cpu_are_on_one_device_whatever_computed_them():
+    found, report = jaxarch.over_seeds(jaxarch.search.real(), keys(), problem())
+    assert report.stages[0].devices == 2
+    assert all(len(leaf.devices()) == 1 for leaf in jax.tree.leaves(found))
+
+
 def test_runs_that_do_not_divide_by_the_devices_are_padded_and_dropped():
     learning = problem(runs=3)
     found, report = jaxarch.over_seeds(SEARCH, keys(3), learning)

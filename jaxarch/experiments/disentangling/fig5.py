@@ -1,11 +1,17 @@
-"""[D] figures 5 and 10: Laplacian spectra of the networks found, their distances, and their plane."""
+"""[D] figures 5 and 10: Laplacian spectra of the networks found, their distances, and their plane.
+
+Footnote 14 gives every unit an edge of weight 1 to itself, which ties the spectrum to the size of the
+weights. Without these loops it does not change if all weights are scaled: both are measured.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -25,8 +31,12 @@ from jaxarch.strategy import compare
 
 NAME = "disentangling.fig5"
 SPECTRA, BETWEEN, WITHIN = "spectra.npz", "between.csv", "within.csv"
+ROW = ["task", "flipped", "graph"]
+PAIRS = (("real->bin", "bin"), ("real", "bin->real warm"), ("real", "bin->real cold"), ("bin", "random->bin"))
+"""Those that the paper's conclusion is about: architectures, real-valued networks, and a yardstick."""
 REAL = ("real", "bin->real warm", "bin->real cold", "lottery", "random")
 BINARY = ("real->bin", "bin", "lottery->bin", "agnostic", "random->bin")
+GRAPHS = {"with self-loops": True, "without": False}
 TASKS = {"digits": ("1v2", "4v9"), "mnist": ("1v2", "4v9"), "citeseer": ("0v1", "2v3")}
 
 
@@ -88,13 +98,14 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
         done = compare(chosen, settings.run_keys(task), moved, progress=told, labels=labels)
         measured.append(trial.measure(data, task, moved, chosen, done))
         costs[task.name] = trial.costs(done)
-        all_spectra = {name: network_spectra(moved, found) for name, (found, _) in done.items()}
-        for flipped in (False, True):
-            groups = {name: values[task.flipped == flipped] for name, values in all_spectra.items()}
-            spectra[_row(task.name, flipped)] = groups
-            where = {"task": task.name, "flipped": flipped}
-            between.append(distances.between(groups).assign(**where))
-            within.append(distances.within(groups).assign(**where))
+        for graph, self_loops in GRAPHS.items():
+            of_all = {name: network_spectra(moved, found, self_loops) for name, (found, _) in done.items()}
+            for flipped in (False, True):
+                groups = {name: values[task.flipped == flipped] for name, values in of_all.items()}
+                spectra[_row(task.name, flipped, graph)] = groups
+                where = {"task": task.name, "flipped": flipped, "graph": graph}
+                between.append(distances.between(groups).assign(**where))
+                within.append(distances.within(groups).assign(**where))
     table = pd.concat(measured, ignore_index=True)
     table.insert(0, "experiment", NAME)
     table.insert(4, "train_per_class", settings.train_per_class)
@@ -117,13 +128,15 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
     )
 
 
-def network_spectra(learning: Problem, found: Found) -> np.ndarray:
+def network_spectra(learning: Problem, found: Found, self_loops: bool) -> np.ndarray:
     """The spectrum of every run's network (11), shape (runs, nodes); NaN where its training failed."""
     layers = jax.eval_shape(learning.init, jax.random.key(0))[0]
-    return np.asarray(_spectra([found.params[f"w{i + 1}"] for i in range(len(layers))]))
+    return np.asarray(_spectra([found.params[f"w{i + 1}"] for i in range(len(layers))], self_loops))
 
 
-_spectra = jax.jit(jax.vmap(graphs.spectrum))
+@partial(jax.jit, static_argnums=1)
+def _spectra(weights: list[jax.Array], self_loops: bool) -> jax.Array:
+    return jax.vmap(partial(graphs.spectrum, self_loops=self_loops))(weights)
 
 
 def report(folder: Path) -> list[RenderableType]:
@@ -132,23 +145,26 @@ def report(folder: Path) -> list[RenderableType]:
     between, within = results.read_table(folder, BETWEEN), results.read_table(folder, WITHIN)
     values = read_npz(folder / SPECTRA, "folder")
     names = list(dict.fromkeys(table["strategy"]))
-    panels, rendered = {}, []
-    for (task, flipped), part in between.groupby(["task", "flipped"], sort=False):
-        row = _row(str(task), bool(flipped))
-        panels[f"{manifest['data']['name']}, {row}"] = {
+    panels: dict[str, Any] = {graph: {} for graph in GRAPHS}
+    rendered: list[RenderableType] = []
+    for (task, flipped, graph), part in between.groupby(ROW, sort=False):
+        row = _row(str(task), bool(flipped), str(graph))
+        panels[str(graph)][f"{manifest['data']['name']}, {row}"] = {
             panel: {name: values[f"{row}/{name}"] for name in names if (name in BINARY) == is_binary}
             for panel, is_binary in (("real-valued networks", False), ("binary networks", True))
             if any((name in BINARY) == is_binary for name in names)
         }
-        spreads = within[(within["task"] == task) & (within["flipped"] == flipped)]
-        rendered.append(_table(part, spreads, f"{manifest['data']['name']}, {row}"))
-    plots.save(plots.spectral_comparison(panels), folder, "spectra")
-    rendered += _similarity(between)
+        spreads = within[(within[ROW] == [task, flipped, graph]).all(axis=1)]
+        if GRAPHS[str(graph)]:
+            rendered.append(_table(part, spreads, f"{manifest['data']['name']}, {row}"))
+    for graph, rows in panels.items():
+        plots.save(plots.spectral_comparison(rows), folder, f"spectra-{graph.replace(' ', '-')}")
+    rendered.append(_similarity(between))
     return [*rendered, *trial.remarks(table)]
 
 
-def _row(task: str, flipped: bool) -> str:
-    return f"{task}, {trial.orientation(flipped)}"
+def _row(task: str, flipped: bool, graph: str) -> str:
+    return f"{task}, {trial.orientation(flipped)}, {graph}"
 
 
 def _table(between: pd.DataFrame, within: pd.DataFrame, title: str) -> Table:
@@ -159,62 +175,49 @@ def _table(between: pd.DataFrame, within: pd.DataFrame, title: str) -> Table:
     }
     rows = []
     for index, name in enumerate(names):
-        cells = [tables.number(distance[frozenset((name, other))], ".2f") for other in names[:index]]
-        own = within.iloc[index]["spread"]
-        rows.append((f"{index + 1} {name}", *cells, f"({own:.2f})", *[""] * (len(names) - index - 1)))
+        own = tables.number(within.iloc[index]["spread"], ".2f")
+        others = [tables.number(distance[frozenset((name, other))], ".2f") for other in names[:index]]
+        rows.append((f"{index + 1} {name}", own, *others, *[""] * (len(names) - index - 1)))
     return tables.table(
-        f"{title}: distances between centroids of spectra (of runs to their own)",
-        ("", *(str(index + 1) for index in range(len(names)))),
-        rows,
+        f"{title}: distances between centroids of spectra (own: of runs to theirs, median)",
+        ("", "own", *(str(index + 1) for index in range(len(names) - 1))),
+        [row[: len(names) + 1] for row in rows],
     )
 
 
 def similarity(between: pd.DataFrame) -> pd.DataFrame:
-    """For each task and orientation, the distances that [D] section 6 is about."""
+    """For each task, orientation and graph, the distances that [D] section 6 is about."""
     rows = []
-    for (task, flipped), part in between.groupby(["task", "flipped"], sort=False):
+    for (task, flipped, graph), part in between.groupby(ROW, sort=False):
         distance = {frozenset((str(p["first"]), str(p["second"]))): p["distance"] for _, p in part.iterrows()}
-        pairs = {
-            "architectures": ("real->bin", "bin"),
-            "real_warm": ("real", "bin->real warm"),
-            "real_cold": ("real", "bin->real cold"),
-            "untrained": ("bin", "random->bin"),
-        }
-        measured = {name: distance.get(frozenset(pair), np.nan) for name, pair in pairs.items()}
-        rows.append({"task": task, "flipped": flipped, **measured})
+        measured: dict[Any, float] = {pair: distance.get(frozenset(pair), np.nan) for pair in PAIRS}
+        rows.append({"task": task, "flipped": flipped, "graph": graph, **measured})
     return pd.DataFrame(rows)
 
 
-def _similarity(between: pd.DataFrame) -> list[RenderableType]:
+def _similarity(between: pd.DataFrame) -> Table:
     rows = [
         (
-            _row(row["task"], row["flipped"]),
-            *(tables.number(row[name], ".2f") for name in ("architectures", "real_warm", "real_cold")),
-            tables.number(row["untrained"], ".2f"),
+            _row(row["task"], row["flipped"], row["graph"]).replace("y = 1: ", ""),
+            *(tables.number(row[pair], ".2f") for pair in PAIRS),
         )
         for _, row in similarity(between).iterrows()
     ]
-    columns = ("distance", "real->bin: bin", "real: bin->real warm", "real: cold", "bin: random->bin")
-    return [tables.table("'different real models, spectrally similar architectures'", columns, rows)]
+    columns = ("distance", *(f"{first}\n{second}" for first, second in PAIRS))
+    return tables.table("'different real models, spectrally similar architectures'", columns, rows)
 
 
 def _findings(between: pd.DataFrame, seeds: int) -> pd.DataFrame:
-    words = {
-        "architectures": "real->bin and bin",
-        "real_warm": "real and bin->real warm",
-        "real_cold": "real and bin->real cold",
-        "untrained": "bin and random->bin",
-    }
     return pd.DataFrame(
         [
             results.finding(
-                f"{_row(row['task'], row['flipped'])}: distance of the spectra's centroids, {pair}, "
-                f"{seeds} runs each",
-                row[name],
+                f"distance of the spectra's centroids, {pair[0]} and {pair[1]}: "
+                f"{_row(row['task'], row['flipped'], row['graph'])}, {seeds} runs each",
+                row[pair],
             )
             for _, row in similarity(between).iterrows()
-            for name, pair in words.items()
-            if not np.isnan(row[name])
+            for pair in PAIRS
+            if not np.isnan(row[pair])
         ]
     )
 
