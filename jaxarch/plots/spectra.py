@@ -80,13 +80,13 @@ def spectral_comparison(rows: Mapping[str, Mapping[str, Mapping[str, np.ndarray]
                 axes.remove()
             for axes, (panel, values) in zip(left, panels.items(), strict=False):
                 axes.sharey(grid[0, 0])
-                axes.set_title(panel, loc="left", size=9)
+                axes.set_title(f"\n{panel}", loc="left", size=9)
                 _spectra(axes, values, looks)
             left[0].set_ylabel("eigenvalue (median, quartiles)")
-            left[0].annotate(
-                task, (0, 1), (0, 20), "axes fraction", textcoords="offset points", size=10, weight="bold"
-            )
-            right.set_title("runs (filled), centroids (hollow)", loc="left", size=9)
+            # Above the panels' titles, whose first lines are empty; it may be wider than its panel.
+            name = left[0].annotate(task, (0, 1), (0, 20), "axes fraction", textcoords="offset points")
+            name.set(size=10, weight="bold", in_layout=False)
+            right.set_title("\nruns (filled), centroids (hollow)", loc="left", size=9)
             _plane(right, together[task], looks)
         figure.legend(handles=_handles(looks), loc="outside lower center", ncols=int(width / 1.5))
     return figure

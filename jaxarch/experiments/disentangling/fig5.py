@@ -36,7 +36,7 @@ PAIRS = (("real->bin", "bin"), ("real", "bin->real warm"), ("real", "bin->real c
 """Those that the paper's conclusion is about: architectures, real-valued networks, and a yardstick."""
 REAL = ("real", "bin->real warm", "bin->real cold", "lottery", "random")
 BINARY = ("real->bin", "bin", "lottery->bin", "agnostic", "random->bin")
-GRAPHS = {"with self-loops": True, "without": False}
+GRAPHS = {"self-loops": True, "no self-loops": False}
 TASKS = {"digits": ("1v2", "4v9"), "mnist": ("1v2", "4v9"), "citeseer": ("0v1", "2v3")}
 
 
