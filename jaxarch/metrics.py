@@ -67,13 +67,12 @@ def paired_differences(values: Mapping[str, np.ndarray]) -> pd.DataFrame:
         # Rounded, so that differences that are equal on paper (AUCs lie on a grid) are ties.
         difference = np.round(difference[np.isfinite(difference)], 12)
         rows.append({"first": first, "second": second, **_summary(difference)})
-    table = pd.DataFrame(rows)
-    if len(table):
-        tested = table["p"].notna()
-        table["p_adjusted"] = np.nan
-        if tested.any():
-            adjusted = stats.false_discovery_control(table.loc[tested, "p"], method="by")
-            table.loc[tested, "p_adjusted"] = adjusted
+    columns = ["first", "second", *_summary(np.empty(0))]
+    table = pd.DataFrame(rows, columns=columns).assign(p_adjusted=np.nan)
+    tested = table["p"].notna()
+    if tested.any():
+        adjusted = stats.false_discovery_control(table.loc[tested, "p"], method="by")
+        table.loc[tested, "p_adjusted"] = adjusted
     return table
 
 

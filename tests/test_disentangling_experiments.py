@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from jaxarch import cli
 from jaxarch.experiments.catalogue import EXPERIMENTS
-from jaxarch.experiments.disentangling import fig2, fig3, fig4, strategies, trial
+from jaxarch.experiments.disentangling import fig2, fig3, fig4, fig5, strategies, trial
 from jaxarch.ledger import read_findings
 from jaxarch.results import read_table
 from jaxarch.storage import read_npz
@@ -156,3 +156,40 @@ def test_a_data_set_of_one_s_own_needs_its_tasks_named():
 def test_tasks_in_another_form_are_refused(text):
     with pytest.raises(ValueError, match="tasks: expected groups of classes such as"):
         trial.read_groups(text)
+
+
+@pytest.fixture(scope="module")
+def fifth(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fig5")
+    chosen = ("real", "bin->real cold", "real->bin", "bin")
+    run(fig5, folder, **FEW, strategies=chosen, tasks=("1v2",), train_per_class=20)
+    return folder
+
+
+def test_figure_5_has_a_spectrum_for_every_run_with_and_without_self_loops(fifth):
+    spectra = {n: v for n, v in read_npz(fifth / fig5.SPECTRA, "folder").items() if "/" in n}
+    assert len(spectra) == 2 * 2 * 4
+    assert all(values.shape == (2, 192) for values in spectra.values())
+    assert all(values.min() > -1e-5 and values.max() < 2 + 1e-5 for values in spectra.values())
+
+
+def test_figure_5_measures_the_distances_between_the_centroids_of_spectra(fifth):
+    spectra = read_npz(fifth / fig5.SPECTRA, "folder")
+    similarity = fig5.similarity(read_table(fifth, fig5.BETWEEN))
+    row = similarity[~similarity["flipped"] & (similarity["graph"] == "self-loops")].iloc[0]
+    bin_, thresholded = (
+        spectra[f"1 v 2, y = 1: first group, self-loops/{name}"].mean(axis=0) for name in ("bin", "real->bin")
+    )
+    assert np.isclose(row[("real->bin", "bin")], np.linalg.norm(bin_ - thresholded), rtol=1e-4)
+    assert np.isnan(row[("bin", "random->bin")])
+
+
+def test_figure_5_has_findings_and_figures(fifth):
+    assert len(read_findings(fifth)) == 2 * 2 * 2
+    assert (fifth / "spectra-self-loops.png").is_file()
+    assert (fifth / "spectra-no-self-loops.svg").is_file()
+
+
+def test_logistic_regression_has_no_graph():
+    with pytest.raises(ValueError, match="strategies: logistic regression is no network"):
+        fig5.Settings(strategies=("logistic regression",)).check()

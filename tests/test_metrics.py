@@ -77,3 +77,10 @@ def test_the_interval_is_student_s_and_the_adjustment_that_of_benjamini_and_yeku
     by_hand = p * 3 * (1 + 1 / 2 + 1 / 3) / np.arange(1, 4)
     by_hand = np.minimum(np.minimum.accumulate(by_hand[::-1])[::-1], 1)
     np.testing.assert_allclose(np.sort(table["p_adjusted"]), by_hand)
+
+
+def test_one_strategy_alone_has_no_pairs_but_the_same_columns():
+    alone, pair = ({name: np.arange(4.0) for name in names} for names in ("a", "ab"))
+    table = paired_differences(alone)
+    assert table.empty
+    assert list(table.columns) == list(paired_differences(pair).columns)
