@@ -184,7 +184,7 @@ def read_table(folder: str | os.PathLike[str], name: str = RESULTS) -> pd.DataFr
 
 
 def finding(what: str, values: Any) -> dict[str, Any]:
-    """One line of findings.csv, which the ledger has: what was measured, median, quartiles, runs.
+    """One line of findings.csv, which the ledger takes: what was measured, median, quartiles, runs.
 
     Args:
       what: in words.
@@ -196,9 +196,9 @@ def finding(what: str, values: Any) -> dict[str, Any]:
         return {"what": what} | {name: values[name] for name in kept}
     values = np.atleast_1d(np.asarray(values, np.float64))
     median, q25, q75 = quartiles(values)
-    line: dict[str, Any] = {"what": what, "median": median, "runs": int(np.isfinite(values).sum())}
+    line: dict[str, Any] = {"what": what, "median": median}
     if values.size > 1:
-        line |= {"q25": q25, "q75": q75}
+        line |= {"q25": q25, "q75": q75, "runs": int(np.isfinite(values).sum())}
     return line
 
 
