@@ -11,6 +11,7 @@ ORDER = [
     "errors",
     "trees",
     "masks",
+    "spectral",
     "problem",
     "training",
     "weights",
