@@ -29,7 +29,7 @@ class Found(NamedTuple):
       state: the model's state (batch norm's and the like) after training.
       info: arrays to look at. A training adds `loss` (one value a step, of the last training in a chain),
         `failed_at` (the first step whose loss was NaN or infinite, in the first training where that happened;
-        -1 for none) and `dead_start` (some leaf's first gradient was exactly 0 in some training).
+        -1 for none) and `dead_start` (some leaf's gradient stayed exactly 0 as some training began).
     """
 
     params: PyTree
