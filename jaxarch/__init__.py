@@ -7,13 +7,13 @@ A search is a pure function `(key, problem) -> Found`; a finish turns a `Found` 
 them to a strategy; `over_seeds` runs a strategy for many keys in one program.
 """
 
-from jaxarch import data, masks, metrics, models, plots, search
+from jaxarch import data, masks, metrics, models, plots, search, spectral
 from jaxarch.devices import use_compilation_cache, use_cpu_cores
 from jaxarch.errors import ArgumentError, DeadStartWarning, NonFiniteWarning
 from jaxarch.finish import retrain, threshold
 from jaxarch.fit_options import EarlyStopping, FitOptions, Progress
 from jaxarch.masks import density, layer_density, overlap
-from jaxarch.models import Model, supervised, tanh_network
+from jaxarch.models import Model, spectral_network, supervised, tanh_network
 from jaxarch.problem import Found, Problem
 from jaxarch.progress import ProgressBar
 from jaxarch.storage import Checkpoints, load_tree, save_tree
@@ -62,6 +62,8 @@ __all__ = [
     "save_tree",
     "search",
     "select",
+    "spectral",
+    "spectral_network",
     "supervised",
     "tanh_network",
     "threshold",
