@@ -64,7 +64,7 @@ def init(
 
     def start(i: int) -> Array:
         given, shape = eigenvalues[i], (widths[i],)
-        return given(value_keys[i], shape) if callable(given) else jnp.full(shape, given, float)
+        return given(value_keys[i], shape) if callable(given) else jnp.full(shape, jnp.asarray(given), float)
 
     return {
         "eigenvectors": {
@@ -195,12 +195,12 @@ def recursive(
     """
     check_blocks(eigenvectors, eigenvalues)
     _check_inputs(eigenvectors, x)
-    columns = x.reshape(-1, x.shape[-1]).T
+    columns = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]).T
     a = [columns] + [jnp.zeros((phi.shape[0], columns.shape[1]), x.dtype) for phi in eigenvectors]
     a = apply_adjacency(eigenvectors, eigenvalues, a)
     for _ in range(len(eigenvectors) - 1):
         a = apply_adjacency(eigenvectors, eigenvalues, [activation(block) for block in a])
-    return a[-1].T.reshape(*x.shape[:-1], -1)
+    return a[-1].T.reshape(*x.shape[:-1], a[-1].shape[0])
 
 
 def _substitution(
