@@ -128,6 +128,13 @@ def test_one_constant_added_to_all_eigenvalues_leaves_the_outputs_as_they_are():
         assert not close(before, outputs([*values[:-1], values[-1] + 1.7]), 1e-3)
 
 
+def test_only_zeros_are_taken_for_zeros_among_numpy_arrays():
+    vectors, values = spectral.unpack(random_params(WIDTHS[2], trained=True))
+    x = inputs(WIDTHS[2])
+    expected = spectral.feedforward(vectors, values, x)
+    assert close(spectral.feedforward(vectors, jax.device_get(values), x), expected, 1e-6)
+
+
 def test_inputs_may_have_any_leading_axes():
     vectors, values = spectral.unpack(random_params(WIDTHS[2]))
     x = jnp.asarray(np.random.default_rng(0).normal(size=(5, 4, 2)), jnp.float32)

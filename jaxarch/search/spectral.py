@@ -16,7 +16,7 @@ from jaxarch.problem import Found, Problem
 from jaxarch.spectral.network import hidden_eigenvalues
 from jaxarch.spectral.penalty import PENALTIES, Penalty
 from jaxarch.training import Point, Training
-from jaxarch.trees import PyTree, Where, everything, merge, select
+from jaxarch.trees import PyTree, Where, everything, merge, select, unselected
 
 
 def spectral(
@@ -65,13 +65,14 @@ def spectral(
 
     def init(key: Array, problem: Problem, found: Found | None) -> Point:
         params, state = problem.init(key) if found is None else (found.params, found.state)
-        return Point(select(params, trainable), params, state)
+        trained = select(params, trainable)
+        return Point(trained, unselected(trained, params), state)
 
     def params(point: Point) -> PyTree:
         return merge(point.trainable, point.fixed)
 
     def found(point: Point) -> Found:
-        return Found(params(point), full_mask(architecture(point.fixed)), point.state, {})
+        return Found(params(point), full_mask(architecture(params(point))), point.state, {})
 
     def penalty_of(point: Point) -> Array:
         return jnp.asarray(strength) * omega(architecture(params(point)))
