@@ -18,7 +18,7 @@ outputs.
 [S] Peri, Chicchi, Fanelli and Giambagli, Spectral Architecture Search for Neural Network Models (SPARCS).
 
 Measured on a shared x86-64 core, medians of 7, over widths 64 and 256 and batches of 128 and 1024: with 2, 4,
-8, 16 and 32 blocks a spectral network takes at most 1.1, 1.7, 1.9, 1.9 and 2.1 times the plain one's time, and
+8, 16 and 32 blocks a spectral network takes at most 1.1, 1.7, 1.9, 1.9 and 2.1 times the plain one's time and
 the same memory, or up to twice as much where the batch is smaller than the width. Materialising takes 1.3 to
 2.4, 1.5 to 3.4, 2.7 to 6.3 and 5.5 to 15 times as long as that. With narrow ends the spectral network takes
 1.07 to 1.21 times the plain one's time and up to 2.9 times its memory (784-300-300-10, batch 128), and
