@@ -7,13 +7,13 @@ A search is a pure function `(key, problem) -> Found`; a finish turns a `Found` 
 them to a strategy; `over_seeds` runs a strategy for many keys in one program.
 """
 
-from jaxarch import data, distances, graphs, masks, metrics, models, plots, search
+from jaxarch import data, distances, graphs, masks, metrics, models, plots, search, spectral
 from jaxarch.devices import use_compilation_cache, use_cpu_cores
 from jaxarch.errors import ArgumentError, DeadStartWarning, NonFiniteWarning
 from jaxarch.finish import prune, retrain, threshold
 from jaxarch.fit_options import EarlyStopping, FitOptions, Progress
 from jaxarch.masks import density, layer_density, overlap
-from jaxarch.models import Model, supervised, tanh_network
+from jaxarch.models import Model, spectral_network, supervised, tanh_network
 from jaxarch.problem import Found, Problem
 from jaxarch.progress import ProgressBar
 from jaxarch.search.agnostic import share_weight
@@ -67,6 +67,8 @@ __all__ = [
     "search",
     "select",
     "share_weight",
+    "spectral",
+    "spectral_network",
     "supervised",
     "tanh_network",
     "threshold",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import jax
 import numpy as np
@@ -22,7 +22,7 @@ class NonFiniteWarning(UserWarning):
 
 
 class DeadStartWarning(UserWarning):
-    """A trainable leaf receives a gradient of exactly zero at the first step."""
+    """A trainable leaf receives a gradient of exactly zero as training begins."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -62,3 +62,11 @@ def check_count(name: str, value: object, least: int = 1) -> None:
     """Raise unless a static size is an integer of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise ArgumentError(f"{name}: expected an integer of at least {least}, got {value!r}")
+
+
+def check_widths(widths: object) -> None:
+    """Raise unless they are an input size and that of at least one layer."""
+    if not isinstance(widths, Sequence) or isinstance(widths, str) or len(widths) < 2:
+        raise ArgumentError(f"widths: expected an input size and at least one layer, got {widths!r}")
+    for width in widths:
+        check_count("widths", width)

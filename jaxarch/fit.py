@@ -26,7 +26,7 @@ from jaxarch.errors import ArgumentError, DeadStartWarning, NonFiniteWarning
 from jaxarch.fit_options import FitOptions, Progress, StageReport
 from jaxarch.problem import Found, Problem
 from jaxarch.programs import Best, Make, Stopwatch
-from jaxarch.training import Carry
+from jaxarch.training import WAKING, Carry
 from jaxarch.trees import PyTree, named_leaves
 
 
@@ -177,7 +177,7 @@ class _Group:
             state.losses[running, start:stop] = np.asarray(values)[running, : stop - start]
             state.failed_at[running] = np.asarray(carry.failed_at)[running]
             best = state.best
-            if start == 0:
+            if start < self._awake <= stop:
                 self._report_dead(carry)
             if border is not None:
                 metrics, best = self.watch.run(border, *self._inputs(start), carry, best)
@@ -304,8 +304,8 @@ class _Group:
         leaves = [repr(name) for name, is_hit in zip(names, hit, strict=True) if is_hit]
         runs = self.members[dead.any(1)]
         message = (
-            f"{self.name}: dead start: the gradient is exactly zero at step 0 in {', '.join(leaves)}, in "
-            f"{len(runs)} of {len(self.members)} runs (first: {self.options.label(runs[0])}); "
+            f"{self.name}: dead start: the gradient is exactly zero from step 0 on in {', '.join(leaves)}, "
+            f"in {len(runs)} of {len(self.members)} runs (first: {self.options.label(runs[0])}); "
             f"{self.training.remedy}"
         )
         nothing_moves = self.is_dead and self.groups == 1
@@ -349,9 +349,15 @@ class _Group:
             validation={name: np.array(rows) for name, rows in state.validation.items()},
         )
         self.watch.running += float(state.seconds)
-        self._report_dead(carry)
+        if state.step >= self._awake:
+            self._report_dead(carry)
         self._report_failed(state.failed_at)
         return state
+
+    @property
+    def _awake(self) -> int:
+        """The step by which every leaf that is not dead has had a gradient."""
+        return min(WAKING, self.problem.steps)
 
     @property
     def _slot(self) -> str:

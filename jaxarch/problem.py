@@ -33,8 +33,8 @@ class Found(NamedTuple):
       state: the model's state (batch norm's and the like) after training.
       info: arrays to look at, kept from stage to stage. A training adds `loss` (one value a step, of the last
         training in a chain), `failed_at` (the first step whose loss was NaN or infinite, in the first
-        training where that happened; -1 for none) and `dead_start` (some leaf's first gradient was exactly 0
-        in some training). A stage removes what it sets to `None`.
+        training where that happened; -1 for none) and `dead_start` (some leaf's gradient stayed exactly 0 as
+        some training began). A stage removes what it sets to `None`.
     """
 
     params: PyTree

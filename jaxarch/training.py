@@ -15,6 +15,13 @@ from jax import Array
 from jaxarch.problem import Found, Problem
 from jaxarch.trees import PyTree
 
+WAKING = 32
+"""A leaf is dead if its gradient is exactly zero in so many first steps, not in one alone.
+
+Where layers wait for others to move, as in networks that begin with zeros, a first gradient of zero is no
+harm: in a spectral network that starts as a perceptron, each hidden layer follows a step after the next.
+"""
+
 
 class Point(NamedTuple):
     """Where a training stands.
@@ -73,7 +80,7 @@ class Carry(NamedTuple):
     """All that a training hands from one step to the next: what a checkpoint holds.
 
     `failed_at` is the first step whose loss was not finite (-1: none); `dead` tells for each trainable leaf
-    whether its gradient at step 0 was exactly zero.
+    whether its gradient was exactly zero in all of the first `WAKING` steps.
     """
 
     point: Point
@@ -87,7 +94,7 @@ def begin(training: Training, key: Array, problem: Problem, found: Found | None)
     init_key, _, _ = jax.random.split(key, 3)
     point = training.init(init_key, problem, found)._replace(step=jnp.zeros((), jnp.int32))
     opt_state = (training.optimizer or problem.optimizer).init(point.trainable)
-    dead = jnp.zeros(len(jax.tree.leaves(point.trainable)), bool)
+    dead = jnp.ones(len(jax.tree.leaves(point.trainable)), bool)
     return Carry(point, opt_state, jnp.asarray(-1, jnp.int32), dead)
 
 
@@ -114,7 +121,7 @@ def step(training: Training, key: Array, problem: Problem, carry: Carry, index: 
     )
     if training.observe is not None:
         moved = moved._replace(memory=training.observe(moved))
-    dead = jax.lax.cond(index == 0, lambda: _all_zero(gradient), lambda: carry.dead)
+    dead = jax.lax.cond(index < WAKING, lambda: carry.dead & _all_zero(gradient), lambda: carry.dead)
     failed = (carry.failed_at < 0) & ~jnp.isfinite(value)
     return Carry(moved, opt_state, jnp.where(failed, index, carry.failed_at), dead), value
 

@@ -108,6 +108,16 @@ def merge(selection: PyTree, tree: PyTree) -> PyTree:
     )
 
 
+def unselected(selection: PyTree, tree: PyTree) -> PyTree:
+    """The leaves of `tree` that are not selected, and `None` in place of those that are."""
+    return jax.tree.map(
+        lambda leaf, other: other if leaf is None else None,
+        selection,
+        tree,
+        is_leaf=lambda leaf: leaf is None,
+    )
+
+
 def check_floating(name: str, tree: PyTree) -> None:
     """Raise unless every leaf is a floating-point array and there is at least one.
 

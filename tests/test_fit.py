@@ -282,7 +282,9 @@ def test_a_failure_is_not_forgotten_by_the_stages_after_it():
 
 
 def test_a_start_without_a_gradient_is_refused_with_its_remedy():
-    with pytest.raises(ValueError, match=r"dead start: the gradient is exactly zero at step 0 in 'w1', 'w2'"):
+    with pytest.raises(
+        ValueError, match=r"dead start: the gradient is exactly zero from step 0 on in 'w1', 'w2'"
+    ):
         learned(real(std=30.0))
     with pytest.raises(ValueError, match="move `mean`"):
         learned(two_temperature(mean=100.0, std=0.0))

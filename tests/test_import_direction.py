@@ -12,6 +12,7 @@ ORDER = [
     "trees",
     "masks",
     "graphs",
+    "spectral",
     "problem",
     "training",
     "weights",

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import pytest
 from flax import nnx
 
-from jaxarch.trees import check_floating, everything, map_selected, merge, named_leaves, select
+from jaxarch.trees import check_floating, everything, map_selected, merge, named_leaves, select, unselected
 
 
 class TwoLayers(nnx.Module):
@@ -55,6 +55,16 @@ def test_merging_puts_selected_leaves_back():
     doubled = merge(map_selected(lambda leaf: 2 * leaf, select(tree)), tree)
     assert float(doubled["w"].sum()) == 8
     assert float(doubled["b"].sum()) == 2
+
+
+def test_selected_and_unselected_leaves_make_up_the_tree():
+    tree = {"w": jnp.ones((2, 2)), "b": jnp.ones(2)}
+    selection = select(tree)
+    rest = unselected(selection, tree)
+    assert set(named_leaves(selection)) == {"w"}
+    assert set(named_leaves(rest)) == {"b"}
+    merged = merge(selection, rest)
+    assert all(merged[name] is leaf for name, leaf in tree.items())
 
 
 def test_selection_works_on_an_nnx_state():

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, check_count
+from jaxarch.errors import ArgumentError, check_widths
 from jaxarch.models.model import Model
 from jaxarch.problem import Key
 from jaxarch.trees import PyTree
@@ -29,10 +29,7 @@ def tanh_network(widths: Sequence[int], std: ArrayLike = 0.2) -> Model:
     Raises:
       ArgumentError: fewer than two widths, or widths that are not positive integers.
     """
-    if len(widths) < 2:
-        raise ArgumentError(f"widths: expected an input size and at least one layer, got {tuple(widths)}")
-    for width in widths:
-        check_count("widths", width)
+    check_widths(widths)
     shapes = {f"w{i + 1}": (widths[i + 1], widths[i]) for i in range(len(widths) - 1)}
 
     def init(key: Array) -> tuple[PyTree, PyTree]:

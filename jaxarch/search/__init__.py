@@ -5,6 +5,15 @@ from jaxarch.search.logistic_regression import logistic_regression
 from jaxarch.search.lottery import lottery
 from jaxarch.search.random import random
 from jaxarch.search.real import real
+from jaxarch.search.spectral import spectral
 from jaxarch.search.two_temperature import two_temperature
 
-__all__ = ["agnostic", "logistic_regression", "lottery", "random", "real", "two_temperature"]
+__all__ = [
+    "agnostic",
+    "logistic_regression",
+    "lottery",
+    "random",
+    "real",
+    "spectral",
+    "two_temperature",
+]

@@ -1,0 +1,88 @@
+"""Spectral networks trained under a penalty on their hidden eigenvalues ([S] eq. 4.4)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxarch.errors import ArgumentError, did_you_mean, is_traced
+from jaxarch.masks import full_mask
+from jaxarch.problem import Found, Problem
+from jaxarch.spectral.network import hidden_eigenvalues
+from jaxarch.spectral.penalty import PENALTIES, Penalty
+from jaxarch.training import Point, Training
+from jaxarch.trees import PyTree, Where, everything, merge, select, unselected
+
+
+def spectral(
+    strength: ArrayLike = 1e-4,
+    *,
+    penalty: Literal["l1", "l2", "squared l2"] | Penalty = "l1",
+    where: Where | None = None,
+    trainable: Where = everything,
+    optimizer: optax.GradientTransformation | None = None,
+) -> Training:
+    r"""Train a spectral network under `loss + strength * Omega(hidden eigenvalues)` ([S] eq. 4.4).
+
+    The default is L1, since it is the one that selects neurons: it pulls on every eigenvalue alike, however
+    small. The norm that is not squared, in the code of [S], is a group lasso with one group a layer: it
+    selects layers, and within one that is used it pulls on small eigenvalues less than on large ones. The
+    squared norm hardly pulls on small ones at all, and selects nothing. [S] appendix G uses L1 on pictures
+    and L2 elsewhere, with strengths around 1e-4.
+
+    Args:
+      strength: rho of (4.4), at least 0. May be traced: a sweep is one program.
+      penalty: Omega: `l1`, `l2` (a norm a layer, not squared), `squared l2`, or a function of a pytree with
+        one vector of eigenvalues a layer.
+      where: the leaves that are penalised and counted as architecture, by path. By default all hidden
+        eigenvalues, L_2 to L_B, of every spectral network in the model; those of inputs and outputs are left
+        alone. Where [S] trains L_1 (experiment 1) it penalises it too: `where="eigenvalues/L[12]"`.
+      trainable: the leaves that are trained, by path; the others keep their start. `"eigenvalues/*"` trains
+        eigenvalues on fixed random eigenvectors.
+      optimizer: any optax transformation; by default the problem's.
+
+    Returns:
+      A search. Its mask keeps every hidden eigenvalue, that is, every hidden neuron.
+
+    Raises:
+      ArgumentError: a strength that is negative or not finite, an unknown penalty.
+    """
+    if not is_traced(strength):
+        numbers = np.asarray(strength)
+        if numbers.dtype.kind not in "iuf" or not (np.isfinite(numbers) & (numbers >= 0)).all():
+            raise ArgumentError(f"strength: expected a finite number of at least 0, got {strength!r}")
+    if not callable(penalty) and penalty not in PENALTIES:
+        raise ArgumentError(f"penalty: unknown {penalty!r}; {did_you_mean(str(penalty), PENALTIES)}")
+    omega = penalty if callable(penalty) else PENALTIES[penalty]
+
+    def architecture(params: PyTree) -> PyTree:
+        return hidden_eigenvalues(params) if where is None else select(params, where)
+
+    def init(key: Array, problem: Problem, found: Found | None) -> Point:
+        params, state = problem.init(key) if found is None else (found.params, found.state)
+        trained = select(params, trainable)
+        return Point(trained, unselected(trained, params), state)
+
+    def params(point: Point) -> PyTree:
+        return merge(point.trainable, point.fixed)
+
+    def found(point: Point) -> Found:
+        return Found(params(point), full_mask(architecture(params(point))), point.state, {})
+
+    def penalty_of(point: Point) -> Array:
+        return jnp.asarray(strength) * omega(architecture(params(point)))
+
+    return Training(
+        "spectral",
+        init,
+        params,
+        found,
+        optimizer,
+        penalty=penalty_of,
+        remedy="start from other eigenvalues (see `jaxarch.spectral_network`)",
+    )

@@ -1,0 +1,262 @@
+r"""The algebra of spectral networks ([S] sections 2 to 4, appendices A to D), for any depth and any widths.
+
+A network of B + 1 layers of N_1, ..., N_{B+1} neurons is one square matrix, `A_B = Phi_B Lambda_B Phi_B^-1`,
+whose eigenvectors and eigenvalues are its parameters:
+
+    Phi_B = | I                  |    Lambda_B = | L_1                   |
+            | phi_1  I           |               |      L_2              |
+            |        ...  ...    |               |           ...         |
+            |          phi_B  I  |               |               L_{B+1} |
+
+Everything here takes `eigenvectors`, the sequence phi_1, ..., phi_B of matrices of shape (N_{i+1}, N_i), and
+`eigenvalues`, the sequence L_1, ..., L_{B+1} of vectors of shape (N_i,). It is written with operators alone:
+JAX and NumPy arrays of any dtype go in and come out, and NumPy arrays of dtype `object` that hold integers or
+`fractions.Fraction` are computed with exactly. Block matrices are `Blocks`; layers are counted from 1, as in
+[S].
+
+Which inverse to use: `substitute` wherever `Phi_B^-1` is only multiplied with something, which is everywhere
+that a network needs it; `inverse_by_blocks` where its blocks are wanted; `inverse_by_powers`, formula (4.1),
+nowhere but in proofs: its terms grow like binomial coefficients and cancel. In float32 at 16 blocks it may
+have no correct digit left (see `error_bounds`).
+
+[S] Peri, Chicchi, Fanelli and Giambagli, Spectral Architecture Search for Neural Network Models (SPARCS).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import comb
+from typing import Any
+
+import numpy as np
+
+from jaxarch.errors import ArgumentError
+
+Blocks = dict[tuple[int, int], Any]
+"""A block lower triangular matrix: `blocks[i, j]` is block (i, j), i >= j >= 1; those not in it are zero."""
+
+
+# Phi_B, its powers and its inverse -------------------------------------------------------------------
+
+
+def eigenvector_blocks(eigenvectors: Sequence[Any]) -> Blocks:
+    """Phi_B: identities, and phi_j below the j-th of them ([S] B.1)."""
+    return power(eigenvectors, 1)
+
+
+def power(eigenvectors: Sequence[Any], n: int) -> Blocks:
+    r"""Phi_B^n for any integer n: block (i, j) is `C(n, i - j) phi_{i-1} ... phi_j` ([S] B.2, B.3).
+
+    [S] has it for n > 0. Since Phi_B - I is nilpotent (A.2), the binomial series of `(I + (Phi_B - I))^n`
+    ends, and it holds for n <= 0 as well, with `C(-n, r) = (-1)^r C(n + r - 1, r)`: (4.2) is n = -1.
+    """
+    check_blocks(eigenvectors)
+    below = {
+        (i, j): _times(coefficient, chain)
+        for (i, j), chain in _chains(eigenvectors).items()
+        if (coefficient := _binomial(n, i - j))
+    }
+    return {**_identity(eigenvectors), **below}
+
+
+def inverse_by_blocks(eigenvectors: Sequence[Any]) -> Blocks:
+    r"""Phi_B^-1 by its blocks: `S_ij = (-1)^(i-j) phi_{i-1} ... phi_j` ([S] 4.2, B.11)."""
+    return power(eigenvectors, -1)
+
+
+def inverse_by_substitution(eigenvectors: Sequence[Any]) -> Blocks:
+    """Phi_B^-1 by forward substitution into the columns of the identity."""
+    blocks = {}
+    for (j, _), identity in _identity(eigenvectors).items():
+        column = substitute(eigenvectors[j - 1 :], [identity] + [0] * (len(eigenvectors) + 1 - j))
+        blocks.update({(j + row, j): block for row, block in enumerate(column)})
+    return blocks
+
+
+def inverse_by_powers(eigenvectors: Sequence[Any]) -> Blocks:
+    r"""Phi_B^-1 by the formula `sum_{i=0}^B (-1)^i C(B+1, i+1) Phi_B^i` ([S] 4.1, A.1).
+
+    A theorem, not an algorithm: it is exact on integers and fractions, while in floating point its error
+    grows like the binomial coefficients. Use `substitute`, or `inverse_by_blocks`.
+    """
+    depth = len(eigenvectors)
+    phi, term = power(eigenvectors, 1), power(eigenvectors, 0)
+    total = _scaled(depth + 1, term)
+    for i in range(1, depth + 1):
+        term = product(term, phi)
+        total = _sum(total, _scaled((-1) ** i * comb(depth + 1, i + 1), term))
+    return total
+
+
+def substitute(eigenvectors: Sequence[Any], a: Sequence[Any]) -> list[Any]:
+    r"""`s = Phi_B^-1 a` by forward substitution: `s_1 = a_1`, `s_i = a_i - phi_{i-1} s_{i-1}`.
+
+    Args:
+      eigenvectors: phi_1, ..., phi_B.
+      a: B + 1 blocks of shape (N_i,), or (N_i, columns); a block of zeros may be the number 0.
+
+    Returns:
+      The blocks of s. It costs one product with each phi, and its error is small for every depth.
+    """
+    s = [a[0]]
+    for phi, block in zip(eigenvectors, a[1:], strict=True):
+        s.append(block - phi @ s[-1])
+    return s
+
+
+# A_B -------------------------------------------------------------------------------------------------
+
+
+def eigenvalue_blocks(eigenvalues: Sequence[Any]) -> Blocks:
+    """Lambda_B: the diagonal matrices of L_1, ..., L_{B+1}."""
+    return {(i, i): _eye(values) * values[None, :] for i, values in enumerate(eigenvalues, 1)}
+
+
+def adjacent(phi: Any, inner: Any, outer: Any) -> Any:
+    r"""`W_{i,i-1} = phi_{i-1} L_{i-1} - L_i phi_{i-1}`: the bundle between neighbours ([S] 4.3).
+
+    Args:
+      phi: phi_{i-1}, shape (N_i, N_{i-1}).
+      inner: L_{i-1}, shape (N_{i-1},).
+      outer: L_i, shape (N_i,).
+    """
+    return phi * (inner[None, :] - outer[:, None])
+
+
+def connections(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any]) -> Blocks:
+    r"""All bundles of connections, from every layer j to every later layer i ([S] 4.3, C.6).
+
+    `W_ij = (-1)^(i-1-j) (phi_{i-1} L_{i-1} - L_i phi_{i-1}) phi_{i-2} ... phi_j`, the blocks of A_B below its
+    diagonal. They cost O(B^2 N^3) to build: a forward pass of a deep network does without them (`network`).
+    """
+    check_blocks(eigenvectors, eigenvalues)
+    blocks = {}
+    for i in range(2, len(eigenvalues) + 1):
+        block = adjacent(eigenvectors[i - 2], eigenvalues[i - 2], eigenvalues[i - 1])
+        blocks[i, i - 1] = block
+        for j in range(i - 2, 0, -1):
+            block = -(block @ eigenvectors[j - 1])
+            blocks[i, j] = block
+    return blocks
+
+
+def adjacency(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any]) -> Blocks:
+    """A_B by its blocks: the bundles W_ij, and the self-loops L_i on its diagonal ([S] C.3)."""
+    return {**eigenvalue_blocks(eigenvalues), **connections(eigenvectors, eigenvalues)}
+
+
+def apply_adjacency(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], a: Sequence[Any]) -> list[Any]:
+    r"""`A_B a` without any W_ij: `s = Phi_B^-1 a`, and block i is `L_i s_i + phi_{i-1} (L_{i-1} s_{i-1})`.
+
+    Args:
+      eigenvectors: phi_1, ..., phi_B.
+      eigenvalues: L_1, ..., L_{B+1}.
+      a: B + 1 blocks of shape (N_i, columns).
+    """
+    check_blocks(eigenvectors, eigenvalues)
+    scaled = [values[:, None] * s for values, s in zip(eigenvalues, substitute(eigenvectors, a), strict=True)]
+    lower = [phi @ s for phi, s in zip(eigenvectors, scaled[:-1], strict=True)]
+    return [scaled[0]] + [s + below for s, below in zip(scaled[1:], lower, strict=True)]
+
+
+# Block matrices --------------------------------------------------------------------------------------
+
+
+def product(first: Blocks, second: Blocks) -> Blocks:
+    """The product of two block matrices."""
+    total: Blocks = {}
+    for (i, k), left in first.items():
+        for j in range(1, k + 1):
+            if (k, j) in second:
+                total = _sum(total, {(i, j): left @ second[k, j]})
+    return total
+
+
+def dense(blocks: Blocks) -> Any:
+    """A block matrix as one array; every diagonal block must be there."""
+    layers = sorted(i for i, j in blocks if i == j)
+    sizes = {i: blocks[i, i].shape[0] for i in layers}
+    dtype = blocks[layers[-1], layers[-1]].dtype
+    # NumPy's constants may stand among JAX's arrays.
+    libraries = {block.__array_namespace__() for block in blocks.values()}
+    xp = max(libraries, key=lambda library: library is not np)
+
+    def block(i: int, j: int) -> Any:
+        return blocks[i, j] if (i, j) in blocks else xp.zeros((sizes[i], sizes[j]), dtype=dtype)
+
+    return xp.block([[block(i, j) for j in layers] for i in layers])
+
+
+def check_blocks(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any] | None = None) -> None:
+    """Raise unless the blocks fit one another.
+
+    Raises:
+      ArgumentError: no eigenvectors, blocks that are no matrices or do not follow one another, eigenvalues of
+        the wrong number or length.
+    """
+    if not len(eigenvectors):
+        raise ArgumentError("eigenvectors: expected phi_1, ..., phi_B for at least two layers, got none")
+    for i, phi in enumerate(eigenvectors, 1):
+        if np.ndim(phi) != 2:
+            raise ArgumentError(
+                f"eigenvectors: phi_{i} must have shape (N_{i + 1}, N_{i}), got {np.shape(phi)}; "
+                "for many networks at once use vmap"
+            )
+    sizes = [eigenvectors[0].shape[1]] + [phi.shape[0] for phi in eigenvectors]
+    for i, phi in enumerate(eigenvectors, 1):
+        if phi.shape[1] != sizes[i - 1]:
+            raise ArgumentError(
+                f"eigenvectors: phi_{i} must have {sizes[i - 1]} columns, as many as phi_{i - 1} has rows; "
+                f"got shape {phi.shape}"
+            )
+    if eigenvalues is None:
+        return
+    if len(eigenvalues) != len(sizes):
+        raise ArgumentError(
+            f"eigenvalues: expected {len(sizes)} vectors, one a layer, got {len(eigenvalues)}"
+        )
+    for i, (values, size) in enumerate(zip(eigenvalues, sizes, strict=True), 1):
+        if np.shape(values) != (size,):
+            raise ArgumentError(f"eigenvalues: L_{i} must have shape ({size},), got {np.shape(values)}")
+
+
+def _chains(eigenvectors: Sequence[Any]) -> Blocks:
+    """`phi_{i-1} ... phi_j` for all i > j."""
+    chains: Blocks = {}
+    for j, phi in enumerate(eigenvectors, 1):
+        chains[j + 1, j] = phi
+        for i in range(j + 2, len(eigenvectors) + 2):
+            chains[i, j] = eigenvectors[i - 2] @ chains[i - 1, j]
+    return chains
+
+
+def _binomial(n: int, r: int) -> int:
+    """`C(n, r)` for any integer n."""
+    return comb(n, r) if n >= 0 else (-1) ** r * comb(r - n - 1, r)
+
+
+def _identity(eigenvectors: Sequence[Any]) -> Blocks:
+    """The identity in blocks."""
+    rows = [_eye(eigenvectors[0][0])] + [_eye(phi[:, 0]) for phi in eigenvectors]
+    return {(i, i): identity for i, identity in enumerate(rows, 1)}
+
+
+def _eye(vector: Any) -> Any:
+    """The identity on a vector's space, in its library and dtype."""
+    return vector.__array_namespace__().eye(vector.shape[0], dtype=vector.dtype)
+
+
+def _times(coefficient: int, block: Any) -> Any:
+    """An integer times a block."""
+    # JAX takes integers of 32 bits only; objects and integer arrays must stay exact.
+    return (coefficient if block.dtype.kind in "iuO" else float(coefficient)) * block
+
+
+def _scaled(coefficient: int, blocks: Blocks) -> Blocks:
+    """An integer times a block matrix."""
+    return {key: _times(coefficient, block) for key, block in blocks.items()}
+
+
+def _sum(first: Blocks, second: Blocks) -> Blocks:
+    """The sum of two block matrices."""
+    return {**first, **{key: first[key] + block if key in first else block for key, block in second.items()}}

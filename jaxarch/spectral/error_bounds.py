@@ -1,0 +1,70 @@
+r"""How far from Phi_B^-1 its two formulas can be in floating point: bounds known before computing.
+
+With the unit roundoff `u = eps / 2` and `gamma_k = k u / (1 - k u)`, a sum of k products is off by at most
+`gamma_k` times the sum of their absolute values, in whatever order it is computed (N. Higham, Accuracy and
+Stability of Numerical Algorithms, section 3.1). Both bounds are elementwise, and say why formula (4.1) is no
+algorithm: its terms are large and cancel, those of (4.2) do not. On accelerators they hold for products in
+full precision only: `jax.default_matmul_precision("highest")`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import comb
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxarch.spectral.algebra import Blocks, check_blocks, power
+
+
+def inverse_by_powers_error(eigenvectors: Sequence[Any]) -> Blocks:
+    r"""`gamma_{nB+B+2} sum_i C(B+1, i+1) |Phi_B|^i` bounds the error of `inverse_by_powers` ([S] 4.1).
+
+    Args:
+      eigenvectors: phi_1, ..., phi_B, concrete and of the floating-point dtype that was computed in; n is the
+        sum of all widths.
+
+    Returns:
+      A bound for every entry, in float64; infinite where `(nB + B + 2) u >= 1`.
+    """
+    check_blocks(eigenvectors)
+    depth, magnitudes = len(eigenvectors), _magnitudes(eigenvectors)
+    width = magnitudes[0].shape[1] + sum(phi.shape[0] for phi in magnitudes)
+    factor = _gamma(width * depth + depth + 2, eigenvectors[0].dtype)
+    bounds: Blocks = {}
+    for i in range(depth + 1):
+        for key, block in power(magnitudes, i).items():
+            bounds[key] = bounds.get(key, 0.0) + factor * comb(depth + 1, i + 1) * block
+    return bounds
+
+
+def inverse_by_blocks_error(eigenvectors: Sequence[Any]) -> Blocks:
+    r"""`gamma_K |phi_{i-1}| ... |phi_j|`, K the inner dimensions' sum, bounds `inverse_by_blocks` ([S] 4.2).
+
+    It bounds `inverse_by_substitution` too, which multiplies the same chains.
+
+    Args:
+      eigenvectors: phi_1, ..., phi_B, concrete and of the floating-point dtype that was computed in.
+
+    Returns:
+      A bound for every entry, in float64: 0 on the diagonal and next to it, where there is no rounding;
+      infinite where `K u >= 1`.
+    """
+    check_blocks(eigenvectors)
+    dtype, magnitudes = eigenvectors[0].dtype, _magnitudes(eigenvectors)
+    return {
+        (i, j): _gamma(sum(phi.shape[1] for phi in magnitudes[j : i - 1]), dtype) * abs(chain)
+        for (i, j), chain in power(magnitudes, -1).items()
+    }
+
+
+def _magnitudes(eigenvectors: Sequence[Any]) -> list[np.ndarray]:
+    return [np.abs(np.asarray(phi, np.float64)) for phi in eigenvectors]
+
+
+def _gamma(k: int, dtype: Any) -> float:
+    """The relative error of k roundings in a row."""
+    ku = k * float(jnp.finfo(dtype).eps) / 2
+    return ku / (1 - ku) if ku < 1 else np.inf

@@ -1,0 +1,271 @@
+r"""Spectral networks as pure functions: their parameters, and what they compute ([S] sections 3 and 4).
+
+Parameters are a pytree named as in [S]:
+
+    {"eigenvectors": {"phi1": (N_2, N_1), ..., "phiB": (N_{B+1}, N_B)},
+     "eigenvalues": {"L1": (N_1,), "L2": (N_2,), ...}}
+
+An "L1" that is not there is 0 and not trained, as in [S] section 4: a constant, which saves a product.
+
+[S] Peri, Chicchi, Fanelli and Giambagli, Spectral Architecture Search for Neural Network Models (SPARCS).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxarch.errors import ArgumentError
+from jaxarch.spectral.algebra import adjacent, apply_adjacency, check_blocks, connections
+from jaxarch.trees import PyTree, named_leaves, select
+
+Activation = Callable[[Array], Array]
+Initializer = Callable[[Array, tuple[int, ...]], Array]
+Start = ArrayLike | Initializer
+"""How the eigenvalues of a layer start: a number, an array of their shape, or `(key, shape) -> values`."""
+Method = Literal["auto", "substitution", "materialised"]
+
+xavier_uniform: Initializer = jax.nn.initializers.glorot_uniform()
+"""The eigenvectors of [S] appendix E."""
+
+PASS = 4
+"""An elementwise operation on one number takes as long as about so many multiply-adds of a matrix product."""
+
+
+# Parameters ------------------------------------------------------------------------------------------
+
+
+def init(
+    key: Array,
+    widths: Sequence[int],
+    eigenvalues: Sequence[Start],
+    eigenvectors: Initializer = xavier_uniform,
+    train_input_eigenvalues: bool = False,
+) -> PyTree:
+    """Initial parameters.
+
+    Args:
+      key: a `jax.random.key`.
+      widths: neurons a layer, N_1, ..., N_{B+1}.
+      eigenvalues: one start a layer.
+      eigenvectors: an initialiser of matrices of shape (inputs, outputs), as JAX's are.
+      train_input_eigenvalues: whether L_1 is a parameter. If not it is 0, whatever its start.
+    """
+    depth = len(widths) - 1
+    phi_keys, value_keys = (jax.random.split(k, depth + 1) for k in jax.random.split(key))
+
+    def start(i: int) -> Array:
+        given, shape = eigenvalues[i], (widths[i],)
+        return given(value_keys[i], shape) if callable(given) else jnp.full(shape, jnp.asarray(given), float)
+
+    return {
+        "eigenvectors": {
+            f"phi{i + 1}": eigenvectors(phi_keys[i], (widths[i], widths[i + 1])).T for i in range(depth)
+        },
+        "eigenvalues": {f"L{i + 1}": start(i) for i in range(not train_input_eigenvalues, depth + 1)},
+    }
+
+
+def unpack(params: PyTree) -> tuple[list[Array], list[Array | np.ndarray]]:
+    """The sequences phi_1, ..., phi_B and L_1, ..., L_{B+1} of a network's parameters.
+
+    Raises:
+      ArgumentError: parameters of something else, or of many networks at once; blocks that do not fit.
+    """
+    try:
+        vectors, values = params["eigenvectors"], dict(params["eigenvalues"])
+        phi = [vectors[f"phi{i + 1}"] for i in range(len(vectors))]
+        if "L1" not in values:
+            # A NumPy array is known when tracing: `feedforward` sees that it is 0.
+            values["L1"] = np.zeros(phi[0].shape[-1], phi[0].dtype)
+        eigenvalues = [values[f"L{i + 1}"] for i in range(len(values))]
+    except (KeyError, TypeError, IndexError):
+        raise ArgumentError(
+            "params: expected those of a spectral network, "
+            '{"eigenvectors": {"phi1": ...}, "eigenvalues": {"L2": ...}}'
+        ) from None
+    check_blocks(phi, eigenvalues)
+    return phi, eigenvalues
+
+
+def hidden_eigenvalues(params: PyTree) -> PyTree:
+    """The eigenvalues of hidden neurons, L_2 to L_B, and `None` in place of all other leaves.
+
+    Args:
+      params: of a spectral network, or of any model that has some inside.
+
+    Raises:
+      ArgumentError: there are none.
+    """
+    names = named_leaves(params)
+
+    def is_hidden(path: str, leaf: Any) -> bool:
+        name = re.fullmatch(r"(.*)eigenvalues/L(\d+)", path)
+        if name is None:
+            return False
+        # A hidden layer is entered by one phi and left by the next.
+        layer = int(name[2])
+        return all(f"{name[1]}eigenvectors/phi{i}" in names for i in (layer - 1, layer))
+
+    if not any(is_hidden(path, leaf) for path, leaf in names.items()):
+        raise ArgumentError(
+            "params: there are no hidden eigenvalues, as of jaxarch.spectral_network with three layers or "
+            f"more; the leaves are: {', '.join(names)}"
+        )
+    return select(params, is_hidden)
+
+
+# What the network computes ---------------------------------------------------------------------------
+
+
+def feedforward(
+    eigenvectors: Sequence[Array],
+    eigenvalues: Sequence[Array | np.ndarray],
+    x: Array,
+    activation: Activation = jax.nn.relu,
+    method: Method = "auto",
+) -> Array:
+    r"""The update rule `a_i = f(sum_{k<i} W_ik a_k)`, without f in the last layer ([S] 4.5, 3.4).
+
+    By substitution, no W_ik is built but those between neighbours: with `s_1 = x`,
+
+        z_i = W_{i,i-1} s_{i-1},    a_i = f(z_i),    s_i = a_i - phi_{i-1} s_{i-1},
+
+    and the output is z_{B+1}. For s is `Phi_B^-1 a`, and row i of A_B left of its diagonal is W_{i,i-1} times
+    row i - 1 of Phi_B^-1 ([S] 4.2, 4.3). So all B (B + 1) / 2 bundles together cost two products a hidden
+    layer and one for the output; where L_{i-1} is known to be 0, `z_i = -L_i phi_{i-1} s_{i-1}` and the layer
+    costs one. To a narrow output it is cheaper to go without s_B:
+
+        z_{B+1} = W_{B+1,B} a_B - (W_{B+1,B} phi_{B-1}) s_{B-1}.
+
+    Nothing here has a derivative of its own: JAX's is the same products again, in either mode, and keeps
+    nothing but s and what f needs.
+
+    Args:
+      eigenvectors: phi_1, ..., phi_B, shapes (N_{i+1}, N_i).
+      eigenvalues: L_1, ..., L_{B+1}, shapes (N_i,). Zeros in a NumPy array are known to be 0 when tracing.
+      x: shape (..., N_1).
+      activation: f, elementwise.
+      method: `substitution` computes every s_i; `auto` leaves s_B out where that takes fewer operations,
+        counted from the shapes when tracing, which with one hidden layer is to build all the W_ik;
+        `materialised` builds them at any depth, as [S] does: O(B^2) bundles, and never faster than `auto`.
+
+    Returns:
+      Outputs of shape (..., N_{B+1}).
+
+    Raises:
+      ArgumentError: blocks that do not fit one another or the input, an unknown method.
+    """
+    check_blocks(eigenvectors, eigenvalues)
+    _check_inputs(eigenvectors, x)
+    check_method(method)
+    if method == "materialised":
+        return _materialised(eigenvectors, eigenvalues, x, activation)
+    short = method == "auto" and _is_shorter(eigenvectors, eigenvalues, math.prod(x.shape[:-1]))
+    return _substitution(eigenvectors, eigenvalues, x, activation, short)
+
+
+def recursive(
+    eigenvectors: Sequence[Array],
+    eigenvalues: Sequence[Array | np.ndarray],
+    x: Array,
+    activation: Activation = jax.nn.relu,
+) -> Array:
+    r"""The recursive rule: `A_B f(A_B ... f(A_B a))`, B times A_B, from `a = (x, 0, ..., 0)` ([S] section 4).
+
+    Unlike in `feedforward`, the self-loops L_i on the diagonal of A_B count, and the input is seen once: it
+    stays in its layer only as far as L_1 keeps it there. Computed by substitution: 2 B products a turn.
+
+    Args:
+      eigenvectors: phi_1, ..., phi_B, shapes (N_{i+1}, N_i).
+      eigenvalues: L_1, ..., L_{B+1}, shapes (N_i,).
+      x: shape (..., N_1).
+      activation: f, elementwise.
+
+    Returns:
+      The last layer's block, shape (..., N_{B+1}).
+    """
+    check_blocks(eigenvectors, eigenvalues)
+    _check_inputs(eigenvectors, x)
+    columns = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]).T
+    a = [columns] + [jnp.zeros((phi.shape[0], columns.shape[1]), x.dtype) for phi in eigenvectors]
+    a = apply_adjacency(eigenvectors, eigenvalues, a)
+    for _ in range(len(eigenvectors) - 1):
+        a = apply_adjacency(eigenvectors, eigenvalues, [activation(block) for block in a])
+    return a[-1].T.reshape(*x.shape[:-1], a[-1].shape[0])
+
+
+def _substitution(
+    eigenvectors: Sequence[Array],
+    eigenvalues: Sequence[Array | np.ndarray],
+    x: Array,
+    activation: Activation,
+    short: bool,
+) -> Array:
+    """By substitution; if `short`, the output is computed without s_B."""
+    *hidden, last = zip(eigenvectors, eigenvalues[:-1], eigenvalues[1:], strict=True)
+    output = adjacent(*last)
+    s = x
+    for i, (phi, inner, outer) in enumerate(hidden, 1):
+        if short and i == len(hidden):
+            z = s @ adjacent(phi, inner, outer).T
+            # Minus the narrow matrix, not minus the product, whose cotangent would be negated at full size.
+            return activation(z) @ output.T + s @ (-output @ phi).T
+        u = s @ phi.T
+        z = u * jnp.broadcast_to(-outer, u.shape) if _is_zero(inner) else s @ adjacent(phi, inner, outer).T
+        s = activation(z) - u
+    return s @ output.T
+
+
+def _materialised(
+    eigenvectors: Sequence[Array], eigenvalues: Sequence[Array | np.ndarray], x: Array, activation: Activation
+) -> Array:
+    bundles = connections(eigenvectors, eigenvalues)
+    a, z = [x], x
+    for i in range(2, len(eigenvalues) + 1):
+        if i > 2:
+            a.append(activation(z))
+        z = sum(a[j - 1] @ bundles[i, j].T for j in range(i - 1, 0, -1))
+    return z
+
+
+def check_method(method: str) -> None:
+    """Raise unless a method is known."""
+    if method not in get_args(Method):
+        raise ArgumentError(f"method: expected one of {', '.join(get_args(Method))}; got {method!r}")
+
+
+def _check_inputs(eigenvectors: Sequence[Array], x: Array) -> None:
+    size = eigenvectors[0].shape[1]
+    if jnp.ndim(x) == 0 or x.shape[-1] != size:
+        raise ArgumentError(f"x: the network has {size} inputs, got an array of shape {jnp.shape(x)}")
+
+
+def _is_zero(values: Array | np.ndarray) -> bool:
+    """Whether eigenvalues are known to be 0 when tracing."""
+    return isinstance(values, np.ndarray) and not values.any()
+
+
+def _is_shorter(
+    eigenvectors: Sequence[Array], eigenvalues: Sequence[Array | np.ndarray], examples: int
+) -> bool:
+    """Whether an output without s_B takes fewer operations, multiply-adds of a forward pass.
+
+    It saves a product and a subtraction; if L_{B-1} = 0, where s_B takes one product itself, only elementwise
+    work. It adds products with the output's width. A backward pass has twice a forward pass's products and so
+    does not change the order.
+    """
+    if len(eigenvectors) == 1:
+        return False
+    outputs, width = eigenvectors[-1].shape
+    inputs = eigenvectors[-2].shape[1]
+    saved = 2 * PASS if _is_zero(eigenvalues[-3]) else inputs + PASS
+    return outputs * inputs * (examples + width) < examples * width * saved

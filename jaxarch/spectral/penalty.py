@@ -1,0 +1,52 @@
+r"""The regularisation Omega of [S] eq. (4.4): what makes a spectral network leave neurons out.
+
+Each takes the eigenvalues that it is to keep small, a pytree with one vector a layer, and gives a number.
+Eigenvalues start at exactly 0; the gradient there is 0, for all three.
+
+[S] Peri, Chicchi, Fanelli and Giambagli, Spectral Architecture Search for Neural Network Models (SPARCS).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxarch.trees import PyTree
+
+Penalty = Callable[[PyTree], Array]
+
+
+def l1(eigenvalues: PyTree) -> Array:
+    r"""`sum |lambda|`: selects neurons ([S] appendices F and G)."""
+    # JAX's own derivative of |x| at 0 is 1.
+    return _total(lambda layer: jnp.sum(layer * jax.lax.stop_gradient(jnp.sign(layer))), eigenvalues)
+
+
+def l2(eigenvalues: PyTree) -> Array:
+    r"""`sum_k ||L_k||`, not squared, as in the code of [S]: a group lasso, which selects whole layers."""
+
+    def norm(layer: Array) -> Array:
+        # In units of the largest, so that the squares of small eigenvalues do not underflow.
+        unit = jax.lax.stop_gradient(jnp.max(jnp.abs(layer)))
+        unit = jnp.where(unit > 0, unit, 1)
+        squares = jnp.sum(jnp.square(layer / unit))
+        # The derivative of a square root at 0 is infinite.
+        root = jnp.sqrt(jnp.where(squares > 0, squares, 1))
+        return jnp.where(squares > 0, unit * root, 0)
+
+    return _total(norm, eigenvalues)
+
+
+def squared_l2(eigenvalues: PyTree) -> Array:
+    r"""`sum lambda^2`: weight decay. It makes all eigenvalues small and none of them 0."""
+    return _total(lambda layer: jnp.sum(jnp.square(layer)), eigenvalues)
+
+
+PENALTIES: dict[str, Penalty] = {"l1": l1, "l2": l2, "squared l2": squared_l2}
+
+
+def _total(of_layer: Callable[[Array], Array], eigenvalues: PyTree) -> Array:
+    return jnp.sum(jnp.stack([of_layer(layer) for layer in jax.tree.leaves(eigenvalues)]))
