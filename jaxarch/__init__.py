@@ -17,6 +17,7 @@ from jaxarch.models import Model, spectral_network, supervised, tanh_network
 from jaxarch.problem import Found, Problem
 from jaxarch.progress import ProgressBar
 from jaxarch.search.agnostic import share_weight
+from jaxarch.search.spectral import recruit
 from jaxarch.storage import Checkpoints, load_tree, save_tree
 from jaxarch.strategies import disentangling_strategies
 from jaxarch.strategy import HostSearch, Report, Strategy, chain, compare, evaluate, over_seeds
@@ -62,6 +63,7 @@ __all__ = [
     "overlap",
     "plots",
     "prune",
+    "recruit",
     "retrain",
     "save_tree",
     "search",

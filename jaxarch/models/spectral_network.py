@@ -71,7 +71,8 @@ def spectral_network(
       A model for inputs of shape (..., widths[0]), with outputs of shape (..., widths[-1]) and parameters
       `{"eigenvectors": {"phi1": ..., "phi2": ...}, "eigenvalues": {"L2": ..., "L3": ...}}`, phi_i of shape
       (N_{i+1}, N_i) and L_i of shape (N_i,); with a bias N_1 is one more. A training can hold any of them
-      fixed: `jaxarch.search.spectral(trainable=...)`.
+      fixed: `jaxarch.search.spectral(trainable=...)`. Its state is `{}`, until `jaxarch.recruit` puts there
+      which hidden neurons are left.
 
     Raises:
       ArgumentError: widths that are not at least two positive integers; starts of another number or shape, or
@@ -98,9 +99,10 @@ def spectral_network(
         if bias:
             x = jnp.concatenate([x, jnp.ones((*x.shape[:-1], 1), x.dtype)], axis=-1)
         phi, values = network.unpack(params)
+        neurons = network.unpack_neurons(state, len(values))
         if update == "recursive":
-            return network.recursive(phi, values, x, activation), state
-        return network.feedforward(phi, values, x, activation, method), state
+            return network.recursive(phi, values, x, activation, neurons), state
+        return network.feedforward(phi, values, x, activation, method, neurons), state
 
     return Model(init, apply)
 

@@ -2,13 +2,18 @@
 
 from jaxarch.spectral import algebra, error_bounds, penalty
 from jaxarch.spectral.network import feedforward, hidden_eigenvalues, init, recursive, unpack
+from jaxarch.spectral.readout import gamma_norm, neuron_order, parameter_counts, path_norms
 
 __all__ = [
     "algebra",
     "error_bounds",
     "feedforward",
+    "gamma_norm",
     "hidden_eigenvalues",
     "init",
+    "neuron_order",
+    "parameter_counts",
+    "path_norms",
     "penalty",
     "recursive",
     "unpack",

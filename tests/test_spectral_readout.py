@@ -1,0 +1,245 @@
+"""What a spectral network has recruited: read-out, removal of neurons, export, and its rivals."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from small import same
+from test_spectral_network import curved, inputs, random_params
+
+import jaxarch
+from jaxarch import spectral
+from jaxarch.problem import Found
+from jaxarch.spectral import algebra
+
+DEEP = (3, 5, 4, 2)
+NEURONS = {"L2": jnp.asarray([True, False, True, True, False]), "L3": jnp.asarray([False, True, True, True])}
+
+
+def by_hand(params, neurons, x, activation):
+    """Eq. (4.5) with dense bundles, all rows and columns of removed neurons taken out."""
+    vectors, values = jax.device_get(spectral.unpack(params))
+    w = {key: np.array(block) for key, block in algebra.connections(vectors, values).items()}
+    a = {1: np.asarray(x)}
+    for i in range(2, len(values) + 1):
+        z = sum(a[j] @ w[i, j].T for j in a)
+        a[i] = np.asarray(activation(z)) * np.asarray(neurons.get(f"L{i}", 1))
+    return z
+
+
+def linear_problem(net, loss=optax.squared_error):
+    """y = 2 x_1 - x_2, for removals to be judged on."""
+    x = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    y = (2 * x[:, :1] - x[:, 1:2]).astype(np.float32)
+    options = {"loss": loss, "optimizer": optax.sgd(0.1), "steps": 1}
+    return jaxarch.supervised(net, (x, y), train=np.arange(20), validation=np.arange(20, 40), **options)
+
+
+# Read-out --------------------------------------------------------------------------------------------
+
+
+def test_the_norm_of_gamma_is_that_of_the_tensor():
+    params = random_params((3, 5, 2), trained=True)
+    w = algebra.connections(*spectral.unpack(params))
+    tensor = jnp.einsum("ij,jk->ijk", w[3, 2], w[2, 1])
+    assert float(spectral.gamma_norm(params)) == pytest.approx(float(jnp.linalg.norm(tensor)), rel=1e-5)
+
+
+def test_path_norms_are_sums_over_paths():
+    params = random_params(DEEP)
+    w = {key: np.square(block) for key, block in algebra.connections(*spectral.unpack(params)).items()}
+    through_2 = (w[4, 2] + w[4, 3] @ w[3, 2]).sum(0) * w[2, 1].sum(1)
+    through_3 = w[4, 3].sum(0) * (w[3, 1] + w[3, 2] @ w[2, 1]).sum(1)
+    norms = spectral.path_norms(params)
+    np.testing.assert_allclose(norms["L2"], np.sqrt(through_2), rtol=1e-5)
+    np.testing.assert_allclose(norms["L3"], np.sqrt(through_3), rtol=1e-5)
+
+
+def test_nothing_runs_through_removed_neurons():
+    norms = spectral.path_norms(random_params(DEEP), {"neurons": NEURONS})
+    assert {name: (norm > 0).tolist() for name, norm in norms.items()} == {
+        name: kept.tolist() for name, kept in NEURONS.items()
+    }
+
+
+def test_neurons_are_ordered_by_magnitude_over_all_hidden_layers():
+    params = random_params(DEEP)
+    params["eigenvalues"] |= {
+        "L2": jnp.asarray([0.3, -0.1, 0.0, -2, 0.5]),
+        "L3": jnp.asarray([-1.0, 0.2, 0.1, 4]),
+    }
+    places = spectral.neuron_order(params)["eigenvalues"]
+    assert places["L2"].tolist() == [4, 1, 0, 7, 5]
+    assert places["L3"].tolist() == [6, 3, 2, 8]
+    removed = spectral.neuron_order(params, {"neurons": {"L3": jnp.asarray([True, True, True, False])}})
+    assert removed["eigenvalues"]["L3"].tolist() == [7, 4, 3, 0]
+
+
+@pytest.mark.parametrize("widths", [(100,) * 2, (100,) * 3, (3, 300, 20, 1)])
+def test_parameters_are_counted_as_arrays_have_them(widths):
+    params = jax.eval_shape(lambda: random_params(widths, trained=True))
+    bundles = jax.eval_shape(lambda: algebra.connections(*spectral.unpack(random_params(widths))))
+    mlp = sum(leaf.size for leaf in jax.tree.leaves(params["eigenvectors"]))
+    assert spectral.parameter_counts(widths) == {
+        "spectral": sum(leaf.size for leaf in jax.tree.leaves(params)),
+        "direct": sum(leaf.size for leaf in jax.tree.leaves(bundles)),
+        "mlp": mlp,
+    }
+
+
+# Removal ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("activation", [jax.nn.relu, jax.nn.sigmoid])
+def test_a_removed_neuron_is_gone_from_all_rows_and_columns(activation):
+    params, x = random_params(DEEP, trained=True), inputs(DEEP)
+    neurons = [NEURONS["L2"], NEURONS["L3"]]
+    vectors, values = spectral.unpack(params)
+
+    @jax.jit
+    def outputs():
+        return [
+            spectral.feedforward(vectors, values, x, activation, method, neurons)
+            for method in ("auto", "substitution", "materialised")
+        ]
+
+    for found in outputs():
+        np.testing.assert_allclose(found, by_hand(params, NEURONS, x, activation), rtol=2e-5, atol=1e-5)
+
+
+def test_in_the_recursive_rule_too():
+    params, x = random_params(DEEP, trained=True), inputs(DEEP)
+    vectors, values = spectral.unpack(params)
+    matrix = np.array(algebra.dense(algebra.adjacency(*jax.device_get((vectors, values)))))
+    kept = np.concatenate([np.ones(3), NEURONS["L2"], NEURONS["L3"], np.ones(2)])
+    matrix *= kept[:, None] * kept[None, :]
+    a = np.zeros((3, 14))
+    a[:, :3] = x
+    a = a @ matrix.T
+    for _ in vectors[1:]:
+        a = (np.maximum(a, 0)) @ matrix.T
+    net = jaxarch.spectral_network(DEEP, train_input_eigenvalues=True, update="recursive")
+    found = net.apply(params, {"neurons": NEURONS}, x, None)[0]
+    np.testing.assert_allclose(found, a[:, -2:], rtol=2e-5, atol=1e-5)
+
+
+def recruited(params, problem, tolerance=0.05):
+    mask = jaxarch.masks.full_mask(spectral.hidden_eigenvalues(params))
+    finish, found = jaxarch.recruit(tolerance), Found(params, mask, {}, {})
+    return jax.jit(lambda: finish(jax.random.key(0), problem, found))()
+
+
+def test_the_largest_removal_within_the_tolerance_is_taken():
+    widths = (*DEEP[:-1], 1)
+    net, params = jaxarch.spectral_network(widths), random_params(widths)
+    problem = linear_problem(net)
+    order = np.argsort(np.abs(np.concatenate([params["eigenvalues"][k] for k in ("L2", "L3")])))
+    x, y = (np.asarray(leaf)[20:] for leaf in problem.data)
+    losses = []
+    for removed in range(10):
+        kept = np.ones(9, bool)
+        kept[order[:removed]] = False
+        out = by_hand(params, {"L2": kept[:5], "L3": kept[5:]}, x, jax.nn.relu)
+        losses.append(np.square(out - y).mean())
+    tolerance = 1.001 * sorted(losses)[5] / losses[0] - 1
+    found = recruited(params, problem, tolerance)
+    np.testing.assert_allclose(found.info["losses"], losses, rtol=1e-4)
+    expected = max(r for r in range(10) if losses[r] <= (1 + tolerance) * losses[0])
+    assert int(found.info["removed"]) == expected
+    kept = np.concatenate([found.mask["eigenvalues"][k] for k in ("L2", "L3")])
+    assert sorted(np.flatnonzero(~kept)) == sorted(order[:expected])
+    assert same(found.params, params)
+    again = jax.jit(problem.objective)(found.params, found.state, problem.validation)
+    assert float(again) == pytest.approx(losses[expected], rel=1e-4)
+    assert same(found.state["neurons"], {k: found.mask["eigenvalues"][k] for k in ("L2", "L3")})
+
+
+@pytest.mark.parametrize(
+    ("losses", "removed"),
+    [
+        ([2.0, 2.09, 2.11, 2.0, 2.2], 3),
+        ([-2.0, -1.91, -1.89, -1.9, -1.8], 3),
+        ([0.0, 0.0, 1e-9, 1.0, 1.0], 1),
+        ([np.nan, 0.0, 0.0, 0.0, 0.0], 0),
+        ([np.inf, 0.0, 0.0, 0.0, 0.0], 0),
+        ([1.0, np.nan, -np.inf, 1.2, 1.2], 2),
+    ],
+)
+def test_a_loss_may_be_negative_zero_or_no_number(losses, removed):
+    net = jaxarch.spectral_network((3, 4, 1))
+    curve = jnp.asarray(losses, jnp.float32)
+
+    def of_removed(params, state, batch, key):
+        kept = state["neurons"]["L2"].sum() if "neurons" in state else 4
+        return curve[4 - kept], state
+
+    problem = linear_problem(net)
+    problem = jaxarch.Problem(
+        init=net.init,
+        loss=of_removed,
+        data=problem.data,
+        optimizer=optax.sgd(1),
+        steps=1,
+        validation=np.arange(3),
+    )
+    found = recruited(random_params((3, 4, 1)), problem)
+    assert int(found.info["removed"]) == removed
+
+
+def test_a_search_then_a_removal_then_a_refit_is_one_chain_over_seeds():
+    spectral_search = jaxarch.search.spectral
+    chain = jaxarch.chain(spectral_search(3e-4), jaxarch.recruit(), spectral_search(0.0))
+    problem = curved(jaxarch.spectral_network((3, 30, 1)), 150)
+    problem = dataclasses.replace(problem, train=np.arange(150), validation=np.arange(150, 200))
+    found, _ = jaxarch.over_seeds(chain, jax.random.split(jax.random.key(0), 3), problem)
+    removed = found.info["removed"]
+    assert (removed > 0).all()
+    assert (removed < 30).all()
+    assert ((~found.mask["eigenvalues"]["L2"]).sum(1) == removed).all()
+    assert same(found.state["neurons"]["L2"], found.mask["eigenvalues"]["L2"])
+    norms = jax.vmap(spectral.path_norms)(found.params, found.state)["L2"]
+    assert ((norms > 0).sum(1) <= 30 - removed).all()
+    after = jax.vmap(problem.objective, in_axes=(0, 0, None))(found.params, found.state, problem.validation)
+    before = found.info["losses"][jnp.arange(3), removed]
+    assert float(jnp.median(after / before)) < 1
+
+
+# Bad input -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: jaxarch.recruit(-0.1), "tolerance: expected a finite number of at least 0"),
+        (lambda: jaxarch.recruit("5%"), "tolerance: expected a finite number of at least 0"),
+        (
+            lambda: jaxarch.recruit()(
+                None, curved(jaxarch.spectral_network((3, 1)), 1), Found({}, {}, {}, {})
+            ),
+            "validation: recruit needs",
+        ),
+        (lambda: spectral.gamma_norm(random_params(DEEP)), "params: Gamma is of networks with one hidden"),
+        (lambda: spectral.gamma_norm({"w": 1}), "params: expected those of a spectral network"),
+        (lambda: spectral.path_norms({"w": 1}), "params: expected those of a spectral network"),
+        (lambda: spectral.parameter_counts((3, 0)), "widths: expected an integer of at least 1"),
+        (
+            lambda: spectral.feedforward(
+                *spectral.unpack(random_params(DEEP)), inputs(DEEP), neurons=[NEURONS["L2"]]
+            ),
+            "neurons: expected 2 masks, one a hidden layer, got 1",
+        ),
+        (
+            lambda: spectral.feedforward(
+                *spectral.unpack(random_params(DEEP)), inputs(DEEP), neurons=[NEURONS["L3"]] * 2
+            ),
+            r"neurons: expected a mask of shape \(5,\), got \(4,\)",
+        ),
+    ],
+)
+def test_bad_input_is_refused_in_one_line_that_names_the_argument(make, message):
+    with pytest.raises(jaxarch.ArgumentError, match=message) as raised:
+        make()
+    assert "\n" not in str(raised.value)
