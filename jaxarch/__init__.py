@@ -13,7 +13,7 @@ from jaxarch.errors import ArgumentError, DeadStartWarning, NonFiniteWarning
 from jaxarch.finish import prune, retrain, threshold
 from jaxarch.fit_options import EarlyStopping, FitOptions, Progress
 from jaxarch.masks import density, layer_density, overlap
-from jaxarch.models import Model, spectral_network, supervised, tanh_network
+from jaxarch.models import Model, direct_network, spectral_network, supervised, tanh_network
 from jaxarch.problem import Found, Problem
 from jaxarch.progress import ProgressBar
 from jaxarch.search.agnostic import share_weight
@@ -47,6 +47,7 @@ __all__ = [
     "compare",
     "data",
     "density",
+    "direct_network",
     "disentangling_strategies",
     "distances",
     "evaluate",

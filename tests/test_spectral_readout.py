@@ -207,6 +207,44 @@ def test_a_search_then_a_removal_then_a_refit_is_one_chain_over_seeds():
     assert float(jnp.median(after / before)) < 1
 
 
+# Export ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_exported_weights_are_the_pruned_network_and_come_back_from_a_file(bias, tmp_path):
+    net = jaxarch.spectral_network(DEEP, bias=bias, activation=jax.nn.sigmoid, eigenvalues="random")
+    params, state = random_params((3 + bias, *DEEP[1:])), {"neurons": NEURONS}
+    weights = spectral.direct_weights(params, state, bias=bias)
+    assert spectral.direct_widths(weights) == (3, 3, 3, 2)
+    small = jaxarch.direct_network((3, 3, 3, 2), bias=bias, activation=jax.nn.sigmoid)
+    jaxarch.save_tree(tmp_path / "small.npz", weights)
+    like = jax.eval_shape(small.init, jax.random.key(0))[0]
+    loaded = jaxarch.load_tree(tmp_path / "small.npz", like)
+    x = inputs(DEEP, 20)
+    np.testing.assert_allclose(
+        small.apply(loaded, {}, x, None)[0], net.apply(params, state, x, None)[0], rtol=1e-5, atol=1e-5
+    )
+    larger = jax.eval_shape(jaxarch.direct_network((3, 4, 3, 2), bias=bias).init, jax.random.key(0))[0]
+    with pytest.raises(jaxarch.ArgumentError, match=r"leaf 'W2_1' .* has shape"):
+        jaxarch.load_tree(tmp_path / "small.npz", larger)
+
+
+@pytest.mark.parametrize("gone", [("L2",), ("L3",), ("L2", "L3")])
+def test_a_layer_without_neurons_is_left_out(gone):
+    net, params, x = jaxarch.spectral_network(DEEP), random_params(DEEP), inputs(DEEP)
+    neurons = {name: kept & (name not in gone) for name, kept in NEURONS.items()}
+    weights = spectral.direct_weights(params, {"neurons": neurons})
+    assert len(spectral.direct_widths(weights)) == 4 - len(gone)
+    expected = net.apply(params, {"neurons": neurons}, x, None)[0]
+    np.testing.assert_allclose(spectral.direct_feedforward(weights, x), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_network_with_all_its_neurons_is_exported_as_it_is():
+    weights = spectral.direct_weights(random_params(DEEP, trained=True))
+    bundles = algebra.connections(*spectral.unpack(random_params(DEEP, trained=True)))
+    assert same(weights, {f"W{i}_{j}": block for (i, j), block in bundles.items()})
+
+
 # Bad input -------------------------------------------------------------------------------------------
 
 
@@ -225,6 +263,26 @@ def test_a_search_then_a_removal_then_a_refit_is_one_chain_over_seeds():
         (lambda: spectral.gamma_norm({"w": 1}), "params: expected those of a spectral network"),
         (lambda: spectral.path_norms({"w": 1}), "params: expected those of a spectral network"),
         (lambda: spectral.parameter_counts((3, 0)), "widths: expected an integer of at least 1"),
+        (
+            lambda: jax.jit(spectral.direct_weights)(random_params(DEEP)),
+            "params: the neurons that are left decide the shapes",
+        ),
+        (lambda: spectral.direct_widths({}), r'expected those of .* \{"W2_1": ...\}; got none'),
+        (lambda: spectral.direct_widths({"w": jnp.ones((2, 2))}), r'\{"W2_1": ...\}; got w'),
+        (lambda: spectral.direct_widths({"W2_1": jnp.ones(2)}), "weights: W2_1 must be a matrix"),
+        (
+            lambda: spectral.direct_widths({"W2_1": jnp.ones((3, 2)), "W3_2": jnp.ones((1, 4))}),
+            "weights: W3_2 has 4 neurons in layer 2, not 3",
+        ),
+        (lambda: spectral.direct_widths({"W3_2": jnp.ones((1, 4))}), "a bundle into every layer; got W3_2"),
+        (
+            lambda: spectral.direct_feedforward({"W2_1": jnp.ones((1, 4))}, inputs(DEEP)),
+            r"x: the network has 4 inputs, got an array of shape \(3, 3\)",
+        ),
+        (
+            lambda: jaxarch.direct_network((3, 2)).apply({"W2_1": jnp.ones((1, 3))}, {}, inputs(DEEP), None),
+            r"params: the network has widths \(3, 2\), got \(3, 1\)",
+        ),
         (
             lambda: spectral.feedforward(
                 *spectral.unpack(random_params(DEEP)), inputs(DEEP), neurons=[NEURONS["L2"]]

@@ -1,0 +1,118 @@
+r"""Networks in direct space: a weight matrix for every bundle, with or without skip connections.
+
+Weights are a flat dict: `{"W2_1": (N_2, N_1), "W3_1": (N_3, N_1), "W3_2": (N_3, N_2), ..., "b2": (N_2,)}`.
+W_ij leads from layer j to layer i, and a bundle or a bias that is not there is 0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxarch.errors import ArgumentError, is_traced
+from jaxarch.spectral.network import Activation, unpack, unpack_neurons
+from jaxarch.spectral.readout import bundles
+from jaxarch.trees import PyTree
+
+_BUNDLE = re.compile(r"W(\d+)_(\d+)")
+
+
+def direct_weights(params: PyTree, state: PyTree | None = None, *, bias: bool = False) -> dict[str, Array]:
+    r"""A spectral network as ordinary weight matrices over the hidden neurons that are left.
+
+    The W_ij of [S] eq. (4.3) without the rows and columns of neurons that the state has removed. A layer
+    without neurons is left out, and those after it are counted on. Outputs are those of the network that was
+    given, under the feed-forward rule; `direct_feedforward`, or `jaxarch.direct_network` of the widths that
+    are left, computes them. `jaxarch.save_tree` and `load_tree` keep the weights.
+
+    Args:
+      params: of one spectral network, concrete: the shapes of the result depend on the state's values.
+      state: of the network.
+      bias: whether it has a bias neuron, `spectral_network(bias=True)`: its weights become biases.
+
+    Returns:
+      `{"W2_1": ..., "W3_1": ..., "W3_2": ...}`, and with a bias `"b2", "b3", ...`.
+
+    Raises:
+      ArgumentError: many networks at once (take one with `Found.of_run`), or traced values.
+    """
+    if is_traced((params, state)):
+        raise ArgumentError(
+            "params: the neurons that are left decide the shapes; export outside of jit and vmap"
+        )
+    blocks = bundles(params, state)
+    layers = len(unpack(params)[1])
+    masks = dict(enumerate(unpack_neurons({} if state is None else state, layers), 2))
+    kept = {i: np.arange(blocks[i, 1].shape[0]) for i in range(2, layers + 1)}
+    kept[1] = np.arange(blocks[2, 1].shape[1] - bool(bias))
+    kept |= {i: np.flatnonzero(np.asarray(mask)) for i, mask in masks.items() if mask is not None}
+    left = [i for i in range(1, layers + 1) if kept[i].size]
+    weights = {
+        f"W{to}_{of}": blocks[i, j][kept[i]][:, kept[j]]
+        for to, i in enumerate(left, 1)
+        for of, j in enumerate(left[: to - 1], 1)
+    }
+    if bias:
+        weights |= {f"b{to}": blocks[i, 1][kept[i], -1] for to, i in enumerate(left[1:], 2)}
+    return weights
+
+
+def direct_feedforward(weights: Mapping[str, Array], x: Array, activation: Activation = jax.nn.relu) -> Array:
+    r"""The update rule `a_i = f(sum_{j<i} W_ij a_j + b_i)`, without f in the last layer.
+
+    Args:
+      weights: `{"W2_1": ..., "W3_1": ..., ...}`, as of `direct_weights`.
+      x: shape (..., N_1).
+      activation: f, elementwise.
+
+    Returns:
+      Outputs of shape (..., N) of the last layer.
+
+    Raises:
+      ArgumentError: weights of another form, or that do not fit one another or the input.
+    """
+    widths = direct_widths(weights)
+    if jnp.ndim(x) == 0 or x.shape[-1] != widths[0]:
+        raise ArgumentError(f"x: the network has {widths[0]} inputs, got an array of shape {jnp.shape(x)}")
+    a = [x]
+    for i in range(2, len(widths) + 1):
+        terms = [a[j - 1] @ weights[f"W{i}_{j}"].T for j in range(1, i) if f"W{i}_{j}" in weights]
+        z = sum(terms[1:], terms[0])
+        if f"b{i}" in weights:
+            z = z + jnp.broadcast_to(weights[f"b{i}"], z.shape)
+        a.append(activation(z))
+    return z
+
+
+def direct_widths(weights: Mapping[str, Any]) -> tuple[int, ...]:
+    """The widths N_1, ..., N_{B+1} of a network in direct space.
+
+    Raises:
+      ArgumentError: no such weights, or some that do not fit one another.
+    """
+    wrong = "weights: expected those of a network in direct space, "
+    names = [(name, _BUNDLE.fullmatch(name)) for name in weights if not re.fullmatch(r"b\d+", name)]
+    if not names or any(match is None for _, match in names):
+        raise ArgumentError(wrong + f'{{"W2_1": ...}}; got {", ".join(map(str, weights)) or "none"}')
+    sizes: dict[int, int] = {}
+    for name, match in names:
+        assert match is not None
+        if jnp.ndim(weights[name]) != 2:
+            raise ArgumentError(f"weights: {name} must be a matrix, got shape {jnp.shape(weights[name])}")
+        for layer, size in zip(map(int, match.groups()), weights[name].shape, strict=True):
+            if sizes.setdefault(layer, size) != size:
+                raise ArgumentError(
+                    f"weights: {name} has {size} neurons in layer {layer}, not {sizes[layer]}"
+                )
+    layers = range(1, max(sizes) + 1)
+    if any(i not in sizes for i in layers) or any(
+        not any(f"W{i}_{j}" in weights for j in range(1, i)) for i in layers[1:]
+    ):
+        raise ArgumentError(wrong + f"a bundle into every layer; got {', '.join(weights)}")
+    return tuple(sizes[i] for i in layers)
