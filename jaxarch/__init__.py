@@ -13,7 +13,7 @@ from jaxarch.errors import ArgumentError, DeadStartWarning, NonFiniteWarning
 from jaxarch.finish import prune, retrain, threshold
 from jaxarch.fit_options import EarlyStopping, FitOptions, Progress
 from jaxarch.masks import density, layer_density, overlap
-from jaxarch.models import Model, direct_network, spectral_network, supervised, tanh_network
+from jaxarch.models import Model, SpectralMLP, direct_network, spectral_network, supervised, tanh_network
 from jaxarch.problem import Found, Problem
 from jaxarch.progress import ProgressBar
 from jaxarch.search.agnostic import share_weight
@@ -41,6 +41,7 @@ __all__ = [
     "Progress",
     "ProgressBar",
     "Report",
+    "SpectralMLP",
     "Strategy",
     "Training",
     "chain",

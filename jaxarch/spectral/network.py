@@ -168,7 +168,7 @@ def neurons_in(state: PyTree, mask: PyTree) -> PyTree:
 
 def unpack_neurons(state: PyTree, layers: int) -> Neurons:
     """The masks of the hidden layers 2, ..., B of B + 1 `layers`; `None` where all neurons are left."""
-    kept = named_leaves(state["neurons"] if "neurons" in state else {})
+    kept = named_leaves(state.get("neurons", {}))
     return [kept.get(f"L{i}") for i in range(2, layers)]
 
 
