@@ -17,7 +17,7 @@ from jaxarch.models import Model, SpectralMLP, direct_network, spectral_network,
 from jaxarch.problem import Found, Problem
 from jaxarch.progress import ProgressBar
 from jaxarch.search.agnostic import share_weight
-from jaxarch.search.spectral import recruit
+from jaxarch.search.recruit import recruit
 from jaxarch.storage import Checkpoints, load_tree, save_tree
 from jaxarch.strategies import disentangling_strategies
 from jaxarch.strategy import HostSearch, Report, Strategy, chain, compare, evaluate, over_seeds

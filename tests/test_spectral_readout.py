@@ -13,7 +13,7 @@ from test_spectral_network import curved, inputs, random_params
 import jaxarch
 from jaxarch import spectral
 from jaxarch.problem import Found
-from jaxarch.spectral import algebra
+from jaxarch.spectral import algebra, direct
 
 DEEP = (3, 5, 4, 2)
 NEURONS = {"L2": jnp.asarray([True, False, True, True, False]), "L3": jnp.asarray([False, True, True, True])}
@@ -189,12 +189,12 @@ def test_a_loss_may_be_negative_zero_or_no_number(losses, removed):
     assert int(found.info["removed"]) == removed
 
 
-def test_a_search_then_a_removal_then_a_refit_is_one_chain_over_seeds():
+def test_a_search_then_a_removal_then_a_refit_is_one_chain_under_vmap():
     spectral_search = jaxarch.search.spectral
     chain = jaxarch.chain(spectral_search(3e-4), jaxarch.recruit(), spectral_search(0.0))
     problem = curved(jaxarch.spectral_network((3, 30, 1)), 150)
     problem = dataclasses.replace(problem, train=np.arange(150), validation=np.arange(150, 200))
-    found, _ = jaxarch.over_seeds(chain, jax.random.split(jax.random.key(0), 3), problem)
+    found = jax.jit(jax.vmap(chain, in_axes=(0, None)))(jax.random.split(jax.random.key(0), 3), problem)
     removed = found.info["removed"]
     assert (removed > 0).all()
     assert (removed < 30).all()
@@ -245,6 +245,56 @@ def test_a_network_with_all_its_neurons_is_exported_as_it_is():
     assert same(weights, {f"W{i}_{j}": block for (i, j), block in bundles.items()})
 
 
+# Rivals ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("skips", [True, False])
+def test_a_direct_network_computes_its_formula(skips):
+    net = jaxarch.direct_network(DEEP, bias=True, skips=skips, activation=jnp.tanh)
+    params, x = random_direct(net), np.asarray(inputs(DEEP))
+    assert set(params) - {"b2", "b3", "b4"} == (
+        {"W2_1", "W3_1", "W3_2", "W4_1", "W4_2", "W4_3"} if skips else {"W2_1", "W3_2", "W4_3"}
+    )
+    a = [x]
+    for i in (2, 3, 4):
+        z = params[f"b{i}"] + sum(a[j - 1] @ params[k].T for j in range(1, i) if (k := f"W{i}_{j}") in params)
+        a.append(np.tanh(z))
+    np.testing.assert_allclose(net.apply(params, {}, x, None)[0], z, rtol=1e-5, atol=1e-5)
+
+
+def random_direct(net):
+    random = np.random.default_rng(0)
+    shapes = jax.eval_shape(net.init, jax.random.key(0))[0]
+    return {name: np.float32(random.normal(size=leaf.shape)) for name, leaf in shapes.items()}
+
+
+def test_a_neuron_s_group_is_all_its_weights_in_and_out():
+    params = random_direct(jaxarch.direct_network(DEEP, bias=True))
+    by_hand = [
+        np.concatenate([params["W2_1"][n], params["W3_2"][:, n], params["W4_2"][:, n]]) for n in range(5)
+    ]
+    norms = direct.neuron_norms(params)
+    np.testing.assert_allclose(norms["L2"], np.linalg.norm(by_hand, axis=1), rtol=1e-5)
+    zero = jax.tree.map(jnp.zeros_like, params)
+    gradient = jax.grad(lambda weights: direct.neuron_norms(weights)["L2"].sum())(zero)
+    assert not any(leaf.any() for leaf in jax.tree.leaves(gradient))
+
+
+def test_a_group_lasso_then_a_removal_then_a_refit_leave_neurons_out():
+    problem = curved(jaxarch.direct_network((3, 30, 1)), 200)
+    problem = dataclasses.replace(problem, train=np.arange(150), validation=np.arange(150, 200))
+    refit = jaxarch.retrain("warm", nonnegative=False)
+    chain = jaxarch.chain(jaxarch.search.group_lasso(3e-3), jaxarch.recruit(), refit)
+    found = jax.jit(jax.vmap(chain, in_axes=(0, None)))(jax.random.split(jax.random.key(0), 2), problem)
+    removed = found.info["removed"]
+    assert ((removed > 5) & (removed < 30)).all()
+    kept = jax.vmap(direct.neuron_norms)(found.params)["L2"] > 0
+    assert (kept.sum(1) == 30 - removed).all()
+    assert same(found.mask["W3_2"][:, 0], kept)
+    after = jax.vmap(problem.objective, in_axes=(0, None, None))(found.params, {}, problem.validation)
+    assert (after < found.info["losses"][jnp.arange(2), removed]).all()
+
+
 # Bad input -------------------------------------------------------------------------------------------
 
 
@@ -252,6 +302,8 @@ def test_a_network_with_all_its_neurons_is_exported_as_it_is():
     ("make", "message"),
     [
         (lambda: jaxarch.recruit(-0.1), "tolerance: expected a finite number of at least 0"),
+        (lambda: jaxarch.search.group_lasso(-1), "strength: expected a finite number of at least 0"),
+        (lambda: direct.neuron_norms({"W2_1": jnp.ones((1, 2))}), "weights: the network has no hidden"),
         (lambda: jaxarch.recruit("5%"), "tolerance: expected a finite number of at least 0"),
         (
             lambda: jaxarch.recruit()(

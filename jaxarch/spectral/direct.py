@@ -116,3 +116,50 @@ def direct_widths(weights: Mapping[str, Any]) -> tuple[int, ...]:
     ):
         raise ArgumentError(wrong + f"a bundle into every layer; got {', '.join(weights)}")
     return tuple(sizes[i] for i in layers)
+
+
+def neuron_norms(weights: Mapping[str, Array]) -> dict[str, Array]:
+    r"""The norm of all weights of each hidden neuron, in and out, without its bias.
+
+    Returns:
+      `{"L2": (N_2,), ..., "LB": (N_B,)}`. The gradient at a neuron without weights is 0.
+
+    Raises:
+      ArgumentError: weights of another form, or of a network without hidden neurons.
+    """
+    layers = len(direct_widths(weights))
+    if layers < 3:
+        raise ArgumentError("weights: the network has no hidden neurons")
+    norms = {}
+    for k in range(2, layers):
+        into = [jnp.sum(jnp.square(weights[n]), axis=1) for n in weights if n.startswith(f"W{k}_")]
+        out = [jnp.sum(jnp.square(weights[n]), axis=0) for n in weights if n.endswith(f"_{k}")]
+        squares = sum([*into, *out[1:]], out[0])
+        # The derivative of a square root at 0 is infinite.
+        norms[f"L{k}"] = jnp.where(squares > 0, jnp.sqrt(jnp.where(squares > 0, squares, 1)), 0)
+    return norms
+
+
+def neuron_mask(weights: Mapping[str, Array], kept: Mapping[str, Array]) -> dict[str, Array | None]:
+    """The mask of weights that leaves neurons out: False in their rows and columns; `None` for biases.
+
+    Args:
+      weights: of a network in direct space.
+      kept: booleans for each hidden layer, `{"L2": (N_2,), ...}`.
+    """
+
+    def mask(name: str, leaf: Array) -> Array | None:
+        match = _BUNDLE.fullmatch(name)
+        if match is None:
+            return None
+        to, of = (kept.get(f"L{i}") for i in match.groups())
+        rows = jnp.ones(leaf.shape[0], bool) if to is None else to
+        columns = jnp.ones(leaf.shape[1], bool) if of is None else of
+        return rows[:, None] & columns[None, :]
+
+    return {name: mask(name, leaf) for name, leaf in weights.items()}
+
+
+def is_direct(params: PyTree) -> bool:
+    """Whether parameters have the names of a network in direct space."""
+    return isinstance(params, Mapping) and any(_BUNDLE.fullmatch(str(name)) for name in params)

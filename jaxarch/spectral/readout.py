@@ -42,7 +42,12 @@ def neuron_order(params: PyTree, state: PyTree | None = None) -> PyTree:
     """
     magnitudes = map_selected(jnp.abs, hidden_eigenvalues(params))
     left = neurons_in({} if state is None else state, map_selected(lambda v: v >= 0, magnitudes))
-    leaves, structure = jax.tree.flatten(map_selected(lambda v, m: jnp.where(m, v, -1), magnitudes, left))
+    return joint_order(map_selected(lambda v, m: jnp.where(m, v, -1), magnitudes, left))
+
+
+def joint_order(magnitudes: PyTree) -> PyTree:
+    """The place of every entry in the order of all entries together, from 0, the smallest."""
+    leaves, structure = jax.tree.flatten(magnitudes)
     places = jnp.argsort(jnp.argsort(jnp.concatenate(leaves), stable=True))
     starts = [sum(leaf.size for leaf in leaves[:i]) for i in range(len(leaves))]
     split = [places[start : start + leaf.size] for start, leaf in zip(starts, leaves, strict=True)]
