@@ -193,7 +193,9 @@ def test_a_search_then_a_removal_then_a_refit_is_one_chain_under_vmap():
     spectral_search = jaxarch.search.spectral
     chain = jaxarch.chain(spectral_search(3e-4), jaxarch.recruit(), spectral_search(0.0))
     problem = curved(jaxarch.spectral_network((3, 30, 1)), 150)
-    problem = dataclasses.replace(problem, train=np.arange(150), validation=np.arange(150, 200))
+    problem = dataclasses.replace(
+        problem, train=np.arange(150), validation=np.arange(150, 200), batch_size=None
+    )
     found = jax.jit(jax.vmap(chain, in_axes=(0, None)))(jax.random.split(jax.random.key(0), 3), problem)
     removed = found.info["removed"]
     assert (removed > 0).all()
@@ -262,10 +264,36 @@ def test_a_direct_network_computes_its_formula(skips):
     np.testing.assert_allclose(net.apply(params, {}, x, None)[0], z, rtol=1e-5, atol=1e-5)
 
 
+def test_without_skip_connections_only_neighbours_are_joined():
+    options = {"train_input_eigenvalues": True, "eigenvalues": "random", "skips": False, "bias": True}
+    net = jaxarch.spectral_network(DEEP, **options)
+    params, x = random_params((4, *DEEP[1:]), trained=True), inputs(DEEP)
+    w = jax.device_get(algebra.connections(*spectral.unpack(params)))
+    a = np.append(np.asarray(x), np.ones((3, 1)), axis=1)
+    for i, name in ((2, "L2"), (3, "L3")):
+        a = np.maximum(a @ w[i, i - 1].T, 0) * np.asarray(NEURONS[name])
+    state = {"neurons": NEURONS}
+    found = net.apply(params, state, x, None)[0]
+    np.testing.assert_allclose(found, a @ w[4, 3].T, rtol=1e-5, atol=1e-5)
+    weights = spectral.direct_weights(params, state, bias=True, skips=False)
+    small = jaxarch.direct_network(spectral.direct_widths(weights), bias=True, skips=False)
+    like = jax.eval_shape(small.init, jax.random.key(0))[0]
+    assert {k: v.shape for k, v in weights.items()} == {k: v.shape for k, v in like.items()}
+    np.testing.assert_allclose(small.apply(weights, {}, x, None)[0], found, rtol=1e-5, atol=1e-5)
+    norms = spectral.path_norms(params, skips=False)
+    through = (w[4, 3] ** 2).sum(0) * ((w[3, 2] ** 2) @ (w[2, 1] ** 2).sum(1))
+    np.testing.assert_allclose(norms["L3"], np.sqrt(through), rtol=1e-5)
+
+
 def random_direct(net):
     random = np.random.default_rng(0)
     shapes = jax.eval_shape(net.init, jax.random.key(0))[0]
     return {name: np.float32(random.normal(size=leaf.shape)) for name, leaf in shapes.items()}
+
+
+def test_without_skip_connections_a_perceptron_start_is_called_dead():
+    with pytest.warns(jaxarch.DeadStartWarning, match="nothing gets past hidden eigenvalues of 0"):
+        jaxarch.spectral_network(DEEP, skips=False)
 
 
 def test_a_neuron_s_group_is_all_its_weights_in_and_out():
@@ -282,7 +310,9 @@ def test_a_neuron_s_group_is_all_its_weights_in_and_out():
 
 def test_a_group_lasso_then_a_removal_then_a_refit_leave_neurons_out():
     problem = curved(jaxarch.direct_network((3, 30, 1)), 200)
-    problem = dataclasses.replace(problem, train=np.arange(150), validation=np.arange(150, 200))
+    problem = dataclasses.replace(
+        problem, train=np.arange(150), validation=np.arange(150, 200), batch_size=None
+    )
     refit = jaxarch.retrain("warm", nonnegative=False)
     chain = jaxarch.chain(jaxarch.search.group_lasso(3e-3), jaxarch.recruit(), refit)
     found = jax.jit(jax.vmap(chain, in_axes=(0, None)))(jax.random.split(jax.random.key(0), 2), problem)
@@ -315,6 +345,16 @@ def test_a_group_lasso_then_a_removal_then_a_refit_leave_neurons_out():
         (lambda: spectral.gamma_norm({"w": 1}), "params: expected those of a spectral network"),
         (lambda: spectral.path_norms({"w": 1}), "params: expected those of a spectral network"),
         (lambda: spectral.parameter_counts((3, 0)), "widths: expected an integer of at least 1"),
+        (
+            lambda: spectral.direct_weights(
+                random_params(DEEP), {"neurons": {"L2": jnp.zeros(5, bool)}}, skips=False
+            ),
+            "state: a layer has no neurons left",
+        ),
+        (
+            lambda: jaxarch.spectral_network((3, 2), skips=False, update="recursive"),
+            "skips: without them, update and method",
+        ),
         (
             lambda: jax.jit(spectral.direct_weights)(random_params(DEEP)),
             "params: the neurons that are left decide the shapes",

@@ -2,7 +2,7 @@
 
 from jaxarch.spectral import algebra, error_bounds, penalty
 from jaxarch.spectral.direct import direct_feedforward, direct_weights, direct_widths
-from jaxarch.spectral.network import feedforward, hidden_eigenvalues, init, recursive, unpack
+from jaxarch.spectral.network import feedforward, hidden_eigenvalues, init, layer_by_layer, recursive, unpack
 from jaxarch.spectral.readout import gamma_norm, neuron_order, parameter_counts, path_norms
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "gamma_norm",
     "hidden_eigenvalues",
     "init",
+    "layer_by_layer",
     "neuron_order",
     "parameter_counts",
     "path_norms",

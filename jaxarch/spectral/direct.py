@@ -23,7 +23,9 @@ from jaxarch.trees import PyTree
 _BUNDLE = re.compile(r"W(\d+)_(\d+)")
 
 
-def direct_weights(params: PyTree, state: PyTree | None = None, *, bias: bool = False) -> dict[str, Array]:
+def direct_weights(
+    params: PyTree, state: PyTree | None = None, *, bias: bool = False, skips: bool = True
+) -> dict[str, Array]:
     r"""A spectral network as ordinary weight matrices over the hidden neurons that are left.
 
     The W_ij of [S] eq. (4.3) without the rows and columns of neurons that the state has removed. A layer
@@ -35,31 +37,40 @@ def direct_weights(params: PyTree, state: PyTree | None = None, *, bias: bool = 
       params: of one spectral network, concrete: the shapes of the result depend on the state's values.
       state: of the network.
       bias: whether it has a bias neuron, `spectral_network(bias=True)`: its weights become biases.
+      skips: whether it has skip connections; without, every layer must keep a neuron.
 
     Returns:
       `{"W2_1": ..., "W3_1": ..., "W3_2": ...}`, and with a bias `"b2", "b3", ...`.
 
     Raises:
-      ArgumentError: many networks at once (take one with `Found.of_run`), or traced values.
+      ArgumentError: many networks at once (take one with `Found.of_run`), or traced values; a layer without
+        neurons, if there are no skip connections past it.
     """
     if is_traced((params, state)):
         raise ArgumentError(
             "params: the neurons that are left decide the shapes; export outside of jit and vmap"
         )
-    blocks = bundles(params, state)
-    layers = len(unpack(params)[1])
-    masks = dict(enumerate(unpack_neurons({} if state is None else state, layers), 2))
-    kept = {i: np.arange(blocks[i, 1].shape[0]) for i in range(2, layers + 1)}
-    kept[1] = np.arange(blocks[2, 1].shape[1] - bool(bias))
-    kept |= {i: np.flatnonzero(np.asarray(mask)) for i, mask in masks.items() if mask is not None}
-    left = [i for i in range(1, layers + 1) if kept[i].size]
+    blocks = bundles(params, state, skips)
+    phi, values = unpack(params)
+    masks = unpack_neurons({} if state is None else state, len(values))
+    kept = {i: np.arange(vector.shape[0]) for i, vector in enumerate(values, 1)}
+    kept |= {i: np.flatnonzero(np.asarray(mask)) for i, mask in enumerate(masks, 2) if mask is not None}
+    if bias:
+        kept[1] = kept[1][:-1]
+    left = [i for i, neurons in kept.items() if neurons.size]
+    if not skips and len(left) < len(values):
+        raise ArgumentError("state: a layer has no neurons left, and there are no skip connections past it")
+    place = {i: to for to, i in enumerate(left, 1)}
     weights = {
-        f"W{to}_{of}": blocks[i, j][kept[i]][:, kept[j]]
-        for to, i in enumerate(left, 1)
-        for of, j in enumerate(left[: to - 1], 1)
+        f"W{place[i]}_{place[j]}": blocks[i, j][kept[i]][:, kept[j]]
+        for i in left
+        for j in left
+        if (i, j) in blocks
     }
     if bias:
-        weights |= {f"b{to}": blocks[i, 1][kept[i], -1] for to, i in enumerate(left[1:], 2)}
+        for i in left[1:]:
+            column = blocks[i, 1][:, -1] if (i, 1) in blocks else jnp.zeros_like(phi[i - 2][:, 0])
+            weights[f"b{place[i]}"] = column[kept[i]]
     return weights
 
 

@@ -259,6 +259,36 @@ def recursive(
     return a[-1].T.reshape(*x.shape[:-1], a[-1].shape[0])
 
 
+def layer_by_layer(
+    eigenvectors: Sequence[Array],
+    eigenvalues: Sequence[Array | np.ndarray],
+    x: Array,
+    activation: Activation = jax.nn.relu,
+    neurons: Neurons | None = None,
+) -> Array:
+    r"""Neighbouring layers alone, `a_i = f(W_{i,i-1} a_{i-1})`, without f in the last layer.
+
+    The bundles are those of [S] eq. (4.3), the others are left out: spectral layers as they were before
+    SPARCS, but for neighbours that share the eigenvalues of the layer between them.
+
+    Args:
+      eigenvectors: phi_1, ..., phi_B, shapes (N_{i+1}, N_i).
+      eigenvalues: L_1, ..., L_{B+1}, shapes (N_i,).
+      x: shape (..., N_1).
+      activation: f, elementwise.
+      neurons: which hidden neurons are left, one mask a hidden layer; the others have activation 0.
+
+    Returns:
+      Outputs of shape (..., N_{B+1}).
+    """
+    check_blocks(eigenvectors, eigenvalues)
+    _check_inputs(eigenvectors, x)
+    *hidden, last = zip(eigenvectors, eigenvalues[:-1], eigenvalues[1:], strict=True)
+    for f, blocks in zip(_activations(activation, neurons, len(hidden)), hidden, strict=True):
+        x = f(x @ adjacent(*blocks).T)
+    return x @ adjacent(*last).T
+
+
 def _substitution(
     eigenvectors: Sequence[Array],
     eigenvalues: Sequence[Array | np.ndarray],
