@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Literal
 
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, did_you_mean, is_traced
+from jaxarch.errors import ArgumentError, check_strength, did_you_mean
 from jaxarch.masks import full_mask
 from jaxarch.problem import Found, Problem
-from jaxarch.spectral.network import hidden_eigenvalues
+from jaxarch.spectral.network import hidden_eigenvalues, neurons_in
 from jaxarch.spectral.penalty import PENALTIES, Penalty
 from jaxarch.training import Point, Training
 from jaxarch.trees import PyTree, Where, everything, merge, select, unselected
@@ -47,15 +46,14 @@ def spectral(
       optimizer: any optax transformation; by default the problem's.
 
     Returns:
-      A search. Its mask keeps every hidden eigenvalue, that is, every hidden neuron.
+      A search. Its mask keeps every hidden eigenvalue, that is, every hidden neuron. As a finish it trains
+      on from what was found, without the neurons that `recruit` has removed: `chain(spectral(3e-4),
+      recruit(), spectral(0))` prunes, then refits.
 
     Raises:
       ArgumentError: a strength that is negative or not finite, an unknown penalty.
     """
-    if not is_traced(strength):
-        numbers = np.asarray(strength)
-        if numbers.dtype.kind not in "iuf" or not (np.isfinite(numbers) & (numbers >= 0)).all():
-            raise ArgumentError(f"strength: expected a finite number of at least 0, got {strength!r}")
+    check_strength("strength", strength)
     if not callable(penalty) and penalty not in PENALTIES:
         raise ArgumentError(f"penalty: unknown {penalty!r}; {did_you_mean(str(penalty), PENALTIES)}")
     omega = penalty if callable(penalty) else PENALTIES[penalty]
@@ -72,7 +70,8 @@ def spectral(
         return merge(point.trainable, point.fixed)
 
     def found(point: Point) -> Found:
-        return Found(params(point), full_mask(architecture(params(point))), point.state, {})
+        mask = neurons_in(point.state, full_mask(architecture(params(point))))
+        return Found(params(point), mask, point.state, {})
 
     def penalty_of(point: Point) -> Array:
         return jnp.asarray(strength) * omega(architecture(params(point)))

@@ -7,6 +7,13 @@ Parameters are a pytree named as in [S]:
 
 An "L1" that is not there is 0 and not trained, as in [S] section 4: a constant, which saves a product.
 
+The state of a network is `{}`, or tells which hidden neurons are left, `{"neurons": {"L2": (N_2,), ...}}`,
+booleans. A neuron that is removed has activation 0: it is gone from the rows and columns of all W_ij. No
+choice of eigenvectors and eigenvalues does that. With its eigenvalue at 0,
+`W_{k,k-1} = phi_{k-1} L_{k-1} - L_k phi_{k-1}` still feeds it where L_{k-1} is not 0. Without its row of
+phi_{k-1}, or its column of phi_k, all skip connections lose the share that runs through it,
+`-W_{k+1,k} phi_{k-1}`; at the perceptron start, that is all that the network computes.
+
 [S] Peri, Chicchi, Fanelli and Giambagli, Spectral Architecture Search for Neural Network Models (SPARCS).
 """
 
@@ -25,16 +32,20 @@ from jax.typing import ArrayLike
 
 from jaxarch.errors import ArgumentError
 from jaxarch.spectral.algebra import adjacent, apply_adjacency, check_blocks, connections
-from jaxarch.trees import PyTree, named_leaves, select
+from jaxarch.trees import PyTree, named_leaves, path_name, select
 
 Activation = Callable[[Array], Array]
 Initializer = Callable[[Array, tuple[int, ...]], Array]
 Start = ArrayLike | Initializer
 """How the eigenvalues of a layer start: a number, an array of their shape, or `(key, shape) -> values`."""
+Neurons = Sequence[Array | None]
+"""For each hidden layer, which of its neurons are left, booleans of shape (N_i,); `None` for all."""
 Method = Literal["auto", "substitution", "materialised"]
 
 xavier_uniform: Initializer = jax.nn.initializers.glorot_uniform()
 """The eigenvectors of [S] appendix E."""
+
+_NEURONS = re.compile(r"eigenvalues/(L\d+)$")
 
 PASS = 4
 """An elementwise operation on one number takes as long as about so many multiply-adds of a matrix product."""
@@ -81,7 +92,7 @@ def unpack(params: PyTree) -> tuple[list[Array], list[Array | np.ndarray]]:
       ArgumentError: parameters of something else, or of many networks at once; blocks that do not fit.
     """
     try:
-        vectors, values = params["eigenvectors"], dict(params["eigenvalues"])
+        vectors, values = (named_leaves(params[kind]) for kind in ("eigenvectors", "eigenvalues"))
         phi = [vectors[f"phi{i + 1}"] for i in range(len(vectors))]
         if "L1" not in values:
             # A NumPy array is known when tracing: `feedforward` sees that it is 0.
@@ -123,6 +134,44 @@ def hidden_eigenvalues(params: PyTree) -> PyTree:
     return select(params, is_hidden)
 
 
+def with_neurons(state: PyTree, mask: PyTree) -> PyTree:
+    """The state of a model that has only the hidden neurons of a mask.
+
+    Args:
+      state: of the model: `{}`, or one with a place for neurons beside the eigenvalues' own, as of
+        `jaxarch.models.SpectralMLP`: the path `head/neurons/L2` for `head/eigenvalues/L2`.
+      mask: booleans in the structure of `hidden_eigenvalues(params)`.
+
+    Raises:
+      ArgumentError: a state without a place for them.
+    """
+    neurons = {_NEURONS.sub(r"neurons/\1", path): kept for path, kept in named_leaves(mask).items()}
+    places = named_leaves(state)
+    if isinstance(state, dict) and not neurons.keys() & places.keys():
+        names = [path.split("/") for path in neurons]
+        if all(len(name) == 2 for name in names):
+            return {**state, "neurons": {name[1]: neurons["/".join(name)] for name in names}}
+    if absent := neurons.keys() - places.keys():
+        raise ArgumentError(f"state: the model has no place for removed neurons, {sorted(absent)[0]!r}")
+    return jax.tree_util.tree_map_with_path(lambda path, leaf: neurons.get(path_name(path), leaf), state)
+
+
+def neurons_in(state: PyTree, mask: PyTree) -> PyTree:
+    """The hidden neurons of a mask that a model's state has not removed, in the mask's structure."""
+    places = named_leaves(state)
+
+    def left(path: Any, kept: Array) -> Array:
+        return kept & places.get(_NEURONS.sub(r"neurons/\1", path_name(path)), True)
+
+    return jax.tree_util.tree_map_with_path(left, mask)
+
+
+def unpack_neurons(state: PyTree, layers: int) -> Neurons:
+    """The masks of the hidden layers 2, ..., B of B + 1 `layers`; `None` where all neurons are left."""
+    kept = named_leaves(state.get("neurons", {}))
+    return [kept.get(f"L{i}") for i in range(2, layers)]
+
+
 # What the network computes ---------------------------------------------------------------------------
 
 
@@ -132,6 +181,7 @@ def feedforward(
     x: Array,
     activation: Activation = jax.nn.relu,
     method: Method = "auto",
+    neurons: Neurons | None = None,
 ) -> Array:
     r"""The update rule `a_i = f(sum_{k<i} W_ik a_k)`, without f in the last layer ([S] 4.5, 3.4).
 
@@ -157,6 +207,7 @@ def feedforward(
       method: `substitution` computes every s_i; `auto` leaves s_B out where that takes fewer operations,
         counted from the shapes when tracing, which with one hidden layer is to build all the W_ik;
         `materialised` builds them at any depth, as [S] does: O(B^2) bundles, and never faster than `auto`.
+      neurons: which hidden neurons are left, one mask a hidden layer; the others have activation 0.
 
     Returns:
       Outputs of shape (..., N_{B+1}).
@@ -167,10 +218,11 @@ def feedforward(
     check_blocks(eigenvectors, eigenvalues)
     _check_inputs(eigenvectors, x)
     check_method(method)
+    f = _activations(activation, neurons, len(eigenvectors) - 1)
     if method == "materialised":
-        return _materialised(eigenvectors, eigenvalues, x, activation)
+        return _materialised(eigenvectors, eigenvalues, x, f)
     short = method == "auto" and _is_shorter(eigenvectors, eigenvalues, math.prod(x.shape[:-1]))
-    return _substitution(eigenvectors, eigenvalues, x, activation, short)
+    return _substitution(eigenvectors, eigenvalues, x, f, short)
 
 
 def recursive(
@@ -178,6 +230,7 @@ def recursive(
     eigenvalues: Sequence[Array | np.ndarray],
     x: Array,
     activation: Activation = jax.nn.relu,
+    neurons: Neurons | None = None,
 ) -> Array:
     r"""The recursive rule: `A_B f(A_B ... f(A_B a))`, B times A_B, from `a = (x, 0, ..., 0)` ([S] section 4).
 
@@ -189,6 +242,7 @@ def recursive(
       eigenvalues: L_1, ..., L_{B+1}, shapes (N_i,).
       x: shape (..., N_1).
       activation: f, elementwise.
+      neurons: which hidden neurons are left, one mask a hidden layer; the others have activation 0.
 
     Returns:
       The last layer's block, shape (..., N_{B+1}).
@@ -198,16 +252,48 @@ def recursive(
     columns = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]).T
     a = [columns] + [jnp.zeros((phi.shape[0], columns.shape[1]), x.dtype) for phi in eigenvectors]
     a = apply_adjacency(eigenvectors, eigenvalues, a)
+    f = [activation, *_activations(activation, neurons, len(eigenvectors) - 1, axis=0), activation]
     for _ in range(len(eigenvectors) - 1):
-        a = apply_adjacency(eigenvectors, eigenvalues, [activation(block) for block in a])
+        a = [of_layer(block) for of_layer, block in zip(f, a, strict=True)]
+        a = apply_adjacency(eigenvectors, eigenvalues, a)
     return a[-1].T.reshape(*x.shape[:-1], a[-1].shape[0])
+
+
+def layer_by_layer(
+    eigenvectors: Sequence[Array],
+    eigenvalues: Sequence[Array | np.ndarray],
+    x: Array,
+    activation: Activation = jax.nn.relu,
+    neurons: Neurons | None = None,
+) -> Array:
+    r"""Neighbouring layers alone, `a_i = f(W_{i,i-1} a_{i-1})`, without f in the last layer.
+
+    The bundles are those of [S] eq. (4.3), the others are left out: spectral layers as they were before
+    SPARCS, but for neighbours that share the eigenvalues of the layer between them.
+
+    Args:
+      eigenvectors: phi_1, ..., phi_B, shapes (N_{i+1}, N_i).
+      eigenvalues: L_1, ..., L_{B+1}, shapes (N_i,).
+      x: shape (..., N_1).
+      activation: f, elementwise.
+      neurons: which hidden neurons are left, one mask a hidden layer; the others have activation 0.
+
+    Returns:
+      Outputs of shape (..., N_{B+1}).
+    """
+    check_blocks(eigenvectors, eigenvalues)
+    _check_inputs(eigenvectors, x)
+    *hidden, last = zip(eigenvectors, eigenvalues[:-1], eigenvalues[1:], strict=True)
+    for f, blocks in zip(_activations(activation, neurons, len(hidden)), hidden, strict=True):
+        x = f(x @ adjacent(*blocks).T)
+    return x @ adjacent(*last).T
 
 
 def _substitution(
     eigenvectors: Sequence[Array],
     eigenvalues: Sequence[Array | np.ndarray],
     x: Array,
-    activation: Activation,
+    f: Sequence[Activation],
     short: bool,
 ) -> Array:
     """By substitution; if `short`, the output is computed without s_B."""
@@ -218,23 +304,52 @@ def _substitution(
         if short and i == len(hidden):
             z = s @ adjacent(phi, inner, outer).T
             # Minus the narrow matrix, not minus the product, whose cotangent would be negated at full size.
-            return activation(z) @ output.T + s @ (-output @ phi).T
+            return f[i - 1](z) @ output.T + s @ (-output @ phi).T
         u = s @ phi.T
         z = u * jnp.broadcast_to(-outer, u.shape) if _is_zero(inner) else s @ adjacent(phi, inner, outer).T
-        s = activation(z) - u
+        s = f[i - 1](z) - u
     return s @ output.T
 
 
 def _materialised(
-    eigenvectors: Sequence[Array], eigenvalues: Sequence[Array | np.ndarray], x: Array, activation: Activation
+    eigenvectors: Sequence[Array],
+    eigenvalues: Sequence[Array | np.ndarray],
+    x: Array,
+    f: Sequence[Activation],
 ) -> Array:
     bundles = connections(eigenvectors, eigenvalues)
     a, z = [x], x
     for i in range(2, len(eigenvalues) + 1):
         if i > 2:
-            a.append(activation(z))
+            a.append(f[i - 3](z))
         z = sum(a[j - 1] @ bundles[i, j].T for j in range(i - 1, 0, -1))
     return z
+
+
+def _activations(
+    activation: Activation, neurons: Neurons | None, hidden: int, axis: int = -1
+) -> list[Activation]:
+    """The activation of each hidden layer, 0 for neurons that are removed; `axis` is that of neurons."""
+    if neurons is None:
+        return [activation] * hidden
+    if len(neurons) != hidden:
+        raise ArgumentError(f"neurons: expected {hidden} masks, one a hidden layer, got {len(neurons)}")
+
+    def of_layer(kept: Array | None) -> Activation:
+        if kept is None:
+            return activation
+
+        def masked(z: Array) -> Array:
+            if jnp.shape(kept) != (z.shape[axis],):
+                raise ArgumentError(
+                    f"neurons: expected a mask of shape ({z.shape[axis]},), got {jnp.shape(kept)}"
+                )
+            shaped = jnp.expand_dims(kept, [i for i in range(z.ndim) if i != axis % z.ndim])
+            return jnp.where(shaped, activation(z), 0)
+
+        return masked
+
+    return [of_layer(kept) for kept in neurons]
 
 
 def check_method(method: str) -> None:
