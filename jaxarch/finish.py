@@ -34,8 +34,11 @@ PERCENTILES = tuple(range(10, 101, 10))
 
 def check_percentiles(percentiles: tuple[float, ...]) -> None:
     """Raise unless there are percentiles, all in [0, 100]."""
-    if not percentiles or not all(0 <= p <= 100 for p in percentiles):
-        raise ArgumentError(f"percentiles: expected numbers in [0, 100], got {percentiles}")
+    numbers = np.asarray(percentiles)
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iuf" or not numbers.size:
+        raise ArgumentError(f"percentiles: expected numbers in [0, 100], got {percentiles!r}")
+    if not ((numbers >= 0) & (numbers <= 100)).all():
+        raise ArgumentError(f"percentiles: expected numbers in [0, 100], got {percentiles!r}")
 
 
 def threshold(
@@ -111,8 +114,10 @@ def prune(fraction: ArrayLike = 0.2) -> Finish:
     Raises:
       ArgumentError: a concrete fraction outside [0, 1).
     """
-    if not is_traced(fraction) and not 0 <= float(np.asarray(fraction)) < 1:
-        raise ArgumentError(f"fraction: expected a number in [0, 1), got {fraction}")
+    if not is_traced(fraction):
+        number = np.asarray(fraction)
+        if number.ndim or number.dtype.kind not in "iuf" or not 0 <= number < 1:
+            raise ArgumentError(f"fraction: expected a number in [0, 1), got {fraction!r}")
 
     def finish(key: Array, problem: Problem, found: Found) -> Found:
         magnitudes = map_selected(lambda m, w: jnp.where(m, jnp.abs(w), -1), found.mask, found.params)

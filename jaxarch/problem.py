@@ -77,7 +77,8 @@ class Problem:
       train: rows of `data` to train on: shape (n,), or (runs, n) where each run has its own. Default: all.
       train_size: how many of the rows of `train` count, the first ones; the others are padding, any rows. So
         training sets of many sizes share one compiled program. A scalar, or one a run, shape (runs,), which
-        costs `objective` the time of the largest. Default: all count. Needs `train` and a `batch_size`.
+        costs `objective` the time of all rows, padding included. Default: all count. Needs `train` and a
+        `batch_size`.
       validation: rows to validate on, likewise; `None` for none.
       own: what else each run has of its own: pytree whose leaves have a leading axis of runs.
       gather: `(data, own, rows) -> batch`.

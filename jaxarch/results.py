@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +200,13 @@ def finding(what: str, values: Any) -> dict[str, Any]:
     if values.size > 1:
         line |= {"q25": q25, "q75": q75, "runs": int(np.isfinite(values).sum())}
     return line
+
+
+def write_findings(folder: Path, findings: Iterable[Mapping[str, Any]]) -> None:
+    """Write findings.csv; what was measured in no run, because all failed, is left out."""
+    columns = ["what", "median", "q25", "q75", "runs", "mean", "mean_low", "mean_high", "p"]
+    table = pd.DataFrame(list(findings), columns=columns)
+    table[table["median"].notna()].to_csv(folder / FINDINGS, index=False)
 
 
 def _git_commit() -> str | None:

@@ -39,7 +39,7 @@ def disentangling_strategies(
     """
     real_ = real(std=std)
     bin_ = two_temperature(hard, soft)
-    lottery_ = lottery(lottery_rounds, form=lottery_form, std=std)
+    lottery_ = lottery(lottery_rounds, first=real_, form=lottery_form)
     agnostic_ = agnostic(agnostic_draws, agnostic_weights)
     random_ = random()
     return {

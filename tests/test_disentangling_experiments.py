@@ -4,14 +4,19 @@ import dataclasses
 import logging
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
+from small import keys, problem, same
 
+import jaxarch
 from jaxarch import cli
 from jaxarch.experiments.catalogue import EXPERIMENTS
 from jaxarch.experiments.disentangling import fig2, fig3, fig4, fig5, strategies, trial
 from jaxarch.ledger import read_findings
+from jaxarch.problem import Found
 from jaxarch.results import read_table
 from jaxarch.storage import read_npz
 
@@ -168,7 +173,7 @@ def fifth(tmp_path_factory):
 
 def test_figure_5_has_a_spectrum_for_every_run_with_and_without_self_loops(fifth):
     spectra = {n: v for n, v in read_npz(fifth / fig5.SPECTRA, "folder").items() if "/" in n}
-    assert len(spectra) == 2 * 2 * 4
+    assert len(spectra) == 2 * 2 * 5
     assert all(values.shape == (2, 192) for values in spectra.values())
     assert all(values.min() > -1e-5 and values.max() < 2 + 1e-5 for values in spectra.values())
 
@@ -181,15 +186,110 @@ def test_figure_5_measures_the_distances_between_the_centroids_of_spectra(fifth)
         spectra[f"1 v 2, y = 1: first group, self-loops/{name}"].mean(axis=0) for name in ("bin", "real->bin")
     )
     assert np.isclose(row[("real->bin", "bin")], np.linalg.norm(bin_ - thresholded), rtol=1e-4)
-    assert np.isnan(row[("bin", "random->bin")])
+    assert np.isnan(row[("lottery->bin", "bin")])
+
+
+def test_without_self_loops_the_spectrum_does_not_change_with_the_scale_of_the_weights():
+    params = {f"w{i}": jax.random.uniform(jax.random.key(i), (2, 6, 6)) for i in (1, 2)}
+    larger = jax.tree.map(lambda w: 10 * w, params)
+    for self_loops, is_same in ((False, True), (True, False)):
+        spectra = [fig5.network_spectra(weights, self_loops) for weights in (params, larger)]
+        assert np.allclose(*spectra, atol=1e-5) == is_same
+
+
+def test_runs_that_failed_have_no_spectrum():
+    params = {f"w{i}": jnp.ones((3, 6, 6)) for i in (1, 2)}
+    found = Found(params, {}, {}, {"failed_at": jnp.asarray([-1, 7, -1])})
+    spectra = fig5.network_spectra(fig5.without_failed(found), True)
+    assert np.isnan(spectra).all(axis=1).tolist() == [False, True, False]
+
+
+def test_the_shuffled_architectures_have_the_densities_of_bin(fifth):
+    within = read_table(fifth, fig5.WITHIN)
+    assert fig5.SHUFFLED in set(within["group"])
+    masks = {"w1": jnp.eye(4)[None], "w2": jnp.ones((1, 4, 4)).at[0, 0].set(0)}
+    shuffled = fig5.shuffled(jax.random.key(0), masks)
+    assert [float(leaf.sum()) for leaf in shuffled.values()] == [4, 12]
+    assert not np.array_equal(shuffled["w1"], masks["w1"])
 
 
 def test_figure_5_has_findings_and_figures(fifth):
-    assert len(read_findings(fifth)) == 2 * 2
+    assert len(read_findings(fifth)) == 2 * 2 * 5 * 4 / 2
     assert (fifth / "spectra-self-loops.png").is_file()
     assert (fifth / "spectra-no-self-loops.svg").is_file()
 
 
 def test_logistic_regression_has_no_graph():
     with pytest.raises(ValueError, match="strategies: logistic regression is no network"):
-        fig5.Settings(strategies=("logistic regression",)).check()
+        fig5.Settings(strategies=("bin", "logistic regression")).check()
+
+
+def by_hand():
+    """Two tasks of one size, in which bin beats real by .1 in one and loses in the other, each time."""
+    cells = [
+        ("1 v 2", False, {"real": 0.7, "bin": 0.8}),
+        ("1 v 2", True, {"real": 0.9, "bin": 0.8}),
+        ("1,2 v 3,4", False, {"real": 0.95, "bin": 0.6}),
+        ("1,2 v 3,4", True, {"real": 0.6, "bin": 0.65}),
+    ]
+    rows = [
+        {"dataset": "d", "task": task, "flipped": flipped, "train_per_class": 10, "strategy": strategy}
+        | {"seed": seed, "auc": auc + seed / 1000 * (strategy == "bin"), "seconds": 0.5}
+        for task, flipped, aucs in cells
+        for strategy, auc in (aucs | {"random": 0.99 * flipped}).items()
+        for seed in range(4)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_the_better_orientation_is_that_of_the_trained_strategies():
+    assert trial.better_orientation(by_hand()) == {"1 v 2": True, "1,2 v 3,4": False}
+
+
+def test_the_findings_of_figure_4_count_the_cells_whose_interval_is_clear_of_zero():
+    table = by_hand()
+    found = fig4.findings(table, trial.compare_runs(table, fig4.CELL))
+    by_what = {line["what"]: line["median"] for line in found}
+    scopes = {"all tasks": (4, 2, 2), "single classes": (2, 1, 1), "groups of classes": (2, 1, 1)}
+    for scope, (cells, above, below) in scopes.items():
+        assert by_what[f"cells of {cells} with bin above real (95% interval); d, {scope}"] == above
+        assert by_what[f"cells of {cells} with bin below real (95% interval); d, {scope}"] == below
+    assert by_what["AUC of bin; d {2} v {1}, 10 a class"] == pytest.approx(0.8015)
+
+
+CHANGES = {
+    "hard": (60.0, "bin"),
+    "soft": (4.0, "bin"),
+    "std": (0.3, "real"),
+    "lottery_rounds": (2, "lottery"),
+    "lottery_form": ("printed", "lottery"),
+    "agnostic_draws": (2, "agnostic"),
+    "agnostic_weights": (3, "agnostic"),
+}
+
+
+@pytest.mark.parametrize("setting", CHANGES)
+def test_a_setting_reaches_the_strategy_that_it_is_for(setting):
+    value, name = CHANGES[setting]
+    few = {name: value for name, value in FEW.items() if name not in ("seeds", "steps")}
+    learning = problem(steps=1).of_run(0)
+    found = [
+        jaxarch.chain(trial.Settings(**few | change).chosen()[name])(keys()[0], learning)
+        for change in ({}, {setting: value})
+    ]
+    assert not same(found[0], found[1])
+
+
+@pytest.mark.parametrize(
+    ("module", "settings"),
+    [
+        (fig3, {"ratios": (1.0, 1.0)}),
+        (fig4, {"tasks": ("1v2", "1v2")}),
+        (fig4, {"sizes": (10, 10)}),
+        (fig5, {"tasks": ("1v2", "1v2")}),
+        (strategies, {"strategies": ("bin", "bin")}),
+    ],
+)
+def test_nothing_is_counted_twice(module, settings):
+    with pytest.raises(ValueError, match="is named twice"):
+        module.Settings(**settings).check()

@@ -41,8 +41,11 @@ def median(values: Iterable[float], form: str) -> str:
 
 def spread(values: Iterable[float], form: str) -> str:
     """Median and quartiles, as in .947 [.944 .955]."""
-    middle, low, high = (_without_zero(format(value, form)) for value in quartiles(np.asarray(values)))
-    return "-" if middle == "nan" else f"{middle} [{low} {high}]"
+    measured = quartiles(np.asarray(values))
+    if np.isnan(measured[0]):
+        return "-"
+    middle, low, high = (_without_zero(format(value, form)) for value in measured)
+    return f"{middle} [{low} {high}]"
 
 
 def _without_zero(text: str) -> str:

@@ -66,7 +66,7 @@ def convergence_grid(
         for axes, column in zip(grid[0], columns, strict=True):
             axes.set_title(column, loc="left")
         for axes in grid[-1]:
-            axes.set_xlabel("step")
+            axes.set_xlabel(f"step (averaged over {smooth})")
         figure.suptitle(title, x=0.01, ha="left")
         handles = [
             Line2D([], [], color=COLOURS[i % len(COLOURS)], ls=LINES[i % len(LINES)], lw=1.6, label=name)

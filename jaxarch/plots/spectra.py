@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import matplotlib
@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 
 from jaxarch.distances import finite_runs, principal_plane
 from jaxarch.errors import ArgumentError
-from jaxarch.plots.style import COLOURS, LINES, MARKERS, STYLE, NotebookFigure, medians
+from jaxarch.plots.style import STYLE, NotebookFigure, looks_of, medians
 
 
 def spectra(values: Mapping[str, np.ndarray], label: str = "eigenvalue", title: str = "") -> Figure:
@@ -27,10 +27,10 @@ def spectra(values: Mapping[str, np.ndarray], label: str = "eigenvalue", title: 
     with matplotlib.rc_context(STYLE):
         figure = NotebookFigure(figsize=(5.6, 3.6), layout="constrained")
         axes = figure.subplots()
-        _spectra(axes, values, _looks(values))
+        _spectra(axes, values, looks_of(values))
         axes.set_ylabel(label)
         axes.set_title(title, loc="left")
-        axes.legend(handles=_handles(_looks(values)))
+        axes.legend(handles=_handles(looks_of(values)))
     return figure
 
 
@@ -46,9 +46,9 @@ def plane(values: Mapping[str, np.ndarray], title: str = "") -> Figure:
     with matplotlib.rc_context(STYLE):
         figure = NotebookFigure(figsize=(5.6, 3.8), layout="constrained")
         axes = figure.subplots()
-        _plane(axes, values, _looks(values))
+        _plane(axes, values, looks_of(values))
         axes.set_title(title, loc="left")
-        figure.legend(handles=_handles(_looks(values)), loc="outside right upper")
+        figure.legend(handles=_handles(looks_of(values)), loc="outside right upper")
     return figure
 
 
@@ -69,7 +69,7 @@ def spectral_comparison(rows: Mapping[str, Mapping[str, Mapping[str, np.ndarray]
     if not rows:
         raise ArgumentError("rows: expected at least one task, got none")
     together = {task: _together(task, panels) for task, panels in rows.items()}
-    looks = _looks(name for values in together.values() for name in values)
+    looks = looks_of(name for values in together.values() for name in values)
     columns = max(len(panels) for panels in rows.values()) + 1
     width = 2.7 * columns + 0.4
     with matplotlib.rc_context(STYLE):
@@ -113,7 +113,7 @@ def _spectra(axes: Any, values: Mapping[str, np.ndarray], looks: Mapping[str, An
         nodes = runs.shape[1]
         apart = max(nodes // 6, 1)
         first = (2 * index + 1) * apart // (2 * len(values))
-        marked = {"ms": 5, "mec": "white", "mew": 0.4, "markevery": (first, apart)}
+        marked = {"ms": 4.5, "markevery": (first, apart)}
         medians(axes, np.arange(1, nodes + 1), runs, **looks[name], lw=1.4, **marked)
     axes.set_xlabel("index of the eigenvalue")
 
@@ -123,26 +123,14 @@ def _plane(axes: Any, values: Mapping[str, np.ndarray], looks: Mapping[str, Any]
     found = principal_plane(values)
     for name, points in found.points.items():
         look = {**looks[name], "ls": ""}
-        axes.plot(*points.T, **look, ms=4, mew=0, alpha=0.5)
-        axes.plot(*found.centroids[name], **look, ms=9, mfc="none", mew=1.4)
+        axes.plot(*points.T, **look | {"mew": 0, "mfc": look["color"]}, ms=4, alpha=0.5)
+        axes.plot(*found.centroids[name], **look | {"mew": 1.6, "mfc": "none"}, ms=9)
     first, second = (f" ({share:.0%})" if np.isfinite(share) else "" for share in found.explained)
     axes.set_xlabel(f"first component{first}")
     axes.set_ylabel(f"second component{second}")
     axes.set_aspect("equal", adjustable="datalim")
 
 
-def _looks(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Colour, line and marker of each name; in the second round of colours the others are shifted."""
-    looks = {}
-    for index, name in enumerate(dict.fromkeys(names)):
-        colour, turn = index % len(COLOURS), index // len(COLOURS)
-        look = {"color": COLOURS[colour], "ls": LINES[(index + turn) % len(LINES)]}
-        looks[name] = look | {"marker": MARKERS[(index + turn) % len(MARKERS)]}
-    return looks
-
-
 def _handles(looks: Mapping[str, Any]) -> list[Line2D]:
     """The legend's entries."""
-    return [
-        Line2D([], [], **look, lw=1.4, ms=5, mec="white", mew=0.4, label=name) for name, look in looks.items()
-    ]
+    return [Line2D([], [], **look, lw=1.4, ms=5, label=name) for name, look in looks.items()]

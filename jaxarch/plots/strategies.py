@@ -11,10 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from jaxarch.metrics import quartiles
-from jaxarch.plots.style import COLOURS, MARKERS, STYLE, NotebookFigure
-
-WEIGHT_FREE = ("bin", "agnostic")
-"""What [D] calls the networks whose weights are 0 and 1: drawn with open markers."""
+from jaxarch.plots.style import COLOURS, MARKERS, STYLE, NotebookFigure, looks_of
 
 
 def by_strategy(
@@ -135,7 +132,7 @@ def runtime(
     strategies = list(
         dict.fromkeys(name for row in panels.values() for cell in row.values() for name in cell)
     )
-    looks = _looks(strategies)
+    looks = looks_of(strategies)
     columns = list(dict.fromkeys(name for row in panels.values() for name in row))
     with matplotlib.rc_context(STYLE):
         size = (2.3 * len(columns) + 0.9, 1.9 * len(panels) + 1.5)
@@ -146,7 +143,7 @@ def runtime(
                 for name, (seconds, runs) in row.get(column, {}).items():
                     median, q25, q75 = quartiles(runs)
                     bars = [[median - q25], [q75 - median]]
-                    axes.errorbar([seconds], [median], yerr=bars, ls="", lw=1, ms=5.5, **looks[name])
+                    axes.errorbar([seconds], [median], yerr=bars, lw=1, ms=5.5, **looks[name] | {"ls": ""})
                 axes.set_xscale("log")
                 if chance is not None:
                     axes.axhline(chance, color="#666666", lw=0.9, ls=":")
@@ -156,24 +153,6 @@ def runtime(
         for axes in grid[-1]:
             axes.set_xlabel("seconds a run and device")
         figure.suptitle(title, x=0.01, ha="left")
-        handles = [Line2D([], [], ls="", ms=5.5, label=name, **looks[name]) for name in strategies]
+        handles = [Line2D([], [], ms=5.5, label=name, **looks[name] | {"ls": ""}) for name in strategies]
         figure.legend(handles=handles, loc="outside lower center", ncols=min(len(columns) + 1, 4))
     return figure
-
-
-def _looks(strategies: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Colour by family, marker by kind within it: open for networks without weights."""
-    families = list(dict.fromkeys(name.split("->")[0] for name in strategies))
-    looks = {}
-    for name in strategies:
-        family, _, made = name.partition("->")
-        siblings = [other for other in strategies if other.split("->")[0] == family]
-        colour = COLOURS[families.index(family) % len(COLOURS)]
-        is_binary = (made or family) in WEIGHT_FREE
-        looks[name] = {
-            "color": colour,
-            "marker": MARKERS[siblings.index(name) % len(MARKERS)],
-            "mfc": "white" if is_binary else colour,
-            "mew": 1.2,
-        }
-    return looks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,9 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 """Okabe and Ito's palette: told apart by colour-blind readers, and distinct in print."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
+
+WEIGHT_FREE = ("bin", "agnostic")
+"""What [D] calls the networks whose weights are 0 and 1: drawn with open markers."""
 
 STYLE: Any = {
     "font.size": 9,
@@ -46,6 +49,29 @@ def medians(axes: Any, at: np.ndarray, runs: np.ndarray, **line: Any) -> None:
         q25, median, q75 = np.percentile(runs, [25, 50, 75], axis=0)
         axes.plot(at, median, **line)
         axes.fill_between(at, q25, q75, color=line["color"], alpha=0.18, lw=0)
+
+
+def looks_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Line and marker of each strategy: a colour is a family, named by what is before `->`.
+
+    Within a family they differ in marker and line; those without weights have open markers.
+    """
+    strategies = list(dict.fromkeys(names))
+    families = list(dict.fromkeys(name.split("->")[0] for name in strategies))
+    looks = {}
+    for name in strategies:
+        family, _, made = name.partition("->")
+        siblings = [other for other in strategies if other.split("->")[0] == family]
+        index, turn = families.index(family), families.index(family) // len(COLOURS)
+        colour, place = COLOURS[index % len(COLOURS)], siblings.index(name) + turn
+        looks[name] = {
+            "color": colour,
+            "ls": LINES[place % len(LINES)],
+            "marker": MARKERS[place % len(MARKERS)],
+            "mfc": "white" if (made or family) in WEIGHT_FREE else colour,
+            "mew": 1.2,
+        }
+    return looks
 
 
 def save(figure: Figure, folder: Path, name: str, formats: Sequence[str] = ("png", "svg")) -> list[Path]:

@@ -16,18 +16,17 @@ from jaxarch.masks import density
 from jaxarch.problem import Found, Problem
 from jaxarch.search.real import real
 from jaxarch.strategy import Strategy, chain
-from jaxarch.trees import Where, matrices
+from jaxarch.training import Training
 
 
 def lottery(
     rounds: int = 10,
     fraction: ArrayLike = 0.2,
     *,
+    first: Training | None = None,
     form: Literal["rewind", "printed"] = "rewind",
     choose: Literal["best", "last"] = "best",
     nonnegative: bool = True,
-    std: ArrayLike = 0.2,
-    where: Where = matrices,
     optimizer: optax.GradientTransformation | None = None,
 ) -> Strategy:
     r"""Iterative magnitude pruning with rewinding (Frankle & Carbin, 2019; *lottery* of [D] section 5).
@@ -45,15 +44,14 @@ def lottery(
       fraction: of the connections left that a round removes, in [0, 1).
       form: `rewind`, or `printed` for the recursion of [D].
       choose: `best` for the round with the least F, or `last`, for a given density.
-      nonnegative: whether the masked leaves are `w = u^2` (see `real`).
-      std: standard deviation of u at the start.
-      where: the leaves that are pruned, by path.
+      first: the search for the dense network, `real` with other arguments than its defaults, for instance;
+        `compare` runs it once for all strategies that begin with the same one.
+      nonnegative: whether the masked leaves are `w = u^2` (see `real`), in `first` as well if there is one.
       optimizer: any optax transformation; by default the problem's.
 
     Returns:
-      A strategy, to be run as it is or finished. Its first stage is `real` with the same arguments. Its
-      `info` has `losses` and `densities`, F and density of every round, shape (rounds + 1,), and `round`, the
-      one found. A network whose F is NaN is never the best.
+      A strategy, to be run as it is or finished. Its `info` has `losses` and `densities`, F and density of
+      every round, shape (rounds + 1,), and `round`, the one found. A network whose F is NaN never is.
 
     Raises:
       ArgumentError: rounds that are no positive integer, a fraction outside [0, 1), an unknown `form` or
@@ -64,7 +62,7 @@ def lottery(
         raise ArgumentError(f"form: expected 'rewind' or 'printed', got {form!r}")
     if choose not in ("best", "last"):
         raise ArgumentError(f"choose: expected 'best' or 'last', got {choose!r}")
-    first = real(nonnegative=nonnegative, std=std, where=where, optimizer=optimizer)
+    first = first or real(nonnegative=nonnegative, optimizer=optimizer)
     if form == "printed":
         again: tuple[Any, ...] = (threshold(weights="found"),)
     else:

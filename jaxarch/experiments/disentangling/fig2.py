@@ -80,7 +80,7 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
         )
         for hard, share in near_zero(table).items()
     ]
-    pd.DataFrame(found).to_csv(folder / results.FINDINGS, index=False)
+    results.write_findings(folder, found)
     results.write_manifest(
         folder,
         results.manifest(

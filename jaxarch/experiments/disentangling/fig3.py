@@ -40,7 +40,8 @@ class Settings(trial.Setup):
 
     `ratios` are M_hard / M_soft. `mean` and `score_std` are those of the initial scores, the same at every
     temperature; where they are scaled with 1/M_hard, they are so at M_hard = `reference`, and so is the rate.
-    `rate_without_factor` is the learning rate where the gradient lacks its factor M_soft.
+    `rate_without_factor` is the learning rate where the gradient lacks its factor M_soft: by default the
+    other rate times 10, which makes the steps equal at M_soft = 10.
     """
 
     positive: tuple[int, ...] = (1, 2, 3)
@@ -51,7 +52,7 @@ class Settings(trial.Setup):
     mean: float = -0.2
     score_std: float = 0.1
     reference: float = 50.0
-    rate_without_factor: float = 1.5
+    rate_without_factor: float = 3.0
 
     def check(self) -> None:
         """Raise on the first setting that cannot be used."""
@@ -62,6 +63,7 @@ class Settings(trial.Setup):
                 raise ArgumentError(f"{name}: expected at least one number")
             for value in getattr(self, name):
                 check_positive(name, value)
+            trial.check_distinct(name, getattr(self, name))
         if min(self.ratios) < 1:
             raise ArgumentError(f"ratios: expected M_hard / M_soft of at least 1, got {min(self.ratios)}")
         for name in ("score_std", "reference", "rate_without_factor"):
@@ -159,7 +161,7 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
     table.insert(0, "experiment", NAME)
     table.insert(4, "train_per_class", settings.train_per_class)
     table.to_csv(folder / results.RESULTS, index=False)
-    _findings(table).to_csv(folder / results.FINDINGS, index=False)
+    results.write_findings(folder, _findings(table))
     save_tree(folder / LOSSES, histories)
     results.write_manifest(
         folder,
@@ -257,16 +259,15 @@ def _table(table: pd.DataFrame, variant: str, side: str) -> Any:
     return tables.table(f"{side}; {variant}: the network found, median [quartiles]", columns, rows)
 
 
-def _findings(table: pd.DataFrame) -> pd.DataFrame:
-    return pd.DataFrame(
-        [
-            results.finding(
-                f"F at M_hard {hard:g}, M_soft {soft:g}; {variant}; {trial.orientation(flipped)}",
-                runs["loss"],
-            )
-            for (variant, hard, soft, flipped), runs in table.groupby(CELL, sort=False)
-        ]
-    )
+def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
+    dataset, task = table[["dataset", "task"]].iloc[0]
+    return [
+        results.finding(
+            f"F at M_hard {hard:g}, M_soft {soft:g}; {variant}; {dataset} {trial.versus(task, flipped)}",
+            runs["loss"],
+        )
+        for (variant, hard, soft, flipped), runs in table.groupby(CELL, sort=False)
+    ]
 
 
 EXPERIMENT = Experiment(

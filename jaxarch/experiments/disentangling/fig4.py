@@ -62,6 +62,8 @@ class Settings(trial.Settings):
         super().check()
         for size in self.sizes:
             check_count("sizes", size)
+        trial.check_distinct("sizes", self.sizes)
+        trial.check_distinct("tasks", self.tasks)
 
     def grid(self) -> Grid:
         """Tasks and sizes, those of the data set where none are named."""
@@ -129,7 +131,7 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
     table.to_csv(folder / results.RESULTS, index=False)
     comparisons = trial.compare_runs(table, CELL)
     comparisons.to_csv(folder / COMPARISONS, index=False)
-    _findings(table, comparisons).to_csv(folder / results.FINDINGS, index=False)
+    results.write_findings(folder, findings(table, comparisons))
     results.write_manifest(
         folder,
         results.manifest(
@@ -148,7 +150,7 @@ def report(folder: Path) -> list[RenderableType]:
     """Draw the figures of a folder from its files, and make its tables."""
     manifest = results.read_manifest(folder)
     table, comparisons = results.read_table(folder), results.read_table(folder, COMPARISONS)
-    name, better = manifest["data"]["name"], better_orientation(table)
+    name, better = manifest["data"]["name"], trial.better_orientation(table)
     is_better = table["flipped"] == table["task"].map(better)
     for side, rows in (("better", table[is_better]), ("other", table[~is_better])):
         figure = plots.runtime(_panels(rows), "test AUC", f"{name}, {side} orientation of each task", 0.5)
@@ -161,18 +163,12 @@ def report(folder: Path) -> list[RenderableType]:
     if "bin" in set(table["strategy"]):
         differences = trial.against(comparisons, "bin")
         plots.save(_differences(differences, name), folder, "differences")
-        rendered.append(_summary(differences))
+        if len(differences):
+            rendered.append(_summary(differences))
     rendered.append(_best(table))
     rendered += trial.notes(manifest["costs"].values())
     rendered += trial.remarks(table)
     return rendered
-
-
-def better_orientation(table: pd.DataFrame) -> dict[str, bool]:
-    """For each task, whether it is better learned with the second group as y = 1."""
-    medians = table.groupby(["task", "flipped", "strategy", "train_per_class"])["auc"].median()
-    means = medians.groupby(["task", "flipped"]).mean().unstack("flipped")
-    return {str(task): bool(row.fillna(0).idxmax()) for task, row in means.iterrows()}
 
 
 def best_strategies(table: pd.DataFrame) -> pd.DataFrame:
@@ -244,47 +240,65 @@ def _summary(differences: pd.DataFrame) -> Table:
 def _best(table: pd.DataFrame) -> Table:
     best = best_strategies(table)
     rows = [(str(name), f"{count}") for name, count in best.sum().sort_values(ascending=False).items()]
+    if (family := _family(best)) is not None:
+        rows.append(("bin or bin->real", f"{family}"))
+    title = f"cells of {len(best)} in which a strategy has the highest median AUC"
+    return tables.table(title, ("", "cells"), rows)
+
+
+def _family(best: pd.DataFrame) -> int | None:
+    """In how many cells bin or bin->real is best, if they were run beside others."""
     family = [name for name in best if name.startswith("bin")]
-    rows.append(("bin or bin->real", f"{best[family].any(axis=1).sum()}"))
-    return tables.table(
-        f"cells of {len(best)} in which a strategy has the highest median AUC", ("", ""), rows
-    )
+    return int(best[family].any(axis=1).sum()) if 0 < len(family) < best.shape[1] else None
 
 
-def _findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> pd.DataFrame:
-    """What the ledger has of this experiment: the better orientation, and counts over all cells."""
-    better = better_orientation(table)
-    sizes = sorted(table["train_per_class"].unique())
-    middle = sizes[len(sizes) // 2]
+def findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, Any]]:
+    """What the ledger takes of this experiment.
+
+    For all tasks, those of single classes and those of groups: in how many cells bin or bin->real is best,
+    and how bin compares with every other strategy. Then run times; and the AUC of every strategy on every
+    task at the middle training size, in the better orientation.
+    """
+    dataset = table["dataset"].iloc[0]
+    single = ~table["task"].str.contains(",")
+    scopes = {"all tasks": single | True, "single classes": single, "groups of classes": ~single}
     found = []
-    for task, flipped in better.items():
-        where = (table["task"] == task) & (table["flipped"] == flipped) & (table["train_per_class"] == middle)
-        for strategy, runs in trial.by_strategy(table[where]):
-            what = f"{task}, {trial.orientation(flipped)}, {middle} a class: AUC of {strategy}"
-            found.append(results.finding(what, runs["auc"]))
-        same = (comparisons[CELL] == [task, middle, flipped]).all(axis=1)
-        for _, pair in trial.against(comparisons[same], "bin").iterrows():
-            if pair["against"] in ("real", "real->bin", "lottery->bin"):
-                what = f"{task}, {trial.orientation(flipped)}, {middle} a class: bin minus {pair['against']}"
-                found.append(results.finding(what, pair))
-    if "bin" in set(table["strategy"]):
-        differences = trial.against(comparisons, "bin")
-        for other, part in differences.groupby("against", sort=False):
-            cells = f"{len(part)} cells (task x size x orientation)"
+    for scope, inside in scopes.items():
+        part = table[inside]
+        if part.empty:
+            continue
+        best = best_strategies(part)
+        where = f"{dataset}, {scope}"
+        if (family := _family(best)) is not None:
+            what = f"cells of {len(best)} with the highest median AUC in bin or bin->real; {where}"
+            found.append(results.finding(what, family))
+        differences = trial.against(comparisons[comparisons["task"].isin(part["task"])], "bin")
+        for other, cells in differences.groupby("against", sort=False):
+            above, below = (cells["mean_low"] > 0).sum(), (cells["mean_high"] < 0).sum()
+            of = f"cells of {len(cells)}"
             found += [
-                results.finding(f"median AUC of bin minus {other}, over {cells}", part["median"]),
+                results.finding(f"{of} with bin above {other} (95% interval); {where}", above),
+                results.finding(f"{of} with bin below {other} (95% interval); {where}", below),
                 results.finding(
-                    f"of {cells}, bin above {other} (95% interval)", (part["mean_low"] > 0).sum()
-                ),
-                results.finding(
-                    f"of {cells}, bin below {other} (95% interval)", (part["mean_high"] < 0).sum()
+                    f"AUC of bin minus {other}, median of the medians of {len(cells)} cells; {where}",
+                    cells["median"].median(),
                 ),
             ]
-    best = best_strategies(table)
-    family = [name for name in best if name.startswith("bin")]
-    what = f"of {len(best)} cells, bin or bin->real has the highest median AUC"
-    found.append(results.finding(what, best[family].any(axis=1).sum()))
-    return pd.DataFrame(found)
+    for strategy, runs in trial.by_strategy(table):
+        seconds = runs.groupby(["task", "train_per_class"])["seconds"].first().median()
+        what = f"seconds a run and device of {strategy}, median over tasks and sizes; {dataset}"
+        found.append(results.finding(what, seconds))
+    sizes = sorted(table["train_per_class"].unique())
+    middle = sizes[len(sizes) // 2]
+    for task, flipped in trial.better_orientation(table).items():
+        where = f"{dataset} {trial.versus(task, flipped)}, {middle} a class"
+        cell = table[(table[CELL] == [task, middle, flipped]).all(axis=1)]
+        for strategy, runs in trial.by_strategy(cell):
+            found.append(results.finding(f"AUC of {strategy}; {where}", runs["auc"]))
+        same = (comparisons[CELL] == [task, middle, flipped]).all(axis=1)
+        for _, pair in trial.against(comparisons[same], "bin").iterrows():
+            found.append(results.finding(f"AUC of bin minus {pair['against']}; {where}", pair))
+    return found
 
 
 EXPERIMENT = Experiment(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from rich.console import RenderableType
@@ -25,15 +26,21 @@ from jaxarch.experiments import tables
 from jaxarch.experiments.disentangling import trial
 from jaxarch.experiments.experiment import Experiment
 from jaxarch.fit import Progress
-from jaxarch.problem import Found, Problem
+from jaxarch.masks import reshuffle
+from jaxarch.problem import Found
 from jaxarch.storage import read_npz, save_tree
 from jaxarch.strategy import compare
 
 NAME = "disentangling.fig5"
 SPECTRA, BETWEEN, WITHIN = "spectra.npz", "between.csv", "within.csv"
 ROW = ["task", "flipped", "graph"]
-PAIRS = (("real->bin", "bin"), ("real", "bin->real warm"), ("real", "bin->real cold"), ("bin", "random->bin"))
-"""Those that the paper's conclusion is about: architectures, real-valued networks, and a yardstick."""
+SHUFFLED = "bin shuffled"
+"""The architectures of bin, the connections of every layer permuted at random: a yardstick of its density."""
+PAIRS = (
+    *(("real->bin", "bin"), ("lottery->bin", "bin"), ("agnostic", "bin"), (SHUFFLED, "bin")),
+    *(("real", "lottery"), ("real", "bin->real warm"), ("real", "bin->real cold")),
+)
+"""Those that the paper's conclusion is about: architectures with bin, and real-valued networks with real."""
 REAL = ("real", "bin->real warm", "bin->real cold", "lottery", "random")
 BINARY = ("real->bin", "bin", "lottery->bin", "agnostic", "random->bin")
 GRAPHS = {"self-loops": True, "no self-loops": False}
@@ -55,8 +62,9 @@ class Settings(trial.Settings):
         """Raise on the first setting that cannot be used."""
         super().check()
         check_count("train_per_class", self.train_per_class)
-        if not self.strategies:
-            raise ArgumentError("strategies: expected at least one")
+        if len(self.strategies) < 2:
+            raise ArgumentError("strategies: expected at least two, to be compared")
+        trial.check_distinct("tasks", self.tasks)
         if "logistic regression" in self.strategies:
             raise ArgumentError("strategies: logistic regression is no network; it has no graph")
 
@@ -98,8 +106,12 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
         done = compare(chosen, settings.run_keys(task), moved, progress=told, labels=labels)
         measured.append(trial.measure(data, task, moved, chosen, done))
         costs[task.name] = trial.costs(done)
+        networks = {name: without_failed(found) for name, (found, _) in done.items()}
+        if "bin" in networks:
+            shuffle = jax.random.fold_in(jax.random.key(settings.key), 2)
+            networks[SHUFFLED] = shuffled(shuffle, networks["bin"])
         for graph, self_loops in GRAPHS.items():
-            of_all = {name: network_spectra(moved, found, self_loops) for name, (found, _) in done.items()}
+            of_all = {name: network_spectra(params, self_loops) for name, params in networks.items()}
             for flipped in (False, True):
                 groups = {name: values[task.flipped == flipped] for name, values in of_all.items()}
                 spectra[_row(task.name, flipped, graph)] = groups
@@ -112,7 +124,7 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
     table.to_csv(folder / results.RESULTS, index=False)
     pd.concat(between, ignore_index=True).to_csv(folder / BETWEEN, index=False)
     pd.concat(within, ignore_index=True).to_csv(folder / WITHIN, index=False)
-    _findings(pd.concat(between), settings.seeds).to_csv(folder / results.FINDINGS, index=False)
+    results.write_findings(folder, _findings(data.name, pd.concat(between)))
     save_tree(folder / SPECTRA, spectra)
     results.write_manifest(
         folder,
@@ -128,10 +140,21 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
     )
 
 
-def network_spectra(learning: Problem, found: Found, self_loops: bool) -> np.ndarray:
-    """The spectrum of every run's network (11), shape (runs, nodes); NaN where its training failed."""
-    layers = jax.eval_shape(learning.init, jax.random.key(0))[0]
-    return np.asarray(_spectra([found.params[f"w{i + 1}"] for i in range(len(layers))], self_loops))
+def without_failed(found: Found) -> dict[str, jax.Array]:
+    """The weights of every run, all NaN where some training failed: thresholded, they would look sound."""
+    runs = jax.tree.leaves(found.params)[0].shape[0]
+    failed = np.asarray(found.info.get("failed_at", np.full(runs, -1))) >= 0
+    return jax.tree.map(lambda leaf: jnp.where(failed[:, None, None], jnp.nan, leaf), found.params)
+
+
+def shuffled(key: jax.Array, params: dict[str, jax.Array]) -> dict[str, jax.Array]:
+    """The weights of every run in another order, each layer for itself."""
+    return jax.vmap(reshuffle)(jax.random.split(key, params["w1"].shape[0]), params)
+
+
+def network_spectra(params: dict[str, jax.Array], self_loops: bool) -> np.ndarray:
+    """The spectrum of every run's network (11), shape (runs, nodes); NaN where its weights are."""
+    return np.asarray(_spectra([params[f"w{i + 1}"] for i in range(len(params))], self_loops))
 
 
 @partial(jax.jit, static_argnums=1)
@@ -144,22 +167,24 @@ def report(folder: Path) -> list[RenderableType]:
     manifest, table = results.read_manifest(folder), results.read_table(folder)
     between, within = results.read_table(folder, BETWEEN), results.read_table(folder, WITHIN)
     values = read_npz(folder / SPECTRA, "folder")
-    names = list(dict.fromkeys(table["strategy"]))
+    names = list(dict.fromkeys(within["group"]))
+    binary = [name for name in names if name in (*BINARY, SHUFFLED)]
+    real = [name for name in names if name not in binary]
     panels: dict[str, Any] = {graph: {} for graph in GRAPHS}
     rendered: list[RenderableType] = []
     for (task, flipped, graph), part in between.groupby(ROW, sort=False):
         row = _row(str(task), bool(flipped), str(graph))
         panels[str(graph)][f"{manifest['data']['name']}, {row}"] = {
-            panel: {name: values[f"{row}/{name}"] for name in names if (name in BINARY) == is_binary}
-            for panel, is_binary in (("real-valued networks", False), ("binary networks", True))
-            if any((name in BINARY) == is_binary for name in names)
+            panel: {name: values[f"{row}/{name}"] for name in shown}
+            for panel, shown in {"real-valued networks": real, "binary networks": binary}.items()
+            if shown
         }
         spreads = within[(within[ROW] == [task, flipped, graph]).all(axis=1)]
         if GRAPHS[str(graph)]:
             rendered.append(_table(part, spreads, f"{manifest['data']['name']}, {row}"))
     for graph, rows in panels.items():
         plots.save(plots.spectral_comparison(rows), folder, f"spectra-{graph.replace(' ', '-')}")
-    rendered.append(_similarity(between))
+    rendered += _similarity(between)
     return [*rendered, *trial.notes(manifest["costs"].values()), *trial.remarks(table)]
 
 
@@ -195,31 +220,38 @@ def similarity(between: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _similarity(between: pd.DataFrame) -> Table:
-    rows = [
-        (
-            _row(row["task"], row["flipped"], row["graph"]).replace("y = 1: ", ""),
-            *(tables.number(row[pair], ".2f") for pair in PAIRS),
-        )
-        for _, row in similarity(between).iterrows()
-    ]
-    columns = ("distance", *(f"{first}\n{second}" for first, second in PAIRS))
-    return tables.table("'different real models, spectrally similar architectures'", columns, rows)
-
-
-def _findings(between: pd.DataFrame, seeds: int) -> pd.DataFrame:
-    return pd.DataFrame(
-        [
-            results.finding(
-                f"distance of the spectra's centroids, {pair[0]} and {pair[1]}: "
-                f"{_row(row['task'], row['flipped'], row['graph'])}, {seeds} runs each",
-                row[pair],
+def _similarity(between: pd.DataFrame) -> list[RenderableType]:
+    measured = similarity(between)
+    made: list[RenderableType] = []
+    for common, what in (
+        ("bin", "architectures: to bin from"),
+        ("real", "real-valued networks: to real from"),
+    ):
+        pairs = [pair for pair in PAIRS if common in pair and not measured[pair].isna().all()]
+        columns = [first if second == common else second for first, second in pairs]
+        rows = [
+            (
+                _row(row["task"], row["flipped"], row["graph"]).replace("y = 1: ", ""),
+                *(tables.number(row[pair], ".2f") for pair in pairs),
             )
-            for _, row in similarity(between).iterrows()
-            for pair in PAIRS
-            if not np.isnan(row[pair])
+            for _, row in measured.iterrows()
         ]
-    )
+        if pairs:
+            made.append(tables.table(f"distances between {what}", ("", *columns), rows))
+    return made
+
+
+def _findings(dataset: str, between: pd.DataFrame) -> list[dict[str, Any]]:
+    """Every distance, with the one that two groups of the same mean would be at."""
+    return [
+        results.finding(
+            f"distance of the spectra's centroids, {pair['first']} and {pair['second']} (at one mean "
+            f"{pair['standard_error']:.2f}); {dataset} {trial.versus(pair['task'], pair['flipped'])}, "
+            f"{pair['graph']}",
+            pair["distance"],
+        )
+        for _, pair in between.iterrows()
+    ]
 
 
 EXPERIMENT = Experiment(

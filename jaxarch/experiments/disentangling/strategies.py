@@ -87,7 +87,7 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
     table.to_csv(folder / results.RESULTS, index=False)
     comparisons = trial.compare_runs(table, ["flipped"])
     comparisons.to_csv(folder / COMPARISONS, index=False)
-    _findings(table, comparisons).to_csv(folder / results.FINDINGS, index=False)
+    results.write_findings(folder, _findings(table, comparisons))
     losses = {
         name: np.asarray(found.info["loss"])
         for name, (found, _) in done.items()
@@ -113,13 +113,12 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
     )
 
 
-def _findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> pd.DataFrame:
-    """What the ledger has of this experiment: AUC and paired differences, the better orientation first."""
+def _findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, Any]]:
+    """What the ledger takes of this experiment: AUC and paired differences, the better orientation first."""
     found = []
-    for flipped in sorted((False, True), key=lambda side: side != better_orientation(table)):
-        groups = table["task"].iloc[0].split(" v ")
-        task = " v ".join(f"{{{group}}}" for group in (reversed(groups) if flipped else groups))
-        where = f"{table['dataset'].iloc[0]} {task}"
+    [(task, better)] = trial.better_orientation(table).items()
+    for flipped in (better, not better):
+        where = f"{table['dataset'].iloc[0]} {trial.versus(task, flipped)}"
         pairs = comparisons[comparisons["flipped"] == flipped]
         found += [
             results.finding(f"AUC of {pair['first']} minus {pair['second']}, {where}", pair)
@@ -127,12 +126,7 @@ def _findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> pd.DataFrame:
         ]
         for name, runs in trial.by_strategy(table[table["flipped"] == flipped]):
             found.append(results.finding(f"AUC of {name}, {where}", runs["auc"]))
-    return pd.DataFrame(found)
-
-
-def better_orientation(table: pd.DataFrame) -> bool:
-    """Whether the task is better learned with the second group as y = 1."""
-    return bool(table.groupby("flipped")["auc"].median().fillna(0).idxmax())
+    return found
 
 
 def report(folder: Path) -> list[RenderableType]:
@@ -143,7 +137,7 @@ def report(folder: Path) -> list[RenderableType]:
     first, second = table["task"].iloc[0].split(" v ")
     sides = {False: f"y = 1: {{{first}}}", True: f"y = 1: {{{second}}}"}
     _draw(folder, manifest, table, sides)
-    better = better_orientation(table)
+    better = trial.better_orientation(table)[table["task"].iloc[0]]
     rendered: list[RenderableType] = [
         _table(table[table["flipped"] == flipped], manifest, side, flipped == better)
         for flipped, side in sides.items()

@@ -31,6 +31,13 @@ from jaxarch.training import Training
 Groups = tuple[Sequence[int], Sequence[int]]
 
 
+def check_distinct(name: str, values: Sequence[Any]) -> None:
+    """Raise if a value occurs twice: its runs would be counted twice."""
+    repeated = [value for index, value in enumerate(values) if value in values[:index]]
+    if repeated:
+        raise ArgumentError(f"{name}: {repeated[0]} is named twice")
+
+
 @dataclasses.dataclass(frozen=True)
 class Setup:
     """What can be set in every experiment that trains: data, network, training."""
@@ -84,6 +91,7 @@ class Settings(Setup):
         for name in self.strategies:
             if name not in known:
                 raise ArgumentError(f"strategies: unknown {name!r}; {did_you_mean(name, known)}")
+        check_distinct("strategies", self.strategies)
 
     def chosen(self) -> dict[str, Any]:
         """The strategies to run, by name; all of them where none is named."""
@@ -191,7 +199,11 @@ def titled(title: str, progress: Callable[[Progress], None] | None) -> Callable[
 def measure(
     data: Dataset, task: Task, learning: Problem, strategies: dict[str, Any], done: dict[str, Any]
 ) -> pd.DataFrame:
-    """One row for each run of each strategy: AUC and losses, density, costs and mishaps."""
+    """One row for each run of each strategy: AUC and losses, density, costs and mishaps.
+
+    `seconds` is measured once for all runs together: wall time x devices / runs, compilation apart. What runs
+    first in a process takes up to twice as long.
+    """
     tables = [
         _measure_one(data, task, learning, name, strategies[name], found, report)
         for name, (found, report) in done.items()
@@ -276,6 +288,26 @@ def against(comparisons: pd.DataFrame, reference: str) -> pd.DataFrame:
     turned["wins"] = second["runs"] - second["wins"]
     both = pd.concat([first.assign(against=first["second"]), turned.assign(against=second["first"])])
     return both.drop(columns=["first", "second"]).sort_index()
+
+
+def better_orientation(table: pd.DataFrame) -> dict[str, bool]:
+    """For each task, whether it is better learned with the second group as y = 1.
+
+    By the mean over strategies (and training sizes) of the median test AUC, those left out that are not
+    trained. It decides what is shown first, and is no result: it is chosen on the test sets.
+    """
+    untrained = table["strategy"].str.startswith(("random", "agnostic"))
+    chosen = table if untrained.all() else table[~untrained]
+    by = [name for name in ("task", "flipped", "strategy", "train_per_class") if name in chosen]
+    medians = chosen.groupby(by)["auc"].median()
+    means = medians.groupby(["task", "flipped"]).mean().unstack("flipped")
+    return {str(task): bool(row.fillna(0).idxmax()) for task, row in means.iterrows()}
+
+
+def versus(task: str, flipped: bool) -> str:
+    """A task in words, the group that is y = 1 first, as in `{4,5,6} v {1,2,3}`."""
+    first, second = task.split(" v ")
+    return f"{{{second}}} v {{{first}}}" if flipped else f"{{{first}}} v {{{second}}}"
 
 
 def by_strategy(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
