@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import matplotlib
 import numpy as np
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from jaxarch.plots.style import COLOURS, LINES, STYLE, NotebookFigure
@@ -38,7 +39,7 @@ def magnitudes(
                     np.clip(values[np.isfinite(values)], least, None),
                     bins,
                     histtype="stepfilled",
-                    fc=(*matplotlib.colors.to_rgb(COLOURS[index % len(COLOURS)]), 0.25),
+                    fc=(*to_rgb(COLOURS[index % len(COLOURS)]), 0.25),
                     ec=COLOURS[index % len(COLOURS)],
                     ls=LINES[index % len(LINES)],
                     lw=1.2,

@@ -8,6 +8,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.collections import LineCollection
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -61,9 +62,9 @@ def _network(axes: Any, bundles: Bundles, cutoff: float) -> None:
         reached[i - 1][ends] = True
         size = np.abs(weights[ends, starts]) / (largest or 1.0)
         segments = np.stack([places[j - 1][starts], places[i - 1][ends]], axis=1)
-        colour = COLOURS[0] if i == j + 1 else COLOURS[1]
-        lines = LineCollection(list(segments), colors=colour, linewidths=0.2 + 1.6 * size)
-        lines.set_alpha(0.15 + 0.85 * size)
+        colour = to_rgb(COLOURS[0] if i == j + 1 else COLOURS[1])
+        colours = [(*colour, 0.15 + 0.85 * share) for share in size]
+        lines = LineCollection(list(segments), colors=colours, linewidths=0.2 + 1.6 * size)
         axes.add_collection(lines)
     for layer, used in zip(places, reached, strict=True):
         dot = 4 if len(layer) < 50 else 1.6
