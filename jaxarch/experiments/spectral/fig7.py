@@ -46,7 +46,8 @@ class Settings(training.Setup):
 
     There are `alphas` equal steps from 0 to 1. `input_eigenvalues` are trained (and penalised), as in the
     code of [S], or zero, as in its section 4. [S] has `--set alphas=21 --seeds 100`, and draws connections
-    above `cutoff`.
+    above `cutoff`. Recruitment is judged by the loss beside that of all neurons: where a linear target is
+    fitted to the last digits, neurons that keep these count too.
     """
 
     alphas: int = 6
@@ -317,13 +318,14 @@ def _findings(table: pd.DataFrame) -> pd.DataFrame:
     found = []
     for (name, beta), part in table.groupby(["input_eigenvalues", "beta"], sort=False):
         where = f"{VARIANTS[str(name)]}, beta {beta:g}"
-        ranked = part["gamma_norm"].rank().corr(part["alpha"].rank())
-        if np.isfinite(ranked):
-            found.append(
-                results.finding(
-                    f"Spearman correlation of alpha and the norm of Gamma, all runs: {where}", ranked
-                )
-            )
+        medians = part.groupby("alpha")["gamma_norm"].median()
+        for of, ranked in (
+            ("all runs", _spearman(part["alpha"], part["gamma_norm"])),
+            ("medians", _spearman(medians.index.to_series(), medians)),
+        ):
+            if np.isfinite(ranked):
+                what = f"Spearman correlation of alpha and the norm of Gamma, {of}: {where}"
+                found.append(results.finding(what, ranked))
         found += [
             results.finding(f"{words}: {where}, alpha {alpha:g}", runs[column])
             for column, words in quantities.items()
@@ -331,6 +333,11 @@ def _findings(table: pd.DataFrame) -> pd.DataFrame:
         ]
         found.append(results.finding(f"largest test MSE of all runs: {where}", part["mse"].max()))
     return pd.DataFrame(found)
+
+
+def _spearman(first: pd.Series, second: pd.Series) -> float:
+    """The correlation of ranks."""
+    return float(first.rank().corr(second.rank()))
 
 
 EXPERIMENT = Experiment(
