@@ -1,5 +1,6 @@
 """The figures of [S] section 5 as experiments: what they measure, on small networks and few steps."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from jaxarch.results import read_table
 from jaxarch.storage import read_npz
 
 FEW = {"seeds": 2, "examples": 200, "held_out": 50, "batch_size": 20}
-TRANSITION = {**FEW, "alphas": 3, "betas": (5.0,), "hidden": 6, "epochs": 10}
+TRANSITION = {**FEW, "alphas": 3, "betas": (5.0,), "input_eigenvalues": ("zero",), "hidden": 6, "epochs": 10}
 STUDENT = {**FEW, "presets": ("l1 3e-4",), "features": 4, "hidden": 6, "epochs": 60}
 
 
@@ -42,34 +43,43 @@ def test_the_target_turns_from_half_the_sum_to_half_the_sum_of_squares():
     assert np.allclose(target(0.5), (0.15 / 2 + 0.145 / 2, 1.0))
 
 
+@pytest.mark.parametrize("alpha", [0.2, 0.6])
+def test_the_linear_share_of_the_variance_is_what_least_squares_explains(alpha):
+    x = np.random.default_rng(0).uniform(-1, 1, (20_000, 2))
+    targets = np.asarray(fig7.parts(x) @ fig7.shares(np.float64(alpha), np.float64(5.0)))
+    inputs = np.concatenate([x, np.ones((len(x), 1))], axis=1)
+    outputs = inputs @ np.linalg.lstsq(inputs, targets, rcond=None)[0]
+    assert np.isclose(np.var(outputs) / np.var(targets), fig7.linear_share(alpha, 5.0), atol=0.01)
+
+
 def test_figure_7_has_every_cell_with_every_seed(transition):
     table = read_table(transition)
-    assert len(table) == 2 * 3 * 2
+    assert len(table) == 3 * 2
     assert (table.groupby(["input_eigenvalues", "beta", "alpha"]).size() == 2).all()
     assert table["recruited"].between(0, 6).all()
 
 
-def test_input_eigenvalues_are_trained_where_asked_and_zero_elsewhere(transition):
-    norms = read_table(transition).set_index("input_eigenvalues")["input_eigenvalue_norm"]
-    assert (norms["trained"] > 1e-3).all()
-    assert (norms["zero"] == 0).all()
+@pytest.mark.parametrize(("name", "layers"), [("trained", ["L1", "L2", "L3"]), ("zero", ["L2", "L3"])])
+def test_input_eigenvalues_are_parameters_where_they_are_trained(name, layers):
+    problem = fig7.prepare(fig7.Settings(**TRANSITION), name)
+    params, _ = jax.eval_shape(problem.init, jax.random.key(0))
+    assert sorted(params["eigenvalues"]) == layers
 
 
 def test_the_drawn_weights_are_those_of_the_network(transition):
     networks = read_npz(transition / fig7.NETWORKS, "folder")
     plane = np.asarray(fig7.plane())
     inputs = np.concatenate([plane, np.ones_like(plane[..., :1])], axis=-1)
-    for name in ("trained", "zero"):
-        w21, w31, w32 = (networks[f"{name}/{w}"][1] for w in ("W21", "W31", "W32"))
-        outputs = np.maximum(inputs @ w21.T, 0) @ w32.T + inputs @ w31.T
-        assert np.allclose(outputs[..., 0], networks[f"{name}/outputs"][1], atol=1e-5)
+    w21, w31, w32 = (networks[f"zero/{name}"][1] for name in ("W21", "W31", "W32"))
+    outputs = np.maximum(inputs @ w21.T, 0) @ w32.T + inputs @ w31.T
+    assert np.allclose(outputs[..., 0], networks["zero/outputs"][1], atol=1e-5)
 
 
 def test_the_norm_of_gamma_is_that_of_all_paths_through_the_hidden_layer(transition):
     networks = read_npz(transition / fig7.NETWORKS, "folder")
     gamma = np.einsum("coj,cji->coji", networks["zero/W32"], networks["zero/W21"])
     table = read_table(transition)
-    first = table[(table["input_eigenvalues"] == "zero") & (table["seed"] == 0)].sort_values("alpha")
+    first = table[table["seed"] == 0].sort_values("alpha")
     assert np.allclose(first["gamma_norm"], np.sqrt((gamma**2).sum(axis=(1, 2, 3))), rtol=1e-4)
 
 
@@ -107,10 +117,9 @@ def test_figure_9_splits_the_neurons_left_over_the_hidden_layers(student):
     assert table["recruited"].tolist() == kept
 
 
-def test_a_linear_model_needs_its_intercept_and_is_beaten_by_the_student(student):
+def test_a_linear_model_needs_its_intercept(student):
     table = read_table(student)
-    assert (table["linear_r2_no_intercept"] < table["linear_r2"]).all()
-    assert (table["linear_r2"] < table["r2"]).all()
+    assert (table["linear_r2_no_intercept"] < table["linear_r2"] - 0.1).all()
 
 
 def test_a_stopped_run_is_continued_to_the_same_numbers(student, tmp_path):

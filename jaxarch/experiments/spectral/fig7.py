@@ -88,6 +88,12 @@ def shares(alpha: np.ndarray, beta: np.ndarray) -> np.ndarray:
     return np.stack([1 - turn, 1 + turn], axis=-1).astype(np.float32) / 4
 
 
+def linear_share(alpha: float, beta: float) -> float:
+    """How much of the target's variance is that of its linear part; the two parts are uncorrelated."""
+    linear, quadratic = np.square(shares(np.float64(alpha), np.float64(beta)).astype(float)) * (2 / 3, 8 / 45)
+    return float(linear / (linear + quadratic))
+
+
 def parts(x: Any) -> Array:
     """The linear and the quadratic function, `1.x` and `x.x`, shape (..., 2)."""
     return jnp.stack([jnp.sum(x, -1), jnp.sum(jnp.square(x), -1)], axis=-1)
@@ -195,10 +201,11 @@ def _measure(
         hidden_eigenvalue_norm=np.asarray(norms["L2"]),
         eigenvalue_norm=np.asarray(jnp.hypot(inputs, norms["L2"])),
         recruited=np.asarray(pruned.mask["eigenvalues"]["L2"].sum(axis=-1)).astype(float),
+        no_hidden_mse=np.asarray(pruned.info["losses"])[:, -1],
         seconds=trained.report.seconds,
         failed_at=np.asarray(found.info["failed_at"]),
     )
-    measured.loc[measured["failed_at"] >= 0, [*errors, "gamma_norm", "recruited"]] = np.nan
+    measured.loc[measured["failed_at"] >= 0, [*errors, "gamma_norm", "recruited", "no_hidden_mse"]] = np.nan
     return measured
 
 
@@ -301,10 +308,11 @@ def _table(table: pd.DataFrame, name: str, beta: float) -> RenderableType:
             tables.spread(runs["recruited"], ".0f"),
             tables.median(runs["mse"], ".1e"),
             tables.median(runs["recruited_mse"], ".1e"),
+            tables.median(runs["no_hidden_mse"], ".1e"),
         )
         for alpha, runs in part.groupby("alpha")
     ]
-    columns = ("alpha", "norm of Gamma", "L_1", "L_2", "recruited", "test MSE", "recruited only")
+    columns = ("alpha", "norm of Gamma", "L_1", "L_2", "recruited", "test MSE", "recruited only", "no hidden")
     return tables.table(f"{VARIANTS[name]}, beta = {beta:g}: median [quartiles]", columns, rows)
 
 
@@ -314,6 +322,7 @@ def _findings(table: pd.DataFrame) -> pd.DataFrame:
         "eigenvalue_norm": "norm of L_1 and L_2 together",
         "recruited": "hidden neurons recruited",
         "mse": "test MSE",
+        "no_hidden_mse": "validation MSE without the hidden layer",
     }
     found = []
     for (name, beta), part in table.groupby(["input_eigenvalues", "beta"], sort=False):
@@ -332,6 +341,13 @@ def _findings(table: pd.DataFrame) -> pd.DataFrame:
             for alpha, runs in part.groupby("alpha")
         ]
         found.append(results.finding(f"largest test MSE of all runs: {where}", part["mse"].max()))
+    found += [
+        results.finding(
+            f"share of the target's variance that is linear: beta {beta:g}, alpha {alpha:g}",
+            linear_share(alpha, beta),
+        )
+        for beta, alpha in table[["beta", "alpha"]].drop_duplicates().itertuples(index=False)
+    ]
     return pd.DataFrame(found)
 
 
