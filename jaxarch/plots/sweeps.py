@@ -8,6 +8,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from jaxarch.plots.style import COLOURS, LINES, MARKERS, STYLE, NotebookFigure, medians
 
@@ -60,6 +61,7 @@ def sweep(
         figure.align_ylabels(grid[:, 0])
         figure.suptitle(title, x=0.01, ha="left")
         handles, labels = grid[0, 0].get_legend_handles_labels()
-        legend = figure.legend(handles, labels, loc="outside lower center", ncols=len(lines))
-        legend.set_title("median and quartiles over runs", prop={"size": 8})
+        handles.append(Line2D([], [], ls=""))
+        labels.append("(median and quartiles over runs)")
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(handles))
     return figure

@@ -14,6 +14,7 @@ import numpy as np
 import optax
 import pandas as pd
 from jax import Array
+from jax.typing import ArrayLike
 from rich.console import RenderableType
 
 from jaxarch import plots, results
@@ -82,15 +83,15 @@ class Settings(training.Setup):
         return pd.DataFrame([(b, a) for b in self.betas for a in alphas], columns=["beta", "alpha"])
 
 
-def shares(alpha: np.ndarray, beta: np.ndarray) -> np.ndarray:
+def shares(alpha: ArrayLike, beta: ArrayLike) -> np.ndarray:
     """How much of the linear and of the quadratic function are in the target ([S] 5.1), shape (..., 2)."""
-    turn = np.tanh(beta * (alpha - 0.5))
+    turn = np.tanh(np.asarray(beta) * (np.asarray(alpha) - 0.5))
     return np.stack([1 - turn, 1 + turn], axis=-1).astype(np.float32) / 4
 
 
 def linear_share(alpha: float, beta: float) -> float:
     """How much of the target's variance is that of its linear part; the two parts are uncorrelated."""
-    linear, quadratic = np.square(shares(np.float64(alpha), np.float64(beta)).astype(float)) * (2 / 3, 8 / 45)
+    linear, quadratic = np.square(shares(alpha, beta).astype(float)) * (2 / 3, 8 / 45)
     return float(linear / (linear + quadratic))
 
 
@@ -148,7 +149,9 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
     """Train a network on every target from every start, and write what became of them."""
     started = time.time()
     settings.check()
-    cells, measured, networks, spent = settings.cells(), [], {}, {}
+    cells, measured = settings.cells(), []
+    networks: dict[str, Any] = {}
+    spent: dict[str, Any] = {}
     runs = cells.loc[cells.index.repeat(settings.seeds)].reset_index(drop=True)
     runs["seed"] = np.tile(np.arange(settings.seeds), len(cells))
     labels = [f"beta {row.beta:g}, alpha {row.alpha:g}, seed {row.seed}" for row in runs.itertuples()]

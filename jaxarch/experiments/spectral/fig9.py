@@ -6,7 +6,7 @@ import dataclasses
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -151,7 +151,9 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
     """Train the students under each penalty, prune them, and write what became of them."""
     started = time.time()
     settings.check()
-    measured, readout, spent = [], {}, {}
+    measured = []
+    readout: dict[str, Any] = {}
+    spent: dict[str, Any] = {}
     keys = settings.run_keys()
     labels = [f"seed {seed}" for seed in range(settings.seeds)]
     linear = _linear(settings, prepare(settings, 1))
@@ -215,7 +217,7 @@ def _measure(settings: Settings, problem: Problem, trained: training.Trained) ->
             "seed": np.arange(settings.seeds),
             "r2": r_squared(evaluate(spectral(), found, problem, rows), truth),
             "recruited_r2": r_squared(evaluate(spectral(), pruned, problem, rows), truth),
-            "recruited": sum(recruited.values()).astype(float),
+            "recruited": np.sum(list(recruited.values()), axis=0).astype(float),
             **{f"recruited_{name}": count.astype(float) for name, count in recruited.items()},
             **{f"largest_{name}": np.abs(found.params["eigenvalues"][name]).max(axis=-1) for name in LAYERS},
             "seconds": trained.report.seconds,
