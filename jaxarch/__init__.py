@@ -13,11 +13,11 @@ from jaxarch.errors import ArgumentError, DeadStartWarning, NonFiniteWarning
 from jaxarch.finish import prune, retrain, threshold
 from jaxarch.fit_options import EarlyStopping, FitOptions, Progress
 from jaxarch.masks import density, layer_density, overlap
-from jaxarch.models import Model, spectral_network, supervised, tanh_network
+from jaxarch.models import Model, SpectralMLP, direct_network, spectral_network, supervised, tanh_network
 from jaxarch.problem import Found, Problem
 from jaxarch.progress import ProgressBar
 from jaxarch.search.agnostic import share_weight
-from jaxarch.search.spectral import recruit
+from jaxarch.search.recruit import recruit
 from jaxarch.storage import Checkpoints, load_tree, save_tree
 from jaxarch.strategies import disentangling_strategies
 from jaxarch.strategy import HostSearch, Report, Strategy, chain, compare, evaluate, over_seeds
@@ -41,12 +41,14 @@ __all__ = [
     "Progress",
     "ProgressBar",
     "Report",
+    "SpectralMLP",
     "Strategy",
     "Training",
     "chain",
     "compare",
     "data",
     "density",
+    "direct_network",
     "disentangling_strategies",
     "distances",
     "evaluate",

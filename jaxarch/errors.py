@@ -58,6 +58,15 @@ def check_positive(name: str, value: object) -> None:
         raise ArgumentError(f"{name}: expected a positive finite number, got {value}")
 
 
+def check_strength(name: str, value: object) -> None:
+    """Raise unless a number, or every entry of an array, is finite and at least 0. Traced values pass."""
+    if is_traced(value):
+        return
+    numbers = np.asarray(value)
+    if numbers.dtype.kind not in "iuf" or not (np.isfinite(numbers) & (numbers >= 0)).all():
+        raise ArgumentError(f"{name}: expected a finite number of at least 0, got {value!r}")
+
+
 def check_count(name: str, value: object, least: int = 1) -> None:
     """Raise unless a static size is an integer of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:

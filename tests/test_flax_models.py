@@ -103,6 +103,36 @@ def test_a_mask_is_learned_over_a_cnn_s_initial_weights(kind):
     assert ((densities > 0.1) & (densities < 1)).all()
 
 
+class SpectralCNN(nnx.Module):
+    """Convolution, and a spectral network as classifier."""
+
+    def __init__(self, rngs):
+        self.conv = nnx.Conv(1, 4, (3, 3), rngs=rngs)
+        self.head = jaxarch.SpectralMLP((4 * 16, 12, 10), rngs=rngs)
+
+    def __call__(self, x):
+        x = nnx.max_pool(nnx.relu(self.conv(x)), (2, 2), (2, 2))
+        return self.head(x.reshape(x.shape[0], -1))
+
+
+def test_a_spectral_head_is_trained_pruned_and_exported_inside_a_cnn():
+    learning = pictures(SpectralCNN, steps=60, validation=np.arange(1200, 1300))
+    strategy = jaxarch.chain(jaxarch.search.spectral(1e-3), jaxarch.recruit(0.2))
+    one = jax.jit(lambda problem: strategy(KEYS[0], problem))(learning)
+    outputs = learning.outputs(one.params, one.state, jnp.arange(1300, 1797))
+    assert (outputs.argmax(-1) == digits().y[1300:]).mean() > 0.7
+    params, state = one.params["head"], one.state["head"]
+    kept = jaxarch.named_leaves(one.mask)["head/eigenvalues/L2"]
+    assert 0 < int(one.info["removed"]) == 12 - int(kept.sum())
+    weights = jaxarch.spectral.direct_weights(params, state)
+    assert jaxarch.spectral.direct_widths(weights) == ((64, int(kept.sum()), 10) if kept.any() else (64, 10))
+    features = jnp.asarray(np.random.default_rng(0).normal(size=(5, 64)), jnp.float32)
+    head = jaxarch.SpectralMLP((64, 12, 10), rngs=nnx.Rngs(0))
+    nnx.update(head, params, state)
+    exported = jaxarch.spectral.direct_feedforward(weights, features)
+    np.testing.assert_allclose(head(features), exported, rtol=1e-5, atol=1e-5)
+
+
 def test_dropout_is_on_in_training_differs_by_step_and_is_off_in_evaluation():
     model = jaxarch.models.as_model(lambda rngs: MLP(rngs, rate=0.5), jnp.ones((1, 64)))
     params, state = model.init(jax.random.key(0))

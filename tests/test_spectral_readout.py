@@ -13,7 +13,7 @@ from test_spectral_network import curved, inputs, random_params
 import jaxarch
 from jaxarch import spectral
 from jaxarch.problem import Found
-from jaxarch.spectral import algebra
+from jaxarch.spectral import algebra, direct
 
 DEEP = (3, 5, 4, 2)
 NEURONS = {"L2": jnp.asarray([True, False, True, True, False]), "L3": jnp.asarray([False, True, True, True])}
@@ -189,12 +189,14 @@ def test_a_loss_may_be_negative_zero_or_no_number(losses, removed):
     assert int(found.info["removed"]) == removed
 
 
-def test_a_search_then_a_removal_then_a_refit_is_one_chain_over_seeds():
+def test_a_search_then_a_removal_then_a_refit_is_one_chain_under_vmap():
     spectral_search = jaxarch.search.spectral
     chain = jaxarch.chain(spectral_search(3e-4), jaxarch.recruit(), spectral_search(0.0))
     problem = curved(jaxarch.spectral_network((3, 30, 1)), 150)
-    problem = dataclasses.replace(problem, train=np.arange(150), validation=np.arange(150, 200))
-    found, _ = jaxarch.over_seeds(chain, jax.random.split(jax.random.key(0), 3), problem)
+    problem = dataclasses.replace(
+        problem, train=np.arange(150), validation=np.arange(150, 200), batch_size=None
+    )
+    found = jax.jit(jax.vmap(chain, in_axes=(0, None)))(jax.random.split(jax.random.key(0), 3), problem)
     removed = found.info["removed"]
     assert (removed > 0).all()
     assert (removed < 30).all()
@@ -207,6 +209,122 @@ def test_a_search_then_a_removal_then_a_refit_is_one_chain_over_seeds():
     assert float(jnp.median(after / before)) < 1
 
 
+# Export ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_exported_weights_are_the_pruned_network_and_come_back_from_a_file(bias, tmp_path):
+    net = jaxarch.spectral_network(DEEP, bias=bias, activation=jax.nn.sigmoid, eigenvalues="random")
+    params, state = random_params((3 + bias, *DEEP[1:])), {"neurons": NEURONS}
+    weights = spectral.direct_weights(params, state, bias=bias)
+    assert spectral.direct_widths(weights) == (3, 3, 3, 2)
+    small = jaxarch.direct_network((3, 3, 3, 2), bias=bias, activation=jax.nn.sigmoid)
+    jaxarch.save_tree(tmp_path / "small.npz", weights)
+    like = jax.eval_shape(small.init, jax.random.key(0))[0]
+    loaded = jaxarch.load_tree(tmp_path / "small.npz", like)
+    x = inputs(DEEP, 20)
+    np.testing.assert_allclose(
+        small.apply(loaded, {}, x, None)[0], net.apply(params, state, x, None)[0], rtol=1e-5, atol=1e-5
+    )
+    larger = jax.eval_shape(jaxarch.direct_network((3, 4, 3, 2), bias=bias).init, jax.random.key(0))[0]
+    with pytest.raises(jaxarch.ArgumentError, match=r"leaf 'W2_1' .* has shape"):
+        jaxarch.load_tree(tmp_path / "small.npz", larger)
+
+
+@pytest.mark.parametrize("gone", [("L2",), ("L3",), ("L2", "L3")])
+def test_a_layer_without_neurons_is_left_out(gone):
+    net, params, x = jaxarch.spectral_network(DEEP), random_params(DEEP), inputs(DEEP)
+    neurons = {name: kept & (name not in gone) for name, kept in NEURONS.items()}
+    weights = spectral.direct_weights(params, {"neurons": neurons})
+    assert len(spectral.direct_widths(weights)) == 4 - len(gone)
+    expected = net.apply(params, {"neurons": neurons}, x, None)[0]
+    np.testing.assert_allclose(spectral.direct_feedforward(weights, x), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_network_with_all_its_neurons_is_exported_as_it_is():
+    weights = spectral.direct_weights(random_params(DEEP, trained=True))
+    bundles = algebra.connections(*spectral.unpack(random_params(DEEP, trained=True)))
+    assert same(weights, {f"W{i}_{j}": block for (i, j), block in bundles.items()})
+
+
+# Rivals ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("skips", [True, False])
+def test_a_direct_network_computes_its_formula(skips):
+    net = jaxarch.direct_network(DEEP, bias=True, skips=skips, activation=jnp.tanh)
+    params, x = random_direct(net), np.asarray(inputs(DEEP))
+    assert set(params) - {"b2", "b3", "b4"} == (
+        {"W2_1", "W3_1", "W3_2", "W4_1", "W4_2", "W4_3"} if skips else {"W2_1", "W3_2", "W4_3"}
+    )
+    a = [x]
+    for i in (2, 3, 4):
+        z = params[f"b{i}"] + sum(a[j - 1] @ params[k].T for j in range(1, i) if (k := f"W{i}_{j}") in params)
+        a.append(np.tanh(z))
+    np.testing.assert_allclose(net.apply(params, {}, x, None)[0], z, rtol=1e-5, atol=1e-5)
+
+
+def test_without_skip_connections_only_neighbours_are_joined():
+    options = {"train_input_eigenvalues": True, "eigenvalues": "random", "skips": False, "bias": True}
+    net = jaxarch.spectral_network(DEEP, **options)
+    params, x = random_params((4, *DEEP[1:]), trained=True), inputs(DEEP)
+    w = jax.device_get(algebra.connections(*spectral.unpack(params)))
+    a = np.append(np.asarray(x), np.ones((3, 1)), axis=1)
+    for i, name in ((2, "L2"), (3, "L3")):
+        a = np.maximum(a @ w[i, i - 1].T, 0) * np.asarray(NEURONS[name])
+    state = {"neurons": NEURONS}
+    found = net.apply(params, state, x, None)[0]
+    np.testing.assert_allclose(found, a @ w[4, 3].T, rtol=1e-5, atol=1e-5)
+    weights = spectral.direct_weights(params, state, bias=True, skips=False)
+    small = jaxarch.direct_network(spectral.direct_widths(weights), bias=True, skips=False)
+    like = jax.eval_shape(small.init, jax.random.key(0))[0]
+    assert {k: v.shape for k, v in weights.items()} == {k: v.shape for k, v in like.items()}
+    np.testing.assert_allclose(small.apply(weights, {}, x, None)[0], found, rtol=1e-5, atol=1e-5)
+    norms = spectral.path_norms(params, skips=False)
+    through = (w[4, 3] ** 2).sum(0) * ((w[3, 2] ** 2) @ (w[2, 1] ** 2).sum(1))
+    np.testing.assert_allclose(norms["L3"], np.sqrt(through), rtol=1e-5)
+
+
+def random_direct(net):
+    random = np.random.default_rng(0)
+    shapes = jax.eval_shape(net.init, jax.random.key(0))[0]
+    return {name: np.float32(random.normal(size=leaf.shape)) for name, leaf in shapes.items()}
+
+
+def test_without_skip_connections_a_perceptron_start_is_called_dead():
+    with pytest.warns(jaxarch.DeadStartWarning, match="nothing gets past hidden eigenvalues of 0"):
+        jaxarch.spectral_network(DEEP, skips=False)
+
+
+def test_a_neuron_s_group_is_all_its_weights_in_and_out():
+    params = random_direct(jaxarch.direct_network(DEEP, bias=True))
+    by_hand = [
+        np.concatenate([params["W2_1"][n], params["W3_2"][:, n], params["W4_2"][:, n]]) for n in range(5)
+    ]
+    norms = direct.neuron_norms(params)
+    np.testing.assert_allclose(norms["L2"], np.linalg.norm(by_hand, axis=1), rtol=1e-5)
+    zero = jax.tree.map(jnp.zeros_like, params)
+    gradient = jax.grad(lambda weights: direct.neuron_norms(weights)["L2"].sum())(zero)
+    assert not any(leaf.any() for leaf in jax.tree.leaves(gradient))
+
+
+def test_a_group_lasso_then_a_removal_then_a_refit_leave_neurons_out():
+    problem = curved(jaxarch.direct_network((3, 30, 1)), 200)
+    problem = dataclasses.replace(
+        problem, train=np.arange(150), validation=np.arange(150, 200), batch_size=None
+    )
+    refit = jaxarch.retrain("warm", nonnegative=False)
+    chain = jaxarch.chain(jaxarch.search.group_lasso(3e-3), jaxarch.recruit(), refit)
+    found = jax.jit(jax.vmap(chain, in_axes=(0, None)))(jax.random.split(jax.random.key(0), 2), problem)
+    removed = found.info["removed"]
+    assert ((removed > 5) & (removed < 30)).all()
+    kept = jax.vmap(direct.neuron_norms)(found.params)["L2"] > 0
+    assert (kept.sum(1) == 30 - removed).all()
+    assert same(found.mask["W3_2"][:, 0], kept)
+    after = jax.vmap(problem.objective, in_axes=(0, None, None))(found.params, {}, problem.validation)
+    assert (after < found.info["losses"][jnp.arange(2), removed]).all()
+
+
 # Bad input -------------------------------------------------------------------------------------------
 
 
@@ -214,6 +332,8 @@ def test_a_search_then_a_removal_then_a_refit_is_one_chain_over_seeds():
     ("make", "message"),
     [
         (lambda: jaxarch.recruit(-0.1), "tolerance: expected a finite number of at least 0"),
+        (lambda: jaxarch.search.group_lasso(-1), "strength: expected a finite number of at least 0"),
+        (lambda: direct.neuron_norms({"W2_1": jnp.ones((1, 2))}), "weights: the network has no hidden"),
         (lambda: jaxarch.recruit("5%"), "tolerance: expected a finite number of at least 0"),
         (
             lambda: jaxarch.recruit()(
@@ -225,6 +345,36 @@ def test_a_search_then_a_removal_then_a_refit_is_one_chain_over_seeds():
         (lambda: spectral.gamma_norm({"w": 1}), "params: expected those of a spectral network"),
         (lambda: spectral.path_norms({"w": 1}), "params: expected those of a spectral network"),
         (lambda: spectral.parameter_counts((3, 0)), "widths: expected an integer of at least 1"),
+        (
+            lambda: spectral.direct_weights(
+                random_params(DEEP), {"neurons": {"L2": jnp.zeros(5, bool)}}, skips=False
+            ),
+            "state: a layer has no neurons left",
+        ),
+        (
+            lambda: jaxarch.spectral_network((3, 2), skips=False, update="recursive"),
+            "skips: without them, update and method",
+        ),
+        (
+            lambda: jax.jit(spectral.direct_weights)(random_params(DEEP)),
+            "params: the neurons that are left decide the shapes",
+        ),
+        (lambda: spectral.direct_widths({}), r'expected those of .* \{"W2_1": ...\}; got none'),
+        (lambda: spectral.direct_widths({"w": jnp.ones((2, 2))}), r'\{"W2_1": ...\}; got w'),
+        (lambda: spectral.direct_widths({"W2_1": jnp.ones(2)}), "weights: W2_1 must be a matrix"),
+        (
+            lambda: spectral.direct_widths({"W2_1": jnp.ones((3, 2)), "W3_2": jnp.ones((1, 4))}),
+            "weights: W3_2 has 4 neurons in layer 2, not 3",
+        ),
+        (lambda: spectral.direct_widths({"W3_2": jnp.ones((1, 4))}), "a bundle into every layer; got W3_2"),
+        (
+            lambda: spectral.direct_feedforward({"W2_1": jnp.ones((1, 4))}, inputs(DEEP)),
+            r"x: the network has 4 inputs, got an array of shape \(3, 3\)",
+        ),
+        (
+            lambda: jaxarch.direct_network((3, 2)).apply({"W2_1": jnp.ones((1, 3))}, {}, inputs(DEEP), None),
+            r"params: the network has widths \(3, 2\), got \(3, 1\)",
+        ),
         (
             lambda: spectral.feedforward(
                 *spectral.unpack(random_params(DEEP)), inputs(DEEP), neurons=[NEURONS["L2"]]

@@ -1,9 +1,19 @@
 """Networks, and supervised problems made of them."""
 
-from jaxarch.models.flax_models import as_model
+from jaxarch.models.direct_network import direct_network
+from jaxarch.models.flax_models import SpectralMLP, as_model
 from jaxarch.models.model import Model
 from jaxarch.models.spectral_network import spectral_network
 from jaxarch.models.supervised import supervised
 from jaxarch.models.tanh_network import signed_output_loss, tanh_network
 
-__all__ = ["Model", "as_model", "signed_output_loss", "spectral_network", "supervised", "tanh_network"]
+__all__ = [
+    "Model",
+    "SpectralMLP",
+    "as_model",
+    "direct_network",
+    "signed_output_loss",
+    "spectral_network",
+    "supervised",
+    "tanh_network",
+]

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
 from jaxarch.errors import ArgumentError
 from jaxarch.models.model import Model
+from jaxarch.models.spectral_network import spectral_network
 from jaxarch.problem import Key
+from jaxarch.spectral.network import Activation, Start
 from jaxarch.trees import PyTree
 
 TRAINING_ARGUMENTS = {
@@ -24,6 +27,71 @@ TRAINING_ARGUMENTS = {
     "use_running_average": False,
 }
 """Arguments of a Linen module's `__call__` that tell training from evaluation, with their training value."""
+
+
+class Neurons(nnx.Variable):
+    """Which hidden neurons of a layer are left, booleans: no parameter, but state."""
+
+
+class SpectralMLP(nnx.Module):
+    """A spectral network as an NNX module: a classifier head that starts linear and grows as data demand.
+
+        self.head = jaxarch.SpectralMLP((128, 100, 10), rngs=rngs)    # in place of an nnx.Linear
+
+    It computes what `jaxarch.spectral_network` does, by the feed-forward rule. `jaxarch.search.spectral`
+    penalises its hidden eigenvalues wherever in a model it is, and `jaxarch.recruit` removes its neurons.
+    `spectral.direct_weights(found.params["head"], found.state["head"])` exports what is left of one run.
+
+    Attributes:
+      eigenvectors: `phi1, ..., phiB`, parameters of shape (N_{i+1}, N_i).
+      eigenvalues: `L2, ..., L{B+1}`, parameters of shape (N_i,); `L1` too if it is trained.
+      neurons: `L2, ..., LB`, booleans of shape (N_i,): all at first.
+
+    Args:
+      widths: neurons a layer, N_1, ..., N_{B+1}: features first, outputs last.
+      activation: f, elementwise.
+      bias: whether the input layer has one neuron more, that is always 1.
+      eigenvalues: `perceptron`, `random`, or one start a layer, as of `spectral_network`.
+      train_input_eigenvalues: whether L_1 is a parameter; by default it is 0.
+      rngs: the eigenvectors, and random eigenvalues, are drawn from `rngs.params()`.
+
+    Raises:
+      ArgumentError: what `spectral_network` does not take.
+    """
+
+    def __init__(
+        self,
+        widths: Sequence[int],
+        *,
+        activation: Activation = jax.nn.relu,
+        bias: bool = False,
+        eigenvalues: Literal["perceptron", "random"] | Sequence[Start] = "perceptron",
+        train_input_eigenvalues: bool = False,
+        rngs: nnx.Rngs,
+    ) -> None:
+        network = spectral_network(
+            widths,
+            activation=activation,
+            bias=bias,
+            eigenvalues=eigenvalues,
+            train_input_eigenvalues=train_input_eigenvalues,
+        )
+        params, _ = network.init(rngs.params())
+        self._apply = network.apply
+        self.eigenvectors = nnx.Dict({k: nnx.Param(v) for k, v in params["eigenvectors"].items()})
+        self.eigenvalues = nnx.Dict({k: nnx.Param(v) for k, v in params["eigenvalues"].items()})
+        self.neurons = nnx.Dict(
+            {f"L{i}": Neurons(jnp.ones(width, bool)) for i, width in enumerate(widths[1:-1], 2)}
+        )
+
+    def __call__(self, x: Array) -> Array:
+        """Outputs of shape (..., widths[-1]) for features of shape (..., widths[0])."""
+
+        def arrays(variables: nnx.Dict) -> dict[str, Array]:
+            return {name: variable[...] for name, variable in variables.items()}
+
+        params = {"eigenvectors": arrays(self.eigenvectors), "eigenvalues": arrays(self.eigenvalues)}
+        return self._apply(params, {"neurons": arrays(self.neurons)}, x, None)[0]
 
 
 def as_model(model: Any, example: Array) -> Model:

@@ -32,6 +32,7 @@ def spectral_network(
     train_input_eigenvalues: bool = False,
     update: Literal["feedforward", "recursive"] = "feedforward",
     method: Method = "auto",
+    skips: bool = True,
 ) -> Model:
     r"""A network of the weights `A_B = Phi_B Lambda_B Phi_B^-1`, every layer joined to all later ones ([S]).
 
@@ -66,6 +67,8 @@ def spectral_network(
       update: `feedforward`, eq. (4.5), or `recursive`, the rule `a <- f(A_B a)` of [S] section 4 (see
         `spectral.recursive`).
       method: how the feed-forward rule is computed; see `spectral.feedforward`.
+      skips: without skip connections every layer is joined to the next alone (`spectral.layer_by_layer`), a
+        rival: it is no perceptron at first, but 0 with a gradient of exactly 0. Start it at `random`.
 
     Returns:
       A model for inputs of shape (..., widths[0]), with outputs of shape (..., widths[-1]) and parameters
@@ -85,10 +88,12 @@ def spectral_network(
     network.check_method(method)
     if update == "recursive" and method != "auto":
         raise ArgumentError(f"method: it is of the feedforward update; the recursive one has no {method!r}")
+    if not skips and (update, method) != ("feedforward", "auto"):
+        raise ArgumentError("skips: without them, update and method have nothing to choose; leave them out")
     sizes = (widths[0] + bool(bias), *widths[1:])
     starts = _starts(eigenvalues, sizes, train_input_eigenvalues)
     _check_activation(activation)
-    _warn_of_dead_start(activation, starts)
+    _warn_of_dead_start(activation, starts, skips)
 
     def init(key: Array) -> tuple[PyTree, PyTree]:
         return network.init(key, sizes, starts, eigenvectors, train_input_eigenvalues), {}
@@ -102,6 +107,8 @@ def spectral_network(
         neurons = network.unpack_neurons(state, len(values))
         if update == "recursive":
             return network.recursive(phi, values, x, activation, neurons), state
+        if not skips:
+            return network.layer_by_layer(phi, values, x, activation, neurons), state
         return network.feedforward(phi, values, x, activation, method, neurons), state
 
     return Model(init, apply)
@@ -146,9 +153,17 @@ def _check_activation(activation: Activation) -> None:
         raise ArgumentError(f"activation: expected an elementwise function; it makes {like.shape} {shape}")
 
 
-def _warn_of_dead_start(activation: Activation, starts: Sequence[Start]) -> None:
+def _warn_of_dead_start(activation: Activation, starts: Sequence[Start], skips: bool) -> None:
     """Warn if no hidden neuron can be recruited: hidden eigenvalues of 0, and no kink there."""
     if len(starts) < 3 or any(callable(start) or np.any(np.asarray(start)) for start in starts[:-1]):
+        return
+    if not skips:
+        warnings.warn(
+            "eigenvalues: dead start: without skip connections nothing gets past hidden eigenvalues of 0; "
+            "use eigenvalues='random'",
+            DeadStartWarning,
+            stacklevel=3,
+        )
         return
     with jax.ensure_compile_time_eval():
         below, above = (float(jax.grad(activation)(x)) for x in (-1e-6, 1e-6))

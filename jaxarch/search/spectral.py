@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from typing import Literal
 
-import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, did_you_mean, is_traced
-from jaxarch.finish import Finish
+from jaxarch.errors import ArgumentError, check_strength, did_you_mean
 from jaxarch.masks import full_mask
 from jaxarch.problem import Found, Problem
-from jaxarch.spectral.network import hidden_eigenvalues, neurons_in, with_neurons
+from jaxarch.spectral.network import hidden_eigenvalues, neurons_in
 from jaxarch.spectral.penalty import PENALTIES, Penalty
-from jaxarch.spectral.readout import neuron_order
 from jaxarch.training import Point, Training
-from jaxarch.trees import PyTree, Where, everything, map_selected, merge, select, unselected
+from jaxarch.trees import PyTree, Where, everything, merge, select, unselected
 
 
 def spectral(
@@ -57,10 +53,7 @@ def spectral(
     Raises:
       ArgumentError: a strength that is negative or not finite, an unknown penalty.
     """
-    if not is_traced(strength):
-        numbers = np.asarray(strength)
-        if numbers.dtype.kind not in "iuf" or not (np.isfinite(numbers) & (numbers >= 0)).all():
-            raise ArgumentError(f"strength: expected a finite number of at least 0, got {strength!r}")
+    check_strength("strength", strength)
     if not callable(penalty) and penalty not in PENALTIES:
         raise ArgumentError(f"penalty: unknown {penalty!r}; {did_you_mean(str(penalty), PENALTIES)}")
     omega = penalty if callable(penalty) else PENALTIES[penalty]
@@ -92,62 +85,3 @@ def spectral(
         penalty=penalty_of,
         remedy="start from other eigenvalues (see `jaxarch.spectral_network`)",
     )
-
-
-def recruit(tolerance: ArrayLike = 0.05) -> Finish:
-    r"""Keep the hidden neurons that a spectral network needs, by its validation loss ([S] figure 10).
-
-    Neurons are removed in the joint order of `|eigenvalue|`, smallest first. Of all removals, 0 to H neurons,
-    the largest is taken whose loss on the problem's validation rows is at most `loss_0 + tolerance |loss_0|`,
-    loss_0 that of the network as found. So a negative loss may rise by the same share of its size, and where
-    it is 0 it may not rise at all. The curve need not be monotone: the largest removal counts, even if some
-    smaller one is worse. A removal whose loss is NaN or infinite is never taken; if loss_0 is, none is.
-
-    A removed neuron has activation 0, whatever the layer, and all other weights W_ij stay as they are. [S]
-    puts its eigenvalue to 0. That removes it too, but only if the eigenvalues of the layer before are 0 and
-    f(0) = 0, and it changes the skip connections past it, by a term of the eigenvalue's size.
-
-    Choose on rows that are used for nothing else: the loss there is no longer an estimate of a new one.
-
-    Args:
-      tolerance: relative increase of the loss, at least 0. May be traced.
-
-    Returns:
-      A finish, for models whose state has room for removed neurons: `spectral_network` and `SpectralMLP`. Its
-      mask has the hidden neurons that are left, its state says so to the model, and the parameters are
-      unchanged. Its `info` has `losses`, shape (H + 1,), on the validation rows against the number of neurons
-      removed, and `removed`, that number. A network in which some are removed already is pruned further;
-      `losses` begins as many times with what it had.
-
-    Raises:
-      ArgumentError: a concrete tolerance that is negative or not finite; a problem without `validation` rows;
-        parameters without hidden eigenvalues.
-    """
-    if not is_traced(tolerance):
-        number = np.asarray(tolerance)
-        if number.dtype.kind not in "iuf" or not (np.isfinite(number) & (number >= 0)).all():
-            raise ArgumentError(f"tolerance: expected a finite number of at least 0, got {tolerance!r}")
-
-    def finish(key: Array, problem: Problem, found: Found) -> Found:
-        if problem.validation is None:
-            raise ArgumentError("validation: recruit needs a problem with validation rows")
-        places = neuron_order(found.params, found.state)
-        neurons = sum(leaf.size for leaf in jax.tree.leaves(places))
-
-        def without(removed: Array) -> tuple[PyTree, PyTree]:
-            mask = map_selected(lambda place: place >= removed, places)
-            mask = neurons_in(found.state, mask)
-            return mask, with_neurons(found.state, mask)
-
-        def loss(removed: Array) -> Array:
-            return problem.objective(found.params, without(removed)[1], problem.validation)
-
-        losses = jax.lax.map(loss, jnp.arange(neurons + 1))
-        within = losses <= losses[0] + jnp.asarray(tolerance, losses.dtype) * jnp.abs(losses[0])
-        within &= jnp.isfinite(losses[0])
-        removed = jnp.max(jnp.where(within, jnp.arange(neurons + 1), 0))
-        mask, state = without(removed)
-        return Found(found.params, mask, state, {"losses": losses, "removed": removed})
-
-    finish.__name__ = "recruit"
-    return finish

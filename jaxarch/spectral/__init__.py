@@ -1,16 +1,21 @@
 """Spectral networks: their algebra, what they compute, and what keeps them small."""
 
 from jaxarch.spectral import algebra, error_bounds, penalty
-from jaxarch.spectral.network import feedforward, hidden_eigenvalues, init, recursive, unpack
+from jaxarch.spectral.direct import direct_feedforward, direct_weights, direct_widths
+from jaxarch.spectral.network import feedforward, hidden_eigenvalues, init, layer_by_layer, recursive, unpack
 from jaxarch.spectral.readout import gamma_norm, neuron_order, parameter_counts, path_norms
 
 __all__ = [
     "algebra",
+    "direct_feedforward",
+    "direct_weights",
+    "direct_widths",
     "error_bounds",
     "feedforward",
     "gamma_norm",
     "hidden_eigenvalues",
     "init",
+    "layer_by_layer",
     "neuron_order",
     "parameter_counts",
     "path_norms",

@@ -9,10 +9,10 @@ An "L1" that is not there is 0 and not trained, as in [S] section 4: a constant,
 
 The state of a network is `{}`, or tells which hidden neurons are left, `{"neurons": {"L2": (N_2,), ...}}`,
 booleans. A neuron that is removed has activation 0: it is gone from the rows and columns of all W_ij. No
-choice of eigenvectors and eigenvalues does that. With its eigenvalue at 0, `W_{k,k-1} = phi_{k-1} L_{k-1} -
-L_k phi_{k-1}` still feeds it where L_{k-1} is not 0. Without its row of phi_{k-1}, or its column of phi_k, all
-skip connections lose the share that runs through it, `-W_{k+1,k} phi_{k-1}`; at the perceptron start, that is
-all that the network computes.
+choice of eigenvectors and eigenvalues does that. With its eigenvalue at 0,
+`W_{k,k-1} = phi_{k-1} L_{k-1} - L_k phi_{k-1}` still feeds it where L_{k-1} is not 0. Without its row of
+phi_{k-1}, or its column of phi_k, all skip connections lose the share that runs through it,
+`-W_{k+1,k} phi_{k-1}`; at the perceptron start, that is all that the network computes.
 
 [S] Peri, Chicchi, Fanelli and Giambagli, Spectral Architecture Search for Neural Network Models (SPARCS).
 """
@@ -92,7 +92,7 @@ def unpack(params: PyTree) -> tuple[list[Array], list[Array | np.ndarray]]:
       ArgumentError: parameters of something else, or of many networks at once; blocks that do not fit.
     """
     try:
-        vectors, values = params["eigenvectors"], dict(params["eigenvalues"])
+        vectors, values = (named_leaves(params[kind]) for kind in ("eigenvectors", "eigenvalues"))
         phi = [vectors[f"phi{i + 1}"] for i in range(len(vectors))]
         if "L1" not in values:
             # A NumPy array is known when tracing: `feedforward` sees that it is 0.
@@ -168,7 +168,7 @@ def neurons_in(state: PyTree, mask: PyTree) -> PyTree:
 
 def unpack_neurons(state: PyTree, layers: int) -> Neurons:
     """The masks of the hidden layers 2, ..., B of B + 1 `layers`; `None` where all neurons are left."""
-    kept = state.get("neurons", {})
+    kept = named_leaves(state.get("neurons", {}))
     return [kept.get(f"L{i}") for i in range(2, layers)]
 
 
@@ -257,6 +257,36 @@ def recursive(
         a = [of_layer(block) for of_layer, block in zip(f, a, strict=True)]
         a = apply_adjacency(eigenvectors, eigenvalues, a)
     return a[-1].T.reshape(*x.shape[:-1], a[-1].shape[0])
+
+
+def layer_by_layer(
+    eigenvectors: Sequence[Array],
+    eigenvalues: Sequence[Array | np.ndarray],
+    x: Array,
+    activation: Activation = jax.nn.relu,
+    neurons: Neurons | None = None,
+) -> Array:
+    r"""Neighbouring layers alone, `a_i = f(W_{i,i-1} a_{i-1})`, without f in the last layer.
+
+    The bundles are those of [S] eq. (4.3), the others are left out: spectral layers as they were before
+    SPARCS, but for neighbours that share the eigenvalues of the layer between them.
+
+    Args:
+      eigenvectors: phi_1, ..., phi_B, shapes (N_{i+1}, N_i).
+      eigenvalues: L_1, ..., L_{B+1}, shapes (N_i,).
+      x: shape (..., N_1).
+      activation: f, elementwise.
+      neurons: which hidden neurons are left, one mask a hidden layer; the others have activation 0.
+
+    Returns:
+      Outputs of shape (..., N_{B+1}).
+    """
+    check_blocks(eigenvectors, eigenvalues)
+    _check_inputs(eigenvectors, x)
+    *hidden, last = zip(eigenvectors, eigenvalues[:-1], eigenvalues[1:], strict=True)
+    for f, blocks in zip(_activations(activation, neurons, len(hidden)), hidden, strict=True):
+        x = f(x @ adjacent(*blocks).T)
+    return x @ adjacent(*last).T
 
 
 def _substitution(

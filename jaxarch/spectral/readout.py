@@ -42,14 +42,19 @@ def neuron_order(params: PyTree, state: PyTree | None = None) -> PyTree:
     """
     magnitudes = map_selected(jnp.abs, hidden_eigenvalues(params))
     left = neurons_in({} if state is None else state, map_selected(lambda v: v >= 0, magnitudes))
-    leaves, structure = jax.tree.flatten(map_selected(lambda v, m: jnp.where(m, v, -1), magnitudes, left))
+    return joint_order(map_selected(lambda v, m: jnp.where(m, v, -1), magnitudes, left))
+
+
+def joint_order(magnitudes: PyTree) -> PyTree:
+    """The place of every entry in the order of all entries together, from 0, the smallest."""
+    leaves, structure = jax.tree.flatten(magnitudes)
     places = jnp.argsort(jnp.argsort(jnp.concatenate(leaves), stable=True))
     starts = [sum(leaf.size for leaf in leaves[:i]) for i in range(len(leaves))]
     split = [places[start : start + leaf.size] for start, leaf in zip(starts, leaves, strict=True)]
     return jax.tree.unflatten(structure, split)
 
 
-def path_norms(params: PyTree, state: PyTree | None = None) -> dict[str, Array]:
+def path_norms(params: PyTree, state: PyTree | None = None, *, skips: bool = True) -> dict[str, Array]:
     r"""How much of what the network computes runs through each hidden neuron, by its weights.
 
     The root of the sum, over all paths from an input to an output through the neuron, of the squared product
@@ -57,27 +62,32 @@ def path_norms(params: PyTree, state: PyTree | None = None) -> dict[str, Array]:
 
         in_k = sum_{j<k} W_kj^2 in_j,    out_k = sum_{i>k} (W_ik^2)^T out_i,    in_1 = out_{B+1} = 1.
 
-    It does not change when a neuron's incoming weights are scaled by c > 0 and its outgoing ones by 1/c, as
-    an eigenvalue does. With one hidden layer these are the norms of the slices of Gamma (E.1).
+    It does not change when a neuron's incoming weights are scaled by c > 0 and its outgoing ones by 1/c,
+    which under ReLU changes nothing. With one hidden layer these are the norms of the slices of Gamma (E.1).
+
+    Args:
+      params: of one spectral network.
+      state: of the network: which neurons are left.
+      skips: whether it has skip connections, as `spectral_network` was told.
 
     Returns:
       `{"L2": (N_2,), ..., "LB": (N_B,)}`; 0 for neurons that the state has removed.
     """
-    blocks, depth = bundles(params, state), len(params["eigenvectors"])
+    blocks, depth = bundles(params, state, skips), len(params["eigenvectors"])
     squares = {key: jnp.square(block) for key, block in blocks.items()}
     into = [jnp.ones_like(blocks[2, 1][0])]
     for k in range(2, depth + 1):
-        into.append(_total(squares[k, j] @ into[j - 1] for j in range(1, k)))
-    out = {depth + 1: jnp.ones_like(blocks[depth + 1, 1][:, 0])}
+        into.append(_total(squares[k, j] @ into[j - 1] for j in range(1, k) if (k, j) in squares))
+    out = {depth + 1: jnp.ones_like(blocks[depth + 1, depth][:, 0])}
     for k in range(depth, 1, -1):
-        out[k] = _total(out[i] @ squares[i, k] for i in range(k + 1, depth + 2))
+        out[k] = _total(out[i] @ squares[i, k] for i in range(k + 1, depth + 2) if (i, k) in squares)
     return {f"L{k}": jnp.sqrt(into[k - 1]) * jnp.sqrt(out[k]) for k in range(2, depth + 1)}
 
 
 def gamma_norm(params: PyTree, state: PyTree | None = None) -> Array:
     r"""The norm of Gamma, `Gamma_ijk = [W_32]_ij [W_21]_jk`: what runs through the hidden layer ([S] E.1).
 
-    `sqrt(sum_j |W_32[:, j]|^2 |W_21[j, :]|^2)`, without the tensor. 0 where the network is linear.
+    `sqrt(sum_j |W_32[:, j]|^2 |W_21[j, :]|^2)`, without the tensor. 0 at the perceptron start.
 
     Raises:
       ArgumentError: another number of hidden layers than one; use `path_norms`.
@@ -91,12 +101,14 @@ def gamma_norm(params: PyTree, state: PyTree | None = None) -> Array:
     return jnp.linalg.norm(path_norms(params, state)["L2"])
 
 
-def bundles(params: PyTree, state: PyTree | None = None) -> Blocks:
-    """All W_ij ([S] 4.3), with zeros in the rows and columns of hidden neurons that the state has removed."""
+def bundles(params: PyTree, state: PyTree | None = None, skips: bool = True) -> Blocks:
+    """All W_ij ([S] 4.3), or only those between neighbours, 0 for hidden neurons that are removed."""
     phi, values = unpack(params)
     neurons = unpack_neurons({} if state is None else state, len(values))
     kept = dict(enumerate(neurons, 2))
     blocks = connections(phi, values)
+    if not skips:
+        blocks = {(i, j): block for (i, j), block in blocks.items() if i == j + 1}
     for (i, j), block in blocks.items():
         for layer, axis in ((i, 1), (j, 0)):
             if (mask := kept.get(layer)) is not None:

@@ -1,0 +1,69 @@
+"""Networks in direct space, the rivals of spectral ones: every weight a parameter of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxarch.errors import ArgumentError, check_widths
+from jaxarch.models.model import Model
+from jaxarch.problem import Key
+from jaxarch.spectral.direct import direct_feedforward, direct_widths
+from jaxarch.spectral.network import Activation, Initializer, xavier_uniform
+from jaxarch.trees import PyTree
+
+
+def direct_network(
+    widths: Sequence[int],
+    *,
+    activation: Activation = jax.nn.relu,
+    bias: bool = False,
+    skips: bool = True,
+    weights: Initializer = xavier_uniform,
+) -> Model:
+    r"""A network whose weight matrices are its parameters: `a_i = f(sum_{j<i} W_ij a_j + b_i)`.
+
+    With skip connections it is what a spectral network searches over, with more parameters
+    (`spectral.parameter_counts`); without, it is the plain multi-layer perceptron. What
+    `spectral.direct_weights` exports are parameters of the one with skips.
+
+    Args:
+      widths: neurons a layer, N_1, ..., N_{B+1}: those of the input first, of the output last.
+      activation: f, elementwise; there is none in the last layer.
+      bias: whether every layer has biases, which start at 0.
+      skips: whether every layer is joined to all later ones, or only to the next.
+      weights: an initialiser of W_ij^T, shape (N_j, N_i), bundle by bundle; by default Xavier uniform.
+
+    Returns:
+      A model for inputs of shape (..., widths[0]), with outputs of shape (..., widths[-1]) and parameters
+      `{"W2_1": (N_2, N_1), "W3_1": (N_3, N_1), "W3_2": (N_3, N_2), ..., "b2": (N_2,), ...}`.
+
+    Raises:
+      ArgumentError: widths that are not at least two positive integers.
+    """
+    check_widths(widths)
+    layers = range(1, len(widths) + 1)
+    shapes = {
+        f"W{i}_{j}": (widths[j - 1], widths[i - 1])
+        for i in layers[1:]
+        for j in range(1 if skips else i - 1, i)
+    }
+
+    def init(key: Array) -> tuple[PyTree, PyTree]:
+        keys = jax.random.split(key, len(shapes))
+        params = {name: weights(k, shape).T for k, (name, shape) in zip(keys, shapes.items(), strict=True)}
+        if bias:
+            params |= {f"b{i}": jnp.zeros(widths[i - 1]) for i in layers[1:]}
+        return params, {}
+
+    def apply(params: PyTree, state: PyTree, x: Array, key: Key) -> tuple[Array, PyTree]:
+        if direct_widths(params) != tuple(widths):
+            raise ArgumentError(
+                f"params: the network has widths {tuple(widths)}, got {direct_widths(params)}"
+            )
+        return direct_feedforward(params, x, activation), state
+
+    return Model(init, apply)

@@ -1,0 +1,176 @@
+r"""Networks in direct space: a weight matrix for every bundle, with or without skip connections.
+
+Weights are a flat dict: `{"W2_1": (N_2, N_1), "W3_1": (N_3, N_1), "W3_2": (N_3, N_2), ..., "b2": (N_2,)}`.
+W_ij leads from layer j to layer i, and a bundle or a bias that is not there is 0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxarch.errors import ArgumentError, is_traced
+from jaxarch.spectral.network import Activation, unpack, unpack_neurons
+from jaxarch.spectral.readout import bundles
+from jaxarch.trees import PyTree
+
+_BUNDLE = re.compile(r"W(\d+)_(\d+)")
+
+
+def direct_weights(
+    params: PyTree, state: PyTree | None = None, *, bias: bool = False, skips: bool = True
+) -> dict[str, Array]:
+    r"""A spectral network as ordinary weight matrices over the hidden neurons that are left.
+
+    The W_ij of [S] eq. (4.3) without the rows and columns of neurons that the state has removed. A layer
+    without neurons is left out, and those after it are counted on. Outputs are those of the network that was
+    given, under the feed-forward rule; `direct_feedforward`, or `jaxarch.direct_network` of the widths that
+    are left, computes them. `jaxarch.save_tree` and `load_tree` keep the weights.
+
+    Args:
+      params: of one spectral network, concrete: the shapes of the result depend on the state's values.
+      state: of the network.
+      bias: whether it has a bias neuron, `spectral_network(bias=True)`: its weights become biases.
+      skips: whether it has skip connections; without, every layer must keep a neuron.
+
+    Returns:
+      `{"W2_1": ..., "W3_1": ..., "W3_2": ...}`, and with a bias `"b2", "b3", ...`.
+
+    Raises:
+      ArgumentError: many networks at once (take one with `Found.of_run`), or traced values; a layer without
+        neurons, if there are no skip connections past it.
+    """
+    if is_traced((params, state)):
+        raise ArgumentError(
+            "params: the neurons that are left decide the shapes; export outside of jit and vmap"
+        )
+    blocks = bundles(params, state, skips)
+    phi, values = unpack(params)
+    masks = unpack_neurons({} if state is None else state, len(values))
+    kept = {i: np.arange(vector.shape[0]) for i, vector in enumerate(values, 1)}
+    kept |= {i: np.flatnonzero(np.asarray(mask)) for i, mask in enumerate(masks, 2) if mask is not None}
+    if bias:
+        kept[1] = kept[1][:-1]
+    left = [i for i, neurons in kept.items() if neurons.size]
+    if not skips and len(left) < len(values):
+        raise ArgumentError("state: a layer has no neurons left, and there are no skip connections past it")
+    place = {i: to for to, i in enumerate(left, 1)}
+    weights = {
+        f"W{place[i]}_{place[j]}": blocks[i, j][kept[i]][:, kept[j]]
+        for i in left
+        for j in left
+        if (i, j) in blocks
+    }
+    if bias:
+        for i in left[1:]:
+            column = blocks[i, 1][:, -1] if (i, 1) in blocks else jnp.zeros_like(phi[i - 2][:, 0])
+            weights[f"b{place[i]}"] = column[kept[i]]
+    return weights
+
+
+def direct_feedforward(weights: Mapping[str, Array], x: Array, activation: Activation = jax.nn.relu) -> Array:
+    r"""The update rule `a_i = f(sum_{j<i} W_ij a_j + b_i)`, without f in the last layer.
+
+    Args:
+      weights: `{"W2_1": ..., "W3_1": ..., ...}`, as of `direct_weights`.
+      x: shape (..., N_1).
+      activation: f, elementwise.
+
+    Returns:
+      Outputs of shape (..., N) of the last layer.
+
+    Raises:
+      ArgumentError: weights of another form, or that do not fit one another or the input.
+    """
+    widths = direct_widths(weights)
+    if jnp.ndim(x) == 0 or x.shape[-1] != widths[0]:
+        raise ArgumentError(f"x: the network has {widths[0]} inputs, got an array of shape {jnp.shape(x)}")
+    a = [x]
+    for i in range(2, len(widths) + 1):
+        terms = [a[j - 1] @ weights[f"W{i}_{j}"].T for j in range(1, i) if f"W{i}_{j}" in weights]
+        z = sum(terms[1:], terms[0])
+        if f"b{i}" in weights:
+            z = z + jnp.broadcast_to(weights[f"b{i}"], z.shape)
+        a.append(activation(z))
+    return z
+
+
+def direct_widths(weights: Mapping[str, Any]) -> tuple[int, ...]:
+    """The widths N_1, ..., N_{B+1} of a network in direct space.
+
+    Raises:
+      ArgumentError: no such weights, or some that do not fit one another.
+    """
+    wrong = "weights: expected those of a network in direct space, "
+    names = [(name, _BUNDLE.fullmatch(name)) for name in weights if not re.fullmatch(r"b\d+", name)]
+    if not names or any(match is None for _, match in names):
+        raise ArgumentError(wrong + f'{{"W2_1": ...}}; got {", ".join(map(str, weights)) or "none"}')
+    sizes: dict[int, int] = {}
+    for name, match in names:
+        assert match is not None
+        if jnp.ndim(weights[name]) != 2:
+            raise ArgumentError(f"weights: {name} must be a matrix, got shape {jnp.shape(weights[name])}")
+        for layer, size in zip(map(int, match.groups()), weights[name].shape, strict=True):
+            if sizes.setdefault(layer, size) != size:
+                raise ArgumentError(
+                    f"weights: {name} has {size} neurons in layer {layer}, not {sizes[layer]}"
+                )
+    layers = range(1, max(sizes) + 1)
+    if any(i not in sizes for i in layers) or any(
+        not any(f"W{i}_{j}" in weights for j in range(1, i)) for i in layers[1:]
+    ):
+        raise ArgumentError(wrong + f"a bundle into every layer; got {', '.join(weights)}")
+    return tuple(sizes[i] for i in layers)
+
+
+def neuron_norms(weights: Mapping[str, Array]) -> dict[str, Array]:
+    r"""The norm of all weights of each hidden neuron, in and out, without its bias.
+
+    Returns:
+      `{"L2": (N_2,), ..., "LB": (N_B,)}`. The gradient at a neuron without weights is 0.
+
+    Raises:
+      ArgumentError: weights of another form, or of a network without hidden neurons.
+    """
+    layers = len(direct_widths(weights))
+    if layers < 3:
+        raise ArgumentError("weights: the network has no hidden neurons")
+    norms = {}
+    for k in range(2, layers):
+        into = [jnp.sum(jnp.square(weights[n]), axis=1) for n in weights if n.startswith(f"W{k}_")]
+        out = [jnp.sum(jnp.square(weights[n]), axis=0) for n in weights if n.endswith(f"_{k}")]
+        squares = sum([*into, *out[1:]], out[0])
+        # The derivative of a square root at 0 is infinite.
+        norms[f"L{k}"] = jnp.where(squares > 0, jnp.sqrt(jnp.where(squares > 0, squares, 1)), 0)
+    return norms
+
+
+def neuron_mask(weights: Mapping[str, Array], kept: Mapping[str, Array]) -> dict[str, Array | None]:
+    """The mask of weights that leaves neurons out: False in their rows and columns; `None` for biases.
+
+    Args:
+      weights: of a network in direct space.
+      kept: booleans for each hidden layer, `{"L2": (N_2,), ...}`.
+    """
+
+    def mask(name: str, leaf: Array) -> Array | None:
+        match = _BUNDLE.fullmatch(name)
+        if match is None:
+            return None
+        to, of = (kept.get(f"L{i}") for i in match.groups())
+        rows = jnp.ones(leaf.shape[0], bool) if to is None else to
+        columns = jnp.ones(leaf.shape[1], bool) if of is None else of
+        return rows[:, None] & columns[None, :]
+
+    return {name: mask(name, leaf) for name, leaf in weights.items()}
+
+
+def is_direct(params: PyTree) -> bool:
+    """Whether parameters have the names of a network in direct space."""
+    return isinstance(params, Mapping) and any(_BUNDLE.fullmatch(str(name)) for name in params)
