@@ -13,7 +13,7 @@ from jax import Array
 from jaxarch.errors import ArgumentError, check_count, check_positive
 from jaxarch.fit import Progress
 from jaxarch.problem import Found, Problem
-from jaxarch.search.spectral import recruit
+from jaxarch.search.recruit import recruit
 from jaxarch.storage import Checkpoints
 from jaxarch.strategy import Report, chain, compare
 from jaxarch.training import Training
