@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ from jaxarch.models.spectral_network import spectral_network
 from jaxarch.models.supervised import supervised
 from jaxarch.problem import Problem
 from jaxarch.search.spectral import spectral
+from jaxarch.spectral.readout import neuron_order
 from jaxarch.storage import read_npz, save_tree
 from jaxarch.strategy import evaluate
 from jaxarch.trees import PyTree
@@ -163,7 +165,9 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
         trained = training.train(settings, name, search, keys, problem, progress, labels)
         measured.append(pd.concat([_measure(settings, problem, trained), linear], axis=1).assign(preset=name))
         values = {layer: trained.found.params["eigenvalues"][layer] for layer in LAYERS}
-        readout[name] = {**values, "losses": trained.pruned.info["losses"]}
+        losses = zeroed_losses(problem, trained.found.params)
+        measured[-1]["eigenvalues"] = eigenvalues_needed(losses, settings.tolerance)
+        readout[name] = {**values, "losses": trained.pruned.info["losses"], "zeroed_losses": losses}
         spent |= {name: costs({"spectral": (trained.found, trained.report)})}
     table = pd.concat(measured, ignore_index=True)
     table.insert(0, "experiment", NAME)
@@ -229,6 +233,38 @@ def _measure(settings: Settings, problem: Problem, trained: training.Trained) ->
     return measured
 
 
+def zeroed_losses(problem: Problem, params: PyTree) -> np.ndarray:
+    """The validation loss with the smallest 0, 1, ..., H hidden eigenvalues at 0, shape (seeds, H + 1).
+
+    This is how [S] removes neurons. Where the layer before has eigenvalues of its own, it does not: then
+    `W_{k,k-1} = phi_{k-1} L_{k-1}` still feeds a neuron of eigenvalue 0.
+    """
+    total = len(LAYERS) * params["eigenvalues"]["L2"].shape[-1]
+    return np.asarray(_zeroed_losses(problem, params, total))
+
+
+@partial(jax.jit, static_argnums=2)
+def _zeroed_losses(problem: Problem, params: PyTree, total: int) -> Array:
+    def of_one(one: Problem, params: PyTree) -> Array:
+        places = neuron_order(params)["eigenvalues"]
+
+        def loss(removed: Array) -> Array:
+            values = dict(params["eigenvalues"])
+            values |= {name: jnp.where(places[name] < removed, 0, values[name]) for name in LAYERS}
+            return one.objective({**params, "eigenvalues": values}, {}, one.validation)
+
+        return jax.lax.map(loss, jnp.arange(total + 1))
+
+    return jax.vmap(of_one, (problem.in_axes(), 0))(problem, params)
+
+
+def eigenvalues_needed(losses: np.ndarray, tolerance: float) -> np.ndarray:
+    """How many eigenvalues are left by the rule of `recruit`, a number a seed."""
+    within = losses <= losses[:, :1] * (1 + tolerance)
+    removed = np.where(within, np.arange(losses.shape[1]), 0).max(axis=1)
+    return (losses.shape[1] - 1 - removed).astype(float)
+
+
 def report(folder: Path) -> list[RenderableType]:
     """Draw the figures of a folder from its files, and make its tables."""
     manifest, table = results.read_manifest(folder), results.read_table(folder)
@@ -244,10 +280,17 @@ def report(folder: Path) -> list[RenderableType]:
     figure = plots.magnitudes(sizes, "|eigenvalue|", "hidden eigenvalues, first seed")
     plots.save(figure, folder, "eigenvalues")
     width, tolerance = manifest["settings"]["hidden"], manifest["settings"]["tolerance"]
-    removal = {titles[name]: {"student": _removal(readout[f"{name}/losses"], width)} for name in names}
+    rules = {"eigenvalue put to 0, as in [S]": "zeroed_losses", "neuron put to 0": "losses"}
+    removal = {
+        titles[name]: {rule: _removal(readout[f"{name}/{of}"], 2 * width) for rule, of in rules.items()}
+        for name in names
+    }
     quantity = "validation loss,\nshare of that of all neurons"
     figure = plots.sweep(
-        {quantity: removal}, "neurons left", logarithmic=[quantity], marked={quantity: 1 + tolerance}
+        {quantity: removal},
+        "neurons or eigenvalues left",
+        logarithmic=[quantity],
+        marked={quantity: 1 + tolerance},
     )
     plots.save(figure, folder, "removal")
     remarks = [
@@ -272,12 +315,23 @@ def _table(table: pd.DataFrame, names: list[str]) -> RenderableType:
         layers = [tables.spread(runs[f"recruited_{layer}"], ".0f") for layer in LAYERS]
         squares = [tables.median(runs[column], ".4f") for column in ("r2", "recruited_r2")]
         largest = [tables.median(runs[f"largest_{layer}"], ".2g") for layer in LAYERS]
-        rows.append((name, *squares, tables.spread(runs["recruited"], ".0f"), *layers, *largest))
+        counts = [tables.spread(runs[column], ".0f") for column in ("eigenvalues", "recruited")]
+        rows.append((name, *squares, *counts, *layers, *largest))
     linear, without = (
         tables.median(table[column], ".3f") for column in ("linear_r2", "linear_r2_no_intercept")
     )
     title = f"test R^2; linear: {linear} with intercept, {without} without; neurons after removal"
-    columns = ("preset", "R^2", "pruned", "neurons", "of L_2", "of L_3", "max |L_2|", "max |L_3|")
+    columns = (
+        "preset",
+        "R^2",
+        "pruned",
+        "eigenvalues",
+        "neurons",
+        "of L_2",
+        "of L_3",
+        "max |L_2|",
+        "max |L_3|",
+    )
     return tables.table(title, columns, rows)
 
 
@@ -290,6 +344,7 @@ def _findings(table: pd.DataFrame) -> pd.DataFrame:
     quantities = {
         "r2": "R^2 of the student",
         "recruited_r2": "R^2 of the student with the neurons that are left",
+        "eigenvalues": "hidden eigenvalues left, the others put to 0 as in [S]",
         "recruited": "hidden neurons left",
         "recruited_L2": "neurons of the first hidden layer left",
         "recruited_L3": "neurons of the second hidden layer left",
