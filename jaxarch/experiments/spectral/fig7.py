@@ -310,12 +310,11 @@ def _table(table: pd.DataFrame, name: str, beta: float) -> RenderableType:
             tables.median(runs["hidden_eigenvalue_norm"], ".3f"),
             tables.spread(runs["recruited"], ".0f"),
             tables.median(runs["mse"], ".1e"),
-            tables.median(runs["recruited_mse"], ".1e"),
             tables.median(runs["no_hidden_mse"], ".1e"),
         )
         for alpha, runs in part.groupby("alpha")
     ]
-    columns = ("alpha", "norm of Gamma", "L_1", "L_2", "recruited", "test MSE", "recruited only", "no hidden")
+    columns = ("alpha", "norm of Gamma", "L_1", "L_2", "recruited", "test MSE", "no hidden")
     return tables.table(f"{VARIANTS[name]}, beta = {beta:g}: median [quartiles]", columns, rows)
 
 
