@@ -314,12 +314,12 @@ def _table(table: pd.DataFrame, names: list[str]) -> RenderableType:
         runs = table[table["preset"] == name]
         squares = [tables.median(runs[column], ".4f") for column in ("r2", "recruited_r2")]
         largest = [tables.median(runs[f"largest_{layer}"], ".2g") for layer in LAYERS]
-        counts = [tables.spread(runs[column], ".0f") for column in ("eigenvalues", "recruited")]
+        counts = [tables.median(runs[column], ".0f") for column in ("eigenvalues", "recruited")]
         rows.append((name, *squares, *counts, *largest))
     linear, without = (
         tables.median(table[column], ".3f") for column in ("linear_r2", "linear_r2_no_intercept")
     )
-    title = f"test R^2; linear: {linear} with intercept, {without} without; neurons and eigenvalues left"
+    title = f"test R^2 (linear: {linear}, {without} without intercept); what is left, and how large"
     columns = (
         "preset",
         "R^2",
