@@ -320,17 +320,7 @@ def _table(table: pd.DataFrame, names: list[str]) -> RenderableType:
         tables.median(table[column], ".3f") for column in ("linear_r2", "linear_r2_no_intercept")
     )
     title = f"test R^2 (linear: {linear}, {without} without intercept); what is left, and how large"
-    columns = (
-        "preset",
-        "R^2",
-        "pruned",
-        "eigenvalues",
-        "neurons",
-        "of L_2",
-        "of L_3",
-        "max |L_2|",
-        "max |L_3|",
-    )
+    columns = ("preset", "R^2", "pruned", "eigenvalues", "neurons", "max |L_2|", "max |L_3|")
     return tables.table(title, columns, rows)
 
 
