@@ -120,7 +120,9 @@ def test_a_strategy_looks_the_same_in_every_panel_whatever_fails():
     }
     figure = plots.spectral_comparison(rows)
     colours = {label.get_text(): line.get_color() for label, line in zip(*legend(figure), strict=True)}
-    panels = {(axes.get_subplotspec().rowspan.start, axes.get_title("left")): axes for axes in figure.axes}
+    panels = {
+        (axes.get_subplotspec().rowspan.start, axes.get_title("left").strip()): axes for axes in figure.axes
+    }
     assert len(figure.axes) == 2 + 1 + 1 + 3
     drawn = panels[1, "binary"].lines
     assert [line.get_color() for line in drawn] == [colours["bin"], colours["real"]]

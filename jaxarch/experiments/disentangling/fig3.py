@@ -236,6 +236,8 @@ def report(folder: Path) -> list[RenderableType]:
         f"! {variant}: M_hard {hard:g}, M_soft {soft:g}: {count} runs start with a gradient of exactly 0"
         for (variant, hard, soft), count in dead.items()
     ]
+    rendered += trial.notes(manifest["costs"].values())
+    rendered += trial.remarks(table)
     return rendered
 
 

@@ -163,6 +163,7 @@ def report(folder: Path) -> list[RenderableType]:
         plots.save(_differences(differences, name), folder, "differences")
         rendered.append(_summary(differences))
     rendered.append(_best(table))
+    rendered += trial.notes(manifest["costs"].values())
     rendered += trial.remarks(table)
     return rendered
 

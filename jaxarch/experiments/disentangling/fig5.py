@@ -160,7 +160,7 @@ def report(folder: Path) -> list[RenderableType]:
     for graph, rows in panels.items():
         plots.save(plots.spectral_comparison(rows), folder, f"spectra-{graph.replace(' ', '-')}")
     rendered.append(_similarity(between))
-    return [*rendered, *trial.remarks(table)]
+    return [*rendered, *trial.notes(manifest["costs"].values()), *trial.remarks(table)]
 
 
 def _row(task: str, flipped: bool, graph: str) -> str:

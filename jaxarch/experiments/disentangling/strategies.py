@@ -152,7 +152,7 @@ def report(folder: Path) -> list[RenderableType]:
     rendered.append(
         _comparison_table(comparisons[comparisons["flipped"] == better], reference, sides[better])
     )
-    rendered += [f"! {note}" for notes in manifest["notes"].values() for note in notes]
+    rendered += trial.notes([manifest])
     rendered += trial.remarks(table)
     return rendered
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import jax
@@ -281,6 +281,11 @@ def against(comparisons: pd.DataFrame, reference: str) -> pd.DataFrame:
 def by_strategy(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """The rows of each strategy, in the order in which they were run."""
     return [(str(name), runs) for name, runs in table.groupby("strategy", sort=False)]
+
+
+def notes(costs: Iterable[dict[str, Any]]) -> list[str]:
+    """What happened in training, out of the costs that a manifest has, as lines of a report."""
+    return [f"! {note}" for cost in costs for of_strategy in cost["notes"].values() for note in of_strategy]
 
 
 def remarks(table: pd.DataFrame) -> list[str]:
