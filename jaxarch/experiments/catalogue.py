@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jaxarch.experiments.disentangling import fig2, fig3, fig4, fig5, strategies
 from jaxarch.experiments.experiment import Experiment
+from jaxarch.experiments.spectral import fig7, fig8, fig9
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
@@ -13,6 +14,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         fig3.EXPERIMENT,
         fig4.EXPERIMENT,
         fig5.EXPERIMENT,
+        fig7.EXPERIMENT,
+        fig8.EXPERIMENT,
+        fig9.EXPERIMENT,
     )
 }
 DEFAULT = strategies.NAME

@@ -10,6 +10,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from jaxarch.plots.style import COLOURS, LINES, STYLE, NotebookFigure, medians
 
@@ -114,6 +115,8 @@ def curves(
                 axes.set_yscale("log")
                 axes.set_ylim(bottom=logarithmic[title])
         column[-1].set_xlabel(label)
+        if all(np.asarray(x).dtype.kind == "i" for lines in panels.values() for x, _ in lines.values()):
+            column[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
         handles, labels = column[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside right center")
     return figure

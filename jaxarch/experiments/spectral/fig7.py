@@ -1,0 +1,368 @@
+"""[S] figures 7 and 11 to 15: how much of its hidden layer a network uses as its task turns non-linear."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pandas as pd
+from jax import Array
+from jax.typing import ArrayLike
+from rich.console import RenderableType
+
+from jaxarch import plots, results
+from jaxarch.errors import ArgumentError, check_count, check_positive, did_you_mean
+from jaxarch.experiments import tables
+from jaxarch.experiments.disentangling.trial import costs
+from jaxarch.experiments.experiment import Experiment
+from jaxarch.experiments.spectral import training
+from jaxarch.fit import Progress
+from jaxarch.models.spectral_network import spectral_network
+from jaxarch.models.supervised import supervised
+from jaxarch.problem import Problem
+from jaxarch.search.spectral import spectral
+from jaxarch.spectral.readout import bundles, gamma_norm
+from jaxarch.storage import read_npz, save_tree
+from jaxarch.strategy import evaluate
+from jaxarch.trees import PyTree
+
+NAME = "spectral.fig7"
+NETWORKS = "networks.npz"
+VARIANTS = {"trained": "L_1 trained", "zero": "L_1 = 0"}
+SIDE = 41
+"""Points a side of the plane on which fits are drawn."""
+MOST_DRAWN = 6
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(training.Setup):
+    """What can be set with `jaxarch run spectral.fig7 --set NAME=VALUE`.
+
+    There are `alphas` equal steps from 0 to 1. `input_eigenvalues` are trained (and penalised), as in the
+    code of [S], or zero, as in its section 4. [S] has `--set alphas=21 --seeds 100`, and draws connections
+    above `cutoff`. Recruitment is judged by the loss beside that of all neurons: where a linear target is
+    fitted to the last digits, neurons that keep these count too.
+    """
+
+    alphas: int = 6
+    betas: tuple[float, ...] = (5.0, 1000.0)
+    input_eigenvalues: tuple[str, ...] = ("trained", "zero")
+    hidden: int = 300
+    epochs: int = 300
+    penalty: Literal["l1", "l2", "squared l2"] = "l2"
+    strength: float = 1e-4
+    cutoff: float = 0.01
+
+    def check(self) -> None:
+        """Raise on the first setting that cannot be used."""
+        super().check()
+        check_count("alphas", self.alphas, least=2)
+        for name in ("hidden", "epochs"):
+            check_count(name, getattr(self, name))
+        for name in ("betas", "input_eigenvalues"):
+            if not getattr(self, name):
+                raise ArgumentError(f"{name}: expected at least one")
+        for beta in self.betas:
+            check_positive("betas", beta)
+        for name in self.input_eigenvalues:
+            if name not in VARIANTS:
+                raise ArgumentError(f"input_eigenvalues: unknown {name!r}; {did_you_mean(name, VARIANTS)}")
+        if self.strength < 0:
+            raise ArgumentError(f"strength: expected a number of at least 0, got {self.strength}")
+
+    def cells(self) -> pd.DataFrame:
+        """Every pair of beta and alpha, a row each."""
+        alphas = np.linspace(0, 1, self.alphas).round(6)
+        return pd.DataFrame([(b, a) for b in self.betas for a in alphas], columns=["beta", "alpha"])
+
+
+def shares(alpha: ArrayLike, beta: ArrayLike) -> np.ndarray:
+    """How much of the linear and of the quadratic function are in the target ([S] 5.1), shape (..., 2)."""
+    turn = np.tanh(np.asarray(beta) * (np.asarray(alpha) - 0.5))
+    return np.stack([1 - turn, 1 + turn], axis=-1).astype(np.float32) / 4
+
+
+def linear_share(alpha: float, beta: float) -> float:
+    """How much of the target's variance is that of its linear part; the two parts are uncorrelated."""
+    linear, quadratic = np.square(shares(alpha, beta).astype(float)) * (2 / 3, 8 / 45)
+    return float(linear / (linear + quadratic))
+
+
+def parts(x: Any) -> Array:
+    """The linear and the quadratic function, `1.x` and `x.x`, shape (..., 2)."""
+    return jnp.stack([jnp.sum(x, -1), jnp.sum(jnp.square(x), -1)], axis=-1)
+
+
+def take_target_rows(data: PyTree, own: PyTree, rows: Array) -> PyTree:
+    """Some rows of the inputs, with the targets of one run's alpha and beta."""
+    x, functions = data
+    return x[rows], (functions[rows] @ own["shares"])[:, None]
+
+
+def prepare(settings: Settings, input_eigenvalues: str) -> Problem:
+    """The problem of all runs: one data set a cell, on the same inputs, and `seeds` starts for each."""
+    x, rows = settings.inputs(2), settings.rows()
+    cells = settings.cells()
+    own = shares(cells["alpha"].to_numpy(), cells["beta"].to_numpy())
+    return supervised(
+        spectral_network(
+            (2, settings.hidden, 1), bias=True, train_input_eigenvalues=input_eigenvalues == "trained"
+        ),
+        (x, parts(x)),
+        loss=optax.squared_error,
+        optimizer=optax.adam(settings.learning_rate),
+        steps=settings.steps(settings.epochs),
+        batch_size=settings.batch_size,
+        train=rows["train"],
+        validation=rows["validation"],
+        own={"shares": np.repeat(own, settings.seeds, axis=0)},
+        gather=take_target_rows,
+    )
+
+
+def plan(settings: Settings) -> list[str]:
+    """What would be compiled and trained."""
+    settings.check()
+    for name in settings.input_eigenvalues:
+        prepare(settings, name)
+    alphas = ", ".join(f"{alpha:g}" for alpha in settings.cells()["alpha"].unique())
+    runs = len(settings.cells()) * settings.seeds
+    return [
+        f"data: {settings.examples} points of [-1, 1]^2 to train on, {settings.held_out} to judge on, "
+        f"{settings.held_out} to test on",
+        f"targets: beta {', '.join(f'{beta:g}' for beta in settings.betas)}; alpha {alphas}",
+        f"networks: 2 inputs and a bias, {settings.hidden}, 1; "
+        + "; ".join(VARIANTS[name] for name in settings.input_eigenvalues),
+        f"trainings: {len(settings.input_eigenvalues)}, one program each: {settings.steps(settings.epochs)} "
+        f"steps of batch {settings.batch_size} x {runs} runs",
+    ]
+
+
+def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] | None = None) -> None:
+    """Train a network on every target from every start, and write what became of them."""
+    started = time.time()
+    settings.check()
+    cells, measured = settings.cells(), []
+    networks: dict[str, Any] = {}
+    spent: dict[str, Any] = {}
+    runs = cells.loc[cells.index.repeat(settings.seeds)].reset_index(drop=True)
+    runs["seed"] = np.tile(np.arange(settings.seeds), len(cells))
+    labels = [f"beta {row.beta:g}, alpha {row.alpha:g}, seed {row.seed}" for row in runs.itertuples()]
+    keys = jnp.tile(settings.run_keys(), len(cells))
+    for name in settings.input_eigenvalues:
+        problem = prepare(settings, name)
+        penalised = "eigenvalues/L[12]" if name == "trained" else "eigenvalues/L2"
+        search = spectral(settings.strength, penalty=settings.penalty, where=penalised)
+        trained = training.train(settings, VARIANTS[name], search, keys, problem, progress, labels)
+        measured.append(_measure(settings, problem, trained, runs).assign(input_eigenvalues=name))
+        first = jax.tree.map(lambda leaf: leaf[:: settings.seeds], trained.found.params)
+        networks[name] = _drawn(problem, first)
+        spent |= {VARIANTS[name]: costs({"spectral": (trained.found, trained.report)})}
+    table = pd.concat(measured, ignore_index=True)
+    table.insert(0, "experiment", NAME)
+    table.to_csv(folder / results.RESULTS, index=False)
+    _findings(table).to_csv(folder / results.FINDINGS, index=False)
+    save_tree(folder / NETWORKS, networks)
+    results.write_manifest(
+        folder,
+        results.manifest(
+            dataclasses.asdict(settings),
+            experiment=NAME,
+            command=results.command_line(),
+            key=results.key_description(settings.key),
+            costs=spent,
+            wall_seconds=time.time() - started,
+        ),
+    )
+
+
+def _measure(
+    settings: Settings, problem: Problem, trained: training.Trained, runs: pd.DataFrame
+) -> pd.DataFrame:
+    """One row a run."""
+    rows = settings.rows()["test"]
+    functions = problem.data[1][rows]
+    truth = jnp.asarray(problem.own["shares"]) @ functions.T
+    found, pruned = trained.found, trained.pruned
+    errors = {
+        name: np.asarray(jnp.mean(jnp.square(_outputs(problem, which, rows) - truth), axis=1))
+        for name, which in (("mse", found), ("recruited_mse", pruned))
+    }
+    norms = {name: jnp.linalg.norm(values, axis=-1) for name, values in found.params["eigenvalues"].items()}
+    inputs = norms.get("L1", jnp.zeros(len(runs)))
+    measured = runs.assign(
+        **errors,
+        gamma_norm=np.asarray(jax.vmap(gamma_norm)(found.params)),
+        input_eigenvalue_norm=np.asarray(inputs),
+        hidden_eigenvalue_norm=np.asarray(norms["L2"]),
+        eigenvalue_norm=np.asarray(jnp.hypot(inputs, norms["L2"])),
+        recruited=np.asarray(pruned.mask["eigenvalues"]["L2"].sum(axis=-1)).astype(float),
+        no_hidden_mse=np.asarray(pruned.info["losses"])[:, -1],
+        seconds=trained.report.seconds,
+        failed_at=np.asarray(found.info["failed_at"]),
+    )
+    measured.loc[measured["failed_at"] >= 0, [*errors, "gamma_norm", "recruited", "no_hidden_mse"]] = np.nan
+    return measured
+
+
+def _outputs(problem: Problem, found: Any, rows: np.ndarray) -> np.ndarray:
+    return evaluate(spectral(), found, problem, rows)[..., 0]
+
+
+def plane() -> Array:
+    """The points at which fits are drawn, shape (SIDE, SIDE, 2)."""
+    side = jnp.linspace(-1, 1, SIDE)
+    return jnp.stack(jnp.meshgrid(side, side), axis=-1)
+
+
+def _drawn(problem: Problem, params: PyTree) -> dict[str, Array]:
+    """What is drawn of the first network of each cell: its outputs on the plane, and its weights."""
+
+    def one(params: PyTree) -> dict[str, Array]:
+        assert problem.predict is not None
+        weights = {f"W{i}{j}": block for (i, j), block in bundles(params).items()}
+        return {"outputs": problem.predict(params, {}, (plane(), None))[..., 0], **weights}
+
+    return jax.jit(jax.vmap(one))(params)
+
+
+def report(folder: Path) -> list[RenderableType]:
+    """Draw the figures of a folder from its files, and make its tables."""
+    manifest, table = results.read_manifest(folder), results.read_table(folder)
+    networks = read_npz(folder / NETWORKS, "folder")
+    settings, names = manifest["settings"], list(dict.fromkeys(table["input_eigenvalues"]))
+    betas = [f"$\\beta$ = {beta:g}" for beta in settings["betas"]]
+    quantities = {
+        "norm of $\\Gamma$": "gamma_norm",
+        "norm of $L_1$, $L_2$": "eigenvalue_norm",
+        "neurons recruited": "recruited",
+        "test MSE": "mse",
+    }
+    grid = {
+        label: {VARIANTS[name]: _lines(table[table["input_eigenvalues"] == name], column) for name in names}
+        for label, column in quantities.items()
+    }
+    plots.save(plots.sweep(grid, "$\\alpha$", logarithmic=["test MSE"]), folder, "transition")
+    for name in names:
+        _draw(folder, table, networks, name, betas, settings["cutoff"])
+    remarks = [
+        f"! {VARIANTS[name]}: {count} runs met NaN or infinity; they are left out"
+        for name, count in table[table["failed_at"] >= 0].groupby("input_eigenvalues").size().items()
+    ]
+    return [_table(table, name, beta) for name in names for beta in settings["betas"]] + remarks
+
+
+def _lines(table: pd.DataFrame, column: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """By beta, alpha and what was measured there, shape (seeds, alphas); failed seeds left out."""
+    lines = {}
+    for beta, part in table.groupby("beta", sort=False):
+        runs = part.pivot(index="seed", columns="alpha", values=column).dropna()
+        lines[f"$\\beta$ = {beta:g}"] = (runs.columns.to_numpy(np.float64), runs.to_numpy())
+    return lines
+
+
+def _draw(
+    folder: Path,
+    table: pd.DataFrame,
+    networks: dict[str, np.ndarray],
+    name: str,
+    betas: list[str],
+    cutoff: float,
+) -> None:
+    """Targets, fits and architectures of the first seed, at some of the alphas."""
+    cells = table[(table["input_eigenvalues"] == name) & (table["seed"] == 0)].reset_index(drop=True)
+    alphas = cells["alpha"].unique()
+    shown = alphas[np.linspace(0, len(alphas) - 1, min(len(alphas), MOST_DRAWN)).round().astype(int)]
+    of_network = {n.removeprefix(f"{name}/"): v for n, v in networks.items() if n.startswith(f"{name}/")}
+    drawings: dict[str, Any] = {}
+    for beta, label in zip(cells["beta"].unique(), betas, strict=True):
+        chosen = cells[(cells["beta"] == beta) & cells["alpha"].isin(shown)]
+        columns = {index: f"$\\alpha$ = {alpha:g}" for index, alpha in chosen["alpha"].items()}
+        truth = np.asarray(parts(plane()) @ shares(chosen["alpha"].to_numpy(), chosen["beta"].to_numpy()).T)
+        fits = {column: of_network["outputs"][i] for i, column in columns.items()}
+        targets = dict(zip(columns.values(), np.moveaxis(truth, -1, 0), strict=True))
+        errors = {column: fits[column] - targets[column] for column in fits}
+        rows = {"target f": targets, "network": fits, "error": errors}
+        title = f"{VARIANTS[name]}, {label}, first seed"
+        plots.save(plots.fields(rows, title=title), folder, f"fits-{name}-beta-{beta:g}")
+        drawings[label] = {
+            column: {(i, j): of_network[f"W{i}{j}"][index] for i, j in ((2, 1), (3, 2), (3, 1))}
+            for index, column in columns.items()
+        }
+    title = f"{VARIANTS[name]}, first seed: connections above {cutoff:g}"
+    plots.save(plots.architectures(drawings, cutoff, title), folder, f"architectures-{name}")
+
+
+def _table(table: pd.DataFrame, name: str, beta: float) -> RenderableType:
+    part = table[(table["input_eigenvalues"] == name) & (table["beta"] == beta)]
+    rows = [
+        (
+            f"{alpha:g}",
+            tables.spread(runs["gamma_norm"], ".3f"),
+            tables.median(runs["input_eigenvalue_norm"], ".3f"),
+            tables.median(runs["hidden_eigenvalue_norm"], ".3f"),
+            tables.spread(runs["recruited"], ".0f"),
+            tables.median(runs["mse"], ".1e"),
+            tables.median(runs["no_hidden_mse"], ".1e"),
+        )
+        for alpha, runs in part.groupby("alpha")
+    ]
+    columns = ("alpha", "norm of Gamma", "L_1", "L_2", "recruited", "test MSE", "no hidden")
+    return tables.table(f"{VARIANTS[name]}, beta = {beta:g}: median [quartiles]", columns, rows)
+
+
+def _findings(table: pd.DataFrame) -> pd.DataFrame:
+    quantities = {
+        "gamma_norm": "norm of Gamma",
+        "eigenvalue_norm": "norm of L_1 and L_2 together",
+        "recruited": "hidden neurons recruited",
+        "mse": "test MSE",
+        "no_hidden_mse": "validation MSE without the hidden layer",
+    }
+    found = []
+    for (name, beta), part in table.groupby(["input_eigenvalues", "beta"], sort=False):
+        where = f"{VARIANTS[str(name)]}, beta {beta:g}"
+        medians = part.groupby("alpha")["gamma_norm"].median()
+        for of, ranked in (
+            ("all runs", _spearman(part["alpha"], part["gamma_norm"])),
+            ("medians", _spearman(medians.index.to_series(), medians)),
+        ):
+            if np.isfinite(ranked):
+                what = f"Spearman correlation of alpha and the norm of Gamma, {of}: {where}"
+                found.append(results.finding(what, ranked))
+        found += [
+            results.finding(f"{words}: {where}, alpha {alpha:g}", runs[column])
+            for column, words in quantities.items()
+            for alpha, runs in part.groupby("alpha")
+        ]
+        found.append(results.finding(f"largest test MSE of all runs: {where}", part["mse"].max()))
+    found += [
+        results.finding(
+            f"share of the target's variance that is linear: beta {beta:g}, alpha {alpha:g}",
+            linear_share(alpha, beta),
+        )
+        for beta, alpha in table[["beta", "alpha"]].drop_duplicates().itertuples(index=False)
+    ]
+    return pd.DataFrame(found)
+
+
+def _spearman(first: pd.Series, second: pd.Series) -> float:
+    """The correlation of ranks."""
+    return float(first.rank().corr(second.rank()))
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    "figures 7, 11 to 15 of [S]: the hidden layer recruited as the target turns non-linear",
+    Settings,
+    plan,
+    run,
+    report,
+)

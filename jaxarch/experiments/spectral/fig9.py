@@ -1,0 +1,358 @@
+"""[S] figures 9, 10 and table 4: which hidden layer, and how many neurons, a small teacher's student uses."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pandas as pd
+from jax import Array
+from rich.console import RenderableType
+
+from jaxarch import plots, results
+from jaxarch.errors import ArgumentError, check_count, did_you_mean
+from jaxarch.experiments import tables
+from jaxarch.experiments.disentangling.trial import costs
+from jaxarch.experiments.experiment import Experiment
+from jaxarch.experiments.spectral import training
+from jaxarch.fit import Progress
+from jaxarch.models.spectral_network import spectral_network
+from jaxarch.models.supervised import supervised
+from jaxarch.problem import Problem
+from jaxarch.search.spectral import spectral
+from jaxarch.spectral.readout import neuron_order
+from jaxarch.storage import read_npz, save_tree
+from jaxarch.strategy import evaluate
+from jaxarch.trees import PyTree
+
+NAME = "spectral.fig9"
+READOUT = "readout.npz"
+LAYERS = {"L2": "first hidden layer, L_2", "L3": "second hidden layer, L_3"}
+
+
+class Preset(NamedTuple):
+    """The penalty and the length of a training."""
+
+    penalty: str
+    strength: float
+    epochs: int
+
+
+PRESETS = {
+    "table 4": Preset("squared l2", 3e-3, 180),
+    "authors code": Preset("l2", 3e-3, 180),
+    "l1 3e-4": Preset("l1", 3e-4, 100),
+}
+"""Table 4 says L2, which is weight decay as it is written; the code of [S] does not square the norm."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(training.Setup):
+    """What can be set with `jaxarch run spectral.fig9 --set NAME=VALUE`.
+
+    The teacher has `features` inputs, hidden neurons and outputs, the student two hidden layers of `hidden`.
+    `epochs` replaces those of every preset, if it is not 0. Each seed has a teacher of its own.
+    """
+
+    presets: tuple[str, ...] = tuple(PRESETS)
+    seeds: int = 2
+    features: int = 20
+    hidden: int = 200
+    epochs: int = 0
+    examples: int = 90_000
+    held_out: int = 5000
+    batch_size: int = 1024
+
+    def check(self) -> None:
+        """Raise on the first setting that cannot be used."""
+        super().check()
+        check_count("features", self.features, least=2)
+        check_count("hidden", self.hidden)
+        check_count("epochs", self.epochs, least=0)
+        if not self.presets:
+            raise ArgumentError("presets: expected at least one")
+        for name in self.presets:
+            if name not in PRESETS:
+                raise ArgumentError(f"presets: unknown {name!r}; {did_you_mean(name, PRESETS)}")
+
+    def chosen(self) -> dict[str, Preset]:
+        """The presets to run, with the epochs that were asked for."""
+        chosen = {name: PRESETS[name] for name in self.presets}
+        if self.epochs:
+            chosen = {name: preset._replace(epochs=self.epochs) for name, preset in chosen.items()}
+        return chosen
+
+
+def rotation(key: Array, size: int) -> Array:
+    """A matrix drawn uniformly from SO(size)."""
+    drawn = jax.random.orthogonal(key, size)
+    return drawn.at[:, 0].multiply(jnp.linalg.det(drawn))
+
+
+def teachers(settings: Settings) -> dict[str, Array]:
+    """The weights W^(1), W^(2) of every seed's teacher, shape (seeds, features, features) each."""
+    keys = jax.random.split(jax.random.fold_in(jax.random.key(settings.key), 2), (2, settings.seeds))
+    first, second = (jnp.stack([rotation(key, settings.features) for key in row]) for row in keys)
+    return {"first": first, "second": second}
+
+
+def teach(teacher: dict[str, Array], x: Array) -> Array:
+    """`t(x) = W^(2) relu(W^(1) x)` ([S] 5.2), for rows x."""
+    return jax.nn.relu(x @ teacher["first"].T) @ teacher["second"].T
+
+
+def take_taught_rows(data: PyTree, own: PyTree, rows: Array) -> PyTree:
+    """Some rows of the inputs, with what one run's teacher makes of them."""
+    x = data[0][rows]
+    return x, teach(own, x)
+
+
+def prepare(settings: Settings, epochs: int) -> Problem:
+    """The problem of all seeds: one set of inputs, a teacher each."""
+    x, rows = settings.inputs(settings.features), settings.rows()
+    return supervised(
+        spectral_network((settings.features, settings.hidden, settings.hidden, settings.features)),
+        (x, x),  # The targets are the teachers', made in the gather.
+        loss=optax.squared_error,
+        optimizer=optax.adam(settings.learning_rate),
+        steps=settings.steps(epochs),
+        batch_size=settings.batch_size,
+        train=rows["train"],
+        validation=rows["validation"],
+        own=teachers(settings),
+        gather=take_taught_rows,
+    )
+
+
+def plan(settings: Settings) -> list[str]:
+    """What would be compiled and trained."""
+    settings.check()
+    prepare(settings, 1)
+    return [
+        f"data: {settings.examples} points of [-1, 1]^{settings.features} to train on, "
+        f"{settings.held_out} to judge on, {settings.held_out} to test on",
+        f"teachers: {settings.seeds}, {settings.features} hidden neurons; students: two hidden layers of "
+        f"{settings.hidden}",
+        *(
+            f"training: {name}: penalty {preset.penalty}, strength {preset.strength:g}, "
+            f"{settings.steps(preset.epochs)} steps of batch {settings.batch_size} x {settings.seeds} runs"
+            for name, preset in settings.chosen().items()
+        ),
+    ]
+
+
+def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] | None = None) -> None:
+    """Train the students under each penalty, prune them, and write what became of them."""
+    started = time.time()
+    settings.check()
+    measured = []
+    readout: dict[str, Any] = {}
+    spent: dict[str, Any] = {}
+    keys = settings.run_keys()
+    labels = [f"seed {seed}" for seed in range(settings.seeds)]
+    linear = _linear(settings, prepare(settings, 1))
+    for name, preset in settings.chosen().items():
+        problem = prepare(settings, preset.epochs)
+        search = spectral(preset.strength, penalty=preset.penalty)  # type: ignore[arg-type]
+        trained = training.train(settings, name, search, keys, problem, progress, labels)
+        measured.append(pd.concat([_measure(settings, problem, trained), linear], axis=1).assign(preset=name))
+        values = {layer: trained.found.params["eigenvalues"][layer] for layer in LAYERS}
+        losses = zeroed_losses(problem, trained.found.params)
+        measured[-1]["eigenvalues"] = eigenvalues_needed(losses, settings.tolerance)
+        readout[name] = {**values, "losses": trained.pruned.info["losses"], "zeroed_losses": losses}
+        spent |= {name: costs({"spectral": (trained.found, trained.report)})}
+    table = pd.concat(measured, ignore_index=True)
+    table.insert(0, "experiment", NAME)
+    table.to_csv(folder / results.RESULTS, index=False)
+    _findings(table).to_csv(folder / results.FINDINGS, index=False)
+    save_tree(folder / READOUT, readout)
+    results.write_manifest(
+        folder,
+        results.manifest(
+            dataclasses.asdict(settings),
+            experiment=NAME,
+            command=results.command_line(),
+            key=results.key_description(settings.key),
+            presets={name: preset._asdict() for name, preset in settings.chosen().items()},
+            costs=spent,
+            wall_seconds=time.time() - started,
+        ),
+    )
+
+
+def r_squared(outputs: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """`1 - sum (y - t)^2 / sum (t - mean t)^2`, all outputs together; axes (runs, examples, outputs)."""
+    total = np.square(truth - truth.mean(axis=-2, keepdims=True)).sum(axis=(-2, -1))
+    return 1 - np.square(outputs - truth).sum(axis=(-2, -1)) / total
+
+
+def _truth(problem: Problem, rows: np.ndarray) -> np.ndarray:
+    """What the teachers say, shape (runs, rows, outputs)."""
+    return np.asarray(jax.vmap(teach, (0, None))(problem.own, problem.data[0][rows]), np.float64)
+
+
+def _linear(settings: Settings, problem: Problem) -> pd.DataFrame:
+    """R^2 of least squares on the training rows, with and without an intercept: one row a seed."""
+    rows, x = settings.rows(), np.asarray(problem.data[0], np.float64)
+    taught, tested = _truth(problem, rows["train"]), _truth(problem, rows["test"])
+    found = {}
+    for name, intercept in (("linear_r2", True), ("linear_r2_no_intercept", False)):
+        inputs = np.concatenate([x, np.ones((len(x), 1))], axis=1) if intercept else x
+        maps = [np.linalg.lstsq(inputs[rows["train"]], targets, rcond=None)[0] for targets in taught]
+        found[name] = r_squared(np.stack([inputs[rows["test"]] @ fitted for fitted in maps]), tested)
+    return pd.DataFrame(found)
+
+
+def _measure(settings: Settings, problem: Problem, trained: training.Trained) -> pd.DataFrame:
+    """One row a seed."""
+    rows = settings.rows()["test"]
+    truth, found, pruned = _truth(problem, rows), trained.found, trained.pruned
+    recruited = {name: np.asarray(pruned.mask["eigenvalues"][name].sum(axis=-1)) for name in LAYERS}
+    measured = pd.DataFrame(
+        {
+            "seed": np.arange(settings.seeds),
+            "r2": r_squared(evaluate(spectral(), found, problem, rows), truth),
+            "recruited_r2": r_squared(evaluate(spectral(), pruned, problem, rows), truth),
+            "recruited": np.sum(list(recruited.values()), axis=0).astype(float),
+            **{f"recruited_{name}": count.astype(float) for name, count in recruited.items()},
+            **{f"largest_{name}": np.abs(found.params["eigenvalues"][name]).max(axis=-1) for name in LAYERS},
+            "seconds": trained.report.seconds,
+            "failed_at": np.asarray(found.info["failed_at"]),
+        }
+    )
+    failed = measured["failed_at"] >= 0
+    measured.loc[failed, measured.columns.str.contains("r2|recruited|largest")] = np.nan
+    return measured
+
+
+def zeroed_losses(problem: Problem, params: PyTree) -> np.ndarray:
+    """The validation loss with the smallest 0, 1, ..., H hidden eigenvalues at 0, shape (seeds, H + 1).
+
+    This is how [S] removes neurons. Where the layer before has eigenvalues of its own, it does not: then
+    `W_{k,k-1} = phi_{k-1} L_{k-1}` still feeds a neuron of eigenvalue 0.
+    """
+    total = len(LAYERS) * params["eigenvalues"]["L2"].shape[-1]
+    return np.asarray(_zeroed_losses(problem, params, total))
+
+
+@partial(jax.jit, static_argnums=2)
+def _zeroed_losses(problem: Problem, params: PyTree, total: int) -> Array:
+    def of_one(one: Problem, params: PyTree) -> Array:
+        places = neuron_order(params)["eigenvalues"]
+
+        def loss(removed: Array) -> Array:
+            values = dict(params["eigenvalues"])
+            values |= {name: jnp.where(places[name] < removed, 0, values[name]) for name in LAYERS}
+            return one.objective({**params, "eigenvalues": values}, {}, one.validation)
+
+        return jax.lax.map(loss, jnp.arange(total + 1))
+
+    return jax.vmap(of_one, (problem.in_axes(), 0))(problem, params)
+
+
+def eigenvalues_needed(losses: np.ndarray, tolerance: float) -> np.ndarray:
+    """How many eigenvalues are left by the rule of `recruit`, a number a seed."""
+    within = losses <= losses[:, :1] * (1 + tolerance)
+    removed = np.where(within, np.arange(losses.shape[1]), 0).max(axis=1)
+    return (losses.shape[1] - 1 - removed).astype(float)
+
+
+def report(folder: Path) -> list[RenderableType]:
+    """Draw the figures of a folder from its files, and make its tables."""
+    manifest, table = results.read_manifest(folder), results.read_table(folder)
+    readout, names = read_npz(folder / READOUT, "folder"), list(manifest["presets"])
+    titles = {
+        name: f"{name}\n{preset['penalty']}, {preset['strength']:g}"
+        for name, preset in manifest["presets"].items()
+    }
+    sizes = {
+        titles[name]: {label: np.abs(readout[f"{name}/{layer}"][0]) for layer, label in LAYERS.items()}
+        for name in names
+    }
+    figure = plots.magnitudes(sizes, "|eigenvalue|", "hidden eigenvalues, first seed")
+    plots.save(figure, folder, "eigenvalues")
+    width, tolerance = manifest["settings"]["hidden"], manifest["settings"]["tolerance"]
+    rules = {"eigenvalue put to 0, as in [S]": "zeroed_losses", "neuron put to 0": "losses"}
+    removal = {
+        titles[name]: {rule: _removal(readout[f"{name}/{of}"], 2 * width) for rule, of in rules.items()}
+        for name in names
+    }
+    quantity = "validation loss,\nshare of that of all neurons"
+    figure = plots.sweep(
+        {quantity: removal},
+        "neurons or eigenvalues left",
+        logarithmic=[quantity],
+        marked={quantity: 1 + tolerance},
+    )
+    plots.save(figure, folder, "removal")
+    remarks = [
+        f"! {name}: {count} runs met NaN or infinity; they are left out"
+        for name, count in table[table["failed_at"] >= 0].groupby("preset").size().items()
+    ]
+    return [_table(table, names), *remarks]
+
+
+def _removal(losses: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """The loss against the number of neurons left, up to some, as a share of that of all."""
+    left = np.arange(losses.shape[1])[::-1]
+    shown = left <= most
+    shares = losses[np.isfinite(losses[:, 0])]
+    return left[shown], shares[:, shown] / shares[:, :1]
+
+
+def _table(table: pd.DataFrame, names: list[str]) -> RenderableType:
+    rows = []
+    for name in names:
+        runs = table[table["preset"] == name]
+        squares = [tables.median(runs[column], ".4f") for column in ("r2", "recruited_r2")]
+        largest = [tables.median(runs[f"largest_{layer}"], ".2g") for layer in LAYERS]
+        counts = [tables.median(runs[column], ".0f") for column in ("eigenvalues", "recruited")]
+        rows.append((name, *squares, *counts, *largest))
+    linear, without = (
+        tables.median(table[column], ".3f") for column in ("linear_r2", "linear_r2_no_intercept")
+    )
+    title = f"test R^2 (linear: {linear}, {without} without intercept); what is left, and how large"
+    columns = ("preset", "R^2", "pruned", "eigenvalues", "neurons", "max |L_2|", "max |L_3|")
+    return tables.table(title, columns, rows)
+
+
+def _findings(table: pd.DataFrame) -> pd.DataFrame:
+    first = table.groupby("seed", sort=False).first()
+    found = [
+        results.finding("R^2 of linear regression, with intercept", first["linear_r2"]),
+        results.finding("R^2 of linear regression, without intercept", first["linear_r2_no_intercept"]),
+    ]
+    quantities = {
+        "r2": "R^2 of the student",
+        "recruited_r2": "R^2 of the student with the neurons that are left",
+        "eigenvalues": "hidden eigenvalues left, the others put to 0 as in [S]",
+        "recruited": "hidden neurons left",
+        "recruited_L2": "neurons of the first hidden layer left",
+        "recruited_L3": "neurons of the second hidden layer left",
+        "largest_L2": "largest |eigenvalue| of the first hidden layer",
+        "largest_L3": "largest |eigenvalue| of the second hidden layer",
+    }
+    found += [
+        results.finding(f"{words}: {name}", runs[column])
+        for name, runs in table.groupby("preset", sort=False)
+        for column, words in quantities.items()
+    ]
+    return pd.DataFrame(found)
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    "figures 9 and 10, table 4 of [S]: a student with two hidden layers, a teacher with one of 20",
+    Settings,
+    plan,
+    run,
+    report,
+)

@@ -1,0 +1,108 @@
+"""What the experiments of [S] section 5 that train share: settings, checkpoints, read-out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import Array
+
+from jaxarch.errors import ArgumentError, check_count, check_positive
+from jaxarch.fit import Progress
+from jaxarch.problem import Found, Problem
+from jaxarch.search.recruit import recruit
+from jaxarch.storage import Checkpoints
+from jaxarch.strategy import Report, chain, compare
+from jaxarch.training import Training
+
+CHUNK, SECONDS = 500, 30
+"""Steps between two reports of progress, and the least seconds between two checkpoints."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """What can be set in every experiment that trains.
+
+    `held_out` examples are for recruitment to judge on, and as many more for testing. Neurons are removed as
+    long as the validation loss grows by at most the share `tolerance`. With `resume`, the name of a folder, a
+    run that was stopped is continued by the same command, to the same numbers.
+    """
+
+    seeds: int = 3
+    examples: int = 10_000
+    held_out: int = 1000
+    batch_size: int = 100
+    learning_rate: float = 1e-3
+    tolerance: float = 0.05
+    key: int = 0
+    resume: str = ""
+
+    def check(self) -> None:
+        """Raise on the first setting that cannot be used."""
+        for name in ("seeds", "examples", "held_out", "batch_size"):
+            check_count(name, getattr(self, name))
+        if self.batch_size > self.examples:
+            raise ArgumentError(
+                f"batch_size: expected at most {self.examples} examples, got {self.batch_size}"
+            )
+        check_positive("learning_rate", self.learning_rate)
+        check_positive("tolerance", self.tolerance)
+        if not 0 <= self.key < 2**32:
+            raise ArgumentError(f"key: expected an integer from 0 to 2^32 - 1, got {self.key}")
+
+    def steps(self, epochs: int) -> int:
+        """Gradient steps of so many epochs."""
+        return epochs * -(-self.examples // self.batch_size)
+
+    def rows(self) -> dict[str, np.ndarray]:
+        """The rows of the data to train on, to judge on, and to test on."""
+        total = self.examples + 2 * self.held_out
+        train, validation, test = np.split(np.arange(total), (self.examples, self.examples + self.held_out))
+        return {"train": train, "validation": validation, "test": test}
+
+    def run_keys(self) -> Array:
+        """One key a seed."""
+        return jax.random.split(jax.random.fold_in(jax.random.key(self.key), 1), self.seeds)
+
+    def inputs(self, features: int) -> Array:
+        """x, uniform in [-1, 1], for training, validation and testing."""
+        shape = (self.examples + 2 * self.held_out, features)
+        return jax.random.uniform(jax.random.key(self.key), shape, minval=-1.0, maxval=1.0)
+
+
+class Trained(NamedTuple):
+    """What a training found, with all neurons and with those that are recruited; and what it cost."""
+
+    found: Found
+    pruned: Found
+    report: Report
+
+
+def train(
+    settings: Setup,
+    name: str,
+    search: Training,
+    keys: Array,
+    problem: Problem,
+    progress: Callable[[Progress], None] | None,
+    labels: Sequence[str],
+) -> Trained:
+    """Train, and keep the neurons that the validation rows ask for."""
+    checkpoint = Checkpoints(settings.resume, every=SECONDS) if settings.resume else None
+    stages: dict[str, Any] = {name: search, f"{name}, recruited": chain(search, recruit(settings.tolerance))}
+    # From the perceptron start, the gradient of L_2 to L_{B-1} begins at exactly 0, as it should.
+    done = compare(
+        stages,
+        keys,
+        problem,
+        progress=progress,
+        labels=labels,
+        chunk=CHUNK,
+        checkpoint=checkpoint,
+        dead_start="ignore",
+    )
+    (found, report), (pruned, _) = done.values()
+    return Trained(found, pruned, report)

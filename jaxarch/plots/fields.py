@@ -1,0 +1,50 @@
+"""Figures of functions of two variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+from jaxarch.plots.style import STYLE, NotebookFigure
+
+
+def fields(
+    rows: Mapping[str, Mapping[str, np.ndarray]],
+    extent: tuple[float, float, float, float] = (-1.0, 1.0, -1.0, 1.0),
+    title: str = "",
+) -> Figure:
+    """Functions of two variables as colours, in a grid of panels; a row has one scale, symmetric about 0.
+
+    Args:
+      rows: by row, by column: values of shape (n, m), the second variable upwards along the first axis.
+      extent: of the variables: first from and to, second from and to.
+      title: of the figure.
+    """
+    columns = list(dict.fromkeys(name for row in rows.values() for name in row))
+    with matplotlib.rc_context({**STYLE, "axes.grid": False}):
+        size = (1.3 * len(columns) + 1.4, 1.35 * len(rows) + 0.7)
+        figure = NotebookFigure(figsize=size, layout="constrained")
+        grid = figure.subplots(len(rows), len(columns), sharex=True, sharey=True, squeeze=False)
+        for axes_row, (name, row) in zip(grid, rows.items(), strict=True):
+            largest = max(float(np.abs(values).max()) for values in row.values()) or 1.0
+            for axes, column in zip(axes_row, columns, strict=True):
+                image = axes.imshow(
+                    row[column],
+                    cmap="RdBu_r",
+                    vmin=-largest,
+                    vmax=largest,
+                    origin="lower",
+                    extent=extent,
+                    interpolation="bilinear",
+                )
+            axes_row[0].set_ylabel(name)
+            axes_row[0].set_xticks(np.linspace(extent[0], extent[1], 3))
+            axes_row[0].set_yticks(np.linspace(extent[2], extent[3], 3))
+            figure.colorbar(image, ax=axes_row, aspect=12, pad=0.01)
+        for axes, column in zip(grid[0], columns, strict=True):
+            axes.set_title(column, loc="left", size=9)
+        figure.suptitle(title, x=0.01, ha="left")
+    return figure

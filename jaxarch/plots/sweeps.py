@@ -1,0 +1,67 @@
+"""Figures of quantities against a setting that is varied, in many runs at each of its values."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from jaxarch.plots.style import COLOURS, LINES, MARKERS, STYLE, NotebookFigure, medians
+
+MOST_MARKERS = 25
+
+
+def sweep(
+    rows: Mapping[str, Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]]],
+    label: str,
+    title: str = "",
+    logarithmic: Collection[str] = (),
+    marked: Mapping[str, float] | None = None,
+) -> Figure:
+    """Medians over runs against a setting, with bands between the quartiles, in a grid of panels.
+
+    Args:
+      rows: by quantity, by panel, by line: values of the setting, shape (n,), and what was measured there,
+        shape (runs, n). A quantity has one scale in all its panels.
+      label: of the setting.
+      title: of the figure.
+      logarithmic: the quantities with a logarithmic axis.
+      marked: by quantity, a value that is marked in its panels.
+    """
+    columns = list(dict.fromkeys(name for row in rows.values() for name in row))
+    lines = list(dict.fromkeys(n for row in rows.values() for panel in row.values() for n in panel))
+    with matplotlib.rc_context(STYLE):
+        size = (3.1 * len(columns) + 0.5, 1.8 * len(rows) + 0.9)
+        figure = NotebookFigure(figsize=size, layout="constrained")
+        grid = figure.subplots(len(rows), len(columns), sharex=True, sharey="row", squeeze=False)
+        for axes_row, (quantity, row) in zip(grid, rows.items(), strict=True):
+            for axes, column in zip(axes_row, columns, strict=True):
+                for name, (at, runs) in row.get(column, {}).items():
+                    index = lines.index(name)
+                    look: dict[str, Any] = {
+                        "color": COLOURS[index % len(COLOURS)],
+                        "ls": LINES[index % len(LINES)],
+                    }
+                    if len(at) <= MOST_MARKERS:
+                        look |= {"marker": MARKERS[index % len(MARKERS)], "ms": 4, "mec": "white", "mew": 0.4}
+                    medians(axes, at, runs, **look, lw=1.4, label=name)
+                if quantity in logarithmic:
+                    axes.set_yscale("log")
+                if marked and quantity in marked:
+                    axes.axhline(marked[quantity], color="#666666", lw=1.0, ls=":")
+            axes_row[0].set_ylabel(quantity)
+        for axes, column in zip(grid[0], columns, strict=True):
+            axes.set_title(column, loc="left")
+        for axes in grid[-1]:
+            axes.set_xlabel(label)
+        figure.align_ylabels(grid[:, 0])
+        figure.suptitle(title, x=0.01, ha="left")
+        handles, labels = grid[0, 0].get_legend_handles_labels()
+        handles.append(Line2D([], [], ls=""))
+        labels.append("(median and quartiles over runs)")
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(handles))
+    return figure

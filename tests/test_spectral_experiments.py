@@ -1,0 +1,178 @@
+"""The figures of [S] section 5 as experiments: what they measure, on small networks and few steps."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxarch import plots
+from jaxarch.experiments.spectral import fig7, fig8, fig9
+from jaxarch.ledger import read_findings
+from jaxarch.results import read_table
+from jaxarch.storage import read_npz
+
+FEW = {"seeds": 2, "examples": 200, "held_out": 50, "batch_size": 20}
+TRANSITION = {**FEW, "alphas": 3, "betas": (5.0,), "input_eigenvalues": ("zero",), "hidden": 6, "epochs": 10}
+STUDENT = {**FEW, "presets": ("l1 3e-4",), "features": 4, "hidden": 6, "epochs": 100}
+
+
+@pytest.fixture(scope="module")
+def transition(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fig7")
+    fig7.run(fig7.Settings(**TRANSITION), folder)
+    fig7.report(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def student(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fig9")
+    fig9.run(fig9.Settings(**STUDENT), folder)
+    fig9.report(folder)
+    return folder
+
+
+def test_the_target_turns_from_half_the_sum_to_half_the_sum_of_squares():
+    x = jnp.asarray([[0.5, -0.2], [1.0, 1.0]])
+
+    def target(alpha):
+        return fig7.parts(x) @ fig7.shares(alpha, 1000.0)
+
+    assert np.allclose(target(0.0), [0.15, 1.0])
+    assert np.allclose(target(1.0), [0.145, 1.0])
+    assert np.allclose(target(0.5), (0.15 / 2 + 0.145 / 2, 1.0))
+
+
+@pytest.mark.parametrize("alpha", [0.2, 0.6])
+def test_the_linear_share_of_the_variance_is_what_least_squares_explains(alpha):
+    side = (np.arange(100) + 0.5) / 50 - 1
+    x = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+    targets = np.asarray(fig7.parts(x) @ fig7.shares(alpha, 5.0))
+    inputs = np.concatenate([x, np.ones((len(x), 1))], axis=1)
+    outputs = inputs @ np.linalg.lstsq(inputs, targets, rcond=None)[0]
+    assert np.isclose(np.var(outputs) / np.var(targets), fig7.linear_share(alpha, 5.0), atol=1e-3)
+
+
+def test_figure_7_has_every_cell_with_every_seed(transition):
+    table = read_table(transition)
+    assert len(table) == 3 * 2
+    assert (table.groupby(["input_eigenvalues", "beta", "alpha"]).size() == 2).all()
+    assert table["recruited"].between(0, 6).all()
+
+
+@pytest.mark.parametrize(("name", "layers"), [("trained", ["L1", "L2", "L3"]), ("zero", ["L2", "L3"])])
+def test_input_eigenvalues_are_parameters_where_they_are_trained(name, layers):
+    problem = fig7.prepare(fig7.Settings(**TRANSITION), name)
+    params, _ = jax.eval_shape(problem.init, jax.random.key(0))
+    assert sorted(params["eigenvalues"]) == layers
+
+
+def test_the_drawn_weights_are_those_of_the_network(transition):
+    networks = read_npz(transition / fig7.NETWORKS, "folder")
+    plane = np.asarray(fig7.plane())
+    inputs = np.concatenate([plane, np.ones_like(plane[..., :1])], axis=-1)
+    w21, w31, w32 = (networks[f"zero/{name}"][1] for name in ("W21", "W31", "W32"))
+    outputs = np.maximum(inputs @ w21.T, 0) @ w32.T + inputs @ w31.T
+    assert np.allclose(outputs[..., 0], networks["zero/outputs"][1], atol=1e-5)
+
+
+def test_the_norm_of_gamma_is_that_of_all_paths_through_the_hidden_layer(transition):
+    networks = read_npz(transition / fig7.NETWORKS, "folder")
+    gamma = np.einsum("coj,cji->coji", networks["zero/W32"], networks["zero/W21"])
+    table = read_table(transition)
+    first = table[table["seed"] == 0].sort_values("alpha")
+    assert np.allclose(first["gamma_norm"], np.sqrt((gamma**2).sum(axis=(1, 2, 3))), rtol=1e-4)
+
+
+def test_figure_8_counts_two_layers_as_dearer_and_all_others_as_cheaper(tmp_path):
+    fig8.run(fig8.Settings(width=10, layers=6), tmp_path)
+    fig8.report(tmp_path)
+    table = read_table(tmp_path).set_index("layers")
+    assert table.loc[2, ["spectral", "direct"]].tolist() == [120, 100]
+    assert (table.loc[3:, "spectral"] < table.loc[3:, "direct"]).all()
+
+
+def test_teachers_are_rotations_and_each_seed_has_its_own():
+    drawn = fig9.teachers(fig9.Settings(seeds=3, features=5))
+    for matrices in drawn.values():
+        assert np.allclose(matrices @ jnp.swapaxes(matrices, 1, 2), jnp.eye(5)[None], atol=1e-5)
+        assert np.allclose(jnp.linalg.det(matrices), 1, atol=1e-5)
+    assert not np.allclose(drawn["first"][0], drawn["first"][1])
+    assert not np.allclose(drawn["first"], drawn["second"])
+
+
+def test_r_squared_is_one_for_the_truth_and_zero_for_its_mean():
+    truth = np.random.default_rng(0).normal(2, 1, (3, 50, 4))
+    assert np.allclose(fig9.r_squared(truth, truth), 1)
+    assert np.allclose(
+        fig9.r_squared(np.broadcast_to(truth.mean(axis=1, keepdims=True), truth.shape), truth), 0
+    )
+
+
+def test_figure_9_splits_the_neurons_left_over_the_hidden_layers(student):
+    table = read_table(student)
+    assert (table["recruited"] == table["recruited_L2"] + table["recruited_L3"]).all()
+    losses = read_npz(student / fig9.READOUT, "folder")["l1 3e-4/losses"]
+    assert losses.shape == (2, 13)
+    kept = [12 - np.flatnonzero(run <= 1.05 * run[0]).max() for run in losses]
+    assert table["recruited"].tolist() == kept
+
+
+def test_eigenvalues_are_counted_by_putting_the_smallest_to_zero(student):
+    losses = np.array([[1.0, 1.2, 1.04, 9.0], [1.0, 1.06, 2.0, 3.0]])
+    assert fig9.eigenvalues_needed(losses, 0.05).tolist() == [1, 3]
+    readout = read_npz(student / fig9.READOUT, "folder")
+    silent, zeroed = readout["l1 3e-4/losses"], readout["l1 3e-4/zeroed_losses"]
+    assert np.allclose(silent[:, 0], zeroed[:, 0], rtol=1e-5)
+    # Skip connections past an eigenvalue that is 0 are others than past a neuron that is silent.
+    assert not np.allclose(silent[:, -1], zeroed[:, -1], rtol=1e-3)
+
+
+def test_a_linear_model_needs_its_intercept(student):
+    table = read_table(student)
+    assert (table["linear_r2_no_intercept"] < table["linear_r2"] - 0.1).all()
+
+
+def test_a_stopped_run_is_continued_to_the_same_numbers(student, tmp_path):
+    class Stopped(Exception):
+        pass
+
+    def stop(told):
+        if told.step < told.steps:
+            raise Stopped
+
+    settings = fig9.Settings(**STUDENT, resume=str(tmp_path / "checkpoints"))
+    with pytest.raises(Stopped):
+        fig9.run(settings, tmp_path, stop)
+    assert list((tmp_path / "checkpoints").iterdir())
+    fig9.run(settings, tmp_path)
+    drop = ["seconds"]
+    assert read_table(tmp_path).drop(columns=drop).equals(read_table(student).drop(columns=drop))
+
+
+@pytest.mark.parametrize("which", ["transition", "student"])
+def test_findings_are_ready_for_the_ledger(which, request):
+    assert len(read_findings(request.getfixturevalue(which))) > 8
+
+
+def test_neurons_that_nothing_leads_to_are_drawn_without_what_leaves_them():
+    bundles = {(2, 1): np.array([[1.0], [0.0]]), (3, 2): np.ones((1, 2)), (3, 1): np.zeros((1, 1))}
+    axes = plots.architectures({"": {"": bundles}}).axes[0]
+    assert [len(lines.get_paths()) for lines in axes.collections] == [1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("module", "settings", "message"),
+    [
+        (fig7, {"input_eigenvalues": ("frozen",)}, "input_eigenvalues: unknown 'frozen'"),
+        (fig7, {"alphas": 1}, "alphas: expected an integer of at least 2"),
+        (fig7, {"batch_size": 20_000}, "batch_size: expected at most 10000 examples"),
+        (fig7, {"strength": -1.0}, "strength: expected"),
+        (fig8, {"layers": 1}, "layers: expected an integer of at least 2"),
+        (fig9, {"presets": ("l1",)}, "presets: unknown 'l1'"),
+        (fig9, {"presets": ()}, "presets: expected at least one"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused(module, settings, message):
+    with pytest.raises(ValueError, match=message):
+        module.Settings(**settings).check()
