@@ -40,10 +40,6 @@ import argparse
 import dataclasses
 import importlib.util
 import json
-import os
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -53,6 +49,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from workers import NO_TORCH, Task, Worker, quartiles, serve, timed
 
 import jaxarch
 from jaxarch import training
@@ -66,22 +63,12 @@ CPU_GOAL, WALL_GOAL, FLOOR_GOAL = 4.5, 9.0, 1.4
 FLOOR_LOOPS = 200
 AGREEMENT_STEPS, TOLERANCE = 20, 1e-4
 
-Task = Callable[[], dict[str, float]]
-"""What a worker can be told to do: it answers with measurements."""
-
 
 def digits() -> tuple[np.ndarray, np.ndarray]:
     """300 pictures of the digits 1 to 6, as rows of norm 1, and whether each is below 4."""
     data = jaxarch.data.unit_norm(jaxarch.data.load("digits"))
     rows = np.flatnonzero((data.y >= 1) & (data.y <= 6))[:ROWS]
     return data.x[rows], (data.y[rows] <= 3).astype(np.float32)
-
-
-def timed(work: Callable[[], object]) -> dict[str, float]:
-    """Wall and CPU seconds of some work."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    work()
-    return {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
 
 
 # jaxarch ---------------------------------------------------------------------------------------------
@@ -157,49 +144,21 @@ def jaxarch_steps(scores: list[np.ndarray], rows: np.ndarray) -> list[np.ndarray
 # PyTorch ---------------------------------------------------------------------------------------------
 
 
-def torch_step() -> Callable[..., None]:
-    """One eager step `(scores, x, y) -> None`, in place."""
-    import torch
-    from torch.nn.functional import linear, softplus
-
-    class TwoTemperature(torch.autograd.Function):
-        @staticmethod
-        def forward(context: Any, scores: Any) -> Any:
-            context.save_for_backward(scores)
-            return torch.sigmoid(HARD * scores)
-
-        @staticmethod
-        def backward(context: Any, cotangent: Any) -> Any:
-            soft = torch.sigmoid(SOFT * context.saved_tensors[0])
-            return torch.ops.aten.sigmoid_backward(cotangent, soft).mul_(SOFT)
-
-    def step(scores: list[Any], x: Any, y: Any) -> None:
-        for leaf in scores:
-            x = torch.tanh(linear(x, TwoTemperature.apply(leaf)))
-        loss = (softplus(x.sum(1)) * (1 - 2 * y)).mean()
-        loss.backward()
-        with torch.no_grad():
-            for leaf in scores:
-                leaf.sub_(leaf.grad, alpha=RATE)
-                leaf.grad = None
-
-    return step
-
-
 def torch_tasks(cores: int, seeds: int, steps: int) -> dict[str, Task]:
     """Train one seed after the other, on one thread, whatever the number of cores."""
+    import eager
     import torch
 
     torch.set_num_threads(1)
-    step = torch_step()
-    x, y = (torch.from_numpy(array) for array in digits())
+    x, signs = eager_data()
+    weights = eager.TwoTemperature.apply
 
     def train_one(seed: int, steps: int) -> None:
         torch.manual_seed(seed)
         scores = [torch.normal(MEAN, STD, (SIZE, SIZE)).requires_grad_() for _ in range(2)]
         for _ in range(steps):
             rows = torch.randint(ROWS, (BATCH,))
-            step(scores, x.index_select(0, rows), y.index_select(0, rows))
+            eager.descend(weights, scores, x.index_select(0, rows), signs.index_select(0, rows))
 
     def train() -> dict[str, float]:
         return timed(lambda: [train_one(seed, steps) for seed in range(seeds)])
@@ -207,15 +166,23 @@ def torch_tasks(cores: int, seeds: int, steps: int) -> dict[str, Task]:
     return {"warm up": lambda: timed(lambda: train_one(0, min(steps, CHUNK))), "train": train}
 
 
-def torch_steps(scores: list[np.ndarray], rows: np.ndarray) -> list[np.ndarray]:
-    """The scores after one step of PyTorch on each of some batches of rows."""
+def eager_data() -> tuple[Any, Any]:
+    """The pictures, and `1 - 2y` of each."""
     import torch
 
-    step = torch_step()
-    x, y = (torch.from_numpy(array) for array in digits())
+    x, y = digits()
+    return torch.from_numpy(x), torch.from_numpy(1 - 2 * y)
+
+
+def torch_steps(scores: list[np.ndarray], rows: np.ndarray) -> list[np.ndarray]:
+    """The scores after one step of PyTorch on each of some batches of rows."""
+    import eager
+    import torch
+
+    x, signs = eager_data()
     leaves = [torch.tensor(leaf, requires_grad=True) for leaf in scores]
     for batch in torch.from_numpy(rows):
-        step(leaves, x[batch], y[batch])
+        eager.descend(eager.TwoTemperature.apply, leaves, x[batch], signs[batch])
     return [leaf.detach().numpy() for leaf in leaves]
 
 
@@ -243,46 +210,6 @@ WORKERS: dict[str, Callable[[int, int, int], dict[str, Task]]] = {
 }
 
 
-def work(kind: str, cores: int, seeds: int, steps: int) -> None:
-    """Be a worker: do what each line of the input names, and answer with a line of JSON."""
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
-    tasks = WORKERS[kind](cores, seeds, steps)
-    for line in sys.stdin:
-        print(json.dumps(tasks[line.strip()]()), flush=True)
-
-
-class Worker:
-    """A process that measures one side on a fixed number of cores, when it is told to."""
-
-    def __init__(self, kind: str, cores: int, seeds: int, steps: int) -> None:
-        command = [sys.executable, __file__, "--worker", kind]
-        for name, value in (("cores", cores), ("seeds", seeds), ("steps", steps)):
-            command += [f"--{name}", str(value)]
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "JAX_PLATFORMS": "cpu"},
-        )
-
-    def ask(self, task: str) -> dict[str, float]:
-        """Have a task done, and wait for its measurements."""
-        assert self.process.stdin is not None and self.process.stdout is not None
-        print(task, file=self.process.stdin, flush=True)
-        answer = self.process.stdout.readline()
-        if not answer:
-            raise SystemExit(f"the worker for {task!r} ended with status {self.process.wait()}")
-        return json.loads(answer)
-
-    def close(self) -> None:
-        """Let the process end."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait()
-
-
 # Measuring and reporting -----------------------------------------------------------------------------
 
 
@@ -292,9 +219,13 @@ def compare(seeds: int, steps: int, repeats: int) -> dict[str, list[float]]:
     if with_torch:
         check_agreement()
     else:
-        print("no PyTorch here, so no comparison with it: pip install '.[benchmark]'")
+        print(NO_TORCH)
     kinds = ("torch", "jaxarch") if with_torch else ("jaxarch",)
-    workers = {(kind, cores): Worker(kind, cores, seeds, steps) for cores in (1, 2) for kind in kinds}
+    workers = {
+        (kind, cores): Worker(__file__, kind, cores=cores, seeds=seeds, steps=steps)
+        for cores in (1, 2)
+        for kind in kinds
+    }
     for (kind, cores), worker in workers.items():
         seconds = worker.ask("warm up")["wall"]
         if kind == "jaxarch":
@@ -311,7 +242,7 @@ def compare(seeds: int, steps: int, repeats: int) -> dict[str, list[float]]:
 
 def check_agreement() -> None:
     """Stop unless both libraries do the same steps."""
-    worker = Worker("agreement", 1, 1, 1)
+    worker = Worker(__file__, "agreement")
     found = worker.ask("compare")
     worker.close()
     print(
@@ -354,9 +285,9 @@ def show(figures: dict[str, list[float]]) -> None:
     """A line for each figure: microseconds per step and seed, or a ratio."""
     print(f"\n{'us per step and seed':38}{'median':>8}{'quartiles':>18}{'least':>8}")
     for name, values in figures.items():
-        low, median, high = np.percentile(values, (25, 50, 75))
-        quartiles = f"{low:.2f} to {high:.2f}"
-        print(f"{name:38}{median:8.2f}{quartiles:>18}{min(values):8.2f}  {REMARKS.get(name, '')}".rstrip())
+        low, median, high = quartiles(values)
+        spread = f"{low:.2f} to {high:.2f}"
+        print(f"{name:38}{median:8.2f}{spread:>18}{min(values):8.2f}  {REMARKS.get(name, '')}".rstrip())
 
 
 def scaling(steps: int, repeats: int) -> dict[str, list[float]]:
@@ -390,7 +321,7 @@ def main() -> None:
     chosen = arguments()
     steps = chosen.steps or (200 if chosen.scaling else 1000)
     if chosen.worker:
-        work(chosen.worker, chosen.cores, chosen.seeds, steps)
+        serve(lambda: WORKERS[chosen.worker](chosen.cores, chosen.seeds, steps), chosen.cores)
         return
     figures = (
         scaling(steps, chosen.repeats) if chosen.scaling else compare(chosen.seeds, steps, chosen.repeats)
