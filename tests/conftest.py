@@ -10,9 +10,11 @@ from hypothesis import HealthCheck, settings
 
 import jaxarch
 
-# Many tests compile the same programs: they are kept for the length of the run.
-CACHE = tempfile.TemporaryDirectory()
-jaxarch.use_compilation_cache(CACHE.name)
+# Many tests compile the same programs: they are kept for the length of the run, for all of its processes.
+if "JAXARCH_TEST_CACHE" not in os.environ:
+    CACHE = tempfile.TemporaryDirectory()
+    os.environ["JAXARCH_TEST_CACHE"] = CACHE.name
+jaxarch.use_compilation_cache(os.environ["JAXARCH_TEST_CACHE"])
 jaxarch.use_cpu_cores(2)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 

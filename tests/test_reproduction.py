@@ -6,11 +6,13 @@ import pytest
 from jaxarch.experiments.disentangling import strategies
 from jaxarch.results import read_table
 
+MEASURED = ("real", "real->bin", "bin", "bin->real warm", "bin->real cold", "random", "unconstrained real")
+
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
     folder = tmp_path_factory.mktemp("digits")
-    strategies.run(strategies.Settings(), folder)
+    strategies.run(strategies.Settings(strategies=MEASURED), folder)
     return read_table(folder)
 
 
@@ -56,7 +58,10 @@ def test_retraining_keeps_the_density_of_the_architecture(table):
         assert np.array_equal(density["bin"], density[retrained])
 
 
-def test_on_mnist_too_architectures_alone_reach_90_percent(data_folder, tmp_path):
-    chosen = ("real", "real->bin", "bin")
+def test_on_mnist_too_architectures_alone_reach_90_percent_and_untrained_ones_do_not(data_folder, tmp_path):
+    chosen = ("real", "real->bin", "bin", "agnostic", "random")
     strategies.run(strategies.Settings(dataset="mnist", strategies=chosen), tmp_path)
-    assert (better_orientation(read_table(tmp_path)) >= 0.90).all()
+    medians = better_orientation(read_table(tmp_path))
+    assert (medians[["real", "real->bin", "bin"]] >= 0.90).all()
+    assert medians["agnostic"] <= 0.78
+    assert medians["random"] == 0.5
