@@ -16,8 +16,9 @@ percentiles with 10 shared weights. 10 runs of each strategy, each with its own 
   starts, constant networks and ties; jaxarch does all of that.
 - `all nine`: all strategies in one call; both sides run the beginnings that strategies share once.
 - `real, by hand`: `real` against PyTorch without autograd, its gradient written out for this one network.
-- Compiling: the first call with JAX's caches cleared, minus the next one. A second call, another task of the
-  same size, other seeds or temperatures compile nothing anew.
+- Compiling: the first call with JAX's caches cleared, minus the next one. Later calls compile nothing while
+  strategies and problem stay the same but for arrays: other keys, another task of the same size. A strategy
+  that is made anew, with another temperature or the same, compiles anew.
 
 Every side runs in a process of its own, which is kept and told when to run; the sides take turns, so that
 what else the machine does strikes them alike. Ratios are of neighbours in time. Before anything is timed,
@@ -30,8 +31,8 @@ Measured on 2 shared x86-64 cores that others used too, medians of 3, CPU time o
 s a run for real, .025 for bin, .048 for bin->real, .27 for lottery and .15 for agnostic. PyTorch takes 4.0 to
 5.0 times as much for each of these, 1.6 times for random->bin, 4.1 times for all nine together, and 3.1 times
 for real with its gradient written by hand. To compile takes 2 to 6 s, 15 for lottery, and 27 for all nine: a
-first call of 10 runs is not faster than PyTorch, a second one is. Wall time on two cores could not be
-measured: the two did no more than the work of one.
+first call of 10 runs takes longer than PyTorch, but for agnostic (5.6 s against 6.1), a second one less. Wall
+time on two cores could not be measured: the two did no more than the work of one.
 """
 
 from __future__ import annotations
