@@ -1,4 +1,4 @@
-"""The command line: `jaxarch run | report | list | data | ledger`."""
+"""The command line: `jaxarch run | report | list | data | ledger | claims`."""
 
 from __future__ import annotations
 
@@ -187,6 +187,45 @@ def ledger(line: str | None, form: str | None, measured: str | None) -> None:
     else:
         # Not cropped: a command stays in one piece, to be copied.
         Console().print(book.overview(papers) if line is None else book.details(papers), crop=False)
+
+
+@app.command()
+@click.argument("claim", required=False, metavar="[CLAIM]")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "markdown", "json"]),
+    default="text",
+    show_default=True,
+    help="For the terminal, for papers, or a list of objects.",
+)
+@click.option("--cases", type=int, help="How many to draw for each inequality; 10,000 by default.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the cases that are drawn.")
+def claims(claim: str | None, form: str, cases: int | None, seed: int) -> None:
+    """Check the papers' theorems, and ours: a line each; with a claim's id, all about it.
+
+    Exit status 1 if any verdict is not the recorded one.
+    """
+    _prepare_jax()
+    import jax
+    from rich.progress import track
+
+    from jaxarch import claims as book
+
+    ids = [chosen.id for chosen in book.chosen(claim)]
+    found = book.outcomes(ids, cases=book.CASES if cases is None else cases, key=jax.random.key(seed))
+    progress = Console(stderr=True)
+    report = book.Report(
+        track(found, "claims", len(ids), console=progress, transient=True, disable=not progress.is_terminal)
+    )
+    if form == "json":
+        click.echo(book.as_json(report))
+    elif form == "markdown":
+        click.echo(book.as_markdown(report), nl=False)
+    else:
+        book.show(Console(), book.overview(report) if claim is None else book.details(report[0]))
+    if not report.as_recorded:
+        sys.exit(1)
 
 
 def main() -> None:

@@ -27,6 +27,7 @@ ORDER = [
     "distances",
     "search",
     "models",
+    "claims",
     "data",
     "strategies",
     "progress",

@@ -1,0 +1,297 @@
+"""What a claim is, and how its verdict is found: by running its checks, never by copying.
+
+A claim is data: a statement with its source, the checks that it must pass, the case in which what is printed
+fails (where it does), and mutated statements, which the same checks must reject.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.stages import Wrapped
+from jax.typing import ArrayLike
+
+from jaxarch.claims.cube import Cube
+from jaxarch.errors import check_count
+
+Verdict = Literal["holds", "holds as corrected", "refuted", "fails", "not refuted"]
+"""The last two are never recorded: a check that a true claim fails, a counterexample that is none."""
+
+CASES = 10_000
+"""Drawn for each inequality."""
+
+
+class Sides(NamedTuple):
+    """A statement at one case, as `left <= right`.
+
+    An identity is one as well: the size of its residual on the left, on the right the bound on rounding
+    errors that is known before computing.
+
+    Attributes:
+      left: what is bounded.
+      right: the bound.
+      rounding: by how much floating-point errors may make `left` exceed `right`, an a-priori bound; 0 where
+        `right` is one itself.
+    """
+
+    left: Array
+    right: Array
+    rounding: ArrayLike = 0.0
+
+    @property
+    def margin(self) -> Array:
+        """`(right - left) / max(|left|, |right|)`: 1 where left is 0, 0 where both agree, negative beyond."""
+        larger = jnp.maximum(jnp.abs(self.left), jnp.abs(self.right))
+        margin = (self.right - self.left) / jnp.where(larger > 0, larger, 1)
+        return jnp.where(jnp.isposinf(self.right) & jnp.isfinite(self.left), 1.0, margin)
+
+    @property
+    def holds(self) -> Array:
+        """Whether `left <= right` up to rounding; not where a side is NaN."""
+        return self.left <= self.right + self.rounding
+
+
+Statement = Callable[..., Sides]
+"""A pure function of a case's variables, by name, written in JAX."""
+
+
+class Evidence(NamedTuple):
+    """What a check found.
+
+    Attributes:
+      kind: `exact`, `proved on the box` or `sampled`.
+      holds: whether the statement held in every case.
+      margin: the smallest one; 0 for exact identities.
+      cases: how many.
+      worst: the case of the smallest margin, or the one that failed.
+      seconds: without compilation.
+    """
+
+    kind: str
+    holds: bool
+    margin: float
+    cases: int
+    worst: Mapping[str, Any]
+    seconds: float
+
+
+class Check(Protocol):
+    """Evidence for a statement, and mutated statements for which the same evidence must not be had."""
+
+    @property
+    def mutations(self) -> Mapping[str, Any]:
+        """Statements of the same cases that must be rejected, by what was broken."""
+
+    def run(self, key: Array, cases: int, mutation: str | None = None) -> Evidence:
+        """Evidence for the statement, or for one of its mutations, from at least so many cases."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Inequality:
+    """`left <= right` in drawn cases, all of them in one program, in float64.
+
+    Attributes:
+      statement: the sides at a case.
+      cube: the cases.
+      mutations: by what was broken, statements of the same cases that must fail in at least one.
+      cases: how many to draw, where that is not the caller's number (slow statements), at least 1,000.
+    """
+
+    statement: Statement
+    cube: Cube
+    mutations: Mapping[str, Statement] = dataclasses.field(default_factory=dict)
+    cases: int | None = None
+
+    def run(self, key: Array, cases: int, mutation: str | None = None) -> Evidence:
+        """The statement, or a mutation of it, at points drawn uniformly from the cube."""
+        statement = self.statement if mutation is None else self.mutations[mutation]
+        with jax.enable_x64(True):
+            points = jax.random.uniform(key, (self.cases or cases, self.cube.dimension), jnp.float64)
+            return _evaluate(statement, self.cube, points)
+
+
+@dataclasses.dataclass(frozen=True)
+class Exact:
+    """An identity in exact arithmetic: integers, fractions, symbols.
+
+    Attributes:
+      holds: whether it is true in a case.
+      cases: all of them, always the same; finitely many that prove it, or as many as are listed.
+      mutations: by what was broken, other identities of the same cases.
+    """
+
+    holds: Callable[..., bool]
+    cases: Callable[[], Iterable[Mapping[str, Any]]]
+    mutations: Mapping[str, Callable[..., bool]] = dataclasses.field(default_factory=dict)
+
+    def run(self, key: Array, cases: int, mutation: str | None = None) -> Evidence:
+        """The identity, or a mutation of it, in every case until one fails. Nothing is drawn."""
+        holds = self.holds if mutation is None else self.mutations[mutation]
+        start, count = time.perf_counter(), 0
+        for case in self.cases():
+            count += 1
+            if not holds(**case):
+                return Evidence("exact", False, -1.0, count, case, time.perf_counter() - start)
+        return Evidence("exact", True, 0.0, count, {}, time.perf_counter() - start)
+
+
+class Evaluated(NamedTuple):
+    """Both sides of a statement at one case, in plain numbers; see `Sides`."""
+
+    left: float
+    right: float
+    margin: float
+    holds: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Counterexample:
+    """A case in which a printed statement fails.
+
+    Attributes:
+      statement: the printed statement, a public function of this package.
+      case: its variables, as plain numbers and tuples of them.
+    """
+
+    statement: Statement
+    case: Mapping[str, Any]
+
+    def evaluate(self) -> Evaluated:
+        """The printed statement there, in float64."""
+        with jax.enable_x64(True):
+            sides = self.statement(**self.case)
+            return Evaluated(float(sides.left), float(sides.right), float(sides.margin), bool(sides.holds))
+
+    @property
+    def line(self) -> str:
+        """A line of Python that evaluates it."""
+        arguments = ", ".join(f"{name}={value!r}" for name, value in self.case.items())
+        return f"{self.statement.__module__}.{self.statement.__name__}({arguments})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """A statement of a paper or of this library, with what it takes to judge it.
+
+    Attributes:
+      id: such as `D.lemma-4.2`.
+      source: where it is stated, with the number of the equation.
+      statement: in plain text, one line; of a corrected claim, the corrected form.
+      latex: the same as a formula.
+      verdict: the recorded one, which running the checks must confirm.
+      assumptions: under which it is stated; empty for none.
+      remark: what is wrong with the printed form, why, and what replaces it.
+      checks: of the statement; none for one that is refuted.
+      printed: where the printed form fails; none where it holds.
+      see: ids of claims that replace or sharpen it.
+    """
+
+    id: str
+    source: str
+    statement: str
+    latex: str
+    verdict: Verdict
+    assumptions: str = ""
+    remark: str = ""
+    checks: tuple[Check, ...] = ()
+    printed: Counterexample | None = None
+    see: tuple[str, ...] = ()
+
+
+class Outcome(NamedTuple):
+    """A claim and what running it found.
+
+    Attributes:
+      claim: the claim.
+      verdict: the one found.
+      evidence: of each of the claim's checks.
+      printed: the printed form at its counterexample.
+    """
+
+    claim: Claim
+    verdict: Verdict
+    evidence: tuple[Evidence, ...]
+    printed: Evaluated | None
+
+    @property
+    def as_recorded(self) -> bool:
+        """Whether the verdict is the recorded one."""
+        return self.verdict == self.claim.verdict
+
+    @property
+    def margin(self) -> float:
+        """The smallest over all checks; of a refuted claim, the (negative) one of its counterexample."""
+        if self.evidence:
+            return min(found.margin for found in self.evidence)
+        return self.printed.margin if self.printed else float("nan")
+
+    @property
+    def cases(self) -> int:
+        """Of all checks together; 1 for a counterexample alone."""
+        return sum(found.cases for found in self.evidence) or int(self.printed is not None)
+
+    @property
+    def seconds(self) -> float:
+        """Of all checks together, without compilation."""
+        return sum(found.seconds for found in self.evidence)
+
+    @property
+    def kinds(self) -> str:
+        """How it was found."""
+        kinds = dict.fromkeys(found.kind for found in self.evidence)
+        return ", ".join(kinds) or "counterexample"
+
+
+def judge(claim: Claim, key: Array, cases: int = CASES) -> Outcome:
+    """Run a claim's checks and its counterexample, and say what follows from them.
+
+    Args:
+      claim: the claim.
+      key: a `jax.random.key`, for the cases that are drawn.
+      cases: how many to draw for each inequality, at least 1.
+    """
+    check_count("cases", cases)
+    keys = jax.random.split(key, max(len(claim.checks), 1))
+    evidence = tuple(check.run(k, cases) for check, k in zip(claim.checks, keys, strict=False))
+    printed = None if claim.printed is None else claim.printed.evaluate()
+    return Outcome(claim, _verdict(evidence, printed), evidence, printed)
+
+
+def _verdict(evidence: tuple[Evidence, ...], printed: Evaluated | None) -> Verdict:
+    if not all(found.holds for found in evidence):
+        return "fails"
+    if printed is None:
+        return "holds"
+    if printed.holds:
+        return "not refuted"
+    return "holds as corrected" if evidence else "refuted"
+
+
+def margins_at(statement: Statement, cube: Cube) -> Wrapped:
+    """Compiled, for points of shape (cases, dimension): whether the statement holds, and its margins."""
+
+    def at(point: Array) -> tuple[Array, Array]:
+        sides = statement(**cube(point))
+        return sides.holds, jnp.nan_to_num(sides.margin, nan=-jnp.inf)
+
+    return jax.jit(lambda points: jax.lax.map(at, points, batch_size=1000))
+
+
+def _evaluate(statement: Statement, cube: Cube, points: Array) -> Evidence:
+    """A statement at many points, in one program."""
+    program = margins_at(statement, cube).lower(points).compile()
+    start = time.perf_counter()
+    holds, margins = map(np.asarray, program(points))
+    seconds = time.perf_counter() - start
+    # A case that fails is worse than any that holds by less.
+    worst = int(np.argmin(np.where(holds, margins, margins - 1e9)))
+    return Evidence(
+        "sampled", bool(holds.all()), float(margins[worst]), len(points), cube.at(points[worst]), seconds
+    )

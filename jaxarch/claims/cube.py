@@ -1,0 +1,85 @@
+"""Cases as points of a cube: `[0, 1]^n` is mapped onto everything that a statement speaks about.
+
+One description of the cases then serves sampling (uniform points), shrinking (hypothesis drives each
+coordinate to 0, which is why 0 is mapped to the simplest value) and adversarial search (over the cube).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.scipy.special import ndtri
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+    """One variable of a case: an array of `shape`, entry by entry a map of [0, 1]."""
+
+    of: Callable[[Array], Array]
+    shape: tuple[int, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Cube:
+    """The cases of a statement: its variables by name, each a `Field`."""
+
+    fields: Mapping[str, Field]
+
+    @property
+    def dimension(self) -> int:
+        """How many coordinates a case has."""
+        return sum(math.prod(field.shape) for field in self.fields.values())
+
+    def __call__(self, point: Array) -> dict[str, Array]:
+        """The case at a point of the cube, of shape (dimension,)."""
+        case, start = {}, 0
+        for name, field in self.fields.items():
+            end = start + math.prod(field.shape)
+            case[name] = field.of(jnp.reshape(point[start:end], field.shape))
+            start = end
+        return case
+
+    def at(self, point: Array) -> dict[str, Any]:
+        """The case at a point as plain numbers and nested lists, to be printed."""
+        return {name: np.asarray(value).tolist() for name, value in self(point).items()}
+
+
+def cube(**fields: Field) -> Cube:
+    """Cases with these variables."""
+    return Cube(fields)
+
+
+def uniform(low: float, high: float, shape: tuple[int, ...] = ()) -> Field:
+    """Uniform between `low` (the simplest value) and `high`, which may be the smaller one."""
+    return Field(lambda u: low + (high - low) * u, shape)
+
+
+def log_uniform(low: float, high: float, shape: tuple[int, ...] = ()) -> Field:
+    """Uniform in the logarithm, between `low` (the simplest value) and `high`, both positive."""
+    return Field(lambda u: low * (high / low) ** u, shape)
+
+
+def normal(std: float, shape: tuple[int, ...] = ()) -> Field:
+    """`N(0, std)`, cut off at 6 standard deviations."""
+    return Field(lambda u: std * ndtri(jnp.clip(u, 1e-9, 1 - 1e-9)), shape)
+
+
+def integer(low: int, high: int, shape: tuple[int, ...] = ()) -> Field:
+    """A whole number from `low` (the simplest value) to `high`, both included, as a float."""
+    return Field(lambda u: jnp.minimum(low + jnp.floor((high - low + 1) * u), high), shape)
+
+
+def choice(*values: float, shape: tuple[int, ...] = ()) -> Field:
+    """One of the values, the first being the simplest."""
+
+    def of(u: Array) -> Array:
+        position = jnp.minimum(jnp.floor(len(values) * u), len(values) - 1).astype(int)
+        return jnp.asarray(values, u.dtype)[position]
+
+    return Field(of, shape)

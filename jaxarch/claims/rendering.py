@@ -1,0 +1,172 @@
+"""Outcomes for the terminal, for papers (Markdown) and for programs (JSON)."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from jaxarch.claims.core import Evaluated, Outcome
+
+_STYLES = {"holds": "green", "holds as corrected": "yellow", "refuted": "red"}
+_HEADINGS = ("claim", "source", "verdict", "found by", "margin", "cases", "seconds")
+
+
+class Report(tuple[Outcome, ...]):
+    """Outcomes that print as a table."""
+
+    @property
+    def as_recorded(self) -> bool:
+        """Whether every verdict is the recorded one."""
+        return all(outcome.as_recorded for outcome in self)
+
+    def __str__(self) -> str:
+        console = Console(file=io.StringIO())
+        show(console, overview(self))
+        return console.file.getvalue().rstrip()  # type: ignore[attr-defined]
+
+
+def show(console: Console, part: RenderableType) -> None:
+    """Print so that each claim keeps to one line and each line of Python stays in one piece."""
+    wide = console.options.update_width(1000)
+    console.print(part, width=console.measure(part, options=wide).maximum, crop=False, highlight=False)
+
+
+def overview(outcomes: Iterable[Outcome]) -> Table:
+    """A row for each claim."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    for heading in _HEADINGS:
+        right = heading in ("margin", "cases", "seconds")
+        table.add_column(
+            heading, justify="right" if right else "left", no_wrap=heading in ("claim", "verdict")
+        )
+    for outcome in outcomes:
+        table.add_row(*_row(outcome))
+    return table
+
+
+def _row(outcome: Outcome) -> list[RenderableType]:
+    claim, source, verdict, *rest = _cells(outcome)
+    style = _STYLES.get(outcome.verdict, "bold red")
+    return [Text(claim), Text(source), Text(verdict, style), *map(Text, rest)]
+
+
+def details(outcome: Outcome) -> Group:
+    """One claim in full: statement, assumptions, evidence, counterexample, what replaces it."""
+    return Group(*_details(outcome))
+
+
+def _details(outcome: Outcome) -> Iterator[RenderableType]:
+    claim = outcome.claim
+    yield Text.assemble(
+        (claim.id, "bold"), "  ", (_verdict(outcome), _STYLES.get(outcome.verdict, "bold red"))
+    )
+    yield Text(claim.source)
+    yield Text(f"\n{claim.statement}")
+    if claim.assumptions:
+        yield Text(f"Assumed: {claim.assumptions}")
+    if claim.remark:
+        yield Text(f"\n{claim.remark}")
+    for found in outcome.evidence:
+        held = "held" if found.holds else "FAILED"
+        yield Text(f"\n{found.kind}: {held} in {found.cases:,} cases, smallest margin {number(found.margin)}")
+        if found.worst:
+            yield Text(f"  worst case: {_case(found.worst)}")
+    if claim.printed is not None and outcome.printed is not None:
+        yield Text("\nThe printed form fails at")
+        yield Text(f"  {_case(claim.printed.case)}")
+        yield Text(f"  {_sides(outcome.printed)}")
+        yield Text(f"  {claim.printed.line}", no_wrap=True, overflow="ignore")
+    if claim.see:
+        yield Text(f"\nSee {', '.join(claim.see)}.")
+
+
+def as_markdown(outcomes: Sequence[Outcome]) -> str:
+    """A table of verdicts, then each claim with its formula."""
+    rows = [_markdown_row(_HEADINGS), _markdown_row(["---"] * len(_HEADINGS))]
+    rows += [_markdown_row(_cells(outcome)) for outcome in outcomes]
+    return "\n".join([*rows, "", *(part for outcome in outcomes for part in _section(outcome))])
+
+
+def _section(outcome: Outcome) -> Iterator[str]:
+    claim = outcome.claim
+    yield f"### {claim.id}\n"
+    yield f"{claim.source}: **{_verdict(outcome)}**\n"
+    yield f"$${claim.latex}$$\n"
+    yield f"{claim.statement}\n"
+    if claim.assumptions:
+        yield f"Assumed: {claim.assumptions}\n"
+    if claim.remark:
+        yield f"{claim.remark}\n"
+    if claim.printed is not None and outcome.printed is not None:
+        yield f"The printed form fails: {_sides(outcome.printed)}\n"
+        yield f"```python\nimport {claim.printed.statement.__module__}\n\n{claim.printed.line}\n```\n"
+    if claim.see:
+        yield f"See {', '.join(claim.see)}.\n"
+
+
+def as_json(outcomes: Iterable[Outcome]) -> str:
+    """A list of objects, one a claim."""
+    return json.dumps([_object(outcome) for outcome in outcomes], indent=2)
+
+
+def _object(outcome: Outcome) -> dict[str, Any]:
+    claim = outcome.claim
+    described = {
+        "id": claim.id,
+        "source": claim.source,
+        "verdict": outcome.verdict,
+        "recorded": claim.verdict,
+        "margin": outcome.margin,
+        "cases": outcome.cases,
+        "seconds": outcome.seconds,
+        "found_by": outcome.kinds,
+        "statement": claim.statement,
+        "latex": claim.latex,
+        "assumptions": claim.assumptions,
+        "remark": claim.remark,
+        "see": list(claim.see),
+        "counterexample": None,
+    }
+    if claim.printed is not None and outcome.printed is not None:
+        described["counterexample"] = {
+            "case": dict(claim.printed.case),
+            "left": outcome.printed.left,
+            "right": outcome.printed.right,
+            "python": claim.printed.line,
+        }
+    return described
+
+
+def number(value: float) -> str:
+    """Up to three significant digits."""
+    return f"{value:.3g}"
+
+
+def _cells(outcome: Outcome) -> list[str]:
+    margin, cases, seconds = number(outcome.margin), f"{outcome.cases:,}", f"{outcome.seconds:.2f}"
+    return [outcome.claim.id, outcome.claim.source, _verdict(outcome), outcome.kinds, margin, cases, seconds]
+
+
+def _verdict(outcome: Outcome) -> str:
+    return (
+        outcome.verdict if outcome.as_recorded else f"{outcome.verdict} (recorded: {outcome.claim.verdict})"
+    )
+
+
+def _case(case: Any) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in case.items())
+
+
+def _sides(sides: Evaluated) -> str:
+    return f"left {number(sides.left)} > right {number(sides.right)}"
+
+
+def _markdown_row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
