@@ -15,6 +15,7 @@ from rich.text import Text
 from jaxarch.claims.core import Evaluated, Outcome
 
 _STYLES = {"holds": "green", "holds as corrected": "yellow", "refuted": "red"}
+_WIDEST = 160
 _HEADINGS = ("claim", "source", "verdict", "found by", "margin", "cases", "seconds")
 
 
@@ -34,8 +35,8 @@ class Report(tuple[Outcome, ...]):
 
 def show(console: Console, part: RenderableType) -> None:
     """Print so that each claim keeps to one line and each line of Python stays in one piece."""
-    wide = console.options.update_width(1000)
-    console.print(part, width=console.measure(part, options=wide).maximum, crop=False, highlight=False)
+    console.width = max(console.width, _WIDEST)
+    console.print(part, crop=False, highlight=False)
 
 
 def overview(outcomes: Iterable[Outcome]) -> Table:
