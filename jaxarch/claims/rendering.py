@@ -76,7 +76,8 @@ def _details(outcome: Outcome) -> Iterator[RenderableType]:
         yield Text(f"\n{claim.remark}")
     for found in outcome.evidence:
         held = "held" if found.holds else "FAILED"
-        yield Text(f"\n{found.kind}: {held} in {found.cases:,} cases, smallest margin {number(found.margin)}")
+        kind = f"{found.kind} {found.domain}".strip()
+        yield Text(f"\n{kind}: {held} in {found.cases:,} cases, smallest margin {number(found.margin)}")
         if found.worst:
             yield Text(f"  worst case: {_case(found.worst)}")
     if claim.printed is not None and outcome.printed is not None:
