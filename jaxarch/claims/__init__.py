@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from jax import Array
 
+from jaxarch.claims.boxes import Box
 from jaxarch.claims.catalogue import CLAIMS, chosen, outcomes
 from jaxarch.claims.core import (
     CASES,
@@ -39,6 +40,7 @@ def check(ids: Iterable[str] | str | None = None, *, cases: int = CASES, key: Ar
 __all__ = [
     "CASES",
     "CLAIMS",
+    "Box",
     "Claim",
     "Counterexample",
     "Evidence",

@@ -12,7 +12,9 @@ from jaxarch.claims.core import CASES, Claim, Outcome, judge
 from jaxarch.errors import ArgumentError, did_you_mean
 
 CLAIMS: dict[str, Claim] = {
-    claim.id: claim for module in (two_temperature, spectral, spectral_networks, graphs) for claim in module.CLAIMS
+    claim.id: claim
+    for module in (two_temperature, spectral, spectral_networks, graphs)
+    for claim in module.CLAIMS
 }
 
 

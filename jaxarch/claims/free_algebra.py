@@ -1,8 +1,8 @@
 """Polynomials in symbols that do not commute: an identity of them is one of matrices of all sizes.
 
-NumPy arrays of dtype `object` hold them, so that code written with operators alone runs on them. Let every block
-of a block matrix be 1 x 1, a symbol. Then the words in block (i, j) of a product are paths from j to i, and
-matrices of any sizes that fit may be put in place of the symbols: what holds for words holds for them.
+NumPy arrays of dtype `object` hold them, so that code written with operators alone runs on them. Let every
+block of a block matrix be 1 x 1, a symbol. Then the words in block (i, j) of a product are paths from j to i,
+and matrices of any sizes that fit may be put in place of the symbols: what holds for words holds for them.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -52,9 +51,7 @@ def quadratic_forms(
     )
     below = (pairs * differences).sum() + ((np.abs(loops) - loops) * vector**2).sum()
     above = (pairs * sums).sum() + ((np.abs(loops) + loops) * vector**2).sum()
-    return bool(
-        vector @ (total - graph) @ vector == below and vector @ (total + graph) @ vector == above
-    )
+    return bool(vector @ (total - graph) @ vector == below and vector @ (total + graph) @ vector == above)
 
 
 def range_of_spectrum(
@@ -71,14 +68,14 @@ def range_of_spectrum(
 LAPLACIAN_RANGE = Claim(
     id="graph.laplacian-range",
     source="[D] section 5, figure 5",
-    statement="the normalized Laplacian I - D^-1/2 A D^-1/2, D_ii = sum_j |A_ij|, of a symmetric A has its spectrum "
-    "in [0, 2]; if no weight is negative, 0 is in it",
+    statement="the normalized Laplacian I - D^-1/2 A D^-1/2, D_ii = sum_j |A_ij|, of a symmetric A has its "
+    "spectrum in [0, 2]; if no weight is negative, 0 is in it",
     latex=r"\mathrm{spec}(I - D^{-1/2} A D^{-1/2}) \subset [0, 2]",
     verdict="holds",
     assumptions="the rows of isolated nodes are 0, their diagonal entry too",
-    remark="With y = D^-1/2 x: x^T L x = sum_{i<j} |A_ij| (y_i - sign(A_ij) y_j)^2 + sum_i (|A_ii| - A_ii) y_i^2, and "
-    "x^T (2 - L) x the same with - A for A, which is checked exactly. Without self-loops a layered network is "
-    "bipartite, and 2 is attained.",
+    remark="With y = D^-1/2 x: x^T L x = sum_{i<j} |A_ij| (y_i - sign(A_ij) y_j)^2 + sum_i (|A_ii| - A_ii) "
+    "y_i^2, and x^T (2 - L) x the same with - A for A, which is checked exactly. Without self-loops a "
+    "layered network is bipartite, and 2 is attained.",
     checks=(
         Exact(
             quadratic_forms,
@@ -112,7 +109,11 @@ def relabelled_adjacency(first: Array, second: Array, keys: Array, both: bool = 
     order = jnp.argsort(keys)
     outputs, hidden = second.shape
     nodes = jnp.concatenate(
-        [jnp.arange(outputs), outputs + order, jnp.arange(outputs + hidden, outputs + hidden + first.shape[1])]
+        [
+            jnp.arange(outputs),
+            outputs + order,
+            jnp.arange(outputs + hidden, outputs + hidden + first.shape[1]),
+        ]
     )
     before = graphs.adjacency([first, second])[nodes][:, nodes]
     after = graphs.adjacency([first[order], second[:, order] if both else second])
@@ -127,9 +128,9 @@ RELABELLING = Claim(
     statement="the spectrum does not depend on how hidden units are numbered",
     latex=r"\mathrm{spec}(L(P A P^T)) = \mathrm{spec}(L(A))",
     verdict="holds",
-    remark="The converse is false: equal spectra do not tell that networks are the same up to the numbers of their "
-    "hidden units. Read from its outputs to its inputs, (W_2^T, W_1^T) for (W_1, W_2), a network has the same "
-    "spectrum.",
+    remark="The converse is false: equal spectra do not tell that networks are the same up to the numbers "
+    "of their hidden units. Read from its outputs to its inputs, (W_2^T, W_1^T) for (W_1, W_2), a network "
+    "has the same spectrum.",
     checks=tuple(
         Inequality(statement, _HIDDEN_ORDER, {"W_1 alone": functools.partial(statement, both=False)})
         for statement in (relabelling, relabelled_adjacency)
@@ -163,9 +164,7 @@ def adjacency_is_symmetric(
     """The block adjacency is symmetric, and the one that `graphs.adjacency` builds."""
     found = blocks(first, second)
     built = graphs.adjacency([first, second])
-    return Sides(
-        jnp.maximum(jnp.abs(found - found.T).max(), jnp.abs(found - built).max()), jnp.zeros(())
-    )
+    return Sides(jnp.maximum(jnp.abs(found - found.T).max(), jnp.abs(found - built).max()), jnp.zeros(()))
 
 
 def printed_asymmetry(first: tuple[tuple[float, ...], ...], second: tuple[tuple[float, ...], ...]) -> Sides:

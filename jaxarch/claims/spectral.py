@@ -372,8 +372,8 @@ SHIFT = Claim(
     statement="one constant added to all eigenvalues changes no W_ij",
     latex=r"W_{ij}(\Lambda + c I) = W_{ij}(\Lambda)",
     verdict="holds",
-    remark="So under the feed-forward rule no size of the eigenvalues alone says how non-linear a network is, "
-    "as [S] appendix E takes that of L_1 and L_2 to do; those of one layer must be held, as L_1 = 0 is.",
+    remark="So under the feed-forward rule no size of the eigenvalues alone says how non-linear a network "
+    "is, as [S] appendix E takes that of L_1 and L_2 to do; those of one layer must be held, as L_1 = 0 is.",
     checks=identity(
         shift_changes_nothing, {"not to L_1": functools.partial(shift_changes_nothing, unshifted=1)}
     ),
@@ -601,16 +601,12 @@ ERROR_OF_POWERS = Claim(
     checks=(
         Inequality(
             error_of_powers,
-            float_networks(2, 3, 1),
-            {"a tenth of it": functools.partial(error_of_powers, factor=0.1)},
-        ),
-        Inequality(
-            error_of_powers,
-            float_networks(2, 1, 2, 1, 2),
+            float_networks(1, 2, 1, 1),
             {
+                "a twentieth of it": functools.partial(error_of_powers, factor=0.05),
                 "the bound of (4.2)": functools.partial(
                     error_of_powers, bounds=error_bounds.inverse_by_blocks_error
-                )
+                ),
             },
         ),
     ),
@@ -620,18 +616,13 @@ ERROR_OF_POWERS = Claim(
 ERROR_OF_BLOCKS = Claim(
     id="spectral.error-of-blocks",
     source="this library; of [S] eq. (4.2)",
-    statement="in floating point, a chain of products phi_{i-1} ... phi_j is off by at most gamma_K |phi_{i-1}| "
-    "... |phi_j|, elementwise, K the sum of its inner dimensions; so is forward substitution",
+    statement="in floating point, a chain of products phi_{i-1} ... phi_j is off by at most gamma_K "
+    "|phi_{i-1}| ... |phi_j|, elementwise, K the sum of its inner dimensions; so is forward substitution",
     latex=r"\gamma_K \, |\phi_{i-1}| \cdots |\phi_j|",
     verdict="holds",
     assumptions="no overflow or underflow; gamma_k = k u / (1 - k u), u the unit roundoff",
     remark="In float32, against float64, whose own error is added.",
     checks=(
-        Inequality(
-            error_of_blocks,
-            float_networks(1, 1, 1),
-            {"10% too small": functools.partial(error_of_blocks, factor=0.9)},
-        ),
         Inequality(
             error_of_blocks,
             float_networks(2, 1, 2, 1),

@@ -1,14 +1,15 @@
 r"""Claims on what spectral networks compute and on how they begin to learn ([S] sections 3 to 5, appendix E).
 
 Most run the library's own networks on integers that float64 holds exactly, so that both sides agree to the
-last bit or the claim is false. Activations with `f(0) = 0` are `c sin(z) + d (1 - cos(z))`, whose slope at 0 is
-exactly c, or `c max(z, 0) + d min(z, 0)`, which has two slopes there.
+last bit or the claim is false. Activations with `f(0) = 0` are `c sin(z) + d (1 - cos(z))`, of slope c at 0, and
+`c max(z, 0) + d min(z, 0)`, of two slopes there.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -20,9 +21,9 @@ from jax.extend.core import Jaxpr
 from jax.typing import ArrayLike
 
 from jaxarch.claims.core import Claim, Counterexample, Exact, Inequality, Sides
-from jaxarch.claims.cube import Cube, Field, choice, cube, log_uniform, normal, uniform
+from jaxarch.claims.cube import Cube, Field, choice, cube, log_uniform, uniform
 from jaxarch.claims.free_algebra import Polynomial, linear_in, symbol
-from jaxarch.claims.spectral import DEPTHS, integer_networks, printed_connections, same, symbols
+from jaxarch.claims.spectral import DEPTHS, printed_connections, same, symbols
 from jaxarch.spectral import algebra, feedforward, gamma_norm, layer_by_layer
 from jaxarch.spectral.network import Activation
 
@@ -53,12 +54,12 @@ def parts(case: dict[str, Array]) -> tuple[list[Array], list[Array], Array]:
 
 def smooth(c: ArrayLike, d: ArrayLike) -> Activation:
     """`f(z) = c sin(z) + d (1 - cos(z))`: f(0) = 0 and f'(0) = c."""
-    return lambda z: c * jnp.sin(z) + d * (1 - jnp.cos(z))
+    return lambda z: jnp.asarray(c * jnp.sin(z) + d * (1 - jnp.cos(z)))
 
 
 def kinked(c: ArrayLike, d: ArrayLike) -> Activation:
     """`f(z) = c max(z, 0) + d min(z, 0)`: f(0) = 0, with the slopes c and d at 0."""
-    return lambda z: c * jnp.maximum(z, 0) + d * jnp.minimum(z, 0)
+    return lambda z: jnp.asarray(c * jnp.maximum(z, 0) + d * jnp.minimum(z, 0))
 
 
 def residual(found: Array, expected: Array) -> Sides:
@@ -87,15 +88,8 @@ def at_the_start(phi: Sequence[Array], last: Array) -> list[Array]:
 
 
 def substitution_is_the_rule(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], sign: int = -1) -> bool:
-    """`sum_{k<i} W_ik a_k = phi_{i-1} (L_{i-1} s_{i-1}) - L_i (phi_{i-1} s_{i-1})` for any a, s = Phi^-1 a."""
-    columns = np.array([[1]], object)
-    a = [
-        np.vectorize(lambda n, i=i: Polynomial({(f"a{i} {n}",): 1}), otypes=[object])(
-            np.arange(len(values))[:, None]
-        )
-        @ columns
-        for i, values in enumerate(eigenvalues, 1)
-    ]
+    """`sum_{k<i} W_ik a_k = phi_{i-1} (L_{i-1} s_{i-1}) - L_i (phi_{i-1} s_{i-1})`, `s = Phi^-1 a`."""
+    a = [symbol(f"a{i}", 1, 1) for i in range(1, len(eigenvalues) + 1)]
     s, bundles = algebra.substitute(eigenvectors, a), printed_connections(eigenvectors, eigenvalues)
     for i, phi in enumerate(eigenvectors, 2):
         inner, outer = eigenvalues[i - 2][:, None], eigenvalues[i - 1][:, None]
@@ -108,7 +102,7 @@ def substitution_is_the_rule(eigenvectors: Sequence[Any], eigenvalues: Sequence[
 def forward_passes_agree(
     c: Array, d: Array, rule: Callable[..., Array] = feedforward, **case: Array
 ) -> Sides:
-    """The library's forward passes compute [S] (4.5), here for a network of integers and ReLUs of two slopes."""
+    """The library's forward passes compute [S] (4.5), here on integers and with ReLUs of two slopes."""
     phi, values, x = parts(case)
     f = kinked(c, d)
     blocks = {
@@ -144,11 +138,9 @@ def multiply_adds(jaxpr: Jaxpr) -> Any:
     for equation in jaxpr.eqns:
         if equation.primitive.name == "dot_general":
             (contracted, _), _ = equation.params["dimension_numbers"]
-            sizes = [equation.invars[0].aval.shape[axis] for axis in contracted]
-            product: Any = 1
-            for size in (*equation.outvars[0].aval.shape, *sizes):
-                product = product * size
-            total = total + product
+            sizes: Any = [variable.aval for variable in (equation.invars[0], equation.outvars[0])]
+            left, out = (size.shape for size in sizes)
+            total = total + math.prod((*out, *(left[axis] for axis in contracted)))
         for inner in jax.tree.leaves(list(equation.params.values())):
             total = total + (multiply_adds(inner.jaxpr) if hasattr(inner, "jaxpr") else 0)
     return total
@@ -182,8 +174,9 @@ FORWARD_SUBSTITUTION = Claim(
     id="spectral.forward-substitution",
     source="this library; of [S] eq. (3.4), (4.5)",
     statement="with s_1 = a_1, s_i = a_i - phi_{i-1} s_{i-1}, the sum over k < i of W_ik a_k is phi_{i-1} "
-    "(L_{i-1} s_{i-1}) - L_i (phi_{i-1} s_{i-1}), for any a_k: all bundles cost 2 sum_{i<B} N_i N_{i+1} + N_B "
-    "N_{B+1} multiply-adds an example; as matrices, sum_{i<j} N_i N_j, and sum_{j<i-1} N_i N_{j+1} N_j to build",
+    "(L_{i-1} s_{i-1}) - L_i (phi_{i-1} s_{i-1}), for any a_k: all bundles cost 2 sum_{i<B} N_i N_{i+1} + "
+    "N_B N_{B+1} multiply-adds an example; as matrices, sum_{i<j} N_i N_j, and sum_{j<i-1} N_i N_{j+1} N_j "
+    "to build",
     latex=r"\sum_{k<i} W_{ik} a_k = \phi_{i-1} L_{i-1} s_{i-1} - L_i \phi_{i-1} s_{i-1}",
     verdict="holds",
     remark="The operations are counted in the traced programs, with symbols for all widths.",
@@ -250,8 +243,9 @@ PERCEPTRON = Claim(
     latex=r"y = (-1)^B L_{B+1} \phi_B \cdots \phi_1 x",
     verdict="holds",
     assumptions="f(0) = 0; the feed-forward rule (4.5), without f in the last layer",
-    remark="Not for the sigmoid: the last layer receives W_{B+1,k} f(0) from each hidden layer. The recursive "
-    "rule applies f to it B - 1 times. No hidden layer may be narrower than the rank that is wanted.",
+    remark="Not for the sigmoid: the last layer receives W_{B+1,k} f(0) from each hidden layer. The "
+    "recursive rule applies f to it B - 1 times. No hidden layer may be narrower than the rank that is "
+    "wanted.",
     checks=(
         Exact(
             perceptron_of_symbols,
@@ -294,10 +288,10 @@ REACTIVATION = Claim(
     statement="at L_1 = ... = L_B = 0, L_{B+1} = I, the gradient with respect to L_k is not zero",
     latex=r"\nabla_{L_k} \neq 0",
     verdict="refuted",
-    remark="For 2 <= k < B it is 0 whatever the differentiable activation, the data and the loss; for k = B it "
-    "is 0 where f'(0) = 1, as of tanh, SELU's linear relatives and the identity; for k = 1 where f'(0) = 0, "
-    "which is the value that automatic differentiation gives ReLU. What is left to a deep network at this start "
-    "is its last hidden layer, and that with ReLU.",
+    remark="For 2 <= k < B it is 0 whatever the differentiable activation, the data and the loss are; for k "
+    "= B it is 0 where f'(0) = 1, as for tanh; for k = 1 where f'(0) = 0, which automatic differentiation "
+    "takes for ReLU. What a deep network can recruit from this start is its last hidden layer, and with "
+    "ReLU at that.",
     printed=Counterexample(derivative_at_the_start, {"layer": 2, "weights": (1.0, 1.0, 1.0), "x": 1.0}),
     see=("spectral.recruitment-order", "spectral.one-layer-at-a-time", "spectral.recruitment-at-a-kink"),
 )
@@ -374,16 +368,17 @@ def dead_start(d: Array, direction: Array, slope: float = 1.0, **case: Array) ->
 RECRUITMENT_ORDER = Claim(
     id="spectral.recruitment-order",
     source="this library; of [S] section 4, (ii)",
-    statement="at L_1 = ... = L_B = 0 and any L_{B+1}, the derivative of the output as L_k moves by q is 0 for 2 "
-    "<= k < B; (-1)^(B-1) (I - f'(0) L_{B+1}) phi_B q phi_{B-1} ... phi_1 x for k = B >= 2; (-1)^(B-1) f'(0) "
-    "L_{B+1} phi_B ... phi_1 q x for k = 1 < B",
-    latex=r"\frac{\partial y}{\partial L_B} q = (-1)^{B-1} (I - f'(0) L_{B+1}) \phi_B \, q \, \phi_{B-1} \cdots "
-    r"\phi_1 x",
+    statement="at L_1 = ... = L_B = 0 and any L_{B+1}, the derivative of the output as L_k moves by q is 0 "
+    "for 2 <= k < B; (-1)^(B-1) (I - f'(0) L_{B+1}) phi_B q phi_{B-1} ... phi_1 x for k = B >= 2; "
+    "(-1)^(B-1) f'(0) L_{B+1} phi_B ... phi_1 q x for k = 1 < B",
+    latex=r"\frac{\partial y}{\partial L_B} q = (-1)^{B-1} (I - f'(0) L_{B+1}) \phi_B \, q \, \phi_{B-1} "
+    r"\cdots \phi_1 x",
     verdict="holds",
     assumptions="f(0) = 0, f differentiable at 0",
-    remark="So from a perceptron the last hidden layer is recruited first. With tanh and L_{B+1} = I not even "
-    "that one is, until L_{B+1} has moved. Where f has a kink at 0, automatic differentiation takes some number "
-    "for f'(0), for ReLU 0, and training follows this theorem; the true one-sided derivatives do not.",
+    remark="So from a perceptron the last hidden layer is recruited first. With tanh and L_{B+1} = I not "
+    "even that one is, until L_{B+1} has moved. Where f has a kink at 0, automatic differentiation takes "
+    "some number for f'(0), for ReLU 0, and training follows this theorem; the true one-sided derivatives "
+    "do not.",
     checks=(
         Exact(
             recruitment_of_symbols,
@@ -406,12 +401,15 @@ RECRUITMENT_ORDER = Claim(
 )
 
 
-def next_layer_of_symbols(depth: int, slope: int, curvature: int = 0) -> bool:
-    """`L_k` moves, L_1 = ... = L_{k+1} = 0: `s_{k+1}` does not, to first order; k is `depth`."""
+def next_layer_of_symbols(depth: int, slope: int, following: int = 0) -> bool:
+    """`L_k` moves, L_1 = ... = L_{k+1} = 0: `s_{k+1}` does not, to first order; k is `depth`.
+
+    With `following` 1, L_{k+1} is a symbol.
+    """
     phi = [*symbols(depth)["eigenvectors"], symbol("next", 1, 1)]
     direction = symbol("q", 1)
-    values = [0 * direction] * (depth - 1) + [direction, curvature * symbol("L", 1), 0 * direction]
-    z, s = preactivations(phi, values, symbol("x", 1, 1), lambda z: slope * z)
+    values = [0 * direction] * (depth - 1) + [direction, following * symbol("L", 1), 0 * direction]
+    _, s = preactivations(phi, values, symbol("x", 1, 1), lambda z: slope * z)
     return same(linear_in("q")(s[depth]), 0)
 
 
@@ -429,23 +427,24 @@ def later_layers(c: Array, d: Array, direction: Array, reach: int = 1, **case: A
 ONE_LAYER_AT_A_TIME = Claim(
     id="spectral.one-layer-at-a-time",
     source="this library; of [S] section 4",
-    statement="while L_1 = ... = L_{k+1} = 0, 2 <= k < B, the derivative of the output in L_k is 0, whatever the "
-    "later eigenvalues and all eigenvectors are",
+    statement="while L_1 = ... = L_{k+1} = 0, 2 <= k < B, the derivative of the output in L_k is 0, "
+    "whatever the later eigenvalues and all eigenvectors are",
     latex=r"L_1 = \cdots = L_{k+1} = 0 \;\Rightarrow\; \frac{\partial y}{\partial L_k} = 0",
     verdict="holds",
     assumptions="f(0) = 0, f differentiable at 0",
     remark="So the gradient of any loss in L_2, ..., L_{B-1} is 0 at the perceptron start and stays 0 while "
-    "eigenvectors, L_B and L_{B+1} are trained, until L_B is no longer 0; then that in L_{B-1} is not 0, and so "
-    "on backwards: hidden layers can be recruited only in the order B, B - 1, ..., 2. That shallow networks are "
-    "found first needs no regularisation. Proof: L_k moves by q, then z_k by -q phi_{k-1} s_{k-1} =: r, s_k by "
-    "f'(0) r, and s_{k+1} by f'(0) phi_k r - phi_k f'(0) r = 0; nothing behind layer k + 1 sees anything else.",
+    "eigenvectors, L_B and L_{B+1} are trained, until L_B is no longer 0; then that in L_{B-1} is not 0, "
+    "and so on backwards: hidden layers can be recruited only in the order B, B - 1, ..., 2. That shallow "
+    "networks are found first needs no regularisation. Proof: L_k moves by q, then z_k by -q phi_{k-1} "
+    "s_{k-1} =: r, s_k by f'(0) r, and s_{k+1} by f'(0) phi_k r - phi_k f'(0) r = 0; nothing behind layer k "
+    "+ 1 sees anything else.",
     checks=(
         Exact(
             next_layer_of_symbols,
             lambda: (
                 {"depth": depth, "slope": slope} for depth in DEPTHS[1:] for slope in range(1, depth + 2)
             ),
-            {"L_{k+1} not 0": functools.partial(next_layer_of_symbols, curvature=1)},
+            {"L_{k+1} not 0": functools.partial(next_layer_of_symbols, following=1)},
             kind="formal",
         ),
         Inequality(
@@ -454,6 +453,45 @@ ONE_LAYER_AT_A_TIME = Claim(
             {"L_{k+1} not 0": functools.partial(later_layers, reach=0)},
         ),
     ),
+)
+
+
+def slopes_of_a_linear_fit(
+    c: Array, d: Array, direction: Array, residuals: Array, odd: int = 0, **case: Array
+) -> Sides:
+    """The loss's derivatives in L_1, ..., L_B, where residuals are orthogonal to all linear functions of x.
+
+    The examples are x and -x, with the same residual, or with `odd` 1 with opposite ones.
+    """
+    phi, values, x = parts(case)
+    start = at_the_start(phi, values[-1])
+    found = []
+    for layer in range(1, len(phi) + 1):
+        moved, mirrored = (_derivative(phi, start, at, smooth(c, d), layer, direction) for at in (x, -x))
+        found.append(residual(residuals @ moved, -((-1) ** odd) * (residuals @ mirrored)))
+    return all_of(found)
+
+
+LINEAR_FIT = Claim(
+    id="spectral.linear-fit-is-stationary",
+    source="this library; of [S] sections 4 and 5",
+    statement="at L_1 = ... = L_B = 0, the derivatives of the output in all L_k are linear functions of the "
+    "input; so where the perceptron's residuals are orthogonal to these, the loss has gradient 0 in L_1, "
+    "..., L_B",
+    latex=r"E[\nabla_y \ell \; x^T] = 0 \;\Rightarrow\; \nabla_{L_k} E[\ell] = 0, \quad k = 1, \ldots, B",
+    verdict="holds",
+    assumptions="f(0) = 0, f differentiable at 0",
+    remark="So if the eigenvectors and L_{B+1} first learn the best linear fit, gradient descent stops "
+    "there: no hidden neuron is recruited, however poor the fit is. What it takes is a kink, another start, "
+    "or to have left 0 before. Checked on pairs x, -x of equal residuals.",
+    checks=(
+        Inequality(
+            slopes_of_a_linear_fit,
+            networks(2, 2, 2, 2, c=whole(), d=whole(), direction=whole(2), residuals=whole(2)),
+            {"opposite residuals": functools.partial(slopes_of_a_linear_fit, odd=1)},
+        ),
+    ),
+    see=("spectral.recruitment-order",),
 )
 
 
@@ -489,15 +527,16 @@ def one_sided(c: Array, d: Array, direction: Array, both: bool = True, **case: A
 RECRUITMENT_AT_A_KINK = Claim(
     id="spectral.recruitment-at-a-kink",
     source="this library; of [S] section 3 on ReLU",
-    statement="at L_1 = ... = L_B = 0, as L_k becomes t q, t > 0, with r = (-1)^(k-1) q phi_{k-1} ... phi_1 x the "
-    "output moves at the rate (-1)^(B-k) L_{B+1} phi_B ... phi_{k+1} (f(phi_k r) - phi_k f(r)) for 2 <= k < B, "
-    "and phi_B r - L_{B+1} phi_B f(r) for k = B",
-    latex=r"\left. \frac{dy}{dt} \right|_{0+} = (-1)^{B-k} L_{B+1} \phi_B \cdots \phi_{k+1} (f(\phi_k r) - \phi_k "
-    r"f(r))",
+    statement="at L_1 = ... = L_B = 0, as L_k becomes t q, t > 0, with r = (-1)^(k-1) q phi_{k-1} ... phi_1 "
+    "x the output moves at the rate (-1)^(B-k) L_{B+1} phi_B ... phi_{k+1} (f(phi_k r) - phi_k f(r)) for 2 "
+    "<= k < B, and phi_B r - L_{B+1} phi_B f(r) for k = B",
+    latex=r"\left. \frac{dy}{dt} \right|_{0+} = (-1)^{B-k} L_{B+1} \phi_B \cdots \phi_{k+1} (f(\phi_k r) - "
+    r"\phi_k f(r))",
     verdict="holds",
     assumptions="f(z) = c max(z, 0) + d min(z, 0), ReLU being c = 1, d = 0",
-    remark="For c = d it is the theorem on smooth activations. With ReLU the middle layers could be recruited "
-    "from the start, but automatic differentiation, which takes 0 for ReLU's slope at 0, reports 0.",
+    remark="For c = d it is the theorem on smooth activations. With ReLU the middle layers could be "
+    "recruited from the start, but automatic differentiation, which takes 0 for ReLU's slope at 0, reports "
+    "0.",
     checks=(
         Inequality(
             one_sided,
@@ -524,7 +563,7 @@ def sparse_networks() -> Iterator[dict[str, Any]]:
 
 
 def silent_neurons(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], only_zero: bool = False) -> bool:
-    """A neuron has no incoming bundle if and only if it shares its eigenvalue with all that it is attached to."""
+    """No connection enters a neuron if and only if it has the eigenvalue of all that it is attached to."""
     bundles = algebra.connections(eigenvectors, eigenvalues)
     for k in range(2, len(eigenvalues) + 1):
         phi, before, own = eigenvectors[k - 2], eigenvalues[k - 2], eigenvalues[k - 1]
@@ -537,7 +576,7 @@ def silent_neurons(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], only
 
 
 def incoming_connection(eigenvector: float, inner: float, outer: float = 0.0) -> Sides:
-    """`|W| <= 0` for the one connection, `eigenvector (inner - outer)`, into a neuron with eigenvalue `outer`."""
+    """`|W| <= 0` for `W = eigenvector (inner - outer)`, which enters a neuron whose eigenvalue is `outer`."""
     w = algebra.adjacent(jnp.full((1, 1), eigenvector), jnp.full(1, inner), jnp.full(1, outer))
     return Sides(jnp.abs(w).max(), jnp.zeros(()))
 
@@ -545,15 +584,15 @@ def incoming_connection(eigenvector: float, inner: float, outer: float = 0.0) ->
 ONE_NEURON = Claim(
     id="S.one-eigenvalue-one-neuron",
     source="[S] section 5 on figure 10; appendix F.1 (ii)",
-    statement="neuron n of layer k has no incoming connections, from any layer, if and only if its eigenvalue is "
-    "that of every neuron m of layer k - 1 with [phi_{k-1}]_nm not 0",
+    statement="neuron n of layer k has no incoming connections, from any layer, if and only if its "
+    "eigenvalue is that of every neuron m of layer k - 1 with [phi_{k-1}]_nm not 0",
     latex=r"[W_{kj}]_{n \cdot} = 0 \;\forall j \iff \lambda_{k,n} = \lambda_{k-1,m} \text{ where } "
     r"[\phi_{k-1}]_{nm} \neq 0",
     verdict="holds as corrected",
-    remark="An eigenvalue of 0 silences a neuron where the layer before has zero eigenvalues, which are nothing "
-    "special: equal ones count. [S] names L_1 = L_3 = 0 as what makes it so in the second hidden layer, that of "
-    "L_3; it takes L_2 = 0. Nor does it cut what leaves the neuron: W_{k+1,k} = phi_k L_k - L_{k+1} phi_k is "
-    "-L_{k+1} phi_k then.",
+    remark="An eigenvalue of 0 silences a neuron where the layer before has zero eigenvalues, which are "
+    "nothing special: equal ones count. [S] names L_1 = L_3 = 0 as what makes it so in the second hidden "
+    "layer, that of L_3; it takes L_2 = 0. Nor does it cut what leaves the neuron: W_{k+1,k} = phi_k L_k - "
+    "L_{k+1} phi_k is -L_{k+1} phi_k then.",
     checks=(
         Exact(
             silent_neurons,
@@ -600,13 +639,15 @@ def zeroing_is_removing(eigenvalue: float, x: float, slope: float = 0.0) -> Side
 REMOVED_NEURONS = Claim(
     id="S.removed-neurons",
     source="[S] section 5 on figure 10",
-    statement="where L_{k-1} = 0, setting eigenvalues q of layer k to 0 changes z_{k+1} by phi_k q phi_{k-1} "
-    "s_{k-1} beyond what removing their neurons does; removing them once their eigenvalues are 0 changes nothing",
+    statement="where L_{k-1} = 0, setting eigenvalues q of layer k to 0 changes z_{k+1} by phi_k q "
+    "phi_{k-1} s_{k-1} beyond what removing their neurons does; removing them once their eigenvalues are 0 "
+    "changes nothing",
     latex=r"z_{k+1}|_{q \to 0} = z_{k+1}|_{\text{removed}} + \phi_k \, q \, \phi_{k-1} s_{k-1}",
     verdict="holds as corrected",
     assumptions="f(0) = 0; checked for k = B, where z_{k+1} is the output",
-    remark="[S] has it that setting them to 0 'amounts in turn to remove the associated nodes'. They also weigh the "
-    "skip connections past layer k, W_{k+1,j} for j < k, which lose their share. One that is small is no harm.",
+    remark="[S] has it that setting them to 0 'amounts in turn to remove the associated nodes'. They also "
+    "weigh the skip connections past layer k, W_{k+1,j} for j < k, which lose their share. One that is "
+    "small is no harm.",
     checks=(
         Inequality(
             zeroing_against_removing,
@@ -645,8 +686,8 @@ def without_gamma(c: Array, d: Array, into: Array, some: float = 0.0, **case: Ar
 GAMMA = Claim(
     id="S.gamma",
     source="[S] eq. (E.1), section 5",
-    statement="the norm of Gamma_ijk = [W_32]_ij [W_21]_jk is sqrt(sum_j |W_32[:, j]|^2 |W_21[j, :]|^2); where it "
-    "is 0, the network is y = W_31 x",
+    statement="the norm of Gamma_ijk = [W_32]_ij [W_21]_jk is sqrt(sum_j |W_32[:, j]|^2 |W_21[j, :]|^2); "
+    "where it is 0, the network is y = W_31 x",
     latex=r"\|\Gamma\|^2 = \sum_j \|[W_{32}]_{\cdot j}\|^2 \, \|[W_{21}]_{j \cdot}\|^2",
     verdict="holds",
     assumptions="f(0) = 0 for the second part",
@@ -692,9 +733,9 @@ INTERPOLATION = Claim(
     statement="f(x) = ((1 - p) w x + p g(x)) / 2 with p = 1/(1 + exp(-2 beta (alpha - 1/2)))",
     latex=r"f(x) = \tfrac{1}{2} ((1 - p) \, w \cdot x + p \, g(x)), \quad p = \sigma(2 \beta (\alpha - 1/2))",
     verdict="holds as corrected",
-    remark="Said to be 'purely linear' at alpha = 0 and 'fully nonlinear' at 1: the other part has the share "
-    "1/(1 + e^beta) there, .0067 for beta = 5. For beta = 1000 p is 0, 1/2 or 1 in floating point at every alpha "
-    "of a grid of step 1/20.",
+    remark="Said to be 'purely linear' at alpha = 0 and 'fully nonlinear' at 1: the other part has the "
+    "share 1/(1 + e^beta) there, .0067 for beta = 5. For beta = 1000 p is 0, 1/2 or 1 in floating point at "
+    "every alpha of a grid of step 1/20.",
     checks=(
         Inequality(
             interpolation,
@@ -711,6 +752,7 @@ CLAIMS = (
     REACTIVATION,
     RECRUITMENT_ORDER,
     ONE_LAYER_AT_A_TIME,
+    LINEAR_FIT,
     RECRUITMENT_AT_A_KINK,
     ONE_NEURON,
     REMOVED_NEURONS,

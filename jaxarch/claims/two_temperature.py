@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxarch.claims import proofs
 from jaxarch.claims.core import Claim, Counterexample, Inequality, Sides
 from jaxarch.claims.cube import cube, log_uniform, normal
 
@@ -57,6 +58,7 @@ SLOPE = Claim(
                 "constant 10% too small": lambda **case: slope_is_at_most_a_quarter(**case, constant=0.225),
             },
         ),
+        proofs.SLOPE,
     ),
 )
 

@@ -24,8 +24,8 @@ def inverse_by_powers_error(eigenvectors: Sequence[Any]) -> Blocks:
     r"""`gamma_{nB+B+2} sum_i C(B+1, i+1) |Phi_B|^i` bounds the error of `inverse_by_powers` ([S] 4.1).
 
     Args:
-      eigenvectors: phi_1, ..., phi_B, of the floating-point dtype that was computed in, and if they are traced
-        then where float64 is enabled; n is the sum of all widths.
+      eigenvectors: phi_1, ..., phi_B, of the floating-point dtype that was computed in; traced, only where
+        float64 is enabled. n is the sum of all widths.
 
     Returns:
       A bound for every entry, in float64; infinite where `(nB + B + 2) u >= 1`.
@@ -47,8 +47,8 @@ def inverse_by_blocks_error(eigenvectors: Sequence[Any]) -> Blocks:
     It bounds `inverse_by_substitution` too, which multiplies the same chains.
 
     Args:
-      eigenvectors: phi_1, ..., phi_B, of the floating-point dtype that was computed in, and if they are traced
-        then where float64 is enabled.
+      eigenvectors: phi_1, ..., phi_B, of the floating-point dtype that was computed in; traced, only where
+        float64 is enabled.
 
     Returns:
       A bound for every entry, in float64: 0 on the diagonal and next to it, where there is no rounding;
