@@ -175,8 +175,7 @@ class Box:
 
     Attributes:
       slack: of the statement.
-      box: the ends of each variable's range. Of the positive ones, which are halved in proportion, samples are
-        uniform in the logarithm.
+      box: the ends of each variable's range. Positive ones are halved, and drawn, in the logarithm.
       mutations: by what was broken, slacks of statements that must fail somewhere in the box.
     """
 
@@ -213,9 +212,9 @@ class Box:
           limit: how many sub-boxes to look at.
 
         Returns:
-          `proved on the box`; the margin is a lower bound of the slack, `worst` the sub-box that has it. Where
-          the statement fails, a point at which the slack is certainly negative. `undecided`, which counts as
-          failing, if `limit` does not suffice.
+          `proved on the box`, with a lower bound of the slack as margin and the sub-box that has it as
+          `worst`; where it fails, a point at which the slack is certainly negative. `undecided`, which counts
+          as failing, if `limit` does not suffice.
         """
         start, order = time.perf_counter(), itertools.count()
         whole = {name: interval(*ends) for name, ends in self.box.items()}

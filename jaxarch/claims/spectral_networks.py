@@ -1,8 +1,8 @@
 r"""Claims on what spectral networks compute and on how they begin to learn ([S] sections 3 to 5, appendix E).
 
 Most run the library's own networks on integers that float64 holds exactly, so that both sides agree to the
-last bit or the claim is false. Activations with `f(0) = 0` are `c sin(z) + d (1 - cos(z))`, of slope c at 0, and
-`c max(z, 0) + d min(z, 0)`, of two slopes there.
+last bit or the claim is false. Activations with `f(0) = 0` are `c sin(z) + d (1 - cos(z))`, of slope c at 0,
+and `c max(z, 0) + d min(z, 0)`, of two slopes there.
 """
 
 from __future__ import annotations
@@ -435,9 +435,10 @@ ONE_LAYER_AT_A_TIME = Claim(
     remark="So the gradient of any loss in L_2, ..., L_{B-1} is 0 at the perceptron start and stays 0 while "
     "eigenvectors, L_B and L_{B+1} are trained, until L_B is no longer 0; then that in L_{B-1} is not 0, "
     "and so on backwards: hidden layers can be recruited only in the order B, B - 1, ..., 2. That shallow "
-    "networks are found first needs no regularisation. Proof: L_k moves by q, then z_k by -q phi_{k-1} "
-    "s_{k-1} =: r, s_k by f'(0) r, and s_{k+1} by f'(0) phi_k r - phi_k f'(0) r = 0; nothing behind layer k "
-    "+ 1 sees anything else.",
+    "networks are found first needs no regularisation. In floating point the gradient is some rounding "
+    "errors, of which Adam, blind to scale, makes steps of full size. Proof: L_k moves by q, then z_k by -q "
+    "phi_{k-1} s_{k-1} =: r, s_k by f'(0) r, and s_{k+1} by f'(0) phi_k r - phi_k f'(0) r = 0; nothing "
+    "behind layer k + 1 sees anything else.",
     checks=(
         Exact(
             next_layer_of_symbols,
