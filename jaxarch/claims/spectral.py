@@ -385,7 +385,7 @@ def determinant_at_the_perceptron_start(weights: tuple[float, ...]) -> Sides:
     vectors = [jnp.full((1, 1), weight) for weight in weights]
     values = [jnp.zeros(1)] * len(weights) + [jnp.ones(1)]
     determinant = jnp.linalg.det(algebra.dense(algebra.adjacency(vectors, values)))
-    return Sides(jnp.asarray(jnp.finfo(float).tiny), jnp.abs(determinant))
+    return Sides(jnp.asarray(1e-300), jnp.abs(determinant))
 
 
 PARABOLIC = Claim(

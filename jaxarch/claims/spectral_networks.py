@@ -268,7 +268,7 @@ def derivative_at_the_start(layer: int, weights: tuple[float, ...], x: float) ->
     derivative = _derivative(
         phi, at_the_start(phi, jnp.ones(1)), jnp.asarray([x]), jnp.tanh, layer, jnp.ones(1)
     )
-    return Sides(jnp.asarray(jnp.finfo(float).tiny), jnp.abs(derivative).max())
+    return Sides(jnp.asarray(1e-300), jnp.abs(derivative).max())
 
 
 def _derivative(
@@ -678,7 +678,7 @@ def without_gamma(c: Array, d: Array, into: Array, some: float = 0.0, **case: Ar
     """Where every hidden neuron lacks what enters or what leaves it, Gamma = 0 and `y = W_31 x`."""
     phi, values, x = parts(case)
     into = jnp.minimum(into + some, 1)
-    phi = [into[:, None] * phi[0], phi[1] * jnp.where(into == 1, some, 1)]
+    phi = [into[:, None] * phi[0], phi[1] * jnp.where(into == 1, some, 1)[None, :]]
     # W_21 has the rows of phi_1 that are not 0, W_32 the columns of phi_2.
     skip = algebra.connections(phi, values)[3, 1]
     return residual(feedforward(phi, values, x, kinked(c, d)), skip @ x)
