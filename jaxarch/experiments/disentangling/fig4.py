@@ -18,7 +18,7 @@ from jaxarch import plots, results
 from jaxarch.data.dataset import Dataset
 from jaxarch.data.tasks import Task
 from jaxarch.errors import ArgumentError, check_count
-from jaxarch.experiments import tables
+from jaxarch.experiments import records, tables
 from jaxarch.experiments.disentangling import trial
 from jaxarch.experiments.experiment import Experiment
 from jaxarch.fit import Progress
@@ -122,28 +122,14 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
         title = f"{task.name}, {size} a class ({index + 1} of {len(cells)})"
         keys, labels = settings.run_keys(task), trial.labels(task)
         done = compare(chosen, keys, moved, progress=trial.titled(title, progress), labels=labels)
-        table = trial.measure(data, task, moved, chosen, done)
-        table.insert(4, "train_per_class", size)
-        measured.append(table)
-        costs[title] = trial.costs(done)
+        measured.append(trial.measure(data, task, moved, chosen, done))
+        costs[title] = records.costs(done)
     table = pd.concat(measured, ignore_index=True)
-    table.insert(0, "experiment", NAME)
-    table.to_csv(folder / results.RESULTS, index=False)
     comparisons = trial.compare_runs(table, CELL)
     comparisons.to_csv(folder / COMPARISONS, index=False)
-    results.write_findings(folder, findings(table, comparisons))
-    results.write_manifest(
-        folder,
-        results.manifest(
-            dataclasses.asdict(settings) | settings.grid()._asdict(),
-            experiment=NAME,
-            command=results.command_line(),
-            key=results.key_description(settings.key),
-            data={"name": data.name, "sha256": results.digest(data.x, data.y)},
-            costs=costs,
-            wall_seconds=time.time() - started,
-        ),
-    )
+    chosen_grid = dataclasses.replace(settings, **settings.grid()._asdict())
+    found = findings(table, comparisons)
+    records.write(folder, NAME, chosen_grid, started, table, found, data, costs=costs)
 
 
 def report(folder: Path) -> list[RenderableType]:
@@ -166,7 +152,7 @@ def report(folder: Path) -> list[RenderableType]:
         if len(differences):
             rendered.append(_summary(differences))
     rendered.append(_best(table))
-    rendered += trial.notes(manifest["costs"].values())
+    rendered += records.notes(manifest["costs"].values())
     rendered += trial.remarks(table)
     return rendered
 

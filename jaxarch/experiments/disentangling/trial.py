@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import jax
@@ -18,6 +18,7 @@ from jaxarch.data.sources import Dataset, load
 from jaxarch.data.tasks import Task, take_task_rows, two_groups
 from jaxarch.data.transforms import unit_norm
 from jaxarch.errors import ArgumentError, check_count, check_positive, did_you_mean
+from jaxarch.experiments import records
 from jaxarch.fit import Progress
 from jaxarch.masks import check_temperatures, density
 from jaxarch.metrics import auc, paired_differences
@@ -229,6 +230,7 @@ def _measure_one(
             "dataset": data.name,
             "task": task.name,
             "flipped": task.flipped,
+            "train_per_class": np.bincount(data.y[task.train[0]]).max(),
             "strategy": name,
             "seed": task.seeds,
             "auc": auc(truth, outputs),
@@ -245,15 +247,6 @@ def _measure_one(
     # NaN scores make an empty mask, whose figures would pass for those of a network.
     measured.loc[failed_at >= 0, ["auc", "loss", "test_loss", "density"]] = np.nan
     return measured
-
-
-def costs(done: dict[str, Any]) -> dict[str, Any]:
-    """What running the strategies took, and what happened on the way, for a manifest."""
-    return {
-        "vmap_width": {name: report.width for name, (_, report) in done.items()},
-        "compile_seconds": {name: report.compile_seconds for name, (_, report) in done.items()},
-        "notes": {name: report.notes for name, (_, report) in done.items() if report.notes},
-    }
 
 
 def objectives(learning: Problem, found: Found) -> Array:
@@ -315,18 +308,10 @@ def by_strategy(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     return [(str(name), runs) for name, runs in table.groupby("strategy", sort=False)]
 
 
-def notes(costs: Iterable[dict[str, Any]]) -> list[str]:
-    """What happened in training, out of the costs that a manifest has, as lines of a report."""
-    return [f"! {note}" for cost in costs for of_strategy in cost["notes"].values() for note in of_strategy]
-
-
 def remarks(table: pd.DataFrame) -> list[str]:
     """What a reader of the table has to know: runs that failed, networks that are constant, ties."""
-    noted = []
+    noted = records.failures(by_strategy(table))
     for name, runs in by_strategy(table):
-        failed = int((runs["failed_at"] >= 0).sum())
-        if failed:
-            noted.append(f"! {name}: {failed} of {len(runs)} runs met NaN or infinity; they are left out")
         constant = int((runs["constant"] & (runs["failed_at"] < 0)).sum())
         if constant:
             noted.append(

@@ -19,8 +19,7 @@ from rich.console import RenderableType
 
 from jaxarch import plots, results
 from jaxarch.errors import ArgumentError, check_count, check_positive, did_you_mean
-from jaxarch.experiments import tables
-from jaxarch.experiments.disentangling.trial import costs
+from jaxarch.experiments import records, tables
 from jaxarch.experiments.experiment import Experiment
 from jaxarch.experiments.spectral import training
 from jaxarch.fit import Progress
@@ -151,7 +150,7 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
     settings.check()
     cells, measured = settings.cells(), []
     networks: dict[str, Any] = {}
-    spent: dict[str, Any] = {}
+    costs: dict[str, Any] = {}
     runs = cells.loc[cells.index.repeat(settings.seeds)].reset_index(drop=True)
     runs["seed"] = np.tile(np.arange(settings.seeds), len(cells))
     labels = [f"beta {row.beta:g}, alpha {row.alpha:g}, seed {row.seed}" for row in runs.itertuples()]
@@ -164,23 +163,10 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
         measured.append(_measure(settings, problem, trained, runs).assign(input_eigenvalues=name))
         first = jax.tree.map(lambda leaf: leaf[:: settings.seeds], trained.found.params)
         networks[name] = _drawn(problem, first)
-        spent |= {VARIANTS[name]: costs({"spectral": (trained.found, trained.report)})}
+        costs[VARIANTS[name]] = records.costs({"spectral": (trained.found, trained.report)})
     table = pd.concat(measured, ignore_index=True)
-    table.insert(0, "experiment", NAME)
-    table.to_csv(folder / results.RESULTS, index=False)
-    _findings(table).to_csv(folder / results.FINDINGS, index=False)
     save_tree(folder / NETWORKS, networks)
-    results.write_manifest(
-        folder,
-        results.manifest(
-            dataclasses.asdict(settings),
-            experiment=NAME,
-            command=results.command_line(),
-            key=results.key_description(settings.key),
-            costs=spent,
-            wall_seconds=time.time() - started,
-        ),
-    )
+    records.write(folder, NAME, settings, started, table, _findings(table), costs=costs)
 
 
 def _measure(
@@ -252,11 +238,12 @@ def report(folder: Path) -> list[RenderableType]:
     plots.save(plots.sweep(grid, "$\\alpha$", logarithmic=["test MSE"]), folder, "transition")
     for name in names:
         _draw(folder, table, networks, name, betas, settings["cutoff"])
-    remarks = [
-        f"! {VARIANTS[name]}: {count} runs met NaN or infinity; they are left out"
-        for name, count in table[table["failed_at"] >= 0].groupby("input_eigenvalues").size().items()
+    runs = table.groupby(table["input_eigenvalues"].map(VARIANTS), sort=False)
+    return [
+        *(_table(table, name, beta) for name in names for beta in settings["betas"]),
+        *records.notes(manifest["costs"].values()),
+        *records.failures(runs),
     ]
-    return [_table(table, name, beta) for name in names for beta in settings["betas"]] + remarks
 
 
 def _lines(table: pd.DataFrame, column: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -318,7 +305,7 @@ def _table(table: pd.DataFrame, name: str, beta: float) -> RenderableType:
     return tables.table(f"{VARIANTS[name]}, beta = {beta:g}: median [quartiles]", columns, rows)
 
 
-def _findings(table: pd.DataFrame) -> pd.DataFrame:
+def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
     quantities = {
         "gamma_norm": "norm of Gamma",
         "eigenvalue_norm": "norm of L_1 and L_2 together",
@@ -350,7 +337,7 @@ def _findings(table: pd.DataFrame) -> pd.DataFrame:
         )
         for beta, alpha in table[["beta", "alpha"]].drop_duplicates().itertuples(index=False)
     ]
-    return pd.DataFrame(found)
+    return found
 
 
 def _spearman(first: pd.Series, second: pd.Series) -> float:
