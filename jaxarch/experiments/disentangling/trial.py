@@ -17,8 +17,9 @@ from jax import Array
 from jaxarch.data.sources import Dataset, load
 from jaxarch.data.tasks import Task, take_task_rows, two_groups
 from jaxarch.data.transforms import unit_norm
-from jaxarch.errors import ArgumentError, check_count, check_positive, did_you_mean
+from jaxarch.errors import ArgumentError, check_count, check_key, check_positive, did_you_mean
 from jaxarch.experiments import records
+from jaxarch.experiments.experiment import seed_keys
 from jaxarch.fit import Progress
 from jaxarch.masks import check_temperatures, density
 from jaxarch.metrics import auc, paired_differences
@@ -57,8 +58,7 @@ class Setup:
         for name in ("test_per_class", "seeds", "steps", "batch_size", "depth"):
             check_count(name, getattr(self, name))
         check_positive("learning_rate", self.learning_rate)
-        if not 0 <= self.key < 2**32:
-            raise ArgumentError(f"key: expected an integer from 0 to 2^32 - 1, got {self.key}")
+        check_key("key", self.key)
 
     def data(self) -> Dataset:
         """The data set, every example of unit norm."""
@@ -66,8 +66,7 @@ class Setup:
 
     def run_keys(self, task: Task) -> Array:
         """One key a run: the same for both orientations of a split."""
-        keys = jax.random.split(jax.random.fold_in(jax.random.key(self.key), 1), self.seeds)
-        return keys[task.seeds]
+        return seed_keys(self.key, self.seeds)[task.seeds]
 
 
 @dataclasses.dataclass(frozen=True)
