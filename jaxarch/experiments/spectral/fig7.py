@@ -316,14 +316,11 @@ def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
     found = []
     for (name, beta), part in table.groupby(["input_eigenvalues", "beta"], sort=False):
         where = f"{VARIANTS[str(name)]}, beta {beta:g}"
-        medians = part.groupby("alpha")["gamma_norm"].median()
-        for of, ranked in (
-            ("all runs", _spearman(part["alpha"], part["gamma_norm"])),
-            ("medians", _spearman(medians.index.to_series(), medians)),
-        ):
-            if np.isfinite(ranked):
-                what = f"Spearman correlation of alpha and the norm of Gamma, {of}: {where}"
-                found.append(results.finding(what, ranked))
+        runs = part[["alpha", "gamma_norm"]]
+        medians = runs.groupby("alpha", as_index=False).median()
+        for of, ranked in (("all runs", runs), ("medians", medians)):
+            what = f"Spearman correlation of alpha and the norm of Gamma, {of}: {where}"
+            found.append(results.finding(what, ranked.corr("spearman").iloc[0, 1]))
         found += [
             results.finding(f"{words}: {where}, alpha {alpha:g}", runs[column])
             for column, words in quantities.items()
@@ -338,11 +335,6 @@ def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
         for beta, alpha in table[["beta", "alpha"]].drop_duplicates().itertuples(index=False)
     ]
     return found
-
-
-def _spearman(first: pd.Series, second: pd.Series) -> float:
-    """The correlation of ranks."""
-    return float(first.rank().corr(second.rank()))
 
 
 EXPERIMENT = Experiment(
