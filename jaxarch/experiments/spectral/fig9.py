@@ -26,6 +26,7 @@ from jaxarch.fit import Progress
 from jaxarch.models.spectral_network import spectral_network
 from jaxarch.models.supervised import supervised
 from jaxarch.problem import Problem
+from jaxarch.search.recruit import largest_removal
 from jaxarch.search.spectral import spectral
 from jaxarch.spectral.readout import neuron_order
 from jaxarch.storage import read_npz, save_tree
@@ -247,9 +248,8 @@ def _zeroed_losses(problem: Problem, params: PyTree, total: int) -> Array:
 
 def eigenvalues_needed(losses: np.ndarray, tolerance: float) -> np.ndarray:
     """How many eigenvalues are left by the rule of `recruit`, a number a seed."""
-    within = losses <= losses[:, :1] * (1 + tolerance)
-    removed = np.where(within, np.arange(losses.shape[1]), 0).max(axis=1)
-    return (losses.shape[1] - 1 - removed).astype(float)
+    removed = jax.vmap(largest_removal, (0, None))(jnp.asarray(losses), tolerance)
+    return np.asarray(losses.shape[1] - 1 - removed, float)
 
 
 def report(folder: Path) -> list[RenderableType]:
