@@ -18,7 +18,7 @@ from jax.typing import ArrayLike
 from rich.console import RenderableType
 
 from jaxarch import plots, results
-from jaxarch.errors import ArgumentError, check_count, check_positive, did_you_mean
+from jaxarch.errors import ArgumentError, check_count, check_positive, check_strength, did_you_mean
 from jaxarch.experiments import records, tables
 from jaxarch.experiments.experiment import Experiment
 from jaxarch.experiments.spectral import training
@@ -73,8 +73,7 @@ class Settings(training.Setup):
         for name in self.input_eigenvalues:
             if name not in VARIANTS:
                 raise ArgumentError(f"input_eigenvalues: unknown {name!r}; {did_you_mean(name, VARIANTS)}")
-        if self.strength < 0:
-            raise ArgumentError(f"strength: expected a number of at least 0, got {self.strength}")
+        check_strength("strength", self.strength)
 
     def cells(self) -> pd.DataFrame:
         """Every pair of beta and alpha, a row each."""
