@@ -70,10 +70,7 @@ class Settings(trial.Settings):
 
     def groups(self) -> list[trial.Groups]:
         """The tasks' groups of classes, those of the data set where none are named."""
-        texts = self.tasks or TASKS.get(self.dataset, ())
-        if not texts:
-            raise ArgumentError(f"tasks: none are known for {self.dataset}; name them, as in --set tasks=0v1")
-        return [trial.read_groups(text) for text in texts]
+        return [trial.read_groups(text) for text in self.or_known("tasks", TASKS, "0v1")]
 
 
 def plan(settings: Settings) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import jax
@@ -63,6 +63,15 @@ class Setup:
     def data(self) -> Dataset:
         """The data set, every example of unit norm."""
         return unit_norm(load(self.dataset))
+
+    def or_known(self, name: str, known: Mapping[str, tuple[Any, ...]], example: str) -> tuple[Any, ...]:
+        """A setting; if it is empty, what is known for the data set."""
+        values = getattr(self, name) or known.get(self.dataset, ())
+        if not values:
+            raise ArgumentError(
+                f"{name}: none are known for {self.dataset}; name them, as in --set {name}={example}"
+            )
+        return values
 
     def run_keys(self, task: Task) -> Array:
         """One key a run: the same for both orientations of a split."""
@@ -220,7 +229,7 @@ def _measure_one(
     if isinstance(strategy, HostSearch):
         loss = test_loss = np.full(runs, np.nan)
     else:
-        loss = np.asarray(objectives(learning, found))
+        loss = np.asarray(objectives(learning, found.params, found.state))
         test_loss = (outputs * (1 - 2 * truth)).mean(axis=1)
     info = {key: np.asarray(value) for key, value in found.info.items() if np.ndim(value) == 1}
     failed_at = info.get("failed_at", np.full(runs, -1))
@@ -248,13 +257,10 @@ def _measure_one(
     return measured
 
 
-def objectives(learning: Problem, found: Found) -> Array:
-    """F on the training rows of what every run found, shape (runs,)."""
-    return _objectives(learning, found.params, found.state)
-
-
 @jax.jit
-def _objectives(learning: Problem, params: Any, state: Any) -> Array:
+def objectives(learning: Problem, params: Any, state: Any) -> Array:
+    """F on the training rows of what every run found, shape (runs,)."""
+
     def objective(params: Any, state: Any, one: Problem) -> Array:
         return one.objective(params, state)
 
