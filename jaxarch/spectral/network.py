@@ -166,6 +166,11 @@ def neurons_in(state: PyTree, mask: PyTree) -> PyTree:
     return jax.tree_util.tree_map_with_path(left, mask)
 
 
+def tells_neurons(state: PyTree) -> bool:
+    """Whether the state of a model says which hidden neurons are left."""
+    return any("neurons" in path.split("/") for path in named_leaves(state))
+
+
 def unpack_neurons(state: PyTree, layers: int) -> Neurons:
     """The masks of the hidden layers 2, ..., B of B + 1 `layers`; `None` where all neurons are left."""
     kept = named_leaves(state.get("neurons", {}))
