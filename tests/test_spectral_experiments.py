@@ -1,11 +1,14 @@
 """The figures of [S] section 5 as experiments: what they measure, on small networks and few steps."""
 
+import re
+import shutil
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxarch import plots
+from jaxarch import plots, results
 from jaxarch.experiments.spectral import fig7, fig8, fig9
 from jaxarch.ledger import read_findings
 from jaxarch.results import read_table
@@ -153,6 +156,21 @@ def test_a_stopped_run_is_continued_to_the_same_numbers(student, tmp_path):
 @pytest.mark.parametrize("which", ["transition", "student"])
 def test_findings_are_ready_for_the_ledger(which, request):
     assert len(read_findings(request.getfixturevalue(which))) > 8
+
+
+@pytest.mark.parametrize(("module", "which"), [(fig7, "transition"), (fig9, "student")])
+def test_a_report_says_which_runs_failed_and_when(module, which, request, tmp_path, monkeypatch):
+    folder = shutil.copytree(request.getfixturevalue(which), tmp_path / "folder")
+    read_table(folder).assign(failed_at=[7] + [-1] * (len(read_table(folder)) - 1)).to_csv(
+        folder / results.RESULTS, index=False
+    )
+    manifest = results.read_manifest(folder)
+    next(iter(manifest["costs"].values()))["notes"] = {"spectral": ["seed 0: NaN at step 7"]}
+    results.write_manifest(folder, manifest)
+    monkeypatch.setattr(plots, "save", lambda *arguments: None)
+    lines = [line for line in module.report(folder) if isinstance(line, str)]
+    assert lines[0] == "! seed 0: NaN at step 7"
+    assert re.fullmatch(r"! .+: 1 of \d runs met NaN or infinity; they are left out", lines[1])
 
 
 def test_neurons_that_nothing_leads_to_are_drawn_without_what_leaves_them():

@@ -19,14 +19,14 @@ from rich.console import RenderableType
 
 from jaxarch import plots, results
 from jaxarch.errors import ArgumentError, check_count, did_you_mean
-from jaxarch.experiments import tables
-from jaxarch.experiments.disentangling.trial import costs
+from jaxarch.experiments import records, tables
 from jaxarch.experiments.experiment import Experiment
 from jaxarch.experiments.spectral import training
 from jaxarch.fit import Progress
 from jaxarch.models.spectral_network import spectral_network
 from jaxarch.models.supervised import supervised
 from jaxarch.problem import Problem
+from jaxarch.search.recruit import largest_removal
 from jaxarch.search.spectral import spectral
 from jaxarch.spectral.readout import neuron_order
 from jaxarch.storage import read_npz, save_tree
@@ -155,7 +155,7 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
     settings.check()
     measured = []
     readout: dict[str, Any] = {}
-    spent: dict[str, Any] = {}
+    costs: dict[str, Any] = {}
     keys = settings.run_keys()
     labels = [f"seed {seed}" for seed in range(settings.seeds)]
     linear = _linear(settings, prepare(settings, 1))
@@ -168,24 +168,12 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
         losses = zeroed_losses(problem, trained.found.params)
         measured[-1]["eigenvalues"] = eigenvalues_needed(losses, settings.tolerance)
         readout[name] = {**values, "losses": trained.pruned.info["losses"], "zeroed_losses": losses}
-        spent |= {name: costs({"spectral": (trained.found, trained.report)})}
+        costs[name] = records.costs({"spectral": (trained.found, trained.report)})
     table = pd.concat(measured, ignore_index=True)
-    table.insert(0, "experiment", NAME)
-    table.to_csv(folder / results.RESULTS, index=False)
-    _findings(table).to_csv(folder / results.FINDINGS, index=False)
     save_tree(folder / READOUT, readout)
-    results.write_manifest(
-        folder,
-        results.manifest(
-            dataclasses.asdict(settings),
-            experiment=NAME,
-            command=results.command_line(),
-            key=results.key_description(settings.key),
-            presets={name: preset._asdict() for name, preset in settings.chosen().items()},
-            costs=spent,
-            wall_seconds=time.time() - started,
-        ),
-    )
+    presets = {name: preset._asdict() for name, preset in settings.chosen().items()}
+    found = _findings(table)
+    records.write(folder, NAME, settings, started, table, found, presets=presets, costs=costs)
 
 
 def r_squared(outputs: np.ndarray, truth: np.ndarray) -> np.ndarray:
@@ -260,9 +248,8 @@ def _zeroed_losses(problem: Problem, params: PyTree, total: int) -> Array:
 
 def eigenvalues_needed(losses: np.ndarray, tolerance: float) -> np.ndarray:
     """How many eigenvalues are left by the rule of `recruit`, a number a seed."""
-    within = losses <= losses[:, :1] * (1 + tolerance)
-    removed = np.where(within, np.arange(losses.shape[1]), 0).max(axis=1)
-    return (losses.shape[1] - 1 - removed).astype(float)
+    removed = jax.vmap(largest_removal, (0, None))(jnp.asarray(losses), tolerance)
+    return np.asarray(losses.shape[1] - 1 - removed, float)
 
 
 def report(folder: Path) -> list[RenderableType]:
@@ -293,11 +280,8 @@ def report(folder: Path) -> list[RenderableType]:
         marked={quantity: 1 + tolerance},
     )
     plots.save(figure, folder, "removal")
-    remarks = [
-        f"! {name}: {count} runs met NaN or infinity; they are left out"
-        for name, count in table[table["failed_at"] >= 0].groupby("preset").size().items()
-    ]
-    return [_table(table, names), *remarks]
+    runs = table.groupby("preset", sort=False)
+    return [_table(table, names), *records.notes(manifest["costs"].values()), *records.failures(runs)]
 
 
 def _removal(losses: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
@@ -324,7 +308,7 @@ def _table(table: pd.DataFrame, names: list[str]) -> RenderableType:
     return tables.table(title, columns, rows)
 
 
-def _findings(table: pd.DataFrame) -> pd.DataFrame:
+def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
     first = table.groupby("seed", sort=False).first()
     found = [
         results.finding("R^2 of linear regression, with intercept", first["linear_r2"]),
@@ -345,7 +329,7 @@ def _findings(table: pd.DataFrame) -> pd.DataFrame:
         for name, runs in table.groupby("preset", sort=False)
         for column, words in quantities.items()
     ]
-    return pd.DataFrame(found)
+    return found
 
 
 EXPERIMENT = Experiment(
