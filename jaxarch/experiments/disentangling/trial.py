@@ -17,7 +17,7 @@ from jax import Array
 from jaxarch.data.sources import Dataset, load
 from jaxarch.data.tasks import Task, take_task_rows, two_groups
 from jaxarch.data.transforms import unit_norm
-from jaxarch.errors import ArgumentError, check_count, check_key, check_positive, did_you_mean
+from jaxarch.errors import ArgumentError, check_count, check_key, check_known, check_positive
 from jaxarch.experiments import records
 from jaxarch.experiments.experiment import seed_keys
 from jaxarch.fit import Progress
@@ -97,9 +97,8 @@ class Settings(Setup):
         check_positive("std", self.std)
         check_temperatures(self.hard, self.soft)
         known = self._known()
-        for name in self.strategies:
-            if name not in known:
-                raise ArgumentError(f"strategies: unknown {name!r}; {did_you_mean(name, known)}")
+        if self.strategies:
+            check_known("strategies", self.strategies, known)
         check_distinct("strategies", self.strategies)
 
     def chosen(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from jax.typing import ArrayLike
 from rich.console import RenderableType
 
 from jaxarch import plots, results
-from jaxarch.errors import ArgumentError, check_count, check_positive, check_strength, did_you_mean
+from jaxarch.errors import check_count, check_known, check_positive, check_strength
 from jaxarch.experiments import records, tables
 from jaxarch.experiments.experiment import Experiment
 from jaxarch.experiments.spectral import training
@@ -65,14 +65,10 @@ class Settings(training.Setup):
         check_count("alphas", self.alphas, least=2)
         for name in ("hidden", "epochs"):
             check_count(name, getattr(self, name))
-        for name in ("betas", "input_eigenvalues"):
-            if not getattr(self, name):
-                raise ArgumentError(f"{name}: expected at least one")
+        check_count("betas", len(self.betas))
         for beta in self.betas:
             check_positive("betas", beta)
-        for name in self.input_eigenvalues:
-            if name not in VARIANTS:
-                raise ArgumentError(f"input_eigenvalues: unknown {name!r}; {did_you_mean(name, VARIANTS)}")
+        check_known("input_eigenvalues", self.input_eigenvalues, VARIANTS)
         check_strength("strength", self.strength)
 
     def cells(self) -> pd.DataFrame:
