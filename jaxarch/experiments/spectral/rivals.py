@@ -173,14 +173,14 @@ def report(folder: Path) -> list[RenderableType]:
             name,
             f"{strength:g}",
             tables.spread(runs["neurons"], ".0f"),
-            tables.spread(runs["r2"], ".4f"),
+            tables.median(1 - runs["r2"], ".1e"),
             tables.median(runs["loss"], ".2e"),
             tables.median(runs["seconds"], ".1f"),
         )
         for (name, strength), runs in table.groupby(["rival", "strength"], sort=False)
     ]
-    columns = ("rival", "strength", "neurons left", "R^2", "loss before", "seconds")
-    title = "hidden neurons left and their test R^2, refitted; validation loss before"
+    columns = ("rival", "strength", "neurons left", "1 - R^2", "loss before", "seconds")
+    title = "hidden neurons left and their test error, refitted; validation loss before"
     notes = records.notes(manifest["costs"].values())
     return [tables.table(title, columns, rows), *notes, *records.failures(table.groupby("rival"))]
 
