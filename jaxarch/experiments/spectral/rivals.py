@@ -163,7 +163,7 @@ def report(folder: Path) -> list[RenderableType]:
     figure = plots.trade_off(
         points,
         f"hidden neurons left of {sum(settings['hidden'])}",
-        "1 - R^2 on the test rows",
+        "1 - $R^2$ on the test rows",
         logarithmic=(False, True),
         marked={"the teacher's": settings["features"]},
     )
