@@ -81,6 +81,11 @@ class Evidence(NamedTuple):
     worst: Mapping[str, Any]
     seconds: float
 
+    @property
+    def ratio(self) -> float:
+        """`left/right` in the worst case, for sides that are not negative: 1 where both agree."""
+        return 1 - self.margin if self.margin >= 0 else 1 / (1 + self.margin)
+
 
 class Check(Protocol):
     """Evidence for a statement, and mutated statements for which the same evidence must not be had."""
@@ -189,7 +194,7 @@ class Claim:
       assumptions: under which it is stated; empty for none.
       remark: what is wrong with the printed form, why, and what replaces it.
       checks: of the statement; none for one that is refuted.
-      printed: where the printed form fails; none where it holds.
+      printed: cases in which the printed form fails; none where it holds.
       see: ids of claims that replace or sharpen it.
     """
 
@@ -201,7 +206,7 @@ class Claim:
     assumptions: str = ""
     remark: str = ""
     checks: tuple[Check, ...] = ()
-    printed: Counterexample | None = None
+    printed: tuple[Counterexample, ...] = ()
     see: tuple[str, ...] = ()
 
 
@@ -212,13 +217,13 @@ class Outcome(NamedTuple):
       claim: the claim.
       verdict: the one found.
       evidence: of each of the claim's checks.
-      printed: the printed form at its counterexample.
+      printed: the printed form at each of the claim's counterexamples.
     """
 
     claim: Claim
     verdict: Verdict
     evidence: tuple[Evidence, ...]
-    printed: Evaluated | None
+    printed: tuple[Evaluated, ...]
 
     @property
     def as_recorded(self) -> bool:
@@ -227,15 +232,13 @@ class Outcome(NamedTuple):
 
     @property
     def margin(self) -> float:
-        """The smallest over all checks; of a refuted claim, the (negative) one of its counterexample."""
-        if self.evidence:
-            return min(found.margin for found in self.evidence)
-        return self.printed.margin if self.printed else float("nan")
+        """The smallest over all checks; of a refuted claim, the (negative) one of its counterexamples."""
+        return min((found.margin for found in self.evidence or self.printed), default=float("nan"))
 
     @property
     def cases(self) -> int:
-        """Of all checks together; 1 for a counterexample alone."""
-        return sum(found.cases for found in self.evidence) or int(self.printed is not None)
+        """Of all checks together; of a refuted claim, its counterexamples."""
+        return sum(found.cases for found in self.evidence) or len(self.printed)
 
     @property
     def seconds(self) -> float:
@@ -250,7 +253,7 @@ class Outcome(NamedTuple):
 
 
 def judge(claim: Claim, key: Array, cases: int = CASES) -> Outcome:
-    """Run a claim's checks and its counterexample, and say what follows from them.
+    """Run a claim's checks and its counterexamples, and say what follows from them.
 
     Args:
       claim: the claim.
@@ -260,16 +263,16 @@ def judge(claim: Claim, key: Array, cases: int = CASES) -> Outcome:
     check_count("cases", cases)
     keys = jax.random.split(key, max(len(claim.checks), 1))
     evidence = tuple(check.run(k, cases) for check, k in zip(claim.checks, keys, strict=False))
-    printed = None if claim.printed is None else claim.printed.evaluate()
+    printed = tuple(counterexample.evaluate() for counterexample in claim.printed)
     return Outcome(claim, _verdict(evidence, printed), evidence, printed)
 
 
-def _verdict(evidence: tuple[Evidence, ...], printed: Evaluated | None) -> Verdict:
+def _verdict(evidence: tuple[Evidence, ...], printed: tuple[Evaluated, ...]) -> Verdict:
     if not all(found.holds for found in evidence):
         return "fails"
-    if printed is None:
+    if not printed:
         return "holds"
-    if printed.holds:
+    if any(sides.holds for sides in printed):
         return "not refuted"
     return "holds as corrected" if evidence else "refuted"
 

@@ -70,6 +70,25 @@ def normal(std: float, shape: tuple[int, ...] = ()) -> Field:
     return Field(lambda u: std * ndtri(jnp.clip(u, 1e-9, 1 - 1e-9)), shape)
 
 
+def symlog(largest: float, smallest: float, shape: tuple[int, ...] = ()) -> Field:
+    """Either sign, every order of magnitude: about uniform in the logarithm from `smallest` to `largest`.
+
+    0 is in the middle of the cube, where the map has a derivative.
+    """
+    base = 1 + largest / smallest
+
+    def of(u: Array) -> Array:
+        signed = 2 * u - 1
+        return jnp.sign(signed) * smallest * (base ** jnp.abs(signed) - 1)
+
+    return Field(of, shape)
+
+
+def often(value: float, field: Field) -> Field:
+    """`value` (the simplest) in a quarter of [0, 1], `field` elsewhere: bounds are often attained at edges."""
+    return Field(lambda u: jnp.where(u < 0.25, value, field.of((u - 0.25) / 0.75)), field.shape)
+
+
 def integer(low: int, high: int, shape: tuple[int, ...] = ()) -> Field:
     """A whole number from `low` (the simplest value) to `high`, both included, as a float."""
     return Field(lambda u: jnp.minimum(low + jnp.floor((high - low + 1) * u), high), shape)

@@ -79,11 +79,11 @@ def _details(outcome: Outcome) -> Iterator[RenderableType]:
         yield Text(f"\n{found.kind}: {held} in {found.cases:,} cases, smallest margin {number(found.margin)}")
         if found.worst:
             yield Text(f"  worst case: {_case(found.worst)}")
-    if claim.printed is not None and outcome.printed is not None:
+    for counterexample, sides in zip(claim.printed, outcome.printed, strict=True):
         yield Text("\nThe printed form fails at")
-        yield Text(f"  {_case(claim.printed.case)}")
-        yield Text(f"  {_sides(outcome.printed)}")
-        yield Text(f"  {claim.printed.line}", no_wrap=True, overflow="ignore")
+        yield Text(f"  {_case(counterexample.case)}")
+        yield Text(f"  {_sides(sides)}")
+        yield Text(f"  {counterexample.line}", no_wrap=True, overflow="ignore")
     if claim.see:
         yield Text(f"\nSee {', '.join(claim.see)}.")
 
@@ -105,9 +105,9 @@ def _section(outcome: Outcome) -> Iterator[str]:
         yield f"Assumed: {claim.assumptions}\n"
     if claim.remark:
         yield f"{claim.remark}\n"
-    if claim.printed is not None and outcome.printed is not None:
-        yield f"The printed form fails: {_sides(outcome.printed)}\n"
-        yield f"```python\nimport {claim.printed.statement.__module__}\n\n{claim.printed.line}\n```\n"
+    for counterexample, sides in zip(claim.printed, outcome.printed, strict=True):
+        yield f"The printed form fails: {_sides(sides)}\n"
+        yield f"```python\nimport {counterexample.statement.__module__}\n\n{counterexample.line}\n```\n"
     if claim.see:
         yield f"See {', '.join(claim.see)}.\n"
 
@@ -119,7 +119,7 @@ def as_json(outcomes: Iterable[Outcome]) -> str:
 
 def _object(outcome: Outcome) -> dict[str, Any]:
     claim = outcome.claim
-    described = {
+    return {
         "id": claim.id,
         "source": claim.source,
         "verdict": outcome.verdict,
@@ -133,16 +133,16 @@ def _object(outcome: Outcome) -> dict[str, Any]:
         "assumptions": claim.assumptions,
         "remark": claim.remark,
         "see": list(claim.see),
-        "counterexample": None,
+        "counterexamples": [
+            {
+                "case": dict(counterexample.case),
+                "left": sides.left,
+                "right": sides.right,
+                "python": counterexample.line,
+            }
+            for counterexample, sides in zip(claim.printed, outcome.printed, strict=True)
+        ],
     }
-    if claim.printed is not None and outcome.printed is not None:
-        described["counterexample"] = {
-            "case": dict(claim.printed.case),
-            "left": outcome.printed.left,
-            "right": outcome.printed.right,
-            "python": claim.printed.line,
-        }
-    return described
 
 
 def number(value: float) -> str:

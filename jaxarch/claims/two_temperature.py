@@ -101,9 +101,11 @@ THEOREM_4_3 = Claim(
     assumptions="f(., z) convex and differentiable on [0, 1]^d, |grad f| <= G",
     verdict="refuted",
     remark="The bound is proportional to c: let c -> 0 with T fixed.",
-    printed=Counterexample(
-        linear_loss_by_printed_bound,
-        {"coefficient": 0.1, "hard": 4.0, "soft": 4.0, "c": 1.0, "score": 0.0, "steps": 1},
+    printed=(
+        Counterexample(
+            linear_loss_by_printed_bound,
+            {"coefficient": 0.1, "hard": 4.0, "soft": 4.0, "c": 1.0, "score": 0.0, "steps": 1},
+        ),
     ),
 )
 

@@ -20,7 +20,11 @@ MUTATIONS = {
     f"{name}: {mutation}": (check, mutation) for name, check in CHECKS.items() for mutation in check.mutations
 }
 INEQUALITIES = {name: check for name, check in CHECKS.items() if isinstance(check, Inequality)}
-PRINTED = {claim.id: claim.printed for claim in CLAIMS.values() if claim.printed is not None}
+PRINTED = {
+    f"{claim.id} {position}": counterexample
+    for claim in CLAIMS.values()
+    for position, counterexample in enumerate(claim.printed)
+}
 
 
 def over(table):
