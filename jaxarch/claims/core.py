@@ -47,10 +47,14 @@ class Sides(NamedTuple):
 
     @property
     def margin(self) -> Array:
-        """`(right - left) / max(|left|, |right|)`: 1 where left is 0, 0 where both agree, negative beyond."""
-        larger = jnp.maximum(jnp.abs(self.left), jnp.abs(self.right))
-        margin = (self.right - self.left) / jnp.where(larger > 0, larger, 1)
-        return jnp.where(jnp.isposinf(self.right) & jnp.isfinite(self.left), 1.0, margin)
+        """`(R - left) / max(|left|, |R|)` with `R = right + rounding`.
+
+        1 where left is 0, 0 where both agree, negative where the statement fails.
+        """
+        right = self.right + self.rounding
+        larger = jnp.maximum(jnp.abs(self.left), jnp.abs(right))
+        margin = (right - self.left) / jnp.where(larger > 0, larger, 1)
+        return jnp.where(jnp.isposinf(right) & jnp.isfinite(self.left), 1.0, margin)
 
     @property
     def holds(self) -> Array:

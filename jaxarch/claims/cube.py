@@ -85,7 +85,7 @@ def symlog(largest: float, smallest: float, shape: tuple[int, ...] = ()) -> Fiel
 
 
 def often(value: float, field: Field) -> Field:
-    """`value` (the simplest) in a quarter of [0, 1], `field` elsewhere: bounds are often attained at edges."""
+    """`value` (the simplest) in a quarter of [0, 1], else `field`: bounds are often attained at edges."""
     return Field(lambda u: jnp.where(u < 0.25, value, field.of((u - 0.25) / 0.75)), field.shape)
 
 
