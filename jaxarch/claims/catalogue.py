@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 import jax
 from jax import Array
 
-from jaxarch.claims import spectral, two_temperature
+from jaxarch.claims import convergence, pruning, spectral, two_temperature
 from jaxarch.claims.core import CASES, Claim, Outcome, judge
 from jaxarch.errors import ArgumentError, did_you_mean
 
 CLAIMS: dict[str, Claim] = {
-    claim.id: claim for module in (two_temperature, spectral) for claim in module.CLAIMS
+    claim.id: claim for module in (two_temperature, convergence, pruning, spectral) for claim in module.CLAIMS
 }
 
 
