@@ -189,7 +189,7 @@ class Box:
             return self.sampled.run(key, cases, mutation)
         return self.proof(self.slack if mutation is None else self.mutations[mutation])
 
-    @property
+    @functools.cached_property
     def sampled(self) -> Inequality:
         """The same statements, in floating point at points of the box."""
         fields = {

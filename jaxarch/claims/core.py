@@ -7,6 +7,7 @@ fails (where it does), and mutated statements, which the same checks must reject
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol
@@ -15,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.stages import Wrapped
+from jax.stages import Compiled
 from jax.typing import ArrayLike
 
 from jaxarch.claims.cube import Cube
@@ -26,6 +27,9 @@ Verdict = Literal["holds", "holds as corrected", "refuted", "fails", "not refute
 
 CASES = 10_000
 """Drawn for each inequality."""
+
+QUICK = {"xla_backend_optimization_level": 0}
+"""Of programs that run once or twice: what takes long is to compile them."""
 
 
 class Sides(NamedTuple):
@@ -47,10 +51,14 @@ class Sides(NamedTuple):
 
     @property
     def margin(self) -> Array:
-        """`(right - left) / max(|left|, |right|)`: 1 where left is 0, 0 where both agree, negative beyond."""
-        larger = jnp.maximum(jnp.abs(self.left), jnp.abs(self.right))
-        margin = (self.right - self.left) / jnp.where(larger > 0, larger, 1)
-        return jnp.where(jnp.isposinf(self.right) & jnp.isfinite(self.left), 1.0, margin)
+        """`(R - left) / max(|left|, |R|)` with `R = right + rounding`.
+
+        1 where left is 0, 0 where both agree, negative where the statement fails.
+        """
+        right = self.right + self.rounding
+        larger = jnp.maximum(jnp.abs(self.left), jnp.abs(right))
+        margin = (right - self.left) / jnp.where(larger > 0, larger, 1)
+        return jnp.where(jnp.isposinf(right) & jnp.isfinite(self.left), 1.0, margin)
 
     @property
     def holds(self) -> Array:
@@ -66,7 +74,7 @@ class Evidence(NamedTuple):
     """What a check found.
 
     Attributes:
-      kind: `formal` (in symbols, for all values of them), `exact`, `proved on the box` or `sampled`.
+      kind: `formal` (in symbols, for all values), `exact`, `proved on the box`, `sampled` or `searched`.
       holds: whether the statement held in every case.
       margin: the smallest one; 0 for exact identities.
       cases: how many.
@@ -88,6 +96,11 @@ class Evidence(NamedTuple):
         """Whether it covers more than the cases that were counted."""
         return self.kind in ("formal", "proved on the box")
 
+    @property
+    def ratio(self) -> float:
+        """`left/right` in the worst case, for sides that are not negative: 1 where both agree."""
+        return 1 - self.margin if self.margin >= 0 else 1 / (1 + self.margin)
+
 
 class Check(Protocol):
     """Evidence for a statement, and mutated statements for which the same evidence must not be had."""
@@ -100,7 +113,7 @@ class Check(Protocol):
         """Evidence for the statement, or for one of its mutations, from at least so many cases."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Inequality:
     """`left <= right` in drawn cases, all of them in one program, in float64.
 
@@ -119,9 +132,10 @@ class Inequality:
     def run(self, key: Array, cases: int, mutation: str | None = None) -> Evidence:
         """The statement, or a mutation of it, at points drawn uniformly from the cube."""
         statement = self.statement if mutation is None else self.mutations[mutation]
-        with jax.enable_x64(True):
-            points = jax.random.uniform(key, (self.cases or cases, self.cube.dimension), jnp.float64)
-            return _evaluate(statement, self.cube, points)
+        # Drawn by NumPy: JAX would compile a program for each number of coordinates.
+        random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+        points = random.random((self.cases or cases, self.cube.dimension))
+        return evaluate(statement, self.cube, points)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,7 +189,7 @@ class Counterexample:
     def evaluate(self) -> Evaluated:
         """The printed statement there, in float64."""
         with jax.enable_x64(True):
-            sides = self.statement(**self.case)
+            sides = jax.jit(lambda: self.statement(**self.case), compiler_options=QUICK)()
             return Evaluated(float(sides.left), float(sides.right), float(sides.margin), bool(sides.holds))
 
     @property
@@ -198,7 +212,7 @@ class Claim:
       assumptions: under which it is stated; empty for none.
       remark: what is wrong with the printed form, why, and what replaces it.
       checks: of the statement; none for one that is refuted.
-      printed: where the printed form fails; none where it holds.
+      printed: cases in which the printed form fails; none where it holds.
       see: ids of claims that replace or sharpen it.
     """
 
@@ -210,7 +224,7 @@ class Claim:
     assumptions: str = ""
     remark: str = ""
     checks: tuple[Check, ...] = ()
-    printed: Counterexample | None = None
+    printed: tuple[Counterexample, ...] = ()
     see: tuple[str, ...] = ()
 
 
@@ -221,13 +235,13 @@ class Outcome(NamedTuple):
       claim: the claim.
       verdict: the one found.
       evidence: of each of the claim's checks.
-      printed: the printed form at its counterexample.
+      printed: the printed form at each of the claim's counterexamples.
     """
 
     claim: Claim
     verdict: Verdict
     evidence: tuple[Evidence, ...]
-    printed: Evaluated | None
+    printed: tuple[Evaluated, ...]
 
     @property
     def as_recorded(self) -> bool:
@@ -236,15 +250,13 @@ class Outcome(NamedTuple):
 
     @property
     def margin(self) -> float:
-        """The smallest over all checks; of a refuted claim, the (negative) one of its counterexample."""
-        if self.evidence:
-            return min(found.margin for found in self.evidence)
-        return self.printed.margin if self.printed else float("nan")
+        """The smallest over all checks; of a refuted claim, the (negative) one of its counterexamples."""
+        return min((found.margin for found in self.evidence or self.printed), default=float("nan"))
 
     @property
     def cases(self) -> int:
-        """Of all checks together; 1 for a counterexample alone."""
-        return sum(found.cases for found in self.evidence) or int(self.printed is not None)
+        """Of all checks together; of a refuted claim, its counterexamples."""
+        return sum(found.cases for found in self.evidence) or len(self.printed)
 
     @property
     def seconds(self) -> float:
@@ -259,7 +271,7 @@ class Outcome(NamedTuple):
 
 
 def judge(claim: Claim, key: Array, cases: int = CASES) -> Outcome:
-    """Run a claim's checks and its counterexample, and say what follows from them.
+    """Run a claim's checks and its counterexamples, and say what follows from them.
 
     Args:
       claim: the claim.
@@ -269,38 +281,57 @@ def judge(claim: Claim, key: Array, cases: int = CASES) -> Outcome:
     check_count("cases", cases)
     keys = jax.random.split(key, max(len(claim.checks), 1))
     evidence = tuple(check.run(k, cases) for check, k in zip(claim.checks, keys, strict=False))
-    printed = None if claim.printed is None else claim.printed.evaluate()
+    printed = tuple(counterexample.evaluate() for counterexample in claim.printed)
     return Outcome(claim, _verdict(evidence, printed), evidence, printed)
 
 
-def _verdict(evidence: tuple[Evidence, ...], printed: Evaluated | None) -> Verdict:
+def _verdict(evidence: tuple[Evidence, ...], printed: tuple[Evaluated, ...]) -> Verdict:
     if not all(found.holds for found in evidence):
         return "fails"
-    if printed is None:
+    if not printed:
         return "holds"
-    if printed.holds:
+    if any(sides.holds for sides in printed):
         return "not refuted"
     return "holds as corrected" if evidence else "refuted"
 
 
-def margins_at(statement: Statement, cube: Cube) -> Wrapped:
-    """Compiled, for points of shape (cases, dimension): whether the statement holds, and its margins."""
+class Found(NamedTuple):
+    """A statement at many points of its cube; all with a leading axis of cases.
 
-    def at(point: Array) -> tuple[Array, Array]:
-        sides = statement(**cube(point))
-        return sides.holds, jnp.nan_to_num(sides.margin, nan=-jnp.inf)
+    Attributes:
+      holds: whether it held.
+      margins: see `Sides.margin`; -inf where a side is NaN.
+      variables: the cases themselves.
+    """
 
-    return jax.jit(lambda points: jax.lax.map(at, points, batch_size=1000))
+    holds: Array
+    margins: Array
+    variables: dict[str, Array]
 
 
-def _evaluate(statement: Statement, cube: Cube, points: Array) -> Evidence:
-    """A statement at many points, in one program."""
-    program = margins_at(statement, cube).lower(points).compile()
-    start = time.perf_counter()
-    holds, margins = map(np.asarray, program(points))
-    seconds = time.perf_counter() - start
+@functools.cache
+def compiled(statement: Statement, cube: Cube, cases: int) -> Compiled:
+    """A statement at points of shape (cases, dimension), as a `Found`, in float64."""
+
+    def at(point: Array) -> Found:
+        variables = cube(point)
+        sides = statement(**variables)
+        return Found(sides.holds, jnp.nan_to_num(sides.margin, nan=-jnp.inf), variables)
+
+    with jax.enable_x64(True):
+        points = jax.ShapeDtypeStruct((cases, cube.dimension), jnp.float64)
+        program = jax.jit(lambda points: jax.lax.map(at, points, batch_size=1000), compiler_options=QUICK)
+        return program.lower(points).compile()
+
+
+def evaluate(statement: Statement, cube: Cube, points: np.ndarray) -> Evidence:
+    """A statement at many points of its cube, of shape (cases, dimension), in one program."""
+    program = compiled(statement, cube, len(points))
+    with jax.enable_x64(True):
+        start = time.perf_counter()
+        holds, margins, variables = jax.tree.map(np.asarray, program(points))
+        seconds = time.perf_counter() - start
     # A case that fails is worse than any that holds by less.
     worst = int(np.argmin(np.where(holds, margins, margins - 1e9)))
-    return Evidence(
-        "sampled", bool(holds.all()), float(margins[worst]), len(points), cube.at(points[worst]), seconds
-    )
+    case = {name: values[worst].tolist() for name, values in variables.items()}
+    return Evidence("sampled", bool(holds.all()), float(margins[worst]), len(points), case, seconds)

@@ -9,10 +9,8 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.scipy.special import ndtri
 
@@ -25,7 +23,7 @@ class Field:
     shape: tuple[int, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Cube:
     """The cases of a statement: its variables by name, each a `Field`."""
 
@@ -44,10 +42,6 @@ class Cube:
             case[name] = field.of(jnp.reshape(point[start:end], field.shape))
             start = end
         return case
-
-    def at(self, point: Array) -> dict[str, Any]:
-        """The case at a point as plain numbers and nested lists, to be printed."""
-        return {name: np.asarray(value).tolist() for name, value in self(point).items()}
 
 
 def cube(**fields: Field) -> Cube:
@@ -68,6 +62,25 @@ def log_uniform(low: float, high: float, shape: tuple[int, ...] = ()) -> Field:
 def normal(std: float, shape: tuple[int, ...] = ()) -> Field:
     """`N(0, std)`, cut off at 6 standard deviations."""
     return Field(lambda u: std * ndtri(jnp.clip(u, 1e-9, 1 - 1e-9)), shape)
+
+
+def symlog(largest: float, smallest: float, shape: tuple[int, ...] = ()) -> Field:
+    """Either sign, every order of magnitude: about uniform in the logarithm from `smallest` to `largest`.
+
+    0 is in the middle of the cube, where the map has a derivative.
+    """
+    base = 1 + largest / smallest
+
+    def of(u: Array) -> Array:
+        signed = 2 * u - 1
+        return jnp.sign(signed) * smallest * (base ** jnp.abs(signed) - 1)
+
+    return Field(of, shape)
+
+
+def often(value: float, field: Field) -> Field:
+    """`value` (the simplest) in a quarter of [0, 1], else `field`: bounds are often attained at edges."""
+    return Field(lambda u: jnp.where(u < 0.25, value, field.of((u - 0.25) / 0.75)), field.shape)
 
 
 def integer(low: int, high: int, shape: tuple[int, ...] = ()) -> Field:

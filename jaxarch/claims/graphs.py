@@ -188,7 +188,7 @@ FOOTNOTE_14 = Claim(
             {"as printed": functools.partial(adjacency_is_symmetric, blocks=printed_block_adjacency)},
         ),
     ),
-    printed=Counterexample(printed_asymmetry, {"first": ((1.0,),), "second": ((1.0,),)}),
+    printed=(Counterexample(printed_asymmetry, {"first": ((1.0,),), "second": ((1.0,),)}),),
 )
 
 CLAIMS = (LAPLACIAN_RANGE, RELABELLING, FOOTNOTE_14)

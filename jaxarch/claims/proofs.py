@@ -118,6 +118,7 @@ def curvature_above(
 def _of_scores(curvature: Slack) -> Slack:
     """A bound of `ds_S(w)^2 (d^2/dw^2) D(u, sigma_H(w))` in units of H S/16, by w, H, S/H and u."""
 
+    @functools.wraps(curvature)
     def slack(n: Numbers, scores: Any, hard: Any, ratio: Any, comparator: Any) -> Any:
         tau = _tanh_of_half(n, hard * scores)
         share = n.share(_tanh_of_half(n, ratio * hard * scores), tau)

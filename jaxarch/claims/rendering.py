@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -12,7 +13,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from jaxarch.claims.core import Evaluated, Outcome
+from jaxarch.claims.core import Check, Evaluated, Evidence, Inequality, Outcome
+from jaxarch.claims.equations import Entry
 
 _STYLES = {"holds": "green", "holds as corrected": "yellow", "refuted": "red"}
 _WIDEST = 160
@@ -74,19 +76,38 @@ def _details(outcome: Outcome) -> Iterator[RenderableType]:
         yield Text(f"Assumed: {claim.assumptions}")
     if claim.remark:
         yield Text(f"\n{claim.remark}")
-    for found in outcome.evidence:
+    for check, found in zip(claim.checks, outcome.evidence, strict=True):
         held = "held" if found.holds else "FAILED"
         kind = f"{found.kind} {found.domain}".strip()
-        yield Text(f"\n{kind}: {held} in {found.cases:,} cases, smallest margin {number(found.margin)}")
+        yield Text(f"\n{_title(check)}")
+        yield Text(f"  {kind}: {held} in {found.cases:,} cases, smallest margin {number(found.margin)}")
         if found.worst:
             yield Text(f"  worst case: {_case(found.worst)}")
-    if claim.printed is not None and outcome.printed is not None:
+    for counterexample, sides in zip(claim.printed, outcome.printed, strict=True):
         yield Text("\nThe printed form fails at")
-        yield Text(f"  {_case(claim.printed.case)}")
-        yield Text(f"  {_sides(outcome.printed)}")
-        yield Text(f"  {claim.printed.line}", no_wrap=True, overflow="ignore")
+        yield Text(f"  {_case(counterexample.case)}")
+        yield Text(f"  {_sides(sides)}")
+        yield Text(f"  {counterexample.line}", no_wrap=True, overflow="ignore")
     if claim.see:
         yield Text(f"\nSee {', '.join(claim.see)}.")
+
+
+def searched(check: Inequality, found: Evidence) -> Group:
+    """What a search for the worst case of an inequality found."""
+    held = "held" if found.holds else "FAILED"
+    return Group(
+        Text(_title(check)),
+        Text(f"  {held} in {found.cases:,} cases, largest ratio left/right {found.ratio:.10g}"),
+        Text(f"  worst case: {_case(found.worst)}"),
+    )
+
+
+def _title(check: Check) -> str:
+    """What a check's statement says of itself."""
+    statement = next(
+        (getattr(check, name) for name in ("statement", "holds", "slack") if hasattr(check, name)), check
+    )
+    return (inspect.getdoc(statement) or type(check).__name__).partition("\n")[0]
 
 
 def as_markdown(outcomes: Sequence[Outcome]) -> str:
@@ -106,11 +127,23 @@ def _section(outcome: Outcome) -> Iterator[str]:
         yield f"Assumed: {claim.assumptions}\n"
     if claim.remark:
         yield f"{claim.remark}\n"
-    if claim.printed is not None and outcome.printed is not None:
-        yield f"The printed form fails: {_sides(outcome.printed)}\n"
-        yield f"```python\nimport {claim.printed.statement.__module__}\n\n{claim.printed.line}\n```\n"
+    for counterexample, sides in zip(claim.printed, outcome.printed, strict=True):
+        yield f"The printed form fails: {_sides(sides)}\n"
+        yield f"```python\nimport {counterexample.statement.__module__}\n\n{counterexample.line}\n```\n"
     if claim.see:
         yield f"See {', '.join(claim.see)}.\n"
+
+
+def equations_as_markdown(papers: Mapping[str, Sequence[Entry]]) -> str:
+    """A table of every numbered equation and the claims that judge it, or why there are none."""
+    headings = ("paper", "equation, lemma, theorem", "claims", "note")
+    rows = [_markdown_row(headings), _markdown_row(["---"] * len(headings))]
+    rows += [
+        _markdown_row((f"[{paper}]", ", ".join(entry.numbers), ", ".join(entry.claims) or "none", entry.note))
+        for paper, entries in papers.items()
+        for entry in entries
+    ]
+    return "\n".join(["### Equation by equation\n", *rows, ""])
 
 
 def as_json(outcomes: Iterable[Outcome]) -> str:
@@ -120,7 +153,7 @@ def as_json(outcomes: Iterable[Outcome]) -> str:
 
 def _object(outcome: Outcome) -> dict[str, Any]:
     claim = outcome.claim
-    described = {
+    return {
         "id": claim.id,
         "source": claim.source,
         "verdict": outcome.verdict,
@@ -134,16 +167,16 @@ def _object(outcome: Outcome) -> dict[str, Any]:
         "assumptions": claim.assumptions,
         "remark": claim.remark,
         "see": list(claim.see),
-        "counterexample": None,
+        "counterexamples": [
+            {
+                "case": dict(counterexample.case),
+                "left": sides.left,
+                "right": sides.right,
+                "python": counterexample.line,
+            }
+            for counterexample, sides in zip(claim.printed, outcome.printed, strict=True)
+        ],
     }
-    if claim.printed is not None and outcome.printed is not None:
-        described["counterexample"] = {
-            "case": dict(claim.printed.case),
-            "left": outcome.printed.left,
-            "right": outcome.printed.right,
-            "python": claim.printed.line,
-        }
-    return described
 
 
 def number(value: float) -> str:

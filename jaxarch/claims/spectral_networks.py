@@ -268,7 +268,7 @@ def derivative_at_the_start(layer: int, weights: tuple[float, ...], x: float) ->
     derivative = _derivative(
         phi, at_the_start(phi, jnp.ones(1)), jnp.asarray([x]), jnp.tanh, layer, jnp.ones(1)
     )
-    return Sides(jnp.asarray(1e-300), jnp.abs(derivative).max())
+    return Sides(jnp.asarray(1e-30), jnp.abs(derivative).max())
 
 
 def _derivative(
@@ -292,7 +292,7 @@ REACTIVATION = Claim(
     "= B it is 0 where f'(0) = 1, as for tanh; for k = 1 where f'(0) = 0, which automatic differentiation "
     "takes for ReLU. What a deep network can recruit from this start is its last hidden layer, and with "
     "ReLU at that.",
-    printed=Counterexample(derivative_at_the_start, {"layer": 2, "weights": (1.0, 1.0, 1.0), "x": 1.0}),
+    printed=(Counterexample(derivative_at_the_start, {"layer": 2, "weights": (1.0, 1.0, 1.0), "x": 1.0}),),
     see=("spectral.recruitment-order", "spectral.one-layer-at-a-time", "spectral.recruitment-at-a-kink"),
 )
 
@@ -601,7 +601,7 @@ ONE_NEURON = Claim(
             {"if and only if it is 0": functools.partial(silent_neurons, only_zero=True)},
         ),
     ),
-    printed=Counterexample(incoming_connection, {"eigenvector": 1.0, "inner": 1.0}),
+    printed=(Counterexample(incoming_connection, {"eigenvector": 1.0, "inner": 1.0}),),
     see=("S.removed-neurons",),
 )
 
@@ -656,7 +656,7 @@ REMOVED_NEURONS = Claim(
             {"the same": functools.partial(zeroing_against_removing, factor=0.0)},
         ),
     ),
-    printed=Counterexample(zeroing_is_removing, {"eigenvalue": 1.0, "x": 1.0}),
+    printed=(Counterexample(zeroing_is_removing, {"eigenvalue": 1.0, "x": 1.0}),),
 )
 
 
@@ -744,7 +744,7 @@ INTERPOLATION = Claim(
             {"half the rate": functools.partial(interpolation, rate=1.0)},
         ),
     ),
-    printed=Counterexample(linear_at_alpha_0, {"beta": 5.0}),
+    printed=(Counterexample(linear_at_alpha_0, {"beta": 5.0}),),
 )
 
 CLAIMS = (
