@@ -83,6 +83,7 @@ SLOPE = Claim(
             _ONE_SCORE,
             {"constant 10% too small": lambda **case: slope_is_at_most_a_quarter(**case, constant=0.225)},
         ),
+        proofs.SLOPE,
         Inequality(
             slope_at_zero,
             cube(sharpness=log_uniform(1.0, 100.0)),
@@ -479,7 +480,6 @@ ERROR_SIGN = Claim(
                 )
             },
         ),
-        proofs.SLOPE,
     ),
 )
 
