@@ -25,9 +25,10 @@ STRATEGIES = len(disentangling_strategies())
 
 
 def jaxarch(*arguments, folder):
-    """Run the command line in a process of its own, with every device and cache of its own."""
+    """Run the command line in a process of its own, with every device and cache of its own, as users do."""
     command = [sys.executable, "-m", "jaxarch", *arguments]
     environment = os.environ | {"XDG_CACHE_HOME": str(CACHE.name)}
+    environment.pop("XLA_FLAGS")
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 
