@@ -1,6 +1,7 @@
 """Searches: pure functions `(key, problem) -> Found`, one file each."""
 
 from jaxarch.search.agnostic import agnostic
+from jaxarch.search.architecture_pruning import architecture_pruning
 from jaxarch.search.group_lasso import group_lasso
 from jaxarch.search.logistic_regression import logistic_regression
 from jaxarch.search.lottery import lottery
@@ -11,6 +12,7 @@ from jaxarch.search.two_temperature import two_temperature
 
 __all__ = [
     "agnostic",
+    "architecture_pruning",
     "group_lasso",
     "logistic_regression",
     "lottery",
