@@ -200,6 +200,12 @@ def apply_mask(mask: PyTree, params: PyTree) -> PyTree:
     return merge(map_selected(masked, mask, params), params)
 
 
+def check_density(name: str, density: object) -> None:
+    """Raise unless it is a number in (0, 1]."""
+    if isinstance(density, bool) or not isinstance(density, (int, float, np.number)) or not 0 < density <= 1:
+        raise ArgumentError(f"{name}: expected a number in (0, 1], 1 - sparsity; got {density!r}")
+
+
 def check_fits(mask: PyTree, params: PyTree) -> None:
     """Raise unless every masked leaf is a parameter of the mask's shape.
 

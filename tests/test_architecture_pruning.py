@@ -143,8 +143,8 @@ def test_the_penalty_as_printed_prunes_nothing_and_says_so():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"densities": 0.0}, r"densities: expected numbers in \(0, 1\]"),
-        ({"densities": ()}, "densities: expected"),
+        ({"densities": 0.0}, r"densities: expected a number in \(0, 1\]"),
+        ({"densities": ()}, "densities: expected an integer of at least 1"),
         ({"densities": (0.5, 1.5)}, "densities: expected"),
         ({"penalty": "printed"}, "penalty: expected 'corrected' or 'as printed'"),
         ({"hard": 1.0}, "soft: expected at most hard"),

@@ -12,9 +12,17 @@ import optax
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, check_strength
+from jaxarch.errors import ArgumentError, check_count, check_strength
 from jaxarch.finish import Finish
-from jaxarch.masks import apply_mask, check_temperatures, connections, init_scores, soft_mask, top_k
+from jaxarch.masks import (
+    apply_mask,
+    check_density,
+    check_temperatures,
+    connections,
+    init_scores,
+    soft_mask,
+    top_k,
+)
 from jaxarch.problem import Found, Problem
 from jaxarch.training import Point, Training
 from jaxarch.trees import PyTree, Where, map_selected, matrices, select
@@ -205,15 +213,11 @@ def _name(density: float) -> str:
 
 def _targets(densities: float | Sequence[float]) -> list[float]:
     """Densities, the largest first."""
-    given = np.asarray(densities)
-    if (
-        given.dtype.kind not in "iuf"
-        or given.ndim > 1
-        or not given.size
-        or not ((given > 0) & (given <= 1)).all()
-    ):
-        raise ArgumentError(f"densities: expected numbers in (0, 1], 1 - sparsity; got {densities!r}")
-    return sorted({float(target) for target in np.atleast_1d(given)}, reverse=True)
+    given = densities if isinstance(densities, Sequence) else [densities]
+    check_count("densities", len(given))
+    for density in given:
+        check_density("densities", density)
+    return sorted({float(density) for density in given}, reverse=True)
 
 
 def _share_positive(scores: PyTree) -> Array:
