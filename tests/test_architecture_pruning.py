@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from small import RUNS, digits, keys, same
+from small import RUNS, close, digits, keys, same
 
 import jaxarch
 from jaxarch.masks import check_fits
@@ -138,6 +138,17 @@ def test_the_penalty_as_printed_prunes_nothing_and_says_so():
     assert (np.asarray(found.info["reached_at"]) == -1).all()
     assert kept(found.mask) == [CONNECTIONS // 2] * RUNS
     assert len(report.notes) == 1
+
+
+def test_each_optimiser_sees_the_tree_that_it_is_for():
+    frozen = {"hidden": "still", "head": "moves"}
+    weights = optax.partition({"still": optax.set_to_zero(), "moves": optax.adam(1e-2)}, frozen)
+    search = pruning(0.5, scores_optimizer=optax.adam(1e-2), weights_optimizer=weights)
+    one = learning(steps=3)
+    found = jax.jit(search)(keys()[0], one)
+    start, _ = one.init(jax.random.split(jax.random.split(keys()[0], 3)[0])[0])
+    assert close(found.info["weights"]["hidden"], start["hidden"], 1e-6)
+    assert not close(found.info["weights"]["head"], start["head"], 1e-3)
 
 
 @pytest.mark.parametrize(

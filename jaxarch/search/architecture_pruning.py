@@ -162,12 +162,11 @@ def architecture_pruning(
         }
         return Found(apply_mask(smallest, weights), smallest, point.state, info)
 
-    optimizer = optax.partition(
+    optimizer = _each(
         {
             "scores": scores_optimizer or optax.sgd(SCORES_RATE),
             "weights": weights_optimizer or optax.sgd(WEIGHTS_RATE),
-        },
-        {"scores": "scores", "weights": "weights"},
+        }
     )
     return Training(
         "architecture pruning",
@@ -205,6 +204,22 @@ def at_density(density: float) -> Finish:
 
     finish.__name__ = f"at density {_name(density)}"
     return finish
+
+
+def _each(optimizers: dict[str, optax.GradientTransformation]) -> optax.GradientTransformation:
+    """An optimiser for every entry of a dict; each sees the tree of its entry alone."""
+
+    def init(params: PyTree) -> PyTree:
+        return {name: optimizer.init(params[name]) for name, optimizer in optimizers.items()}
+
+    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[PyTree, PyTree]:
+        moved, after = {}, {}
+        for name, optimizer in optimizers.items():
+            of = None if params is None else params[name]
+            moved[name], after[name] = optimizer.update(updates[name], state[name], of)
+        return moved, after
+
+    return optax.GradientTransformation(init, update)
 
 
 def _name(density: float) -> str:
