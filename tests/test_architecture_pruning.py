@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from small import RUNS, digits, keys, same
+from small import RUNS, close, digits, keys, same
 
 import jaxarch
 from jaxarch.masks import check_fits
@@ -140,11 +140,29 @@ def test_the_penalty_as_printed_prunes_nothing_and_says_so():
     assert len(report.notes) == 1
 
 
+def test_without_a_density_the_mask_is_that_of_the_positive_scores():
+    carry = jax.jit(partial(jaxarch.training.begin, pruning(())))(keys()[0], learning(), None)
+    scores = jax.tree.map(lambda leaf: leaf - 0.03, carry.point.trainable["scores"])
+    found = pruning(()).found(carry.point._replace(trainable={**carry.point.trainable, "scores": scores}))
+    assert same(found.mask["head"]["kernel"], scores["head"]["kernel"] > 0)
+    assert 0.1 < float(jaxarch.density(found.mask)) < 0.9
+
+
+def test_each_optimiser_sees_the_tree_that_it_is_for():
+    frozen = {"hidden": "still", "head": "moves"}
+    weights = optax.partition({"still": optax.set_to_zero(), "moves": optax.adam(1e-2)}, frozen)
+    search = pruning(0.5, scores_optimizer=optax.adam(1e-2), weights_optimizer=weights)
+    one = learning(steps=3)
+    found = jax.jit(search)(keys()[0], one)
+    start, _ = one.init(jax.random.split(jax.random.split(keys()[0], 3)[0])[0])
+    assert close(found.info["weights"]["hidden"], start["hidden"], 1e-6)
+    assert not close(found.info["weights"]["head"], start["head"], 1e-3)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"densities": 0.0}, r"densities: expected a number in \(0, 1\]"),
-        ({"densities": ()}, "densities: expected an integer of at least 1"),
         ({"densities": (0.5, 1.5)}, "densities: expected"),
         ({"penalty": "printed"}, "penalty: expected 'corrected' or 'as printed'"),
         ({"hard": 1.0}, "soft: expected at most hard"),

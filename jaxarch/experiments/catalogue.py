@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jaxarch.experiments.disentangling import fig2, fig3, fig4, fig5, strategies
 from jaxarch.experiments.experiment import Experiment
+from jaxarch.experiments.pruning import fig1 as pruning_fig1
 from jaxarch.experiments.spectral import fig7, fig8, fig9, rivals
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -18,6 +19,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         fig8.EXPERIMENT,
         fig9.EXPERIMENT,
         rivals.EXPERIMENT,
+        pruning_fig1.EXPERIMENT,
     )
 }
 DEFAULT = strategies.NAME

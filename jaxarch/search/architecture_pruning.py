@@ -12,13 +12,14 @@ import optax
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, check_count, check_strength
+from jaxarch.errors import ArgumentError, check_strength
 from jaxarch.finish import Finish
 from jaxarch.masks import (
     apply_mask,
     check_density,
     check_temperatures,
     connections,
+    hard_mask,
     init_scores,
     soft_mask,
     top_k,
@@ -59,6 +60,7 @@ def architecture_pruning(
 
     Args:
       densities: targets in (0, 1]; of several, all are reached in one training, and the smallest is found.
+        Of none, `()`, nothing is held, and the mask is `1[w > 0]` after the last step ([A] section 2.3).
       hard: t_l, the inverse temperature of the mask, positive. May be traced, like all numbers but densities.
       soft: t_s, that of the gradient, positive, at most `hard`. [A] has 100 and 10.
       strength: gamma, at least 0, of the penalty on masked leaves: a sum over connections, so that it goes
@@ -79,7 +81,7 @@ def architecture_pruning(
       step; `masks`, by density, and `weights`, unmasked, out of which `at_density` takes one.
 
     Raises:
-      ArgumentError: no density, or one outside (0, 1]; temperatures that are not positive, soft > hard; a
+      ArgumentError: a density outside (0, 1]; temperatures that are not positive, soft > hard; a
         strength that is negative or not finite; an unknown penalty.
     """
     targets = _targets(densities)
@@ -94,16 +96,16 @@ def architecture_pruning(
         params_key, scores_key = jax.random.split(key)
         params, state = problem.init(params_key) if found is None else (found.params, found.state)
         scores = map_selected(jnp.abs, init_scores(scores_key, select(params, where), 0.0, std))
-        kept = map_selected(lambda leaf: jnp.broadcast_to(leaf, (len(targets), *leaf.shape)), scores)
-        memory = {
-            "scores": kept,
-            "reached_at": jnp.full(len(targets), -1, jnp.int32),
-            "lowest_density": jnp.ones(()),
-        }
+        memory = {"lowest_density": jnp.ones(())}
+        if targets:
+            kept = map_selected(lambda leaf: jnp.broadcast_to(leaf, (len(targets), *leaf.shape)), scores)
+            memory |= {"scores": kept, "reached_at": jnp.full(len(targets), -1, jnp.int32)}
         return Point({"scores": scores, "weights": params}, None, state, memory)
 
     def scores_in_use(point: Point) -> PyTree:
         """The scores that descend, or those that are held."""
+        if not targets:
+            return point.trainable["scores"]
         held = point.memory["reached_at"][-1] >= 0
         return map_selected(
             lambda leaf, kept: jnp.where(held, kept[-1], leaf),
@@ -126,6 +128,8 @@ def architecture_pruning(
     def observe(point: Point) -> PyTree:
         memory, scores = point.memory, point.trainable["scores"]
         share = _share_positive(scores)
+        if not targets:
+            return {"lowest_density": jnp.minimum(memory["lowest_density"], share)}
         hits = (memory["reached_at"] < 0) & (share <= jnp.asarray(targets))
 
         def keep() -> PyTree:
@@ -151,6 +155,9 @@ def architecture_pruning(
             )
             return top_k(last, round(target * total))
 
+        if not targets:
+            mask_found, weights = hard_mask(scores), point.trainable["weights"]
+            return Found(apply_mask(mask_found, weights), mask_found, point.state, dict(memory))
         masks = {_name(target): mask(index, target) for index, target in enumerate(targets)}
         smallest, weights = masks[_name(targets[-1])], point.trainable["weights"]
         info = {
@@ -162,12 +169,11 @@ def architecture_pruning(
         }
         return Found(apply_mask(smallest, weights), smallest, point.state, info)
 
-    optimizer = optax.partition(
+    optimizer = _each(
         {
             "scores": scores_optimizer or optax.sgd(SCORES_RATE),
             "weights": weights_optimizer or optax.sgd(WEIGHTS_RATE),
-        },
-        {"scores": "scores", "weights": "weights"},
+        }
     )
     return Training(
         "architecture pruning",
@@ -207,6 +213,22 @@ def at_density(density: float) -> Finish:
     return finish
 
 
+def _each(optimizers: dict[str, optax.GradientTransformation]) -> optax.GradientTransformation:
+    """An optimiser for every entry of a dict; each sees the tree of its entry alone."""
+
+    def init(params: PyTree) -> PyTree:
+        return {name: optimizer.init(params[name]) for name, optimizer in optimizers.items()}
+
+    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[PyTree, PyTree]:
+        moved, after = {}, {}
+        for name, optimizer in optimizers.items():
+            of = None if params is None else params[name]
+            moved[name], after[name] = optimizer.update(updates[name], state[name], of)
+        return moved, after
+
+    return optax.GradientTransformation(init, update)
+
+
 def _name(density: float) -> str:
     return f"{float(density):.6g}"
 
@@ -214,7 +236,6 @@ def _name(density: float) -> str:
 def _targets(densities: float | Sequence[float]) -> list[float]:
     """Densities, the largest first."""
     given = densities if isinstance(densities, Sequence) else [densities]
-    check_count("densities", len(given))
     for density in given:
         check_density("densities", density)
     return sorted({float(density) for density in given}, reverse=True)
@@ -227,6 +248,8 @@ def _share_positive(scores: PyTree) -> Array:
 
 def _unreached(found: Any) -> Iterable[str]:
     """A line if some runs never had so few positive scores as they were to have."""
+    if "reached_at" not in found.info:
+        return
     missed = np.asarray(found.info["reached_at"]) < 0
     for target, runs in zip(np.asarray(found.info["densities"])[0], missed.T, strict=True):
         if runs.any():

@@ -1,0 +1,223 @@
+"""[A] section 3.1 and figure 1: a sparse logistic regression, at three soft temperatures."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pandas as pd
+from jax import Array
+from rich.console import RenderableType
+
+from jaxarch import plots, results
+from jaxarch.data.dataset import Dataset
+from jaxarch.data.sources import load
+from jaxarch.data.transforms import unit_norm
+from jaxarch.errors import ArgumentError, check_count, check_key, check_positive, check_strength
+from jaxarch.experiments import records, tables
+from jaxarch.experiments.experiment import Experiment, seed_keys
+from jaxarch.fit import Progress
+from jaxarch.masks import check_temperatures, density
+from jaxarch.problem import Problem
+from jaxarch.search.architecture_pruning import architecture_pruning
+from jaxarch.storage import Checkpoints, read_npz, save_tree
+from jaxarch.strategy import over_seeds
+from jaxarch.training import Training
+from jaxarch.trees import PyTree
+
+NAME = "pruning.fig1"
+LOSSES = "losses.npz"
+CHUNK, SECONDS = 500, 30
+WINDOW = 20
+"""Steps around one over which the objective of a batch is averaged."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What can be set with `jaxarch run pruning.fig1 --set NAME=VALUE`.
+
+    Two `classes` are told apart. The objective is (12), gamma being `strength`: cross entropy, gamma times
+    the number of connections (of the soft mask: its squared norm), and gamma times the squared norm of the
+    weights. [A] gives neither the rates nor the spreads of the starts.
+    """
+
+    dataset: str = "digits"
+    classes: tuple[int, ...] = (0, 1)
+    hard: float = 1000.0
+    soft: tuple[float, ...] = (1000.0, 10.0, 1.0)
+    seeds: int = 10
+    steps: int = 2000
+    batch_size: int = 100
+    early: int = 200
+    strength: float = 1e-2
+    scores_std: float = 0.1
+    scores_rate: float = 0.03
+    weights_std: float = 0.1
+    weights_rate: float = 0.3
+    key: int = 0
+    resume: str = ""
+
+    def check(self) -> None:
+        """Raise on the first setting that cannot be used."""
+        for name in ("seeds", "steps", "batch_size", "early"):
+            check_count(name, getattr(self, name))
+        check_count("soft", len(self.soft))
+        check_temperatures(self.hard, np.asarray(self.soft))
+        for name in ("scores_std", "weights_std", "strength"):
+            check_strength(name, getattr(self, name))
+        for name in ("scores_rate", "weights_rate"):
+            check_positive(name, getattr(self, name))
+        check_key("key", self.key)
+        if len(set(self.classes)) != 2 or len(self.classes) != 2:
+            raise ArgumentError(f"classes: expected two, got {self.classes}")
+
+    def data(self) -> Dataset:
+        """The examples of the two classes, of unit norm."""
+        whole = unit_norm(load(self.dataset))
+        rows = np.flatnonzero(np.isin(whole.y, self.classes))
+        for label in self.classes:
+            if not (whole.y == label).any():
+                raise ArgumentError(f"classes: {self.dataset} has no examples of class {label}")
+        second = (whole.y[rows] == self.classes[1]).astype(np.int32)
+        return whole._replace(x=whole.x[rows], y=second)
+
+
+def prepare(settings: Settings, data: Dataset) -> Problem:
+    """Logistic regression with a mask, `F = sigma((m o theta) . x)`, and the objective (12)."""
+    features = data.x.shape[1]
+
+    def init(key: Array) -> tuple[PyTree, PyTree]:
+        theta = settings.weights_std * jax.random.normal(key, (features,))
+        return {"mask": jnp.ones(features), "weights": theta}, {}
+
+    def loss(params: PyTree, state: PyTree, batch: PyTree, key: Any) -> tuple[Array, PyTree]:
+        x, y = batch
+        logits = x @ (params["mask"] * params["weights"])
+        squares = jnp.sum(jnp.square(params["mask"])) + jnp.sum(jnp.square(params["weights"]))
+        entropy = optax.sigmoid_binary_cross_entropy(logits, y.astype(logits.dtype)).mean()
+        return entropy + settings.strength * squares, state
+
+    return Problem(
+        init, loss, (data.x, data.y), optax.sgd(settings.weights_rate), settings.steps, settings.batch_size
+    )
+
+
+def search(settings: Settings, soft: Any) -> Training:
+    """Scores of the mask and weights together; the mask's own weights are held at 1."""
+    weights = optax.partition(
+        {"held": optax.set_to_zero(), "trained": optax.sgd(settings.weights_rate)},
+        {"mask": "held", "weights": "trained"},
+    )
+    return architecture_pruning(
+        (),
+        settings.hard,
+        soft,
+        strength=0.0,
+        factor=True,
+        std=settings.scores_std,
+        where="mask",
+        scores_optimizer=optax.sgd(settings.scores_rate),
+        weights_optimizer=weights,
+    )
+
+
+def plan(settings: Settings) -> list[str]:
+    """What would be compiled and trained."""
+    settings.check()
+    data = settings.data()
+    prepare(settings, data).check()
+    return [
+        f"data: {data.name}, {len(data.y)} examples of {settings.classes[0]} and {settings.classes[1]}",
+        f"training: one program, {settings.steps} steps of batch {settings.batch_size} x "
+        f"{settings.seeds * len(settings.soft)} runs; t_l {settings.hard:g}, t_s "
+        + ", ".join(f"{soft:g}" for soft in settings.soft),
+    ]
+
+
+def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] | None = None) -> None:
+    """Train at every soft temperature, and write objectives, losses and manifest."""
+    started = time.time()
+    settings.check()
+    data = settings.data()
+    cells = pd.MultiIndex.from_product([settings.soft, range(settings.seeds)], names=["soft", "seed"])
+    runs = cells.to_frame(index=False)
+    found, report = over_seeds(
+        lambda soft: search(settings, soft),
+        jnp.tile(seed_keys(settings.key, settings.seeds), len(settings.soft)),
+        prepare(settings, data),
+        jnp.asarray(runs["soft"], jnp.float32),
+        name="architecture pruning",
+        progress=progress,
+        labels=[f"t_s {row.soft:g}, seed {row.seed}" for row in runs.itertuples()],
+        chunk=CHUNK,
+        checkpoint=Checkpoints(settings.resume, every=SECONDS) if settings.resume else None,
+        dead_start="ignore",
+    )
+    losses = np.asarray(found.info["loss"], np.float64)
+    table = runs.assign(
+        early=_around(losses, settings.early),
+        last=_around(losses, settings.steps),
+        density=np.asarray(jax.vmap(density)(found.mask)),
+        seconds=report.seconds,
+        failed_at=np.asarray(found.info["failed_at"]),
+    )
+    table[["early", "last"]] = table[["early", "last"]].where(table["failed_at"] < 0)
+    save_tree(folder / LOSSES, {f"{soft:g}": losses[runs["soft"] == soft] for soft in settings.soft})
+    costs = {"training": records.costs({"architecture pruning": (found, report)})}
+    records.write(folder, NAME, settings, started, table, _findings(table, settings), data, costs=costs)
+
+
+def _around(losses: np.ndarray, step: int) -> np.ndarray:
+    """The mean objective of the steps next to one."""
+    end = min(step + WINDOW // 2, losses.shape[1])
+    return losses[:, max(end - WINDOW, 0) : end].mean(axis=1)
+
+
+def report(folder: Path) -> list[RenderableType]:
+    """Draw the figure of a folder from its files, and make its table."""
+    manifest, table = results.read_manifest(folder), results.read_table(folder)
+    settings = manifest["settings"]
+    losses = read_npz(folder / LOSSES, "folder")
+    names = {f"{soft:g}": f"$t_s$ = {soft:g}" for soft in settings["soft"]}
+    classes = " and ".join(map(str, settings["classes"]))
+    title = f"{settings['dataset']}, {classes}, $t_l$ = {settings['hard']:g}"
+    figure = plots.convergence({names[name]: losses[name] for name in names}, "objective (12)", title)
+    plots.save(figure, folder, "convergence")
+    rows = [
+        (f"{soft:g}", *(tables.spread(of_soft[column], ".3f") for column in ("early", "last", "density")))
+        for soft, of_soft in table.groupby("soft", sort=False)
+    ]
+    columns = ("t_s", f"step {settings['early']}", f"step {settings['steps']}", "density")
+    failures = records.failures((f"t_s {soft:g}", part) for soft, part in table.groupby("soft", sort=False))
+    notes = records.notes(manifest["costs"].values())
+    return [tables.table("objective (12), median [quartiles]", columns, rows), *notes, *failures]
+
+
+def _findings(table: pd.DataFrame, settings: Settings) -> list[dict[str, Any]]:
+    quantities = {
+        "early": f"objective (12) at step {settings.early}",
+        "last": f"objective (12) at step {settings.steps}",
+        "density": "share of connections left",
+    }
+    return [
+        results.finding(f"{words}: t_s = {soft:g}", part[column])
+        for soft, part in table.groupby("soft", sort=False)
+        for column, words in quantities.items()
+    ]
+
+
+EXPERIMENT = Experiment(
+    NAME,
+    "figure 1 of [A]: convergence of a sparse logistic regression at three soft temperatures",
+    Settings,
+    plan,
+    run,
+    report,
+)
