@@ -49,6 +49,8 @@ from jaxarch import spectral
 
 DEPTHS, WIDTHS, BATCHES = (2, 4, 8, 16, 32), (64, 256), (128, 1024)
 NARROW = ((3, 300, 1), (3, 300, 300, 1), (784, 300, 300, 10))
+LEFT = 60
+"""Hidden neurons a layer in the networks of narrow ends that are pruned and exported."""
 MATERIALISED_UP_TO = 16
 SECONDS = 0.03
 
@@ -57,7 +59,12 @@ Network = Callable[[Any, jax.Array], jax.Array]
 
 def plain(params: Any, x: jax.Array) -> jax.Array:
     """An ordinary network with the eigenvectors for its weights."""
-    *hidden, last = params["eigenvectors"].values()
+    return chain(params["eigenvectors"], x)
+
+
+def chain(weights: Any, x: jax.Array) -> jax.Array:
+    """An ordinary network, layer after layer."""
+    *hidden, last = weights.values()
     for weights in hidden:
         x = jax.nn.relu(x @ weights.T)
     return x @ last.T
@@ -86,24 +93,46 @@ def seconds(program: Any, args: tuple[Any, ...], times: int) -> float:
     return (time.process_time() - start) / times
 
 
-def measure(widths: tuple[int, ...], batch: int, repeats: int) -> dict[str, list[float]]:
-    """CPU times, one a repetition, and memory of every network."""
+def examples(widths: tuple[int, ...], batch: int) -> tuple[Any, jax.Array, jax.Array]:
+    """Random parameters of a spectral network, inputs and targets."""
     normal = jax.nn.initializers.normal(0.3)
     params = spectral.init(jax.random.key(0), widths, [normal] * len(widths))
     x = jax.random.normal(jax.random.key(1), (batch, widths[0]))
-    y = jax.random.normal(jax.random.key(2), (batch, widths[-1]))
+    return params, x, jax.random.normal(jax.random.key(2), (batch, widths[-1]))
+
+
+def interleaved(programs: dict[str, Any], args: dict[str, Any], repeats: int) -> dict[str, list[float]]:
+    """CPU times of programs that take turns, the first of which says how often each is run."""
+    for name, program in programs.items():
+        jax.block_until_ready(program(*args[name]))
+    first = next(iter(programs))
+    times = max(1, int(SECONDS / seconds(programs[first], args[first], 3)))
+    figures: dict[str, list[float]] = {name: [] for name in programs}
+    for _ in range(repeats):
+        for name, program in programs.items():
+            figures[name].append(seconds(program, args[name], times))
+    return figures
+
+
+def exported(widths: tuple[int, ...], batch: int, repeats: int) -> dict[str, list[float]]:
+    """CPU times of outputs: a pruned and exported network, an ordinary one of the widths that are left."""
+    params, x, _ = examples(widths, batch)
+    masks = {f"L{i}": jnp.arange(n) < LEFT for i, n in enumerate(widths[1:-1], 2)}
+    weights = spectral.direct_weights(params, {"neurons": masks})
+    bundles = {f"W{i}_{i - 1}": weights[f"W{i}_{i - 1}"] for i in range(2, len(widths) + 1)}
+    networks = {"dense": (chain, bundles), "exported": (spectral.direct_feedforward, weights)}
+    programs = {name: jax.jit(net).lower(leaves, x).compile() for name, (net, leaves) in networks.items()}
+    return interleaved(programs, {name: (leaves, x) for name, (_, leaves) in networks.items()}, repeats)
+
+
+def measure(widths: tuple[int, ...], batch: int, repeats: int) -> dict[str, list[float]]:
+    """CPU times, one a repetition, and memory of every network."""
+    params, x, y = examples(widths, batch)
     networks: dict[str, Network] = {"plain": plain, "spectral": partial(spectral_network, "auto")}
     if len(widths) - 1 <= MATERIALISED_UP_TO:
         networks["materialised"] = partial(spectral_network, "materialised")
     programs = {name: compiled(network, params, x, y) for name, network in networks.items()}
-    for program in programs.values():
-        jax.block_until_ready(program(params, x, y))
-    args = (params, x, y)
-    times = max(1, int(SECONDS / seconds(programs["plain"], args, 3)))
-    figures: dict[str, list[float]] = {name: [] for name in programs}
-    for _ in range(repeats):
-        for name, program in programs.items():
-            figures[name].append(seconds(program, args, times))
+    figures = interleaved(programs, dict.fromkeys(programs, (params, x, y)), repeats)
     for name, program in programs.items():
         figures[f"{name} bytes"] = [float(program.memory_analysis().temp_size_in_bytes)]
     return figures
@@ -149,6 +178,14 @@ def main() -> None:
         for batch in BATCHES:
             measured[f"{name}, batch {batch}"] = figures = measure(widths, batch, chosen.repeats)
             show(name, batch, figures)
+    print(f"\npruned to {LEFT} neurons a hidden layer and exported, against an ordinary network of that size")
+    for widths in NARROW:
+        for batch in BATCHES:
+            name = f"{'-'.join(map(str, widths))} exported"
+            measured[f"{name}, batch {batch}"] = figures = exported(widths, batch, chosen.repeats)
+            low, median, high = ratio(figures, "exported", "dense")
+            dense = 1e6 * float(np.median(figures["dense"]))
+            print(f"{name:28}{batch:7}{dense:10.1f}{median:8.2f}  [{low:.2f}, {high:.2f}]", flush=True)
     if chosen.json:
         chosen.json.write_text(json.dumps(measured, indent=2) + "\n")
 

@@ -174,7 +174,7 @@ def agreement_tasks(cores: int, seeds: int, steps: int) -> dict[str, Task]:
         ((_, (found, _)),) = runs.run(row).items()
         info = found.info
         tried = info.get("candidates", info.get("losses", np.zeros(0)))
-        ours = np.append(trial.objectives(runs.problem, found), tried)
+        ours = np.append(trial.objectives(runs.problem, found.params, found.state), tried)
         theirs = eager_values(row, one, draws(row, runs.keys[0], one))
         return {"F": float(ours[0]), "apart": float(abs(ours - theirs).max())}
 

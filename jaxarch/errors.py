@@ -73,6 +73,22 @@ def check_count(name: str, value: object, least: int = 1) -> None:
         raise ArgumentError(f"{name}: expected an integer of at least {least}, got {value!r}")
 
 
+def check_key(name: str, value: object) -> None:
+    """Raise unless a static number makes a random key: an integer of 32 bits, at least 0."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 0 <= value < 2**32:
+        raise ArgumentError(f"{name}: expected an integer from 0 to 2^32 - 1, got {value!r}")
+
+
+def check_known(argument: str, names: Sequence[str], known: Iterable[str]) -> None:
+    """Raise unless there is at least one name, and each is known."""
+    known = list(known)
+    if not names:
+        raise ArgumentError(f"{argument}: expected at least one of {', '.join(known)}")
+    for name in names:
+        if name not in known:
+            raise ArgumentError(f"{argument}: unknown {name!r}; {did_you_mean(name, known)}")
+
+
 def check_widths(widths: object) -> None:
     """Raise unless they are an input size and that of at least one layer."""
     if not isinstance(widths, Sequence) or isinstance(widths, str) or len(widths) < 2:

@@ -22,6 +22,7 @@ from jaxarch.masks import (
     weight_free,
 )
 from jaxarch.problem import Found, Problem
+from jaxarch.spectral.network import tells_neurons
 from jaxarch.training import Point, Training
 from jaxarch.trees import PyTree, map_selected
 from jaxarch.weights import Held, fresh, square_roots, weight_training
@@ -154,7 +155,9 @@ def retrain(
       exactly 0. The model's state starts as the problem's own, but for a warm start.
 
     Raises:
-      ArgumentError: an unknown `start`; `rewind` after a search that does not tell where it started.
+      ArgumentError: an unknown `start`; `rewind` after a search that does not tell where it started; a
+        spectral network that `recruit` has removed neurons from: its mask is one of neurons, and eigenvalues
+        of 0 do not remove them. There, `search.spectral(0.0)` is the finish that refits.
     """
     if start not in ("warm", "cold", "rewind"):
         raise ArgumentError(f"start: expected 'warm', 'cold' or 'rewind', got {start!r}")
@@ -162,6 +165,11 @@ def retrain(
     def init(key: Array, problem: Problem, found: Found | None) -> Point:
         if found is None:
             raise ArgumentError("retrain: it finishes what a search found; use chain(search, retrain())")
+        if "removed" in found.info and tells_neurons(found.state):
+            raise ArgumentError(
+                "retrain: the mask is of hidden neurons, not of connections; to train on with those that are "
+                "left, use search.spectral(0.0) as a finish: chain(search, recruit(), search.spectral(0.0))"
+            )
         if start == "cold":
             params, state = fresh(key, problem, found.mask, nonnegative, std)
             return Point(params, Held(found.mask), state)

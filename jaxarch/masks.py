@@ -19,7 +19,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, check_positive, is_traced
+from jaxarch.errors import ArgumentError, check_positive, check_strength, is_traced
 from jaxarch.trees import PyTree, check_floating, map_selected, merge, named_leaves
 
 # The two-temperature gradient ------------------------------------------------------------------------
@@ -161,8 +161,7 @@ def init_scores(
       Scores with the selection's structure, shapes and dtypes. The defaults, with `hard=50`, are N(-.2, .1):
       on non-negative inputs, scores around 0 saturate the network of [D] and leave no gradient at all.
     """
-    if not is_traced(std) and not (np.asarray(std) >= 0).all():
-        raise ArgumentError(f"std: expected a standard deviation of at least 0, got {std}")
+    check_strength("std", std)
     unit = 1.0 if hard is None else 1.0 / jnp.asarray(hard, jnp.float32)
     leaves, treedef = jax.tree.flatten(selection)
     keys = jax.random.split(key, len(leaves))

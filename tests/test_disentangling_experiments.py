@@ -154,7 +154,7 @@ def test_every_setting_of_every_experiment_is_listed(name):
 
 def test_a_data_set_of_one_s_own_needs_its_tasks_named():
     with pytest.raises(ValueError, match=r"tasks: none are known for mine\.npz; name them"):
-        fig4.Settings(dataset="mine.npz").grid()
+        fig4.Settings(dataset="mine.npz").complete()
 
 
 @pytest.mark.parametrize("text", ["12", "1v", "1,2v3", "av b", "1+2v3v4"])

@@ -47,7 +47,7 @@ def test_scores_keep_the_leaf_s_dtype_and_leave_unselected_leaves_out():
 
 
 def test_a_negative_standard_deviation_is_refused():
-    with pytest.raises(ValueError, match="std: expected a standard deviation of at least 0"):
+    with pytest.raises(ValueError, match="std: expected a finite number of at least 0"):
         masks.init_scores(jax.random.key(0), TREE, std=-1.0)
 
 

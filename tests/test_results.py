@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jaxarch import plots, results
+from jaxarch.ledger import read_findings
 from jaxarch.metrics import quartiles
 
 
@@ -84,6 +85,12 @@ def test_the_manifest_tells_versions_devices_and_source():
     assert set(content["versions"]) >= {"jax", "flax", "optax", "numpy"}
     assert content["settings"] == {"a": 1}
     assert content["git_commit"] is None or len(content["git_commit"]) >= 40
+
+
+def test_what_was_measured_in_no_run_is_left_out_of_the_findings(tmp_path):
+    found = [results.finding("failed", [np.nan, np.nan]), results.finding("half", [np.nan, 3.0])]
+    results.write_findings(tmp_path, found)
+    assert [(line.what, line.median, line.runs) for line in read_findings(tmp_path)] == [("half", 3, 1)]
 
 
 def test_quartiles_leave_failed_runs_out():

@@ -1,12 +1,15 @@
 """The figures of [S] section 5 as experiments: what they measure, on small networks and few steps."""
 
+import re
+import shutil
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxarch import plots
-from jaxarch.experiments.spectral import fig7, fig8, fig9
+from jaxarch import plots, results
+from jaxarch.experiments.spectral import fig7, fig8, fig9, rivals, teacher
 from jaxarch.ledger import read_findings
 from jaxarch.results import read_table
 from jaxarch.storage import read_npz
@@ -21,6 +24,25 @@ def transition(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fig7")
     fig7.run(fig7.Settings(**TRANSITION), folder)
     fig7.report(folder)
+    return folder
+
+
+SMALL = {
+    **FEW,
+    "rivals": ("spectral", "weights, all skips"),
+    "strengths": (1e-4, 0.1),
+    "features": 4,
+    "hidden": (6,),
+    "epochs": 30,
+    "learning_rate": 1e-2,
+}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("rivals")
+    rivals.run(rivals.Settings(**SMALL), folder)
+    rivals.report(folder)
     return folder
 
 
@@ -93,7 +115,7 @@ def test_figure_8_counts_two_layers_as_dearer_and_all_others_as_cheaper(tmp_path
 
 
 def test_teachers_are_rotations_and_each_seed_has_its_own():
-    drawn = fig9.teachers(fig9.Settings(seeds=3, features=5))
+    drawn = teacher.teachers(teacher.Setup(seeds=3, features=5))
     for matrices in drawn.values():
         assert np.allclose(matrices @ jnp.swapaxes(matrices, 1, 2), jnp.eye(5)[None], atol=1e-5)
         assert np.allclose(jnp.linalg.det(matrices), 1, atol=1e-5)
@@ -103,9 +125,9 @@ def test_teachers_are_rotations_and_each_seed_has_its_own():
 
 def test_r_squared_is_one_for_the_truth_and_zero_for_its_mean():
     truth = np.random.default_rng(0).normal(2, 1, (3, 50, 4))
-    assert np.allclose(fig9.r_squared(truth, truth), 1)
+    assert np.allclose(teacher.r_squared(truth, truth), 1)
     assert np.allclose(
-        fig9.r_squared(np.broadcast_to(truth.mean(axis=1, keepdims=True), truth.shape), truth), 0
+        teacher.r_squared(np.broadcast_to(truth.mean(axis=1, keepdims=True), truth.shape), truth), 0
     )
 
 
@@ -150,9 +172,33 @@ def test_a_stopped_run_is_continued_to_the_same_numbers(student, tmp_path):
     assert read_table(tmp_path).drop(columns=drop).equals(read_table(student).drop(columns=drop))
 
 
-@pytest.mark.parametrize("which", ["transition", "student"])
+def test_every_rival_has_every_strength_and_leaves_fewer_neurons_at_a_greater_one(small):
+    table = read_table(small)
+    assert (table.groupby(["rival", "strength"]).size() == 2).all()
+    left = table.groupby(["rival", "strength"])["neurons"].median().unstack()
+    assert (left[0.1] < left[1e-4]).all()
+    assert (table.loc[table["neurons"] == 0, "r2"] < table["r2"].max() - 0.05).all()
+    assert (small / "rivals.svg").exists()
+
+
+@pytest.mark.parametrize("which", ["transition", "student", "small"])
 def test_findings_are_ready_for_the_ledger(which, request):
-    assert len(read_findings(request.getfixturevalue(which))) > 8
+    assert len(read_findings(request.getfixturevalue(which))) >= 8
+
+
+@pytest.mark.parametrize(("module", "which"), [(fig7, "transition"), (fig9, "student"), (rivals, "small")])
+def test_a_report_says_which_runs_failed_and_when(module, which, request, tmp_path, monkeypatch):
+    folder = shutil.copytree(request.getfixturevalue(which), tmp_path / "folder")
+    read_table(folder).assign(failed_at=[7] + [-1] * (len(read_table(folder)) - 1)).to_csv(
+        folder / results.RESULTS, index=False
+    )
+    manifest = results.read_manifest(folder)
+    next(iter(manifest["costs"].values()))["notes"] = {"spectral": ["seed 0: NaN at step 7"]}
+    results.write_manifest(folder, manifest)
+    monkeypatch.setattr(plots, "save", lambda *arguments: None)
+    lines = [line for line in module.report(folder) if isinstance(line, str)]
+    assert lines[0] == "! seed 0: NaN at step 7"
+    assert re.fullmatch(r"! .+: 1 of \d runs met NaN or infinity; they are left out", lines[1])
 
 
 def test_neurons_that_nothing_leads_to_are_drawn_without_what_leaves_them():
@@ -171,6 +217,9 @@ def test_neurons_that_nothing_leads_to_are_drawn_without_what_leaves_them():
         (fig8, {"layers": 1}, "layers: expected an integer of at least 2"),
         (fig9, {"presets": ("l1",)}, "presets: unknown 'l1'"),
         (fig9, {"presets": ()}, "presets: expected at least one"),
+        (rivals, {"rivals": ("lasso",)}, "rivals: unknown 'lasso'"),
+        (rivals, {"hidden": (0,)}, "widths: expected an integer of at least 1"),
+        (rivals, {"strengths": (-1.0,)}, "strengths: expected"),
     ],
 )
 def test_settings_that_cannot_be_used_are_refused(module, settings, message):

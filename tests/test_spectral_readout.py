@@ -209,6 +209,14 @@ def test_a_search_then_a_removal_then_a_refit_is_one_chain_under_vmap():
     assert float(jnp.median(after / before)) < 1
 
 
+@pytest.mark.parametrize("start", ["warm", "cold"])
+def test_retraining_a_mask_of_neurons_names_the_refit_to_use_instead(start):
+    problem = linear_problem(jaxarch.spectral_network((3, 5, 1)))
+    chain = jaxarch.chain(jaxarch.search.spectral(), jaxarch.recruit(), jaxarch.retrain(start))
+    with pytest.raises(jaxarch.ArgumentError, match=r"use search\.spectral\(0\.0\) as a finish"):
+        jax.eval_shape(chain, jax.random.key(0), problem)
+
+
 # Export ----------------------------------------------------------------------------------------------
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jaxarch.experiments.disentangling import fig2, fig3, fig4, fig5, strategies
 from jaxarch.experiments.experiment import Experiment
-from jaxarch.experiments.spectral import fig7, fig8, fig9
+from jaxarch.experiments.spectral import fig7, fig8, fig9, rivals
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
@@ -17,6 +17,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         fig7.EXPERIMENT,
         fig8.EXPERIMENT,
         fig9.EXPERIMENT,
+        rivals.EXPERIMENT,
     )
 }
 DEFAULT = strategies.NAME

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import jax
+from jax import Array
 from rich.console import RenderableType
 
 from jaxarch.errors import ArgumentError, did_you_mean
@@ -31,6 +33,11 @@ class Experiment(NamedTuple):
     plan: Callable[[Any], list[str]]
     run: Callable[[Any, Path, Callable[[Progress], None] | None], None]
     report: Callable[[Path], list[RenderableType]]
+
+
+def seed_keys(key: int, seeds: int) -> Array:
+    """One key a seed, apart from those that an experiment draws its data with."""
+    return jax.random.split(jax.random.fold_in(jax.random.key(key), 1), seeds)
 
 
 def read_settings(kind: type, values: Mapping[str, str]) -> Any:

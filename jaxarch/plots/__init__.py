@@ -8,6 +8,7 @@ from jaxarch.plots.spectra import plane, spectra, spectral_comparison
 from jaxarch.plots.strategies import by_strategy, runtime
 from jaxarch.plots.style import NotebookFigure, save
 from jaxarch.plots.sweeps import sweep
+from jaxarch.plots.trade_offs import trade_off
 
 __all__ = [
     "NotebookFigure",
@@ -24,4 +25,5 @@ __all__ = [
     "spectra",
     "spectral_comparison",
     "sweep",
+    "trade_off",
 ]

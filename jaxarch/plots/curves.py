@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from jaxarch.plots.style import COLOURS, LINES, STYLE, NotebookFigure, medians
+from jaxarch.plots.style import COLOURS, LINES, STYLE, NotebookFigure, medians, panel_grid
 
 
 def convergence(
@@ -53,22 +53,15 @@ def convergence_grid(
       title: of the figure.
       smooth: steps that are averaged to one point.
     """
-    columns = list(dict.fromkeys(name for row in panels.values() for name in row))
     lines = list(dict.fromkeys(n for row in panels.values() for cell in row.values() for n in cell))
     with matplotlib.rc_context(STYLE):
-        size = (2.4 * len(columns) + 0.8, 2.1 * len(panels) + 1.1)
-        figure = NotebookFigure(figsize=size, layout="constrained")
-        grid = figure.subplots(len(panels), len(columns), sharex=True, sharey=True, squeeze=False)
+        label_x = f"step (averaged over {smooth})"
+        figure, grid, columns = panel_grid(panels, (2.4, 2.1), (0.8, 1.1), title, label_x, sharey=True)
         for axes_row, (row_name, row) in zip(grid, panels.items(), strict=True):
             for axes, column in zip(axes_row, columns, strict=True):
                 for name, history in row.get(column, {}).items():
                     _history(axes, history, smooth, lines.index(name), name)
             axes_row[0].set_ylabel(f"{textwrap.fill(row_name, 22)}\n\n{label}")
-        for axes, column in zip(grid[0], columns, strict=True):
-            axes.set_title(column, loc="left")
-        for axes in grid[-1]:
-            axes.set_xlabel(f"step (averaged over {smooth})")
-        figure.suptitle(title, x=0.01, ha="left")
         handles = [
             Line2D([], [], color=COLOURS[i % len(COLOURS)], ls=LINES[i % len(LINES)], lw=1.6, label=name)
             for i, name in enumerate(lines)

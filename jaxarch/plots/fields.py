@@ -8,7 +8,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from jaxarch.plots.style import STYLE, NotebookFigure
+from jaxarch.plots.style import STYLE, panel_grid
 
 
 def fields(
@@ -23,11 +23,8 @@ def fields(
       extent: of the variables: first from and to, second from and to.
       title: of the figure.
     """
-    columns = list(dict.fromkeys(name for row in rows.values() for name in row))
-    with matplotlib.rc_context({**STYLE, "axes.grid": False}):
-        size = (1.3 * len(columns) + 1.4, 1.35 * len(rows) + 0.7)
-        figure = NotebookFigure(figsize=size, layout="constrained")
-        grid = figure.subplots(len(rows), len(columns), sharex=True, sharey=True, squeeze=False)
+    with matplotlib.rc_context({**STYLE, "axes.grid": False, "axes.titlesize": 9}):
+        figure, grid, columns = panel_grid(rows, (1.3, 1.35), (1.4, 0.7), title, sharey=True)
         for axes_row, (name, row) in zip(grid, rows.items(), strict=True):
             largest = max(float(np.abs(values).max()) for values in row.values()) or 1.0
             for axes, column in zip(axes_row, columns, strict=True):
@@ -44,7 +41,4 @@ def fields(
             axes_row[0].set_xticks(np.linspace(extent[0], extent[1], 3))
             axes_row[0].set_yticks(np.linspace(extent[2], extent[3], 3))
             figure.colorbar(image, ax=axes_row, aspect=12, pad=0.01)
-        for axes, column in zip(grid[0], columns, strict=True):
-            axes.set_title(column, loc="left", size=9)
-        figure.suptitle(title, x=0.01, ha="left")
     return figure

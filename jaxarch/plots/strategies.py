@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from jaxarch.metrics import quartiles
-from jaxarch.plots.style import COLOURS, MARKERS, STYLE, NotebookFigure, looks_of
+from jaxarch.plots.style import COLOURS, MARKERS, STYLE, NotebookFigure, looks_of, panel_grid
 
 
 def by_strategy(
@@ -133,11 +133,9 @@ def runtime(
         dict.fromkeys(name for row in panels.values() for cell in row.values() for name in cell)
     )
     looks = looks_of(strategies)
-    columns = list(dict.fromkeys(name for row in panels.values() for name in row))
     with matplotlib.rc_context(STYLE):
-        size = (2.3 * len(columns) + 0.9, 1.9 * len(panels) + 1.5)
-        figure = NotebookFigure(figsize=size, layout="constrained")
-        grid = figure.subplots(len(panels), len(columns), sharex=True, sharey="row", squeeze=False)
+        label_x = "seconds a run and device"
+        figure, grid, columns = panel_grid(panels, (2.3, 1.9), (0.9, 1.5), title, label_x)
         for axes_row, (row_name, row) in zip(grid, panels.items(), strict=True):
             for axes, column in zip(axes_row, columns, strict=True):
                 for name, (seconds, runs) in row.get(column, {}).items():
@@ -148,11 +146,6 @@ def runtime(
                 if chance is not None:
                     axes.axhline(chance, color="#666666", lw=0.9, ls=":")
             axes_row[0].set_ylabel(f"{row_name}\n\n{label}")
-        for axes, column in zip(grid[0], columns, strict=True):
-            axes.set_title(column, loc="left")
-        for axes in grid[-1]:
-            axes.set_xlabel("seconds a run and device")
-        figure.suptitle(title, x=0.01, ha="left")
         handles = [Line2D([], [], ms=5.5, label=name, **looks[name] | {"ls": ""}) for name in strategies]
         figure.legend(handles=handles, loc="outside lower center", ncols=min(len(columns) + 1, 4))
     return figure

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib
 import numpy as np
@@ -41,6 +41,39 @@ class NotebookFigure(Figure):
         buffer = io.BytesIO()
         self.savefig(buffer, format="png")
         return buffer.getvalue()
+
+
+def panel_grid(
+    rows: Mapping[str, Mapping[str, Any]],
+    panel: tuple[float, float],
+    margin: tuple[float, float],
+    title: str,
+    label: str = "",
+    sharey: Literal["row", True] = "row",
+) -> tuple[Figure, np.ndarray, list[str]]:
+    """A figure with a panel for each row and each column that occurs in any row; columns have their titles.
+
+    Args:
+      rows: by row, by column: what is to be drawn.
+      panel: width and height of a panel, in inches.
+      margin: what the figure is wider and higher than its panels.
+      title: of the figure.
+      label: of the horizontal axis, which all panels share.
+      sharey: whether the panels of a row, or all, share the vertical axis.
+
+    Returns:
+      The figure, its axes of shape (rows, columns), and the columns.
+    """
+    columns = list(dict.fromkeys(name for row in rows.values() for name in row))
+    size = (panel[0] * len(columns) + margin[0], panel[1] * len(rows) + margin[1])
+    figure = NotebookFigure(figsize=size, layout="constrained")
+    grid = figure.subplots(len(rows), len(columns), sharex=True, sharey=sharey, squeeze=False)
+    for axes, column in zip(grid[0], columns, strict=True):
+        axes.set_title(column, loc="left")
+    for axes in grid[-1]:
+        axes.set_xlabel(label)
+    figure.suptitle(title, x=0.01, ha="left")
+    return figure, grid, columns
 
 
 def medians(axes: Any, at: np.ndarray, runs: np.ndarray, **line: Any) -> None:

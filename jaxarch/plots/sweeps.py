@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from jaxarch.plots.style import COLOURS, LINES, MARKERS, STYLE, NotebookFigure, medians
+from jaxarch.plots.style import COLOURS, LINES, MARKERS, STYLE, medians, panel_grid
 
 MOST_MARKERS = 25
 
@@ -32,12 +32,9 @@ def sweep(
       logarithmic: the quantities with a logarithmic axis.
       marked: by quantity, a value that is marked in its panels.
     """
-    columns = list(dict.fromkeys(name for row in rows.values() for name in row))
     lines = list(dict.fromkeys(n for row in rows.values() for panel in row.values() for n in panel))
     with matplotlib.rc_context(STYLE):
-        size = (3.1 * len(columns) + 0.5, 1.8 * len(rows) + 0.9)
-        figure = NotebookFigure(figsize=size, layout="constrained")
-        grid = figure.subplots(len(rows), len(columns), sharex=True, sharey="row", squeeze=False)
+        figure, grid, columns = panel_grid(rows, (3.1, 1.8), (0.5, 0.9), title, label)
         for axes_row, (quantity, row) in zip(grid, rows.items(), strict=True):
             for axes, column in zip(axes_row, columns, strict=True):
                 for name, (at, runs) in row.get(column, {}).items():
@@ -54,12 +51,7 @@ def sweep(
                 if marked and quantity in marked:
                     axes.axhline(marked[quantity], color="#666666", lw=1.0, ls=":")
             axes_row[0].set_ylabel(quantity)
-        for axes, column in zip(grid[0], columns, strict=True):
-            axes.set_title(column, loc="left")
-        for axes in grid[-1]:
-            axes.set_xlabel(label)
         figure.align_ylabels(grid[:, 0])
-        figure.suptitle(title, x=0.01, ha="left")
         handles, labels = grid[0, 0].get_legend_handles_labels()
         handles.append(Line2D([], [], ls=""))
         labels.append("(median and quartiles over runs)")

@@ -72,9 +72,20 @@ def recruit(tolerance: ArrayLike = 0.05) -> Finish:
             return problem.objective(pruned.params, pruned.state, problem.validation)
 
         losses = jax.lax.map(loss, counts)
-        within = losses <= losses[0] + jnp.asarray(tolerance, losses.dtype) * jnp.abs(losses[0])
-        removed = jnp.max(jnp.where(within & jnp.isfinite(losses[0]), counts, 0))
+        removed = largest_removal(losses, tolerance)
         return without(removed)._replace(info={"losses": losses, "removed": removed})
 
     finish.__name__ = "recruit"
     return finish
+
+
+def largest_removal(losses: Array, tolerance: ArrayLike) -> Array:
+    """The largest removal whose loss is at most `losses[0] + tolerance |losses[0]|`; 0 if that is not finite.
+
+    Args:
+      losses: after the removal of 0, 1, ..., H neurons, shape (H + 1,).
+      tolerance: relative increase of the loss.
+    """
+    most = losses[0] + jnp.asarray(tolerance, losses.dtype) * jnp.abs(losses[0])
+    within = (losses <= most) & jnp.isfinite(losses[0])
+    return jnp.max(jnp.where(within, jnp.arange(losses.size), 0))

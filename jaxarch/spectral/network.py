@@ -166,6 +166,11 @@ def neurons_in(state: PyTree, mask: PyTree) -> PyTree:
     return jax.tree_util.tree_map_with_path(left, mask)
 
 
+def tells_neurons(state: PyTree) -> bool:
+    """Whether the state of a model says which hidden neurons are left."""
+    return any("neurons" in path.split("/") for path in named_leaves(state))
+
+
 def unpack_neurons(state: PyTree, layers: int) -> Neurons:
     """The masks of the hidden layers 2, ..., B of B + 1 `layers`; `None` where all neurons are left."""
     kept = named_leaves(state.get("neurons", {}))
@@ -215,8 +220,7 @@ def feedforward(
     Raises:
       ArgumentError: blocks that do not fit one another or the input, an unknown method.
     """
-    check_blocks(eigenvectors, eigenvalues)
-    _check_inputs(eigenvectors, x)
+    _check(eigenvectors, eigenvalues, x)
     check_method(method)
     f = _activations(activation, neurons, len(eigenvectors) - 1)
     if method == "materialised":
@@ -247,8 +251,7 @@ def recursive(
     Returns:
       The last layer's block, shape (..., N_{B+1}).
     """
-    check_blocks(eigenvectors, eigenvalues)
-    _check_inputs(eigenvectors, x)
+    _check(eigenvectors, eigenvalues, x)
     columns = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]).T
     a = [columns] + [jnp.zeros((phi.shape[0], columns.shape[1]), x.dtype) for phi in eigenvectors]
     a = apply_adjacency(eigenvectors, eigenvalues, a)
@@ -281,8 +284,7 @@ def layer_by_layer(
     Returns:
       Outputs of shape (..., N_{B+1}).
     """
-    check_blocks(eigenvectors, eigenvalues)
-    _check_inputs(eigenvectors, x)
+    _check(eigenvectors, eigenvalues, x)
     *hidden, last = zip(eigenvectors, eigenvalues[:-1], eigenvalues[1:], strict=True)
     for f, blocks in zip(_activations(activation, neurons, len(hidden)), hidden, strict=True):
         x = f(x @ adjacent(*blocks).T)
@@ -358,7 +360,9 @@ def check_method(method: str) -> None:
         raise ArgumentError(f"method: expected one of {', '.join(get_args(Method))}; got {method!r}")
 
 
-def _check_inputs(eigenvectors: Sequence[Array], x: Array) -> None:
+def _check(eigenvectors: Sequence[Array], eigenvalues: Sequence[Array | np.ndarray], x: Array) -> None:
+    """Raise unless the blocks fit one another and the input."""
+    check_blocks(eigenvectors, eigenvalues)
     size = eigenvectors[0].shape[1]
     if jnp.ndim(x) == 0 or x.shape[-1] != size:
         raise ArgumentError(f"x: the network has {size} inputs, got an array of shape {jnp.shape(x)}")

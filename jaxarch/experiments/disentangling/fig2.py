@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from rich.console import RenderableType
 
 from jaxarch import plots, results
 from jaxarch.errors import ArgumentError, check_count, check_positive
-from jaxarch.experiments import tables
+from jaxarch.experiments import records, tables
 from jaxarch.experiments.experiment import Experiment
 from jaxarch.fit import Progress
 from jaxarch.masks import two_temperature
@@ -50,6 +51,7 @@ def plan(settings: Settings) -> list[str]:
 
 def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] | None = None) -> None:
     """Compute the curves with the function that Algorithm 1 trains with."""
+    started = time.time()
     settings.check()
     scores = jnp.linspace(-settings.range, settings.range, settings.points)
 
@@ -71,7 +73,6 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
             )
         )
     table = pd.concat(parts, ignore_index=True)
-    table.to_csv(folder / results.RESULTS, index=False)
     found = [
         results.finding(
             f"share of scores in [-{settings.range:g}, {settings.range:g}] where the derivative of B_M is "
@@ -80,13 +81,7 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
         )
         for hard, share in near_zero(table).items()
     ]
-    results.write_findings(folder, found)
-    results.write_manifest(
-        folder,
-        results.manifest(
-            dataclasses.asdict(settings), experiment=NAME, command=results.command_line(), notes={}
-        ),
-    )
+    records.write(folder, NAME, settings, started, table, found)
 
 
 def near_zero(table: pd.DataFrame) -> dict[float, float]:

@@ -19,7 +19,7 @@ from jaxarch import plots, results
 from jaxarch.data.dataset import Dataset
 from jaxarch.data.tasks import Task
 from jaxarch.errors import ArgumentError, check_count, check_positive
-from jaxarch.experiments import tables
+from jaxarch.experiments import records, tables
 from jaxarch.experiments.disentangling import trial
 from jaxarch.experiments.experiment import Experiment
 from jaxarch.fit import Progress
@@ -150,7 +150,7 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
             labels=labels,
             dead_start="ignore",
         )
-        costs[name] = trial.costs({"bin": (found, report_)})
+        costs[name] = records.costs({"bin": (found, report_)})
         histories[str(index)] = np.asarray(found.info["loss"]).reshape(len(grid), runs, -1)
         for cell, (hard, soft) in enumerate(grid):
             part = jax.tree.map(lambda leaf, cell=cell: leaf[cell * runs : (cell + 1) * runs], found)
@@ -158,24 +158,9 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
             rows["dead_start"] = np.asarray(part.info["dead_start"])
             measured.append(rows.assign(variant=name, hard=hard, soft=soft))
     table = pd.concat(measured, ignore_index=True)
-    table.insert(0, "experiment", NAME)
-    table.insert(4, "train_per_class", settings.train_per_class)
-    table.to_csv(folder / results.RESULTS, index=False)
-    results.write_findings(folder, _findings(table))
     save_tree(folder / LOSSES, histories)
-    results.write_manifest(
-        folder,
-        results.manifest(
-            dataclasses.asdict(settings),
-            experiment=NAME,
-            command=results.command_line(),
-            key=results.key_description(settings.key),
-            data={"name": data.name, "sha256": results.digest(data.x, data.y)},
-            costs=costs,
-            flipped=task.flipped.tolist(),
-            wall_seconds=time.time() - started,
-        ),
-    )
+    facts = {"costs": costs, "flipped": task.flipped.tolist()}
+    records.write(folder, NAME, settings, started, table, _findings(table), data, **facts)
 
 
 def _sweep(
@@ -238,7 +223,7 @@ def report(folder: Path) -> list[RenderableType]:
         f"! {variant}: M_hard {hard:g}, M_soft {soft:g}: {count} runs start with a gradient of exactly 0"
         for (variant, hard, soft), count in dead.items()
     ]
-    rendered += trial.notes(manifest["costs"].values())
+    rendered += records.notes(manifest["costs"].values())
     rendered += trial.remarks(table)
     return rendered
 

@@ -17,8 +17,8 @@ from rich.table import Table
 from jaxarch import plots, results
 from jaxarch.data.dataset import Dataset
 from jaxarch.data.tasks import Task
-from jaxarch.errors import ArgumentError, check_count
-from jaxarch.experiments import tables
+from jaxarch.errors import check_count
+from jaxarch.experiments import records, tables
 from jaxarch.experiments.disentangling import trial
 from jaxarch.experiments.experiment import Experiment
 from jaxarch.fit import Progress
@@ -32,26 +32,20 @@ REFERENCES = ("unconstrained real", "logistic regression")
 """Strategies that [D] does not have: shown, but not among those of which the best is sought."""
 
 
-class Grid(NamedTuple):
-    """What is run on a data set unless other tasks and sizes are named."""
-
-    tasks: tuple[str, ...]
-    sizes: tuple[int, ...]
-
-
 _DIGITS = ("1v2", "4v9", "1+2+3v4+5+6", "0+1+2+3+4v5+6+7+8+9")
-GRIDS = {
-    "digits": Grid(_DIGITS, (30, 60, 120)),
-    "mnist": Grid(_DIGITS, (50, 100, 150)),
-    "citeseer": Grid(("0v1", "2v3", "0+1+2v3+4+5", "0+2+4v1+3+5"), (50, 100, 150)),
+TASKS = {
+    "digits": _DIGITS,
+    "mnist": _DIGITS,
+    "citeseer": ("0v1", "2v3", "0+1+2v3+4+5", "0+2+4v1+3+5"),
 }
+SIZES = {"digits": (30, 60, 120), "mnist": (50, 100, 150), "citeseer": (50, 100, 150)}
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings(trial.Settings):
     """What can be set with `jaxarch run disentangling.fig4 --set NAME=VALUE`.
 
-    Tasks are written `1+2+3v4+5+6`; sizes are training examples a class. By default those of `GRIDS`.
+    Tasks are written `1+2+3v4+5+6`; sizes are training examples a class. By default, `TASKS` and `SIZES`.
     """
 
     tasks: tuple[str, ...] = ()
@@ -65,16 +59,10 @@ class Settings(trial.Settings):
         trial.check_distinct("sizes", self.sizes)
         trial.check_distinct("tasks", self.tasks)
 
-    def grid(self) -> Grid:
-        """Tasks and sizes, those of the data set where none are named."""
-        default = GRIDS.get(self.dataset, Grid((), ()))
-        grid = Grid(self.tasks or default.tasks, self.sizes or default.sizes)
-        for name, values, example in (("tasks", grid.tasks, "0v1"), ("sizes", grid.sizes, "50,100")):
-            if not values:
-                raise ArgumentError(
-                    f"{name}: none are known for {self.dataset}; name them, as in --set {name}={example}"
-                )
-        return grid
+    def complete(self) -> Settings:
+        """The same with the tasks and sizes of the data set, where none are named."""
+        tasks, sizes = self.or_known("tasks", TASKS, "0v1"), self.or_known("sizes", SIZES, "50,100")
+        return dataclasses.replace(self, tasks=tasks, sizes=sizes)
 
 
 class Cell(NamedTuple):
@@ -87,23 +75,24 @@ class Cell(NamedTuple):
 def prepare(settings: Settings) -> tuple[Dataset, list[Cell], Problem, dict[str, Any]]:
     """Data, cells, the problem that is moved from cell to cell, and strategies, all checked."""
     settings.check()
-    grid, data = settings.grid(), settings.data()
+    data = settings.data()
     cells = [
         Cell(size, trial.split(settings, data, trial.read_groups(text), size))
-        for text in grid.tasks
-        for size in grid.sizes
+        for text in settings.tasks
+        for size in settings.sizes
     ]
     return data, cells, trial.problem(settings, data, cells[0].task), settings.chosen()
 
 
 def plan(settings: Settings) -> list[str]:
     """What would be compiled and trained."""
+    settings = settings.complete()
     data, cells, _, chosen = prepare(settings)
     runs, trainings = 2 * settings.seeds, trial.trainings(chosen)
     return [
         f"data: {data.name}, {data.x.shape[0]} x {data.x.shape[1]}",
         f"tasks: {'; '.join(dict.fromkeys(cell.task.name for cell in cells))}; both orientations",
-        f"training examples a class: {', '.join(str(size) for size in settings.grid().sizes)}",
+        f"training examples a class: {', '.join(str(size) for size in settings.sizes)}",
         f"runs: {settings.seeds} seeds x 2 orientations x {len(cells)} tasks and sizes = {runs * len(cells)}",
         f"strategies: {', '.join(chosen)}",
         f"trainings: {len(trainings)}, each {settings.steps} steps of batch {settings.batch_size} x "
@@ -114,6 +103,7 @@ def plan(settings: Settings) -> list[str]:
 def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] | None = None) -> None:
     """Train all strategies on all tasks and sizes, and write results, comparisons and manifest."""
     started = time.time()
+    settings = settings.complete()
     data, cells, learning, chosen = prepare(settings)
     rows = max(cell.task.train.shape[1] for cell in cells)
     measured, costs = [], {}
@@ -122,28 +112,13 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
         title = f"{task.name}, {size} a class ({index + 1} of {len(cells)})"
         keys, labels = settings.run_keys(task), trial.labels(task)
         done = compare(chosen, keys, moved, progress=trial.titled(title, progress), labels=labels)
-        table = trial.measure(data, task, moved, chosen, done)
-        table.insert(4, "train_per_class", size)
-        measured.append(table)
-        costs[title] = trial.costs(done)
+        measured.append(trial.measure(data, task, moved, chosen, done))
+        costs[title] = records.costs(done)
     table = pd.concat(measured, ignore_index=True)
-    table.insert(0, "experiment", NAME)
-    table.to_csv(folder / results.RESULTS, index=False)
     comparisons = trial.compare_runs(table, CELL)
     comparisons.to_csv(folder / COMPARISONS, index=False)
-    results.write_findings(folder, findings(table, comparisons))
-    results.write_manifest(
-        folder,
-        results.manifest(
-            dataclasses.asdict(settings) | settings.grid()._asdict(),
-            experiment=NAME,
-            command=results.command_line(),
-            key=results.key_description(settings.key),
-            data={"name": data.name, "sha256": results.digest(data.x, data.y)},
-            costs=costs,
-            wall_seconds=time.time() - started,
-        ),
-    )
+    found = findings(table, comparisons)
+    records.write(folder, NAME, settings, started, table, found, data, costs=costs)
 
 
 def report(folder: Path) -> list[RenderableType]:
@@ -166,7 +141,7 @@ def report(folder: Path) -> list[RenderableType]:
         if len(differences):
             rendered.append(_summary(differences))
     rendered.append(_best(table))
-    rendered += trial.notes(manifest["costs"].values())
+    rendered += records.notes(manifest["costs"].values())
     rendered += trial.remarks(table)
     return rendered
 
@@ -261,10 +236,9 @@ def findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, A
     """
     dataset = table["dataset"].iloc[0]
     single = ~table["task"].str.contains(",")
-    scopes = {"all tasks": single | True, "single classes": single, "groups of classes": ~single}
+    scopes = {"all tasks": table, "single classes": table[single], "groups of classes": table[~single]}
     found = []
-    for scope, inside in scopes.items():
-        part = table[inside]
+    for scope, part in scopes.items():
         if part.empty:
             continue
         best = best_strategies(part)

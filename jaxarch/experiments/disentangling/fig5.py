@@ -22,7 +22,7 @@ from rich.table import Table
 
 from jaxarch import distances, graphs, plots, results
 from jaxarch.errors import ArgumentError, check_count
-from jaxarch.experiments import tables
+from jaxarch.experiments import records, tables
 from jaxarch.experiments.disentangling import trial
 from jaxarch.experiments.experiment import Experiment
 from jaxarch.fit import Progress
@@ -70,10 +70,7 @@ class Settings(trial.Settings):
 
     def groups(self) -> list[trial.Groups]:
         """The tasks' groups of classes, those of the data set where none are named."""
-        texts = self.tasks or TASKS.get(self.dataset, ())
-        if not texts:
-            raise ArgumentError(f"tasks: none are known for {self.dataset}; name them, as in --set tasks=0v1")
-        return [trial.read_groups(text) for text in texts]
+        return [trial.read_groups(text) for text in self.or_known("tasks", TASKS, "0v1")]
 
 
 def plan(settings: Settings) -> list[str]:
@@ -105,7 +102,7 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
         told, labels = trial.titled(task.name, progress), trial.labels(task)
         done = compare(chosen, settings.run_keys(task), moved, progress=told, labels=labels)
         measured.append(trial.measure(data, task, moved, chosen, done))
-        costs[task.name] = trial.costs(done)
+        costs[task.name] = records.costs(done)
         networks = {name: without_failed(found) for name, (found, _) in done.items()}
         if "bin" in networks:
             shuffle = jax.random.fold_in(jax.random.key(settings.key), 2)
@@ -119,25 +116,11 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
                 between.append(distances.between(groups).assign(**where))
                 within.append(distances.within(groups).assign(**where))
     table = pd.concat(measured, ignore_index=True)
-    table.insert(0, "experiment", NAME)
-    table.insert(4, "train_per_class", settings.train_per_class)
-    table.to_csv(folder / results.RESULTS, index=False)
     pd.concat(between, ignore_index=True).to_csv(folder / BETWEEN, index=False)
     pd.concat(within, ignore_index=True).to_csv(folder / WITHIN, index=False)
-    results.write_findings(folder, _findings(data.name, pd.concat(between)))
     save_tree(folder / SPECTRA, spectra)
-    results.write_manifest(
-        folder,
-        results.manifest(
-            dataclasses.asdict(settings),
-            experiment=NAME,
-            command=results.command_line(),
-            key=results.key_description(settings.key),
-            data={"name": data.name, "sha256": results.digest(data.x, data.y)},
-            costs=costs,
-            wall_seconds=time.time() - started,
-        ),
-    )
+    found = _findings(data.name, pd.concat(between))
+    records.write(folder, NAME, settings, started, table, found, data, costs=costs)
 
 
 def without_failed(found: Found) -> dict[str, jax.Array]:
@@ -185,7 +168,7 @@ def report(folder: Path) -> list[RenderableType]:
     for graph, rows in panels.items():
         plots.save(plots.spectral_comparison(rows), folder, f"spectra-{graph.replace(' ', '-')}")
     rendered += _similarity(between)
-    return [*rendered, *trial.notes(manifest["costs"].values()), *trial.remarks(table)]
+    return [*rendered, *records.notes(manifest["costs"].values()), *trial.remarks(table)]
 
 
 def _row(task: str, flipped: bool, graph: str) -> str:

@@ -18,7 +18,7 @@ from jaxarch import plots, results
 from jaxarch.data.dataset import Dataset
 from jaxarch.data.tasks import Task
 from jaxarch.errors import check_count
-from jaxarch.experiments import tables
+from jaxarch.experiments import records, tables
 from jaxarch.experiments.disentangling import trial
 from jaxarch.experiments.experiment import Experiment
 from jaxarch.fit import Progress
@@ -82,12 +82,8 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
     done = compare(chosen, keys, learning, progress=progress, labels=labels)
 
     table = trial.measure(data, task, learning, chosen, done)
-    table.insert(0, "experiment", NAME)
-    table.insert(4, "train_per_class", settings.train_per_class)
-    table.to_csv(folder / results.RESULTS, index=False)
     comparisons = trial.compare_runs(table, ["flipped"])
     comparisons.to_csv(folder / COMPARISONS, index=False)
-    results.write_findings(folder, _findings(table, comparisons))
     losses = {
         name: np.asarray(found.info["loss"])
         for name, (found, _) in done.items()
@@ -95,22 +91,12 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
     }
     save_tree(folder / LOSSES, losses)
     save_tree(folder / MASKS, {n: found.mask for n, (found, _) in done.items() if found.mask is not None})
-    results.write_manifest(
-        folder,
-        results.manifest(
-            dataclasses.asdict(settings),
-            experiment=NAME,
-            command=results.command_line(),
-            key=results.key_description(settings.key),
-            data={"name": data.name, "sha256": results.digest(data.x, data.y)},
-            **trial.costs(done),
-            wall_seconds=time.time() - started,
-            splits=[
-                {"seed": int(seed), "train": task.train[i].tolist(), "test": task.test[i].tolist()}
-                for i, seed in enumerate(task.seeds[: settings.seeds])
-            ],
-        ),
-    )
+    splits = [
+        {"seed": int(seed), "train": task.train[i].tolist(), "test": task.test[i].tolist()}
+        for i, seed in enumerate(task.seeds[: settings.seeds])
+    ]
+    found, costs = _findings(table, comparisons), records.costs(done)
+    records.write(folder, NAME, settings, started, table, found, data, **costs, splits=splits)
 
 
 def _findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, Any]]:
@@ -146,7 +132,7 @@ def report(folder: Path) -> list[RenderableType]:
     rendered.append(
         _comparison_table(comparisons[comparisons["flipped"] == better], reference, sides[better])
     )
-    rendered += trial.notes([manifest])
+    rendered += records.notes([manifest])
     rendered += trial.remarks(table)
     return rendered
 

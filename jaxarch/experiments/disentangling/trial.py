@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import jax
@@ -17,7 +17,9 @@ from jax import Array
 from jaxarch.data.sources import Dataset, load
 from jaxarch.data.tasks import Task, take_task_rows, two_groups
 from jaxarch.data.transforms import unit_norm
-from jaxarch.errors import ArgumentError, check_count, check_positive, did_you_mean
+from jaxarch.errors import ArgumentError, check_count, check_key, check_known, check_positive
+from jaxarch.experiments import records
+from jaxarch.experiments.experiment import seed_keys
 from jaxarch.fit import Progress
 from jaxarch.masks import check_temperatures, density
 from jaxarch.metrics import auc, paired_differences
@@ -56,17 +58,24 @@ class Setup:
         for name in ("test_per_class", "seeds", "steps", "batch_size", "depth"):
             check_count(name, getattr(self, name))
         check_positive("learning_rate", self.learning_rate)
-        if not 0 <= self.key < 2**32:
-            raise ArgumentError(f"key: expected an integer from 0 to 2^32 - 1, got {self.key}")
+        check_key("key", self.key)
 
     def data(self) -> Dataset:
         """The data set, every example of unit norm."""
         return unit_norm(load(self.dataset))
 
+    def or_known(self, name: str, known: Mapping[str, tuple[Any, ...]], example: str) -> tuple[Any, ...]:
+        """A setting; if it is empty, what is known for the data set."""
+        values = getattr(self, name) or known.get(self.dataset, ())
+        if not values:
+            raise ArgumentError(
+                f"{name}: none are known for {self.dataset}; name them, as in --set {name}={example}"
+            )
+        return values
+
     def run_keys(self, task: Task) -> Array:
         """One key a run: the same for both orientations of a split."""
-        keys = jax.random.split(jax.random.fold_in(jax.random.key(self.key), 1), self.seeds)
-        return keys[task.seeds]
+        return seed_keys(self.key, self.seeds)[task.seeds]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,9 +97,8 @@ class Settings(Setup):
         check_positive("std", self.std)
         check_temperatures(self.hard, self.soft)
         known = self._known()
-        for name in self.strategies:
-            if name not in known:
-                raise ArgumentError(f"strategies: unknown {name!r}; {did_you_mean(name, known)}")
+        if self.strategies:
+            check_known("strategies", self.strategies, known)
         check_distinct("strategies", self.strategies)
 
     def chosen(self) -> dict[str, Any]:
@@ -220,7 +228,7 @@ def _measure_one(
     if isinstance(strategy, HostSearch):
         loss = test_loss = np.full(runs, np.nan)
     else:
-        loss = np.asarray(objectives(learning, found))
+        loss = np.asarray(objectives(learning, found.params, found.state))
         test_loss = (outputs * (1 - 2 * truth)).mean(axis=1)
     info = {key: np.asarray(value) for key, value in found.info.items() if np.ndim(value) == 1}
     failed_at = info.get("failed_at", np.full(runs, -1))
@@ -229,6 +237,7 @@ def _measure_one(
             "dataset": data.name,
             "task": task.name,
             "flipped": task.flipped,
+            "train_per_class": np.bincount(data.y[task.train[0]]).max(),
             "strategy": name,
             "seed": task.seeds,
             "auc": auc(truth, outputs),
@@ -247,22 +256,10 @@ def _measure_one(
     return measured
 
 
-def costs(done: dict[str, Any]) -> dict[str, Any]:
-    """What running the strategies took, and what happened on the way, for a manifest."""
-    return {
-        "vmap_width": {name: report.width for name, (_, report) in done.items()},
-        "compile_seconds": {name: report.compile_seconds for name, (_, report) in done.items()},
-        "notes": {name: report.notes for name, (_, report) in done.items() if report.notes},
-    }
-
-
-def objectives(learning: Problem, found: Found) -> Array:
-    """F on the training rows of what every run found, shape (runs,)."""
-    return _objectives(learning, found.params, found.state)
-
-
 @jax.jit
-def _objectives(learning: Problem, params: Any, state: Any) -> Array:
+def objectives(learning: Problem, params: Any, state: Any) -> Array:
+    """F on the training rows of what every run found, shape (runs,)."""
+
     def objective(params: Any, state: Any, one: Problem) -> Array:
         return one.objective(params, state)
 
@@ -315,18 +312,10 @@ def by_strategy(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     return [(str(name), runs) for name, runs in table.groupby("strategy", sort=False)]
 
 
-def notes(costs: Iterable[dict[str, Any]]) -> list[str]:
-    """What happened in training, out of the costs that a manifest has, as lines of a report."""
-    return [f"! {note}" for cost in costs for of_strategy in cost["notes"].values() for note in of_strategy]
-
-
 def remarks(table: pd.DataFrame) -> list[str]:
     """What a reader of the table has to know: runs that failed, networks that are constant, ties."""
-    noted = []
+    noted = records.failures(by_strategy(table))
     for name, runs in by_strategy(table):
-        failed = int((runs["failed_at"] >= 0).sum())
-        if failed:
-            noted.append(f"! {name}: {failed} of {len(runs)} runs met NaN or infinity; they are left out")
         constant = int((runs["constant"] & (runs["failed_at"] < 0)).sum())
         if constant:
             noted.append(

@@ -18,9 +18,8 @@ from jax.typing import ArrayLike
 from rich.console import RenderableType
 
 from jaxarch import plots, results
-from jaxarch.errors import ArgumentError, check_count, check_positive, did_you_mean
-from jaxarch.experiments import tables
-from jaxarch.experiments.disentangling.trial import costs
+from jaxarch.errors import check_count, check_known, check_positive, check_strength
+from jaxarch.experiments import records, tables
 from jaxarch.experiments.experiment import Experiment
 from jaxarch.experiments.spectral import training
 from jaxarch.fit import Progress
@@ -66,16 +65,11 @@ class Settings(training.Setup):
         check_count("alphas", self.alphas, least=2)
         for name in ("hidden", "epochs"):
             check_count(name, getattr(self, name))
-        for name in ("betas", "input_eigenvalues"):
-            if not getattr(self, name):
-                raise ArgumentError(f"{name}: expected at least one")
+        check_count("betas", len(self.betas))
         for beta in self.betas:
             check_positive("betas", beta)
-        for name in self.input_eigenvalues:
-            if name not in VARIANTS:
-                raise ArgumentError(f"input_eigenvalues: unknown {name!r}; {did_you_mean(name, VARIANTS)}")
-        if self.strength < 0:
-            raise ArgumentError(f"strength: expected a number of at least 0, got {self.strength}")
+        check_known("input_eigenvalues", self.input_eigenvalues, VARIANTS)
+        check_strength("strength", self.strength)
 
     def cells(self) -> pd.DataFrame:
         """Every pair of beta and alpha, a row each."""
@@ -151,7 +145,7 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
     settings.check()
     cells, measured = settings.cells(), []
     networks: dict[str, Any] = {}
-    spent: dict[str, Any] = {}
+    costs: dict[str, Any] = {}
     runs = cells.loc[cells.index.repeat(settings.seeds)].reset_index(drop=True)
     runs["seed"] = np.tile(np.arange(settings.seeds), len(cells))
     labels = [f"beta {row.beta:g}, alpha {row.alpha:g}, seed {row.seed}" for row in runs.itertuples()]
@@ -164,23 +158,10 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
         measured.append(_measure(settings, problem, trained, runs).assign(input_eigenvalues=name))
         first = jax.tree.map(lambda leaf: leaf[:: settings.seeds], trained.found.params)
         networks[name] = _drawn(problem, first)
-        spent |= {VARIANTS[name]: costs({"spectral": (trained.found, trained.report)})}
+        costs[VARIANTS[name]] = records.costs({"spectral": (trained.found, trained.report)})
     table = pd.concat(measured, ignore_index=True)
-    table.insert(0, "experiment", NAME)
-    table.to_csv(folder / results.RESULTS, index=False)
-    _findings(table).to_csv(folder / results.FINDINGS, index=False)
     save_tree(folder / NETWORKS, networks)
-    results.write_manifest(
-        folder,
-        results.manifest(
-            dataclasses.asdict(settings),
-            experiment=NAME,
-            command=results.command_line(),
-            key=results.key_description(settings.key),
-            costs=spent,
-            wall_seconds=time.time() - started,
-        ),
-    )
+    records.write(folder, NAME, settings, started, table, _findings(table), costs=costs)
 
 
 def _measure(
@@ -252,11 +233,12 @@ def report(folder: Path) -> list[RenderableType]:
     plots.save(plots.sweep(grid, "$\\alpha$", logarithmic=["test MSE"]), folder, "transition")
     for name in names:
         _draw(folder, table, networks, name, betas, settings["cutoff"])
-    remarks = [
-        f"! {VARIANTS[name]}: {count} runs met NaN or infinity; they are left out"
-        for name, count in table[table["failed_at"] >= 0].groupby("input_eigenvalues").size().items()
+    runs = table.groupby(table["input_eigenvalues"].map(VARIANTS), sort=False)
+    return [
+        *(_table(table, name, beta) for name in names for beta in settings["betas"]),
+        *records.notes(manifest["costs"].values()),
+        *records.failures(runs),
     ]
-    return [_table(table, name, beta) for name in names for beta in settings["betas"]] + remarks
 
 
 def _lines(table: pd.DataFrame, column: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -318,7 +300,7 @@ def _table(table: pd.DataFrame, name: str, beta: float) -> RenderableType:
     return tables.table(f"{VARIANTS[name]}, beta = {beta:g}: median [quartiles]", columns, rows)
 
 
-def _findings(table: pd.DataFrame) -> pd.DataFrame:
+def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
     quantities = {
         "gamma_norm": "norm of Gamma",
         "eigenvalue_norm": "norm of L_1 and L_2 together",
@@ -329,14 +311,11 @@ def _findings(table: pd.DataFrame) -> pd.DataFrame:
     found = []
     for (name, beta), part in table.groupby(["input_eigenvalues", "beta"], sort=False):
         where = f"{VARIANTS[str(name)]}, beta {beta:g}"
-        medians = part.groupby("alpha")["gamma_norm"].median()
-        for of, ranked in (
-            ("all runs", _spearman(part["alpha"], part["gamma_norm"])),
-            ("medians", _spearman(medians.index.to_series(), medians)),
-        ):
-            if np.isfinite(ranked):
-                what = f"Spearman correlation of alpha and the norm of Gamma, {of}: {where}"
-                found.append(results.finding(what, ranked))
+        runs = part[["alpha", "gamma_norm"]]
+        medians = runs.groupby("alpha", as_index=False).median()
+        for of, ranked in (("all runs", runs), ("medians", medians)):
+            what = f"Spearman correlation of alpha and the norm of Gamma, {of}: {where}"
+            found.append(results.finding(what, ranked.corr("spearman").iloc[0, 1]))
         found += [
             results.finding(f"{words}: {where}, alpha {alpha:g}", runs[column])
             for column, words in quantities.items()
@@ -350,12 +329,7 @@ def _findings(table: pd.DataFrame) -> pd.DataFrame:
         )
         for beta, alpha in table[["beta", "alpha"]].drop_duplicates().itertuples(index=False)
     ]
-    return pd.DataFrame(found)
-
-
-def _spearman(first: pd.Series, second: pd.Series) -> float:
-    """The correlation of ranks."""
-    return float(first.rank().corr(second.rank()))
+    return found
 
 
 EXPERIMENT = Experiment(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from rich.console import RenderableType
 
 from jaxarch import plots, results
 from jaxarch.errors import check_count
-from jaxarch.experiments import tables
+from jaxarch.experiments import records, tables
 from jaxarch.experiments.experiment import Experiment
 from jaxarch.fit import Progress
 from jaxarch.spectral.readout import parameter_counts
@@ -45,6 +46,7 @@ def plan(settings: Settings) -> list[str]:
 
 def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] | None = None) -> None:
     """Count the parameters."""
+    started = time.time()
     settings.check()
     counts = [
         {"layers": layers, **parameter_counts((settings.width,) * layers)}
@@ -52,7 +54,6 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
     ]
     table = pd.DataFrame(counts)
     table.insert(0, "width", settings.width)
-    table.to_csv(folder / results.RESULTS, index=False)
     found = [
         results.finding(
             f"parameters of the spectral form over those of all skips as weights, {layers} layers of "
@@ -61,13 +62,7 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
         )
         for layers, spectral, direct in table[["layers", "spectral", "direct"]].itertuples(index=False)
     ]
-    pd.DataFrame(found).to_csv(folder / results.FINDINGS, index=False)
-    results.write_manifest(
-        folder,
-        results.manifest(
-            dataclasses.asdict(settings), experiment=NAME, command=results.command_line(), notes={}
-        ),
-    )
+    records.write(folder, NAME, settings, started, table, found)
 
 
 def report(folder: Path) -> list[RenderableType]:

@@ -12,21 +12,19 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pandas as pd
 from jax import Array
 from rich.console import RenderableType
 
 from jaxarch import plots, results
-from jaxarch.errors import ArgumentError, check_count, did_you_mean
-from jaxarch.experiments import tables
-from jaxarch.experiments.disentangling.trial import costs
+from jaxarch.errors import check_count, check_known
+from jaxarch.experiments import records, tables
 from jaxarch.experiments.experiment import Experiment
-from jaxarch.experiments.spectral import training
+from jaxarch.experiments.spectral import teacher, training
 from jaxarch.fit import Progress
 from jaxarch.models.spectral_network import spectral_network
-from jaxarch.models.supervised import supervised
 from jaxarch.problem import Problem
+from jaxarch.search.recruit import largest_removal
 from jaxarch.search.spectral import spectral
 from jaxarch.spectral.readout import neuron_order
 from jaxarch.storage import read_npz, save_tree
@@ -55,7 +53,7 @@ PRESETS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(training.Setup):
+class Settings(teacher.Setup):
     """What can be set with `jaxarch run spectral.fig9 --set NAME=VALUE`.
 
     The teacher has `features` inputs, hidden neurons and outputs, the student two hidden layers of `hidden`.
@@ -64,24 +62,17 @@ class Settings(training.Setup):
 
     presets: tuple[str, ...] = tuple(PRESETS)
     seeds: int = 2
-    features: int = 20
     hidden: int = 200
     epochs: int = 0
     examples: int = 90_000
-    held_out: int = 5000
     batch_size: int = 1024
 
     def check(self) -> None:
         """Raise on the first setting that cannot be used."""
         super().check()
-        check_count("features", self.features, least=2)
         check_count("hidden", self.hidden)
         check_count("epochs", self.epochs, least=0)
-        if not self.presets:
-            raise ArgumentError("presets: expected at least one")
-        for name in self.presets:
-            if name not in PRESETS:
-                raise ArgumentError(f"presets: unknown {name!r}; {did_you_mean(name, PRESETS)}")
+        check_known("presets", self.presets, PRESETS)
 
     def chosen(self) -> dict[str, Preset]:
         """The presets to run, with the epochs that were asked for."""
@@ -91,45 +82,10 @@ class Settings(training.Setup):
         return chosen
 
 
-def rotation(key: Array, size: int) -> Array:
-    """A matrix drawn uniformly from SO(size)."""
-    drawn = jax.random.orthogonal(key, size)
-    return drawn.at[:, 0].multiply(jnp.linalg.det(drawn))
-
-
-def teachers(settings: Settings) -> dict[str, Array]:
-    """The weights W^(1), W^(2) of every seed's teacher, shape (seeds, features, features) each."""
-    keys = jax.random.split(jax.random.fold_in(jax.random.key(settings.key), 2), (2, settings.seeds))
-    first, second = (jnp.stack([rotation(key, settings.features) for key in row]) for row in keys)
-    return {"first": first, "second": second}
-
-
-def teach(teacher: dict[str, Array], x: Array) -> Array:
-    """`t(x) = W^(2) relu(W^(1) x)` ([S] 5.2), for rows x."""
-    return jax.nn.relu(x @ teacher["first"].T) @ teacher["second"].T
-
-
-def take_taught_rows(data: PyTree, own: PyTree, rows: Array) -> PyTree:
-    """Some rows of the inputs, with what one run's teacher makes of them."""
-    x = data[0][rows]
-    return x, teach(own, x)
-
-
 def prepare(settings: Settings, epochs: int) -> Problem:
     """The problem of all seeds: one set of inputs, a teacher each."""
-    x, rows = settings.inputs(settings.features), settings.rows()
-    return supervised(
-        spectral_network((settings.features, settings.hidden, settings.hidden, settings.features)),
-        (x, x),  # The targets are the teachers', made in the gather.
-        loss=optax.squared_error,
-        optimizer=optax.adam(settings.learning_rate),
-        steps=settings.steps(epochs),
-        batch_size=settings.batch_size,
-        train=rows["train"],
-        validation=rows["validation"],
-        own=teachers(settings),
-        gather=take_taught_rows,
-    )
+    widths = (settings.features, settings.hidden, settings.hidden, settings.features)
+    return teacher.problem(settings, spectral_network(widths), epochs)
 
 
 def plan(settings: Settings) -> list[str]:
@@ -155,10 +111,10 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
     settings.check()
     measured = []
     readout: dict[str, Any] = {}
-    spent: dict[str, Any] = {}
+    costs: dict[str, Any] = {}
     keys = settings.run_keys()
     labels = [f"seed {seed}" for seed in range(settings.seeds)]
-    linear = _linear(settings, prepare(settings, 1))
+    linear = teacher.linear(settings, prepare(settings, 1))
     for name, preset in settings.chosen().items():
         problem = prepare(settings, preset.epochs)
         search = spectral(preset.strength, penalty=preset.penalty)  # type: ignore[arg-type]
@@ -168,59 +124,24 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
         losses = zeroed_losses(problem, trained.found.params)
         measured[-1]["eigenvalues"] = eigenvalues_needed(losses, settings.tolerance)
         readout[name] = {**values, "losses": trained.pruned.info["losses"], "zeroed_losses": losses}
-        spent |= {name: costs({"spectral": (trained.found, trained.report)})}
+        costs[name] = records.costs({"spectral": (trained.found, trained.report)})
     table = pd.concat(measured, ignore_index=True)
-    table.insert(0, "experiment", NAME)
-    table.to_csv(folder / results.RESULTS, index=False)
-    _findings(table).to_csv(folder / results.FINDINGS, index=False)
     save_tree(folder / READOUT, readout)
-    results.write_manifest(
-        folder,
-        results.manifest(
-            dataclasses.asdict(settings),
-            experiment=NAME,
-            command=results.command_line(),
-            key=results.key_description(settings.key),
-            presets={name: preset._asdict() for name, preset in settings.chosen().items()},
-            costs=spent,
-            wall_seconds=time.time() - started,
-        ),
-    )
-
-
-def r_squared(outputs: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """`1 - sum (y - t)^2 / sum (t - mean t)^2`, all outputs together; axes (runs, examples, outputs)."""
-    total = np.square(truth - truth.mean(axis=-2, keepdims=True)).sum(axis=(-2, -1))
-    return 1 - np.square(outputs - truth).sum(axis=(-2, -1)) / total
-
-
-def _truth(problem: Problem, rows: np.ndarray) -> np.ndarray:
-    """What the teachers say, shape (runs, rows, outputs)."""
-    return np.asarray(jax.vmap(teach, (0, None))(problem.own, problem.data[0][rows]), np.float64)
-
-
-def _linear(settings: Settings, problem: Problem) -> pd.DataFrame:
-    """R^2 of least squares on the training rows, with and without an intercept: one row a seed."""
-    rows, x = settings.rows(), np.asarray(problem.data[0], np.float64)
-    taught, tested = _truth(problem, rows["train"]), _truth(problem, rows["test"])
-    found = {}
-    for name, intercept in (("linear_r2", True), ("linear_r2_no_intercept", False)):
-        inputs = np.concatenate([x, np.ones((len(x), 1))], axis=1) if intercept else x
-        maps = [np.linalg.lstsq(inputs[rows["train"]], targets, rcond=None)[0] for targets in taught]
-        found[name] = r_squared(np.stack([inputs[rows["test"]] @ fitted for fitted in maps]), tested)
-    return pd.DataFrame(found)
+    presets = {name: preset._asdict() for name, preset in settings.chosen().items()}
+    found = _findings(table)
+    records.write(folder, NAME, settings, started, table, found, presets=presets, costs=costs)
 
 
 def _measure(settings: Settings, problem: Problem, trained: training.Trained) -> pd.DataFrame:
     """One row a seed."""
     rows = settings.rows()["test"]
-    truth, found, pruned = _truth(problem, rows), trained.found, trained.pruned
+    truth, found, pruned = teacher.truth(problem, rows), trained.found, trained.pruned
     recruited = {name: np.asarray(pruned.mask["eigenvalues"][name].sum(axis=-1)) for name in LAYERS}
     measured = pd.DataFrame(
         {
             "seed": np.arange(settings.seeds),
-            "r2": r_squared(evaluate(spectral(), found, problem, rows), truth),
-            "recruited_r2": r_squared(evaluate(spectral(), pruned, problem, rows), truth),
+            "r2": teacher.r_squared(evaluate(spectral(), found, problem, rows), truth),
+            "recruited_r2": teacher.r_squared(evaluate(spectral(), pruned, problem, rows), truth),
             "recruited": np.sum(list(recruited.values()), axis=0).astype(float),
             **{f"recruited_{name}": count.astype(float) for name, count in recruited.items()},
             **{f"largest_{name}": np.abs(found.params["eigenvalues"][name]).max(axis=-1) for name in LAYERS},
@@ -260,9 +181,8 @@ def _zeroed_losses(problem: Problem, params: PyTree, total: int) -> Array:
 
 def eigenvalues_needed(losses: np.ndarray, tolerance: float) -> np.ndarray:
     """How many eigenvalues are left by the rule of `recruit`, a number a seed."""
-    within = losses <= losses[:, :1] * (1 + tolerance)
-    removed = np.where(within, np.arange(losses.shape[1]), 0).max(axis=1)
-    return (losses.shape[1] - 1 - removed).astype(float)
+    removed = jax.vmap(largest_removal, (0, None))(jnp.asarray(losses), tolerance)
+    return np.asarray(losses.shape[1] - 1 - removed, float)
 
 
 def report(folder: Path) -> list[RenderableType]:
@@ -293,11 +213,8 @@ def report(folder: Path) -> list[RenderableType]:
         marked={quantity: 1 + tolerance},
     )
     plots.save(figure, folder, "removal")
-    remarks = [
-        f"! {name}: {count} runs met NaN or infinity; they are left out"
-        for name, count in table[table["failed_at"] >= 0].groupby("preset").size().items()
-    ]
-    return [_table(table, names), *remarks]
+    runs = table.groupby("preset", sort=False)
+    return [_table(table, names), *records.notes(manifest["costs"].values()), *records.failures(runs)]
 
 
 def _removal(losses: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
@@ -324,7 +241,7 @@ def _table(table: pd.DataFrame, names: list[str]) -> RenderableType:
     return tables.table(title, columns, rows)
 
 
-def _findings(table: pd.DataFrame) -> pd.DataFrame:
+def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
     first = table.groupby("seed", sort=False).first()
     found = [
         results.finding("R^2 of linear regression, with intercept", first["linear_r2"]),
@@ -345,7 +262,7 @@ def _findings(table: pd.DataFrame) -> pd.DataFrame:
         for name, runs in table.groupby("preset", sort=False)
         for column, words in quantities.items()
     ]
-    return pd.DataFrame(found)
+    return found
 
 
 EXPERIMENT = Experiment(

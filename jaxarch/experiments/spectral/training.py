@@ -10,7 +10,8 @@ import jax
 import numpy as np
 from jax import Array
 
-from jaxarch.errors import ArgumentError, check_count, check_positive
+from jaxarch.errors import ArgumentError, check_count, check_key, check_positive
+from jaxarch.experiments.experiment import seed_keys
 from jaxarch.fit import Progress
 from jaxarch.problem import Found, Problem
 from jaxarch.search.recruit import recruit
@@ -50,8 +51,7 @@ class Setup:
             )
         check_positive("learning_rate", self.learning_rate)
         check_positive("tolerance", self.tolerance)
-        if not 0 <= self.key < 2**32:
-            raise ArgumentError(f"key: expected an integer from 0 to 2^32 - 1, got {self.key}")
+        check_key("key", self.key)
 
     def steps(self, epochs: int) -> int:
         """Gradient steps of so many epochs."""
@@ -65,7 +65,7 @@ class Setup:
 
     def run_keys(self) -> Array:
         """One key a seed."""
-        return jax.random.split(jax.random.fold_in(jax.random.key(self.key), 1), self.seeds)
+        return seed_keys(self.key, self.seeds)
 
     def inputs(self, features: int) -> Array:
         """x, uniform in [-1, 1], for training, validation and testing."""
