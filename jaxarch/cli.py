@@ -201,10 +201,13 @@ def ledger(line: str | None, form: str | None, measured: str | None) -> None:
 )
 @click.option("--cases", type=int, help="How many to draw for each inequality; 10,000 by default.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the cases that are drawn.")
-def claims(claim: str | None, form: str, cases: int | None, seed: int) -> None:
+@click.option(
+    "--search", type=float, metavar="SECONDS", help="Search this long for the worst case of one claim."
+)
+def claims(claim: str | None, form: str, cases: int | None, seed: int, search: float | None) -> None:
     """Check the papers' theorems, and ours: a line each; with a claim's id, all about it.
 
-    Exit status 1 if any verdict is not the recorded one.
+    Exit status 1 if any verdict is not the recorded one, or a search finds a case that breaks the claim.
     """
     _prepare_jax()
     import jax
@@ -212,6 +215,11 @@ def claims(claim: str | None, form: str, cases: int | None, seed: int) -> None:
 
     from jaxarch import claims as book
 
+    if search is not None:
+        if claim is None or form != "text" or cases is not None:
+            raise ArgumentError("--search: expected the id of one claim, without --format and --cases")
+        _search_worst_case(claim, search, jax.random.key(seed))
+        return
     ids = [chosen.id for chosen in book.chosen(claim)]
     found = book.outcomes(ids, cases=book.CASES if cases is None else cases, key=jax.random.key(seed))
     progress = Console(stderr=True)
@@ -222,9 +230,25 @@ def claims(claim: str | None, form: str, cases: int | None, seed: int) -> None:
         click.echo(book.as_json(report))
     elif form == "markdown":
         click.echo(book.as_markdown(report), nl=False)
+        if claim is None:
+            click.echo("\n" + book.equations_as_markdown(book.read_equations()), nl=False)
     else:
         book.show(Console(), book.overview(report) if claim is None else book.details(report[0]))
     if not report.as_recorded:
+        sys.exit(1)
+
+
+def _search_worst_case(claim: str, seconds: float, key: Any) -> None:
+    """Print the worst case found for each inequality of a claim, which share the time."""
+    from jaxarch import claims as book
+
+    checks = book.drawn_checks(book.chosen(claim)[0])
+    held = True
+    for position, check in enumerate(checks):
+        found = book.worst_case(claim, seconds=seconds / len(checks), key=key, check=position)
+        book.show(Console(), book.searched(check, found))
+        held &= found.holds
+    if not held:
         sys.exit(1)
 
 

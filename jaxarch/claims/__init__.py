@@ -4,7 +4,9 @@ from collections.abc import Iterable
 
 from jax import Array
 
+from jaxarch.claims.adversary import drawn_checks, worst_case
 from jaxarch.claims.catalogue import CLAIMS, chosen, outcomes
+from jaxarch.claims.convexity import ConvexityGap, check_convex, convexity_gap
 from jaxarch.claims.core import (
     CASES,
     Claim,
@@ -16,7 +18,17 @@ from jaxarch.claims.core import (
     Sides,
     judge,
 )
-from jaxarch.claims.rendering import Report, as_json, as_markdown, details, overview, show
+from jaxarch.claims.equations import read_equations
+from jaxarch.claims.rendering import (
+    Report,
+    as_json,
+    as_markdown,
+    details,
+    equations_as_markdown,
+    overview,
+    searched,
+    show,
+)
 
 
 def check(ids: Iterable[str] | str | None = None, *, cases: int = CASES, key: Array | None = None) -> Report:
@@ -40,6 +52,7 @@ __all__ = [
     "CASES",
     "CLAIMS",
     "Claim",
+    "ConvexityGap",
     "Counterexample",
     "Evidence",
     "Exact",
@@ -50,10 +63,17 @@ __all__ = [
     "as_json",
     "as_markdown",
     "check",
+    "check_convex",
     "chosen",
+    "convexity_gap",
     "details",
+    "drawn_checks",
+    "equations_as_markdown",
     "judge",
     "outcomes",
     "overview",
+    "read_equations",
+    "searched",
     "show",
+    "worst_case",
 ]

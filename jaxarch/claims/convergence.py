@@ -168,7 +168,7 @@ def logistic_regression(
         logits = inputs @ (v * weights)
         return sign * jnp.mean(jax.nn.softplus(logits) - labels * logits)
 
-    scale = 1 + jnp.sum(jnp.abs(inputs * weights))
+    scale = 1 + jnp.sum(jnp.abs(inputs) @ jnp.abs(weights))
     return lies_above_its_tangents(loss, point, other, scale, point if tangent_elsewhere else None)
 
 
@@ -233,7 +233,8 @@ class _Problem(NamedTuple):
     dimension: int
 
     def loss(self, v: ArrayLike) -> Array:
-        return self.dimension * (self.linear * v + self.curvature * (jnp.asarray(v) - 0.5) ** 2)
+        v = jnp.asarray(v)
+        return self.dimension * (self.linear * v + self.curvature * (v - 0.5) ** 2)
 
     def gradient(self, v: ArrayLike) -> Array:
         """In each coordinate."""
@@ -466,8 +467,8 @@ THEOREM_2_1 = Claim(
 LONGEST = 32
 """Steps of a drawn run, at most."""
 
-OUTCOMES = np.asarray(list(itertools.product(range(4), repeat=5)))
-"""Of five steps: in each, one of two losses and one of two signs of the error. All 1024 are followed."""
+OUTCOMES = np.asarray(list(itertools.product(range(4), repeat=4)))
+"""Of four steps: in each, one of two losses and one of two signs of the error. All 256 are followed."""
 
 
 def _rates(c: Array, steps: int, root: bool) -> Array:
@@ -501,7 +502,7 @@ def _repeated(slopes: Array, steps: Array) -> Array:
 
 
 def _regret(curvature: Array, slopes: Array, start: Array, rates: Array, steps: Array) -> Array:
-    """`1/T sum_t f_t(v_t) - f_t(u)` of projected SGD, `f_t(v) = curvature/2 v^2 + slope_t v`, at the best u."""
+    """`1/T sum_t f_t(v_t) - f_t(u)` of projected SGD, `f_t(v) = curvature/2 v^2 + slope_t v`, best u."""
 
     def step(v: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
         slope, rate = now

@@ -7,6 +7,7 @@ fails (where it does), and mutated statements, which the same checks must reject
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol
@@ -15,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.stages import Wrapped
+from jax.stages import Compiled
 from jax.typing import ArrayLike
 
 from jaxarch.claims.cube import Cube
@@ -26,6 +27,9 @@ Verdict = Literal["holds", "holds as corrected", "refuted", "fails", "not refute
 
 CASES = 10_000
 """Drawn for each inequality."""
+
+QUICK = {"xla_backend_optimization_level": 0}
+"""Of programs that run once or twice: what takes long is to compile them."""
 
 
 class Sides(NamedTuple):
@@ -70,7 +74,7 @@ class Evidence(NamedTuple):
     """What a check found.
 
     Attributes:
-      kind: `exact`, `proved on the box` or `sampled`.
+      kind: `exact`, `proved on the box`, `sampled` or `searched`.
       holds: whether the statement held in every case.
       margin: the smallest one; 0 for exact identities.
       cases: how many.
@@ -102,7 +106,7 @@ class Check(Protocol):
         """Evidence for the statement, or for one of its mutations, from at least so many cases."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Inequality:
     """`left <= right` in drawn cases, all of them in one program, in float64.
 
@@ -121,9 +125,10 @@ class Inequality:
     def run(self, key: Array, cases: int, mutation: str | None = None) -> Evidence:
         """The statement, or a mutation of it, at points drawn uniformly from the cube."""
         statement = self.statement if mutation is None else self.mutations[mutation]
-        with jax.enable_x64(True):
-            points = jax.random.uniform(key, (self.cases or cases, self.cube.dimension), jnp.float64)
-            return _evaluate(statement, self.cube, points)
+        # Drawn by NumPy: JAX would compile a program for each number of coordinates.
+        random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+        points = random.random((self.cases or cases, self.cube.dimension))
+        return evaluate(statement, self.cube, points)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,7 +180,7 @@ class Counterexample:
     def evaluate(self) -> Evaluated:
         """The printed statement there, in float64."""
         with jax.enable_x64(True):
-            sides = self.statement(**self.case)
+            sides = jax.jit(lambda: self.statement(**self.case), compiler_options=QUICK)()
             return Evaluated(float(sides.left), float(sides.right), float(sides.margin), bool(sides.holds))
 
     @property
@@ -281,24 +286,43 @@ def _verdict(evidence: tuple[Evidence, ...], printed: tuple[Evaluated, ...]) -> 
     return "holds as corrected" if evidence else "refuted"
 
 
-def margins_at(statement: Statement, cube: Cube) -> Wrapped:
-    """Compiled, for points of shape (cases, dimension): whether the statement holds, and its margins."""
+class Found(NamedTuple):
+    """A statement at many points of its cube; all with a leading axis of cases.
 
-    def at(point: Array) -> tuple[Array, Array]:
-        sides = statement(**cube(point))
-        return sides.holds, jnp.nan_to_num(sides.margin, nan=-jnp.inf)
+    Attributes:
+      holds: whether it held.
+      margins: see `Sides.margin`; -inf where a side is NaN.
+      variables: the cases themselves.
+    """
 
-    return jax.jit(lambda points: jax.lax.map(at, points, batch_size=1000))
+    holds: Array
+    margins: Array
+    variables: dict[str, Array]
 
 
-def _evaluate(statement: Statement, cube: Cube, points: Array) -> Evidence:
-    """A statement at many points, in one program."""
-    program = margins_at(statement, cube).lower(points).compile()
-    start = time.perf_counter()
-    holds, margins = map(np.asarray, program(points))
-    seconds = time.perf_counter() - start
+@functools.cache
+def compiled(statement: Statement, cube: Cube, cases: int) -> Compiled:
+    """A statement at points of shape (cases, dimension), as a `Found`, in float64."""
+
+    def at(point: Array) -> Found:
+        variables = cube(point)
+        sides = statement(**variables)
+        return Found(sides.holds, jnp.nan_to_num(sides.margin, nan=-jnp.inf), variables)
+
+    with jax.enable_x64(True):
+        points = jax.ShapeDtypeStruct((cases, cube.dimension), jnp.float64)
+        program = jax.jit(lambda points: jax.lax.map(at, points, batch_size=1000), compiler_options=QUICK)
+        return program.lower(points).compile()
+
+
+def evaluate(statement: Statement, cube: Cube, points: np.ndarray) -> Evidence:
+    """A statement at many points of its cube, of shape (cases, dimension), in one program."""
+    program = compiled(statement, cube, len(points))
+    with jax.enable_x64(True):
+        start = time.perf_counter()
+        holds, margins, variables = jax.tree.map(np.asarray, program(points))
+        seconds = time.perf_counter() - start
     # A case that fails is worse than any that holds by less.
     worst = int(np.argmin(np.where(holds, margins, margins - 1e9)))
-    return Evidence(
-        "sampled", bool(holds.all()), float(margins[worst]), len(points), cube.at(points[worst]), seconds
-    )
+    case = {name: values[worst].tolist() for name, values in variables.items()}
+    return Evidence("sampled", bool(holds.all()), float(margins[worst]), len(points), case, seconds)

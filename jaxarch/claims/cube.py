@@ -9,10 +9,8 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.scipy.special import ndtri
 
@@ -25,7 +23,7 @@ class Field:
     shape: tuple[int, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Cube:
     """The cases of a statement: its variables by name, each a `Field`."""
 
@@ -44,10 +42,6 @@ class Cube:
             case[name] = field.of(jnp.reshape(point[start:end], field.shape))
             start = end
         return case
-
-    def at(self, point: Array) -> dict[str, Any]:
-        """The case at a point as plain numbers and nested lists, to be printed."""
-        return {name: np.asarray(value).tolist() for name, value in self(point).items()}
 
 
 def cube(**fields: Field) -> Cube:

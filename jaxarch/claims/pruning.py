@@ -96,7 +96,7 @@ EQ_12 = Claim(
 
 def penalty(scores: Array, strength: ArrayLike) -> Array:
     """`gamma sum_i (1 + w_i)^2` ([A] eq. 18)."""
-    return strength * jnp.sum((1 + scores) ** 2)
+    return jnp.multiply(strength, jnp.sum((1 + scores) ** 2))
 
 
 def penalty_pulls(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -12,7 +13,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from jaxarch.claims.core import Evaluated, Outcome
+from jaxarch.claims.core import Check, Evaluated, Evidence, Inequality, Outcome
+from jaxarch.claims.equations import Entry
 
 _STYLES = {"holds": "green", "holds as corrected": "yellow", "refuted": "red"}
 _WIDEST = 160
@@ -74,9 +76,10 @@ def _details(outcome: Outcome) -> Iterator[RenderableType]:
         yield Text(f"Assumed: {claim.assumptions}")
     if claim.remark:
         yield Text(f"\n{claim.remark}")
-    for found in outcome.evidence:
+    for check, found in zip(claim.checks, outcome.evidence, strict=True):
         held = "held" if found.holds else "FAILED"
-        yield Text(f"\n{found.kind}: {held} in {found.cases:,} cases, smallest margin {number(found.margin)}")
+        yield Text(f"\n{_title(check)}")
+        yield Text(f"  {found.kind}: {held} in {found.cases:,} cases, smallest margin {number(found.margin)}")
         if found.worst:
             yield Text(f"  worst case: {_case(found.worst)}")
     for counterexample, sides in zip(claim.printed, outcome.printed, strict=True):
@@ -86,6 +89,22 @@ def _details(outcome: Outcome) -> Iterator[RenderableType]:
         yield Text(f"  {counterexample.line}", no_wrap=True, overflow="ignore")
     if claim.see:
         yield Text(f"\nSee {', '.join(claim.see)}.")
+
+
+def searched(check: Inequality, found: Evidence) -> Group:
+    """What a search for the worst case of an inequality found."""
+    held = "held" if found.holds else "FAILED"
+    return Group(
+        Text(_title(check)),
+        Text(f"  {held} in {found.cases:,} cases, largest ratio left/right {found.ratio:.10g}"),
+        Text(f"  worst case: {_case(found.worst)}"),
+    )
+
+
+def _title(check: Check) -> str:
+    """What a check's statement says of itself."""
+    statement = getattr(check, "statement", None) or getattr(check, "holds", check)
+    return (inspect.getdoc(statement) or type(check).__name__).partition("\n")[0]
 
 
 def as_markdown(outcomes: Sequence[Outcome]) -> str:
@@ -110,6 +129,18 @@ def _section(outcome: Outcome) -> Iterator[str]:
         yield f"```python\nimport {counterexample.statement.__module__}\n\n{counterexample.line}\n```\n"
     if claim.see:
         yield f"See {', '.join(claim.see)}.\n"
+
+
+def equations_as_markdown(papers: Mapping[str, Sequence[Entry]]) -> str:
+    """A table of every numbered equation and the claims that judge it, or why there are none."""
+    headings = ("paper", "equation, lemma, theorem", "claims", "note")
+    rows = [_markdown_row(headings), _markdown_row(["---"] * len(headings))]
+    rows += [
+        _markdown_row((f"[{paper}]", ", ".join(entry.numbers), ", ".join(entry.claims) or "none", entry.note))
+        for paper, entries in papers.items()
+        for entry in entries
+    ]
+    return "\n".join(["### Equation by equation\n", *rows, ""])
 
 
 def as_json(outcomes: Iterable[Outcome]) -> str:

@@ -19,6 +19,9 @@ from jaxarch.claims.cube import cube, log_uniform, often, symlog, uniform
 
 EPS = 2.0**-52
 
+TINY = 2.0**-1022
+"""Below it numbers are rounded to 0."""
+
 
 def slope(scores: ArrayLike, sharpness: ArrayLike) -> Array:
     """`ds_M(w) = M sigma(M w) (1 - sigma(M w))`, exact in the tails."""
@@ -45,7 +48,7 @@ def update_factor(
     """`p = ds_H(xi) ds_S(w)`, such that `v+ = v - eta p g`, and a bound on its rounding error."""
     step = rate * jnp.asarray(gradient) * slope(scores, soft)
     factor = mean_slope(scores, step, hard) * slope(scores, soft)
-    arguments = (hard + soft) * jnp.abs(jnp.asarray(scores)) + hard * jnp.abs(step)
+    arguments = jnp.add(hard, soft) * jnp.abs(jnp.asarray(scores)) + hard * jnp.abs(step)
     return factor, EPS * (32 + 4 * arguments) * factor
 
 
@@ -124,7 +127,7 @@ def binarization_error(scores: Array, sharpness: Array, exponent: float = 1.0) -
     """`|sigma_M(w) - 1[w > 0]| <= exp(-M |w|)`."""
     margin = sharpness * jnp.abs(scores)
     right = jnp.exp(-exponent * margin)
-    return Sides(jax.nn.sigmoid(-margin), right, 8 * EPS * right)
+    return Sides(jax.nn.sigmoid(-margin), right, 8 * EPS * right + TINY)
 
 
 def extraction_cost(
@@ -173,8 +176,9 @@ def limit(scores: ArrayLike, sharpness: ArrayLike, at_zero: float = 0.5) -> Side
     """`sigma_M(w)` is within `exp(-M |w|)` of its limit in M, and equal to it at w = 0."""
     scores = jnp.asarray(scores)
     step = jnp.where(scores == 0, at_zero, scores > 0)
-    right = jnp.where(scores == 0, 0, jnp.exp(-sharpness * jnp.abs(scores)))
-    return Sides(jnp.abs(jax.nn.sigmoid(sharpness * scores) - step), right, 4 * EPS)
+    position = jnp.multiply(sharpness, scores)
+    right = jnp.where(scores == 0, 0, jnp.exp(-jnp.abs(position)))
+    return Sides(jnp.abs(jax.nn.sigmoid(position) - step), right, 4 * EPS)
 
 
 LIMIT_AT_ZERO = Claim(
@@ -369,7 +373,7 @@ def error_when_saturated(score: Array, rate: Array, hard: Array, soft: Array, ex
 
 
 STEPS = {
-    "rate": log_uniform(1.0, 1e-9),
+    "rate": log_uniform(100.0, 1e-8),
     "hard": log_uniform(1.0, 100.0),
     "soft": log_uniform(1.0, 100.0),
 }
