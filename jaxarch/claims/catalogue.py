@@ -7,12 +7,14 @@ from collections.abc import Iterable, Iterator
 import jax
 from jax import Array
 
-from jaxarch.claims import convergence, pruning, spectral, two_temperature
+from jaxarch.claims import convergence, mirror_descent, pruning, spectral, two_temperature
 from jaxarch.claims.core import CASES, Claim, Outcome, judge
 from jaxarch.errors import ArgumentError, did_you_mean
 
 CLAIMS: dict[str, Claim] = {
-    claim.id: claim for module in (two_temperature, convergence, pruning, spectral) for claim in module.CLAIMS
+    claim.id: claim
+    for module in (two_temperature, convergence, mirror_descent, pruning, spectral)
+    for claim in module.CLAIMS
 }
 
 
