@@ -1046,8 +1046,8 @@ def stochastic_descent(
 
         (F(v_1) - E F(v_{T+1}))/(eta T) + eta ((H S)^2/32) (L/16 + G_inf/(6 sqrt 3)) V
 
-    The gradients are `grad F + n` and `grad F - n` with equal chance, n `noise` times a direction that differs
-    by `spread` from that of the wave in F; expectations are over all sequences.
+    The gradients are `grad F + n` and `grad F - n` with equal chance, n `noise` times a direction that is
+    `spread` off that of the wave in F; expectations are over all sequences.
     """
     soft, smooth = ratio * hard, _smooth(positions=positions, **loss)
     noises = noise * (smooth.direction + spread)
