@@ -18,7 +18,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.claims.core import Claim, Counterexample, Exact, Inequality, Sides
-from jaxarch.claims.cube import choice, cube, integer, log_uniform, normal, often, uniform
+from jaxarch.claims.cube import Field, choice, cube, integer, log_uniform, normal, often, uniform
 from jaxarch.claims.two_temperature import EPS, slope
 from jaxarch.models.tanh_network import signed_output_loss, tanh_network
 
@@ -478,38 +478,42 @@ def _rates(c: Array, steps: int, root: bool) -> Array:
 
 
 def _average(values: Array, steps: Array) -> Array:
-    """Of the first so many."""
-    return jnp.sum(jnp.where(jnp.arange(len(values)) < steps, values, 0)) / steps
+    """Of the first so many, along the first axis."""
+    met = jnp.arange(len(values)) < steps
+    return jnp.tensordot(met / steps, values, 1)
 
 
 def _quadratic(curvature: Array, slopes: Array, v: Array) -> Array:
-    return curvature / 2 * v**2 + slopes * v
+    """`sum_i curvature_i/2 v_i^2 + slope_i v_i`."""
+    return v**2 @ curvature / 2 + jnp.sum(slopes * v, axis=-1)
 
 
 def _minimiser(curvature: Array, slope: Array) -> Array:
-    """Of `curvature/2 v^2 + slope v` on [0, 1]."""
+    """Of it, on [0, 1]^d."""
     inside = -slope / jnp.where(curvature > 0, curvature, 1)
     return jnp.clip(jnp.where(curvature > 0, inside, -jnp.sign(slope)), 0, 1)
 
 
 def _largest_gradient(curvature: Array, slopes: Array) -> Array:
-    return jnp.max(jnp.maximum(jnp.abs(slopes), jnp.abs(curvature + slopes)))
+    """G, over the cube and all losses, of slopes (losses, d)."""
+    largest = jnp.maximum(jnp.abs(slopes), jnp.abs(curvature[None] + slopes))
+    return jnp.max(jnp.linalg.norm(largest, axis=1))
 
 
-def _repeated(slopes: Array, steps: Array) -> Array:
+def _met(slopes: Array, steps: Array) -> Array:
     """The first so many, then the first again and again: losses that are not met must not count in G."""
-    return jnp.where(jnp.arange(len(slopes)) < steps, slopes, slopes[0])
+    return jnp.where((jnp.arange(len(slopes)) < steps)[:, None], slopes, slopes[:1])
 
 
 def _regret(curvature: Array, slopes: Array, start: Array, rates: Array, steps: Array) -> Array:
-    """`1/T sum_t f_t(v_t) - f_t(u)` of projected SGD, `f_t(v) = curvature/2 v^2 + slope_t v`, best u."""
+    """`1/T sum_t f_t(v_t) - f_t(u)` of projected SGD on quadratic losses, at the best u."""
 
     def step(v: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
         slope, rate = now
         return jnp.clip(v - rate * (curvature * v + slope), 0, 1), v
 
     _, v = jax.lax.scan(step, start, (slopes, rates))
-    best = _minimiser(curvature, _average(slopes, steps))
+    best = jnp.broadcast_to(_minimiser(curvature, _average(slopes, steps)), v.shape)
     return _average(_quadratic(curvature, slopes, v) - _quadratic(curvature, slopes, best), steps)
 
 
@@ -526,12 +530,14 @@ def _expected_gap(
             return jnp.clip(v - rate * (1 - bias - sign * error) * gradient, 0, 1), v
 
         end, v = jax.lax.scan(step, start, (outcomes, rates))
-        return jnp.append(v, end)
+        return jax.vmap(loss)(jnp.concatenate([v, end[None]]))
 
-    v = jax.vmap(follow)(jnp.asarray(OUTCOMES))
-    mean = jnp.mean(slopes)
-    losses = jnp.mean(_quadratic(curvature, mean, v), axis=0)
-    return _average(losses - _quadratic(curvature, mean, _minimiser(curvature, mean)), steps)
+    def loss(v: Array) -> Array:
+        return _quadratic(curvature, mean, v)
+
+    mean = jnp.mean(slopes, axis=0)
+    losses = jnp.mean(jax.vmap(follow)(jnp.asarray(OUTCOMES)), axis=0)
+    return _average(losses, steps) - loss(_minimiser(curvature, mean))
 
 
 def _strongly_convex(
@@ -541,8 +547,10 @@ def _strongly_convex(
     return Sides(left, right, 256 * EPS * (bound + right))
 
 
-def _convex(left: Array, c: Array, bound: Array, steps: Array, factor: ArrayLike, constant: float) -> Sides:
-    right = 1 / (2 * c) + c * bound**2 * factor * (1 - 1 / (2 * jnp.sqrt(steps)))
+def _convex(
+    left: Array, c: Array, bound: Array, steps: Array, dimension: int, factor: ArrayLike, constant: float
+) -> Sides:
+    right = dimension / (2 * c) + c * bound**2 * factor * (1 - 1 / (2 * jnp.sqrt(steps)))
     right = constant * right / jnp.sqrt(steps)
     return Sides(left, right, 256 * EPS * (bound + right))
 
@@ -557,9 +565,9 @@ def strongly_convex_regret(
     constant: float = 1.0,
 ) -> Sides:
     """`1/T sum_t f_t(v_t) - f_t(u) <= c G^2/2 (1 + log T)/T`, rates c/t, c = scale/m."""
-    slopes = curvature * _repeated(slopes, steps)
-    c = least * scale / curvature
-    left = _regret(curvature, slopes, start, _rates(c, LONGEST, root=False), steps)
+    slopes = curvature[None] * _met(slopes, steps)
+    c = least * scale / jnp.min(curvature)
+    left = _regret(curvature, slopes, start, _rates(c, len(slopes), root=False), steps)
     return _strongly_convex(left, c, _largest_gradient(curvature, slopes), steps, 1, constant)
 
 
@@ -573,18 +581,20 @@ def strongly_convex_gap(
     least: float = 1.0,
 ) -> Sides:
     """`E 1/T sum_t F(v_t) - F* <= c G^2 (1 + C^2)/2 (1 + log T)/T`, errors of mean 0 and size `C |g|`."""
-    slopes = curvature * slopes
-    c = least * scale / curvature
+    slopes = curvature[None] * slopes
+    c = least * scale / jnp.min(curvature)
     rates = _rates(c, OUTCOMES.shape[1], root=False)
     left = _expected_gap(curvature, slopes, start, error, rates, steps, 0.0)
     return _strongly_convex(left, c, _largest_gradient(curvature, slopes), steps, 1 + error**2, 1.0)
 
 
-_STRONGLY_CONVEX = {
-    "curvature": log_uniform(1.0, 100.0),
-    "start": often(1.0, uniform(0.0, 1.0)),
-    "scale": often(1.0, log_uniform(1.0, 10.0)),
-}
+def _strongly_convex_cases(dimension: int) -> dict[str, Field]:
+    return {
+        "curvature": log_uniform(1.0, 100.0, (dimension,)),
+        "start": often(1.0, uniform(0.0, 1.0, (dimension,))),
+        "scale": often(1.0, log_uniform(1.0, 10.0)),
+    }
+
 
 STRONGLY_CONVEX = Claim(
     id="projected-sgd.strongly-convex",
@@ -603,8 +613,8 @@ STRONGLY_CONVEX = Claim(
         Inequality(
             strongly_convex_regret,
             cube(
-                **_STRONGLY_CONVEX,
-                slopes=often(0.0, uniform(-1.5, 0.5, (LONGEST,))),
+                **_strongly_convex_cases(1),
+                slopes=often(0.0, uniform(-1.5, 0.5, (LONGEST, 1))),
                 steps=often(1.0, integer(1, LONGEST)),
             ),
             {
@@ -615,8 +625,8 @@ STRONGLY_CONVEX = Claim(
         Inequality(
             strongly_convex_gap,
             cube(
-                **_STRONGLY_CONVEX,
-                slopes=often(0.0, uniform(-1.5, 0.5, (2,))),
+                **_strongly_convex_cases(2),
+                slopes=often(0.0, uniform(-1.5, 0.5, (2, 2))),
                 error=often(0.0, log_uniform(0.1, 3.0)),
                 steps=often(1.0, integer(1, OUTCOMES.shape[1] + 1)),
             ),
@@ -630,12 +640,12 @@ STRONGLY_CONVEX = Claim(
 def convex_regret(
     curvature: Array, slopes: Array, start: Array, scale: Array, steps: Array, constant: float = 1.0
 ) -> Sides:
-    """`1/T sum_t f_t(v_t) - f_t(u) <= (1/(2c) + c G^2 (1 - 1/(2 sqrt T)))/sqrt T`, rates c/sqrt t, d = 1."""
-    slopes = _repeated(slopes, steps)
+    """`1/T sum_t f_t(v_t) - f_t(u) <= (d/(2c) + c G^2 (1 - 1/(2 sqrt T)))/sqrt T`, rates c/sqrt t."""
+    slopes = _met(slopes, steps)
     bound = _largest_gradient(curvature, slopes)
-    c = scale / bound
-    left = _regret(curvature, slopes, start, _rates(c, LONGEST, root=True), steps)
-    return _convex(left, c, bound, steps, 1, constant)
+    c = scale * jnp.sqrt(len(start)) / bound
+    left = _regret(curvature, slopes, start, _rates(c, len(slopes), root=True), steps)
+    return _convex(left, c, bound, steps, len(start), 1, constant)
 
 
 def convex_gap(
@@ -647,19 +657,21 @@ def convex_gap(
     steps: Array,
     bias: float = 0.0,
 ) -> Sides:
-    """`E 1/T sum_t F(v_t) - F* <= (1/(2c) + c G^2 (1 + C^2) (1 - 1/(2 sqrt T)))/sqrt T`, d = 1."""
+    """`E 1/T sum_t F(v_t) - F* <= (d/(2c) + c G^2 (1 + C^2) (1 - 1/(2 sqrt T)))/sqrt T`."""
     bound = _largest_gradient(curvature, slopes)
-    c = scale / bound
+    c = scale * jnp.sqrt(len(start)) / bound
     rates = _rates(c, OUTCOMES.shape[1], root=True)
     left = _expected_gap(curvature, slopes, start, error, rates, steps, bias)
-    return _convex(left, c, bound, steps, 1 + error**2, 1.0)
+    return _convex(left, c, bound, steps, len(start), 1 + error**2, 1.0)
 
 
-_CONVEX = {
-    "curvature": often(0.0, log_uniform(0.1, 10.0)),
-    "start": often(1.0, uniform(0.0, 1.0)),
-    "scale": often(1.0, log_uniform(1.0, 0.1)),
-}
+def _convex_cases(dimension: int) -> dict[str, Field]:
+    return {
+        "curvature": often(0.0, log_uniform(0.1, 10.0, (dimension,))),
+        "start": often(1.0, uniform(0.0, 1.0, (dimension,))),
+        "scale": often(1.0, log_uniform(1.0, 0.1)),
+    }
+
 
 CONVEX = Claim(
     id="projected-sgd.convex",
@@ -671,15 +683,14 @@ CONVEX = Claim(
     assumptions="F convex; E(r | v, z) = 0 and |r|^2 <= C |g|^2; or r = 0 (C = 0), where it holds for the "
     "regret of any sequence of convex losses",
     verdict="holds",
-    remark="d is the squared diameter of the cube, and sum_{t <= T} 1/sqrt t <= 2 sqrt T - 1. Checked in "
-    "d = 1, with the mean of the losses on the left, which is not smaller; there both sides may agree at "
-    "T = 1.",
+    remark="d is the squared diameter of the cube, and sum_{t <= T} 1/sqrt t <= 2 sqrt T - 1. On the left of "
+    "the checks is the mean of the losses, which is not smaller. At T = 1 both sides may agree.",
     checks=(
         Inequality(
             convex_regret,
             cube(
-                **_CONVEX,
-                slopes=often(1.0, normal(1.0, (LONGEST,))),
+                **_convex_cases(1),
+                slopes=often(1.0, normal(1.0, (LONGEST, 1))),
                 steps=often(1.0, integer(1, LONGEST)),
             ),
             {"constant 10% too small": lambda **case: convex_regret(**case, constant=0.9)},
@@ -687,8 +698,8 @@ CONVEX = Claim(
         Inequality(
             convex_gap,
             cube(
-                **_CONVEX,
-                slopes=often(1.0, normal(1.0, (2,))),
+                **_convex_cases(2),
+                slopes=often(1.0, normal(1.0, (2, 2))),
                 error=often(0.0, log_uniform(0.1, 3.0)),
                 steps=integer(1, OUTCOMES.shape[1] + 1),
             ),

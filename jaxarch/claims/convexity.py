@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxarch.claims.core import QUICK
 from jaxarch.errors import ArgumentError, check_count
 
 PAIRS = 1024
@@ -94,7 +96,7 @@ def _largest_gaps(
 
         return jax.lax.fori_loop(0, steps, step, pair)
 
-    @jax.jit
+    @partial(jax.jit, compiler_options=QUICK)
     def search(key: Array) -> tuple[Array, Array, Array]:
         drawn = jax.random.uniform(key, (PAIRS, 2, dimension), jnp.float64)
         half = jnp.arange(PAIRS)[:, None, None] < PAIRS // 2

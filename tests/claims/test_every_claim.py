@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import jaxarch
@@ -54,6 +54,7 @@ def test_every_check_has_a_mutation(entry):
 def test_no_case_that_hypothesis_finds_breaks_it(entry):
     dimension = entry.cube.dimension
 
+    @settings(max_examples=20)
     @given(st.lists(st.floats(0, 1), min_size=dimension, max_size=dimension))
     def holds(point):
         # As often as the other tests have cases: one program for all of them.

@@ -1,0 +1,49 @@
+import dataclasses
+
+import jax
+import pytest
+
+from jaxarch.claims import CLAIMS, Inequality, worst_case
+from jaxarch.claims.adversary import drawn_checks
+from jaxarch.errors import ArgumentError
+
+KEY = jax.random.key(0)
+
+
+def test_it_finds_the_sharp_constant_of_lemma_4_2():
+    found = worst_case("D.lemma-4.2", seconds=1, key=KEY)
+    # The largest H S of the cases is 100^2; the sharp constant is H S/16 - 1 in place of H S/16 + 1.
+    assert found.holds
+    assert found.ratio == pytest.approx((100**2 / 16 - 1) / (100**2 / 16 + 1), abs=1e-3)
+    assert found.ratio > 0.99
+    assert found.kind == "searched"
+
+
+def test_it_breaks_what_random_cases_do_not():
+    (check, *_) = drawn_checks(CLAIMS["projected-sgd.convex"])
+    barely = {"barely": lambda **case: check.statement(**case, constant=0.9999)}
+    broken = Inequality(barely["barely"], check.cube, barely)
+    assert broken.run(KEY, 100).holds
+    claim = dataclasses.replace(CLAIMS["projected-sgd.convex"], id="broken", checks=(broken,))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(CLAIMS, "broken", claim)
+        assert not worst_case("broken", seconds=1, key=KEY).holds
+
+
+def test_it_keeps_to_its_time():
+    assert worst_case("binarize.derivative", seconds=0.2, key=KEY).seconds < 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"claim": "D.lemma-4.3"}, "claim: unknown 'D.lemma-4.3'"),
+        ({"claim": "D.theorem-4.3"}, "refuted by its counterexamples"),
+        ({"claim": "D.eq-48"}, "checked exactly"),
+        ({"claim": "D.eq-49", "seconds": 0}, "seconds: expected a positive"),
+        ({"claim": "D.eq-49", "check": 1}, "check: D.eq-49 has 1 inequalities"),
+    ],
+)
+def test_what_cannot_be_searched_is_said(arguments, message):
+    with pytest.raises(ArgumentError, match=message):
+        worst_case(**arguments)

@@ -1,0 +1,42 @@
+"""Every numbered equation of the papers is judged, or left out for a stated reason."""
+
+import pytest
+
+from jaxarch.claims import CLAIMS, read_equations
+
+PAPERS = read_equations()
+LAST = {"D": 49, "A": 62}
+NAMED = {
+    "D": {"assumption 1", "lemma 4.1", "lemma 4.2", "theorem 4.3", "lemma B.1", "lemma B.2", "theorem B.3"},
+    "A": {
+        "assumption 1",
+        "assumption 2",
+        "theorem 2.1",
+        "lemma B.1",
+        "lemma B.2",
+        "theorem B.3",
+        "corollary B.4",
+    },
+}
+ENTRIES = {
+    f"{paper} {', '.join(entry.numbers)}": entry for paper, entries in PAPERS.items() for entry in entries
+}
+
+
+@pytest.mark.parametrize("paper", LAST)
+def test_every_number_occurs_once(paper):
+    listed = [number for entry in PAPERS[paper] for number in entry.equations]
+    assert sorted(listed) == sorted({str(n) for n in range(1, LAST[paper] + 1)} | NAMED[paper])
+
+
+@pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)
+def test_an_entry_names_claims_or_a_reason(entry):
+    assert set(entry.claims) <= set(CLAIMS)
+    assert entry.claims or entry.note
+    assert "\n" not in entry.note
+
+
+@pytest.mark.parametrize("paper", LAST)
+def test_every_claim_on_a_paper_is_reached_from_its_equations(paper):
+    named = {name for entries in PAPERS.values() for entry in entries for name in entry.claims}
+    assert {name for name in CLAIMS if name.startswith(f"{paper}.")} <= named

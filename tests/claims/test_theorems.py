@@ -1,0 +1,144 @@
+"""The main statements of [D] and [A], on what hypothesis makes of their variables; it shrinks what fails."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxarch.claims import convergence, pruning
+from jaxarch.claims import two_temperature as step
+
+SHARPNESS = st.floats(0.1, 200)
+SCORE = st.floats(-5, 5)
+GRADIENT = st.floats(-1e3, 1e3)
+RATE = st.floats(0, 1e3)
+IN_CUBE = st.floats(0, 1)
+
+
+def vector(of, size=3):
+    return st.lists(of, min_size=size, max_size=size)
+
+
+def holds(statement):
+    """Compiled once; its variables are Python numbers and lists."""
+    program = jax.jit(lambda **case: statement(**case).holds)
+
+    def at(**case):
+        with jax.enable_x64(True):
+            return bool(program(**{name: np.asarray(value, np.float64) for name, value in case.items()}))
+
+    return at
+
+
+ERROR_BOUND = holds(step.error_bound)
+SHARP_ERROR_BOUND = holds(step.sharp_error_bound)
+UPDATE = holds(step.update)
+MEAN_VALUE = holds(step.mean_value)
+SMALLER_BOUND = holds(step.smaller_error_bound)
+SIGN = holds(step.error_has_the_sign_of_the_gradient)
+BINARIZATION = holds(step.binarization_error)
+EXTRACTION = holds(step.extraction_cost)
+MEAN_OF_LOSSES = holds(convergence.mean_of_convex_losses)
+REGRET = holds(convergence.strongly_convex_regret)
+CONVEX_REGRET = holds(convergence.convex_regret)
+PENALTY = holds(pruning.penalty_pulls)
+
+
+@given(vector(GRADIENT), vector(SCORE), RATE, SHARPNESS, SHARPNESS)
+def test_lemma_4_2_error_bound(gradient, scores, rate, hard, soft):
+    assert ERROR_BOUND(gradient=gradient, scores=scores, rate=rate, hard=hard, soft=soft)
+
+
+@given(vector(GRADIENT), vector(SCORE), RATE, SHARPNESS, SHARPNESS)
+def test_sharp_error_bound(gradient, scores, rate, hard, soft):
+    assert SHARP_ERROR_BOUND(gradient=gradient, scores=scores, rate=rate, hard=hard, soft=soft)
+
+
+@given(GRADIENT, SCORE, RATE, SHARPNESS, SHARPNESS)
+def test_lemma_4_2_update(gradient, scores, rate, hard, soft):
+    assert UPDATE(gradient=gradient, scores=scores, rate=rate, hard=hard, soft=soft)
+
+
+@given(GRADIENT, SCORE, RATE, SHARPNESS, SHARPNESS)
+def test_lemma_4_2_mean_value(gradient, scores, rate, hard, soft):
+    assert MEAN_VALUE(gradient=gradient, scores=scores, rate=rate, hard=hard, soft=soft)
+
+
+@given(GRADIENT, SCORE, RATE, SHARPNESS, SHARPNESS)
+def test_the_error_has_the_sign_of_the_gradient(gradient, scores, rate, hard, soft):
+    assert SIGN(gradient=gradient, scores=scores, rate=rate, hard=hard, soft=soft)
+
+
+@given(vector(GRADIENT), vector(SCORE), RATE, SHARPNESS, SHARPNESS)
+def test_lemma_b_2(gradient, scores, rate, hard, soft):
+    assert SMALLER_BOUND(gradient=gradient, scores=scores, rate=rate, hard=hard, soft=soft)
+
+
+@given(st.floats(-20, 20), SHARPNESS)
+def test_binarization_error(scores, sharpness):
+    assert BINARIZATION(scores=scores, sharpness=sharpness)
+
+
+@given(vector(SCORE), vector(st.floats(-2, 2)), st.floats(0, 10), SHARPNESS)
+def test_extraction_cost(scores, center, lipschitz, hard):
+    assert EXTRACTION(scores=scores, center=center, lipschitz=lipschitz, hard=hard)
+
+
+@given(
+    vector(vector(st.floats(-9, 9)), 4), vector(vector(st.floats(-9, 9)), 4), vector(IN_CUBE), vector(IN_CUBE)
+)
+def test_lemma_4_1(slopes, directions, point, other):
+    assert MEAN_OF_LOSSES(slopes=slopes, directions=directions, point=point, other=other)
+
+
+@given(
+    vector(st.floats(0.01, 100), 1),
+    vector(vector(st.floats(-3, 3), 1), convergence.LONGEST),
+    vector(IN_CUBE, 1),
+    st.floats(1, 10),
+    st.integers(1, convergence.LONGEST),
+)
+def test_strongly_convex_regret(curvature, slopes, start, scale, steps):
+    assert REGRET(curvature=curvature, slopes=slopes, start=start, scale=scale, steps=steps)
+
+
+@given(
+    vector(st.floats(0, 10), 1),
+    vector(vector(st.floats(0.1, 3) | st.floats(-3, -0.1), 1), convergence.LONGEST),
+    vector(IN_CUBE, 1),
+    st.floats(0.1, 10),
+    st.integers(1, convergence.LONGEST),
+)
+def test_convex_regret(curvature, slopes, start, scale, steps):
+    assert CONVEX_REGRET(curvature=curvature, slopes=slopes, start=start, scale=scale, steps=steps)
+
+
+@given(st.floats(-10, 10), st.floats(0, 1), st.floats(0, 1), st.sampled_from([-1.0, 0.0]))
+def test_the_penalty_pulls(value, rate, strength, target):
+    assert PENALTY(value=value, rate=rate, strength=strength, target=target)
+
+
+def test_the_sharp_constant_is_attained_in_the_limit():
+    def ratio(position, product):
+        hard = jnp.sqrt(product)
+        sides = step.sharp_error_bound(jnp.ones(1), jnp.full(1, position) / hard, 1e-9, hard, product / hard)
+        return sides.left / sides.right
+
+    with jax.enable_x64(True):
+        products = jnp.asarray([4.0, 16.0, 32.0, 250.0])
+        small, saturated = (jax.jit(jax.vmap(ratio, (None, 0)))(at, products) for at in (0.0, 50.0))
+    np.testing.assert_allclose(np.maximum(small, saturated), 1, atol=1e-6)
+
+
+def test_theorem_4_3_fails_for_every_c_once_there_are_enough_steps():
+    c = jnp.asarray([0.01, 0.1, 1.0])
+    sides = jax.jit(jax.vmap(lambda c: convergence.theorem_4_3(1.0, 0.0, 4.0, 4.0, c, 0.0, 300_000)))(c)
+    assert (sides.left > 10 * sides.right).all()
+
+
+def test_the_mean_slope_is_a_difference_quotient():
+    with jax.enable_x64(True):
+        quotient = (jax.nn.sigmoid(250.0 * 0.02) - jax.nn.sigmoid(250.0 * 0.01)) / 0.01
+        assert float(step.mean_slope(0.02, 0.01, 250.0)) == pytest.approx(float(quotient), rel=1e-12)
