@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -506,9 +506,9 @@ def _some_steps(steps: Array, gradients: Array) -> Array:
     return jnp.where(jnp.arange(len(gradients))[:, None] < steps, gradients, 0)
 
 
-def convergence(steps: Array, gradients: Array, **case: Array | float | bool) -> Sides:
+def convergence(steps: Array, gradients: Array, **case: Any) -> Sides:
     """`regret_bound` after T = `steps` steps."""
-    return regret_bound(_some_steps(steps, gradients), **case)  # type: ignore[arg-type]
+    return regret_bound(_some_steps(steps, gradients), **case)
 
 
 CONVERGENCE = Claim(
@@ -785,7 +785,7 @@ def _weakened(bound: Callable[[ArrayLike], Array], distance: Array, first: float
     return bound(first * distance) + (second - 1) * bound(0.0)
 
 
-def average_iterate(first: float = 1.0, second: float = 1.0, **case: Array) -> Sides:
+def average_iterate(first: float = 1.0, second: float = 1.0, **case: Any) -> Sides:
     """`E F(mean of v_1..v_T) - F(u) <= D/(eta T) + eta K G^2`."""
     runs = _runs(**case)
     weights = (runs.rates > 0)[:, None] / runs.steps
@@ -801,7 +801,7 @@ def average_iterate(first: float = 1.0, second: float = 1.0, **case: Array) -> S
 
 
 def prescribed_rate(
-    share: Array, at_vertex: Array, constant: float = 1.0, power: float = 0.5, **case: Array
+    share: Array, at_vertex: Array, constant: float = 1.0, power: float = 0.5, **case: Any
 ) -> Sides:
     """`E F(mean) - F(u) <= (G/2) sqrt(d A/T) (1 + 2 (e - 2) (1 + rho^2))/2` at the prescribed rate.
 
@@ -857,7 +857,7 @@ AVERAGE_ITERATE = Claim(
 )
 
 
-def last_iterate(first: float = 1.0, two: float = 2.0, **case: Array) -> Sides:
+def last_iterate(first: float = 1.0, two: float = 2.0, **case: Any) -> Sides:
     """`E F(v_T) - F(u) <= D/(eta T) + eta K G^2 (2 + log T)`."""
     runs = _runs(**case)
     last = jnp.take(runs.masks, runs.steps.astype(int) - 1, axis=1)
@@ -895,7 +895,7 @@ LAST_ITERATE = Claim(
 )
 
 
-def anytime(first: float = 1.0, second: float = 1.0, with_one: bool = True, **case: Array) -> Sides:
+def anytime(first: float = 1.0, second: float = 1.0, with_one: bool = True, **case: Any) -> Sides:
     """`E F(weighted mean) - F(u) <= (D + K G^2 c^2 (1 + log T))/(2 c (sqrt(T+1) - 1))`, rates `c/sqrt t`."""
     runs = _runs(**case, decay=0.5)
     weights = runs.rates / jnp.sum(runs.rates)

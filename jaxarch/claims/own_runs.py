@@ -23,6 +23,9 @@ from jaxarch.errors import ArgumentError, check_count, check_positive, is_traced
 from jaxarch.masks import check_temperatures
 from jaxarch.trees import PyTree, check_floating
 
+_ROUNDINGS = 16
+"""Of the score, the step and its exponential, that a step can suffer."""
+
 DRAWN_MASKS = 1000
 """At which gradients are looked at for the largest one, half of them corners of the cube."""
 
@@ -108,6 +111,19 @@ def regret(
     if not is_traced((w, g, rate, soft)):
         _check_steps(w, g, rate, soft)
 
+    return _regret(w, g, u, hard, soft, rate, constant)
+
+
+@jax.jit
+def _regret(
+    w: Array,
+    g: Array,
+    u: Array,
+    hard: ArrayLike,
+    soft: ArrayLike,
+    rate: ArrayLike,
+    constant: ArrayLike | None,
+) -> Sides:
     eps = jnp.finfo(w.dtype).eps
     if constant is None:
         largest = jnp.maximum(jnp.max(jnp.abs(g)), jnp.finfo(w.dtype).tiny)
@@ -144,16 +160,10 @@ def step_rounding(
     scores: Array, gradients: Array, comparator: Array, rates: ArrayLike, hard: ArrayLike, soft: ArrayLike
 ) -> Array:
     """By how much rounding w_2, ..., w_{T+1} can change the divergences, all together."""
-    after = scores[1:]
-    u = jnp.broadcast_to(comparator, after.shape)
-    return jnp.sum(_step_error(scores[:-1], gradients, rates, soft) * _pull(u, after, hard, soft))
-
-
-def _step_error(scores: Array, gradients: Array, rates: ArrayLike, soft: ArrayLike) -> Array:
-    """What rounding can make of a step."""
-    moved = jnp.abs(rates * gradients * slope(scores, soft))
-    size = jnp.abs(scores)
-    return 16 * jnp.finfo(scores.dtype).eps * (size + moved * (1 + soft * size))
+    before, after = scores[:-1], scores[1:]
+    size, step = jnp.abs(before), jnp.abs(rates * gradients * slope(before, soft))
+    error = _ROUNDINGS * jnp.finfo(scores.dtype).eps * (size + step * (1 + soft * size))
+    return jnp.sum(error * _pull(jnp.broadcast_to(comparator, after.shape), after, hard, soft))
 
 
 def _pull(comparator: Array, scores: Array, hard: ArrayLike, soft: ArrayLike) -> Array:
@@ -171,8 +181,12 @@ def _check_comparator(u: np.ndarray, hard: np.ndarray, soft: np.ndarray) -> None
 
 
 def _check_steps(scores: Array, gradients: Array, rate: ArrayLike, soft: ArrayLike) -> None:
-    expected = scores[:-1] - rate * gradients * slope(scores[:-1], soft)
-    fits = np.asarray(jnp.abs(scores[1:] - expected) <= _step_error(scores[:-1], gradients, rate, soft))
+    w, g, eta, s = (np.asarray(value, np.float64) for value in (scores, gradients, rate, soft))
+    before, size = w[:-1], np.abs(w[:-1])
+    flat = np.exp(-s * size)
+    step = eta * g * s * flat / (1 + flat) ** 2
+    allowed = _ROUNDINGS * np.finfo(scores.dtype).eps * (size + np.abs(step) * (1 + s * size))
+    fits = np.abs(w[1:] - (before - step)) <= allowed
     if not fits.all():
         t = int(np.argmin(fits.all(axis=1)))
         raise ArgumentError(
