@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from jax import Array
 
 from jaxarch.claims.adversary import drawn_checks, worst_case
+from jaxarch.claims.boxes import Box
 from jaxarch.claims.catalogue import CLAIMS, chosen, outcomes
 from jaxarch.claims.convexity import ConvexityGap, check_convex, convexity_gap
 from jaxarch.claims.core import (
@@ -52,6 +53,7 @@ def check(ids: Iterable[str] | str | None = None, *, cases: int = CASES, key: Ar
 __all__ = [
     "CASES",
     "CLAIMS",
+    "Box",
     "Claim",
     "ConvexityGap",
     "Counterexample",

@@ -74,12 +74,13 @@ class Evidence(NamedTuple):
     """What a check found.
 
     Attributes:
-      kind: `exact`, `proved on the box`, `sampled` or `searched`.
+      kind: `formal` (in symbols, for all values), `exact`, `proved on the box`, `sampled` or `searched`.
       holds: whether the statement held in every case.
       margin: the smallest one; 0 for exact identities.
       cases: how many.
       worst: the case of the smallest margin, or the one that failed.
       seconds: without compilation.
+      domain: what was proved on, in words; empty for single cases.
     """
 
     kind: str
@@ -88,6 +89,12 @@ class Evidence(NamedTuple):
     cases: int
     worst: Mapping[str, Any]
     seconds: float
+    domain: str = ""
+
+    @property
+    def is_proof(self) -> bool:
+        """Whether it covers more than the cases that were counted."""
+        return self.kind in ("formal", "proved on the box")
 
     @property
     def ratio(self) -> float:
@@ -139,11 +146,13 @@ class Exact:
       holds: whether it is true in a case.
       cases: all of them, always the same; finitely many that prove it, or as many as are listed.
       mutations: by what was broken, other identities of the same cases.
+      kind: `formal` where the cases are symbols that stand for everything of their kind, else `exact`.
     """
 
     holds: Callable[..., bool]
     cases: Callable[[], Iterable[Mapping[str, Any]]]
     mutations: Mapping[str, Callable[..., bool]] = dataclasses.field(default_factory=dict)
+    kind: Literal["exact", "formal"] = "exact"
 
     def run(self, key: Array, cases: int, mutation: str | None = None) -> Evidence:
         """The identity, or a mutation of it, in every case until one fails. Nothing is drawn."""
@@ -152,8 +161,8 @@ class Exact:
         for case in self.cases():
             count += 1
             if not holds(**case):
-                return Evidence("exact", False, -1.0, count, case, time.perf_counter() - start)
-        return Evidence("exact", True, 0.0, count, {}, time.perf_counter() - start)
+                return Evidence(self.kind, False, -1.0, count, case, time.perf_counter() - start)
+        return Evidence(self.kind, True, 0.0, count, {}, time.perf_counter() - start)
 
 
 class Evaluated(NamedTuple):

@@ -22,6 +22,7 @@ from jax.scipy.special import digamma
 from jax.typing import ArrayLike
 
 from jaxarch import mirror
+from jaxarch.claims import proofs
 from jaxarch.claims.core import Claim, Inequality, Sides
 from jaxarch.claims.cube import choice, cube, integer, log_uniform, normal, often, symlog, uniform
 from jaxarch.claims.own_runs import divergence_rounding, regret, step_rounding, trajectory
@@ -189,6 +190,7 @@ STRONG_CONVEXITY = Claim(
             cube(position=often(0.0, POSITION), hard=HARD, ratio=RATIO),
             {"17 for 16": lambda **case: strong_convexity(**case, constant=17.0)},
         ),
+        proofs.STRONG_CONVEXITY,
     ),
     see=("two-temperature.mirror-flow",),
 )
@@ -249,18 +251,25 @@ def _scaled_distance(ratio: Array) -> Array:
 
 
 def near_ratio_0(ratio: Array, constant: float = 1.0) -> Sides:
-    """`I(rho) <= log 2 + 4 (1 - log 2) rho^2` up to rho = 1/2, where both are 1."""
+    """`I(rho) <= log 2 + 4 (1 - log 2) rho^2` up to rho = 1/2, where both are 1.
+
+    I is a power series in `rho^2` without negative terms, so convex in it: below its chord.
+    """
     excess = _scaled_distance(ratio) - 2 * LOG_2
     return Sides(excess, constant * 4 * (1 - LOG_2) * ratio**2, 64 * EPS)
 
 
 def above_ratio_0(ratio: Array, constant: float = 0.9015) -> Sides:
-    """`log 2 + .9015 rho^2 <= I(rho)`, the constant being `(3/4) zeta(3) = .90154`."""
+    """`log 2 + .9015 rho^2 <= I(rho)`, its first two terms, of which the second has `(3/4) zeta(3)`."""
     return Sides(constant * ratio**2, _scaled_distance(ratio) - 2 * LOG_2, 64 * EPS)
 
 
 def near_ratio_1(gap: Array, constant: float = 0.5) -> Sides:
-    """`|I(rho) - 1/(2 (1 - rho)) - 1/2 + log 2| <= (1 - rho)/2`."""
+    """`|I(rho) - 1/(2 (1 - rho)) - 1/2 + log 2| <= (1 - rho)/2`.
+
+    On the left is `(beta(1 + rho) - beta(2 - rho))/2 - 1/2 + log 2`, 0 at rho = 1; its slope in rho is `-1/2`
+    at both ends, and between them less in size, beta' being concave.
+    """
     ratio = 1 - gap
     left = jnp.abs(_scaled_distance(ratio) - 1 / (2 * gap) - 0.5)
     return Sides(left, constant * gap, 64 * EPS / gap + EPS / gap**2)
@@ -556,6 +565,7 @@ CONVERGENCE = Claim(
                 "without rho^2": lambda **case: curvature_bound(**case, square=0.0),
             },
         ),
+        *proofs.RATIO_BOUND,
     ),
     see=(
         "two-temperature.average-iterate",

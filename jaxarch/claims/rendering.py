@@ -78,8 +78,9 @@ def _details(outcome: Outcome) -> Iterator[RenderableType]:
         yield Text(f"\n{claim.remark}")
     for check, found in zip(claim.checks, outcome.evidence, strict=True):
         held = "held" if found.holds else "FAILED"
+        kind = f"{found.kind} {found.domain}".strip()
         yield Text(f"\n{_title(check)}")
-        yield Text(f"  {found.kind}: {held} in {found.cases:,} cases, smallest margin {number(found.margin)}")
+        yield Text(f"  {kind}: {held} in {found.cases:,} cases, smallest margin {number(found.margin)}")
         if found.worst:
             yield Text(f"  worst case: {_case(found.worst)}")
     for counterexample, sides in zip(claim.printed, outcome.printed, strict=True):
@@ -103,7 +104,9 @@ def searched(check: Inequality, found: Evidence) -> Group:
 
 def _title(check: Check) -> str:
     """What a check's statement says of itself."""
-    statement = getattr(check, "statement", None) or getattr(check, "holds", check)
+    statement = next(
+        (getattr(check, name) for name in ("statement", "holds", "slack") if hasattr(check, name)), check
+    )
     return (inspect.getdoc(statement) or type(check).__name__).partition("\n")[0]
 
 

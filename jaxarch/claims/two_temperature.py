@@ -14,6 +14,7 @@ from jax import Array
 from jax.scipy.special import logit
 from jax.typing import ArrayLike
 
+from jaxarch.claims import proofs
 from jaxarch.claims.core import Claim, Counterexample, Inequality, Sides
 from jaxarch.claims.cube import cube, log_uniform, often, symlog, uniform
 
@@ -478,6 +479,7 @@ ERROR_SIGN = Claim(
                 )
             },
         ),
+        proofs.SLOPE,
     ),
 )
 

@@ -16,6 +16,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from jaxarch.errors import is_traced
 from jaxarch.spectral.algebra import Blocks, check_blocks, power
 
 
@@ -23,8 +24,8 @@ def inverse_by_powers_error(eigenvectors: Sequence[Any]) -> Blocks:
     r"""`gamma_{nB+B+2} sum_i C(B+1, i+1) |Phi_B|^i` bounds the error of `inverse_by_powers` ([S] 4.1).
 
     Args:
-      eigenvectors: phi_1, ..., phi_B, concrete and of the floating-point dtype that was computed in; n is the
-        sum of all widths.
+      eigenvectors: phi_1, ..., phi_B, of the floating-point dtype that was computed in; traced, only where
+        float64 is enabled. n is the sum of all widths.
 
     Returns:
       A bound for every entry, in float64; infinite where `(nB + B + 2) u >= 1`.
@@ -46,7 +47,8 @@ def inverse_by_blocks_error(eigenvectors: Sequence[Any]) -> Blocks:
     It bounds `inverse_by_substitution` too, which multiplies the same chains.
 
     Args:
-      eigenvectors: phi_1, ..., phi_B, concrete and of the floating-point dtype that was computed in.
+      eigenvectors: phi_1, ..., phi_B, of the floating-point dtype that was computed in; traced, only where
+        float64 is enabled.
 
     Returns:
       A bound for every entry, in float64: 0 on the diagonal and next to it, where there is no rounding;
@@ -60,8 +62,9 @@ def inverse_by_blocks_error(eigenvectors: Sequence[Any]) -> Blocks:
     }
 
 
-def _magnitudes(eigenvectors: Sequence[Any]) -> list[np.ndarray]:
-    return [np.abs(np.asarray(phi, np.float64)) for phi in eigenvectors]
+def _magnitudes(eigenvectors: Sequence[Any]) -> list[Any]:
+    traced = is_traced(eigenvectors)
+    return [abs(phi.astype(np.float64) if traced else np.asarray(phi, np.float64)) for phi in eigenvectors]
 
 
 def _gamma(k: int, dtype: Any) -> float:
