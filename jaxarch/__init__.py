@@ -9,14 +9,15 @@ them to a strategy; `over_seeds` runs a strategy for many keys in one program.
 
 from jaxarch import claims, data, distances, graphs, masks, metrics, mirror, models, plots, search, spectral
 from jaxarch.devices import use_compilation_cache, use_cpu_cores
-from jaxarch.errors import ArgumentError, DeadStartWarning, NonFiniteWarning
-from jaxarch.finish import prune, retrain, threshold
+from jaxarch.errors import ArgumentError, DeadStartWarning, FoundWarning, NonFiniteWarning
+from jaxarch.finish import new_head, prune, reshuffled, retrain, threshold
 from jaxarch.fit_options import EarlyStopping, FitOptions, Progress
 from jaxarch.masks import density, layer_density, overlap
 from jaxarch.models import Model, SpectralMLP, direct_network, spectral_network, supervised, tanh_network
 from jaxarch.problem import Found, Problem
 from jaxarch.progress import ProgressBar
 from jaxarch.search.agnostic import share_weight
+from jaxarch.search.architecture_pruning import at_density
 from jaxarch.search.recruit import recruit
 from jaxarch.storage import Checkpoints, load_tree, save_tree
 from jaxarch.strategies import disentangling_strategies
@@ -33,6 +34,7 @@ __all__ = [
     "EarlyStopping",
     "FitOptions",
     "Found",
+    "FoundWarning",
     "HostSearch",
     "Model",
     "NonFiniteWarning",
@@ -44,6 +46,7 @@ __all__ = [
     "SpectralMLP",
     "Strategy",
     "Training",
+    "at_density",
     "chain",
     "claims",
     "compare",
@@ -63,11 +66,13 @@ __all__ = [
     "mirror",
     "models",
     "named_leaves",
+    "new_head",
     "over_seeds",
     "overlap",
     "plots",
     "prune",
     "recruit",
+    "reshuffled",
     "retrain",
     "save_tree",
     "search",

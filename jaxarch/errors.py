@@ -25,6 +25,10 @@ class DeadStartWarning(UserWarning):
     """A trainable leaf receives a gradient of exactly zero as training begins."""
 
 
+class FoundWarning(UserWarning):
+    """A search ended without what it was asked for; the message names strategy, runs and what was found."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The tail of an error on an unknown name: the nearest known one, or all of them."""
     known = list(known)

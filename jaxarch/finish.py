@@ -15,8 +15,10 @@ from jax.typing import ArrayLike
 from jaxarch.errors import ArgumentError, is_traced
 from jaxarch.masks import (
     apply_mask,
+    check_fits,
     connections,
     percentile_thresholds,
+    reshuffle,
     threshold_mask,
     top_k,
     weight_free,
@@ -24,8 +26,8 @@ from jaxarch.masks import (
 from jaxarch.problem import Found, Problem
 from jaxarch.spectral.network import tells_neurons
 from jaxarch.training import Point, Training
-from jaxarch.trees import PyTree, map_selected
-from jaxarch.weights import Held, fresh, square_roots, weight_training
+from jaxarch.trees import PyTree, map_selected, merge, named_leaves
+from jaxarch.weights import Held, fresh, he, square_roots, weight_training
 
 Finish = Callable[[Array, Problem, Found], Found]
 
@@ -130,11 +132,68 @@ def prune(fraction: ArrayLike = 0.2) -> Finish:
     return finish
 
 
+def reshuffled() -> Finish:
+    """The network with its connections permuted at random within each leaf ([A] section 3.3).
+
+    What is left of an architecture is the density of its layers. Weights that are kept are those found at
+    their new places, 0 where there was no connection: retrain them.
+
+    Returns:
+      A finish.
+    """
+
+    def finish(key: Array, problem: Problem, found: Found) -> Found:
+        mask = reshuffle(key, found.mask)
+        return Found(apply_mask(mask, found.params), mask, found.state, {})
+
+    finish.__name__ = "reshuffled"
+    return finish
+
+
+def new_head() -> Finish:
+    """The architecture on a task with another number of classes or inputs: what does not fit is made anew.
+
+    Leaves of another shape than the problem's parameters get the problem's initial values, and where they
+    were masked a random mask of the density that they had, to a connection. All else stays as it was found.
+
+    Returns:
+      A finish, the first one: `over_seeds(chain(new_head(), retrain("cold", nonnegative=False)), keys,
+      new_problem, found=found)`.
+
+    Raises:
+      ArgumentError: a model of other layers than the one found.
+    """
+
+    def finish(key: Array, problem: Problem, found: Found) -> Found:
+        params_key, mask_key = jax.random.split(key)
+        params, state = problem.init(params_key)
+        ours, theirs = (", ".join(named_leaves(tree)) for tree in (params, found.params))
+        if ours != theirs:
+            raise ArgumentError(f"found: it has the parameters {theirs}; the problem's model has {ours}")
+        params = jax.tree.map(lambda new, old: old if old.shape == new.shape else new, params, found.params)
+        keys = iter(jax.random.split(mask_key, len(jax.tree.leaves(found.mask))))
+
+        def fitting(old: Array, leaf: Array) -> Array:
+            key = next(keys)
+            if old.shape == leaf.shape:
+                return old
+            kept = jnp.round(jnp.sum(old) / old.size * leaf.size)
+            return jax.random.permutation(key, (jnp.arange(leaf.size) < kept)).reshape(leaf.shape)
+
+        mask = map_selected(fitting, found.mask, params)
+        same = jax.tree.map(jnp.shape, state) == jax.tree.map(jnp.shape, found.state)
+        return Found(apply_mask(mask, params), mask, found.state if same else state, {})
+
+    finish.__name__ = "new head"
+    return finish
+
+
 def retrain(
     start: Literal["warm", "cold", "rewind"] = "cold",
     *,
     nonnegative: bool = True,
     std: ArrayLike = 0.2,
+    weights: Literal["initial", "he", "density-aware"] = "initial",
     optimizer: optax.GradientTransformation | None = None,
 ) -> Training:
     r"""Train weights on a found architecture: `argmin F(w o m)`, the mask m held fixed ([D] section 5).
@@ -147,6 +206,10 @@ def retrain(
         step 0.
       std: with `nonnegative`, a cold start draws `u ~ N(0, std)`, std the standard deviation. [D] draws from
         N(0, 1), where the network saturates and its gradient is exactly 0.
+      weights: where a cold start of masked leaves that are not squares comes from: `initial`, the model's
+        own; `he`, `N(0, sqrt(2 / n))`, n the inputs of a neuron (all axes of a kernel but the last);
+        `density-aware`, `N(0, sqrt(2 / (n d)))`, d the leaf's density, so that signals keep their size
+        however few connections are left. [A] has N(0, epsilon) without saying which epsilon.
       optimizer: any optax transformation; by default the problem's.
 
     Returns:
@@ -161,6 +224,10 @@ def retrain(
     """
     if start not in ("warm", "cold", "rewind"):
         raise ArgumentError(f"start: expected 'warm', 'cold' or 'rewind', got {start!r}")
+    if weights not in ("initial", "he", "density-aware"):
+        raise ArgumentError(f"weights: expected 'initial', 'he' or 'density-aware', got {weights!r}")
+    if weights != "initial" and (start != "cold" or nonnegative):
+        raise ArgumentError("weights: they are of a cold start with nonnegative=False; leave them out")
 
     def init(key: Array, problem: Problem, found: Found | None) -> Point:
         if found is None:
@@ -170,15 +237,19 @@ def retrain(
                 "retrain: the mask is of hidden neurons, not of connections; to train on with those that are "
                 "left, use search.spectral(0.0) as a finish: chain(search, recruit(), search.spectral(0.0))"
             )
+        check_fits(found.mask, jax.eval_shape(problem.init, key)[0])
         if start == "cold":
             params, state = fresh(key, problem, found.mask, nonnegative, std)
+            if weights != "initial":
+                params = merge(he(key, found.mask, params, weights == "density-aware"), params)
             return Point(params, Held(found.mask), state)
         if start == "rewind" and "start" not in found.info:
             raise ArgumentError("retrain: to rewind, the chain must begin with search.real()")
-        weights, state = (
+        params, state = (
             (found.params, found.state) if start == "warm" else (found.info["start"], problem.init(key)[1])
         )
-        params = square_roots(found.mask, weights) if nonnegative else weights
+        if nonnegative:
+            params = square_roots(found.mask, params)
         return Point(params, Held(found.mask), state)
 
     if start != "cold" and nonnegative:

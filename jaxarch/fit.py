@@ -22,7 +22,7 @@ from jax.sharding import Mesh
 
 from jaxarch import programs
 from jaxarch.devices import first_runs, place, runs_mesh, take_runs
-from jaxarch.errors import ArgumentError, DeadStartWarning, NonFiniteWarning
+from jaxarch.errors import ArgumentError, DeadStartWarning, FoundWarning, NonFiniteWarning
 from jaxarch.fit_options import FitOptions, Progress, StageReport
 from jaxarch.problem import Found, Problem
 from jaxarch.programs import Best, Make, Stopwatch
@@ -374,6 +374,9 @@ class _Group:
         conclude = self.watch.compile(programs.conclude, self.make, self.mesh, settings, carry, losses)
         found = self.watch.run(conclude, settings, carry, losses)
         self._report_failed(np.asarray(found.info["failed_at"]))
+        if self.training.remarks is not None:
+            for line in self.training.remarks(jax.device_get(found)):
+                self._note(f"{self.name}: {line}", FoundWarning)
         if best is not None:
             found = found._replace(info={**found.info, "kept_at": best.point.step})
         return found

@@ -200,6 +200,29 @@ def apply_mask(mask: PyTree, params: PyTree) -> PyTree:
     return merge(map_selected(masked, mask, params), params)
 
 
+def check_density(name: str, density: object) -> None:
+    """Raise unless it is a number in (0, 1]."""
+    if isinstance(density, bool) or not isinstance(density, (int, float, np.number)) or not 0 < density <= 1:
+        raise ArgumentError(f"{name}: expected a number in (0, 1], 1 - sparsity; got {density!r}")
+
+
+def check_fits(mask: PyTree, params: PyTree) -> None:
+    """Raise unless every masked leaf is a parameter of the mask's shape.
+
+    Raises:
+      ArgumentError: naming the leaf.
+    """
+    leaves = named_leaves(params)
+    for path, leaf in named_leaves(mask).items():
+        if path not in leaves:
+            raise ArgumentError(f"mask: the model has no parameter {path!r}; it has {', '.join(leaves)}")
+        if leaf.shape != leaves[path].shape:
+            raise ArgumentError(
+                f"mask: leaf {path!r} has shape {leaf.shape}, the model's parameter {leaves[path].shape}; "
+                "where a task has another number of classes, finish with new_head() first"
+            )
+
+
 def weight_free(mask: PyTree, params: PyTree) -> PyTree:
     """The weight-free network: all weights 1, so that the masked leaves are the mask itself.
 

@@ -22,7 +22,7 @@ from jaxarch.fit_options import FitOptions, StageReport
 from jaxarch.problem import Found, Problem, check_rows
 from jaxarch.programs import Stopwatch
 from jaxarch.training import Training
-from jaxarch.trees import PyTree
+from jaxarch.trees import PyTree, named_leaves
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,9 +50,8 @@ class Strategy:
 
     stages: tuple[Any, ...]
 
-    def __call__(self, key: Array, problem: Problem) -> Found:
-        """What one run finds."""
-        found = None
+    def __call__(self, key: Array, problem: Problem, found: Found | None = None) -> Found:
+        """What one run finds, beginning from what was found before if that is given."""
         for index, stage in enumerate(self.stages):
             if isinstance(stage, HostSearch):
                 raise ArgumentError(f"{stage.name}: it runs on the host; use over_seeds")
@@ -118,7 +117,14 @@ def chain(search: Any, *finishes: Any) -> Strategy:
 
 
 def over_seeds(
-    strategy: Any, keys: Array, problem: Problem, settings: PyTree = None, *, name: str = "", **options: Any
+    strategy: Any,
+    keys: Array,
+    problem: Problem,
+    settings: PyTree = None,
+    *,
+    found: Found | None = None,
+    name: str = "",
+    **options: Any,
 ) -> tuple[Found, Report]:
     """Run a strategy once for every key: one program, all runs, on all devices.
 
@@ -128,6 +134,8 @@ def over_seeds(
       problem: what to learn, for all runs.
       settings: pytree whose leaves have a leading axis of runs: rates, temperatures, penalties. They are
         traced, so a sweep compiles once; the structure of the strategy must not depend on them.
+      found: what an earlier call found, on another problem for instance, with a leading axis of runs: the
+        strategy then begins with a finish, `retrain("cold")` to transfer an architecture.
       name: the strategy's, for progress, reports and checkpoints.
       **options: fields of `FitOptions`: `chunk`, `progress`, `early_stopping`, `checkpoint`, ...
 
@@ -138,25 +146,32 @@ def over_seeds(
     Raises:
       ArgumentError: keys that are no vector of keys, per-run arrays of another length, an unknown option.
     """
-    return compare({name: strategy}, keys, problem, settings, **options)[name]
+    return compare({name: strategy}, keys, problem, settings, found=found, **options)[name]
 
 
 def compare(
-    strategies: Mapping[str, Any], keys: Array, problem: Problem, settings: PyTree = None, **options: Any
+    strategies: Mapping[str, Any],
+    keys: Array,
+    problem: Problem,
+    settings: PyTree = None,
+    *,
+    found: Found | None = None,
+    **options: Any,
 ) -> dict[str, tuple[Found, Report]]:
     """`over_seeds` for several strategies by name; beginnings that they share are run once.
 
     Each report's costs include those of the stages that were shared. With `settings` nothing is shared.
     """
     fit_options = _options(options)
-    _check_runs(keys, problem, settings, fit_options)
+    _check_runs(keys, problem, settings, found, fit_options)
     problem.check()
+    begun = found
     done: dict[tuple[Any, ...], tuple[Found, StageReport]] = {}
     results = {}
     for name, given in strategies.items():
         strategy: Any = chain(given) if settings is None else given
         stages = _stages(strategy, settings)
-        reports, found = [], None
+        reports, found = [], begun
         for index, stage in enumerate(stages):
             make: Any = _Constant(stage) if settings is None else _StageOf(strategy, index)
             shared = stages[: index + 1] if settings is None else (strategy, index)
@@ -343,7 +358,9 @@ def _options(options: dict[str, Any]) -> FitOptions:
     return FitOptions(**options)
 
 
-def _check_runs(keys: Array, problem: Problem, settings: PyTree, options: FitOptions) -> None:
+def _check_runs(
+    keys: Array, problem: Problem, settings: PyTree, found: Found | None, options: FitOptions
+) -> None:
     is_keys = isinstance(keys, Array) and jnp.issubdtype(keys.dtype, jax.dtypes.prng_key)
     if not is_keys or keys.ndim != 1 or not keys.size:
         raise ArgumentError("keys: expected shape (runs,), as of jax.random.split(jax.random.key(0), runs)")
@@ -355,5 +372,11 @@ def _check_runs(keys: Array, problem: Problem, settings: PyTree, options: FitOpt
     for leaf in jax.tree.leaves(settings):
         if jnp.ndim(leaf) == 0 or leaf.shape[0] != runs:
             raise ArgumentError(f"settings: every leaf needs a leading axis of {runs} runs, one for each key")
+    for path, leaf in named_leaves(found).items():
+        if jnp.ndim(leaf) == 0 or leaf.shape[0] != runs:
+            raise ArgumentError(
+                f"found: leaf {path!r} needs a leading axis of {runs} runs, one for each key; it has shape "
+                f"{jnp.shape(leaf)}"
+            )
     if options.labels is not None and len(options.labels) != runs:
         raise ArgumentError(f"labels: expected {runs}, one for each run, got {len(options.labels)}")

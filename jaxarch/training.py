@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import jax
@@ -58,6 +58,8 @@ class Training:
       observe: `point -> memory`, called after every step: snapshots, running means. The memory that `init`
         returns has the same structure, shapes and dtypes.
       remedy: what to change when the start has a gradient of exactly zero.
+      remarks: `found -> lines`, called by `fit` with all runs: what users should know of what was found. They
+        are warned, and are among the report's notes.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Training:
     penalty: Callable[[Point], Array] | None = None
     observe: Callable[[Point], PyTree] | None = None
     remedy: str = "start from other values, or use an activation with a slope there"
+    remarks: Callable[[Found], Iterable[str]] | None = None
 
     def __call__(self, key: Array, problem: Problem, found: Found | None = None) -> Found:
         """What one run finds, all steps in one loop."""

@@ -56,6 +56,22 @@ def fresh(
     return params, state
 
 
+def he(key: Array, mask: PyTree, params: PyTree, density_aware: bool) -> PyTree:
+    """`N(0, sqrt(2 / n))` for the masked leaves, n a neuron's inputs: all, or those that the mask leaves.
+
+    K. He et al., Delving Deep into Rectifiers, 2015. A leaf without connections counts as having one.
+    """
+    leaves, treedef = jax.tree.flatten(mask)
+    keys = jax.tree.unflatten(treedef, list(jax.random.split(key, len(leaves))))
+
+    def drawn(mask: Array, key: Array, leaf: Array) -> Array:
+        share = jnp.maximum(jnp.sum(mask), 1) / mask.size if density_aware else 1.0
+        inputs = share * leaf.size / leaf.shape[-1]
+        return (jnp.sqrt(2 / inputs) * jax.random.normal(key, leaf.shape)).astype(leaf.dtype)
+
+    return map_selected(drawn, mask, keys, params)
+
+
 def weight_training(
     name: str,
     init: Callable[[Array, Problem, Found | None], Point],

@@ -1,5 +1,6 @@
 """Small problems on real data, shared by the tests."""
 
+import os
 from functools import cache
 
 import jax
@@ -10,6 +11,13 @@ import jaxarch
 from jaxarch.models import signed_output_loss, tanh_network
 
 RUNS = 4
+
+CACHED = {
+    "JAX_COMPILATION_CACHE_DIR": os.environ["JAXARCH_TEST_CACHE"],
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",
+}
+"""The environment of a process that shares its compiled programs with the tests and with others like it."""
 
 
 @cache

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,10 +25,27 @@ STRATEGIES = len(disentangling_strategies())
 
 
 def jaxarch(*arguments, folder):
-    """Run the command line in a process of its own, with every device and cache of its own."""
+    """Run the command line in a process of its own, with every device and cache of its own, as users do."""
     command = [sys.executable, "-m", "jaxarch", *arguments]
     environment = os.environ | {"XDG_CACHE_HOME": str(CACHE.name)}
+    environment.pop("XLA_FLAGS")
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch, capsys):
+    """Run the command line in this process, which has its devices and its cache already."""
+
+    def run(*arguments):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(cli, "_prepare_jax", lambda: None)
+        monkeypatch.setattr(sys, "argv", ["jaxarch", *arguments])
+        with pytest.raises(SystemExit) as exit_:
+            cli.main()
+        captured = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, exit_.value.code, captured.out, captured.err)
+
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -99,17 +117,16 @@ def test_a_second_run_compiles_nothing_and_gives_the_same_numbers(ran):
     pd.testing.assert_frame_equal(first, second)
 
 
-def test_an_npz_file_of_the_user_s_can_be_run_on(tmp_path):
+def test_an_npz_file_of_the_user_s_can_be_run_on(tmp_path, here):
     random = np.random.default_rng(0)
     y = np.repeat([0, 1], 40)
     np.savez(tmp_path / "mine.npz", x=random.random((80, 5)) + y[:, None] * [0, 1, 0, 1, 0], y=y)
-    done = jaxarch(
+    done = here(
         "run",
         *QUICK,
         *("--dataset", "mine.npz", "--out", "out"),
         *("--set", "positive=1", "--set", "negative=0", "--set", "train_per_class=20"),
         *("--set", "test_per_class=10", "--set", "depth=1", "--set", "strategies=real,bin"),
-        folder=tmp_path,
     )
     assert done.returncode == 0, done.stderr
     table = pd.read_csv(tmp_path / "out" / results.RESULTS)
@@ -117,8 +134,8 @@ def test_an_npz_file_of_the_user_s_can_be_run_on(tmp_path):
     assert table["dataset"].unique().tolist() == ["mine"]
 
 
-def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(tmp_path):
-    done = jaxarch("run", "--dry-run", folder=tmp_path)
+def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(tmp_path, here):
+    done = here("run", "--dry-run")
     assert done.returncode == 0
     assert "10 seeds x 2 orientations = 20" in done.stdout
     assert "training: two_temperature: 600 steps of batch 100 x 20 runs" in done.stdout
@@ -174,20 +191,16 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_line_and_status_two_and_writes_nothing(case, tmp_path, monkeypatch, capsys):
+def test_bad_input_is_one_line_and_status_two_and_writes_nothing(case, tmp_path, here):
     arguments, message = BAD[case]
     (tmp_path / "file").write_text("")
     (tmp_path / "there").mkdir()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["jaxarch", *arguments])
-    with pytest.raises(SystemExit) as exit_:
-        cli.main()
-    captured = capsys.readouterr()
-    assert exit_.value.code == 2
-    assert message in captured.err
-    assert captured.err.count("\n") == 1
-    assert "Traceback" not in captured.err
-    assert captured.out == ""
+    done = here(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "there"]
 
 
@@ -198,12 +211,12 @@ def test_bad_data_in_a_file_is_one_line_in_a_real_process(tmp_path):
     assert done.stderr == "jaxarch: x: 1 examples hold NaN or infinite values; remove or impute them first\n"
 
 
-def test_runs_that_diverge_are_reported_and_left_out_and_the_results_are_kept(tmp_path):
-    done = jaxarch(
+@pytest.mark.filterwarnings("default::jaxarch.NonFiniteWarning")
+def test_runs_that_diverge_are_reported_and_left_out_and_the_results_are_kept(tmp_path, here):
+    done = here(
         "run",
         *QUICK,
         *("--set", "strategies=real,real->bin,random", "--set", "learning_rate=1e38"),
-        folder=tmp_path,
     )
     assert done.returncode == 0, done.stderr
     printed = " ".join(done.stdout.split())
@@ -214,14 +227,13 @@ def test_runs_that_diverge_are_reported_and_left_out_and_the_results_are_kept(tm
     assert (table[table["strategy"] == "random"]["auc"] == 0.5).all()
 
 
-def test_a_folder_that_was_altered_is_refused_by_report_in_one_line(tmp_path):
-    done = jaxarch("run", *QUICK, "--set", "strategies=random,bin", "--out", "out", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+def test_a_folder_that_was_altered_is_refused_by_report_in_one_line(ran, tmp_path, here):
+    shutil.copytree(ran[1], tmp_path / "out")
     (tmp_path / "out" / results.RESULTS).write_text("a,b\n1,2\n")
-    again = jaxarch("report", "out", folder=tmp_path)
+    again = here("report", "out")
     assert again.returncode == 2
     assert "folder: out cannot be reported on" in again.stderr
-    assert "Traceback" not in again.stderr
+    assert again.stderr.count("\n") == 1
 
 
 @dataclasses.dataclass(frozen=True)

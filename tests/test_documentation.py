@@ -9,7 +9,7 @@ from pathlib import Path
 
 import jax
 import pytest
-from small import RUNS, close, keys, problem
+from small import CACHED, RUNS, close, keys, problem
 
 import jaxarch
 
@@ -23,7 +23,14 @@ def code_blocks(page, language="python"):
 def test_the_readme_s_code_runs_as_printed_in_a_fresh_process(tmp_path):
     script = tmp_path / "readme.py"
     script.write_text("\n".join(code_blocks("README.md")))
-    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, script],
+        cwd=tmp_path,
+        env=os.environ | CACHED,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr
     printed = re.search(r"density (\S+), accuracy (\S+)", done.stdout)
     assert printed is not None, done.stdout
@@ -65,7 +72,7 @@ def test_a_method_added_by_one_file_and_one_line_runs_on_the_command_line(tmp_pa
         source.replace("from jaxarch.strategy import", import_line + "from jaxarch.strategy import")
     )
     command = [sys.executable, "-m", "jaxarch", "run", "--quiet", "--seeds", "2", "--set", "steps=20"]
-    environment = os.environ | {"PYTHONPATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environment = os.environ | CACHED | {"PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
         [*command, "--set", "strategies=bin,saliency->real"],
         cwd=tmp_path,

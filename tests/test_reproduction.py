@@ -1,4 +1,4 @@
-"""What the project says of [D], measured again on real data: ten runs, both orientations."""
+"""What the project says of [D], measured again on real data: both orientations, ten runs (on MNIST four)."""
 
 import numpy as np
 import pytest
@@ -60,7 +60,7 @@ def test_retraining_keeps_the_density_of_the_architecture(table):
 
 def test_on_mnist_too_architectures_alone_reach_90_percent_and_untrained_ones_do_not(data_folder, tmp_path):
     chosen = ("real", "real->bin", "bin", "agnostic", "random")
-    strategies.run(strategies.Settings(dataset="mnist", strategies=chosen), tmp_path)
+    strategies.run(strategies.Settings(dataset="mnist", seeds=4, strategies=chosen), tmp_path)
     medians = better_orientation(read_table(tmp_path))
     assert (medians[["real", "real->bin", "bin"]] >= 0.90).all()
     assert medians["agnostic"] <= 0.78

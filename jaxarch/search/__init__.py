@@ -1,21 +1,28 @@
 """Searches: pure functions `(key, problem) -> Found`, one file each."""
 
 from jaxarch.search.agnostic import agnostic
+from jaxarch.search.architecture_pruning import architecture_pruning
 from jaxarch.search.group_lasso import group_lasso
 from jaxarch.search.logistic_regression import logistic_regression
 from jaxarch.search.lottery import lottery
 from jaxarch.search.random import random
+from jaxarch.search.random_architecture import erk_densities, random_architecture
 from jaxarch.search.real import real
+from jaxarch.search.snip import snip
 from jaxarch.search.spectral import spectral
 from jaxarch.search.two_temperature import two_temperature
 
 __all__ = [
     "agnostic",
+    "architecture_pruning",
+    "erk_densities",
     "group_lasso",
     "logistic_regression",
     "lottery",
     "random",
+    "random_architecture",
     "real",
+    "snip",
     "spectral",
     "two_temperature",
 ]

@@ -1,0 +1,238 @@
+"""Algorithm A.1 of [A]: scores and weights descend together, and a mask of a given density is read off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxarch.errors import ArgumentError, check_count, check_strength
+from jaxarch.finish import Finish
+from jaxarch.masks import (
+    apply_mask,
+    check_density,
+    check_temperatures,
+    connections,
+    init_scores,
+    soft_mask,
+    top_k,
+)
+from jaxarch.problem import Found, Problem
+from jaxarch.training import Point, Training
+from jaxarch.trees import PyTree, Where, map_selected, matrices, select
+
+SCORES_RATE, WEIGHTS_RATE = 1.1, 0.1
+"""Of the default optimisers, plain gradient descent: alpha and beta of (15) and (16)."""
+
+
+def architecture_pruning(
+    densities: float | Sequence[float],
+    hard: ArrayLike = 100.0,
+    soft: ArrayLike = 10.0,
+    *,
+    strength: ArrayLike = 3e-5,
+    penalty: Literal["corrected", "as printed"] = "corrected",
+    factor: bool = False,
+    std: ArrayLike = 0.03,
+    where: Where = matrices,
+    scores_optimizer: optax.GradientTransformation | None = None,
+    weights_optimizer: optax.GradientTransformation | None = None,
+) -> Training:
+    r"""Prune a network while it is trained, until its architecture has a given size ([A] appendix A.1).
+
+    Scores w and weights theta descend together on `L(sigma(hard w) o theta)`, the scores along the
+    two-temperature gradient (15), v' = sigma(soft w), both under a penalty:
+
+        w     <- w - alpha (grad_v L o v' o (1 - v') + 2 gamma (1 + w)),
+        theta <- theta - beta (sigma(hard w) o grad L + 2 gamma theta),
+
+    from `w ~ |N(0, std)|`: every connection is there at first, and the penalty pushes scores towards -1. When
+    the share of positive scores first falls to a target, the scores are kept; at the last target they are
+    held, and the weights train on under that mask for the steps that are left. The mask of a target d has
+    exactly `round(d D)` of the D connections: those of the largest scores kept for it.
+
+    Args:
+      densities: targets in (0, 1]; of several, all are reached in one training, and the smallest is found.
+      hard: t_l, the inverse temperature of the mask, positive. May be traced, like all numbers but densities.
+      soft: t_s, that of the gradient, positive, at most `hard`. [A] has 100 and 10.
+      strength: gamma, at least 0, of the penalty on masked leaves: a sum over connections, so that it goes
+        with the size of the network. The larger, the sooner the targets are reached.
+      penalty: `corrected`, `gamma sum ((1 + w)^2 + theta^2)`, as (18) has it. [A] (17) prints its gradient
+        with the other sign: `as printed` pushes scores away from -1 and weights away from 0, and nothing is
+        pruned. It is there to show that.
+      factor: whether the gradient carries the factor `soft`, as in (7), or not, as in (15).
+      std: of the initial scores.
+      where: the leaves that are masked, by path. The others are trained as well, without a penalty.
+      scores_optimizer: any optax transformation; by default gradient descent at rate 1.1.
+      weights_optimizer: any optax transformation; by default gradient descent at rate 0.1.
+
+    Returns:
+      A search. What it finds are architecture and weights; [A] transfers the architecture alone, `chain(...,
+      retrain("cold", nonnegative=False))`. Its `info` has `densities` and `reached_at`, the step, or -1, an
+      entry a target from the largest on; `lowest_density`, the smallest share of positive scores after any
+      step; `masks`, by density, and `weights`, unmasked, out of which `at_density` takes one.
+
+    Raises:
+      ArgumentError: no density, or one outside (0, 1]; temperatures that are not positive, soft > hard; a
+        strength that is negative or not finite; an unknown penalty.
+    """
+    targets = _targets(densities)
+    check_temperatures(hard, soft)
+    check_strength("strength", strength)
+    check_strength("std", std)
+    if penalty not in ("corrected", "as printed"):
+        raise ArgumentError(f"penalty: expected 'corrected' or 'as printed', got {penalty!r}")
+    sign = 1.0 if penalty == "corrected" else -1.0
+
+    def init(key: Array, problem: Problem, found: Found | None) -> Point:
+        params_key, scores_key = jax.random.split(key)
+        params, state = problem.init(params_key) if found is None else (found.params, found.state)
+        scores = map_selected(jnp.abs, init_scores(scores_key, select(params, where), 0.0, std))
+        kept = map_selected(lambda leaf: jnp.broadcast_to(leaf, (len(targets), *leaf.shape)), scores)
+        memory = {
+            "scores": kept,
+            "reached_at": jnp.full(len(targets), -1, jnp.int32),
+            "lowest_density": jnp.ones(()),
+        }
+        return Point({"scores": scores, "weights": params}, None, state, memory)
+
+    def scores_in_use(point: Point) -> PyTree:
+        """The scores that descend, or those that are held."""
+        held = point.memory["reached_at"][-1] >= 0
+        return map_selected(
+            lambda leaf, kept: jnp.where(held, kept[-1], leaf),
+            point.trainable["scores"],
+            point.memory["scores"],
+        )
+
+    def params(point: Point) -> PyTree:
+        return apply_mask(
+            soft_mask(scores_in_use(point), hard, soft, factor=factor), point.trainable["weights"]
+        )
+
+    def penalty_of(point: Point) -> Array:
+        scores = scores_in_use(point)
+        weights = map_selected(lambda score, leaf: leaf, scores, point.trainable["weights"])
+        squares = [jnp.sum(jnp.square(1 + leaf)) for leaf in jax.tree.leaves(scores)]
+        squares += [jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(weights)]
+        return sign * jnp.asarray(strength) * jnp.sum(jnp.stack(squares))
+
+    def observe(point: Point) -> PyTree:
+        memory, scores = point.memory, point.trainable["scores"]
+        share = _share_positive(scores)
+        hits = (memory["reached_at"] < 0) & (share <= jnp.asarray(targets))
+
+        def keep() -> PyTree:
+            def kept(leaf: Array, before: Array) -> Array:
+                return jnp.where(hits.reshape(-1, *[1] * leaf.ndim), leaf, before)
+
+            return map_selected(kept, scores, memory["scores"])
+
+        return {
+            "scores": jax.lax.cond(hits.any(), keep, lambda: memory["scores"]),
+            "reached_at": jnp.where(hits, point.step, memory["reached_at"]),
+            "lowest_density": jnp.minimum(memory["lowest_density"], share),
+        }
+
+    def found(point: Point) -> Found:
+        memory, scores = point.memory, point.trainable["scores"]
+        total = sum(leaf.size for leaf in jax.tree.leaves(scores))
+
+        def mask(index: int, target: float) -> PyTree:
+            reached = memory["reached_at"][index] >= 0
+            last = map_selected(
+                lambda leaf, kept: jnp.where(reached, kept[index], leaf), scores, memory["scores"]
+            )
+            return top_k(last, round(target * total))
+
+        masks = {_name(target): mask(index, target) for index, target in enumerate(targets)}
+        smallest, weights = masks[_name(targets[-1])], point.trainable["weights"]
+        info = {
+            "masks": masks,
+            "weights": weights,
+            "densities": jnp.asarray(targets),
+            "reached_at": memory["reached_at"],
+            "lowest_density": memory["lowest_density"],
+        }
+        return Found(apply_mask(smallest, weights), smallest, point.state, info)
+
+    optimizer = optax.partition(
+        {
+            "scores": scores_optimizer or optax.sgd(SCORES_RATE),
+            "weights": weights_optimizer or optax.sgd(WEIGHTS_RATE),
+        },
+        {"scores": "scores", "weights": "weights"},
+    )
+    return Training(
+        "architecture pruning",
+        init,
+        params,
+        found,
+        optimizer,
+        penalty=penalty_of,
+        observe=observe,
+        remarks=_unreached,
+        remedy="the mask saturates the network: lower `hard` or the weights that it starts from",
+    )
+
+
+def at_density(density: float) -> Finish:
+    """The architecture of one of the densities that `architecture_pruning` was told to reach.
+
+    Args:
+      density: as it was given there.
+
+    Returns:
+      A finish: the mask of that density, and the weights at the end of the search, masked by it.
+
+    Raises:
+      ArgumentError: a search before that kept no masks, or none of this density.
+    """
+
+    def finish(key: Array, problem: Problem, found: Found) -> Found:
+        masks = found.info.get("masks", {})
+        if _name(density) not in masks:
+            kept = ", ".join(masks) or "none: it finishes what search.architecture_pruning found"
+            raise ArgumentError(f"density: no mask of density {density} was kept; there are {kept}")
+        mask = masks[_name(density)]
+        return Found(apply_mask(mask, found.info["weights"]), mask, found.state, {})
+
+    finish.__name__ = f"at density {_name(density)}"
+    return finish
+
+
+def _name(density: float) -> str:
+    return f"{float(density):.6g}"
+
+
+def _targets(densities: float | Sequence[float]) -> list[float]:
+    """Densities, the largest first."""
+    given = densities if isinstance(densities, Sequence) else [densities]
+    check_count("densities", len(given))
+    for density in given:
+        check_density("densities", density)
+    return sorted({float(density) for density in given}, reverse=True)
+
+
+def _share_positive(scores: PyTree) -> Array:
+    positive = map_selected(lambda leaf: leaf > 0, scores)
+    return connections(positive) / sum(leaf.size for leaf in jax.tree.leaves(scores))
+
+
+def _unreached(found: Any) -> Iterable[str]:
+    """A line if some runs never had so few positive scores as they were to have."""
+    missed = np.asarray(found.info["reached_at"]) < 0
+    for target, runs in zip(np.asarray(found.info["densities"])[0], missed.T, strict=True):
+        if runs.any():
+            lowest = np.asarray(found.info["lowest_density"])[runs]
+            yield (
+                f"density {target:.4g} was not reached in {runs.sum()} of {len(runs)} runs, which came to "
+                f"{lowest.min():.3g} to {lowest.max():.3g}: their masks have the largest scores of the last "
+                "step; take more steps, a larger strength or a higher rate for the scores"
+            )

@@ -1,0 +1,58 @@
+"""SNIP: connections chosen before training, by how much the loss would change without them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxarch.errors import check_count
+from jaxarch.masks import apply_mask, check_density, top_k
+from jaxarch.problem import Found, Problem
+from jaxarch.trees import PyTree, Where, map_selected, matrices, select
+
+
+def snip(density: float, *, batches: int = 1, where: Where = matrices) -> Callable[[Array, Problem], Found]:
+    r"""Keep the connections whose removal would change the loss the most, at the problem's initial weights.
+
+    The saliency of a connection is `|dL / dm|` at m = 1, that is `|theta dL/dtheta|`, with L the mean over
+    some batches; the `round(density D)` of the D connections with the largest are kept. N. Lee, T. Ajanthan
+    and P. Torr, SNIP: Single-shot network pruning based on connection sensitivity, 2019.
+
+    Args:
+      density: the share of connections that are kept, in (0, 1].
+      batches: over which the loss is taken, of the problem's size, drawn as in training.
+      where: the leaves that are masked, by path.
+
+    Returns:
+      A search. Its weights are the initial ones, masked: `retrain("warm", nonnegative=False)` trains them.
+
+    Raises:
+      ArgumentError: a density outside (0, 1], batches that are no positive integer.
+    """
+    check_density("density", density)
+    check_count("batches", batches)
+
+    def search(key: Array, problem: Problem) -> Found:
+        params_key, batch_key, loss_key = jax.random.split(key, 3)
+        params, state = problem.init(params_key)
+        ones = map_selected(jnp.ones_like, select(params, where))
+
+        def gradient(index: Array) -> PyTree:
+            batch = problem.batch(jax.random.fold_in(batch_key, index))
+            dropout = jax.random.fold_in(loss_key, index)
+
+            def loss(mask: PyTree) -> Array:
+                return problem.loss(apply_mask(mask, params), state, batch, dropout)[0]
+
+            return jax.grad(loss)(ones)
+
+        total = jax.tree.map(lambda leaf: leaf.sum(0), jax.lax.map(gradient, jnp.arange(batches)))
+        saliency = map_selected(jnp.abs, total)
+        mask = top_k(saliency, round(density * sum(leaf.size for leaf in jax.tree.leaves(saliency))))
+        return Found(apply_mask(mask, params), mask, state, {"saliency": saliency})
+
+    search.__name__ = "snip"
+    return search
