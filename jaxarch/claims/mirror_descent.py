@@ -682,7 +682,8 @@ class _Runs(NamedTuple):
     loss: Callable[[Array], Array]
     """F."""
     comparator: Array
-    distance: Array
+    distances: Array
+    """D(u, v_1), entry by entry."""
     largest: Array
     """G."""
     steps: Array
@@ -692,6 +693,11 @@ class _Runs(NamedTuple):
     soft: Array
     sizes: Array
     """What terms of F add up to."""
+
+    @property
+    def distance(self) -> Array:
+        """D(u, v_1)."""
+        return jnp.sum(self.distances)
 
     @property
     def masks(self) -> Array:
@@ -706,15 +712,14 @@ class _Runs(NamedTuple):
     def rounding(self) -> Array:
         """Of a gap, as left of a bound whose first term is D over the sum of the rates."""
         start = self.scores[0, 0]
-        terms = mirror.bregman_divergence(self.comparator, start, self.hard, self.soft)
-        of_start = jnp.sum(divergence_rounding(self.comparator, start, terms, self.hard, self.soft))
+        of_start = divergence_rounding(self.comparator, start, self.distances, self.hard, self.soft)
 
         def of_steps(scores: Array, gradients: Array) -> Array:
             rates = self.rates[:, None]
             return step_rounding(scores, gradients, self.comparator, rates, self.hard, self.soft)
 
         moved = jnp.mean(jax.vmap(of_steps)(self.scores, self.gradients))
-        return (of_start + moved) / jnp.sum(self.rates) + 64 * EPS * self.sizes
+        return (jnp.sum(of_start) + moved) / jnp.sum(self.rates) + 64 * EPS * self.sizes
 
 
 def _runs(
@@ -736,9 +741,9 @@ def _runs(
     """Runs on two examples of `f(v, z) = (1 - bend) y + bend sqrt(1 + y^2)`, `y = a_z^T (v - center)`.
 
     `a_0` is `slopes`, `a_1` differs from it by `disagreement difference`; f is convex, G the larger of their
-    norms. `reach` is that of the first of the rates `eta_t = eta / t^decay`, unless they are
-    `prescribed`. Where `beyond` is not 0, u lies so many times as far from v_1 as T steps on F itself lead,
-    which is not random.
+    norms. `reach` is that of the first of the rates `eta_t = eta / t^decay`, unless they are `prescribed`.
+    Where `beyond` is not 0, u lies so many times as far from v_1 as T steps on F itself lead, which is not
+    random.
     """
     soft = ratio * hard
     directions = jnp.stack([slopes, slopes + disagreement * difference])
@@ -770,9 +775,9 @@ def _runs(
     scores, gradients = jax.vmap(lambda examples: run(jax.grad(example_loss), examples))(
         jnp.asarray(_SEQUENCES)
     )
-    distance = jnp.sum(mirror.bregman_divergence(u, start, hard, soft))
+    distances = mirror.bregman_divergence(u, start, hard, soft)
     sizes = 1 + jnp.sum(jnp.abs(directions)) * (1 + jnp.max(jnp.abs(center)))
-    return _Runs(scores, gradients, loss, u, distance, largest, steps, rates, hard, soft, sizes)
+    return _Runs(scores, gradients, loss, u, distances, largest, steps, rates, hard, soft, sizes)
 
 
 _EXAMPLES = {
