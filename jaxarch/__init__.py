@@ -7,7 +7,7 @@ A search is a pure function `(key, problem) -> Found`; a finish turns a `Found` 
 them to a strategy; `over_seeds` runs a strategy for many keys in one program.
 """
 
-from jaxarch import claims, data, distances, graphs, masks, metrics, models, plots, search, spectral
+from jaxarch import claims, data, distances, graphs, masks, metrics, mirror, models, plots, search, spectral
 from jaxarch.devices import use_compilation_cache, use_cpu_cores
 from jaxarch.errors import ArgumentError, DeadStartWarning, FoundWarning, NonFiniteWarning
 from jaxarch.finish import new_head, prune, reshuffled, retrain, threshold
@@ -63,6 +63,7 @@ __all__ = [
     "masks",
     "matrices",
     "metrics",
+    "mirror",
     "models",
     "named_leaves",
     "new_head",

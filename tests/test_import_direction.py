@@ -11,6 +11,7 @@ ORDER = [
     "errors",
     "trees",
     "masks",
+    "mirror",
     "graphs",
     "spectral",
     "problem",

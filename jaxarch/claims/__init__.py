@@ -20,6 +20,7 @@ from jaxarch.claims.core import (
     judge,
 )
 from jaxarch.claims.equations import read_equations
+from jaxarch.claims.own_runs import InsideBound, inside_bound, regret
 from jaxarch.claims.rendering import (
     Report,
     as_json,
@@ -59,6 +60,7 @@ __all__ = [
     "Evidence",
     "Exact",
     "Inequality",
+    "InsideBound",
     "Outcome",
     "Report",
     "Sides",
@@ -71,10 +73,12 @@ __all__ = [
     "details",
     "drawn_checks",
     "equations_as_markdown",
+    "inside_bound",
     "judge",
     "outcomes",
     "overview",
     "read_equations",
+    "regret",
     "searched",
     "show",
     "worst_case",

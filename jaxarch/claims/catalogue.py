@@ -7,13 +7,29 @@ from collections.abc import Iterable, Iterator
 import jax
 from jax import Array
 
-from jaxarch.claims import convergence, graphs, pruning, spectral, spectral_networks, two_temperature
+from jaxarch.claims import (
+    convergence,
+    graphs,
+    mirror_descent,
+    pruning,
+    spectral,
+    spectral_networks,
+    two_temperature,
+)
 from jaxarch.claims.core import CASES, Claim, Outcome, judge
 from jaxarch.errors import ArgumentError, did_you_mean
 
 CLAIMS: dict[str, Claim] = {
     claim.id: claim
-    for module in (two_temperature, convergence, pruning, spectral, spectral_networks, graphs)
+    for module in (
+        two_temperature,
+        convergence,
+        mirror_descent,
+        pruning,
+        spectral,
+        spectral_networks,
+        graphs,
+    )
     for claim in module.CLAIMS
 }
 
