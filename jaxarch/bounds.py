@@ -12,7 +12,6 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from jaxarch.errors import ArgumentError, check_count
@@ -92,12 +91,7 @@ def gradient_bounds(
       ArgumentError: an unknown `weights`; a primitive in the loss that has no interval rule.
     """
     loss, selection, rows = _masked_loss(problem, params, state, weights, where, rows)
-    check_count("at_once", at_once)
-    return jax.lax.map(
-        lambda row: gradient_bound(lambda mask: loss(mask, row), selection),
-        rows,
-        batch_size=min(at_once, rows.shape[0]),
-    )
+    return _in_blocks(lambda row: gradient_bound(lambda mask: loss(mask, row), selection), rows, at_once)
 
 
 def largest_norms(
@@ -136,7 +130,8 @@ def largest_norms(
     loss, selection, rows = _masked_loss(problem, params, state, weights, where, rows)
     check_count("masks", masks)
     check_count("ascent", ascent, least=0)
-    lengths = jnp.geomspace(0.25, 0.025, ascent) if ascent else jnp.zeros(0)
+    # The last value is taken without a step from it.
+    lengths = jnp.append(jnp.geomspace(0.25, 0.025, ascent), 0.0)
 
     def from_start(key: Array, row: Array) -> Array:
         def norm(mask: PyTree) -> Array:
@@ -152,14 +147,13 @@ def largest_norms(
             return (mask, jnp.maximum(best, value)), None
 
         start = _random_mask(key, selection)
-        (mask, best), _ = jax.lax.scan(climb, (start, jnp.zeros(())), lengths)
-        return jnp.maximum(best, norm(mask))
+        return jax.lax.scan(climb, (start, jnp.zeros(())), lengths)[0][1]
 
     def of_row(row: Array) -> Array:
         keys = jax.random.split(jax.random.fold_in(key, row), masks)
         return jax.lax.map(lambda key: from_start(key, row), keys).max()
 
-    return jax.lax.map(of_row, rows, batch_size=min(at_once, rows.shape[0]))
+    return _in_blocks(of_row, rows, at_once)
 
 
 class Looseness(NamedTuple):
@@ -212,19 +206,25 @@ def _masked_loss(
     return loss, select(params, where), rows
 
 
+def _in_blocks(of_row: Callable[[Array], Array], rows: Array, at_once: int) -> Array:
+    """One number a row, in blocks of one size, the last filled up with rows from the beginning."""
+    check_count("at_once", at_once)
+    count = rows.shape[0]
+    size = min(at_once, count)
+    blocks = jnp.resize(rows, (-(-count // size), size))
+    return jax.lax.map(jax.vmap(of_row), blocks).ravel()[:count]
+
+
 def _random_mask(key: Array, selection: PyTree) -> PyTree:
-    """Entries kept with one density for all, and scaled at random in half of the draws."""
-    density_key, scale_key, key = jax.random.split(key, 3)
+    """Entries kept with one density for all: as ones, or in every other draw at random sizes."""
+    key, settings_key = jax.random.split(key)
+    level, binary = jax.random.uniform(settings_key, (2,))
     leaves, treedef = jax.tree.flatten(selection)
-    widest = max(max(leaf.shape, default=1) for leaf in leaves)
-    density = jnp.exp(jax.random.uniform(density_key, minval=-np.log(widest), maxval=0.0))
-    binary = jax.random.bernoulli(scale_key)
+    density = max(max(leaf.shape, default=1) for leaf in leaves) ** -level
     drawn = []
     for leaf, leaf_key in zip(leaves, jax.random.split(key, len(leaves)), strict=True):
-        kept_key, size_key = jax.random.split(leaf_key)
-        kept = jax.random.bernoulli(kept_key, density, leaf.shape)
-        size = jnp.where(binary, 1, jax.random.uniform(size_key, leaf.shape))
-        drawn.append(jnp.where(kept, size, 0).astype(leaf.dtype))
+        share = jax.random.uniform(leaf_key, leaf.shape) / density
+        drawn.append(jnp.where(share < 1, jnp.where(binary < 0.5, 1, share), 0).astype(leaf.dtype))
     return jax.tree.unflatten(treedef, drawn)
 
 

@@ -84,6 +84,21 @@ def _check_box(lower: PyTree, upper: PyTree) -> None:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
+class Total:
+    """A sum of terms along an axis.
+
+    Attributes:
+      terms: what is summed.
+      axis: along which axis.
+      kept: whether that axis is still there, of length 1 or broadcast: the sum stands beside its terms.
+    """
+
+    terms: Interval
+    axis: int
+    kept: bool
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Interval:
     """The values between two arrays, and where they come from.
 
@@ -95,8 +110,8 @@ class Interval:
       params: the primitive's parameters.
       constant: the one number that all entries are, where that is known at trace time.
       nonnegative: whether it is known at trace time to be at least 0.
-      sum_of: for a sum along one axis, the terms and the axis.
-      quotient: for something over such a sum, the numerator and the sum.
+      sum_of: for a sum along one axis, of what.
+      quotient: for something over such a sum, the numerator and what is summed.
     """
 
     lower: Any
@@ -106,8 +121,8 @@ class Interval:
     params: dict[str, Any] = dataclasses.field(default_factory=dict)
     constant: float | bool | None = None
     nonnegative: bool = False
-    sum_of: tuple[Interval, int] | None = None
-    quotient: tuple[Interval, Interval] | None = None
+    sum_of: Total | None = None
+    quotient: tuple[Interval, Total] | None = None
 
     @property
     def exact(self) -> bool:
@@ -216,7 +231,7 @@ _IDENTITIES = {"stop_gradient", "copy", "copy_p", "optimization_barrier"}
 def _decided(name: str, inputs: list[Interval]) -> Interval | None:
     """What follows at trace time from inputs that are one and the same, or constants; None otherwise."""
     constants = [value.constant for value in inputs]
-    if name == "is_finite":
+    if name == "is_finite" and not inputs[0].exact:
         return _same(inputs[0], True)
     if name == "select_n" and isinstance(constants[0], bool):
         return inputs[2] if constants[0] else inputs[1]
@@ -322,7 +337,10 @@ def _log1p(eqn: JaxprEqn, x: Interval) -> Interval:
 
 
 def _neg(eqn: JaxprEqn, x: Interval) -> Interval:
-    return Interval(-x.upper, -x.lower, quotient=_map_quotient(eqn, x))
+    quotient = None
+    if x.quotient is not None:
+        quotient = (_apply(eqn, [x.quotient[0]])[0], x.quotient[1])
+    return Interval(-x.upper, -x.lower, quotient=quotient)
 
 
 def _erfc(eqn: JaxprEqn, x: Interval) -> Interval:
@@ -404,8 +422,20 @@ def _mul(eqn: JaxprEqn, x: Interval, y: Interval) -> Interval:
 
 
 def _div(eqn: JaxprEqn, x: Interval, y: Interval) -> Interval:
-    value = _softmax(x, y) or _quotient(x, y)
-    return dataclasses.replace(value, quotient=(x, y)) if y.sum_of is not None else value
+    if not _is_floating(x.lower):
+        raise ArgumentError("fun: it divides integers that depend on the box, which has no interval rule")
+    if y.sum_of is None or np.shape(x.lower) not in ((), np.shape(y.lower), np.shape(y.sum_of.terms.lower)):
+        return _quotient(x, y)
+    if y.sum_of.terms is x:
+        return _softmax(y.sum_of) or _quotient(x, y)
+    return dataclasses.replace(_quotient(x, y), quotient=(_spread(x, y), y.sum_of))
+
+
+def _spread(x: Interval, over: Interval) -> Interval:
+    """A number, or an array of the other's shape, in the other's shape."""
+    shape = np.broadcast_shapes(np.shape(x.lower), np.shape(over.lower))
+    lower = jnp.broadcast_to(x.lower, shape)
+    return Interval(lower, lower if x.exact else jnp.broadcast_to(x.upper, shape))
 
 
 def _exp(eqn: JaxprEqn, x: Interval) -> Interval:
@@ -499,10 +529,8 @@ def _tanh_slope(t: Interval, ta: Interval) -> Interval | None:
         if _is_one_minus(complement, a):
             square = _square(a)
             slope = _outwards(1 - square.upper, 1 - square.lower)
-            value = _product(c, _within(slope, 0.0) if a.made_by == "tanh" else slope)
-            # At a = -1 the two terms cancel, and each is rounded.
-            off = 8 * jnp.finfo(value.lower.dtype).eps * _size(t) * (1 + _size(a))
-            return _outwards(value.lower, value.upper, off=jnp.where(a.lower < 0, off, 0))
+            # Near a = -1 the two terms cancel, off by less than the margin of the square.
+            return _product(c, _within(slope, 0.0) if a.made_by == "tanh" else slope)
     return None
 
 
@@ -526,18 +554,19 @@ def _softmax_multiple(multiple: Interval, terms: Interval) -> Interval | None:
     if multiple.quotient is None:
         return None
     numerator, total = multiple.quotient
-    softmax = _softmax(terms, total)
+    softmax = _softmax(total) if total.terms is terms else None
     return None if softmax is None else _product(numerator, softmax)
 
 
-def _softmax(terms: Interval, total: Interval) -> Interval | None:
+def _softmax(total: Total) -> Interval | None:
     """`e_i / sum_j e_j`, e = exp(x), is `1 / (1 + sum_{j != i} exp(x_j - x_i))`, the x_j independent.
 
     What is subtracted from all x_j alike, the maximum as a rule, cancels.
     """
-    if total.sum_of is None or total.sum_of[0] is not terms or terms.made_by != "exp":
+    terms, axis = total.terms, total.axis
+    if terms.made_by != "exp" or not (total.kept or np.ndim(terms.lower) == 1):
         return None
-    axis, logits = total.sum_of[1], terms.inputs[0]
+    logits = terms.inputs[0]
     if logits.made_by == "sub" and _is_uniform(logits.inputs[1], axis, np.ndim(logits.lower)):
         logits = logits.inputs[0]
     lower, upper = (jnp.moveaxis(bound, axis, -1) for bound in (logits.lower, logits.upper))
@@ -576,21 +605,36 @@ def _moved(eqn: JaxprEqn, x: Interval, *indices: Interval) -> Interval:
     """Entries are moved or repeated, as they are."""
     _check_exact(eqn, indices)
     lower, upper = _both(eqn, x, *indices)
+    quotient = None
+    if x.quotient is not None:
+        total = _moved_total(eqn, x.quotient[1], np.shape(lower))
+        quotient = None if total is None else (_apply(eqn, [x.quotient[0], *indices])[0], total)
     return Interval(
         lower,
         upper,
         constant=x.constant,
         nonnegative=x.nonnegative,
-        sum_of=x.sum_of,
-        quotient=_map_quotient(eqn, x, indices),
+        sum_of=None if x.sum_of is None else _moved_total(eqn, x.sum_of, np.shape(lower)),
+        quotient=quotient,
     )
 
 
-def _map_quotient(
-    eqn: JaxprEqn, x: Interval, rest: Sequence[Interval] = ()
-) -> tuple[Interval, Interval] | None:
-    """What becomes of the numerator; what it is over stays known by its terms."""
-    return None if x.quotient is None else (_apply(eqn, [x.quotient[0], *rest])[0], x.quotient[1])
+def _moved_total(eqn: JaxprEqn, total: Total, shape: tuple[int, ...]) -> Total | None:
+    """The sum after a change of shape; None if it no longer stands beside its terms."""
+    name, whole = eqn.primitive.name, np.shape(total.terms.lower)
+    others = [axis for axis in range(len(whole)) if axis != total.axis]
+    if name == "convert_element_type":
+        return total
+    if name == "broadcast_in_dim" and len(shape) == len(whole):
+        expected = range(len(whole)) if total.kept else others
+        kept = list(eqn.params["broadcast_dimensions"]) == list(expected)
+        return dataclasses.replace(total, kept=True) if kept else None
+    if name in ("reshape", "expand_dims", "squeeze", "reduce_sum"):
+        if shape == tuple(1 if axis == total.axis else whole[axis] for axis in range(len(whole))):
+            return dataclasses.replace(total, kept=True)
+        if shape == tuple(whole[axis] for axis in others):
+            return dataclasses.replace(total, kept=False)
+    return None
 
 
 def _joined(eqn: JaxprEqn, *values: Interval) -> Interval:
@@ -640,7 +684,7 @@ def _sum(eqn: JaxprEqn, x: Interval) -> Interval:
     value = _outwards(lower, upper, off)
     if x.nonnegative:
         value = _within(value, 0.0)
-    return dataclasses.replace(value, sum_of=(x, axes[0]) if len(axes) == 1 else None)
+    return dataclasses.replace(value, sum_of=Total(x, axes[0], kept=False) if len(axes) == 1 else None)
 
 
 def _cumulative_sum(eqn: JaxprEqn, x: Interval) -> Interval:

@@ -26,11 +26,28 @@ def picture(x):
     return jnp.concatenate([x, 2 * x, -x, x]).reshape(1, 1, 4, 4)
 
 
+def shares(x):
+    """Exponentials over sums, shifted by different numbers or not beside their own terms."""
+    x = 3 * jnp.tanh(x)
+    terms, columns = jnp.exp(x - x[::-1]), jnp.exp(jnp.outer(x, jnp.cos(jnp.arange(4.0))) - x[:, None])
+    total = columns.sum(0)
+    return (
+        terms / terms.sum(),
+        columns / total[None],
+        columns / total[:, None],
+        columns / total[::-1][None],
+        columns * (1 / total)[:, None],
+        columns * (1 / total[:, None]),
+        columns.T * (1 / total)[None],
+    )
+
+
 FUNCTIONS = {
     "relu": slope(jax.nn.relu),
     "tanh": slope(jnp.tanh),
     "sigmoid": slope(jax.nn.sigmoid),
     "softplus": slope(jax.nn.softplus),
+    "slope of logaddexp": slope(lambda x: jnp.logaddexp(x, x[::-1])),
     "silu": slope(jax.nn.silu),
     "gelu": slope(jax.nn.gelu),
     "elu": slope(jax.nn.elu),
@@ -40,8 +57,10 @@ FUNCTIONS = {
     "slope of binary cross-entropy": slope(lambda x: optax.sigmoid_binary_cross_entropy(x, 0.3)),
     "softmax": jax.nn.softmax,
     "log softmax": jax.nn.log_softmax,
+    "shares of no softmax": shares,
     "norm": jnp.linalg.norm,
     "layer norm": lambda x: (x - x.mean()) * jax.lax.rsqrt(x.var() + 0.1),
+    "recomputed": jax.checkpoint(slope(jax.nn.softplus)),
     "product with itself": lambda x: x * x + x**3 - x**-2,
     "logarithms": lambda x: jnp.log(jnp.abs(x) + 1) + jnp.log1p(jnp.square(x)) + jnp.expm1(-x),
     "outer product": lambda x: jnp.outer(x, jnp.sin(jnp.arange(4.0))) @ jnp.outer(x, x),
@@ -57,7 +76,7 @@ FUNCTIONS = {
 def boxes(seed, count, size=4):
     """Boxes of many widths, points and those with a corner at 0 among them, and points in each."""
     generator = np.random.default_rng(seed)
-    centre = generator.normal(0, 2, (count, size))
+    centre = generator.normal(0, 2, (count, size)) * 10 ** generator.uniform(-1, 1.5, (count, 1))
     radius = 10 ** generator.uniform(-4, 1, (count, size)) * (generator.random((count, size)) < 0.9)
     lower, upper = (centre - radius).astype(np.float32), (centre + radius).astype(np.float32)
     lower = np.where(generator.random((count, size)) < 0.1, np.minimum(0, upper), lower)
@@ -225,9 +244,7 @@ def mlp():
     )
 
 
-@pytest.mark.parametrize(
-    ("make", "weights", "factor"), [(network_11, "ones", 2), (mlp, "initial", 4), (mlp, "ones", 3)]
-)
+@pytest.mark.parametrize(("make", "weights", "factor"), [(network_11, "ones", 2), (mlp, "initial", 4)])
 def test_a_certified_bound_is_above_every_gradient_found_and_within_a_factor(make, weights, factor):
     problem = make()
     params, state = problem.init(jax.random.key(0))
@@ -241,10 +258,10 @@ def test_a_certified_bound_is_above_every_gradient_found_and_within_a_factor(mak
 def test_looseness_is_the_certified_bound_over_the_largest_gradient_found():
     problem = network_11()
     params, _ = problem.init(jax.random.key(0))
-    rows, key = jnp.arange(2), jax.random.key(1)
-    got = looseness(key, problem, params, rows=rows, masks=2, ascent=0)
-    assert got.certified == gradient_bounds(problem, params, rows=rows).max()
-    assert got.found == largest_norms(key, problem, params, rows=rows, masks=2, ascent=0).max()
+    key = jax.random.key(1)
+    got = looseness(key, problem, params)
+    assert got.certified == gradient_bounds(problem, params).max()
+    assert got.found == largest_norms(key, problem, params).max()
     assert got.ratio == got.certified / got.found
 
 
