@@ -7,7 +7,21 @@ A search is a pure function `(key, problem) -> Found`; a finish turns a `Found` 
 them to a strategy; `over_seeds` runs a strategy for many keys in one program.
 """
 
-from jaxarch import claims, data, distances, graphs, masks, metrics, mirror, models, plots, search, spectral
+from jaxarch import (
+    bounds,
+    claims,
+    data,
+    distances,
+    graphs,
+    intervals,
+    masks,
+    metrics,
+    mirror,
+    models,
+    plots,
+    search,
+    spectral,
+)
 from jaxarch.devices import use_compilation_cache, use_cpu_cores
 from jaxarch.errors import ArgumentError, DeadStartWarning, FoundWarning, NonFiniteWarning
 from jaxarch.finish import new_head, prune, reshuffled, retrain, threshold
@@ -47,6 +61,7 @@ __all__ = [
     "Strategy",
     "Training",
     "at_density",
+    "bounds",
     "chain",
     "claims",
     "compare",
@@ -58,6 +73,7 @@ __all__ = [
     "evaluate",
     "everything",
     "graphs",
+    "intervals",
     "layer_density",
     "load_tree",
     "masks",

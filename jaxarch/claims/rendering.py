@@ -46,9 +46,7 @@ def overview(outcomes: Iterable[Outcome]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     for heading in _HEADINGS:
         right = heading in ("margin", "cases", "seconds")
-        table.add_column(
-            heading, justify="right" if right else "left", no_wrap=heading in ("claim", "verdict")
-        )
+        table.add_column(heading, justify="right" if right else "left", no_wrap=True)
     for outcome in outcomes:
         table.add_row(*_row(outcome))
     return table

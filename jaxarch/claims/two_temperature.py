@@ -449,6 +449,7 @@ SHARP = Claim(
             cube(score=symlog(3.0, 1e-3), **STEPS),
             {"twice the exponent": lambda **case: error_when_saturated(**case, exponent=2.0)},
         ),
+        proofs.LEMMA_4_2_IN_ONE_COORDINATE,
     ),
     see=("D.lemma-4.2",),
 )
