@@ -516,7 +516,10 @@ def _some_steps(steps: Array, gradients: Array) -> Array:
 
 
 def convergence(steps: Array, gradients: Array, **case: Any) -> Sides:
-    """`regret_bound` after T = `steps` steps."""
+    """`sum_t <g_t, v_t - u> <= (D(u, v_1) - D(u, v_{T+1}))/eta + eta K sum_t norm(g_t)^2`, T = `steps`.
+
+    See `regret_bound`.
+    """
     return regret_bound(_some_steps(steps, gradients), **case)
 
 
@@ -910,7 +913,7 @@ LAST_ITERATE = Claim(
 )
 
 
-def anytime(first: float = 1.0, second: float = 1.0, with_one: bool = True, **case: Any) -> Sides:
+def anytime(second: float = 1.0, with_one: bool = True, **case: Any) -> Sides:
     """`E F(weighted mean) - F(u) <= (D + K G^2 c^2 (1 + log T))/(2 c (sqrt(T+1) - 1))`, rates `c/sqrt t`."""
     runs = _runs(**case, decay=0.5)
     weights = runs.rates / jnp.sum(runs.rates)
@@ -921,7 +924,7 @@ def anytime(first: float = 1.0, second: float = 1.0, with_one: bool = True, **ca
             distance, runs.rates[0], runs.hard, runs.soft, gradient_bound=runs.largest, steps=runs.steps
         )
 
-    right = _weakened(bound, runs.distance, first, second)
+    right = _weakened(bound, runs.distance, 1.0, second)
     if not with_one:
         root = jnp.sqrt(runs.steps + 1)
         right = right * (root - 1) / root
@@ -942,7 +945,6 @@ ANYTIME = Claim(
             anytime,
             _RUNS,
             {
-                "D halved": lambda **case: anytime(first=0.5, **case),
                 "without K": lambda **case: anytime(second=0.0, **case),
                 "sqrt(T+1) for sqrt(T+1) - 1": lambda **case: anytime(with_one=False, **case),
             },

@@ -260,7 +260,7 @@ def inside_bound(
     Raises:
       ArgumentError: a loss that is not convex, naming the two points between which it is not; a gradient
         above a `gradient_bound` that was given; shapes that do not fit; soft above hard; a rate that is not
-        positive; a comparator to which v_1 is infinitely far.
+        positive, or none where the comparator is v_1 itself; a comparator that is infinitely far.
     """
     check_count("steps", steps)
     check_count("runs", runs)
@@ -296,6 +296,8 @@ def inside_bound(
         else:
             bound_on_gradients = float(gradient_bound)
         if rate is None:
+            if distance == 0:
+                raise ArgumentError("rate: none is prescribed where the comparator is v_1 itself; give one")
             rate = float(
                 mirror.prescribed_rate(distance, hard, soft, gradient_bound=bound_on_gradients, steps=steps)
             )

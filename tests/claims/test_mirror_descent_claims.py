@@ -229,6 +229,7 @@ def test_a_linear_loss_uses_up_nearly_all_of_the_bound():
         ({"soft": 10.0, "comparator": np.ones(4)}, r"comparator: expected numbers in \(0, 1\)"),
         ({"gradient_bound": 0.01}, r"gradient_bound: expected at least the largest norm .* got 0.01"),
         ({"data": {"x": X, "y": np.ones(3)}}, r"data: expected arrays with one leading axis"),
+        ({"comparator": np.full(4, 0.5)}, "rate: none is prescribed where the comparator is v_1 itself"),
         ({"steps": 0}, "steps: expected an integer of at least 1"),
     ],
 )
