@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jaxarch.experiments.claims import temperature_ratio
 from jaxarch.experiments.disentangling import fig2, fig3, fig4, fig5, strategies
 from jaxarch.experiments.experiment import Experiment
 from jaxarch.experiments.spectral import fig7, fig8, fig9, rivals
@@ -18,6 +19,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         fig8.EXPERIMENT,
         fig9.EXPERIMENT,
         rivals.EXPERIMENT,
+        temperature_ratio.EXPERIMENT,
     )
 }
 DEFAULT = strategies.NAME
