@@ -7,7 +7,21 @@ A search is a pure function `(key, problem) -> Found`; a finish turns a `Found` 
 them to a strategy; `over_seeds` runs a strategy for many keys in one program.
 """
 
-from jaxarch import claims, data, distances, graphs, masks, metrics, mirror, models, plots, search, spectral
+from jaxarch import (
+    bounds,
+    claims,
+    data,
+    distances,
+    graphs,
+    intervals,
+    masks,
+    metrics,
+    mirror,
+    models,
+    plots,
+    search,
+    spectral,
+)
 from jaxarch.devices import use_compilation_cache, use_cpu_cores
 from jaxarch.errors import ArgumentError, DeadStartWarning, NonFiniteWarning
 from jaxarch.finish import prune, retrain, threshold
@@ -44,6 +58,7 @@ __all__ = [
     "SpectralMLP",
     "Strategy",
     "Training",
+    "bounds",
     "chain",
     "claims",
     "compare",
@@ -55,6 +70,7 @@ __all__ = [
     "evaluate",
     "everything",
     "graphs",
+    "intervals",
     "layer_density",
     "load_tree",
     "masks",

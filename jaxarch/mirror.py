@@ -325,7 +325,7 @@ def _beyond_the_first_term(b: Array, ratio: Array, gap: Array) -> Array:
         return weight * (jnp.exp(-less * b) / less + jnp.exp(-more * b) / more)
 
     first = jnp.exp(-(1 + ratio) * b) / (1 + ratio)
-    k, weights = np.arange(2, _WEIGHTS.size + 1).astype(b.dtype), _WEIGHTS[1:].astype(b.dtype)
+    k, weights = jnp.arange(2, _WEIGHTS.size + 1, dtype=b.dtype), jnp.asarray(_WEIGHTS[1:], b.dtype)
     return jnp.log1p(jnp.exp(-b)) + (first + jax.vmap(later_term)(k, weights).sum(0)) / 2
 
 
@@ -352,7 +352,8 @@ def _nearby(a: Array, b: Array, ratio: Array) -> Array:
         rise = -jnp.expm1(-along) * jax.nn.sigmoid(a + along) * jax.nn.sigmoid(-a)
         return weight * rise * (1 + jnp.cosh(ratio * (a + along)))
 
-    return half * jax.vmap(term)(_NODES.astype(a.dtype), _NODE_WEIGHTS.astype(a.dtype)).sum(0)
+    nodes, weights = jnp.asarray(_NODES, a.dtype), jnp.asarray(_NODE_WEIGHTS, a.dtype)
+    return half * jax.vmap(term)(nodes, weights).sum(0)
 
 
 def _with_ratio(

@@ -10,11 +10,13 @@ PACKAGE = Path(__file__).parent.parent / "jaxarch"
 ORDER = [
     "errors",
     "trees",
+    "intervals",
     "masks",
     "mirror",
     "graphs",
     "spectral",
     "problem",
+    "bounds",
     "training",
     "weights",
     "devices",

@@ -139,7 +139,9 @@ def test_the_two_temperature_search_trains_with_it_over_a_sweep_of_rates():
         optimizer = optax.chain(optax.clip(1e3), mirror.mirror_descent(settings["rate"], 5.0))
         return jaxarch.search.two_temperature(50.0, 5.0, optimizer=optimizer)
 
-    found, _ = jaxarch.over_seeds(search, keys(), problem(width=16), {"rate": jnp.asarray([0.1, 0.3, 0.3, 1.0])})
+    found, _ = jaxarch.over_seeds(
+        search, keys(), problem(width=16), {"rate": jnp.asarray([0.1, 0.3, 0.3, 1.0])}
+    )
     loss = np.asarray(found.info["loss"])
     assert np.isfinite(loss).all()
     assert (loss[:, -1] < loss[:, 0]).all()
