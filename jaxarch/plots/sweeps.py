@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -59,5 +60,9 @@ def sweep(
         handles, labels = grid[0, 0].get_legend_handles_labels()
         handles.append(Line2D([], [], ls=""))
         labels.append("(median and quartiles over runs)")
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(handles))
+        # What does not fit below the panels gets a second row.
+        rows_of_legend = 1 if len(handles) <= 2 * len(columns) + 1 else 2
+        figure.legend(
+            handles, labels, loc="outside lower center", ncols=math.ceil(len(handles) / rows_of_legend)
+        )
     return figure

@@ -32,7 +32,7 @@ def logistic(data: Dataset, task: Task, keys: Array, std: float, **training: Any
 
     def gather(data: PyTree, own: PyTree, rows: Array) -> tuple[Array, Array]:
         x, y = data
-        return x[rows] * own["weights"], own["targets"][y[rows]]
+        return x[rows] * own["weights"][None], own["targets"][y[rows]]
 
     def loss(v: Array, batch: PyTree) -> Array:
         x, y = batch
@@ -46,6 +46,8 @@ def logistic(data: Dataset, task: Task, keys: Array, std: float, **training: Any
 def linear(keys: Array, dimension: int, examples: int, **training: Any) -> Problem:
     """`f(v) = <a, v>`, `a = b + e`: b of N(0, 1/d) for each run, e likewise for each example."""
 
+    @jax.jit
+    @jax.vmap
     def draw(key: Array) -> Array:
         drawn = jax.random.normal(key, (examples + 1, dimension)) / np.sqrt(dimension)
         return drawn[:1] + drawn[1:]
@@ -53,7 +55,7 @@ def linear(keys: Array, dimension: int, examples: int, **training: Any) -> Probl
     def loss(v: Array, slopes: Array) -> Array:
         return slopes @ v
 
-    return _drawn(loss, jax.vmap(draw)(keys), **training)
+    return _drawn(loss, draw(keys), **training)
 
 
 def quadratic(keys: Array, dimension: int, examples: int, **training: Any) -> Problem:
@@ -62,15 +64,17 @@ def quadratic(keys: Array, dimension: int, examples: int, **training: Any) -> Pr
     So about half of the least v's entries are 0 or 1, and half are between.
     """
 
+    @jax.jit
+    @jax.vmap
     def draw(key: Array) -> Array:
         centre_key, key = jax.random.split(key)
         centre = jax.random.uniform(centre_key, (1, dimension), minval=-0.5, maxval=1.5)
         return centre + jax.random.normal(key, (examples, dimension)) / 2
 
     def loss(v: Array, centres: Array) -> Array:
-        return jnp.square(v - centres).sum(axis=-1) / (2 * np.sqrt(dimension))
+        return jnp.square(v[None] - centres).sum(axis=-1) / (2 * np.sqrt(dimension))
 
-    return _drawn(loss, jax.vmap(draw)(keys), **training)
+    return _drawn(loss, draw(keys), **training)
 
 
 def _drawn(loss: Loss, drawn: Array, **training: Any) -> Problem:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ import numpy as np
 import optax
 import pandas as pd
 from jax import Array
+from jax.flatten_util import ravel_pytree
 from rich.console import RenderableType
 
 from jaxarch import bounds, mirror, plots, results
@@ -56,12 +58,15 @@ PROBLEMS = {
     "linear": "gap of a linear f",
     "quadratic": "gap of a quadratic f",
 }
+"""What is looked at: of convex problems, how far F is above its least value, at the average of the masks."""
 ON_DATA = (NETWORK, "logistic")
+STARTS = {NETWORK: (-10.0, 5.0)}
+"""Mean and deviation of the scores at the start, in units of 1/hard; elsewhere 0, a mask of 1/2."""
+CONVEX_FIGURES = (("bounds", "gap_over_bound", "gap / bound"), ("last-masks", "last_gap", "gap, last mask"))
 QUANTITIES = (
     *("loss", "last", "average", "density", "auc"),
     *("bound", "gap", "last_gap", "gap_over_bound"),
 )
-"""What is looked at: of convex problems, how far F is above its least value, at the average of the masks."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +89,7 @@ class Settings(trial.Setup):
     hard: float = 50.0
     ratios: tuple[float, ...] = (0.001, 0.01, 0.1, 0.3, 0.5, 0.9, 1.0)
     reference: float = 0.1
-    multiples: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+    multiples: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
     dimension: int = 100
     examples: int = 600
     weight_std: float = 5.0
@@ -105,10 +110,13 @@ class Settings(trial.Setup):
             for value in getattr(self, name):
                 check_positive(name, value)
             trial.check_distinct(name, getattr(self, name))
-        if max(*self.ratios, self.reference) > 1:
-            raise ArgumentError(
-                f"ratios: expected soft/hard of at most 1, got {max(*self.ratios, self.reference)}"
-            )
+        for name, largest in (("ratios", max(self.ratios)), ("reference", self.reference)):
+            if largest > 1:
+                raise ArgumentError(f"{name}: expected soft/hard of at most 1, got {largest}")
+
+    def softs(self) -> np.ndarray:
+        """The soft temperatures of all ratios."""
+        return np.asarray(self.ratios) * self.hard
 
     def grid(self) -> list[float]:
         """The multiples of the scaled rate, 1 among them."""
@@ -171,18 +179,20 @@ def prepare(settings: Settings) -> tuple[Dataset | None, Task | None, dict[str, 
         "steps": settings.steps,
         "batch_size": settings.batch_size,
     }
+    size = (settings.dimension, settings.examples)
+    makers: dict[str, Callable[[], Problem]] = {
+        "linear": partial(convex.linear, keys, *size, **training),
+        "quadratic": partial(convex.quadratic, keys, *size, **training),
+    }
     data = task = None
-    cases = {}
     if set(ON_DATA) & set(settings.problems):
         data = settings.data()
         groups = (settings.positive, settings.negative)
         task = trial.split(settings, data, groups, settings.train_per_class, orientations=(False,))
-        cases[NETWORK] = Case(trial.problem(settings, data, task), -10.0, 5.0)
-        cases["logistic"] = Case(convex.logistic(data, task, keys, settings.weight_std, **training), 0.0, 0.0)
-    size = (settings.dimension, settings.examples)
-    cases["linear"] = Case(convex.linear(keys, *size, **training), 0.0, 0.0)
-    cases["quadratic"] = Case(convex.quadratic(keys, *size, **training), 0.0, 0.0)
-    return data, task, {name: cases[name] for name in settings.problems}
+        makers[NETWORK] = partial(trial.problem, settings, data, task)
+        makers["logistic"] = partial(convex.logistic, data, task, keys, settings.weight_std, **training)
+    cases = {name: Case(makers[name](), *STARTS.get(name, (0.0, 0.0))) for name in settings.problems}
+    return data, task, cases
 
 
 def plan(settings: Settings) -> list[str]:
@@ -237,7 +247,7 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
             rows = cells.assign(problem=name, step=step, **_objectives(wide, found))
             if best is not None:
                 rows["bound"] = _bounds(settings, cells, start, best.masks, gradients[name][CERTIFIED], step)
-                rows = rows.assign(**_gaps(rows, wide, found, best.values))
+                rows = rows.assign(**_gaps(rows, wide, found, best.values, gradients[name][CERTIFIED]))
             elif data is not None and task is not None:
                 rows["auc"] = _test_auc(cells, wide, found, data, task)
             measured.append(rows.assign(seconds=cost.seconds, failed_at=np.asarray(found.info["failed_at"])))
@@ -277,7 +287,7 @@ def _largest_gradient(soft: float) -> optax.GradientTransformation:
 
     def update(gradient: PyTree, largest: Array, scores: PyTree) -> tuple[PyTree, Array]:
         of_mask = map_selected(lambda c, w: c * (2 / soft) * (1 + jnp.cosh(soft * w)), gradient, scores)
-        return gradient, jnp.maximum(largest, optax.global_norm(of_mask))
+        return gradient, jnp.maximum(largest, jnp.linalg.norm(ravel_pytree(of_mask)[0]))
 
     return optax.GradientTransformation(lambda scores: jnp.zeros(()), update)
 
@@ -295,13 +305,12 @@ def certified_bounds(problem: Problem) -> np.ndarray:
 def _cells(settings: Settings, start: PyTree, norms: dict[str, np.ndarray]) -> pd.DataFrame:
     """Every run: how its rate is chosen, ratio, seed, temperatures and rate; the seeds of a cell in a row."""
     cells = []
-    for ratio in settings.ratios:
-        soft = ratio * settings.hard
+    farthest = _farthest(start, settings.hard, settings.softs())
+    for ratio, soft, distance in zip(settings.ratios, settings.softs(), farthest, strict=True):
         scaled = settings.learning_rate * settings.reference / ratio
         rates: list[tuple[str, float, Any]] = [(FIXED, 1.0, settings.learning_rate)]
         rates += [(SCALED, multiple, multiple * scaled) for multiple in settings.grid()]
         if ratio < 1:
-            distance = _farthest(start, settings.hard, soft)
             for rule, norm in norms.items():
                 rate = mirror.prescribed_rate(
                     distance, settings.hard, soft, gradient_bound=norm, steps=settings.steps
@@ -313,10 +322,21 @@ def _cells(settings: Settings, start: PyTree, norms: dict[str, np.ndarray]) -> p
     return pd.concat(cells, ignore_index=True)
 
 
-def _farthest(start: PyTree, hard: float, soft: float) -> Array:
-    """D(u, v_1) of every seed to the architecture u that is farthest, so that its bound is one for all."""
-    leaves = [mirror.vertex_distance(-jnp.abs(scores), hard, soft) for scores in jax.tree.leaves(start)]
-    return jnp.sum(jnp.stack([leaf.sum(axis=tuple(range(1, leaf.ndim))) for leaf in leaves]), axis=0)
+@jax.jit
+def _farthest(start: PyTree, hard: Array, softs: Array) -> Array:
+    """D(u, v_1) to the farthest architecture u, so that one bound holds for all; shape (softs, seeds)."""
+
+    def farthest(scores: PyTree, soft: Array) -> Array:
+        return mirror.vertex_distance(-jnp.abs(ravel_pytree(scores)[0]), hard, soft).sum()
+
+    return jax.vmap(jax.vmap(farthest, (0, None)), (None, 0))(start, softs)
+
+
+@jax.jit
+def _distances(masks: Array, start: PyTree, hard: Array, softs: Array) -> Array:
+    """D(u, v_1) to the mask u of each seed, shape (softs, seeds)."""
+    total = jax.vmap(mirror.total_divergence, (0, 0, None, None))
+    return jax.vmap(total, (None, None, None, 0))({"v": masks}, start, hard, softs)
 
 
 def _repeated(problem: Problem, times: int) -> Problem:
@@ -340,16 +360,20 @@ def _test_auc(cells: pd.DataFrame, problem: Problem, found: Found, data: Dataset
     return auc(task.labels(data, task.test)[cells["seed"]], outputs)
 
 
-def _gaps(rows: pd.DataFrame, problem: Problem, found: Found, least: np.ndarray) -> dict[str, Any]:
+def _gaps(
+    rows: pd.DataFrame, problem: Problem, found: Found, least: np.ndarray, norm: np.ndarray
+) -> dict[str, Any]:
     """How far F of the average and of the last mask is above its least value; the first over its bound.
 
-    Where the bound is infinite, as it is for soft = hard and for rates that are too large, there is no share.
+    A bound of more than the G sqrt(d) that holds for every mask says nothing, and gives no share: so it is
+    where soft = hard, if the best mask has entries of 0 or 1, and at rates that are too large.
     """
     gap, last = (
         convex.exact_objectives(problem, np.asarray(found.info[mask]["v"])) - least[rows["seed"]]
         for mask in ("average", "last")
     )
-    share = (gap / rows["bound"]).where(np.isfinite(rows["bound"]))
+    trivial = norm[rows["seed"]] * np.sqrt(found.info["last"]["v"].shape[1])
+    share = (gap / rows["bound"]).where(rows["bound"] <= trivial)
     return {"gap": gap, "last_gap": last, "gap_over_bound": share}
 
 
@@ -357,18 +381,13 @@ def _bounds(
     settings: Settings, cells: pd.DataFrame, start: PyTree, best: np.ndarray, norm: np.ndarray, step: str
 ) -> np.ndarray:
     """The theorem's bound on the gap of the average mask: D(u, v_1) with u the best mask, G certified."""
-    distances = {
-        ratio: mirror.bregman_divergence(best, start["v"], settings.hard, ratio * settings.hard).sum(axis=1)
-        for ratio in settings.ratios
-    }
-    bound = mirror.average_iterate_bound(
-        jnp.stack([distances[row.ratio][row.seed] for row in cells.itertuples()]),
-        cells["rate"].to_numpy(),
-        cells["hard"].to_numpy(),
-        cells["soft"].to_numpy(),
+    distances = _distances(jnp.asarray(best, jnp.float32), start, settings.hard, settings.softs())
+    of = cells["ratio"].map(settings.ratios.index)
+    bound = jax.jit(partial(mirror.average_iterate_bound, exact=step == EXACT))(
+        distances[of.to_numpy(), cells["seed"].to_numpy()],
+        *(cells[column].to_numpy() for column in ("rate", "hard", "soft")),
         gradient_bound=norm[cells["seed"]],
         steps=settings.steps,
-        exact=step == EXACT,
     )
     return np.asarray(bound, np.float64)
 
@@ -388,7 +407,7 @@ def lines(table: pd.DataFrame) -> pd.DataFrame:
     shown = [table[table["multiple"] == 1]]
     scaled = table[table["rate_rule"] == SCALED]
     for _, cell in scaled.groupby(["problem", "step", "ratio"], sort=False):
-        medians = cell.groupby("multiple")["value"].median()
+        medians = cell.groupby("multiple")["value"].median().fillna(np.inf)
         best = medians.idxmin()
         edge = best in (medians.index.min(), medians.index.max())
         shown.append(cell[cell["multiple"] == best].assign(line=TUNED, edge=edge))
@@ -403,7 +422,7 @@ def report(folder: Path) -> list[RenderableType]:
     parts = {name: shown[shown["problem"] == name] for name in settings["problems"]}
     convex_parts = {name: part for name, part in parts.items() if name != NETWORK}
     title = f"{manifest['data']['name']}, " if "data" in manifest else ""
-    title += f"hard {settings['hard']:g}, {settings['steps']} steps, {settings['seeds']} seeds"
+    title += f"hard {settings['hard']:g}, {settings['steps']} steps"
     figure = plots.sweep(
         {PROBLEMS[name]: _panels(part, "value") for name, part in parts.items()},
         "soft/hard",
@@ -412,10 +431,14 @@ def report(folder: Path) -> list[RenderableType]:
         logarithmic_setting=True,
     )
     plots.save(figure, folder, "ratios")
-    if convex_parts:
-        shares = {f"{name}: gap / bound": _panels(p, "gap_over_bound") for name, p in convex_parts.items()}
-        figure = plots.sweep(shares, "soft/hard", title, logarithmic=list(shares), logarithmic_setting=True)
-        plots.save(figure, folder, "bounds")
+    for file, column, words in CONVEX_FIGURES if convex_parts else ():
+        # The tuned rates are those of the average mask, and their bounds say nothing.
+        rows = {
+            f"{name}: {words}": _panels(part[part["line"] != TUNED], column)
+            for name, part in convex_parts.items()
+        }
+        figure = plots.sweep(rows, "soft/hard", title, logarithmic=list(rows), logarithmic_setting=True)
+        plots.save(figure, folder, file)
     for name, part in parts.items():
         figure = plots.convergence_grid(_histories(part, losses), "F of the batch", f"{name}; {title}")
         plots.save(figure, folder, f"convergence-{name}")
@@ -435,11 +458,13 @@ def report(folder: Path) -> list[RenderableType]:
 
 
 def _panels(table: pd.DataFrame, column: str) -> dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]:
-    """By step, by line: ratios, and what was measured at them, shape (seeds, ratios)."""
+    """By step, by line: the ratios where no seed is missing, and what was measured, shape (seeds, ratios)."""
     panels: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
     for (step, line), runs in table.groupby(["step", "line"], sort=False):
         values = runs.pivot(index="seed", columns="ratio", values=column).dropna(axis=1)
-        panels.setdefault(step, {})[line] = (values.columns.to_numpy(), values.to_numpy())
+        panel = panels.setdefault(step, {})
+        if values.size:
+            panel[line] = (values.columns.to_numpy(), values.to_numpy())
     return panels
 
 
@@ -479,12 +504,12 @@ def _shares(table: pd.DataFrame) -> Any:
         (f"{name}, {step}", *(_largest(runs[runs["line"] == line]) for line in LINES))
         for (name, step), runs in table.groupby(["problem", "step"], sort=False)
     ]
-    title = "gap of the average mask over its bound: the largest of all seeds and ratios that have a bound"
+    title = "largest gap of an average mask over its bound, where that is at most G sqrt(d)"
     return tables.table(title, ("problem", *LINES), rows)
 
 
 def _largest(runs: pd.DataFrame) -> str:
-    return tables.number(runs["gap_over_bound"].max(), ".2f")
+    return tables.number(runs["gap_over_bound"].max(), ".2g")
 
 
 def _words(settings: Settings, data: Dataset | None) -> dict[str, str]:
@@ -510,6 +535,9 @@ def _findings(
         found += [results.finding(f"{at}, {step}", by_step[step]) for step in STEPS]
         difference = by_step[EXACT] - by_step[ORDINARY]
         found.append(results.finding(f"{at}, {EXACT} minus {ORDINARY}", difference))
+        if name != NETWORK and line != TUNED:
+            last = runs.pivot(index="seed", columns="step", values="last_gap")
+            found += [results.finding(f"{at}, {step}, last mask", last[step]) for step in STEPS]
     return found
 
 
