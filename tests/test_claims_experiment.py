@@ -120,6 +120,12 @@ def test_the_exact_mirror_step_is_algorithm_1_to_first_order(linear):
     assert np.isclose(difference(0.01) / difference(0.005), 2, rtol=0.1)
 
 
+def test_the_exact_mirror_step_subtracts_the_gradient_from_the_mirror_map():
+    problem = convex.linear(KEYS, 8, 1, **TRAINING)
+    start, end = (mirror.mirror_map(train(EXACT, problem, rate)["scores"]["v"], 5.0) for rate in (0.0, 0.3))
+    assert close(end - start, -0.3 * TRAINING["steps"] * slopes(problem)[0, 0], 1e-4)
+
+
 def test_the_average_is_that_of_the_masks_that_gradients_were_taken_at(linear):
     one, two = (dataclasses.replace(linear, steps=steps) for steps in (1, 2))
     start, first, second = (
