@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jaxarch.experiments.claims import temperature_ratio
 from jaxarch.experiments.disentangling import fig2, fig3, fig4, fig5, strategies
 from jaxarch.experiments.experiment import Experiment
 from jaxarch.experiments.pruning import fig1 as pruning_fig1
@@ -20,6 +21,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         fig9.EXPERIMENT,
         rivals.EXPERIMENT,
         pruning_fig1.EXPERIMENT,
+        temperature_ratio.EXPERIMENT,
     )
 }
 DEFAULT = strategies.NAME

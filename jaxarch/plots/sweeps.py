@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -21,6 +22,7 @@ def sweep(
     title: str = "",
     logarithmic: Collection[str] = (),
     marked: Mapping[str, float] | None = None,
+    logarithmic_setting: bool = False,
 ) -> Figure:
     """Medians over runs against a setting, with bands between the quartiles, in a grid of panels.
 
@@ -31,6 +33,7 @@ def sweep(
       title: of the figure.
       logarithmic: the quantities with a logarithmic axis.
       marked: by quantity, a value that is marked in its panels.
+      logarithmic_setting: whether the setting's axis is logarithmic.
     """
     lines = list(dict.fromkeys(n for row in rows.values() for panel in row.values() for n in panel))
     with matplotlib.rc_context(STYLE):
@@ -46,6 +49,8 @@ def sweep(
                     if len(at) <= MOST_MARKERS:
                         look |= {"marker": MARKERS[index % len(MARKERS)], "ms": 4, "mec": "white", "mew": 0.4}
                     medians(axes, at, runs, **look, lw=1.4, label=name)
+                if logarithmic_setting:
+                    axes.set_xscale("log")
                 if quantity in logarithmic:
                     axes.set_yscale("log")
                 if marked and quantity in marked:
@@ -55,5 +60,9 @@ def sweep(
         handles, labels = grid[0, 0].get_legend_handles_labels()
         handles.append(Line2D([], [], ls=""))
         labels.append("(median and quartiles over runs)")
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(handles))
+        # What does not fit below the panels gets a second row.
+        rows_of_legend = 1 if len(handles) <= 2 * len(columns) + 1 else 2
+        figure.legend(
+            handles, labels, loc="outside lower center", ncols=math.ceil(len(handles) / rows_of_legend)
+        )
     return figure
