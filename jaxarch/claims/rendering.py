@@ -17,7 +17,7 @@ from jaxarch.claims.core import Check, Evaluated, Evidence, Inequality, Outcome
 from jaxarch.claims.equations import Entry
 
 _STYLES = {"holds": "green", "holds as corrected": "yellow", "refuted": "red"}
-_WIDEST = 160
+_WIDEST, _WIDEST_SOURCE = 180, 50
 _HEADINGS = ("claim", "source", "verdict", "found by", "margin", "cases", "seconds")
 
 
@@ -46,7 +46,8 @@ def overview(outcomes: Iterable[Outcome]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     for heading in _HEADINGS:
         right = heading in ("margin", "cases", "seconds")
-        table.add_column(heading, justify="right" if right else "left", no_wrap=True)
+        widest = _WIDEST_SOURCE if heading == "source" else None
+        table.add_column(heading, justify="right" if right else "left", no_wrap=True, max_width=widest)
     for outcome in outcomes:
         table.add_row(*_row(outcome))
     return table
