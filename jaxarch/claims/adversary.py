@@ -43,6 +43,8 @@ def worst_case(claim: str, *, seconds: float = 10.0, key: Array | None = None, c
       ArgumentError: an unknown id; a claim that draws no cases, or has no such check; seconds that are not
         positive.
     """
+    if not isinstance(claim, str):
+        raise ArgumentError(f"claim: expected one id, such as 'D.lemma-4.2', got {claim!r}")
     (found,) = chosen(claim)
     check_positive("seconds", seconds)
     check_count("check", check, least=0)

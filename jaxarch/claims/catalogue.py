@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 
 from jaxarch.claims import (
@@ -40,6 +41,8 @@ def chosen(ids: Iterable[str] | str | None = None) -> list[Claim]:
     Raises:
       ArgumentError: an id that is unknown.
     """
+    if ids is not None and not isinstance(ids, Iterable):
+        raise ArgumentError(f"claim: expected ids such as 'D.lemma-4.2', got {ids!r}")
     ids = list(CLAIMS) if ids is None else [ids] if isinstance(ids, str) else list(ids)
     for name in ids:
         if name not in CLAIMS:
@@ -52,6 +55,8 @@ def outcomes(
 ) -> Iterator[Outcome]:
     """Each claim's outcome as soon as it is known, in the catalogue's order."""
     key = jax.random.key(0) if key is None else key
+    if not isinstance(key, Array) or not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        raise ArgumentError(f"key: expected one as of jax.random.key(0), got {key!r}")
     for claim in chosen(ids):
         # The cases of a claim do not depend on which others are checked.
         yield judge(claim, jax.random.fold_in(key, list(CLAIMS).index(claim.id)), cases)

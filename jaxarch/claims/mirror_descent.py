@@ -353,7 +353,7 @@ VERTEX_DISTANCE = Claim(
         ),
         Inequality(
             near_ratio_1,
-            cube(gap=log_uniform(0.999, 1e-6)),
+            cube(gap=log_uniform(0.999, 1e-3)),
             {"constant 10% too small": lambda **case: near_ratio_1(**case, constant=0.45)},
         ),
         Inequality(

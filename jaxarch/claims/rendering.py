@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import io
 import json
+import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -120,12 +122,13 @@ def _section(outcome: Outcome) -> Iterator[str]:
     claim = outcome.claim
     yield f"### {claim.id}\n"
     yield f"{claim.source}: **{_verdict(outcome)}**\n"
-    yield f"$${claim.latex}$$\n"
-    yield f"{claim.statement}\n"
+    # A fenced formula is not read as Markdown.
+    yield f"```math\n{claim.latex}\n```\n"
+    yield f"{_plain(claim.statement)}\n"
     if claim.assumptions:
-        yield f"Assumed: {claim.assumptions}\n"
+        yield f"Assumed: {_plain(claim.assumptions)}\n"
     if claim.remark:
-        yield f"{claim.remark}\n"
+        yield f"{_plain(claim.remark)}\n"
     for counterexample, sides in zip(claim.printed, outcome.printed, strict=True):
         yield f"The printed form fails: {_sides(sides)}\n"
         yield f"```python\nimport {counterexample.statement.__module__}\n\n{counterexample.line}\n```\n"
@@ -157,7 +160,7 @@ def _object(outcome: Outcome) -> dict[str, Any]:
         "source": claim.source,
         "verdict": outcome.verdict,
         "recorded": claim.verdict,
-        "margin": outcome.margin,
+        "margin": _finite(outcome.margin),
         "cases": outcome.cases,
         "seconds": outcome.seconds,
         "found_by": outcome.kinds,
@@ -166,11 +169,24 @@ def _object(outcome: Outcome) -> dict[str, Any]:
         "assumptions": claim.assumptions,
         "remark": claim.remark,
         "see": list(claim.see),
+        "evidence": [
+            {
+                "statement": _title(check),
+                "kind": found.kind,
+                "domain": found.domain,
+                "holds": found.holds,
+                "margin": _finite(found.margin),
+                "cases": found.cases,
+                "worst": _written(found.worst),
+                "rejects": list(check.mutations),
+            }
+            for check, found in zip(claim.checks, outcome.evidence, strict=True)
+        ],
         "counterexamples": [
             {
                 "case": dict(counterexample.case),
-                "left": sides.left,
-                "right": sides.right,
+                "left": _finite(sides.left),
+                "right": _finite(sides.right),
                 "python": counterexample.line,
             }
             for counterexample, sides in zip(claim.printed, outcome.printed, strict=True)
@@ -196,6 +212,20 @@ def _verdict(outcome: Outcome) -> str:
 
 def _case(case: Any) -> str:
     return ", ".join(f"{name} = {value}" for name, value in case.items())
+
+
+def _finite(value: float) -> float | None:
+    """A number that JSON has."""
+    return float(value) if math.isfinite(value) else None
+
+
+def _written(case: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in case.items()}
+
+
+def _plain(text: str) -> str:
+    """Text in which Markdown finds nothing to emphasise."""
+    return re.sub(r"([*_<>|\\`])", r"\\\1", text)
 
 
 def _sides(sides: Evaluated) -> str:

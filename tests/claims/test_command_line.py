@@ -4,7 +4,7 @@ import json
 import pytest
 
 from jaxarch import cli
-from jaxarch.claims import CLAIMS
+from jaxarch.claims import CLAIMS, Outcome, Report
 
 FEW = {name: CLAIMS[name] for name in ("D.eq-49", "D.theorem-4.3", "A.eq-57", "D.eq-48")}
 
@@ -37,6 +37,24 @@ def test_all_of_them_have_a_line_each(few, jaxarch):
     for name, claim in FEW.items():
         (line,) = [line for line in out.splitlines() if line.lstrip().startswith(name)]
         assert claim.verdict in line
+
+
+def test_the_line_of_every_claim_is_whole_but_for_its_source():
+    outcomes = [Outcome(claim, claim.verdict, (), ()) for claim in CLAIMS.values()]
+    lines = str(Report(outcomes)).splitlines()[2:]
+    assert len(lines) == len(CLAIMS)
+    for line, (name, claim) in zip(lines, CLAIMS.items(), strict=True):
+        cells = line.split()
+        assert cells[0] == name
+        assert claim.verdict in line
+        assert "…" not in line.rpartition(claim.verdict)[2]
+
+
+def test_markdown_has_formulas_in_fences_and_nothing_that_would_be_emphasis(few, jaxarch):
+    _, out, _ = jaxarch("--format", "markdown", "--cases", "1000")
+    for claim in FEW.values():
+        assert f"```math\n{claim.latex}\n```" in out
+    assert "$$" not in out
 
 
 def test_one_is_told_in_full(few, jaxarch):

@@ -94,10 +94,14 @@ def test_every_mutated_statement_is_rejected(name):
 def test_no_case_that_hypothesis_finds_breaks_it(name):
     cube = CHECKS[name].cube
 
-    @settings(max_examples=20)
+    @settings(max_examples=8)
     @given(st.lists(st.floats(0, 1), min_size=cube.dimension, max_size=cube.dimension))
     def holds(point):
-        assert held(name, np.tile(point, (CASES, 1)))[0, 0], jax.jit(cube)(jnp.asarray(point))
+        # The point itself, and others near it.
+        noise = np.random.default_rng(0).normal(0, 0.1, (CASES, cube.dimension))
+        points = np.clip(point + noise * (np.arange(CASES) > 0)[:, None], 0, 1)
+        kept = held(name, points)[:, 0]
+        assert kept.all(), points[np.argmin(kept)]
 
     holds()
 
