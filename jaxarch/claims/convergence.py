@@ -604,13 +604,14 @@ def strongly_convex_gap(
     error: Array,
     steps: Array,
     least: float = 1.0,
+    spread: float = 1.0,
 ) -> Sides:
     """`E 1/T sum_t F(v_t) - F* <= c G^2 (1 + C^2)/2 (1 + log T)/T`, errors of mean 0 and size `C |g|`."""
     slopes = curvature[None] * slopes
     c = least * scale / jnp.min(curvature)
     rates = _rates(c, OUTCOMES.shape[1], root=False)
     left = _expected_gap(curvature, slopes, start, error, rates, steps, 0.0)
-    return _strongly_convex(left, c, _largest_gradient(curvature, slopes), steps, 1 + error**2, 1.0)
+    return _strongly_convex(left, c, _largest_gradient(curvature, slopes), steps, 1 + spread * error**2, 1.0)
 
 
 def _strongly_convex_cases(dimension: int) -> dict[str, Field]:
@@ -657,6 +658,16 @@ STRONGLY_CONVEX = Claim(
             ),
             {"c below 1/m": lambda **case: strongly_convex_gap(**case, least=0.1)},
         ),
+        Inequality(
+            strongly_convex_gap,
+            cube(
+                **_strongly_convex_cases(1),
+                slopes=often(-0.5, uniform(-1.5, 0.5, (2, 1))),
+                error=often(3.0, log_uniform(0.1, 3.0)),
+                steps=often(5, integer(1, OUTCOMES.shape[1] + 1)),
+            ),
+            {"without C": lambda **case: strongly_convex_gap(**case, spread=0.0)},
+        ),
     ),
     see=("D.theorem-4.3", "projected-sgd.convex"),
 )
@@ -681,13 +692,14 @@ def convex_gap(
     error: Array,
     steps: Array,
     bias: float = 0.0,
+    spread: float = 1.0,
 ) -> Sides:
     """`E 1/T sum_t F(v_t) - F* <= (d/(2c) + c G^2 (1 + C^2) (1 - 1/(2 sqrt T)))/sqrt T`."""
     bound = _largest_gradient(curvature, slopes)
     c = scale * jnp.sqrt(len(start)) / bound
     rates = _rates(c, OUTCOMES.shape[1], root=True)
     left = _expected_gap(curvature, slopes, start, error, rates, steps, bias)
-    return _convex(left, c, bound, steps, len(start), 1 + error**2, 1.0)
+    return _convex(left, c, bound, steps, len(start), 1 + spread * error**2, 1.0)
 
 
 def _convex_cases(dimension: int) -> dict[str, Field]:
@@ -729,6 +741,18 @@ CONVEX = Claim(
                 steps=integer(1, OUTCOMES.shape[1] + 1),
             ),
             {"errors of mean g": lambda **case: convex_gap(**case, bias=1.0)},
+        ),
+        Inequality(
+            convex_gap,
+            cube(
+                curvature=often(0.0, log_uniform(0.1, 10.0, (1,))),
+                start=uniform(1.0, 0.8, (1,)),
+                scale=uniform(1.0, 0.5),
+                slopes=uniform(1.0, 0.5, (2, 1)),
+                error=often(3.0, uniform(2.0, 3.0)),
+                steps=integer(OUTCOMES.shape[1], OUTCOMES.shape[1] + 1),
+            ),
+            {"without C": lambda **case: convex_gap(**case, spread=0.0)},
         ),
     ),
     see=("A.theorem-2.1", "projected-sgd.strongly-convex"),

@@ -332,7 +332,7 @@ VERTEX_DISTANCE = Claim(
             distance_is_its_integral,
             cube(position=symlog(30.0, 0.01), hard=HARD, gap=uniform(0.999, 0.001)),
             {
-                "without the factor 2": lambda **case: distance_is_its_integral(**case, factor=1.0),
+                "1.8 for 2": lambda **case: distance_is_its_integral(**case, factor=1.8),
                 "of the other vertex": lambda **case: distance_is_its_integral(**case, flipped=True),
             },
         ),
