@@ -14,6 +14,7 @@ from scipy import optimize
 from jaxarch.claims.catalogue import chosen
 from jaxarch.claims.core import Claim, Evidence, Inequality, Statement, compiled, evaluate
 from jaxarch.claims.cube import Cube
+from jaxarch.devices import float64
 from jaxarch.errors import ArgumentError, check_count, check_positive
 
 POPULATION = 100
@@ -98,13 +99,13 @@ def _search(statement: Statement, cube: Cube, seconds: float, key: Array) -> Evi
     def margins_of(points: np.ndarray) -> np.ndarray:
         nonlocal count
         count += len(points)
-        with jax.enable_x64(True):
+        with float64():
             return np.nan_to_num(np.asarray(margins(points).margins), neginf=-2.0)
 
     def margin_and_slope(point: np.ndarray) -> tuple[float, np.ndarray]:
         nonlocal count
         count += 1
-        with jax.enable_x64(True):
+        with float64():
             margin, slope = slopes(point)
         return float(margin), np.nan_to_num(np.asarray(slope))
 
@@ -152,7 +153,7 @@ def _slopes(statement: Statement, cube: Cube) -> Callable[[np.ndarray], tuple[Ar
     def margin(point: Array) -> Array:
         return statement(**cube(point)).margin
 
-    with jax.enable_x64(True):
+    with float64():
         point = jax.ShapeDtypeStruct((cube.dimension,), jnp.float64)
         return jax.jit(jax.value_and_grad(margin)).lower(point).compile()
 

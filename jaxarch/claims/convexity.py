@@ -12,6 +12,7 @@ import numpy as np
 from jax import Array
 
 from jaxarch.claims.core import QUICK
+from jaxarch.devices import float64
 from jaxarch.errors import ArgumentError, check_count
 
 PAIRS = 1024
@@ -65,7 +66,7 @@ def convexity_gap(
     check_count("dimension", dimension)
     check_count("steps", steps, least=0)
     key = jax.random.key(0) if key is None else key
-    with jax.enable_x64(True):
+    with float64():
         shape = jax.eval_shape(loss, jax.ShapeDtypeStruct((dimension,), jnp.float64))
         if getattr(shape, "shape", None) != () or not jnp.issubdtype(shape.dtype, jnp.floating):
             raise ArgumentError(

@@ -20,6 +20,7 @@ from jax.stages import Compiled
 from jax.typing import ArrayLike
 
 from jaxarch.claims.cube import Cube
+from jaxarch.devices import float64
 from jaxarch.errors import check_count
 
 Verdict = Literal["holds", "holds as corrected", "refuted", "fails", "not refuted"]
@@ -188,7 +189,7 @@ class Counterexample:
 
     def evaluate(self) -> Evaluated:
         """The printed statement there, in float64."""
-        with jax.enable_x64(True):
+        with float64():
             sides = jax.jit(lambda: self.statement(**self.case), compiler_options=QUICK)()
             return Evaluated(float(sides.left), float(sides.right), float(sides.margin), bool(sides.holds))
 
@@ -318,7 +319,7 @@ def compiled(statement: Statement, cube: Cube, cases: int) -> Compiled:
         sides = statement(**variables)
         return Found(sides.holds, jnp.nan_to_num(sides.margin, nan=-jnp.inf), variables)
 
-    with jax.enable_x64(True):
+    with float64():
         points = jax.ShapeDtypeStruct((cases, cube.dimension), jnp.float64)
         program = jax.jit(lambda points: jax.lax.map(at, points, batch_size=1000), compiler_options=QUICK)
         return program.lower(points).compile()
@@ -327,7 +328,7 @@ def compiled(statement: Statement, cube: Cube, cases: int) -> Compiled:
 def evaluate(statement: Statement, cube: Cube, points: np.ndarray) -> Evidence:
     """A statement at many points of its cube, of shape (cases, dimension), in one program."""
     program = compiled(statement, cube, len(points))
-    with jax.enable_x64(True):
+    with float64():
         start = time.perf_counter()
         holds, margins, variables = jax.tree.map(np.asarray, program(points))
         seconds = time.perf_counter() - start

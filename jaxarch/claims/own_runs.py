@@ -19,6 +19,7 @@ from jaxarch import mirror
 from jaxarch.claims.convexity import check_convex
 from jaxarch.claims.core import Sides
 from jaxarch.claims.two_temperature import slope
+from jaxarch.devices import float64
 from jaxarch.errors import ArgumentError, check_count, check_positive, is_traced
 from jaxarch.masks import check_temperatures
 from jaxarch.trees import PyTree, check_floating
@@ -277,7 +278,7 @@ def inside_bound(
     (count,) = sizes.pop()
     keys = jax.random.split(jax.random.key(0) if key is None else key, runs + 2)
 
-    with jax.enable_x64(True):
+    with float64():
         data = jax.tree.map(jnp.asarray, data)
         _check_scalar(loss, start, data)
 

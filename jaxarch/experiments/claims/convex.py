@@ -14,6 +14,7 @@ from scipy.optimize import minimize
 
 from jaxarch.data.dataset import Dataset
 from jaxarch.data.tasks import Task
+from jaxarch.devices import float64
 from jaxarch.experiments.disentangling.trial import objectives
 from jaxarch.problem import Key, Problem
 from jaxarch.trees import PyTree
@@ -96,7 +97,7 @@ def _problem(loss: Loss, dimension: int, data: PyTree, **rest: Any) -> Problem:
 
 def exact_objectives(problem: Problem, masks: np.ndarray) -> np.ndarray:
     """F of every run's mask, in float64; masks of shape (runs, d)."""
-    with jax.enable_x64(True):
+    with float64():
         return np.asarray(objectives(_in_float64(problem), {"v": jnp.asarray(masks, jnp.float64)}, {}))
 
 
@@ -119,7 +120,7 @@ def least(problem: Problem) -> Least:
 
     How far off it may be, the gradient g tells: `F(v) - inf F <= sum_i max_u g_i (v_i - u_i)`, u in {0, 1}.
     """
-    with jax.enable_x64(True):
+    with float64():
         wide = _in_float64(problem)
         slope = jax.jit(jax.value_and_grad(lambda v, one: one.objective({"v": v}, {})))
         found = [_least_of_run(slope, wide.of_run(run)) for run in range(problem.runs or 1)]
