@@ -28,10 +28,10 @@ steps of both from the same scores on the same rows must agree.
 
 [D] Colombo & Gao, Disentangling Neural Architectures and Weights, 2021.
 
-Measured on 2 shared x86-64 cores, medians of 7: on one core jaxarch takes 35.3 us of CPU time per step and
-seed and PyTorch 185, 5.3 times as much; on two cores 19.1 us of wall time against 187, 9.8 times as much. The
-floor is 26.4 us (products 17.2, sigmoid 4.8, tanh 4.5); jaxarch takes 1.33 times that. With 1, 10, 100 and
-1000 seeds on two cores it takes 67, 22, 18 and 23 us per step and seed (200 steps).
+Measured on 2 shared x86-64 cores, medians of 5: on one core jaxarch takes 38.5 us of CPU time per step and
+seed and PyTorch 195, 5.1 times as much; on two cores 22.1 us of wall time against 199, 9.2 times as much. The
+floor is 28.7 us (products 18.5, sigmoid 5.2, tanh 4.9); jaxarch takes 1.34 times that. With 1, 10, 100 and
+1000 seeds on two cores it takes 67, 22, 18 and 23 us per step and seed (200 steps; an earlier run).
 """
 
 from __future__ import annotations

@@ -23,6 +23,9 @@ the same memory, or up to twice as much where the batch is smaller than the widt
 2.4, 1.5 to 3.4, 2.7 to 6.3 and 5.5 to 15 times as long as that. With narrow ends the spectral network takes
 1.07 to 1.21 times the plain one's time and up to 2.9 times its memory (784-300-300-10, batch 128), and
 materialising 1.0 to 3.6 times the spectral one's time.
+
+Pruned to 60 neurons a hidden layer and exported, a network takes 1.04 to 1.26 times as long as an ordinary
+one of that size with 3 inputs; with 784 inputs 2.1 times, since its skip connections double the products.
 """
 
 from __future__ import annotations

@@ -20,6 +20,10 @@ Each side runs in a process of its own and they take turns, so that what else th
 alike. Ratios are of neighbours in time. Before anything is timed, 20 steps of jaxarch and PyTorch from one
 start on the same rows must agree.
 
+Measured on a shared x86-64 core, medians of 5: 31.0 us a network and step in jaxarch, 322 in PyTorch (10.4
+times as long) and 628 from a DataLoader (20 times). At that rate all 4200 networks of the paper, 30,000 steps
+each, take 1.1 hours on one core.
+
 [S] Peri, Chicchi, Fanelli and Giambagli, Spectral Architecture Search for Neural Network Models (SPARCS).
 """
 
