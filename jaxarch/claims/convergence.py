@@ -6,6 +6,7 @@ r"""Claims on convergence: the convexity assumed, the two theorems, their proofs
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator
 from fractions import Fraction
@@ -75,8 +76,8 @@ LEMMA_4_1 = Claim(
             mean_of_convex_losses,
             _LOSSES,
             {
-                "one loss concave": lambda **case: mean_of_convex_losses(**case, last=-10.0),
-                "gradient at v": lambda **case: mean_of_convex_losses(**case, tangent_elsewhere=True),
+                "one loss concave": functools.partial(mean_of_convex_losses, last=-10.0),
+                "gradient at v": functools.partial(mean_of_convex_losses, tangent_elsewhere=True),
             },
         ),
     ),
@@ -105,7 +106,7 @@ LEMMA_B_1 = Claim(
         Inequality(
             mean_of_differences,
             cube(slopes=normal(2.0, (4, 3)), point=uniform(0.0, 1.0, (3,)), other=uniform(0.0, 1.0, (3,))),
-            {"F a sum, as printed": lambda **case: mean_of_differences(**case, mean=False)},
+            {"F a sum, as printed": functools.partial(mean_of_differences, mean=False)},
         ),
         LEMMA_4_1.checks[0],
     ),
@@ -191,8 +192,8 @@ LOGISTIC = Claim(
                 other=uniform(0.0, 1.0, (3,)),
             ),
             {
-                "of the sign of (12)": lambda **case: logistic_regression(**case, sign=-1.0),
-                "gradient at v": lambda **case: logistic_regression(**case, tangent_elsewhere=True),
+                "of the sign of (12)": functools.partial(logistic_regression, sign=-1.0),
+                "gradient at v": functools.partial(logistic_regression, tangent_elsewhere=True),
             },
         ),
     ),
@@ -644,8 +645,8 @@ STRONGLY_CONVEX = Claim(
                 steps=often(1.0, integer(1, LONGEST)),
             ),
             {
-                "constant 10% too small": lambda **case: strongly_convex_regret(**case, constant=0.9),
-                "c below 1/m": lambda **case: strongly_convex_regret(**case, least=0.1),
+                "constant 10% too small": functools.partial(strongly_convex_regret, constant=0.9),
+                "c below 1/m": functools.partial(strongly_convex_regret, least=0.1),
             },
         ),
         Inequality(
@@ -656,7 +657,7 @@ STRONGLY_CONVEX = Claim(
                 error=often(0.0, log_uniform(0.1, 3.0)),
                 steps=often(1.0, integer(1, OUTCOMES.shape[1] + 1)),
             ),
-            {"c below 1/m": lambda **case: strongly_convex_gap(**case, least=0.1)},
+            {"c below 1/m": functools.partial(strongly_convex_gap, least=0.1)},
         ),
         Inequality(
             strongly_convex_gap,
@@ -666,7 +667,7 @@ STRONGLY_CONVEX = Claim(
                 error=often(3.0, log_uniform(0.1, 3.0)),
                 steps=often(5, integer(1, OUTCOMES.shape[1] + 1)),
             ),
-            {"without C": lambda **case: strongly_convex_gap(**case, spread=0.0)},
+            {"without C": functools.partial(strongly_convex_gap, spread=0.0)},
         ),
     ),
     see=("D.theorem-4.3", "projected-sgd.convex"),
@@ -730,7 +731,7 @@ CONVEX = Claim(
                 slopes=often(1.0, normal(1.0, (LONGEST, 1))),
                 steps=often(1.0, integer(1, LONGEST)),
             ),
-            {"constant 10% too small": lambda **case: convex_regret(**case, constant=0.9)},
+            {"constant 10% too small": functools.partial(convex_regret, constant=0.9)},
         ),
         Inequality(
             convex_gap,
@@ -740,7 +741,7 @@ CONVEX = Claim(
                 error=often(0.0, log_uniform(0.1, 3.0)),
                 steps=integer(1, OUTCOMES.shape[1] + 1),
             ),
-            {"errors of mean g": lambda **case: convex_gap(**case, bias=1.0)},
+            {"errors of mean g": functools.partial(convex_gap, bias=1.0)},
         ),
         Inequality(
             convex_gap,
@@ -752,7 +753,7 @@ CONVEX = Claim(
                 error=often(3.0, uniform(2.0, 3.0)),
                 steps=integer(OUTCOMES.shape[1], OUTCOMES.shape[1] + 1),
             ),
-            {"without C": lambda **case: convex_gap(**case, spread=0.0)},
+            {"without C": functools.partial(convex_gap, spread=0.0)},
         ),
     ),
     see=("A.theorem-2.1", "projected-sgd.strongly-convex"),
@@ -912,7 +913,7 @@ EQ_49 = Claim(
         Inequality(
             harmonic_sum,
             cube(steps=integer(1, 1000)),
-            {"constant 10% too small": lambda **case: harmonic_sum(**case, constant=0.9)},
+            {"constant 10% too small": functools.partial(harmonic_sum, constant=0.9)},
         ),
     ),
 )
@@ -963,14 +964,14 @@ EQ_55 = Claim(
             telescoping_roots,
             cube(distances=uniform(0.0, 3.0, (9,))),
             {
-                "weights one step late": lambda **case: telescoping_roots(**case, weights=1.0),
-                "T for sqrt T": lambda **case: telescoping_roots(**case, last=1.0),
+                "weights one step late": functools.partial(telescoping_roots, weights=1.0),
+                "T for sqrt T": functools.partial(telescoping_roots, last=1.0),
             },
         ),
         Inequality(
             root_sum,
             cube(steps=integer(1, 1000)),
-            {"constant 10% too small": lambda **case: root_sum(**case, constant=1.8)},
+            {"constant 10% too small": functools.partial(root_sum, constant=1.8)},
         ),
     ),
     printed=(
@@ -1004,7 +1005,7 @@ EQ_57 = Claim(
         Inequality(
             squared_distance,
             cube(point=often(0.0, uniform(0.0, 1.0, (3,))), other=often(1.0, uniform(0.0, 1.0, (3,)))),
-            {"2, as printed": lambda **case: squared_distance(**case, bound=2.0)},
+            {"2, as printed": functools.partial(squared_distance, bound=2.0)},
         ),
     ),
     printed=(

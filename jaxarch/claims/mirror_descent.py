@@ -10,6 +10,7 @@ not matter.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -124,26 +125,26 @@ MIRROR_FLOW = Claim(
         Inequality(
             mirror_flow,
             cube(gradient=symlog(100.0, 0.01), position=POSITION, hard=HARD, ratio=RATIO),
-            {"without the factor S of the slope": lambda **case: mirror_flow(**case, power=1)},
+            {"without the factor S of the slope": functools.partial(mirror_flow, power=1)},
         ),
         Inequality(
             potential,
             cube(position=POSITION, hard=HARD, ratio=RATIO),
-            {"10% smaller": lambda **case: potential(**case, factor=1.8)},
+            {"10% smaller": functools.partial(potential, factor=1.8)},
         ),
         Inequality(
             entropy_limit,
             cube(position=symlog(10.0, 0.1), ratio=log_uniform(1.0, 1e-3)),
             {
-                "half the entropy": lambda **case: entropy_limit(**case, factor=2.0),
-                "constant 10% too small": lambda **case: entropy_limit(**case, constant=0.3),
+                "half the entropy": functools.partial(entropy_limit, factor=2.0),
+                "constant 10% too small": functools.partial(entropy_limit, constant=0.3),
             },
         ),
         Inequality(
             barrier_at_equal_temperatures,
             cube(position=symlog(10.0, 0.01), hard=HARD),
             {
-                "the entropy only once": lambda **case: barrier_at_equal_temperatures(**case, entropies=1.0),
+                "the entropy only once": functools.partial(barrier_at_equal_temperatures, entropies=1.0),
             },
         ),
         Inequality(
@@ -155,7 +156,7 @@ MIRROR_FLOW = Claim(
                 ratio=RATIO,
                 time=log_uniform(1.0, 1000.0),
             ),
-            {"two fifths of the distance": lambda **case: flow_descends(**case, constant=0.4)},
+            {"two fifths of the distance": functools.partial(flow_descends, constant=0.4)},
         ),
     ),
     see=("two-temperature.strong-convexity", "two-temperature.convergence"),
@@ -188,7 +189,7 @@ STRONG_CONVEXITY = Claim(
         Inequality(
             strong_convexity,
             cube(position=often(0.0, POSITION), hard=HARD, ratio=RATIO),
-            {"17 for 16": lambda **case: strong_convexity(**case, constant=17.0)},
+            {"17 for 16": functools.partial(strong_convexity, constant=17.0)},
         ),
         proofs.STRONG_CONVEXITY,
     ),
@@ -332,44 +333,44 @@ VERTEX_DISTANCE = Claim(
             distance_is_its_integral,
             cube(position=symlog(30.0, 0.01), hard=HARD, gap=uniform(0.999, 0.001)),
             {
-                "1.8 for 2": lambda **case: distance_is_its_integral(**case, factor=1.8),
-                "of the other vertex": lambda **case: distance_is_its_integral(**case, flipped=True),
+                "1.8 for 2": functools.partial(distance_is_its_integral, factor=1.8),
+                "of the other vertex": functools.partial(distance_is_its_integral, flipped=True),
             },
         ),
         Inequality(
             from_the_middle,
             cube(gap=often(0.5, log_uniform(0.999, 1e-3))),
-            {"beta(1 - rho) 10% smaller": lambda **case: from_the_middle(**case, first=0.9)},
+            {"beta(1 - rho) 10% smaller": functools.partial(from_the_middle, first=0.9)},
         ),
         Inequality(
             near_ratio_0,
             cube(ratio=often(0.5, log_uniform(0.5, 1e-3))),
-            {"constant 10% too small": lambda **case: near_ratio_0(**case, constant=0.9)},
+            {"constant 10% too small": functools.partial(near_ratio_0, constant=0.9)},
         ),
         Inequality(
             above_ratio_0,
             cube(ratio=log_uniform(0.999, 1e-3)),
-            {"constant 10% too large": lambda **case: above_ratio_0(**case, constant=0.99)},
+            {"constant 10% too large": functools.partial(above_ratio_0, constant=0.99)},
         ),
         Inequality(
             near_ratio_1,
             cube(gap=log_uniform(0.999, 1e-3)),
-            {"constant 10% too small": lambda **case: near_ratio_1(**case, constant=0.45)},
+            {"constant 10% too small": functools.partial(near_ratio_1, constant=0.45)},
         ),
         Inequality(
             infinite_at_equal_temperatures,
             cube(vertex_gap=log_uniform(0.5, 1e-15), hard=HARD),
-            {"10% more": lambda **case: infinite_at_equal_temperatures(**case, constant=1.1)},
+            {"10% more": functools.partial(infinite_at_equal_temperatures, constant=1.1)},
         ),
         Inequality(
             leaving_a_corner,
             cube(vertex_gap=log_uniform(0.5, 1e-15), hard=HARD, ratio=log_uniform(0.999, 1e-3)),
-            {"log(1/e) for l": lambda **case: leaving_a_corner(**case, odds=False)},
+            {"log(1/e) for l": functools.partial(leaving_a_corner, odds=False)},
         ),
         Inequality(
             steps_out_of_a_corner,
             cube(position=log_uniform(0.01, 30.0), hard=HARD, ratio=RATIO, reach=log_uniform(1e-3, 10.0)),
-            {"10% fewer": lambda **case: steps_out_of_a_corner(**case, constant=0.9)},
+            {"10% fewer": functools.partial(steps_out_of_a_corner, constant=0.9)},
         ),
     ),
 )
@@ -439,8 +440,8 @@ SCALING = Claim(
                 reach=log_uniform(0.01, 1.0),
             ),
             {
-                "eta/c for eta/c^2": lambda **case: scaling(**case, power=1),
-                "w for w/c": lambda **case: scaling(**case, scaled_start=False),
+                "eta/c for eta/c^2": functools.partial(scaling, power=1),
+                "w for w/c": functools.partial(scaling, scaled_start=False),
             },
         ),
     ),
@@ -549,23 +550,23 @@ CONVERGENCE = Claim(
                 reach=log_uniform(1e-3, 10.0),
             ),
             {
-                "K 10% too small": lambda **case: convergence(**case, constant=0.9),
-                "K without 1 + rho^2": lambda **case: convergence(**case, with_ratio=False),
-                "K without psi": lambda **case: convergence(**case, with_psi=False),
-                "minus eta K": lambda **case: convergence(**case, constant=-1.0),
+                "K 10% too small": functools.partial(convergence, constant=0.9),
+                "K without 1 + rho^2": functools.partial(convergence, with_ratio=False),
+                "K without psi": functools.partial(convergence, with_psi=False),
+                "minus eta K": functools.partial(convergence, constant=-1.0),
             },
         ),
         Inequality(
             curvature_is_positive,
             cube(position=POSITION, comparator=often(0.0, uniform(1.0, 0.0)), ratio=RATIO),
-            {"at least 1% of H S/16": lambda **case: curvature_is_positive(**case, least=0.01)},
+            {"at least 1% of H S/16": functools.partial(curvature_is_positive, least=0.01)},
         ),
         Inequality(
             curvature_bound,
             cube(position=often(0.0, POSITION), comparator=often(0.0, uniform(1.0, 0.0)), ratio=RATIO),
             {
-                "constant 10% too small": lambda **case: curvature_bound(**case, constant=0.9),
-                "without rho^2": lambda **case: curvature_bound(**case, square=0.0),
+                "constant 10% too small": functools.partial(curvature_bound, constant=0.9),
+                "without rho^2": functools.partial(curvature_bound, square=0.0),
             },
         ),
         *proofs.RATIO_BOUND,
@@ -661,8 +662,8 @@ HEAVY_BALL = Claim(
                 momentum=often(0.0, uniform(0.0, 0.99)),
             ),
             {
-                "K' 10% too small": lambda **case: heavy_ball(**case, constant=0.9),
-                "K' as without momentum": lambda **case: heavy_ball(**case, with_momentum=False),
+                "K' 10% too small": functools.partial(heavy_ball, constant=0.9),
+                "K' as without momentum": functools.partial(heavy_ball, with_momentum=False),
             },
         ),
     ),
@@ -858,16 +859,16 @@ AVERAGE_ITERATE = Claim(
             average_iterate,
             _RUNS,
             {
-                "D 10% too small": lambda **case: average_iterate(0.9, 1.0, **case),
-                "K 10% too small": lambda **case: average_iterate(1.0, 0.9, **case),
+                "D 10% too small": functools.partial(average_iterate, 0.9, 1.0),
+                "K 10% too small": functools.partial(average_iterate, 1.0, 0.9),
             },
         ),
         Inequality(
             prescribed_rate,
             cube(**_EXAMPLES, share=log_uniform(1.0, 1e-3), at_vertex=choice(1.0, 0.0)),
             {
-                "half of it": lambda **case: prescribed_rate(**case, constant=0.5),
-                "T for its root": lambda **case: prescribed_rate(**case, power=1.0),
+                "half of it": functools.partial(prescribed_rate, constant=0.5),
+                "T for its root": functools.partial(prescribed_rate, power=1.0),
             },
         ),
     ),
@@ -904,8 +905,8 @@ LAST_ITERATE = Claim(
             last_iterate,
             _RUNS,
             {
-                "log T for 2 + log T": lambda **case: last_iterate(**case, two=0.0),
-                "D over 3": lambda **case: last_iterate(**case, first=1 / 3),
+                "log T for 2 + log T": functools.partial(last_iterate, two=0.0),
+                "D over 3": functools.partial(last_iterate, first=1 / 3),
             },
         ),
     ),
@@ -945,8 +946,8 @@ ANYTIME = Claim(
             anytime,
             _RUNS,
             {
-                "without K": lambda **case: anytime(second=0.0, **case),
-                "sqrt(T+1) for sqrt(T+1) - 1": lambda **case: anytime(with_one=False, **case),
+                "without K": functools.partial(anytime, second=0.0),
+                "sqrt(T+1) for sqrt(T+1) - 1": functools.partial(anytime, with_one=False),
             },
         ),
     ),
@@ -1134,7 +1135,7 @@ DESCENT = Claim(
                 share=often(1.0, log_uniform(1.0, 1e-3)),
                 steps=integer(1, DESCENT_STEPS),
             ),
-            {"17 for 16": lambda **case: descent(**case, largest=17.0)},
+            {"17 for 16": functools.partial(descent, largest=17.0)},
         ),
         Inequality(
             stochastic_descent,
@@ -1152,8 +1153,8 @@ DESCENT = Claim(
                 noise=log_uniform(1.0, 1e-3),
             ),
             {
-                "without the noise": lambda **case: stochastic_descent(**case, second=0.0),
-                "noise 20% too small": lambda **case: stochastic_descent(**case, second=0.8),
+                "without the noise": functools.partial(stochastic_descent, second=0.0),
+                "noise 20% too small": functools.partial(stochastic_descent, second=0.8),
             },
         ),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -80,7 +81,7 @@ EQ_12 = Claim(
         Inequality(
             better_predictions_cost_less,
             cube(output=normal(3.0), gain=log_uniform(0.01, 10.0), label=choice(1.0, 0.0)),
-            {"without the minus": lambda **case: better_predictions_cost_less(**case, sign=1.0)},
+            {"without the minus": functools.partial(better_predictions_cost_less, sign=1.0)},
         ),
     ),
     printed=(
@@ -133,14 +134,14 @@ EQ_17 = Claim(
         Inequality(
             penalty_pulls,
             cube(value=normal(2.0), rate=log_uniform(1.0, 1e-3), strength=log_uniform(1.0, 1e-3)),
-            {"signs as printed": lambda **case: penalty_pulls(**case, sign=-1.0)},
+            {"signs as printed": functools.partial(penalty_pulls, sign=-1.0)},
         ),
         Inequality(
             step_is_the_penalty_gradient,
             cube(scores=normal(2.0, (3,)), strength=log_uniform(1.0, 1e-3)),
             {
-                "signs as printed": lambda **case: step_is_the_penalty_gradient(**case, factor=-2.0),
-                "without the factor 2": lambda **case: step_is_the_penalty_gradient(**case, factor=1.0),
+                "signs as printed": functools.partial(step_is_the_penalty_gradient, factor=-2.0),
+                "without the factor 2": functools.partial(step_is_the_penalty_gradient, factor=1.0),
             },
         ),
     ),

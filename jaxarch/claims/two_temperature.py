@@ -8,6 +8,8 @@ that `r = (1 - p) g`.
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -81,13 +83,13 @@ SLOPE = Claim(
         Inequality(
             slope_is_at_most_a_quarter,
             _ONE_SCORE,
-            {"constant 10% too small": lambda **case: slope_is_at_most_a_quarter(**case, constant=0.225)},
+            {"constant 10% too small": functools.partial(slope_is_at_most_a_quarter, constant=0.225)},
         ),
         proofs.SLOPE,
         Inequality(
             slope_at_zero,
             cube(sharpness=log_uniform(1.0, 100.0)),
-            {"constant 10% too large": lambda **case: slope_at_zero(**case, constant=0.275)},
+            {"constant 10% too large": functools.partial(slope_at_zero, constant=0.275)},
         ),
     ),
 )
@@ -118,7 +120,7 @@ DERIVATIVE = Claim(
         Inequality(
             derivative,
             _ONE_SCORE,
-            {"without its factor M": lambda **case: derivative(**case, factor=False)},
+            {"without its factor M": functools.partial(derivative, factor=False)},
         ),
     ),
     printed=(Counterexample(derivative, {"scores": 0.0, "sharpness": 4.0, "factor": False}),),
@@ -158,7 +160,7 @@ LIMIT = Claim(
         Inequality(
             binarization_error,
             _ONE_SCORE,
-            {"twice the exponent": lambda **case: binarization_error(**case, exponent=2.0)},
+            {"twice the exponent": functools.partial(binarization_error, exponent=2.0)},
         ),
         Inequality(
             extraction_cost,
@@ -168,7 +170,7 @@ LIMIT = Claim(
                 lipschitz=log_uniform(1.0, 10.0),
                 hard=log_uniform(1.0, 100.0),
             ),
-            {"twice the exponent": lambda **case: extraction_cost(**case, exponent=2.0)},
+            {"twice the exponent": functools.partial(extraction_cost, exponent=2.0)},
         ),
     ),
 )
@@ -196,8 +198,8 @@ LIMIT_AT_ZERO = Claim(
             limit,
             cube(scores=often(0.0, symlog(1.0, 1e-3)), sharpness=log_uniform(1.0, 1000.0)),
             {
-                "1 at w = 0": lambda **case: limit(**case, at_zero=1.0),
-                "0 at w = 0": lambda **case: limit(**case, at_zero=0.0),
+                "1 at w = 0": functools.partial(limit, at_zero=1.0),
+                "0 at w = 0": functools.partial(limit, at_zero=0.0),
             },
         ),
     ),
@@ -225,7 +227,7 @@ INVERSE = Claim(
         Inequality(
             inverse,
             cube(scores=symlog(0.3, 1e-4), hard=log_uniform(1.0, 100.0)),
-            {"without dividing by H": lambda **case: inverse(**case, power=0)},
+            {"without dividing by H": functools.partial(inverse, power=0)},
         ),
     ),
     see=("D.one-to-one",),
@@ -398,9 +400,9 @@ LEMMA_4_2 = Claim(
         Inequality(
             error_bound,
             _STEP,
-            {"constant 5% too small": lambda **case: error_bound(**case, constant=0.95)},
+            {"constant 5% too small": functools.partial(error_bound, constant=0.95)},
         ),
-        Inequality(update, _ONE_STEP, {"g + r, as printed": lambda **case: update(**case, sign=1.0)}),
+        Inequality(update, _ONE_STEP, {"g + r, as printed": functools.partial(update, sign=1.0)}),
         Inequality(
             mean_value,
             _ONE_STEP,
@@ -441,17 +443,17 @@ SHARP = Claim(
         Inequality(
             sharp_error_bound,
             _STEP,
-            {"constant 10% too small": lambda **case: sharp_error_bound(**case, constant=0.9)},
+            {"constant 10% too small": functools.partial(sharp_error_bound, constant=0.9)},
         ),
         Inequality(
             error_near_zero,
             cube(change=log_uniform(1e-3, 1.0), hard=STEPS["hard"], soft=STEPS["soft"]),
-            {"the square 10% smaller": lambda **case: error_near_zero(**case, square=0.9 / 12)},
+            {"the square 10% smaller": functools.partial(error_near_zero, square=0.9 / 12)},
         ),
         Inequality(
             error_when_saturated,
             cube(score=symlog(3.0, 1e-3), **STEPS),
-            {"twice the exponent": lambda **case: error_when_saturated(**case, exponent=2.0)},
+            {"twice the exponent": functools.partial(error_when_saturated, exponent=2.0)},
         ),
         proofs.LEMMA_4_2_IN_ONE_COORDINATE,
     ),
@@ -479,11 +481,7 @@ ERROR_SIGN = Claim(
         Inequality(
             error_has_the_sign_of_the_gradient,
             _ONE_STEP,
-            {
-                "constant 10% too small": lambda **case: error_has_the_sign_of_the_gradient(
-                    **case, constant=0.9
-                )
-            },
+            {"constant 10% too small": functools.partial(error_has_the_sign_of_the_gradient, constant=0.9)},
         ),
     ),
 )
@@ -568,10 +566,8 @@ LEMMA_B_2 = Claim(
             smaller_error_bound,
             cube(gradient=symlog(100.0, 0.01, (2,)), scores=often(0.0, symlog(3.0, 1e-3, (2,))), **STEPS),
             {
-                "theta_max over t <= T, as printed": lambda **case: smaller_error_bound(
-                    **case, with_next=False
-                ),
-                "the factor 2 10% larger": lambda **case: smaller_error_bound(**case, factor=2.2),
+                "theta_max over t <= T, as printed": functools.partial(smaller_error_bound, with_next=False),
+                "the factor 2 10% larger": functools.partial(smaller_error_bound, factor=2.2),
             },
         ),
     ),
