@@ -18,9 +18,9 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.claims.core import Claim, Counterexample, Exact, Inequality, Sides
+from jaxarch.claims.core import EPS, Claim, Counterexample, Exact, Inequality, Sides
 from jaxarch.claims.cube import Field, choice, cube, integer, log_uniform, normal, often, uniform
-from jaxarch.claims.two_temperature import EPS, slope
+from jaxarch.claims.two_temperature import slope
 from jaxarch.models.tanh_network import signed_output_loss, tanh_network
 
 # Convexity -------------------------------------------------------------------------------------------

@@ -26,6 +26,9 @@ from jaxarch.errors import check_count
 Verdict = Literal["holds", "holds as corrected", "refuted", "fails", "not refuted"]
 """The last two are never recorded: a check that a true claim fails, a counterexample that is none."""
 
+EPS = 2.0**-52
+"""The spacing of float64 at 1, the unit of a-priori rounding bounds."""
+
 CASES = 10_000
 """Drawn for each inequality."""
 

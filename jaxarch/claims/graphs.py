@@ -11,10 +11,8 @@ import numpy as np
 from jax import Array
 
 from jaxarch import graphs
-from jaxarch.claims.core import Claim, Counterexample, Exact, Inequality, Sides
+from jaxarch.claims.core import EPS, Claim, Counterexample, Exact, Inequality, Sides
 from jaxarch.claims.cube import Field, choice, cube, uniform
-
-EPS = 2.0**-52
 
 
 def eigenvalue_error(nodes: int) -> float:

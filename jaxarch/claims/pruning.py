@@ -12,9 +12,8 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.claims.core import Claim, Counterexample, Exact, Inequality, Sides
+from jaxarch.claims.core import EPS, Claim, Counterexample, Exact, Inequality, Sides
 from jaxarch.claims.cube import choice, cube, log_uniform, normal
-from jaxarch.claims.two_temperature import EPS
 
 # The search problem ----------------------------------------------------------------------------------
 

@@ -146,7 +146,7 @@ def inverse_by_powers(
     return same(phi @ inverse, eye(phi)) and same(inverse @ phi, eye(phi))
 
 
-def library_inverse_by_powers(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any]) -> bool:
+def computed_inverse_by_powers(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any]) -> bool:
     """The same, as `jaxarch.spectral.algebra` computes it."""
     phi = matrix(eigenvectors)
     return same(phi @ algebra.dense(algebra.inverse_by_powers(eigenvectors)), eye(phi))
@@ -232,7 +232,7 @@ INVERSE = Claim(
                 inverse_by_powers, binomial=lambda n, k: comb(n - 1, k - 1)
             ),
         },
-        library_inverse_by_powers,
+        computed_inverse_by_powers,
     ),
     see=("spectral.error-of-powers",),
 )
@@ -310,7 +310,7 @@ def adjacency_blocks(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], si
     return same(product, printed_adjacency(eigenvectors, eigenvalues, sign))
 
 
-def library_adjacency(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any]) -> bool:
+def computed_adjacency(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any]) -> bool:
     """`algebra.adjacency` and `algebra.apply_adjacency` are what is printed."""
     printed = printed_adjacency(eigenvectors, eigenvalues)
     columns = np.split(eye(printed), np.cumsum([len(values) for values in eigenvalues])[:-1])
@@ -351,7 +351,7 @@ ADJACENCY_BLOCKS = Claim(
     checks=identity(
         adjacency_blocks,
         {"without the signs": functools.partial(adjacency_blocks, sign=1)},
-        library_adjacency,
+        computed_adjacency,
     ),
 )
 

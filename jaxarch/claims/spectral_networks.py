@@ -20,14 +20,12 @@ from jax import Array, export
 from jax.extend.core import Jaxpr
 from jax.typing import ArrayLike
 
-from jaxarch.claims.core import Claim, Counterexample, Exact, Inequality, Sides
+from jaxarch.claims.core import EPS, Claim, Counterexample, Exact, Inequality, Sides
 from jaxarch.claims.cube import Cube, Field, choice, cube, log_uniform, uniform
 from jaxarch.claims.free_algebra import Polynomial, linear_in, symbol
 from jaxarch.claims.spectral import DEPTHS, printed_connections, same, symbols
 from jaxarch.spectral import algebra, feedforward, gamma_norm, layer_by_layer
 from jaxarch.spectral.network import Activation
-
-EPS = 2.0**-52
 
 # Networks and activations ----------------------------------------------------------------------------
 

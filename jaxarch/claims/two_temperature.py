@@ -17,10 +17,8 @@ from jax.scipy.special import logit
 from jax.typing import ArrayLike
 
 from jaxarch.claims import proofs
-from jaxarch.claims.core import Claim, Counterexample, Inequality, Sides
+from jaxarch.claims.core import EPS, Claim, Counterexample, Inequality, Sides
 from jaxarch.claims.cube import cube, log_uniform, often, symlog, uniform
-
-EPS = 2.0**-52
 
 TINY = 2.0**-1022
 """Below it numbers are rounded to 0."""
