@@ -49,7 +49,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from workers import NO_TORCH, Task, Worker, quartiles, serve, timed
+from workers import NO_TORCH, Task, Worker, check_agreement, quartiles, serve, timed
 
 import jaxarch
 from jaxarch import training
@@ -217,7 +217,7 @@ def compare(seeds: int, steps: int, repeats: int) -> dict[str, list[float]]:
     """All figures by name, one value a repetition: microseconds per step and seed, and ratios."""
     with_torch = importlib.util.find_spec("torch") is not None
     if with_torch:
-        check_agreement()
+        check_agreement(__file__, AGREEMENT_STEPS, "scores", TOLERANCE)
     else:
         print(NO_TORCH)
     kinds = ("torch", "jaxarch") if with_torch else ("jaxarch",)
@@ -238,19 +238,6 @@ def compare(seeds: int, steps: int, repeats: int) -> dict[str, list[float]]:
     for worker in workers.values():
         worker.close()
     return figures
-
-
-def check_agreement() -> None:
-    """Stop unless both libraries do the same steps."""
-    worker = Worker(__file__, "agreement")
-    found = worker.ask("compare")
-    worker.close()
-    print(
-        f"after {AGREEMENT_STEPS} equal steps, which move the scores by up to {found['moved']:.2g}, "
-        f"both libraries agree to {found['apart']:.1g}"
-    )
-    if not found["apart"] <= TOLERANCE:
-        raise SystemExit(f"the two sides are not equivalent: they must agree to {TOLERANCE}")
 
 
 def repetition(workers: dict[tuple[str, int], Worker], step_seeds: int) -> dict[str, float]:

@@ -41,7 +41,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from workers import NO_TORCH, Task, Worker, quartiles, serve, timed
+from workers import NO_TORCH, Task, Worker, check_agreement, quartiles, serve, timed
 
 import jaxarch
 from jaxarch import training
@@ -257,7 +257,7 @@ def compare(networks: int, steps: int, repeats: int) -> dict[str, list[float]]:
     """CPU microseconds per network and step, and ratios, one value a repetition."""
     with_torch = importlib.util.find_spec("torch") is not None
     if with_torch:
-        check_agreement()
+        check_agreement(__file__, AGREEMENT_STEPS, "parameters", TOLERANCE)
     else:
         print(NO_TORCH)
     ours = Worker(__file__, "jaxarch", networks=networks, steps=steps)
@@ -280,19 +280,6 @@ def compare(networks: int, steps: int, repeats: int) -> dict[str, list[float]]:
     if theirs is not None:
         theirs.close()
     return figures
-
-
-def check_agreement() -> None:
-    """Stop unless both libraries do the same steps."""
-    worker = Worker(__file__, "agreement")
-    found = worker.ask("compare")
-    worker.close()
-    print(
-        f"after {AGREEMENT_STEPS} equal steps, which move the parameters by up to {found['moved']:.2g}, "
-        f"both libraries agree to {found['apart']:.1g}"
-    )
-    if not found["apart"] <= TOLERANCE:
-        raise SystemExit(f"the two sides are not equivalent: they must agree to {TOLERANCE}")
 
 
 def scaling(steps: int, repeats: int) -> dict[str, list[float]]:

@@ -68,6 +68,19 @@ class Worker:
         self.process.wait()
 
 
+def check_agreement(script: str, steps: int, moved: str, tolerance: float) -> None:
+    """Stop unless both libraries do the same steps: `moved` says in words what they move."""
+    worker = Worker(script, "agreement")
+    found = worker.ask("compare")
+    worker.close()
+    print(
+        f"after {steps} equal steps, which move the {moved} by up to {found['moved']:.2g}, "
+        f"both libraries agree to {found['apart']:.1g}"
+    )
+    if not found["apart"] <= tolerance:
+        raise SystemExit(f"the two sides are not equivalent: they must agree to {tolerance}")
+
+
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
     """Lower quartile, median and upper quartile."""
     low, median, high = np.percentile(values, (25, 50, 75))

@@ -13,6 +13,10 @@ from rich.console import RenderableType
 
 from jaxarch.errors import ArgumentError, did_you_mean
 from jaxarch.fit_options import Progress
+from jaxarch.storage import Checkpoints
+
+CHECKPOINT_SECONDS = 30
+"""The least time between two checkpoints."""
 
 
 class Experiment(NamedTuple):
@@ -38,6 +42,11 @@ class Experiment(NamedTuple):
 def seed_keys(key: int, seeds: int) -> Array:
     """One key a seed, apart from those that an experiment draws its data with."""
     return jax.random.split(jax.random.fold_in(jax.random.key(key), 1), seeds)
+
+
+def checkpoints(resume: str) -> Checkpoints | None:
+    """Checkpoints in a folder of that name, from which the same command continues; none without a name."""
+    return Checkpoints(resume, every=CHECKPOINT_SECONDS) if resume else None
 
 
 def read_settings(kind: type, values: Mapping[str, str]) -> Any:

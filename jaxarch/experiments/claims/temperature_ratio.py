@@ -25,21 +25,19 @@ from jaxarch.errors import ArgumentError, check_count, check_known, check_positi
 from jaxarch.experiments import records, tables
 from jaxarch.experiments.claims import convex
 from jaxarch.experiments.disentangling import trial
-from jaxarch.experiments.experiment import Experiment, seed_keys
+from jaxarch.experiments.experiment import Experiment, checkpoints, seed_keys
 from jaxarch.fit import Progress
 from jaxarch.masks import density, soft_mask
 from jaxarch.metrics import auc
 from jaxarch.problem import Found, Problem
 from jaxarch.search.two_temperature import two_temperature
-from jaxarch.storage import Checkpoints, read_npz, save_tree
+from jaxarch.storage import read_npz, save_tree
 from jaxarch.strategy import evaluate, over_seeds
 from jaxarch.training import Point, Training, advance, begin
 from jaxarch.trees import PyTree, everything, map_selected
 
 NAME = "claims.temperature_ratio"
 LOSSES = "losses.npz"
-SECONDS = 30
-"""The least time between two checkpoints."""
 
 ORDINARY, EXACT = "Algorithm 1", "exact mirror step"
 STEPS: dict[str, Callable[[Any, Any], optax.GradientTransformation]] = {
@@ -218,7 +216,7 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
     """Train every problem with both steps at all ratios and rates, and write what became of F."""
     started = time.time()
     data, task, cases = prepare(settings)
-    checkpoint = Checkpoints(settings.resume, every=SECONDS) if settings.resume else None
+    checkpoint = checkpoints(settings.resume)
     keys = seed_keys(settings.key, settings.seeds)
     measured, histories, costs, gradients, excess = [], {}, {}, {}, {}
     for name, case in cases.items():

@@ -22,19 +22,19 @@ from jaxarch.data.sources import load
 from jaxarch.data.transforms import unit_norm
 from jaxarch.errors import ArgumentError, check_count, check_key, check_positive, check_strength
 from jaxarch.experiments import records, tables
-from jaxarch.experiments.experiment import Experiment, seed_keys
+from jaxarch.experiments.experiment import Experiment, checkpoints, seed_keys
 from jaxarch.fit import Progress
 from jaxarch.masks import check_temperatures, density
 from jaxarch.problem import Problem
 from jaxarch.search.architecture_pruning import architecture_pruning
-from jaxarch.storage import Checkpoints, read_npz, save_tree
+from jaxarch.storage import read_npz, save_tree
 from jaxarch.strategy import over_seeds
 from jaxarch.training import Training
 from jaxarch.trees import PyTree
 
 NAME = "pruning.fig1"
 LOSSES = "losses.npz"
-CHUNK, SECONDS = 500, 30
+CHUNK = 500
 WINDOW = 20
 """Steps around one over which the objective of a batch is averaged."""
 
@@ -157,7 +157,7 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
         progress=progress,
         labels=[f"t_s {row.soft:g}, seed {row.seed}" for row in runs.itertuples()],
         chunk=CHUNK,
-        checkpoint=Checkpoints(settings.resume, every=SECONDS) if settings.resume else None,
+        checkpoint=checkpoints(settings.resume),
         dead_start="ignore",
     )
     losses = np.asarray(found.info["loss"], np.float64)

@@ -17,7 +17,7 @@ from rich.console import RenderableType
 from jaxarch import plots, results
 from jaxarch.errors import check_count, check_known, check_strength, check_widths
 from jaxarch.experiments import records, tables
-from jaxarch.experiments.experiment import Experiment
+from jaxarch.experiments.experiment import Experiment, checkpoints
 from jaxarch.experiments.spectral import teacher, training
 from jaxarch.finish import retrain
 from jaxarch.fit import Progress
@@ -27,7 +27,6 @@ from jaxarch.models.spectral_network import spectral_network
 from jaxarch.search.group_lasso import group_lasso
 from jaxarch.search.recruit import recruit
 from jaxarch.search.spectral import spectral
-from jaxarch.storage import Checkpoints
 from jaxarch.strategy import Strategy, chain, evaluate, over_seeds
 
 NAME = "spectral.rivals"
@@ -127,7 +126,7 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
             progress=progress,
             labels=[f"strength {row.strength:g}, seed {row.seed}" for row in cells.itertuples()],
             chunk=training.CHUNK,
-            checkpoint=Checkpoints(settings.resume, every=training.SECONDS) if settings.resume else None,
+            checkpoint=checkpoints(settings.resume),
             dead_start="ignore",
         )
         rows = settings.rows()["test"]

@@ -11,16 +11,15 @@ import numpy as np
 from jax import Array
 
 from jaxarch.errors import ArgumentError, check_count, check_key, check_positive
-from jaxarch.experiments.experiment import seed_keys
+from jaxarch.experiments.experiment import checkpoints, seed_keys
 from jaxarch.fit import Progress
 from jaxarch.problem import Found, Problem
 from jaxarch.search.recruit import recruit
-from jaxarch.storage import Checkpoints
 from jaxarch.strategy import Report, chain, compare
 from jaxarch.training import Training
 
-CHUNK, SECONDS = 500, 30
-"""Steps between two reports of progress, and the least seconds between two checkpoints."""
+CHUNK = 500
+"""Steps between two reports of progress."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +90,7 @@ def train(
     labels: Sequence[str],
 ) -> Trained:
     """Train, and keep the neurons that the validation rows ask for."""
-    checkpoint = Checkpoints(settings.resume, every=SECONDS) if settings.resume else None
+    checkpoint = checkpoints(settings.resume)
     stages: dict[str, Any] = {name: search, f"{name}, recruited": chain(search, recruit(settings.tolerance))}
     # From the perceptron start, the gradient of L_2 to L_{B-1} begins at exactly 0, as it should.
     done = compare(
