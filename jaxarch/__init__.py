@@ -31,7 +31,7 @@ from jaxarch.models import Model, SpectralMLP, direct_network, spectral_network,
 from jaxarch.problem import Found, Problem
 from jaxarch.progress import ProgressBar
 from jaxarch.search.agnostic import share_weight
-from jaxarch.search.architecture_pruning import at_density
+from jaxarch.search.densities import at_density
 from jaxarch.search.recruit import recruit
 from jaxarch.storage import Checkpoints, load_tree, save_tree
 from jaxarch.strategies import disentangling_strategies

@@ -106,7 +106,7 @@ def prune(fraction: ArrayLike = 0.2) -> Finish:
     """The connections of the largest weights: a fraction of those that are left is removed, the weights kept.
 
     One round of iterative magnitude pruning: of n connections, `n - round(fraction n)` with the largest
-    `|w|` stay, pooled over all masked leaves.
+    `|w|` stay, pooled over all masked leaves. To given densities: `search.magnitude_pruning`.
 
     Args:
       fraction: of the connections that are left, in [0, 1). May be traced.
@@ -117,19 +117,29 @@ def prune(fraction: ArrayLike = 0.2) -> Finish:
     Raises:
       ArgumentError: a concrete fraction outside [0, 1).
     """
-    if not is_traced(fraction):
-        number = np.asarray(fraction)
-        if number.ndim or number.dtype.kind not in "iuf" or not 0 <= number < 1:
-            raise ArgumentError(f"fraction: expected a number in [0, 1), got {fraction!r}")
+    check_fraction("fraction", fraction)
 
     def finish(key: Array, problem: Problem, found: Found) -> Found:
-        magnitudes = map_selected(lambda m, w: jnp.where(m, jnp.abs(w), -1), found.mask, found.params)
         left = connections(found.mask)
-        mask = top_k(magnitudes, left - jnp.round(fraction * left).astype(jnp.int32))
+        mask = largest_weights(found, left - jnp.round(fraction * left).astype(jnp.int32))
         return Found(apply_mask(mask, found.params), mask, found.state, {})
 
     finish.__name__ = "prune"
     return finish
+
+
+def check_fraction(name: str, fraction: ArrayLike) -> None:
+    """Raise unless it is a number in [0, 1), where it is concrete."""
+    if not is_traced(fraction):
+        number = np.asarray(fraction)
+        if number.ndim or number.dtype.kind not in "iuf" or not 0 <= number < 1:
+            raise ArgumentError(f"{name}: expected a number in [0, 1), got {fraction!r}")
+
+
+def largest_weights(found: Found, count: ArrayLike) -> PyTree:
+    """The mask of the `count` largest `|w|` among the connections that are left, pooled over all leaves."""
+    magnitudes = map_selected(lambda m, w: jnp.where(m, jnp.abs(w), -1), found.mask, found.params)
+    return top_k(magnitudes, count)
 
 
 def reshuffled() -> Finish:

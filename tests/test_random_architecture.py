@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from small import keys, problem
+from small import keys, problem, same
 
 import jaxarch
 from jaxarch.search import erk_densities, random_architecture, snip
@@ -17,6 +17,15 @@ def test_a_random_architecture_has_exactly_its_size(layers, density):
     search = random_architecture(density, layers=layers)
     found = jax.jit(search)(keys()[0], problem().of_run(0))
     assert int(jaxarch.masks.connections(found.mask)) == round(density * 2 * 64 * 64)
+
+
+@pytest.mark.parametrize("search", [random_architecture, snip])
+def test_of_several_densities_each_is_what_it_is_alone(search):
+    one = problem().of_run(0)
+    several = jax.jit(search((0.5, 0.1)))(keys()[0], one)
+    taken = jaxarch.at_density(0.5)(keys()[0], one, several)
+    assert same(taken.mask, jax.jit(search(0.5))(keys()[0], one).mask)
+    assert same(several.mask, several.info["masks"]["0.1"])
 
 
 def test_uniform_layers_differ_by_one_connection_at_most():
@@ -79,9 +88,9 @@ def test_snip_over_many_batches_comes_near_to_that_of_all_rows():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: random_architecture(0.0), r"density: expected a number in \(0, 1\]"),
+        (lambda: random_architecture(0.0), r"densities: expected a number in \(0, 1\]"),
         (lambda: random_architecture(0.5, layers="even"), "layers: expected"),
-        (lambda: snip(1.5), r"density: expected a number in \(0, 1\]"),
+        (lambda: snip(1.5), r"densities: expected a number in \(0, 1\]"),
         (lambda: snip(0.5, batches=0), "batches: expected an integer of at least 1"),
     ],
 )

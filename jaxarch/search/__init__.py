@@ -5,6 +5,7 @@ from jaxarch.search.architecture_pruning import architecture_pruning
 from jaxarch.search.group_lasso import group_lasso
 from jaxarch.search.logistic_regression import logistic_regression
 from jaxarch.search.lottery import lottery
+from jaxarch.search.magnitude_pruning import magnitude_pruning
 from jaxarch.search.random import random
 from jaxarch.search.random_architecture import erk_densities, random_architecture
 from jaxarch.search.real import real
@@ -19,6 +20,7 @@ __all__ = [
     "group_lasso",
     "logistic_regression",
     "lottery",
+    "magnitude_pruning",
     "random",
     "random_architecture",
     "real",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import jax
@@ -13,10 +13,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.errors import ArgumentError, check_strength
-from jaxarch.finish import Finish
 from jaxarch.masks import (
     apply_mask,
-    check_density,
     check_temperatures,
     connections,
     hard_mask,
@@ -25,6 +23,7 @@ from jaxarch.masks import (
     top_k,
 )
 from jaxarch.problem import Found, Problem
+from jaxarch.search.densities import Densities, check_densities, connections_kept, with_densities
 from jaxarch.training import Point, Training
 from jaxarch.trees import PyTree, Where, map_selected, matrices, select
 
@@ -33,7 +32,7 @@ SCORES_RATE, WEIGHTS_RATE = 1.1, 0.1
 
 
 def architecture_pruning(
-    densities: float | Sequence[float],
+    densities: Densities,
     hard: ArrayLike = 100.0,
     soft: ArrayLike = 10.0,
     *,
@@ -84,7 +83,7 @@ def architecture_pruning(
       ArgumentError: a density outside (0, 1]; temperatures that are not positive, soft > hard; a
         strength that is negative or not finite; an unknown penalty.
     """
-    targets = _targets(densities)
+    targets = [] if densities == () else check_densities(densities)
     check_temperatures(hard, soft)
     check_strength("strength", strength)
     check_strength("std", std)
@@ -145,29 +144,21 @@ def architecture_pruning(
         }
 
     def found(point: Point) -> Found:
-        memory, scores = point.memory, point.trainable["scores"]
-        total = sum(leaf.size for leaf in jax.tree.leaves(scores))
+        memory, scores, weights = point.memory, point.trainable["scores"], point.trainable["weights"]
+        if not targets:
+            mask_found = hard_mask(scores)
+            return Found(apply_mask(mask_found, weights), mask_found, point.state, dict(memory))
 
         def mask(index: int, target: float) -> PyTree:
             reached = memory["reached_at"][index] >= 0
             last = map_selected(
                 lambda leaf, kept: jnp.where(reached, kept[index], leaf), scores, memory["scores"]
             )
-            return top_k(last, round(target * total))
+            return top_k(last, connections_kept(target, scores))
 
-        if not targets:
-            mask_found, weights = hard_mask(scores), point.trainable["weights"]
-            return Found(apply_mask(mask_found, weights), mask_found, point.state, dict(memory))
-        masks = {_name(target): mask(index, target) for index, target in enumerate(targets)}
-        smallest, weights = masks[_name(targets[-1])], point.trainable["weights"]
-        info = {
-            "masks": masks,
-            "weights": weights,
-            "densities": jnp.asarray(targets),
-            "reached_at": memory["reached_at"],
-            "lowest_density": memory["lowest_density"],
-        }
-        return Found(apply_mask(smallest, weights), smallest, point.state, info)
+        masks = {target: mask(index, target) for index, target in enumerate(targets)}
+        info = {name: memory[name] for name in ("reached_at", "lowest_density")}
+        return with_densities(masks, weights, point.state, info | {"densities": jnp.asarray(targets)})
 
     optimizer = _each(
         {
@@ -188,31 +179,6 @@ def architecture_pruning(
     )
 
 
-def at_density(density: float) -> Finish:
-    """The architecture of one of the densities that `architecture_pruning` was told to reach.
-
-    Args:
-      density: as it was given there.
-
-    Returns:
-      A finish: the mask of that density, and the weights at the end of the search, masked by it.
-
-    Raises:
-      ArgumentError: a search before that kept no masks, or none of this density.
-    """
-
-    def finish(key: Array, problem: Problem, found: Found) -> Found:
-        masks = found.info.get("masks", {})
-        if _name(density) not in masks:
-            kept = ", ".join(masks) or "none: it finishes what search.architecture_pruning found"
-            raise ArgumentError(f"density: no mask of density {density} was kept; there are {kept}")
-        mask = masks[_name(density)]
-        return Found(apply_mask(mask, found.info["weights"]), mask, found.state, {})
-
-    finish.__name__ = f"at density {_name(density)}"
-    return finish
-
-
 def _each(optimizers: dict[str, optax.GradientTransformation]) -> optax.GradientTransformation:
     """An optimiser for every entry of a dict; each sees the tree of its entry alone."""
 
@@ -227,18 +193,6 @@ def _each(optimizers: dict[str, optax.GradientTransformation]) -> optax.Gradient
         return moved, after
 
     return optax.GradientTransformation(init, update)
-
-
-def _name(density: float) -> str:
-    return f"{float(density):.6g}"
-
-
-def _targets(densities: float | Sequence[float]) -> list[float]:
-    """Densities, the largest first."""
-    given = densities if isinstance(densities, Sequence) else [densities]
-    for density in given:
-        check_density("densities", density)
-    return sorted({float(density) for density in given}, reverse=True)
 
 
 def _share_positive(scores: PyTree) -> Array:

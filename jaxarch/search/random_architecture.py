@@ -10,20 +10,22 @@ import jax
 from jax import Array
 
 from jaxarch.errors import ArgumentError
-from jaxarch.masks import apply_mask, check_density, init_scores, top_k
+from jaxarch.masks import check_density, init_scores, top_k
 from jaxarch.problem import Found, Problem
-from jaxarch.trees import Where, map_selected, matrices, named_leaves, select
+from jaxarch.search.densities import Densities, check_densities, connections_kept, with_densities
+from jaxarch.trees import PyTree, Where, map_selected, matrices, named_leaves, select
 
 Layers = Literal["pooled", "uniform", "erk"]
 
 
 def random_architecture(
-    density: float, *, layers: Layers = "pooled", where: Where = matrices
+    densities: Densities, *, layers: Layers = "pooled", where: Where = matrices
 ) -> Callable[[Array, Problem], Found]:
-    """A random mask with exactly `round(density D)` of the D connections, on the problem's initial weights.
+    """A random mask with exactly `round(d D)` of the D connections, on the problem's initial weights.
 
     Args:
-      density: the share of connections that are kept, in (0, 1].
+      densities: d, the share of connections that are kept, in (0, 1]; of several, the smallest is found, and
+        `at_density` takes the others. They are of one draw: a larger one contains a smaller one.
       layers: how they are spread over the masked leaves: `pooled`, every set of connections is as likely as
         any other; `uniform`, the same density in every leaf; `erk`, that of `erk_densities`. With the
         densities of another architecture: `chain(that, reshuffled())`.
@@ -35,7 +37,7 @@ def random_architecture(
     Raises:
       ArgumentError: a density outside (0, 1], an unknown word.
     """
-    check_density("density", density)
+    targets = check_densities(densities)
     if layers not in ("pooled", "uniform", "erk"):
         raise ArgumentError(f"layers: expected 'pooled', 'uniform' or 'erk', got {layers!r}")
 
@@ -43,19 +45,22 @@ def random_architecture(
         params_key, mask_key = jax.random.split(key)
         params, state = problem.init(params_key)
         chosen = init_scores(mask_key, select(params, where), 0.0, 1.0)
-        shapes = {path: leaf.shape for path, leaf in named_leaves(chosen).items()}
-        sizes = {path: math.prod(shape) for path, shape in shapes.items()}
-        total = round(density * sum(sizes.values()))
-        if layers == "pooled":
-            mask = top_k(chosen, total)
-        else:
-            spread = erk_densities(shapes, density) if layers == "erk" else dict.fromkeys(shapes, density)
-            counts = iter(_whole({path: spread[path] * sizes[path] for path in shapes}, total).values())
-            mask = map_selected(lambda leaf: top_k(leaf, next(counts)), chosen)
-        return Found(apply_mask(mask, params), mask, state, {})
+        masks = {density: _largest(chosen, density, layers) for density in targets}
+        return with_densities(masks, params, state)
 
     search.__name__ = f"random architecture, {layers}"
     return search
+
+
+def _largest(drawn: PyTree, density: float, layers: Layers) -> PyTree:
+    """The mask of the largest numbers, over all leaves together or as many in each as it is due."""
+    total = connections_kept(density, drawn)
+    if layers == "pooled":
+        return top_k(drawn, total)
+    shapes = {path: leaf.shape for path, leaf in named_leaves(drawn).items()}
+    spread = erk_densities(shapes, density) if layers == "erk" else dict.fromkeys(shapes, density)
+    counts = iter(_whole({path: spread[path] * math.prod(shapes[path]) for path in shapes}, total).values())
+    return map_selected(lambda leaf: top_k(leaf, next(counts)), drawn)
 
 
 def erk_densities(shapes: Mapping[str, tuple[int, ...]], density: float) -> dict[str, float]:

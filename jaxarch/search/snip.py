@@ -9,20 +9,24 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxarch.errors import check_count
-from jaxarch.masks import apply_mask, check_density, top_k
+from jaxarch.masks import apply_mask, top_k
 from jaxarch.problem import Found, Problem
+from jaxarch.search.densities import Densities, check_densities, connections_kept, with_densities
 from jaxarch.trees import PyTree, Where, map_selected, matrices, select
 
 
-def snip(density: float, *, batches: int = 1, where: Where = matrices) -> Callable[[Array, Problem], Found]:
+def snip(
+    densities: Densities, *, batches: int = 1, where: Where = matrices
+) -> Callable[[Array, Problem], Found]:
     r"""Keep the connections whose removal would change the loss the most, at the problem's initial weights.
 
     The saliency of a connection is `|dL / dm|` at m = 1, that is `|theta dL/dtheta|`, with L the mean over
-    some batches; the `round(density D)` of the D connections with the largest are kept. N. Lee, T. Ajanthan
+    some batches; the `round(d D)` of the D connections with the largest are kept. N. Lee, T. Ajanthan
     and P. Torr, SNIP: Single-shot network pruning based on connection sensitivity, 2019.
 
     Args:
-      density: the share of connections that are kept, in (0, 1].
+      densities: d, the share of connections that are kept, in (0, 1]; of several, the smallest is found, and
+        `at_density` takes the others.
       batches: over which the loss is taken, of the problem's size, drawn as in training.
       where: the leaves that are masked, by path.
 
@@ -32,7 +36,7 @@ def snip(density: float, *, batches: int = 1, where: Where = matrices) -> Callab
     Raises:
       ArgumentError: a density outside (0, 1], batches that are no positive integer.
     """
-    check_density("density", density)
+    targets = check_densities(densities)
     check_count("batches", batches)
 
     def search(key: Array, problem: Problem) -> Found:
@@ -51,8 +55,8 @@ def snip(density: float, *, batches: int = 1, where: Where = matrices) -> Callab
 
         total = jax.tree.map(lambda leaf: leaf.sum(0), jax.lax.map(gradient, jnp.arange(batches)))
         saliency = map_selected(jnp.abs, total)
-        mask = top_k(saliency, round(density * sum(leaf.size for leaf in jax.tree.leaves(saliency))))
-        return Found(apply_mask(mask, params), mask, state, {"saliency": saliency})
+        masks = {target: top_k(saliency, connections_kept(target, saliency)) for target in targets}
+        return with_densities(masks, params, state, {"saliency": saliency})
 
     search.__name__ = "snip"
     return search
