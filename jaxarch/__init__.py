@@ -28,7 +28,7 @@ from jaxarch.finish import new_head, prune, reshuffled, retrain, threshold
 from jaxarch.fit_options import EarlyStopping, FitOptions, Progress
 from jaxarch.masks import density, layer_density, overlap
 from jaxarch.models import Model, SpectralMLP, direct_network, spectral_network, supervised, tanh_network
-from jaxarch.problem import Found, Problem
+from jaxarch.problem import Found, Problem, architecture
 from jaxarch.progress import ProgressBar
 from jaxarch.search.agnostic import share_weight
 from jaxarch.search.densities import at_density
@@ -60,6 +60,7 @@ __all__ = [
     "SpectralMLP",
     "Strategy",
     "Training",
+    "architecture",
     "at_density",
     "bounds",
     "chain",

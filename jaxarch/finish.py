@@ -164,7 +164,8 @@ def new_head() -> Finish:
     """The architecture on a task with another number of classes or inputs: what does not fit is made anew.
 
     Leaves of another shape than the problem's parameters get the problem's initial values, and where they
-    were masked a random mask of the density that they had, to a connection. All else stays as it was found.
+    were masked a random mask of the density that they had, to a connection. All else stays as it was found; a
+    bare architecture gets the problem's initial values throughout.
 
     Returns:
       A finish, the first one: `over_seeds(chain(new_head(), retrain("cold", nonnegative=False)), keys,
@@ -177,10 +178,13 @@ def new_head() -> Finish:
     def finish(key: Array, problem: Problem, found: Found) -> Found:
         params_key, mask_key = jax.random.split(key)
         params, state = problem.init(params_key)
-        ours, theirs = (", ".join(named_leaves(tree)) for tree in (params, found.params))
-        if ours != theirs:
-            raise ArgumentError(f"found: it has the parameters {theirs}; the problem's model has {ours}")
-        params = jax.tree.map(lambda new, old: old if old.shape == new.shape else new, params, found.params)
+        if found.params is not None:
+            ours, theirs = (", ".join(named_leaves(tree)) for tree in (params, found.params))
+            if ours != theirs:
+                raise ArgumentError(f"found: it has the parameters {theirs}; the problem's model has {ours}")
+            params = jax.tree.map(
+                lambda new, old: old if old.shape == new.shape else new, params, found.params
+            )
         keys = iter(jax.random.split(mask_key, len(jax.tree.leaves(found.mask))))
 
         def fitting(old: Array, leaf: Array) -> Array:

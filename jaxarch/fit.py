@@ -69,7 +69,8 @@ def fit(
     watch = Stopwatch()
     data = place(mesh, (None,), (problem.data,))[0]
     args = (keys, settings, dataclasses.replace(problem, data=data), found)
-    job = _Job(make, mesh, options, watch, name or training.name)
+    same = None if options.checkpoint is None else _digest(problem.data, ())
+    job = _Job(make, mesh, options, watch, name or training.name, same)
     width = job.width(axes, args)
 
     results, notes, validations, dead = [], [], [], []
@@ -107,13 +108,14 @@ def make_one(make: Make, settings: PyTree) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class _Job:
-    """What all groups of a fit have in common."""
+    """What all groups of a fit have in common; of the data, a digest if there are checkpoints."""
 
     make: Make
     mesh: Mesh | None
     options: FitOptions
     watch: Stopwatch
     name: str
+    data: np.ndarray | None
 
     def width(self, axes: tuple[Any, ...], args: tuple[Any, ...]) -> int:
         """How many runs go into one program; as before where there is a checkpoint of them."""
@@ -154,7 +156,7 @@ class _Group:
         self.make, self.mesh, self.options, self.watch = job.make, job.mesh, job.options, job.watch
         self.keys, self.settings, self.problem, self.found = share
         self.members, self.group, self.groups = members, group, groups
-        self.name = job.name
+        self.name, self.data = job.name, job.data
         self.training = make_one(self.make, self.settings)
         self.notes: list[str] = []
         self.is_dead = False
@@ -187,7 +189,8 @@ class _Group:
             state = state._replace(step=np.asarray(stop), carry=carry, best=best, seconds=seconds)
             self._report(state)
             if self.options.checkpoint is not None:
-                self.options.checkpoint.save(self._slot, self._saved(state))
+                over = stop == steps or self._over(state)
+                self.options.checkpoint.save(self._slot, self._saved(state), last=over)
         return self._result(state), state.validation
 
     def _first_state(self) -> tuple[_State, Any]:
@@ -321,7 +324,7 @@ class _Group:
     def _saved(self, state: _State) -> PyTree:
         if self._digest is None:
             self._digest = _digest(
-                (self.keys, self.settings, self.problem, self.found),
+                (self.keys, self.settings, dataclasses.replace(self.problem, data=self.data), self.found),
                 (self.problem.steps, self.problem.batch_size, self.options.chunk, len(self.members)),
             )
         return {"belongs_to": self._digest, "state": state}

@@ -61,8 +61,8 @@ class Checkpoint(Protocol):
     def load(self, name: str, like: PyTree) -> PyTree | None:
         """The pytree last saved under a name, in the structure of `like`; `None` if there is none."""
 
-    def save(self, name: str, tree: PyTree) -> None:
-        """Keep a pytree under a name, in place of the last."""
+    def save(self, name: str, tree: PyTree, last: bool = False) -> None:
+        """Keep a pytree under a name, in place of the one before; `last` if none comes after it."""
 
 
 @dataclasses.dataclass(frozen=True)

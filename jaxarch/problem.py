@@ -47,6 +47,21 @@ class Found(NamedTuple):
         return jax.tree.map(lambda leaf: leaf[run], self)
 
 
+def architecture(mask: PyTree) -> Found:
+    """A mask as something found: a bare architecture, read from a file for instance, to go on from.
+
+        mask = jaxarch.load_tree("mask.npz", like)
+        over_seeds(retrain("cold", nonnegative=False), keys, problem, found=jaxarch.architecture(mask))
+
+    Args:
+      mask: booleans, `None` for leaves that are not masked; with a leading axis of runs for `over_seeds`.
+
+    Returns:
+      A `Found` without parameters or state.
+    """
+    return Found(None, mask, None, {})
+
+
 def take_rows(data: PyTree, own: PyTree, rows: Array) -> PyTree:
     """The batch of some rows: every array of `data` indexed along its leading axis."""
     return jax.tree.map(lambda array: array[rows], data)

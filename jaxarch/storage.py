@@ -21,7 +21,7 @@ from jaxarch.trees import PyTree, named_leaves
 DESCRIPTION = "__leaves__"
 
 
-def save_tree(path: str | os.PathLike[str], tree: PyTree) -> None:
+def save_tree(path: str | os.PathLike[str], tree: PyTree, *, compress: bool = True) -> None:
     """Write a pytree of arrays as npz: one array a leaf, named by its path.
 
     Any dtype is kept: bfloat16 and PRNG keys too, as raw numbers that an entry `__leaves__` (JSON) describes.
@@ -46,7 +46,7 @@ def save_tree(path: str | os.PathLike[str], tree: PyTree) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with partial.open("wb") as file:
-            np.savez_compressed(file, **arrays)
+            (np.savez_compressed if compress else np.savez)(file, **arrays)
         os.replace(partial, path)
     except OSError as error:
         raise ArgumentError(f"path: cannot write {path} ({error.strerror})") from None
@@ -124,7 +124,8 @@ class Checkpoints:
 
     Args:
       folder: where the files are; made if need be.
-      every: seconds that must have passed since a name was last saved; 0 saves at every chunk border.
+      every: seconds that must have passed since a name was last saved; 0 saves at every chunk border. The end
+        of a training is always saved.
 
     Raises:
       ArgumentError: a folder that cannot be made.
@@ -144,11 +145,11 @@ class Checkpoints:
         path = self._path(name)
         return load_tree(path, like) if path.exists() else None
 
-    def save(self, name: str, tree: PyTree) -> None:
-        """Keep a pytree under a name, in place of the last."""
+    def save(self, name: str, tree: PyTree, last: bool = False) -> None:
+        """Keep a pytree under a name, in place of the one before, if it is time or it is the last."""
         now = time.monotonic()
-        if now - self._saved.get(name, -np.inf) >= self.every:
-            save_tree(self._path(name), tree)
+        if last or now - self._saved.get(name, -np.inf) >= self.every:
+            save_tree(self._path(name), tree, compress=False)
             self._saved[name] = now
 
     def _path(self, name: str) -> Path:

@@ -116,6 +116,23 @@ def test_a_fit_that_was_interrupted_continues_to_the_same_bits(tmp_path):
     assert same(resumed, whole)
 
 
+def test_a_group_that_is_done_is_not_trained_again_however_rarely_checkpoints_are_saved(tmp_path):
+    def kept(progress):
+        checkpoint = jaxarch.Checkpoints(tmp_path, every=3600)
+        return learned(chunk=4, at_once=2, checkpoint=checkpoint, progress=progress)[0]
+
+    def interrupt_in_the_second_group(border):
+        if border.group == 1:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        kept(interrupt_in_the_second_group)
+    groups = []
+    resumed = kept(lambda border: groups.append(border.group))
+    assert set(groups) == {1}
+    assert same(resumed, learned(chunk=4, at_once=2)[0])
+
+
 def test_a_chain_of_trainings_continues_within_its_second_training(tmp_path):
     strategy = jaxarch.chain(real(), jaxarch.threshold(), jaxarch.retrain("cold"), jaxarch.retrain("warm"))
     whole, _ = learned(strategy, chunk=4)

@@ -83,3 +83,5 @@ def test_checkpoints_may_be_spaced_in_time(tmp_path):
         checkpoints.save("state", {"w": jnp.full(2, value)})
     assert checkpoints.load("state", {"w": jnp.zeros(2, int)})["w"].tolist() == [1, 1]
     assert checkpoints.load("other", {}) is None
+    checkpoints.save("state", {"w": jnp.full(2, 3)}, last=True)
+    assert checkpoints.load("state", {"w": jnp.zeros(2, int)})["w"].tolist() == [3, 3]
