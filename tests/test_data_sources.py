@@ -12,7 +12,7 @@ import tfds_form
 from click.testing import CliRunner
 
 from jaxarch import cli
-from jaxarch.data import citeseer, load, load_pictures, mnist, network, read_tfds, sources
+from jaxarch.data import citeseer, load, load_images, mnist, network, read_tfds, sources
 from jaxarch.data.folders import own_folder
 
 TRAIN_COUNTS = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
@@ -86,16 +86,17 @@ def test_mnist_that_is_not_there_is_refused_with_the_ways_to_get_it():
 
 def test_mnist_is_read_from_its_archives(archives, monkeypatch):
     monkeypatch.setenv("JAXARCH_DATA", str(archives.parent))
-    images, labels = load_pictures("mnist")
-    assert images.shape == (70000, 28, 28)
+    _, images, labels, train = load_images("mnist")
+    assert images.shape == (70000, 28, 28, 1)
     assert images.dtype == np.uint8
+    assert train == 60000
     assert np.bincount(labels[:60000]).tolist() == TRAIN_COUNTS
     assert np.bincount(labels[60000:]).tolist() == TEST_COUNTS
     assert images[:60000].mean() == pytest.approx(33.3184, abs=1e-4)
     data = load("mnist")
     assert data.x.shape == (70000, 64)
     assert np.array_equal(data.y, labels)
-    assert data.x[0, 0] == pytest.approx(images[0, 2:5, 2:5].mean())
+    assert data.x[0, 0] == pytest.approx(images[0, 2:5, 2:5, 0].mean())
 
 
 def test_the_files_of_tensorflow_datasets_give_the_same_rows_as_the_archives(
@@ -104,13 +105,13 @@ def test_the_files_of_tensorflow_datasets_give_the_same_rows_as_the_archives(
     for package in ("tensorflow_datasets", "array_record", "PIL"):
         pytest.importorskip(package)
     monkeypatch.setenv("JAXARCH_DATA", str(archives.parent))
-    images, labels = load_pictures("mnist")
+    expected = load_images("mnist")
     monkeypatch.setenv("TFDS_DATA_DIR", str(data_folder / "tfds"))
     assert mnist.find() == data_folder / "tfds" / "mnist" / "3.0.1"
     for _ in ("decoded", "from the cache"):
-        again, labels_again = load_pictures("mnist")
-        assert np.array_equal(images, again)
-        assert np.array_equal(labels, labels_again)
+        again = load_images("mnist")
+        assert np.array_equal(expected.x, again.x)
+        assert np.array_equal(expected.y, again.y)
 
 
 def test_both_formats_of_tensorflow_datasets_give_equal_arrays(data_folder):
@@ -151,14 +152,16 @@ def test_other_pictures_under_mnist_s_name_are_refused(tmp_path, monkeypatch):
         load("mnist")
 
 
-def test_only_sources_of_pictures_have_pictures():
-    with pytest.raises(ValueError, match="name: no pictures of 'citeseer'; known: mnist"):
-        load_pictures("citeseer")
-
-
 def test_the_list_says_what_is_ready_and_how_to_get_the_rest():
     listed = run("data")
-    for text in ("digits    ready", "mnist     not ready", "citeseer  ready", "--download", "FILE.npz"):
+    for text in (
+        "digits    ready",
+        "mnist     not ready",
+        "citeseer  ready",
+        "--download",
+        "FILE.npz",
+        "cifar10   not ready",
+    ):
         assert text in listed
 
 
@@ -197,7 +200,10 @@ def test_nothing_is_fetched_unasked():
     ("arguments", "message"),
     [
         (["data", "--download"], "download: expected a name"),
-        (["data", "digits", "--download"], "download: digits needs none; it comes with scikit-learn"),
+        (
+            ["data", "digits", "--download"],
+            "download: digits is not fetched by jaxarch; to get it: comes with",
+        ),
         (["data", "mnits", "--download"], "dataset: unknown 'mnits'; did you mean 'mnist'"),
         (["data", "mnits"], "dataset: unknown 'mnits'; did you mean 'mnist'"),
     ],

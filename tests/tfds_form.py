@@ -3,6 +3,7 @@
 import io
 import json
 import struct
+from itertools import islice
 
 import numpy as np
 
@@ -13,27 +14,32 @@ IMAGES = np.random.default_rng(0).integers(0, 256, (7, *SHAPE)).astype(np.uint8)
 LABELS = np.array([0, 2, 1, 1, 0, 2, 1])
 
 
-def write(folder, form, name="tiny", shards=(4, 3), features=("image", "label")):
-    """Write `name` into TFDS's data directory `folder`; returns where its files are."""
+def write(folder, form, name="tiny", splits=(("train", (4, 3)),), features=("image", "label")):
+    """Write `name` into TFDS's data directory `folder`; returns where its files are.
+
+    Each split has files of so many pictures; together they have the first of `IMAGES`, in order.
+    """
     place = folder / name / "1.0.0"
     place.mkdir(parents=True)
     (place / "features.json").write_text(json.dumps(_features(features)))
-    split = {
-        "name": "train",
-        "numBytes": "1",
-        "shardLengths": [str(length) for length in shards],
-        "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
-    }
-    info = {"name": name, "version": "1.0.0", "fileFormat": form, "splits": [split]}
+    described = [
+        {
+            "name": split,
+            "numBytes": "1",
+            "shardLengths": [str(length) for length in shards],
+            "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
+        }
+        for split, shards in splits
+    ]
+    info = {"name": name, "version": "1.0.0", "fileFormat": form, "splits": described}
     (place / "dataset_info.json").write_text(json.dumps(info))
-    records = [_record(image, label) for image, label in zip(IMAGES, LABELS, strict=True)]
-    start = 0
-    for index, length in enumerate(shards):
-        path = place / f"{name}-train.{form}-{index:05d}-of-{len(shards):05d}"
-        {"tfrecord": write_tfrecords, "array_record": _write_array_records}[form](
-            path, records[start : start + length]
-        )
-        start += length
+    records = iter([_record(image, label) for image, label in zip(IMAGES, LABELS, strict=True)])
+    for split, shards in splits:
+        for index, length in enumerate(shards):
+            path = place / f"{name}-{split}.{form}-{index:05d}-of-{len(shards):05d}"
+            {"tfrecord": write_tfrecords, "array_record": _write_array_records}[form](
+                path, list(islice(records, length))
+            )
     return place
 
 

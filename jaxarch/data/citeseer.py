@@ -17,7 +17,7 @@ FILE = Path(__file__).with_name("citeseer.npz")
 SHA256 = "b96a66c47725a3d4f99d6fabb0b3891d75e0d4422b32bc6f9e8df02bd392c190"
 
 
-def read() -> Dataset:
+def features() -> Dataset:
     """Citeseer as [D] section 5 has it: the first 64 principal components of all 3312 abstracts."""
     x, y = words()
     return from_arrays(principal_components(x, 64), y, "citeseer")

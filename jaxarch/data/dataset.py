@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -34,23 +35,46 @@ def from_arrays(x: object, y: object, name: str = "arrays") -> Dataset:
     Raises:
       ArgumentError: wrong rank or dtype, lengths that differ, NaN or infinity, fewer than two classes.
     """
-    values, labels = np.asarray(x), np.asarray(y)
+    values = np.asarray(x)
     if values.ndim < 2 or not (np.issubdtype(values.dtype, np.number) or values.dtype == bool):
         raise ArgumentError(
             f"x: expected numbers of shape (examples, features), got {values.dtype} of shape {values.shape}"
         )
-    if labels.ndim != 1:
-        raise ArgumentError(f"y: expected labels of shape (examples,), got shape {labels.shape}")
-    if len(labels) != len(values):
-        raise ArgumentError(f"y: expected {len(values)} labels, one for each row of x, got {len(labels)}")
-    if not np.issubdtype(labels.dtype, np.integer):
-        raise ArgumentError(f"y: expected integer class labels, got dtype {labels.dtype}")
+    labels = checked_labels(y, len(values))
     values = values.reshape(len(values), -1).astype(np.float32)
     bad = int((~np.isfinite(values)).any(axis=1).sum())
     if bad:
         raise ArgumentError(f"x: {bad} examples hold NaN or infinite values; remove or impute them first")
+    return Dataset(name, values, labels)
+
+
+def checked_labels(y: object, examples: int) -> np.ndarray:
+    """Class labels as int32, shape (examples,).
+
+    Raises:
+      ArgumentError: wrong rank, dtype or length, negative labels, fewer than two classes.
+    """
+    labels = np.asarray(y)
+    if labels.ndim != 1:
+        raise ArgumentError(f"y: expected labels of shape (examples,), got shape {labels.shape}")
+    if len(labels) != examples:
+        raise ArgumentError(f"y: expected {examples} labels, one for each row of x, got {len(labels)}")
+    if not np.issubdtype(labels.dtype, np.integer):
+        raise ArgumentError(f"y: expected integer class labels, got dtype {labels.dtype}")
     if len(labels) and (labels.min() < 0 or labels.max() > 2**31 - 1):
         raise ArgumentError(f"y: expected class labels from 0 on, got {labels.min()} to {labels.max()}")
     if len(np.unique(labels)) < 2:
         raise ArgumentError(f"y: expected at least two classes, got {np.unique(labels).tolist()}")
-    return Dataset(name, values, labels.astype(np.int32))
+    return labels.astype(np.int32)
+
+
+def check_classes(argument: str, classes: Sequence[int], labels: np.ndarray, name: str) -> None:
+    """Raise unless there is a class, none is named twice, and the labels, of the data `name`, have each."""
+    known = np.unique(labels).tolist()
+    if not len(classes):
+        raise ArgumentError(f"{argument}: expected at least one class")
+    if len(set(classes)) < len(classes):
+        raise ArgumentError(f"{argument}: a class is named twice: {tuple(classes)}")
+    missing = [label for label in classes if label not in known or label < 0]
+    if missing:
+        raise ArgumentError(f"{argument}: {name} has no class {missing[0]}; it has {known}")

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from jaxarch.data.sources import SOURCES, load
+from jaxarch.data.dataset import Dataset
+from jaxarch.data.images import Images
+from jaxarch.data.sources import SOURCES, load, load_images
+from jaxarch.data.tfds_files import find_prepared
 
 
 def overview() -> Iterator[str]:
@@ -15,6 +18,7 @@ def overview() -> Iterator[str]:
         yield f"{name:<10}{_status(name)}"
         yield f"{'':<10}{source.description}"
         yield f"{'':<10}{source.how_to_get}"
+    yield f"{'NAME':<10}any other data set of pictures that tensorflow-datasets has prepared"
     yield f"{'FILE.npz':<10}your own: arrays x (examples, features) and y (integer classes)"
 
 
@@ -22,19 +26,27 @@ def details(name: str) -> Iterator[str]:
     """One data set, a name or an npz file; if it is there, as it is loaded, with the examples of each class.
 
     Raises:
-      ArgumentError: as `load` does.
+      ArgumentError: as `load` and `load_images` do.
     """
-    if name in SOURCES:
-        source = SOURCES[name]
+    source = SOURCES.get(name)
+    if source is not None:
         yield f"{name}: {source.description}"
         yield _status(name)
         yield f"how to get it: {source.how_to_get}"
         yield f"cite: {source.citation}"
         if not source.status()[0]:
             return
-    data = load(name)
-    examples, features = data.x.shape
-    yield f"{examples} examples x {features} features, in [{data.x.min():.4g}, {data.x.max():.4g}]"
+    has_images = source.images if source else find_prepared(name)
+    has_features = source.features if source else not has_images
+    data: Images | Dataset
+    if has_images:
+        data = load_images(name)
+        examples, *shape = data.x.shape
+        yield f"{examples} pictures of {' x '.join(map(str, shape))}, {data.train} of them for training"
+    if has_features:
+        data = load(name)
+        examples, features = data.x.shape
+        yield f"{examples} examples x {features} features, in [{data.x.min():.4g}, {data.x.max():.4g}]"
     for label, count in zip(*np.unique(data.y, return_counts=True), strict=True):
         yield f"  class {label:<4}{count:>8} examples"
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from jaxarch.data.dataset import Dataset, from_arrays
 from jaxarch.data.folders import data_folders, own_folder
+from jaxarch.data.images import Images, images_from_arrays
 from jaxarch.data.network import download_with_tfds
-from jaxarch.data.tfds_files import check_packages, prepared_folder, read_tfds
+from jaxarch.data.tfds_files import prepared_folder, prepared_status, read_tfds
 from jaxarch.data.transforms import crop_and_pool
 from jaxarch.errors import ArgumentError
 
@@ -31,14 +32,14 @@ CONTENT = {
 """The SHA-256 over the sorted SHA-256s of all pictures with their labels."""
 
 
-def read() -> Dataset:
+def features() -> Dataset:
     """MNIST as [D] section 5 has it: 70,000 examples of 64 window means, in [0, 255]; see `crop_and_pool`."""
-    images, labels = pictures()
-    return from_arrays(crop_and_pool(images), labels, "mnist")
+    pictures = images()
+    return from_arrays(crop_and_pool(pictures.x[..., 0]), pictures.y, "mnist")
 
 
-def pictures() -> tuple[np.ndarray, np.ndarray]:
-    """The 70,000 pictures, uint8, shape (70000, 28, 28), and labels, int32; the first 60,000 for training.
+def images() -> Images:
+    """The 70,000 pictures of 28 x 28 pixels; the first 60,000 for training.
 
     The archives and TFDS's files have the same pictures in different orders. Here each part is in the order
     of its pictures' SHA-256s, so that every form gives the same rows, and a seed the same split.
@@ -53,8 +54,8 @@ def pictures() -> tuple[np.ndarray, np.ndarray]:
         parts = {"train": _read_archives(place, "train"), "test": _read_archives(place, "t10k")}
     else:
         parts = {split: read_tfds("mnist", split, place.parent.parent) for split in CONTENT}
-    ordered = [_in_order(*parts[split], split, place) for split in CONTENT]
-    return np.concatenate([images for images, _ in ordered]), np.concatenate([y for _, y in ordered])
+    x, y = zip(*(_in_order(*parts[split], split, place) for split in CONTENT), strict=True)
+    return images_from_arrays(np.concatenate(x), np.concatenate(y), "mnist", len(x[0]))
 
 
 def find() -> Path | None:
@@ -70,14 +71,9 @@ def find() -> Path | None:
 def status() -> tuple[bool, str]:
     """Whether MNIST can be read, and from where, or why not."""
     place = find()
-    if place is None:
-        return False, f"none of {', '.join(map(str, data_folders()))} has it"
-    if place.name != FOLDER:
-        try:
-            check_packages(place)
-        except ArgumentError as error:
-            return False, str(error).removeprefix("dataset: ")
-    return True, str(place)
+    if place is not None and place.name == FOLDER:
+        return True, str(place)
+    return prepared_status(place)
 
 
 def download() -> Path:

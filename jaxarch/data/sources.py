@@ -11,21 +11,23 @@ import numpy as np
 
 from jaxarch.data import citeseer, mnist
 from jaxarch.data.dataset import Dataset, from_arrays
+from jaxarch.data.images import Images, images_from_arrays
+from jaxarch.data.tfds_files import find_prepared, prepared_status, read_prepared
 from jaxarch.errors import ArgumentError, did_you_mean
 from jaxarch.storage import read_npz
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A data set that can be asked for by name.
+    """A data set that can be asked for by name; it has features, pictures or both.
 
     Attributes:
       description: what it is, one line.
       how_to_get: one line.
       citation: whom to cite, one line.
       status: whether it can be read, and where it is, or why it cannot. Nothing is read or fetched.
-      read: read it.
-      pictures: the pictures that it is made of, with labels, if it is made of any.
+      features: read what `load` gives, where that is not the pixels of the pictures.
+      images: read the pictures, if it is made of any.
       download: fetch it, and say where it is, if that can be done.
     """
 
@@ -33,26 +35,38 @@ class Source:
     how_to_get: str
     citation: str
     status: Callable[[], tuple[bool, str]]
-    read: Callable[[], Dataset]
-    pictures: Callable[[], tuple[np.ndarray, np.ndarray]] | None = None
+    features: Callable[[], Dataset] | None = None
+    images: Callable[[], Images] | None = None
     download: Callable[[], Path] | None = None
 
 
-def digits() -> Dataset:
-    """Scikit-learn's handwritten digits: 1797 pictures of 8 x 8 pixels, ten classes; in every install."""
+def digits() -> Images:
+    """Scikit-learn's handwritten digits: 1797 pictures of 8 x 8 pixels, 0 to 16; in every install."""
     from sklearn.datasets import load_digits
 
-    x, y = load_digits(return_X_y=True)
-    return from_arrays(x, y, "digits")
+    data = load_digits()
+    return images_from_arrays(data.images.astype(np.uint8), data.target, "digits")
+
+
+def prepared(name: str, description: str, citation: str) -> Source:
+    """A data set of pictures that is there once tensorflow-datasets has prepared it."""
+    return Source(
+        description,
+        f"tfds build {name} (needs pip install 'jaxarch[data]' tensorflow; to read it needs no TensorFlow); "
+        "or name in TFDS_DATA_DIR or JAXARCH_DATA a folder where tensorflow-datasets has prepared it",
+        citation,
+        status=lambda: prepared_status(find_prepared(name)),
+        images=lambda: load_prepared(name),
+    )
 
 
 SOURCES: dict[str, Source] = {
     "digits": Source(
-        "handwritten digits, 1797 x 64, classes 0-9",
+        "handwritten digits, 1797 x 64 (8 x 8 pixels), classes 0-9",
         "comes with scikit-learn",
         "E. Alpaydin, C. Kaynak, Optical recognition of handwritten digits, UCI repository, 1998",
-        lambda: (True, "the files of scikit-learn"),
-        digits,
+        status=lambda: (True, "the files of scikit-learn"),
+        images=digits,
     ),
     "mnist": Source(
         "handwritten digits, 70000 x 64 (28 x 28 pixels, cropped and pooled), classes 0-9",
@@ -60,63 +74,88 @@ SOURCES: dict[str, Source] = {
         f"with the files of tensorflow-datasets, or with the four archives in {mnist.FOLDER}/",
         "Y. LeCun, C. Cortes, C. Burges, The MNIST database of handwritten digits, 1998",
         mnist.status,
-        mnist.read,
-        mnist.pictures,
+        mnist.features,
+        mnist.images,
         mnist.download,
     ),
     "citeseer": Source(
         "abstracts of papers, 3312 x 64 (principal components of 3703 words), classes 0-5",
         "comes with jaxarch",
         "Z. Yang, W. Cohen, R. Salakhutdinov, Revisiting semi-supervised learning, 2016 (MIT licence)",
-        lambda: (citeseer.FILE.is_file(), str(citeseer.FILE)),
-        citeseer.read,
+        status=lambda: (citeseer.FILE.is_file(), str(citeseer.FILE)),
+        features=citeseer.features,
+    ),
+    "cifar10": prepared(
+        "cifar10",
+        "photographs of animals and vehicles, 60000 x 3072 (32 x 32 pixels, 3 channels), classes 0-9",
+        "A. Krizhevsky, Learning multiple layers of features from tiny images, 2009",
+    ),
+    "cifar100": prepared(
+        "cifar100",
+        "photographs of many things, 60000 x 3072 (32 x 32 pixels, 3 channels), classes 0-99",
+        "A. Krizhevsky, Learning multiple layers of features from tiny images, 2009",
     ),
 }
 
 
 def load(dataset: str | os.PathLike[str]) -> Dataset:
-    """A data set by name, or from an npz file with arrays `x` and `y`.
+    """Features by the name of a data set, or from an npz file with arrays `x` and `y`.
 
-    MNIST and Citeseer are preprocessed as in [D] section 5, up to `unit_norm`. No pickle is ever loaded, and
-    nothing is downloaded.
+    MNIST and Citeseer are preprocessed as in [D] section 5, up to `unit_norm`. Whatever else `load_images`
+    knows is given as its pixels. No pickle is ever loaded, and nothing is downloaded.
 
     Raises:
       ArgumentError: an unknown name, a data set that is not there, a file that cannot be read or lacks `x` or
         `y`; see also `from_arrays`.
     """
     name = os.fspath(dataset)
-    if name in SOURCES:
-        return _ready(name).read()
-    path = Path(name)
-    if path.suffix != ".npz" and not path.exists():
-        raise ArgumentError(
-            f"dataset: unknown {name!r}; {did_you_mean(name, SOURCES)}, or the path of an npz with x and y"
-        )
-    arrays = read_npz(path, "dataset")
-    missing = [key for key in ("x", "y") if key not in arrays]
-    if missing:
-        raise ArgumentError(
-            f"dataset: {name} has no array {' or '.join(missing)}; it has {', '.join(arrays)}"
-        )
-    return from_arrays(arrays["x"], arrays["y"], path.stem)
+    if name in SOURCES and (features := SOURCES[name].features):
+        _check_ready(name)
+        return features()
+    if _is_file(name):
+        return from_arrays(*_read_arrays(name), Path(name).stem)
+    pictures = load_images(name)
+    return from_arrays(pictures.x, pictures.y, pictures.name)
 
 
-def load_pictures(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """The pictures that a data set is made of, before any preprocessing.
+def load_images(dataset: str | os.PathLike[str]) -> Images:
+    """Labelled pictures, before any preprocessing.
+
+    Args:
+      dataset: a name, such as `cifar10`; the name of any other data set of pictures that tensorflow-datasets
+        has prepared in one of its folders (`TFDS_DATA_DIR`, `JAXARCH_DATA`, `~/tensorflow_datasets`), or the
+        path of its files; or an npz file with arrays `x`, uint8, shape (examples, height, width) or
+        (examples, height, width, channels), and `y`.
 
     Returns:
-      Pixels, uint8, shape (examples, height, width), and class labels, int32, shape (examples,). The rows are
-      those of `load(name)`.
+      `Images`. The rows of MNIST and of the digits are those that `load` has.
 
     Raises:
-      ArgumentError: no such data set, none of pictures, one that is not there or that is damaged.
+      ArgumentError: no such data set, none of pictures, one that is not there or that is damaged; see also
+        `images_from_arrays`.
     """
-    with_pictures = [known for known, source in SOURCES.items() if source.pictures]
-    if name not in with_pictures:
-        raise ArgumentError(f"name: no pictures of {name!r}; {did_you_mean(name, with_pictures)}")
-    pictures = _ready(name).pictures
-    assert pictures is not None
-    return pictures()
+    name = os.fspath(dataset)
+    if name in SOURCES:
+        pictures = SOURCES[name].images
+        if pictures is None:
+            known = [other for other, source in SOURCES.items() if source.images]
+            raise ArgumentError(f"dataset: {name} has no pictures; these have: {', '.join(known)}")
+        _check_ready(name)
+        return pictures()
+    if _is_file(name):
+        return images_from_arrays(*_read_arrays(name), Path(name).stem)
+    return load_prepared(name)
+
+
+def load_prepared(name: str) -> Images:
+    """Pictures by the name that tensorflow-datasets has for them, or from the folder that they are in."""
+    place = find_prepared(name)
+    if place is None:
+        raise ArgumentError(
+            f"dataset: unknown {name!r}; {did_you_mean(name, SOURCES)}, or a data set that "
+            "tensorflow-datasets has prepared, or the path of an npz with x and y"
+        )
+    return read_prepared(place)
 
 
 def download(name: str) -> Path:
@@ -132,13 +171,27 @@ def download(name: str) -> Path:
         raise ArgumentError(f"dataset: unknown {name!r}; {did_you_mean(name, SOURCES)}")
     source = SOURCES[name]
     if source.download is None:
-        raise ArgumentError(f"download: {name} needs none; it {source.how_to_get}")
+        raise ArgumentError(f"download: {name} is not fetched by jaxarch; to get it: {source.how_to_get}")
     return source.download()
 
 
-def _ready(name: str) -> Source:
+def _check_ready(name: str) -> None:
     source = SOURCES[name]
     ready, where = source.status()
     if not ready:
         raise ArgumentError(f"dataset: {name} is not ready: {where}; to get it: {source.how_to_get}")
-    return source
+
+
+def _is_file(name: str) -> bool:
+    path = Path(name)
+    return path.suffix == ".npz" or path.is_file()
+
+
+def _read_arrays(name: str) -> tuple[np.ndarray, np.ndarray]:
+    arrays = read_npz(name, "dataset")
+    missing = [key for key in ("x", "y") if key not in arrays]
+    if missing:
+        raise ArgumentError(
+            f"dataset: {name} has no array {' or '.join(missing)}; it has {', '.join(arrays)}"
+        )
+    return arrays["x"], arrays["y"]

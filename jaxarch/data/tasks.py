@@ -9,7 +9,8 @@ import jax
 import numpy as np
 from jax import Array
 
-from jaxarch.data.dataset import Dataset
+from jaxarch.data.balanced_rows import draw
+from jaxarch.data.dataset import Dataset, check_classes
 from jaxarch.errors import ArgumentError, check_count
 from jaxarch.trees import PyTree
 
@@ -75,7 +76,10 @@ def two_groups(
     train, test = [], []
     for seed in range(seeds):
         seed_key = jax.random.fold_in(key, seed)
-        picked = [_draw(jax.random.fold_in(seed_key, label), data, label, wanted) for label in classes]
+        picked = [
+            draw(jax.random.fold_in(seed_key, label), np.flatnonzero(data.y == label), wanted)
+            for label in classes
+        ]
         train.append(np.concatenate([rows[:train_per_class] for rows in picked]))
         test.append(np.concatenate([rows[train_per_class:] for rows in picked]))
     target = np.zeros((2, int(data.y.max()) + 1), np.float32)
@@ -102,21 +106,9 @@ def take_task_rows(data: PyTree, own: Any, rows: Array) -> tuple[Array, Array]:
     return x[rows], own["targets"][y[rows]]
 
 
-def _draw(key: Array, data: Dataset, label: int, count: int) -> np.ndarray:
-    rows = np.flatnonzero(data.y == label)
-    return rows[np.asarray(jax.random.permutation(key, len(rows)))[:count]]
-
-
 def _check_groups(data: Dataset, positive: Sequence[int], negative: Sequence[int]) -> None:
-    known = set(np.unique(data.y).tolist())
-    for name, group in (("positive", positive), ("negative", negative)):
-        if not group:
-            raise ArgumentError(f"{name}: expected at least one class")
-        if len(set(group)) < len(group):
-            raise ArgumentError(f"{name}: a class is named twice: {tuple(group)}")
-        missing = [label for label in group if label not in known or label < 0]
-        if missing:
-            raise ArgumentError(f"{name}: {data.name} has no class {missing[0]}; it has {sorted(known)}")
+    check_classes("positive", positive, data.y, data.name)
+    check_classes("negative", negative, data.y, data.name)
     both = set(positive) & set(negative)
     if both:
         raise ArgumentError(f"negative: the groups must not overlap; both have {sorted(both)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import logging
 import os
 import re
@@ -13,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from jaxarch.data.cache import cached
+from jaxarch.data.folders import data_folders
+from jaxarch.data.images import Images, images_from_arrays
 from jaxarch.data.tfrecords import read_tfrecords
 from jaxarch.errors import ArgumentError, did_you_mean, one_line
 
@@ -41,12 +44,56 @@ def read_tfds(name: str, split: str, folder: str | os.PathLike[str]) -> tuple[np
     place = prepared_folder(name, folder)
     if place is None:
         raise ArgumentError(f"folder: no data set {name!r} prepared by tensorflow-datasets in {folder}")
-    check_packages(place)
-    path_hash = hashlib.sha256(str(place.resolve()).encode()).hexdigest()[:12]
-    kept = re.sub(r"\W", "_", f"{name}-{split}") + f"-{path_hash}"
-    files = sorted(file for file in place.iterdir() if file.is_file())
-    arrays = cached(kept, files, lambda: _decode(place, split))
-    return arrays["images"], arrays["labels"]
+    return _read_split(place, split)
+
+
+def read_prepared(place: Path) -> Images:
+    """All pictures of a data set that TFDS has prepared, those of `train` before those of `test`.
+
+    Of a data set without `test`, `validation` is taken; without either, all pictures are for training.
+
+    Args:
+      place: the folder of one version, as `find_prepared` finds it.
+
+    Raises:
+      ArgumentError: as `read_tfds`; pictures for testing of another size; labels that are not known, -1.
+    """
+    try:
+        info = json.loads((place / INFO).read_bytes())
+        name, splits = str(info["name"]), [str(split["name"]) for split in info["splits"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ArgumentError(f"dataset: cannot read {place / INFO} ({one_line(error)})") from None
+    x, y = _read_split(place, "train")
+    train = len(x)
+    for split in ("test", "validation"):
+        if split in splits:
+            others, labels = _read_split(place, split)
+            x, y = np.concatenate([x, others]), np.concatenate([y, labels])
+            break
+    return images_from_arrays(x, y, name, train)
+
+
+def find_prepared(name: str) -> Path | None:
+    """Where a data set that TFDS has prepared is: in the first of `data_folders` that has it.
+
+    Args:
+      name: as TFDS calls it; or the path of its folder, or of the folder of one of its versions.
+    """
+    if Path(name, INFO).is_file():
+        return Path(name)
+    places = (prepared_folder(name, folder) for folder in [*data_folders(), Path()])
+    return next(filter(None, places), None)
+
+
+def prepared_status(place: Path | None) -> tuple[bool, str]:
+    """Whether a prepared data set can be read, and where it is, or why not."""
+    if place is None:
+        return False, f"none of {', '.join(map(str, data_folders()))} has it"
+    try:
+        check_packages(place)
+    except ArgumentError as error:
+        return False, str(error).removeprefix("dataset: ")
+    return True, str(place)
 
 
 def prepared_folder(name: str, folder: str | os.PathLike[str]) -> Path | None:
@@ -70,6 +117,15 @@ def check_packages(place: Path) -> None:
             raise ArgumentError(
                 f"dataset: {place} cannot be read without {package}; pip install 'jaxarch[data]'"
             )
+
+
+def _read_split(place: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
+    check_packages(place)
+    path_hash = hashlib.sha256(str(place.resolve()).encode()).hexdigest()[:12]
+    kept = re.sub(r"\W", "_", f"{place.resolve().parent.name}-{split}") + f"-{path_hash}"
+    files = sorted(file for file in place.iterdir() if file.is_file())
+    arrays = cached(kept, files, lambda: _decode(place, split))
+    return arrays["images"], arrays["labels"]
 
 
 def _decode(place: Path, split: str) -> dict[str, np.ndarray]:

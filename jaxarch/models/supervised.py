@@ -31,6 +31,7 @@ def supervised(
     validation: Any = None,
     own: PyTree = None,
     gather: Callable[[PyTree, PyTree, Array], PyTree] = take_rows,
+    augment: Callable[[Array, Array], Array] | None = None,
     metrics: Callable[[Any, Array], dict[str, Array]] | None = None,
 ) -> Problem:
     """A supervised problem: what every search and every strategy is run on.
@@ -48,11 +49,13 @@ def supervised(
       validation: rows to validate on, likewise; by default none.
       own: what else each run has of its own, with a leading axis of runs; handed to `gather`.
       gather: `(data, own, rows) -> (x, y)`.
+      augment: `(key, x) -> x`, of the same shape and dtype, such as `jaxarch.data.crop_and_flip()`: what is
+        done to the inputs of a batch in training, after `gather`. Evaluation is without it.
       metrics: `(outputs, y) -> {name: scalar}`, shown for the validation rows beside the loss.
 
     Raises:
       ArgumentError: data of another form, NaN, parameters that are not floating point, a loss that does not
-        fit the outputs.
+        fit the outputs, an `augment` that is no function or does not keep shape and dtype.
     """
     if not isinstance(data, tuple) or len(data) != 2:
         raise ArgumentError("data: expected a pair (x, y) of arrays with one leading axis of examples")
@@ -61,10 +64,17 @@ def supervised(
         raise ArgumentError(
             f"data: expected x of shape (n, ...) and y of shape (n,), got {x.shape} and {y.shape}"
         )
-    network = as_model(model, x[:1])
+    if augment is not None and not callable(augment):
+        raise ArgumentError(f"augment: expected a function (key, x) -> x, got {augment!r}")
+    first_own = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], own)
+    example, _ = gather((x, y), first_own, jnp.zeros(1, jnp.int32))
+    network = as_model(model, example)
 
     def problem_loss(params: PyTree, state: PyTree, batch: PyTree, key: Key) -> tuple[Array, PyTree]:
         inputs, labels = batch
+        if augment is not None and key is not None:
+            key, augment_key = jax.random.split(key)
+            inputs = _augmented(augment, augment_key, inputs)
         outputs, state = network.apply(params, state, inputs, key)
         return jnp.mean(loss(outputs, labels)), state
 
@@ -100,6 +110,14 @@ def _numbers(name: str, array: Any) -> Array:
     if not (jnp.issubdtype(array.dtype, jnp.number) or jnp.issubdtype(array.dtype, jnp.bool_)):
         raise ArgumentError(f"data: {name} must be numbers, got dtype {array.dtype}; number the classes")
     return jnp.asarray(array)
+
+
+def _augmented(augment: Callable[[Array, Array], Array], key: Array, inputs: PyTree) -> PyTree:
+    made = augment(key, inputs)
+    before, after = (jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), x) for x in (inputs, made))
+    if before != after:
+        raise ArgumentError(f"augment: expected inputs of shape and dtype {before} to stay so, got {after}")
+    return made
 
 
 def _check_loss(problem: Problem, network: Model, loss: Callable[[Array, Array], Array]) -> None:
