@@ -96,9 +96,9 @@ def test_the_mathematics_imports_jax_and_no_flax_data_or_plotting_library(path):
         assert top == "jaxarch" or top in ALLOWED_IN_MATHEMATICS or top in sys.stdlib_module_names, module
 
 
-def test_flax_is_imported_in_one_file():
+def test_flax_is_imported_where_its_models_are_read_and_where_parents_are_made():
     users = {module_name(p) for p in FILES if any(m.split(".")[0] == "flax" for m in imported(p))}
-    assert users == {"jaxarch.models.flax_models"}
+    assert users == {"jaxarch.models.flax_models", "jaxarch.models.parents"}
 
 
 def test_importing_the_package_starts_no_device_and_changes_no_setting():

@@ -3,13 +3,18 @@
 from jaxarch.models.direct_network import direct_network
 from jaxarch.models.flax_models import SpectralMLP, as_model
 from jaxarch.models.model import Model
+from jaxarch.models.parents import CNN, MLP, VGG19, VisionTransformer
 from jaxarch.models.spectral_network import spectral_network
 from jaxarch.models.supervised import supervised
 from jaxarch.models.tanh_network import signed_output_loss, tanh_network
 
 __all__ = [
+    "CNN",
+    "MLP",
+    "VGG19",
     "Model",
     "SpectralMLP",
+    "VisionTransformer",
     "as_model",
     "direct_network",
     "signed_output_loss",

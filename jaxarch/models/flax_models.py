@@ -1,4 +1,4 @@
-"""Flax models, NNX and Linen, as pure functions: the only file that imports Flax's internals."""
+"""Flax models, NNX and Linen, as pure functions."""
 
 from __future__ import annotations
 
