@@ -56,7 +56,7 @@ def read_prepared(place: Path) -> Images:
       place: the folder of one version, as `find_prepared` finds it.
 
     Raises:
-      ArgumentError: as `read_tfds`; pictures for testing of another size; labels that are not known, -1.
+      ArgumentError: as `read_tfds`; labels that are not published, -1.
     """
     try:
         info = json.loads((place / INFO).read_bytes())
