@@ -7,6 +7,7 @@ from jaxarch.search.logistic_regression import logistic_regression
 from jaxarch.search.lottery import lottery
 from jaxarch.search.random import random
 from jaxarch.search.random_architecture import erk_densities, random_architecture
+from jaxarch.search.random_search import random_search
 from jaxarch.search.real import real
 from jaxarch.search.snip import snip
 from jaxarch.search.spectral import spectral
@@ -21,6 +22,7 @@ __all__ = [
     "lottery",
     "random",
     "random_architecture",
+    "random_search",
     "real",
     "snip",
     "spectral",
