@@ -18,6 +18,7 @@ from jaxarch import (
     metrics,
     mirror,
     models,
+    nodes,
     plots,
     search,
     spectral,
@@ -33,6 +34,7 @@ from jaxarch.progress import ProgressBar
 from jaxarch.search.agnostic import share_weight
 from jaxarch.search.densities import at_density
 from jaxarch.search.recruit import recruit
+from jaxarch.shrink import Shrunk, shrink
 from jaxarch.storage import Checkpoints, load_tree, save_tree
 from jaxarch.strategies import disentangling_strategies
 from jaxarch.strategy import HostSearch, Report, Strategy, chain, compare, evaluate, over_seeds
@@ -57,6 +59,7 @@ __all__ = [
     "Progress",
     "ProgressBar",
     "Report",
+    "Shrunk",
     "SpectralMLP",
     "Strategy",
     "Training",
@@ -84,6 +87,7 @@ __all__ = [
     "models",
     "named_leaves",
     "new_head",
+    "nodes",
     "over_seeds",
     "overlap",
     "plots",
@@ -95,6 +99,7 @@ __all__ = [
     "search",
     "select",
     "share_weight",
+    "shrink",
     "spectral",
     "spectral_network",
     "supervised",

@@ -8,6 +8,7 @@ from jaxarch.search.lottery import lottery
 from jaxarch.search.magnitude_pruning import magnitude_pruning
 from jaxarch.search.random import random
 from jaxarch.search.random_architecture import erk_densities, random_architecture
+from jaxarch.search.random_search import random_search
 from jaxarch.search.real import real
 from jaxarch.search.snip import snip
 from jaxarch.search.spectral import spectral
@@ -23,6 +24,7 @@ __all__ = [
     "magnitude_pruning",
     "random",
     "random_architecture",
+    "random_search",
     "real",
     "snip",
     "spectral",

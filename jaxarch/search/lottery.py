@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import jax
-import jax.numpy as jnp
 import optax
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.errors import ArgumentError, check_count
-from jaxarch.finish import Finish, prune, retrain, threshold
-from jaxarch.masks import density
-from jaxarch.problem import Found, Problem
+from jaxarch.finish import prune, retrain, threshold
+from jaxarch.search.best import keep, pick
 from jaxarch.search.real import real
 from jaxarch.strategy import Strategy, chain
 from jaxarch.training import Training
@@ -67,44 +63,5 @@ def lottery(
         again: tuple[Any, ...] = (threshold(weights="found"),)
     else:
         again = (prune(fraction), retrain("rewind", nonnegative=nonnegative, optimizer=optimizer))
-    keep = _keep(rounds + 1, choose)
-    return chain(first, keep, *(*again, keep) * rounds, _pick)
-
-
-def _keep(networks: int, choose: str) -> Finish:
-    """Remember a network if it is the one to be found so far."""
-
-    def finish(key: Array, problem: Problem, found: Found) -> Found:
-        loss = problem.objective(found.params, found.state)
-        mine = {
-            "params": found.params,
-            "mask": found.mask,
-            "state": found.state,
-            "loss": jnp.where(jnp.isnan(loss), jnp.inf, loss),
-        }
-        if "kept" in found.info:
-            kept, round_ = found.info["kept"], found.info["networks"]
-            losses, densities = found.info["losses"], found.info["densities"]
-            better = mine["loss"] < kept["loss"] if choose == "best" else jnp.asarray(True)
-            kept = jax.tree.map(lambda new, old: jnp.where(better, new, old), mine, kept)
-            chosen = jnp.where(better, round_, found.info["round"])
-        else:
-            kept, round_, chosen = mine, jnp.asarray(0), jnp.asarray(0)
-            losses = densities = jnp.full(networks, jnp.nan)
-        info = {
-            "kept": kept,
-            "networks": round_ + 1,
-            "round": chosen,
-            "losses": losses.at[round_].set(loss.astype(losses.dtype)),
-            "densities": densities.at[round_].set(density(found.mask)),
-        }
-        return found._replace(info=info)
-
-    finish.__name__ = "keep"
-    return finish
-
-
-def _pick(key: Array, problem: Problem, found: Found) -> Found:
-    """The network that was remembered."""
-    kept = found.info["kept"]
-    return Found(kept["params"], kept["mask"], kept["state"], {"kept": None, "networks": None})
+    kept = keep(rounds + 1, choose=choose)
+    return chain(first, kept, *(*again, kept) * rounds, pick("round", "losses"))

@@ -1,0 +1,83 @@
+"""The best of several networks that a chain finds one after the other."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxarch.finish import Finish
+from jaxarch.masks import density
+from jaxarch.problem import Found, Problem
+from jaxarch.trees import PyTree
+
+
+class Kept(NamedTuple):
+    """What `keep` remembers, in `info["kept"]`.
+
+    Attributes:
+      network: `(params, mask, state)` of the best one so far.
+      objective: its F, +inf in place of NaN.
+      chosen: which one it is.
+      seen: how many there were.
+      objectives: F of each, shape (networks,), NaN for those to come.
+      densities: of their masks.
+    """
+
+    network: tuple[PyTree, PyTree, PyTree]
+    objective: Array
+    chosen: Array
+    seen: Array
+    objectives: Array
+    densities: Array
+
+
+def keep(networks: int, *, choose: Literal["best", "last"] = "best", validate: bool = False) -> Finish:
+    """Remember a network if it is the one to be found so far; among equals that is the first.
+
+    Args:
+      networks: how many there will be.
+      choose: `best` for the least F, NaN counting as +inf; `last` for the last one whatever its F.
+      validate: whether F is that on the validation rows, if the problem has some, or on the training rows.
+    """
+
+    def finish(key: Array, problem: Problem, found: Found) -> Found:
+        rows = problem.validation if validate else None
+        value = problem.objective(found.params, found.state, rows)
+        mine = found.params, found.mask, found.state
+        objective = jnp.where(jnp.isnan(value), jnp.inf, value)
+        before = found.info.get("kept")
+        if before is None:
+            nothing = jnp.full(networks, jnp.nan)
+            before = Kept(mine, objective, jnp.asarray(0), jnp.asarray(0), nothing, nothing)
+        is_better = objective < before.objective if choose == "best" else jnp.asarray(True)
+
+        def better(new: Any, old: Any) -> Any:
+            return jax.tree.map(lambda a, b: jnp.where(is_better, a, b), new, old)
+
+        kept = Kept(
+            network=better(mine, before.network),
+            objective=better(objective, before.objective),
+            chosen=better(before.seen, before.chosen),
+            seen=before.seen + 1,
+            objectives=before.objectives.at[before.seen].set(value.astype(before.objectives.dtype)),
+            densities=before.densities.at[before.seen].set(density(found.mask)),
+        )
+        return found._replace(info={"kept": kept})
+
+    finish.__name__ = "keep"
+    return finish
+
+
+def pick(index: str, objectives: str) -> Finish:
+    """The network that was remembered, with `densities` and what `keep` knows under these names."""
+
+    def finish(key: Array, problem: Problem, found: Found) -> Found:
+        kept: Kept = found.info["kept"]
+        info = {"kept": None, index: kept.chosen, objectives: kept.objectives, "densities": kept.densities}
+        return Found(*kept.network, info)
+
+    finish.__name__ = "pick"
+    return finish

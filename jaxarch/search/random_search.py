@@ -1,0 +1,131 @@
+"""Random search: sub-networks of randomly drawn nodes are trained, and the best one is found."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from jaxarch.errors import ArgumentError, check_count
+from jaxarch.finish import retrain
+from jaxarch.masks import apply_mask, check_density, full_mask, init_scores, top_k
+from jaxarch.nodes import Layer, Layers, connection_mask, layer_chain
+from jaxarch.problem import Found, Problem
+from jaxarch.search.best import keep, pick
+from jaxarch.strategy import Strategy, chain
+from jaxarch.trees import PyTree, Where, map_selected, matrices, named_leaves, select
+
+
+def random_search(
+    density: float,
+    samples: int = 8,
+    *,
+    layers: Layers | None = None,
+    where: Where = matrices,
+    optimizer: optax.GradientTransformation | None = None,
+) -> Strategy:
+    r"""Train random sub-networks of a network, and keep the best (R. Farahani, 2024, arXiv 2403.08265).
+
+    A sample is a random subset of the hidden nodes (neurons, channels) of every layer: of n nodes,
+    `ceil(s n)`, with one share s for all layers, the least at which the connections between the nodes that
+    are left are `round(density D)` or more, D the number of all connections. What is too many is dropped at
+    random. Each sample is trained from the initial weights of the whole network, the same for all samples of
+    a run, and judged by F after training: on the validation rows if the problem has some, or else on the
+    training rows. Nodes are sampled and sub-networks judged after training as in the paper; share, surplus
+    and rows are ours.
+
+    Args:
+      density: the share of connections that are kept, in (0, 1].
+      samples: how many sub-networks are drawn and trained, at least 1.
+      layers: the chain of layers (see `nodes.layer_chain`), by name in the order of the data flow; by
+        default all masked kernels, in the order in which they fit. Where matrices have shape (outputs,
+        inputs), name them from the last to the first.
+      where: the leaves that are masked, by path: kernels of the chain, all of them.
+      optimizer: any optax transformation; by default the problem's.
+
+    Returns:
+      A strategy, to be run as it is or finished: the best sample's mask of exactly `round(density D)`
+      connections, with its trained weights. Its `info` has `objectives` and `densities`, F and density of
+      every sample, shape (samples,), and `sample`, the one found. One whose F is NaN is found only if all
+      are.
+
+    Raises:
+      ArgumentError: a density outside (0, 1], samples that are no positive integer; a model without hidden
+        nodes, or whose masked leaves are no chain.
+    """
+    check_density("density", density)
+    check_count("samples", samples)
+    first, again = (_draw(density, layers, where, afresh) for afresh in (True, False))
+    train = retrain("rewind", nonnegative=False, optimizer=optimizer)
+    kept = keep(samples, validate=True)
+    more = (again, train, kept) * (samples - 1)
+    return chain(first, train, kept, *more, pick("sample", "objectives"))
+
+
+def _draw(
+    density: float, layers: Layers | None, where: Where, afresh: bool
+) -> Callable[[Array, Problem, Found | None], Found]:
+    """A random sub-network at its initial weights: the problem's own, or where the last one started."""
+
+    def draw(key: Array, problem: Problem, found: Found | None = None) -> Found:
+        params_key, mask_key = jax.random.split(key)
+        params, state = problem.init(params_key)
+        if found is not None and not afresh:
+            params = found.info["start"]
+        mask = _sample(mask_key, select(params, where), density, layers)
+        return Found(apply_mask(mask, params), mask, state, {"start": params})
+
+    draw.__name__ = "sample nodes"
+    return draw
+
+
+def _sample(key: Array, selection: PyTree, density: float, layers: Layers | None) -> PyTree:
+    """A mask of exactly `round(density D)` connections between random nodes."""
+    leaves = named_leaves(selection)
+    network = layer_chain(selection, layers)
+    left_out = set(leaves) - {layer.path for layer in network}
+    if left_out:
+        raise ArgumentError(f"where: {min(left_out)!r} is masked, but no kernel of the chain of layers")
+    if len(network) < 2:
+        raise ArgumentError("layers: a network of one layer has no hidden nodes to sample")
+    total = round(density * sum(leaf.size for leaf in leaves.values()))
+    areas = [math.prod(leaves[layer.path].shape[:-2]) for layer in network]
+    widths = sampled_widths(network, areas, total)
+    nodes_key, surplus_key = jax.random.split(key)
+    keys = jax.random.split(nodes_key, len(widths))
+    nodes = {
+        layer.name: jax.random.permutation(node_key, layer.outputs) < width
+        for node_key, layer, width in zip(keys, network[:-1], widths, strict=True)
+    }
+    between = connection_mask(full_mask(selection), nodes, layers)
+    chosen = init_scores(surplus_key, selection, 0.0, 1.0)
+    return top_k(map_selected(lambda m, s: jnp.where(m, s, -jnp.inf), between, chosen), total)
+
+
+def sampled_widths(network: tuple[Layer, ...], areas: list[int], total: int) -> list[int]:
+    """The hidden nodes a layer: `ceil(s n)` of n, at the least share s with `total` connections or more.
+
+    Args:
+      network: a chain of layers.
+      areas: the positions of each kernel, 1 for a dense layer and h w for a convolution.
+      total: connections, at most those of the whole network.
+    """
+
+    def widths(share: Fraction) -> list[int]:
+        return [math.ceil(share * layer.outputs) for layer in network[:-1]]
+
+    def connections(share: Fraction) -> int:
+        ends = [network[0].inputs, *widths(share), network[-1].outputs]
+        return sum(
+            area * layer.positions * before * after
+            for area, layer, before, after in zip(areas, network, ends[:-1], ends[1:], strict=True)
+        )
+
+    shares = sorted({Fraction(j + 1, layer.outputs) for layer in network[:-1] for j in range(layer.outputs)})
+    return widths(shares[bisect.bisect_left(shares, total, key=connections)])

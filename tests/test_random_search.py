@@ -1,0 +1,176 @@
+"""Random search over nodes: sizes by hand, the sample that must win, and what NaN does to it."""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from small import close, keys, same
+
+import jaxarch
+from jaxarch.nodes import layer_chain
+from jaxarch.problem import Found
+from jaxarch.search import random_search
+from jaxarch.search.best import keep, pick
+from jaxarch.search.random_search import sampled_widths
+
+X = np.array([[1.0], [2.0], [-1.0], [3.0]], np.float32)
+RATE = 0.01
+CHAIN = "hidden", "head"
+PARAMS = {"hidden": {"kernel": jnp.ones((1, 2))}, "head": {"kernel": jnp.array([[1.0], [3.0]])}}
+
+
+def apply(params, x):
+    return (x @ params["hidden"]["kernel"] @ params["head"]["kernel"])[:, 0]
+
+
+def problem_of(y, steps=2, **options):
+    """Two linear paths from input to output, with weights 1, 1 and 1, 3."""
+    return jaxarch.supervised(
+        (lambda key: PARAMS, apply),
+        (X, np.asarray(y, np.float32)),
+        loss=optax.squared_error,
+        optimizer=optax.sgd(RATE),
+        steps=steps,
+        **options,
+    )
+
+
+def trained_by_hand(second, steps):
+    """F of one path, with weights 1 and `second` at first, after gradient steps towards y = 3 x."""
+    a, b, square = 1.0, second, float(np.mean(X**2))
+    for _ in range(steps):
+        error = 2 * (a * b - 3) * square
+        a, b = a - RATE * error * b, b - RATE * error * a
+    return (a * b - 3) ** 2 * square
+
+
+def test_the_best_sample_is_found_with_the_weights_that_it_was_trained_to():
+    # Half of 4 connections are those of one node. The second one starts at the solution.
+    found = jax.jit(random_search(0.5, samples=4, layers=CHAIN))(keys()[0], problem_of(3 * X[:, 0]))
+    objectives = np.asarray(found.info["objectives"])
+    by_hand = np.array([trained_by_hand(1.0, 2), 0.0])
+    assert by_hand[0] > 0.1
+    which = np.abs(objectives[:, None] - by_hand).argmin(1)
+    np.testing.assert_allclose(objectives, by_hand[which], rtol=1e-4, atol=1e-6)
+    assert set(which) == {0, 1}
+    assert int(found.info["sample"]) == int(which.argmax())
+    assert found.params["hidden"]["kernel"].tolist() == [[0.0, 1.0]]
+    assert found.params["head"]["kernel"].tolist() == [[0.0], [3.0]]
+    assert same(found.mask, jax.tree.map(lambda leaf: leaf != 0, found.params))
+    assert same(found.info["densities"], jnp.full(4, 0.5))
+
+
+def test_samples_are_judged_on_the_validation_rows_if_there_are_any():
+    y = np.where(np.arange(4) < 2, 3, 1) * X[:, 0]
+    learning = problem_of(y, train=np.arange(2), validation=np.arange(2, 4))
+    found = jax.jit(random_search(0.5, samples=4, layers=CHAIN))(keys()[0], learning)
+    assert found.mask["hidden"]["kernel"].tolist() == [[True, False]]
+
+
+@pytest.mark.parametrize(
+    ("objectives", "chosen"),
+    [([2, 1, 1], 1), ([np.nan, 3, np.nan], 1), ([3, np.nan, 2], 2), ([np.nan, np.nan, np.nan], 0)],
+)
+def test_a_network_whose_objective_is_nan_is_kept_only_if_all_are(objectives, chosen):
+    learning = dataclasses.replace(
+        problem_of(X[:, 0]), loss=lambda params, state, batch, key: (params["w"], state)
+    )
+    info = {}
+    for place, objective in enumerate(objectives):
+        mask = {"w": jnp.arange(3) == place}
+        network = Found({"w": jnp.asarray(objective, jnp.float32)}, mask, {}, info)
+        info = keep(3)(keys()[0], learning, network).info
+    found = pick("sample", "objectives")(keys()[0], learning, network._replace(info=info))
+    assert int(found.info["sample"]) == int(found.mask["w"].argmax()) == chosen
+    assert same(found.info["objectives"], jnp.asarray(objectives, jnp.float32))
+
+
+LAYERS = {
+    "mlp": ({"hidden": (10, 8), "head": (8, 2)}, None),
+    "pictures": ({"conv_0": (3, 3, 1, 4), "conv_1": (3, 3, 4, 6), "dense": (24, 3)}, None),
+    "square": ({"w2": (4, 4), "w1": (4, 4)}, ("w1", "w2")),
+}
+
+
+def shapes_of(name):
+    shapes, layers = LAYERS[name]
+    return {layer: {"kernel": jnp.ones(shape)} for layer, shape in shapes.items()}, layers
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("density", [0.01, 0.3, 1.0])
+def test_a_sample_has_exactly_its_size_between_as_few_nodes_as_can_be(name, density):
+    params, layers = shapes_of(name)
+    problem = dataclasses.replace(problem_of(X[:, 0]), init=lambda key: (params, {}))
+    draw = random_search(density, layers=layers).stages[0]
+    mask = draw(keys()[0], problem).mask
+    chain = layer_chain(mask, layers)
+    size = sum(leaf.size for leaf in jax.tree.leaves(mask))
+    total = round(density * size)
+    assert int(jaxarch.masks.connections(mask)) == total
+    dead = jaxarch.nodes.dead_nodes(mask, layers)
+    areas = [math.prod(mask[layer.name]["kernel"].shape[:-2]) for layer in chain]
+    widths = sampled_widths(chain, areas, total)
+    assert all(int((~dead[layer.name]).sum()) <= width for layer, width in zip(chain, widths, strict=False))
+    if 0 < total < size:
+        other = draw(keys()[1], problem).mask
+        assert not same(mask, other)
+
+
+@pytest.mark.parametrize(
+    ("total", "widths"), [(0, [1, 1]), (4, [1, 1]), (5, [1, 2]), (7, [2, 3]), (13, [2, 3]), (30, [3, 6])]
+)
+def test_all_layers_keep_the_same_share_of_their_nodes(total, widths):
+    # Of 2-3-6-1: shares 1/6, 1/3, 1/2 leave 2-1-1-1, 2-1-2-1, 2-2-3-1, with 4, 6 and 13 connections.
+    chain = layer_chain(
+        {
+            "a0": {"kernel": jnp.ones((2, 3))},
+            "a1": {"kernel": jnp.ones((3, 6))},
+            "a2": {"kernel": jnp.ones((6, 1))},
+        }
+    )
+    assert sampled_widths(chain, [1, 1, 1], total) == widths
+
+
+def test_over_seeds_every_sample_starts_from_the_weights_of_the_whole_network(tmp_path):
+    fixed = problem_of(3 * X[:, 0])
+
+    def init(key):
+        return jax.tree.map(lambda leaf: leaf + 0.1 * jax.random.normal(key, leaf.shape), PARAMS)
+
+    learning = dataclasses.replace(fixed, init=lambda key: (init(key), {}))
+    strategy, options = (
+        random_search(0.5, samples=2, layers=CHAIN),
+        {"checkpoint": jaxarch.Checkpoints(tmp_path)},
+    )
+    found, report = jaxarch.over_seeds(strategy, keys(), learning, **options)
+    alone = jax.jit(strategy)(keys()[2], learning)
+    assert close(found.of_run(2), alone)
+    assert found.info["objectives"].shape == (4, 2)
+    again, _ = jaxarch.over_seeds(strategy, keys(), learning, **options)
+    assert same(found, again)
+    start = jax.vmap(lambda key: init(jax.random.split(jax.random.fold_in(key, 0))[0]))(keys())
+    assert close(found.info["start"], start)
+    assert sum(stage.name == "retrain rewind" for stage in report.stages) == 2
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: random_search(0.0), r"density: expected a number in \(0, 1\]"),
+        (lambda: random_search(0.5, samples=0), "samples: expected an integer of at least 1"),
+        (lambda: draw_with(layers=("hidden",)), "'head/kernel' is masked, but no kernel of the chain"),
+        (lambda: draw_with(where="hidden/*"), "no hidden nodes to sample"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def draw_with(**options):
+    return random_search(0.5, **options).stages[0](keys()[0], problem_of(X[:, 0]))
