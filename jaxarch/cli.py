@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import os
 import sys
 import warnings
@@ -13,7 +14,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from jaxarch.errors import ArgumentError, DeadStartWarning, NonFiniteWarning, did_you_mean
+from jaxarch.errors import ArgumentError, DeadStartWarning, FoundWarning, NonFiniteWarning, did_you_mean
 
 
 class _Group(click.Group):
@@ -75,7 +76,7 @@ def run(
     lines = chosen.plan(settings)
     if dry_run:
         console.print(f"{chosen.name} (dry run: nothing is trained or written)", highlight=False)
-        for line in lines:
+        for line in lines + ([] if chosen.estimate is None else chosen.estimate(settings)):
             console.print(f"  {line}", highlight=False)
         return
     with results.new_folder(chosen.name, root, out, force) as folder:
@@ -83,6 +84,7 @@ def run(
             # They are in the manifest, and printed under the table.
             warnings.simplefilter("ignore", DeadStartWarning)
             warnings.simplefilter("ignore", NonFiniteWarning)
+            warnings.simplefilter("ignore", FoundWarning)
             chosen.run(settings, folder.path, None if quiet else bar)
         # A figure that cannot be drawn must not cost the results: they are kept, and the error shown.
         tables, failure = _reported(chosen, folder.path)
@@ -123,6 +125,7 @@ def list_(experiment: str | None) -> None:
             shown = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
             table.add_row(field.name, shown or "(all)")
         console.print(table, highlight=False)
+        console.print(f"\n{inspect.getdoc(chosen.settings)}", highlight=False, markup=False)
         return
     from jaxarch.data.sources import SOURCES
     from jaxarch.experiments.catalogue import EXPERIMENTS

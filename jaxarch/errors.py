@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -91,6 +92,13 @@ def check_known(argument: str, names: Sequence[str], known: Iterable[str]) -> No
     for name in names:
         if name not in known:
             raise ArgumentError(f"{argument}: unknown {name!r}; {did_you_mean(name, known)}")
+
+
+def check_distinct(name: str, values: Sequence[Any]) -> None:
+    """Raise if a value occurs twice: its runs would be counted twice."""
+    repeated = [value for index, value in enumerate(values) if value in values[:index]]
+    if repeated:
+        raise ArgumentError(f"{name}: {repeated[0]} is named twice")
 
 
 def check_widths(widths: object) -> None:

@@ -64,7 +64,9 @@ def fit(
     training, runs = make_one(make, settings), keys.shape[0]
     args = (keys, settings, problem, found)
     axes = (0, 0, problem.in_axes(), 0)
-    by_step = options.loop == "step" or (options.loop == "auto" and programs.is_slow_in_loops(make, args))
+    by_step = options.loop == "step" or (
+        options.loop == "auto" and programs.is_slow_in_loops(programs.first_step(make, args))
+    )
     mesh = None if by_step else runs_mesh(options.devices, min(runs, options.at_once or runs))
     watch = Stopwatch()
     data = place(mesh, (None,), (problem.data,))[0]
@@ -378,7 +380,7 @@ class _Group:
         found = self.watch.run(conclude, settings, carry, losses)
         self._report_failed(np.asarray(found.info["failed_at"]))
         if self.training.remarks is not None:
-            for line in self.training.remarks(jax.device_get(found)):
+            for line in self.training.remarks(jax.device_get(first_runs(len(self.members), found))):
                 self._note(f"{self.name}: {line}", FoundWarning)
         if best is not None:
             found = found._replace(info={**found.info, "kept_at": best.point.step})

@@ -22,7 +22,7 @@ from jax import Array
 from jax.tree_util import tree_map_with_path
 
 from jaxarch.errors import ArgumentError, did_you_mean
-from jaxarch.trees import PyTree, matrices, named_leaves, path_name
+from jaxarch.trees import PyTree, matrices, named_leaves, natural_order, path_name
 
 Layers = Sequence[str | Sequence[str]]
 """Layers by name, in the order of the data flow: `("hidden", "head")`.
@@ -212,7 +212,7 @@ def _by_fit(shapes: Mapping[str, tuple[int, ...]]) -> tuple[Layer, ...]:
             f"called `kernel`; if it has, {remedy}"
         )
     series: dict[str, list[str]] = {}
-    for path in sorted(shapes, key=_natural):
+    for path in sorted(shapes, key=natural_order):
         series.setdefault(re.sub(r"\d+", "#", path), []).append(path)
     orders = list(itertools.islice(_orders(shapes, list(series.values()), ()), 2))
     if len(orders) != 1:
@@ -236,8 +236,3 @@ def _orders(
             continue
         left = [*series[:index], rest, *series[index + 1 :]]
         yield from _orders(shapes, left, (*done, _layer(path, shapes[path], positions)))
-
-
-def _natural(path: str) -> list[str | int]:
-    """A key to sort by, in which numbers count as numbers."""
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path)]

@@ -236,17 +236,18 @@ def _container_memory() -> int | None:
     return max(limit - used, 0)
 
 
-def is_slow_in_loops(
-    make: Make, args: tuple[Array, PyTree, Problem, Found | None], backend: str | None = None
-) -> bool:
-    """Whether XLA would run a training many times slower inside a loop or `vmap` than step by step.
+def is_slow_in_loops(jaxpr: Any, backend: str | None = None) -> bool:
+    """Whether XLA would run a computation many times slower inside a loop or `vmap` than alone, run by run.
 
     So it is with convolutions on CPU: three of them on 64 pictures of 32 x 32 take 0.07 s a step alone, and
     1.1 s inside a loop (measured on 2 cores).
     """
-    if (backend or jax.default_backend()) != "cpu":
-        return False
-    return _contains(_first_step.trace(make, *args).jaxpr.jaxpr, "conv_general_dilated")
+    return (backend or jax.default_backend()) == "cpu" and _contains(jaxpr, "conv_general_dilated")
+
+
+def first_step(make: Make, args: tuple[Array, PyTree, Problem, Found | None]) -> Any:
+    """The jaxpr of the first step of the first run."""
+    return _first_step.trace(make, *args).jaxpr.jaxpr
 
 
 @partial(jax.jit, static_argnums=(0,))

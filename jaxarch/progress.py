@@ -14,7 +14,8 @@ from jaxarch.fit_options import Progress
 class ProgressBar:
     """Progress as bars: `with ProgressBar() as bar: over_seeds(..., progress=bar)`.
 
-    One bar for each training, with step, time left and median loss. Where the output is no terminal, or
+    One bar for each training, with step, time left and median loss; where its runs are trained in groups, the
+    steps are those of all groups. Where the output is no terminal, or
     outside of a `with` block, one line when a training ends.
     """
 
@@ -28,7 +29,7 @@ class ProgressBar:
             TextColumn("loss {task.fields[loss]:.3g}"),
             console=self.console,
         )
-        self._tasks: dict[tuple[str, int], TaskID] = {}
+        self._tasks: dict[str, TaskID] = {}
 
     def __enter__(self) -> ProgressBar:
         if self.console.is_terminal:
@@ -49,7 +50,10 @@ class ProgressBar:
                 runs = f"{progress.runs} runs" if progress.runs > 1 else "1 run"
                 self.console.print(f"{description}: {progress.steps} steps, {runs}, loss {progress.loss:.3g}")
             return
-        slot = (progress.name, progress.group)
-        if slot not in self._tasks:
-            self._tasks[slot] = self._bars.add_task(description, total=progress.steps, loss=progress.loss)
-        self._bars.update(self._tasks[slot], completed=progress.step, loss=progress.loss)
+        if progress.name not in self._tasks:
+            total = progress.groups * progress.steps
+            self._tasks[progress.name] = self._bars.add_task(description, total=total, loss=progress.loss)
+        completed = progress.group * progress.steps + progress.step
+        self._bars.update(
+            self._tasks[progress.name], description=description, completed=completed, loss=progress.loss
+        )

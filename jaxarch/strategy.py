@@ -20,7 +20,7 @@ from jaxarch.errors import ArgumentError, check_count, did_you_mean
 from jaxarch.fit import fit
 from jaxarch.fit_options import FitOptions, StageReport
 from jaxarch.problem import Found, Problem, check_rows
-from jaxarch.programs import Stopwatch
+from jaxarch.programs import Stopwatch, is_slow_in_loops
 from jaxarch.training import Training
 from jaxarch.trees import PyTree, named_leaves
 
@@ -210,20 +210,35 @@ def evaluate(
         check_count("batch_size", batch_size)
     size = batch_size or rows.shape[-1]
     args = jax.device_put((found.params, found.state, problem), jax.local_devices()[0])
-    parts = [
-        jax.device_get(_outputs(predict, *args, rows[..., start : start + size]))
-        for start in range(0, rows.shape[-1], size)
-    ]
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=1), *parts)
+    axes = (0, 0, problem.in_axes(), 0 if rows.ndim == 2 else None)
+    runs = jax.tree.leaves(found.params)[0].shape[0]
+    groups: list[Any] = [slice(None)]
+    if is_slow_in_loops(_outputs.trace(predict, False, *args, rows).jaxpr.jaxpr):
+        groups = np.split(np.arange(runs), runs)
+    results = []
+    for group in groups:
+        share = args if len(groups) == 1 else take_runs(axes[:3], args, group)
+        own = rows[group] if rows.ndim == 2 else rows
+        parts = [
+            jax.device_get(_outputs(predict, len(groups) > 1, *share, own[..., start : start + size]))
+            for start in range(0, rows.shape[-1], size)
+        ]
+        results.append(jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=1), *parts))
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *results)
 
 
-@partial(jax.jit, static_argnames=("predict",))
-def _outputs(predict: Callable, params: PyTree, state: PyTree, problem: Problem, rows: Array) -> Any:
+@partial(jax.jit, static_argnames=("predict", "alone"))
+def _outputs(
+    predict: Callable, alone: bool, params: PyTree, state: PyTree, problem: Problem, rows: Array
+) -> Any:
+    """Outputs on some rows for all runs at once, or for the one that is `alone`."""
+
     def one(params: PyTree, state: PyTree, problem: Problem, rows: Array) -> Any:
         return predict(params, state, problem.gather(problem.data, problem.own, rows))
 
     axes = (0, 0, problem.in_axes(), 0 if rows.ndim == 2 else None)
-    return jax.vmap(one, in_axes=axes)(params, state, problem, rows)
+    mapped = over_runs(one, None, axes) if alone else jax.vmap(one, in_axes=axes)
+    return mapped(params, state, problem, rows)
 
 
 @dataclasses.dataclass(frozen=True)

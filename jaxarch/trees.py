@@ -7,6 +7,7 @@ was not selected. These few functions are the only place that knows how `None` l
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -45,6 +46,12 @@ def _key_name(key: Any) -> str:
 def named_leaves(tree: PyTree) -> dict[str, Any]:
     """The leaves of a tree by path name, in flattening order. `None` leaves are left out."""
     return {path_name(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
+
+
+def natural_order(path: str) -> list[tuple[bool, int, str]]:
+    """A key to sort paths by, numbers as numbers: `layers/2/kernel` comes before `layers/10/kernel`."""
+    parts = re.split(r"(\d+)", path)
+    return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]
 
 
 def matrices(path: str, leaf: Any) -> bool:

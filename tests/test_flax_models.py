@@ -197,8 +197,20 @@ def test_convolutions_on_cpu_are_run_step_by_step_and_dense_models_are_not():
     stage = jaxarch.search.real(nonnegative=False)
     for model, flat, slow in ((CNN, False, True), (MLP, True, False)):
         args = (key, None, pictures(model, steps=1, flat=flat), found)
-        assert programs.is_slow_in_loops(lambda settings: stage, args, "cpu") == slow
-        assert not programs.is_slow_in_loops(lambda settings: stage, args, "gpu")
+        step = programs.first_step(lambda settings: stage, args)
+        assert programs.is_slow_in_loops(step, "cpu") == slow
+        assert not programs.is_slow_in_loops(step, "gpu")
+
+
+def test_convolutions_on_cpu_are_evaluated_run_by_run_to_what_they_give_together(monkeypatch):
+    learning = pictures(CNN, steps=1)
+    strategy = jaxarch.search.real(nonnegative=False)
+    found, _ = jaxarch.over_seeds(strategy, KEYS, learning)
+    rows = np.stack([np.arange(6) + run for run in range(len(KEYS))])
+    in_turn = jaxarch.evaluate(strategy, found, learning, rows, batch_size=4)
+    monkeypatch.setattr("jaxarch.strategy.is_slow_in_loops", lambda jaxpr: False)
+    together = jaxarch.evaluate(strategy, found, learning, rows)
+    np.testing.assert_allclose(in_turn, together, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from small import keys, problem
 import jaxarch
 
 
-def shown(terminal, inside):
+def shown(terminal, inside, **settings):
     text = io.StringIO()
     bar = jaxarch.ProgressBar(Console(file=text, force_terminal=terminal, width=120))
     search = jaxarch.search.two_temperature()
-    options = {"progress": bar, "name": "bin", "chunk": 4}
+    options = {"progress": bar, "name": "bin", "chunk": 4} | settings
     if inside:
         with bar:
             jaxarch.over_seeds(search, keys(), problem(), **options)
@@ -26,6 +26,13 @@ def test_on_a_terminal_there_is_a_bar_with_steps_and_loss():
     assert "bin: two_temperature" in text
     assert "12/12" in text
     assert "loss -" in text
+
+
+def test_groups_of_runs_share_one_bar():
+    text = shown(terminal=True, inside=True, at_once=2)
+    assert "bin: two_temperature (2 of 2)" in text
+    assert "24/24" in text
+    assert "12/12" not in text
 
 
 def test_off_a_terminal_there_is_one_line_a_training():

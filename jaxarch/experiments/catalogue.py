@@ -6,6 +6,7 @@ from jaxarch.experiments.claims import temperature_ratio
 from jaxarch.experiments.disentangling import fig2, fig3, fig4, fig5, strategies
 from jaxarch.experiments.experiment import Experiment
 from jaxarch.experiments.pruning import fig1 as pruning_fig1
+from jaxarch.experiments.pruning import reshuffle, transfer
 from jaxarch.experiments.spectral import fig7, fig8, fig9, rivals
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -21,6 +22,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         fig9.EXPERIMENT,
         rivals.EXPERIMENT,
         pruning_fig1.EXPERIMENT,
+        transfer.EXPERIMENT,
+        reshuffle.EXPERIMENT,
         temperature_ratio.EXPERIMENT,
     )
 }

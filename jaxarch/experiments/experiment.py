@@ -29,6 +29,7 @@ class Experiment(NamedTuple):
       plan: `settings -> lines`: what would be compiled and trained. Raises on bad settings; trains nothing.
       run: `(settings, folder, progress)`: writes results, manifest and masks.
       report: `folder -> tables`: draws the figures from a folder's files again, and makes its tables.
+      estimate: `settings -> lines`: how long it would take here, measured on a few steps; of long ones.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Experiment(NamedTuple):
     plan: Callable[[Any], list[str]]
     run: Callable[[Any, Path, Callable[[Progress], None] | None], None]
     report: Callable[[Path], list[RenderableType]]
+    estimate: Callable[[Any], list[str]] | None = None
 
 
 def seed_keys(key: int, seeds: int) -> Array:

@@ -34,6 +34,11 @@ def number(value: float, form: str) -> str:
     return "-" if np.isnan(value) else format(value, form)
 
 
+def signed(value: float, form: str) -> str:
+    """A difference as text, as in +.014; a dash where there is none."""
+    return "-" if np.isnan(value) else _without_zero(format(value, f"+{form}"))
+
+
 def median(values: Iterable[float], form: str) -> str:
     """The median of the finite values."""
     return number(quartiles(np.asarray(values))[0], form)

@@ -2,6 +2,7 @@
 
 from jaxarch.plots.curves import convergence, convergence_grid, curves
 from jaxarch.plots.fields import fields
+from jaxarch.plots.layers import layer_densities
 from jaxarch.plots.magnitudes import magnitudes
 from jaxarch.plots.networks import architectures
 from jaxarch.plots.spectra import plane, spectra, spectral_comparison
@@ -18,6 +19,7 @@ __all__ = [
     "convergence_grid",
     "curves",
     "fields",
+    "layer_densities",
     "magnitudes",
     "plane",
     "runtime",

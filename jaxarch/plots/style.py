@@ -84,6 +84,22 @@ def medians(axes: Any, at: np.ndarray, runs: np.ndarray, **line: Any) -> None:
         axes.fill_between(at, q25, q75, color=line["color"], alpha=0.18, lw=0)
 
 
+def look(index: int) -> dict[str, Any]:
+    """Colour, line and marker of one of many lines; when colours come again, the rest is another."""
+    turn = index + index // len(COLOURS)
+    return {
+        "color": COLOURS[index % len(COLOURS)],
+        "ls": LINES[turn % len(LINES)],
+        "marker": MARKERS[turn % len(MARKERS)],
+    }
+
+
+def legend_columns(entries: Sequence[str], width: float) -> int:
+    """How many columns of a legend fit below a figure, in inches."""
+    longest = max((len(entry) for entry in entries), default=0)
+    return max(min(int(width / (0.5 + 0.075 * longest)), len(entries)), 1)
+
+
 def looks_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Line and marker of each strategy: a colour is a family, named by what is before `->`.
 

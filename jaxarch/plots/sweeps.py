@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
-from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from jaxarch.plots.style import COLOURS, LINES, MARKERS, STYLE, medians, panel_grid
+from jaxarch.plots.style import STYLE, legend_columns, look, medians, panel_grid
 
 MOST_MARKERS = 25
 
@@ -41,14 +39,10 @@ def sweep(
         for axes_row, (quantity, row) in zip(grid, rows.items(), strict=True):
             for axes, column in zip(axes_row, columns, strict=True):
                 for name, (at, runs) in row.get(column, {}).items():
-                    index = lines.index(name)
-                    look: dict[str, Any] = {
-                        "color": COLOURS[index % len(COLOURS)],
-                        "ls": LINES[index % len(LINES)],
-                    }
-                    if len(at) <= MOST_MARKERS:
-                        look |= {"marker": MARKERS[index % len(MARKERS)], "ms": 4, "mec": "white", "mew": 0.4}
-                    medians(axes, at, runs, **look, lw=1.4, label=name)
+                    line = look(lines.index(name)) | {"ms": 4, "mec": "white", "mew": 0.4}
+                    if len(at) > MOST_MARKERS:
+                        line["marker"] = ""
+                    medians(axes, at, runs, **line, lw=1.4, label=name)
                 if logarithmic_setting:
                     axes.set_xscale("log")
                 if quantity in logarithmic:
@@ -60,9 +54,6 @@ def sweep(
         handles, labels = grid[0, 0].get_legend_handles_labels()
         handles.append(Line2D([], [], ls=""))
         labels.append("(median and quartiles over runs)")
-        # What does not fit below the panels gets a second row.
-        rows_of_legend = 1 if len(handles) <= 2 * len(columns) + 1 else 2
-        figure.legend(
-            handles, labels, loc="outside lower center", ncols=math.ceil(len(handles) / rows_of_legend)
-        )
+        columns_of_legend = legend_columns(labels, figure.get_figwidth())
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns_of_legend)
     return figure

@@ -21,7 +21,7 @@ from rich.console import RenderableType
 from jaxarch import bounds, mirror, plots, results
 from jaxarch.data.dataset import Dataset
 from jaxarch.data.tasks import Task
-from jaxarch.errors import ArgumentError, check_count, check_known, check_positive
+from jaxarch.errors import ArgumentError, check_count, check_distinct, check_known, check_positive
 from jaxarch.experiments import records, tables
 from jaxarch.experiments.claims import convex
 from jaxarch.experiments.disentangling import trial
@@ -97,7 +97,7 @@ class Settings(trial.Setup):
         """Raise on the first setting that cannot be used."""
         super().check()
         check_known("problems", self.problems, PROBLEMS)
-        trial.check_distinct("problems", self.problems)
+        check_distinct("problems", self.problems)
         for name in ("train_per_class", "dimension", "examples"):
             check_count(name, getattr(self, name))
         for name in ("hard", "reference", "weight_std"):
@@ -107,7 +107,7 @@ class Settings(trial.Setup):
                 raise ArgumentError(f"{name}: expected at least one number")
             for value in getattr(self, name):
                 check_positive(name, value)
-            trial.check_distinct(name, getattr(self, name))
+            check_distinct(name, getattr(self, name))
         for name, largest in (("ratios", max(self.ratios)), ("reference", self.reference)):
             if largest > 1:
                 raise ArgumentError(f"{name}: expected soft/hard of at most 1, got {largest}")

@@ -18,7 +18,7 @@ from rich.console import RenderableType
 from jaxarch import plots, results
 from jaxarch.data.dataset import Dataset
 from jaxarch.data.tasks import Task
-from jaxarch.errors import ArgumentError, check_count, check_positive
+from jaxarch.errors import ArgumentError, check_count, check_distinct, check_positive
 from jaxarch.experiments import records, tables
 from jaxarch.experiments.disentangling import trial
 from jaxarch.experiments.experiment import Experiment
@@ -63,7 +63,7 @@ class Settings(trial.Setup):
                 raise ArgumentError(f"{name}: expected at least one number")
             for value in getattr(self, name):
                 check_positive(name, value)
-            trial.check_distinct(name, getattr(self, name))
+            check_distinct(name, getattr(self, name))
         if min(self.ratios) < 1:
             raise ArgumentError(f"ratios: expected M_hard / M_soft of at least 1, got {min(self.ratios)}")
         for name in ("score_std", "reference", "rate_without_factor"):

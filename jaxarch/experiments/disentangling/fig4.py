@@ -17,7 +17,7 @@ from rich.table import Table
 from jaxarch import plots, results
 from jaxarch.data.dataset import Dataset
 from jaxarch.data.tasks import Task
-from jaxarch.errors import check_count
+from jaxarch.errors import check_count, check_distinct
 from jaxarch.experiments import records, tables
 from jaxarch.experiments.disentangling import trial
 from jaxarch.experiments.experiment import Experiment
@@ -56,8 +56,8 @@ class Settings(trial.Settings):
         super().check()
         for size in self.sizes:
             check_count("sizes", size)
-        trial.check_distinct("sizes", self.sizes)
-        trial.check_distinct("tasks", self.tasks)
+        check_distinct("sizes", self.sizes)
+        check_distinct("tasks", self.tasks)
 
     def complete(self) -> Settings:
         """The same with the tasks and sizes of the data set, where none are named."""

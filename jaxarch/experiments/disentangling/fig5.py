@@ -21,7 +21,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from jaxarch import distances, graphs, plots, results
-from jaxarch.errors import ArgumentError, check_count
+from jaxarch.errors import ArgumentError, check_count, check_distinct
 from jaxarch.experiments import records, tables
 from jaxarch.experiments.disentangling import trial
 from jaxarch.experiments.experiment import Experiment
@@ -64,7 +64,7 @@ class Settings(trial.Settings):
         check_count("train_per_class", self.train_per_class)
         if len(self.strategies) < 2:
             raise ArgumentError("strategies: expected at least two, to be compared")
-        trial.check_distinct("tasks", self.tasks)
+        check_distinct("tasks", self.tasks)
         if "logistic regression" in self.strategies:
             raise ArgumentError("strategies: logistic regression is no network; it has no graph")
 

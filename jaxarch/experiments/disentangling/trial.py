@@ -17,7 +17,7 @@ from jax import Array
 from jaxarch.data.sources import Dataset, load
 from jaxarch.data.tasks import Task, take_task_rows, two_groups
 from jaxarch.data.transforms import unit_norm
-from jaxarch.errors import ArgumentError, check_count, check_key, check_known, check_positive
+from jaxarch.errors import ArgumentError, check_count, check_distinct, check_key, check_known, check_positive
 from jaxarch.experiments import records
 from jaxarch.experiments.experiment import seed_keys
 from jaxarch.fit import Progress
@@ -31,13 +31,6 @@ from jaxarch.strategy import HostSearch, Report, chain, evaluate
 from jaxarch.training import Training
 
 Groups = tuple[Sequence[int], Sequence[int]]
-
-
-def check_distinct(name: str, values: Sequence[Any]) -> None:
-    """Raise if a value occurs twice: its runs would be counted twice."""
-    repeated = [value for index, value in enumerate(values) if value in values[:index]]
-    if repeated:
-        raise ArgumentError(f"{name}: {repeated[0]} is named twice")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,111 @@
+"""What a transfer would train, and how long that would take here: measured, before it begins."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+import pandas as pd
+
+from jaxarch.errors import FoundWarning
+from jaxarch.experiments.pruning.searches import ONE_AT_A_TIME, RESHUFFLED, SEARCHES, problem_of
+from jaxarch.experiments.pruning.tasks import Transfer
+from jaxarch.experiments.pruning.trial import learning, training
+from jaxarch.masks import full_mask
+from jaxarch.problem import architecture
+from jaxarch.search.magnitude_pruning import rounds
+from jaxarch.search.real import real
+from jaxarch.strategy import Report, over_seeds
+from jaxarch.trees import select
+
+MEASURED_STEPS, MEASURED_RUNS = 20, 16
+
+
+def plan(methods: Sequence[str], transfer: Transfer) -> list[str]:
+    """What would be compiled and trained."""
+    settings = transfer.settings
+    params, _ = jax.eval_shape(transfer.searching.init, jax.random.key(0))
+    connections = sum(leaf.size for leaf in jax.tree.leaves(select(params)))
+    searched = len(np.asarray(transfer.searching.train))
+    lines = [
+        f"task: {transfer.task}",
+        f"parent: {settings.model}, {connections} connections; pictures of {transfer.old.x.shape[1:]}",
+        f"searched on {searched} examples; then trained on {', '.join(map(str, sorted(settings.sizes)))} "
+        f"new ones and tested on {transfer.test.shape[1]}",
+        f"methods: {', '.join(methods)}; sparsities {', '.join(f'{s:g}' for s in settings.sparsities)}; "
+        f"{settings.seeds} seeds",
+    ]
+    lines += [
+        f"search: {name}: {count * settings.seeds} trainings of {steps} steps of batch {settings.batch_size}"
+        for name, (count, steps) in searches(methods, transfer).items()
+    ]
+    runs = (1 + len(methods) * len(settings.sparsities)) * settings.seeds
+    cells = len(settings.sizes) * len(settings.weights)
+    lines.append(
+        f"new task: {runs} runs x {cells} sizes and starts = {runs * cells} trainings of {settings.steps} "
+        "steps"
+    )
+    return lines
+
+
+def searches(methods: Sequence[str], transfer: Transfer) -> dict[str, tuple[int, int]]:
+    """Of the searches that train: how many trainings a seed, and the steps of each."""
+    settings = transfer.settings
+    counts = {
+        "AP": (1, settings.search_steps),
+        "IMP": (len(rounds(settings.densities, settings.fraction)), settings.training_steps),
+        "magnitude": (1, settings.training_steps),
+        **{
+            name: (settings.samples * len(settings.densities), settings.training_steps)
+            for name in ONE_AT_A_TIME
+        },
+    }
+    used = dict.fromkeys(method.removesuffix(RESHUFFLED) for method in methods)
+    return {name: counts[name] for name in used if name in counts}
+
+
+def duration(methods: Sequence[str], transfer: Transfer) -> list[str]:
+    """How long all of it would take here, from a few steps of each kind of training."""
+    settings = transfer.settings
+    keys = settings.keys()
+    total = 0.0
+    # After so few steps no density is reached.
+    warnings.simplefilter("ignore", FoundWarning)
+    for name, (count, steps) in searches(methods, transfer).items():
+        problem = dataclasses.replace(problem_of(name, transfer), steps=MEASURED_STEPS, validation=None)
+        search = SEARCHES[name](settings, settings.densities) if name == "AP" else real(nonnegative=False)
+        _, report = over_seeds(
+            search, keys[:MEASURED_RUNS], problem, dead_start="ignore", chunk=MEASURED_STEPS
+        )
+        total += _seconds(report, count * settings.seeds * steps)
+    runs = (1 + len(methods) * len(settings.sparsities)) * settings.seeds
+    few = pd.DataFrame({"seed": np.resize(np.arange(settings.seeds), min(MEASURED_RUNS, runs))})
+    params, _ = jax.eval_shape(jax.vmap(transfer.searching.init), keys[few["seed"].to_numpy()])
+    problem = dataclasses.replace(learning(few, transfer, max(settings.sizes)), steps=MEASURED_STEPS)
+    _, report = over_seeds(
+        training(settings.weights[0], transfer),
+        keys[few["seed"].to_numpy()],
+        problem,
+        found=architecture(full_mask(select(params))),
+        dead_start="ignore",
+        chunk=MEASURED_STEPS,
+    )
+    total += _seconds(report, runs * len(settings.sizes) * len(settings.weights) * settings.steps)
+    return [
+        f"time: about {_in_words(total)} on {report.stages[-1].devices} devices, compilation and tests apart"
+    ]
+
+
+def _seconds(report: Report, steps: int) -> float:
+    """Of so many steps of one run each, from a report on a few."""
+    last = report.stages[-1]
+    return last.seconds / MEASURED_STEPS * steps / last.devices
+
+
+def _in_words(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"

@@ -1,0 +1,249 @@
+"""A transfer as it is measured: every architecture trained on the new task, every size, every start."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+
+from jaxarch import plots, results
+from jaxarch.experiments import records
+from jaxarch.experiments.parts import Parts
+from jaxarch.experiments.pruning.searches import RESHUFFLED, Architectures, architectures
+from jaxarch.experiments.pruning.tasks import Settings, Transfer
+from jaxarch.finish import new_head, retrain
+from jaxarch.fit import Progress
+from jaxarch.masks import density, layer_density
+from jaxarch.metrics import paired_differences
+from jaxarch.problem import Found, Problem, architecture
+from jaxarch.search.densities import density_name
+from jaxarch.storage import Checkpoints
+from jaxarch.strategy import Strategy, chain, evaluate, over_seeds
+from jaxarch.trees import PyTree, natural_order
+
+PARENT = "parent"
+"""The whole network, of sparsity 0, which all architectures are parts of."""
+COMPARISONS, LAYERS = "comparisons.csv", "layers.csv"
+CELL = ["weights", "size", "sparsity"]
+TEST_BATCH = 500
+
+
+class Measured(NamedTuple):
+    """What was measured.
+
+    Attributes:
+      table: a row a run.
+      comparisons: every pair of methods in every cell, tested on the same seeds.
+      layers: the density of every masked leaf of every architecture.
+      notes: what a reader has to know of the searches.
+    """
+
+    table: pd.DataFrame
+    comparisons: pd.DataFrame
+    layers: pd.DataFrame
+    notes: list[str]
+
+
+def measure(
+    methods: Sequence[str], transfer: Transfer, progress: Callable[[Progress], None] | None
+) -> Measured:
+    """Search for all architectures, and train them on the new task."""
+    settings = transfer.settings
+    parts = Parts(settings)
+    found = {method: architectures(method, transfer, parts, progress) for method in methods}
+    runs, masks = _stacked(found, transfer)
+    cells = []
+    for weights in settings.weights:
+        for size in sorted(settings.sizes):
+
+            def make(
+                checkpoint: Checkpoints | None, weights: str = weights, size: int = size
+            ) -> pd.DataFrame:
+                return _trained(runs, masks, transfer, weights, size, progress, checkpoint)
+
+            cells.append(parts.table(f"{size} examples, {weights}", make))
+    table = pd.concat(cells, ignore_index=True)
+    table.insert(0, "dataset", settings.dataset)
+    table.insert(1, "new_dataset", settings.new_dataset)
+    table.insert(2, "task", transfer.task)
+    return Measured(table, _comparisons(table), _layers(runs, masks), _notes(found, settings))
+
+
+def training(weights: str, transfer: Transfer) -> Strategy:
+    """Fresh weights on a bare architecture ([A] appendix A.2), and a new head if there are other classes."""
+    again = retrain("cold", nonnegative=False, weights=weights)  # type: ignore[arg-type]
+    same = len(transfer.settings.classes) == len(transfer.settings.new_classes)
+    return chain(again) if same else chain(new_head(), again)
+
+
+def learning(runs: pd.DataFrame, transfer: Transfer, size: int) -> Problem:
+    """The new problem with the training rows of every run, the first `size` of those of its seed."""
+    train = np.asarray(transfer.learning.train)[runs["seed"]]
+    return dataclasses.replace(transfer.learning, train=train, train_size=np.asarray(size, np.int32))
+
+
+def _stacked(found: dict[str, Architectures], transfer: Transfer) -> tuple[pd.DataFrame, PyTree]:
+    """All architectures one after the other, the parent first, and which is which."""
+    settings = transfer.settings
+    seeds = np.arange(settings.seeds)
+    some = next(iter(next(iter(found.values())).masks.values()))
+    rows = [pd.DataFrame({"strategy": PARENT, "sparsity": 0.0, "seed": seeds, "search_seconds": 0.0})]
+    masks = [jax.tree.map(jnp.ones_like, some)]
+    for method, of_method in found.items():
+        for sparsity, target in zip(settings.sparsities, settings.densities, strict=True):
+            masks.append(of_method.masks[density_name(target)])
+            rows.append(rows[0].assign(strategy=method, sparsity=sparsity, search_seconds=of_method.seconds))
+            rows[-1]["search_failed_at"] = np.asarray(of_method.failed_at)
+    runs = pd.concat(rows, ignore_index=True).fillna({"search_failed_at": -1})
+    runs = runs.astype({"search_failed_at": int, "search_seconds": float})
+    return runs, jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *masks)
+
+
+def _trained(
+    runs: pd.DataFrame,
+    masks: PyTree,
+    transfer: Transfer,
+    weights: str,
+    size: int,
+    progress: Callable[[Progress], None] | None,
+    checkpoint: Checkpoints | None,
+) -> pd.DataFrame:
+    settings = transfer.settings
+    problem, strategy = learning(runs, transfer, size), training(weights, transfer)
+    found, report = over_seeds(
+        strategy,
+        settings.keys()[runs["seed"].to_numpy()],
+        problem,
+        found=architecture(masks),
+        name=f"{size} examples, {weights}",
+        progress=progress,
+        checkpoint=checkpoint,
+        labels=[f"{run.strategy}, sparsity {run.sparsity:g}, seed {run.seed}" for run in runs.itertuples()],
+        dead_start="ignore",
+    )
+    return runs.assign(
+        weights=weights,
+        size=size,
+        accuracy=_accuracy(strategy, found, problem, transfer, runs),
+        loss=np.asarray(found.info["loss"], np.float64)[:, -20:].mean(axis=1),
+        density=np.asarray(jax.vmap(density)(found.mask), np.float64),
+        dead_start=np.asarray(found.info["dead_start"]),
+        failed_at=np.maximum(np.asarray(found.info["failed_at"]), runs["search_failed_at"]),
+        seconds=report.seconds,
+    ).pipe(_without_failures)
+
+
+def _accuracy(
+    strategy: Strategy, found: Found, problem: Problem, transfer: Transfer, runs: pd.DataFrame
+) -> np.ndarray:
+    """The share of test examples that each run gets right."""
+    rows = transfer.test[runs["seed"]]
+    outputs = evaluate(strategy, found, problem, rows, batch_size=TEST_BATCH)
+    return (outputs.argmax(-1) == transfer.new.y[rows]).mean(axis=1)
+
+
+def _without_failures(table: pd.DataFrame) -> pd.DataFrame:
+    """What runs that met NaN have is no figure."""
+    failed = table["failed_at"] >= 0
+    return table.assign(**{name: table[name].mask(failed) for name in ("accuracy", "loss")})
+
+
+def _comparisons(table: pd.DataFrame) -> pd.DataFrame:
+    """Every pair of methods, run by run on the same seeds, in every cell."""
+    cells = []
+    for cell, rows in table[table["strategy"] != PARENT].groupby(CELL, sort=False):
+        by_seed = rows.pivot(index="seed", columns="strategy", values="accuracy")
+        values = {method: by_seed[method].to_numpy() for method in rows["strategy"].unique()}
+        cells.append(paired_differences(values).assign(**dict(zip(CELL, cell, strict=True))))
+    return pd.concat(cells, ignore_index=True)
+
+
+def _layers(runs: pd.DataFrame, masks: PyTree) -> pd.DataFrame:
+    densities = {path: np.asarray(values) for path, values in jax.vmap(layer_density)(masks).items()}
+    kept = runs[["strategy", "sparsity", "seed"]]
+    table = pd.concat(
+        [kept.assign(layer=path, density=densities[path]) for path in sorted(densities, key=natural_order)]
+    )
+    return table[table["strategy"] != PARENT].reset_index(drop=True)
+
+
+def _notes(found: dict[str, Architectures], settings: Settings) -> list[str]:
+    """Searches that failed, and densities that were not reached."""
+    noted = []
+    for method, of_method in found.items():
+        if method.endswith(RESHUFFLED):
+            continue
+        failed = int((np.asarray(of_method.failed_at) >= 0).sum())
+        if failed:
+            noted.append(f"! {method}: {failed} of {settings.seeds} searches met NaN or infinity")
+        missed = ~np.asarray(of_method.reached)
+        densities = sorted(settings.densities, reverse=True)
+        noted += [
+            f"! {method}: {count} of {settings.seeds} searches did not reach density {target:g}; their "
+            "masks have the largest scores of the last step"
+            for target, count in zip(densities, missed.sum(axis=0), strict=True)
+            if count
+        ]
+    return noted
+
+
+def write(
+    folder: Path,
+    name: str,
+    transfer: Transfer,
+    measured: Measured,
+    started: float,
+    findings: Iterable[Mapping[str, Any]],
+) -> None:
+    """Write results, comparisons, layer densities, findings and manifest."""
+    measured.comparisons.to_csv(folder / COMPARISONS, index=False)
+    measured.layers.to_csv(folder / LAYERS, index=False)
+    pictures = {
+        "old": {"name": transfer.old.name, "sha256": results.digest(transfer.old.x, transfer.old.y)},
+        "new": {"name": transfer.new.name, "sha256": results.digest(transfer.new.x, transfer.new.y)},
+    }
+    records.write(
+        folder,
+        name,
+        transfer.settings,
+        started,
+        measured.table,
+        findings,
+        pictures=pictures,
+        notes=measured.notes,
+    )
+
+
+def draw_layers(folder: Path, title: str) -> None:
+    """Draw the densities of layers from a folder's files."""
+    table = results.read_table(folder, LAYERS)
+    panels = {
+        f"sparsity {sparsity:g}": {
+            method: {
+                layer: of_layer["density"].to_numpy() for layer, of_layer in of.groupby("layer", sort=False)
+            }
+            for method, of in rows.groupby("strategy", sort=False)
+        }
+        for sparsity, rows in table.groupby("sparsity", sort=False)
+    }
+    plots.save(plots.layer_densities(panels, title), folder, "layers")
+
+
+def remarks(manifest: Mapping[str, Any], table: pd.DataFrame) -> list[str]:
+    """What a reader of the tables has to know: of the searches, and of the runs on the new task."""
+    noted = list(manifest["notes"])
+    groups = [(str(name), of) for name, of in table.groupby("strategy", sort=False)]
+    noted += records.failures(groups)
+    for name, of in groups:
+        dead = int(of["dead_start"].sum())
+        if dead:
+            noted.append(
+                f"! {name}: in {dead} of {len(of)} runs some layer never had a gradient (too few connections)"
+            )
+    return noted

@@ -1,0 +1,65 @@
+"""Figures of how an architecture is spread over the layers of a network."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+from jaxarch.metrics import quartiles
+from jaxarch.plots.style import STYLE, legend_columns, look, panel_grid
+
+
+def layer_densities(
+    panels: Mapping[str, Mapping[str, Mapping[str, np.ndarray]]], title: str = "", floor: float = 1e-4
+) -> Figure:
+    """The density of each layer, medians over runs with bars between the quartiles, on a logarithmic axis.
+
+    `masks.layer_density` measures it; in [A] section 3.3 it is what makes an architecture transferable.
+
+    Args:
+      panels: by panel (a sparsity, say), by line (a search), by layer in the order of the data flow: the
+        densities of all runs, shape (runs,).
+      title: of the figure.
+      floor: the density that an empty layer is drawn at, a logarithm of 0 being none.
+    """
+    lines = list(dict.fromkeys(name for panel in panels.values() for name in panel))
+    layers = list(dict.fromkeys(layer for panel in panels.values() for of in panel.values() for layer in of))
+    width = max(0.28 * len(layers) * math.sqrt(len(lines)), 2.0)
+    with matplotlib.rc_context(STYLE):
+        figure, grid, columns = panel_grid({"": panels}, (width, 2.6), (0.8, 0.9), title)
+        for axes, column in zip(grid[0], columns, strict=True):
+            for index, name in enumerate(lines):
+                of = panels[column].get(name, {})
+                spread = np.asarray([quartiles(np.maximum(of[layer], floor)) for layer in of])
+                if not len(spread):
+                    continue
+                at = np.asarray([layers.index(layer) for layer in of]) + _beside(index, len(lines))
+                median, low, high = spread.T
+                axes.errorbar(
+                    at,
+                    median,
+                    yerr=(median - low, high - median),
+                    **look(index),
+                    ms=4.5,
+                    lw=0.9,
+                    elinewidth=1.2,
+                    label=name,
+                )
+            axes.set_yscale("log")
+            axes.set_xticks(
+                range(len(layers)), [name.removesuffix("/kernel") for name in layers], rotation=90
+            )
+        grid[0, 0].set_ylabel("share of connections left")
+        handles, labels = grid[0, 0].get_legend_handles_labels()
+        columns_of_legend = legend_columns(labels, figure.get_figwidth())
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns_of_legend)
+    return figure
+
+
+def _beside(index: int, lines: int) -> float:
+    """How far a line is drawn to the side, so that bars do not cover one another."""
+    return 0.5 * (index - (lines - 1) / 2) / max(lines, 1)

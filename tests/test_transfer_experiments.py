@@ -1,0 +1,247 @@
+"""Architectures from one task to another: rows, architectures, what is written, and how it goes on."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+import jaxarch
+from jaxarch.errors import ArgumentError
+from jaxarch.experiments.parts import Parts
+from jaxarch.experiments.pruning import estimate, reshuffle, searches, tasks, transfer, trial
+from jaxarch.experiments.pruning.searches import architectures
+from jaxarch.ledger import read_findings
+from jaxarch.results import read_manifest, read_table
+
+METHODS = ("AP", "IMP", "random", "AP->reshuffled")
+SMALL = {
+    "seeds": 2,
+    "sparsities": (0.5, 0.9),
+    "sizes": (10, 40),
+    "widths": (12,),
+    "search_steps": 60,
+    "training_steps": 10,
+    "steps": 20,
+    "samples": 2,
+    "fraction": 0.7,
+    "strength": 1e-3,
+}
+SETTINGS = transfer.Settings(methods=METHODS, **SMALL)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("transfer")
+    transfer.run(SETTINGS, made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def ready():
+    return tasks.prepare(SETTINGS)
+
+
+def test_every_architecture_is_trained_once_in_every_cell(folder):
+    table = read_table(folder)
+    found = table[table["strategy"] != trial.PARENT]
+    counts = found.groupby(["weights", "size", "sparsity", "strategy", "seed"]).size()
+    assert len(counts) == 2 * 2 * 2 * len(METHODS) * 2
+    assert (counts == 1).all()
+    assert len(table) - len(found) == 2 * 2 * 2
+
+
+def test_densities_are_those_of_the_sparsities_to_a_connection(folder):
+    table = read_table(folder)
+    connections = 64 * 12 + 12 * 5
+    kept = (table["density"] * connections).round()
+    assert (kept == ((1 - table["sparsity"]) * connections).round()).all()
+
+
+def test_accuracies_are_better_than_chance_and_of_methods_that_learn_better_with_more_examples(folder):
+    parent = read_table(folder).query("strategy == 'parent'").groupby("size")["accuracy"].median()
+    assert parent[10] > 0.3
+    assert parent[40] > parent[10]
+
+
+def test_reshuffled_architectures_have_the_densities_of_their_layers_and_other_connections(folder, ready):
+    layers = read_table(folder, trial.LAYERS).set_index(["sparsity", "seed", "layer"])
+    first, second = (layers[layers["strategy"] == name]["density"] for name in ("AP", "AP->reshuffled"))
+    pd.testing.assert_series_equal(first, second)
+    ours, theirs = (architectures(name, ready, Parts(SETTINGS), None) for name in ("AP", "AP->reshuffled"))
+    assert float(jaxarch.overlap(ours.masks["0.1"], theirs.masks["0.1"])) < 0.5
+
+
+def test_layers_are_in_the_order_of_the_data_flow(folder):
+    assert read_table(folder, trial.LAYERS)["layer"].unique().tolist() == [
+        "layers/0/kernel",
+        "layers/1/kernel",
+    ]
+
+
+def test_comparisons_are_within_a_cell_and_leave_the_parent_out(folder):
+    pairs = read_table(folder, trial.COMPARISONS)
+    assert len(pairs) == 2 * 2 * 2 * len(METHODS) * (len(METHODS) - 1) / 2
+    assert not (pairs[["first", "second"]] == trial.PARENT).any(axis=None)
+    cell = "weights == 'he' and size == 40 and sparsity == 0.9"
+    ours, theirs = (
+        read_table(folder).query(f"{cell} and strategy == '{name}'")["accuracy"].to_numpy()
+        for name in ("AP", "random")
+    )
+    pair = pairs.query(f"{cell} and first == 'AP' and second == 'random'")
+    assert np.isclose(pair["median"].item(), np.median(ours - theirs))
+
+
+def test_the_report_has_tables_and_both_figures(folder):
+    assert len(transfer.report(folder)) >= 5
+    assert {"accuracy.svg", "layers.svg"} <= {path.name for path in folder.iterdir()}
+
+
+def test_the_manifest_has_all_settings_as_they_were_used(folder):
+    settings = read_manifest(folder)["settings"]
+    assert settings["new_classes"] == [5, 6, 7, 8, 9]
+    assert settings["new_dataset"] == "digits"
+
+
+def test_findings_are_ready_for_the_ledger(folder):
+    found = [line.what for line in read_findings(folder)]
+    assert "accuracy of AP minus random, sparsity 0.9, 40 examples, he start" in found
+    assert "accuracy of IMP, sparsity 0.5, 10 examples, density-aware start" in found
+
+
+def test_the_first_examples_of_the_new_task_are_balanced_and_none_is_tested_on(ready):
+    for train, test in zip(np.asarray(ready.learning.train), ready.test, strict=True):
+        assert np.bincount(ready.new.y[train[:10]]).tolist() == [2] * 5
+        assert not set(train) & set(test)
+        assert len(set(train) | set(test)) == len(ready.new.y)
+
+
+def test_both_tasks_label_their_classes_from_0(ready):
+    assert set(ready.old.y) == set(ready.new.y) == set(range(5))
+    assert ready.task == "digits 0,1,2,3,4 -> digits 5,6,7,8,9"
+
+
+def test_in_domain_the_new_examples_are_some_that_the_search_has_not_seen():
+    ready = tasks.prepare(dataclasses.replace(SETTINGS, in_domain=True, sizes=(20,)))
+    assert ready.settings.classes == ready.settings.new_classes == tuple(range(10))
+    searched = set(np.asarray(ready.searching.train).tolist())
+    assert not searched & set(np.asarray(ready.learning.train).ravel().tolist())
+    assert not searched & set(ready.test.ravel().tolist())
+
+
+def test_pooled_pictures_are_means_of_windows():
+    ready = tasks.prepare(dataclasses.replace(SETTINGS, pool=4))
+    raw = jaxarch.data.load_images("digits").of_classes(range(5)).x[7, :4, 4:, 0]
+    assert ready.old.x.shape[1:] == (2, 2, 1)
+    assert ready.old.x[7, 0, 1, 0] == np.rint(raw.mean())
+
+
+class Killed(Exception):
+    pass
+
+
+def killed_after(borders):
+    left = iter(range(borders))
+
+    def progress(border):
+        if next(left, None) is None:
+            raise Killed
+
+    return progress
+
+
+def measured(ready, progress=None, methods=("AP",), **settings):
+    """What is measured with one start alone."""
+    settings = dataclasses.replace(ready.settings, weights=("he",), **settings)
+    return trial.measure(methods, ready._replace(settings=settings), progress)
+
+
+@pytest.fixture(scope="module")
+def whole(ready):
+    return measured(ready)
+
+
+@pytest.mark.parametrize("borders", [0, 2])
+def test_a_run_that_was_killed_ends_as_one_that_was_not_and_then_has_nothing_left_to_do(
+    ready, whole, tmp_path, borders
+):
+    folder = tmp_path / "resume"
+    with pytest.raises(Killed):
+        measured(ready, killed_after(borders), resume=str(folder))
+    trained = []
+    for progress in (None, trained.append):
+        resumed = measured(ready, progress, resume=str(folder))
+        tables = (m.table.drop(columns=["seconds", "search_seconds"]) for m in (whole, resumed))
+        pd.testing.assert_frame_equal(*tables, check_exact=True)
+    assert not trained
+    assert (folder / "40-examples-he.csv").exists()
+
+
+def test_a_folder_that_was_begun_with_other_settings_is_refused(tmp_path):
+    Parts(dataclasses.replace(SETTINGS, resume=str(tmp_path)))
+    with pytest.raises(ArgumentError, match=r"resume: .* was begun with steps=20, not 21"):
+        Parts(dataclasses.replace(SETTINGS, resume=str(tmp_path), steps=21))
+
+
+def test_other_numbers_of_classes_get_a_new_head():
+    ready = tasks.prepare(dataclasses.replace(SETTINGS, new_classes=(5, 6, 7), sizes=(30,)))
+    assert measured(ready, methods=("random",)).table["accuracy"].notna().all()
+
+
+def test_random_search_is_judged_by_examples_that_it_does_not_train_on(ready):
+    problem = searches.problem_of("random search", ready)
+    assert not set(np.asarray(problem.train)) & set(np.asarray(problem.validation))
+    settings = dataclasses.replace(ready.settings, sparsities=(0.9,))
+    found = architectures("random search", ready._replace(settings=settings), Parts(settings), None)
+    assert jax.vmap(jaxarch.masks.connections)(found.masks["0.1"]).tolist() == [83, 83]
+
+
+def test_a_dry_run_says_what_would_be_trained_and_how_long_it_takes():
+    ready = tasks.prepare(SETTINGS)
+    lines = estimate.plan(METHODS, ready)
+    assert "search: AP: 2 trainings of 60 steps of batch 50" in lines
+    # From 1 to .5 one round, from .5 to .1 two: three trainings a seed.
+    assert "search: IMP: 6 trainings of 10 steps of batch 50" in lines
+    assert "new task: 18 runs x 4 sizes and starts = 72 trainings of 20 steps" in lines
+    [line] = estimate.duration(METHODS, ready)
+    assert line.startswith("time: about ")
+
+
+@pytest.fixture(scope="module")
+def reshuffled(tmp_path_factory):
+    made = tmp_path_factory.mktemp("reshuffle")
+    settings = reshuffle.Settings(searches=("AP",), **SMALL | {"weights": ("he",), "sizes": (40,)})
+    reshuffle.run(settings, made)
+    return made
+
+
+def test_table_1_has_every_search_and_itself_reshuffled(reshuffled):
+    methods = read_table(reshuffled)["strategy"].unique().tolist()
+    assert methods == [trial.PARENT, "AP", "AP->reshuffled"]
+    assert len(reshuffle.report(reshuffled)) >= 2
+    assert any("AP minus itself reshuffled" in line.what for line in read_findings(reshuffled))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"new_classes": (4, 5)}, r"new_classes: the tasks must not overlap; both have \[4\]"),
+        ({"classes": (0, 11)}, "classes: digits has no class 11"),
+        ({"new_classes": (5, 5)}, "new_classes: 5 is named twice"),
+        ({"sizes": (12,)}, "size: expected a multiple of 5"),
+        ({"sizes": (5000,)}, "size: 1000 of each class are asked for"),
+        ({"sparsities": (1.0,)}, r"sparsities: expected a number in \[0, 1\)"),
+        ({"sparsities": ()}, "sparsities: expected"),
+        ({"methods": ("AB",)}, "methods: unknown 'AB'; did you mean 'AP'"),
+        ({"model": "vgg19"}, "widths: they are of an mlp or a cnn"),
+        ({"weights": ("xavier",)}, "weights: unknown 'xavier'"),
+        ({"soft": 200.0}, "soft: expected at most hard"),
+        ({"in_domain": True, "new_dataset": "mnist"}, "in_domain: the new task is the first one"),
+        ({"pool": 3}, "images: expected shape"),
+        ({"dataset": "digts"}, "digts"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused(settings, message):
+    with pytest.raises(ArgumentError, match=message):
+        transfer.plan(dataclasses.replace(SETTINGS, **settings))
