@@ -35,7 +35,7 @@ from jaxarch.search.agnostic import share_weight
 from jaxarch.search.densities import at_density
 from jaxarch.search.recruit import recruit
 from jaxarch.shrink import Shrunk, shrink
-from jaxarch.storage import Checkpoints, load_tree, save_tree
+from jaxarch.storage import Checkpoints, load_mask, load_tree, save_mask, save_tree
 from jaxarch.strategies import disentangling_strategies
 from jaxarch.strategy import HostSearch, Report, Strategy, chain, compare, evaluate, over_seeds
 from jaxarch.training import Point, Training
@@ -79,6 +79,7 @@ __all__ = [
     "graphs",
     "intervals",
     "layer_density",
+    "load_mask",
     "load_tree",
     "masks",
     "matrices",
@@ -95,6 +96,7 @@ __all__ = [
     "recruit",
     "reshuffled",
     "retrain",
+    "save_mask",
     "save_tree",
     "search",
     "select",

@@ -50,8 +50,8 @@ class Found(NamedTuple):
 def architecture(mask: PyTree) -> Found:
     """A mask as something found: a bare architecture, read from a file for instance, to go on from.
 
-        mask = jaxarch.load_tree("mask.npz", like)
-        over_seeds(retrain("cold", nonnegative=False), keys, problem, found=jaxarch.architecture(mask))
+        found = jaxarch.architecture(jaxarch.load_mask("mask.npz", problem))
+        jaxarch.over_seeds(jaxarch.retrain("cold", nonnegative=False), keys, problem, found=found)
 
     Args:
       mask: booleans, `None` for leaves that are not masked; with a leading axis of runs for `over_seeds`.

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from small import same
 
@@ -85,3 +86,63 @@ def test_checkpoints_may_be_spaced_in_time(tmp_path):
     assert checkpoints.load("other", {}) is None
     checkpoints.save("state", {"w": jnp.full(2, 3)}, last=True)
     assert checkpoints.load("state", {"w": jnp.zeros(2, int)})["w"].tolist() == [3, 3]
+
+
+def model(hidden=3, name="hidden"):
+    def init(key):
+        return {name: {"kernel": jnp.ones((2, hidden)), "bias": jnp.zeros(hidden)}}
+
+    def apply(params, x):
+        return x @ params[name]["kernel"] + params[name]["bias"][None]
+
+    data = np.ones((4, 2), np.float32), np.zeros((4, hidden), np.float32)
+    return jaxarch.supervised(
+        (init, apply), data, loss=optax.squared_error, optimizer=optax.sgd(0.1), steps=1
+    )
+
+
+def mask_of(learning, runs=()):
+    selected = jaxarch.select(jax.eval_shape(learning.init, jax.random.key(0))[0])
+    draw = np.random.default_rng(0)
+    return jax.tree.map(lambda leaf: jnp.asarray(draw.random((*runs, *leaf.shape)) < 0.5), selected)
+
+
+@pytest.mark.parametrize("runs", [(), (5,)])
+def test_a_mask_comes_back_for_the_model_that_it_is_of(tmp_path, runs):
+    mask = mask_of(model(), runs)
+    jaxarch.save_mask(tmp_path / "mask.npz", mask)
+    loaded = jaxarch.load_mask(tmp_path / "mask.npz", model())
+    assert same(loaded, mask)
+    assert loaded["hidden"]["bias"] is None
+
+
+def test_a_mask_from_a_file_is_an_architecture_to_go_on_from(tmp_path):
+    learning, keys = model(), jax.random.split(jax.random.key(0), 5)
+    mask = mask_of(learning, (5,))
+    jaxarch.save_mask(tmp_path / "mask.npz", mask)
+    bare = jaxarch.architecture(jaxarch.load_mask(tmp_path / "mask.npz", learning))
+    again = jaxarch.retrain("cold", nonnegative=False)
+    found, _ = jaxarch.over_seeds(again, keys, learning, found=bare, dead_start="ignore")
+    assert same(found.mask, mask)
+    assert same(found.params["hidden"]["kernel"] != 0, mask["hidden"]["kernel"])
+
+
+@pytest.mark.parametrize(
+    ("learning", "message"),
+    [
+        (model(name="body"), "masks 'hidden/kernel', which is none of body/bias, body/kernel"),
+        (model(hidden=4), r"leaf 'hidden/kernel' of .* has shape \(2, 3\), dtype bool; expected .* \(2, 4\)"),
+    ],
+)
+def test_a_mask_of_another_model_is_refused_with_the_leaf_s_path(tmp_path, learning, message):
+    jaxarch.save_mask(tmp_path / "mask.npz", mask_of(model()))
+    with pytest.raises(ValueError, match=message):
+        jaxarch.load_mask(tmp_path / "mask.npz", learning)
+
+
+def test_a_mask_is_of_booleans(tmp_path):
+    with pytest.raises(ValueError, match="mask: leaf 'w' has dtype float32; expected booleans"):
+        jaxarch.save_mask(tmp_path / "mask.npz", {"w": jnp.ones(2)})
+    jaxarch.save_tree(tmp_path / "weights.npz", {"hidden": {"kernel": jnp.ones((2, 3))}})
+    with pytest.raises(ValueError, match="dtype float32; expected booleans"):
+        jaxarch.load_mask(tmp_path / "weights.npz", model())
