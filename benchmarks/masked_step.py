@@ -16,8 +16,8 @@ programs that `over_seeds` runs: loops over steps for the MLP, a program a step 
 The three take turns in one process, so that what else the machine does strikes them alike; ratios are of
 neighbours in time. Times are CPU times.
 
-The second table is of whole calls of `over_seeds`, 300 steps of the MLP in batches of 128, compiled before: all
-seeds in one program, and one after the other (`at_once=1`).
+The second table is of whole calls of `over_seeds`, 300 steps of the MLP in batches of 128, compiled before:
+all seeds in one program, and one after the other (`at_once=1`).
 
 ANSWER
 """
