@@ -97,7 +97,7 @@ def test_a_step_prunes_to_the_density(parent):
 
 
 @pytest.mark.parametrize("parent", RETRAINED, indirect=True)
-def test_a_retraining_trains_what_is_kept_and_leaves_what_is_pruned_at_exactly_zero(parent):
+def test_a_retraining_leaves_what_is_pruned_at_exactly_zero(parent):
     _, seen = parent
     trained = jaxarch.named_leaves(seen["retrained"].params)
     for path, mask in jaxarch.named_leaves(seen["retrained"].mask).items():
