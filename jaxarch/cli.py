@@ -125,7 +125,8 @@ def list_(experiment: str | None) -> None:
             shown = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
             table.add_row(field.name, shown or "(all)")
         console.print(table, highlight=False)
-        console.print(f"\n{inspect.getdoc(chosen.settings)}", highlight=False, markup=False)
+        for kind in filter(dataclasses.is_dataclass, chosen.settings.__mro__):
+            console.print(f"\n{inspect.cleandoc(kind.__doc__ or '')}", highlight=False, markup=False)
         return
     from jaxarch.data.sources import SOURCES
     from jaxarch.experiments.catalogue import EXPERIMENTS

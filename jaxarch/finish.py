@@ -255,7 +255,9 @@ def retrain(
         if start == "cold":
             params, state = fresh(key, problem, found.mask, nonnegative, std)
             if weights != "initial":
-                params = merge(he(key, found.mask, params, weights == "density-aware"), params)
+                # Not the key itself: what is drawn from it is the model's own initial weights.
+                drawn = he(jax.random.fold_in(key, 1), found.mask, params, weights == "density-aware")
+                params = merge(drawn, params)
             return Point(params, Held(found.mask), state)
         if start == "rewind" and "start" not in found.info:
             raise ArgumentError("retrain: to rewind, the chain must begin with search.real()")

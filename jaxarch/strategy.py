@@ -279,9 +279,10 @@ def _after(before: Found | None, found: Found) -> Found:
     if before is None:
         return found
     info = {**before.info, **found.info}
-    if "failed_at" in before.info and "failed_at" in found.info:
+    if "failed_at" in before.info and found.info.get("failed_at") is not None:
         first = before.info["failed_at"]
         info["failed_at"] = jnp.where(first >= 0, first, found.info["failed_at"])
+    if "dead_start" in before.info and "dead_start" in found.info:
         info["dead_start"] = before.info["dead_start"] | found.info["dead_start"]
     return found._replace(info={name: value for name, value in info.items() if value is not None})
 

@@ -174,3 +174,25 @@ def test_settings_that_cannot_be_used_are_refused(make, message):
 
 def draw_with(**options):
     return random_search(0.5, **options).stages[0](keys()[0], problem_of(X[:, 0]))
+
+
+def test_a_sample_whose_training_failed_is_no_failure_of_the_one_that_is_found():
+    learning = dataclasses.replace(
+        problem_of(X[:, 0]), loss=lambda params, state, batch, key: (params["w"], state)
+    )
+
+    def trained(objective, failed_at):
+        def stage(key, problem, found=None):
+            mask = {"w": jnp.ones(3, bool)}
+            looked_at = {"failed_at": jnp.asarray(failed_at), "dead_start": jnp.asarray(False)}
+            return Found({"w": jnp.asarray(objective, jnp.float32)}, mask, {}, looked_at)
+
+        return stage
+
+    kept = keep(2, apart=True)
+    search = jaxarch.chain(trained(np.nan, 5), kept, trained(1.0, -1), kept, pick("sample", "objectives"))
+    found = search(keys()[0], learning)
+    assert found.info["sample"] == 1
+    assert found.info["failed_at"] == -1
+    alone = jaxarch.chain(trained(np.nan, 5), kept, trained(np.nan, 7), kept, pick("sample", "objectives"))
+    assert alone(keys()[0], learning).info["failed_at"] == 5

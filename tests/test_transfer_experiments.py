@@ -4,16 +4,17 @@ import dataclasses
 
 import jax
 import numpy as np
+import optax
 import pandas as pd
 import pytest
 
 import jaxarch
 from jaxarch.errors import ArgumentError
 from jaxarch.experiments.parts import Parts
-from jaxarch.experiments.pruning import estimate, reshuffle, searches, tasks, transfer, trial
-from jaxarch.experiments.pruning.searches import architectures
+from jaxarch.experiments.pruning import estimate, reporting, reshuffle, searches, tasks, transfer, trial
 from jaxarch.ledger import read_findings
 from jaxarch.results import read_manifest, read_table
+from jaxarch.storage import read_npz
 
 METHODS = ("AP", "IMP", "random", "AP->reshuffled")
 SMALL = {
@@ -34,7 +35,7 @@ SETTINGS = transfer.Settings(methods=METHODS, **SMALL)
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("transfer")
-    transfer.run(SETTINGS, made)
+    transfer.EXPERIMENT.run(SETTINGS, made, None)
     return made
 
 
@@ -66,22 +67,51 @@ def test_accuracies_are_better_than_chance_and_of_methods_that_learn_better_with
 
 
 def test_reshuffled_architectures_have_the_densities_of_their_layers_and_other_connections(folder, ready):
-    layers = read_table(folder, trial.LAYERS).set_index(["sparsity", "seed", "layer"])
+    layers = read_table(folder, reporting.LAYERS).set_index(["sparsity", "seed", "layer"])
     first, second = (layers[layers["strategy"] == name]["density"] for name in ("AP", "AP->reshuffled"))
     pd.testing.assert_series_equal(first, second)
-    ours, theirs = (architectures(name, ready, Parts(SETTINGS), None) for name in ("AP", "AP->reshuffled"))
-    assert float(jaxarch.overlap(ours.masks["0.1"], theirs.masks["0.1"])) < 0.5
+    masks = read_npz(folder / reporting.MASKS)
+    ours, theirs = (masks[f"{name}/0.1/layers/0/kernel"] for name in ("AP", "AP->reshuffled"))
+    assert (ours & theirs).sum() < 0.5 * ours.sum()
+
+
+def test_the_folder_has_the_masks_of_all_methods_densities_and_seeds(folder):
+    masks = read_npz(folder / reporting.MASKS)
+    for method in METHODS:
+        for density in ("0.5", "0.1"):
+            kept = sum(masks[f"{method}/{density}/layers/{i}/kernel"].sum((1, 2)) for i in range(2))
+            assert kept.tolist() == [round(float(density) * (64 * 12 + 12 * 5))] * 2
+
+
+def test_fresh_weights_on_the_new_task_are_not_those_that_a_search_began_from(ready):
+    searched, again = (ready.settings.keys(purpose)[0] for purpose in ("search", "new task"))
+    start = jaxarch.search.random_architecture(1.0)(searched, ready.searching).params["layers"][0]["kernel"]
+    one = ready.learning.of_run(0)
+    whole = jax.tree.map(
+        lambda leaf: None if leaf.ndim < 2 else np.ones(leaf.shape, bool), one.init(again)[0]
+    )
+    strategy = trial.training("he", ready)
+    still = dataclasses.replace(one, optimizer=optax.sgd(0.0), steps=1)
+    fresh = strategy(again, still, jaxarch.architecture(whole)).params["layers"][0]["kernel"]
+    for drawn in (start, one.init(again)[0]["layers"][0]["kernel"]):
+        assert abs(np.corrcoef(np.ravel(drawn[...]), np.ravel(fresh[...]))[0, 1]) < 0.15
+
+
+def test_each_search_is_run_once_whatever_is_made_of_it(ready):
+    seen = []
+    measured(ready, lambda border: seen.append(border.name), methods=("AP->reshuffled", "AP"))
+    assert len([name for name in seen if "architecture pruning" in name]) == 1
 
 
 def test_layers_are_in_the_order_of_the_data_flow(folder):
-    assert read_table(folder, trial.LAYERS)["layer"].unique().tolist() == [
+    assert read_table(folder, reporting.LAYERS)["layer"].unique().tolist() == [
         "layers/0/kernel",
         "layers/1/kernel",
     ]
 
 
 def test_comparisons_are_within_a_cell_and_leave_the_parent_out(folder):
-    pairs = read_table(folder, trial.COMPARISONS)
+    pairs = read_table(folder, reporting.COMPARISONS)
     assert len(pairs) == 2 * 2 * 2 * len(METHODS) * (len(METHODS) - 1) / 2
     assert not (pairs[["first", "second"]] == trial.PARENT).any(axis=None)
     cell = "weights == 'he' and size == 40 and sparsity == 0.9"
@@ -178,6 +208,23 @@ def test_a_run_that_was_killed_ends_as_one_that_was_not_and_then_has_nothing_lef
     assert (folder / "40-examples-he.csv").exists()
 
 
+def test_a_folder_that_was_begun_with_other_data_is_refused_and_so_is_a_damaged_one(tmp_path):
+    settings = dataclasses.replace(SETTINGS, resume=str(tmp_path))
+    Parts(settings, data="one")
+    with pytest.raises(ArgumentError, match=r"resume: .* was begun with data=one, not two"):
+        Parts(settings, data="two")
+    (tmp_path / "settings.json").write_text("{")
+    with pytest.raises(ArgumentError, match=r"resume: .* is damaged"):
+        Parts(settings, data="one")
+
+
+def test_what_a_search_was_given_and_did_not_reach_is_reported(ready):
+    settings = dataclasses.replace(ready.settings, search_steps=5)
+    notes = measured(ready._replace(settings=settings), methods=("AP->reshuffled",)).notes
+    assert notes[0] == "trainings x steps of a search, a seed: AP 1 x 5; of the others, none"
+    assert any("did not reach density 0.1 but" in note for note in notes)
+
+
 def test_a_folder_that_was_begun_with_other_settings_is_refused(tmp_path):
     Parts(dataclasses.replace(SETTINGS, resume=str(tmp_path)))
     with pytest.raises(ArgumentError, match=r"resume: .* was begun with steps=20, not 21"):
@@ -193,7 +240,8 @@ def test_random_search_is_judged_by_examples_that_it_does_not_train_on(ready):
     problem = searches.problem_of("random search", ready)
     assert not set(np.asarray(problem.train)) & set(np.asarray(problem.validation))
     settings = dataclasses.replace(ready.settings, sparsities=(0.9,))
-    found = architectures("random search", ready._replace(settings=settings), Parts(settings), None)
+    transfer = ready._replace(settings=settings)
+    found = searches.architectures(("random search",), transfer, Parts(settings), None)["random search"]
     assert jax.vmap(jaxarch.masks.connections)(found.masks["0.1"]).tolist() == [83, 83]
 
 
@@ -212,7 +260,7 @@ def test_a_dry_run_says_what_would_be_trained_and_how_long_it_takes():
 def reshuffled(tmp_path_factory):
     made = tmp_path_factory.mktemp("reshuffle")
     settings = reshuffle.Settings(searches=("AP",), **SMALL | {"weights": ("he",), "sizes": (40,)})
-    reshuffle.run(settings, made)
+    reshuffle.EXPERIMENT.run(settings, made, None)
     return made
 
 
@@ -229,9 +277,13 @@ def test_table_1_has_every_search_and_itself_reshuffled(reshuffled):
         ({"new_classes": (4, 5)}, r"new_classes: the tasks must not overlap; both have \[4\]"),
         ({"classes": (0, 11)}, "classes: digits has no class 11"),
         ({"new_classes": (5, 5)}, "new_classes: 5 is named twice"),
-        ({"sizes": (12,)}, "size: expected a multiple of 5"),
+        ({"sizes": (12, 40)}, "sizes: expected multiples of 5, the new classes; got 12"),
+        ({"new_classes": (5,)}, r"new_classes: a task needs at least two classes, got \(5,\)"),
+        ({"fraction": 0.0}, "fraction: expected numbers between 0 and 1, got 0.0"),
+        ({"model": "vit", "widths": (), "pool": 1, "methods": ("random search",)}, "methods: random search"),
+        ({"model": "resnet"}, "model: unknown 'resnet'"),
         ({"sizes": (5000,)}, "size: 1000 of each class are asked for"),
-        ({"sparsities": (1.0,)}, r"sparsities: expected a number in \[0, 1\)"),
+        ({"sparsities": (0.9, 0.0)}, "sparsities: expected numbers between 0 and 1, got 0.0"),
         ({"sparsities": ()}, "sparsities: expected"),
         ({"methods": ("AB",)}, "methods: unknown 'AB'; did you mean 'AP'"),
         ({"model": "vgg19"}, "widths: they are of an mlp or a cnn"),
@@ -244,4 +296,4 @@ def test_table_1_has_every_search_and_itself_reshuffled(reshuffled):
 )
 def test_settings_that_cannot_be_used_are_refused(settings, message):
     with pytest.raises(ArgumentError, match=message):
-        transfer.plan(dataclasses.replace(SETTINGS, **settings))
+        transfer.EXPERIMENT.plan(dataclasses.replace(SETTINGS, **settings))

@@ -41,9 +41,9 @@ class Experiment(NamedTuple):
     estimate: Callable[[Any], list[str]] | None = None
 
 
-def seed_keys(key: int, seeds: int) -> Array:
-    """One key a seed, apart from those that an experiment draws its data with."""
-    return jax.random.split(jax.random.fold_in(jax.random.key(key), 1), seeds)
+def seed_keys(key: int, seeds: int, stream: int = 1) -> Array:
+    """One key a seed, other ones in each stream: so what has nothing in common shares no randomness."""
+    return jax.random.split(jax.random.fold_in(jax.random.key(key), stream), seeds)
 
 
 def checkpoints(resume: str) -> Checkpoints | None:

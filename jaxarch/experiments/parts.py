@@ -29,28 +29,33 @@ class Parts:
 
     Args:
       settings: a dataclass with a field `resume`.
+      **facts: what else the parts depend on, such as digests of the data.
 
     Raises:
-      ArgumentError: a folder that cannot be made, or that was begun with other settings, naming the first.
+      ArgumentError: a folder that cannot be made, or that was begun with other settings or facts, naming the
+        first.
     """
 
-    def __init__(self, settings: Any) -> None:
+    def __init__(self, settings: Any, **facts: str) -> None:
         self.folder = Path(settings.resume) if settings.resume else None
         if self.folder is None:
             return
         Checkpoints(self.folder)
-        ours = dataclasses.asdict(settings)
+        ours = dataclasses.asdict(settings) | facts
         del ours["resume"]
         path = self.folder / SETTINGS
-        if path.exists():
+        if not path.exists():
+            _write_text(path, json.dumps(ours, indent=2) + "\n")
+        try:
             theirs = json.loads(path.read_text())
-            for name, value in json.loads(json.dumps(ours)).items():
-                if theirs.get(name) != value:
-                    raise ArgumentError(
-                        f"resume: {self.folder} was begun with {name}={theirs.get(name)}, not {value}; "
-                        "name a fresh folder"
-                    )
-        path.write_text(json.dumps(ours, indent=2) + "\n")
+        except ValueError:
+            raise ArgumentError(f"resume: {path} is damaged; name a fresh folder") from None
+        for name, value in json.loads(json.dumps(ours)).items():
+            if theirs.get(name) != value:
+                raise ArgumentError(
+                    f"resume: {self.folder} was begun with {name}={theirs.get(name)}, not {value}; "
+                    "name a fresh folder"
+                )
 
     def tree(self, name: str, like: PyTree, make: Callable[[Checkpoints | None], PyTree]) -> PyTree:
         """A part that is a pytree of arrays, in the structure of `like`."""
@@ -80,9 +85,13 @@ class Parts:
 
 
 def _write_table(path: Path, table: pd.DataFrame) -> None:
+    _write_text(path, table.to_csv(index=False))
+
+
+def _write_text(path: Path, text: str) -> None:
     """Complete or not there."""
     partial = path.with_name(path.name + ".partial")
-    table.to_csv(partial, index=False)
+    partial.write_text(text)
     partial.replace(path)
 
 

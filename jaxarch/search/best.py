@@ -20,6 +20,7 @@ class Kept(NamedTuple):
     Attributes:
       network: `(params, mask, state)` of the best one so far.
       objective: its F, +inf in place of NaN.
+      failed_at: the step at which its own training failed, or -1.
       chosen: which one it is.
       seen: how many there were.
       objectives: F of each, shape (networks,), NaN for those to come.
@@ -28,19 +29,24 @@ class Kept(NamedTuple):
 
     network: tuple[PyTree, PyTree, PyTree]
     objective: Array
+    failed_at: Array
     chosen: Array
     seen: Array
     objectives: Array
     densities: Array
 
 
-def keep(networks: int, *, choose: Literal["best", "last"] = "best", validate: bool = False) -> Finish:
+def keep(
+    networks: int, *, choose: Literal["best", "last"] = "best", validate: bool = False, apart: bool = False
+) -> Finish:
     """Remember a network if it is the one to be found so far; among equals that is the first.
 
     Args:
       networks: how many there will be.
       choose: `best` for the least F, NaN counting as +inf; `last` for the last one whatever its F.
       validate: whether F is that on the validation rows, if the problem has some, or on the training rows.
+      apart: whether the networks have nothing to do with one another, so that one whose training failed says
+        nothing of the others.
     """
 
     def finish(key: Array, problem: Problem, found: Found) -> Found:
@@ -49,9 +55,10 @@ def keep(networks: int, *, choose: Literal["best", "last"] = "best", validate: b
         mine = found.params, found.mask, found.state
         objective = jnp.where(jnp.isnan(value), jnp.inf, value)
         before = found.info.get("kept")
+        failed_at = found.info.get("failed_at", jnp.asarray(-1, jnp.int32))
         if before is None:
             nothing = jnp.full(networks, jnp.nan)
-            before = Kept(mine, objective, jnp.asarray(0), jnp.asarray(0), nothing, nothing)
+            before = Kept(mine, objective, failed_at, jnp.asarray(0), jnp.asarray(0), nothing, nothing)
         is_better = objective < before.objective if choose == "best" else jnp.asarray(True)
 
         def better(new: Any, old: Any) -> Any:
@@ -60,12 +67,13 @@ def keep(networks: int, *, choose: Literal["best", "last"] = "best", validate: b
         kept = Kept(
             network=better(mine, before.network),
             objective=better(objective, before.objective),
+            failed_at=better(failed_at, before.failed_at),
             chosen=better(before.seen, before.chosen),
             seen=before.seen + 1,
             objectives=before.objectives.at[before.seen].set(value.astype(before.objectives.dtype)),
             densities=before.densities.at[before.seen].set(density(found.mask)),
         )
-        return found._replace(info={"kept": kept})
+        return found._replace(info={"kept": kept, "failed_at": None if apart else failed_at})
 
     finish.__name__ = "keep"
     return finish
@@ -77,6 +85,8 @@ def pick(index: str, objectives: str) -> Finish:
     def finish(key: Array, problem: Problem, found: Found) -> Found:
         kept: Kept = found.info["kept"]
         info = {"kept": None, index: kept.chosen, objectives: kept.objectives, "densities": kept.densities}
+        if "failed_at" not in found.info:
+            info["failed_at"] = kept.failed_at
         return Found(*kept.network, info)
 
     finish.__name__ = "pick"

@@ -53,7 +53,7 @@ def random_search(
       A strategy, to be run as it is or finished: the best sample's mask of exactly `round(density D)`
       connections, with its trained weights. Its `info` has `objectives` and `densities`, F and density of
       every sample, shape (samples,), and `sample`, the one found. One whose F is NaN is found only if all
-      are.
+      are; `failed_at` is that of the one found.
 
     Raises:
       ArgumentError: a density outside (0, 1], samples that are no positive integer; a model without hidden
@@ -63,7 +63,7 @@ def random_search(
     check_count("samples", samples)
     first, again = (_draw(density, layers, where, afresh) for afresh in (True, False))
     train = retrain("rewind", nonnegative=False, optimizer=optimizer)
-    kept = keep(samples, validate=True)
+    kept = keep(samples, validate=True, apart=True)
     more = (again, train, kept) * (samples - 1)
     return chain(first, train, kept, *more, pick("sample", "objectives"))
 

@@ -11,12 +11,11 @@ import numpy as np
 import pandas as pd
 
 from jaxarch.errors import FoundWarning
-from jaxarch.experiments.pruning.searches import ONE_AT_A_TIME, RESHUFFLED, SEARCHES, problem_of
+from jaxarch.experiments.pruning.searches import SEARCHES, problem_of, trainings
 from jaxarch.experiments.pruning.tasks import Transfer
 from jaxarch.experiments.pruning.trial import learning, training
 from jaxarch.masks import full_mask
 from jaxarch.problem import architecture
-from jaxarch.search.magnitude_pruning import rounds
 from jaxarch.search.real import real
 from jaxarch.strategy import Report, over_seeds
 from jaxarch.trees import select
@@ -40,7 +39,7 @@ def plan(methods: Sequence[str], transfer: Transfer) -> list[str]:
     ]
     lines += [
         f"search: {name}: {count * settings.seeds} trainings of {steps} steps of batch {settings.batch_size}"
-        for name, (count, steps) in searches(methods, transfer).items()
+        for name, (count, steps) in trainings(methods, transfer).items()
     ]
     runs = (1 + len(methods) * len(settings.sparsities)) * settings.seeds
     cells = len(settings.sizes) * len(settings.weights)
@@ -51,35 +50,20 @@ def plan(methods: Sequence[str], transfer: Transfer) -> list[str]:
     return lines
 
 
-def searches(methods: Sequence[str], transfer: Transfer) -> dict[str, tuple[int, int]]:
-    """Of the searches that train: how many trainings a seed, and the steps of each."""
-    settings = transfer.settings
-    counts = {
-        "AP": (1, settings.search_steps),
-        "IMP": (len(rounds(settings.densities, settings.fraction)), settings.training_steps),
-        "magnitude": (1, settings.training_steps),
-        **{
-            name: (settings.samples * len(settings.densities), settings.training_steps)
-            for name in ONE_AT_A_TIME
-        },
-    }
-    used = dict.fromkeys(method.removesuffix(RESHUFFLED) for method in methods)
-    return {name: counts[name] for name in used if name in counts}
-
-
 def duration(methods: Sequence[str], transfer: Transfer) -> list[str]:
     """How long all of it would take here, from a few steps of each kind of training."""
     settings = transfer.settings
-    keys = settings.keys()
+    keys = settings.keys("search")
     total = 0.0
-    # After so few steps no density is reached.
-    warnings.simplefilter("ignore", FoundWarning)
-    for name, (count, steps) in searches(methods, transfer).items():
+    for name, (count, steps) in trainings(methods, transfer).items():
         problem = dataclasses.replace(problem_of(name, transfer), steps=MEASURED_STEPS, validation=None)
         search = SEARCHES[name](settings, settings.densities) if name == "AP" else real(nonnegative=False)
-        _, report = over_seeds(
-            search, keys[:MEASURED_RUNS], problem, dead_start="ignore", chunk=MEASURED_STEPS
-        )
+        with warnings.catch_warnings():
+            # After so few steps no density is reached.
+            warnings.simplefilter("ignore", FoundWarning)
+            _, report = over_seeds(
+                search, keys[:MEASURED_RUNS], problem, dead_start="ignore", chunk=MEASURED_STEPS
+            )
         total += _seconds(report, count * settings.seeds * steps)
     runs = (1 + len(methods) * len(settings.sparsities)) * settings.seeds
     few = pd.DataFrame({"seed": np.resize(np.arange(settings.seeds), min(MEASURED_RUNS, runs))})

@@ -11,15 +11,18 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxarch.errors import check_distinct, check_known
+from jaxarch.data.balanced_rows import balanced_rows
+from jaxarch.errors import ArgumentError, check_distinct, check_known
 from jaxarch.experiments.parts import Parts
-from jaxarch.experiments.pruning.tasks import Settings, Transfer
+from jaxarch.experiments.pruning.settings import Settings
+from jaxarch.experiments.pruning.tasks import Transfer
 from jaxarch.fit import Progress
 from jaxarch.masks import reshuffle
+from jaxarch.nodes import layer_chain
 from jaxarch.problem import Found, Problem
 from jaxarch.search.architecture_pruning import architecture_pruning
 from jaxarch.search.densities import density_name
-from jaxarch.search.magnitude_pruning import magnitude_pruning
+from jaxarch.search.magnitude_pruning import magnitude_pruning, rounds
 from jaxarch.search.random_architecture import random_architecture
 from jaxarch.search.random_search import random_search
 from jaxarch.search.snip import snip
@@ -54,27 +57,30 @@ SEARCHES: dict[str, Make] = {
     "ERK": lambda settings, densities: random_architecture(densities, layers="erk"),
     "random search": lambda settings, densities: random_search(densities[0], samples=settings.samples),
 }
-"""By the name that it has in results. Of random search each density is a search of its own."""
+"""By the name that it has in results."""
 
-ONE_AT_A_TIME = ("random search",)
-"""Searches that find an architecture of one density, and judge it by rows that they do not train on."""
+ONE_AT_A_TIME = {"random search"}
+"""Searches for an architecture of one density, the first of those given, judged by rows not trained on."""
 
 
 class Architectures(NamedTuple):
     """What a search found, every leaf with a leading axis of seeds.
 
     Attributes:
-      masks: by density, as text.
-      reached: whether each density was reached, the largest first, shape (seeds, densities); masks have the
-        exact size in any case.
+      masks: by density, as text; of exact size, whether the density was reached or not.
+      lowest: the smallest density that was reached, shape (seeds,).
       failed_at: the first step whose loss was not finite, or -1, shape (seeds,).
       seconds: that a seed took one device.
     """
 
     masks: dict[str, PyTree]
-    reached: Any
+    lowest: Any
     failed_at: Any
     seconds: Any
+
+    def missed(self, density: float) -> np.ndarray:
+        """Which seeds did not reach a density."""
+        return np.asarray(self.lowest) > density
 
 
 def check_methods(name: str, methods: Sequence[str]) -> None:
@@ -83,22 +89,41 @@ def check_methods(name: str, methods: Sequence[str]) -> None:
     check_distinct(name, methods)
 
 
+def check_fit(methods: Sequence[str], transfer: Transfer) -> None:
+    """Raise if a search is among the methods that the parent is not made for."""
+    if not ONE_AT_A_TIME & {base(method) for method in methods}:
+        return
+    try:
+        layer_chain(select(jax.eval_shape(transfer.searching.init, jax.random.key(0))[0]))
+    except ArgumentError:
+        raise ArgumentError(
+            f"methods: random search needs a chain of layers, which the {transfer.settings.model} is not; "
+            "leave it out"
+        ) from None
+
+
+def base(method: str) -> str:
+    """The search that a method begins with."""
+    return method.removesuffix(RESHUFFLED)
+
+
 def architectures(
-    method: str, transfer: Transfer, parts: Parts, progress: Callable[[Progress], None] | None
-) -> Architectures:
-    """The architectures that one method has for all densities and seeds."""
-    base = method.removesuffix(RESHUFFLED)
-    settings = transfer.settings
+    methods: Sequence[str], transfer: Transfer, parts: Parts, progress: Callable[[Progress], None] | None
+) -> dict[str, Architectures]:
+    """The architectures that each method has for all densities and seeds; each search is run once."""
+    like = _like(transfer)
+    found = {}
+    for search in dict.fromkeys(base(method) for method in methods):
 
-    def make(checkpoint: Checkpoints | None) -> Architectures:
-        return _search(base, transfer, progress, checkpoint)
+        def make(checkpoint: Checkpoints | None, search: str = search) -> Architectures:
+            return _search(search, transfer, progress, checkpoint)
 
-    found: Architectures = parts.tree(f"architectures {base}", _like(transfer), make)
-    if method == base:
-        return found
-    keys = jax.vmap(lambda key: jax.random.fold_in(key, 1))(settings.keys())
-    masks = {name: jax.vmap(reshuffle)(keys, mask) for name, mask in found.masks.items()}
-    return found._replace(masks=masks)
+        found[search] = parts.tree(f"architectures {search}", like, make)
+    keys = transfer.settings.keys("reshuffle")
+    for search in list(found):
+        masks = {name: jax.vmap(reshuffle)(keys, mask) for name, mask in found[search].masks.items()}
+        found[search + RESHUFFLED] = found[search]._replace(masks=masks)
+    return {method: found[method] for method in methods}
 
 
 def _search(
@@ -110,7 +135,7 @@ def _search(
     def run(densities: Sequence[float], title: str) -> tuple[Found, float]:
         found, report = over_seeds(
             SEARCHES[name](settings, densities),
-            settings.keys(),
+            settings.keys("search"),
             problem,
             name=title,
             progress=progress,
@@ -129,33 +154,53 @@ def _search(
     else:
         each = [run(settings.densities, name)]
         masks = each[0][0].info["masks"]
-    reached = np.ones((settings.seeds, len(masks)), bool)
-    if "reached_at" in each[0][0].info:
-        reached = np.asarray(each[0][0].info["reached_at"]) >= 0
-    failed = [found.info.get("failed_at", jnp.full(settings.seeds, -1, jnp.int32)) for found, _ in each]
-    seconds = sum(taken for _, taken in each)
-    return Architectures(masks, reached, np.max(jax.device_get(failed), axis=0), np.float64(seconds))
+    whole = {
+        "failed_at": jnp.full(settings.seeds, -1, jnp.int32),
+        "lowest_density": jnp.zeros(settings.seeds),
+    }
+    infos = [jax.device_get(whole | found.info) for found, _ in each]
+    return Architectures(
+        masks,
+        infos[0]["lowest_density"],
+        np.max([info["failed_at"] for info in infos], axis=0),
+        np.float64(sum(taken for _, taken in each)),
+    )
 
 
 def problem_of(name: str, transfer: Transfer) -> Problem:
-    """The problem that a search is run on."""
+    """The problem of a search; where it is judged by other examples, by a tenth of them."""
     problem = transfer.searching
     if name == "AP":
         return dataclasses.replace(problem, steps=transfer.settings.search_steps)
     if name in ONE_AT_A_TIME:
-        train = np.setdiff1d(np.asarray(problem.train), transfer.validation)
-        return dataclasses.replace(problem, train=train, validation=transfer.validation)
+        rows = np.asarray(problem.train)
+        fewest = int(np.bincount(transfer.old.y[rows]).min())
+        key = jax.random.fold_in(transfer.settings.keys("rows")[0], 1)
+        validation = balanced_rows(key, transfer.old.y, rows, per_class=max(fewest // 10, 1))
+        return dataclasses.replace(problem, train=np.setdiff1d(rows, validation), validation=validation)
     return problem
+
+
+def trainings(methods: Sequence[str], transfer: Transfer) -> dict[str, tuple[int, int]]:
+    """Of the searches that train: how many trainings a seed, and the steps of each."""
+    settings = transfer.settings
+    counts = {
+        "AP": (1, settings.search_steps),
+        "IMP": (len(rounds(settings.densities, settings.fraction)), settings.training_steps),
+        "magnitude": (1, settings.training_steps),
+        "random search": (settings.samples * len(settings.densities), settings.training_steps),
+    }
+    return {name: counts[name] for name in dict.fromkeys(map(base, methods)) if name in counts}
 
 
 def _like(transfer: Transfer) -> Architectures:
     settings = transfer.settings
-    seeds, densities = settings.seeds, [density_name(density) for density in settings.densities]
+    seeds = settings.seeds
     params, _ = jax.eval_shape(transfer.searching.init, jax.random.key(0))
     mask = map_selected(lambda leaf: jax.ShapeDtypeStruct((seeds, *leaf.shape), bool), select(params))
     return Architectures(
-        dict.fromkeys(densities, mask),
-        jax.ShapeDtypeStruct((seeds, len(densities)), bool),
+        {density_name(density): mask for density in settings.densities},
+        jax.ShapeDtypeStruct((seeds,), jnp.float32),
         jax.ShapeDtypeStruct((seeds,), jnp.int32),
         np.zeros((), np.float64),
     )

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +12,21 @@ from rich.table import Table
 
 from jaxarch import plots, results
 from jaxarch.experiments import tables
-from jaxarch.experiments.experiment import Experiment
-from jaxarch.experiments.pruning import estimate, tasks, trial
+from jaxarch.experiments.pruning import reporting, settings
 from jaxarch.experiments.pruning.searches import RESHUFFLED, check_methods
-from jaxarch.fit import Progress
+from jaxarch.experiments.pruning.trial import PARENT, Measured
 
 NAME = "pruning.transfer"
 METHODS = ("AP", "IMP", "magnitude", "SNIP", "random search", "ERK", "random", "AP" + RESHUFFLED)
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(tasks.Settings):
-    """What can be set with `jaxarch run pruning.transfer --set NAME=VALUE`.
+class Settings(settings.Settings):
+    """What can be set with `jaxarch run pruning.transfer --set NAME=VALUE`, beside what all transfers have.
 
-    Of the `methods`, AP is architecture pruning and IMP iterative magnitude pruning; what each finds can be
-    reshuffled within layers, as in `AP->reshuffled`.
+    Of the `methods`, AP is architecture pruning, IMP iterative magnitude pruning, `magnitude` the same in one
+    shot, SNIP and `random search` what they are called; `random`, `uniform` and ERK are drawn. What is found
+    by METHOD is permuted within its layers by `METHOD->reshuffled`.
     """
 
     methods: tuple[str, ...] = METHODS
@@ -39,84 +37,55 @@ class Settings(tasks.Settings):
         check_methods("methods", self.methods)
 
 
-def plan(settings: Settings) -> list[str]:
-    """What would be compiled and trained."""
-    return estimate.plan(settings.methods, tasks.prepare(settings))
-
-
-def duration(settings: Settings) -> list[str]:
-    """How long it would take here."""
-    return estimate.duration(settings.methods, tasks.prepare(settings))
-
-
-def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] | None = None) -> None:
-    """Search, train on the new task, and write results, comparisons, layer densities and manifest."""
-    started = time.time()
-    transfer = tasks.prepare(settings)
-    measured = trial.measure(settings.methods, transfer, progress)
-    trial.write(folder, NAME, transfer, measured, started, findings(measured))
-
-
-def findings(measured: trial.Measured) -> list[dict[str, Any]]:
+def findings(measured: Measured) -> list[dict[str, Any]]:
     """What the ledger takes: AP against the others, and the accuracy of all."""
-    found = []
-    for pair in measured.comparisons.to_dict("records"):
-        if pair["first"] == "AP":
-            what = f"accuracy of AP minus {pair['second']}, {where(pair)}"
-            found.append(results.finding(what, pd.Series(pair)))
-    for cell, rows in measured.table.groupby([*trial.CELL, "strategy"], sort=False):
-        place = where(dict(zip(trial.CELL, cell, strict=False)))
-        found.append(results.finding(f"accuracy of {cell[-1]}, {place}", rows["accuracy"]))
-    return found
-
-
-def where(cell: Any) -> str:
-    """A cell in words."""
-    return f"sparsity {cell['sparsity']:g}, {cell['size']} examples, {cell['weights']} start"
+    pairs = [pair for pair in measured.comparisons.to_dict("records") if pair["first"] == "AP"]
+    against = [
+        results.finding(f"accuracy of AP minus {pair['second']}, {reporting.where(pair)}", pd.Series(pair))
+        for pair in pairs
+    ]
+    return against + reporting.accuracies(measured)
 
 
 def report(folder: Path) -> list[RenderableType]:
     """Draw the figures of a folder from its files, and make its tables."""
     manifest, table = results.read_manifest(folder), results.read_table(folder)
-    comparisons = results.read_table(folder, trial.COMPARISONS)
+    comparisons = results.read_table(folder, reporting.COMPARISONS)
     task = table["task"].iloc[0]
-    plots.save(
-        plots.sweep(_curves(table), "share of connections left", task, (), None, True), folder, "accuracy"
-    )
-    trial.draw_layers(folder, task)
-    rendered: list[RenderableType] = []
-    for (weights, size), rows in table.groupby(["weights", "size"], sort=False):
-        rendered.append(accuracy_table(rows, f"{task}: test accuracy after {size} examples, {weights} start"))
-    if "AP" in set(table["strategy"]):
+    figure = plots.sweep(_curves(table), "share of connections left", task, logarithmic_setting=True)
+    plots.save(figure, folder, "accuracy")
+    reporting.draw_layers(folder, task)
+    rendered: list[RenderableType] = [
+        _accuracies(cell, f"{task}: test accuracy after {size} examples, {weights} start")
+        for (weights, size), cell in table.groupby(["weights", "size"], sort=False)
+    ]
+    if "AP" in set(comparisons["first"]):
         rendered.append(_against(comparisons))
-    return [*rendered, *trial.remarks(manifest, table)]
+    return [*rendered, *reporting.remarks(manifest, table)]
 
 
 def _curves(table: pd.DataFrame) -> Any:
     """By start, by size, by method: shares of connections, of which 1 is the parent, and accuracies."""
     curves: dict[str, Any] = {}
     for (weights, size), cell in table.groupby(["weights", "size"], sort=False):
-        parent = cell[cell["strategy"] == trial.PARENT]
+        whole = cell[cell["strategy"] == PARENT]
         panel = curves.setdefault(f"test accuracy\n{weights} start", {}).setdefault(f"{size} examples", {})
-        for method, rows in cell[cell["strategy"] != trial.PARENT].groupby("strategy", sort=False):
-            by_seed = (
-                pd.concat([parent, rows]).pivot(index="seed", columns="sparsity", values="accuracy").dropna()
-            )
+        for method, rows in cell[cell["strategy"] != PARENT].groupby("strategy", sort=False):
+            by_seed = pd.concat([whole, rows]).pivot(index="seed", columns="sparsity", values="accuracy")
             panel[method] = (1 - by_seed.columns.to_numpy(float), by_seed.to_numpy())
     return curves
 
 
-def accuracy_table(table: pd.DataFrame, title: str) -> Table:
-    """Methods down, sparsities across; the parent in the title."""
-    parent = tables.spread(table.loc[table["strategy"] == trial.PARENT, "accuracy"], ".3f")
-    found = table[table["strategy"] != trial.PARENT]
+def _accuracies(table: pd.DataFrame, title: str) -> Table:
+    """Methods down, sparsities across."""
+    found = table[table["strategy"] != PARENT]
     sparsities = sorted(found["sparsity"].unique())
     rows = [
         (str(method), *(tables.spread(of.loc[of["sparsity"] == s, "accuracy"], ".3f") for s in sparsities))
         for method, of in found.groupby("strategy", sort=False)
     ]
     columns = ("sparsity", *(f"{sparsity:g}" for sparsity in sparsities))
-    return tables.table(f"{title}; the parent has {parent}", columns, rows)
+    return tables.table(f"{title}; {reporting.parent(table)}", columns, rows)
 
 
 def _against(comparisons: pd.DataFrame) -> Table:
@@ -137,12 +106,10 @@ def _against(comparisons: pd.DataFrame) -> Table:
     )
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = reporting.experiment(
     NAME,
     "figures 2 to 7 of [A]: architectures found on one task, trained on another with few examples",
     Settings,
-    plan,
-    run,
+    findings,
     report,
-    duration,
 )

@@ -1,22 +1,22 @@
-"""A transfer as it is measured: every architecture trained on the new task, every size, every start."""
+"""A transfer as it is measured: every architecture trained on the new task, from every start."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from jaxarch import plots, results
-from jaxarch.experiments import records
+from jaxarch import results
 from jaxarch.experiments.parts import Parts
-from jaxarch.experiments.pruning.searches import RESHUFFLED, Architectures, architectures
-from jaxarch.experiments.pruning.tasks import Settings, Transfer
+from jaxarch.experiments.pruning.searches import Architectures, architectures, base, trainings
+from jaxarch.experiments.pruning.settings import Settings
+from jaxarch.experiments.pruning.tasks import Transfer
 from jaxarch.finish import new_head, retrain
 from jaxarch.fit import Progress
 from jaxarch.masks import density, layer_density
@@ -29,7 +29,6 @@ from jaxarch.trees import PyTree, natural_order
 
 PARENT = "parent"
 """The whole network, of sparsity 0, which all architectures are parts of."""
-COMPARISONS, LAYERS = "comparisons.csv", "layers.csv"
 CELL = ["weights", "size", "sparsity"]
 TEST_BATCH = 500
 
@@ -41,12 +40,14 @@ class Measured(NamedTuple):
       table: a row a run.
       comparisons: every pair of methods in every cell, tested on the same seeds.
       layers: the density of every masked leaf of every architecture.
+      masks: by method, by density, with a leading axis of seeds.
       notes: what a reader has to know of the searches.
     """
 
     table: pd.DataFrame
     comparisons: pd.DataFrame
     layers: pd.DataFrame
+    masks: dict[str, dict[str, PyTree]]
     notes: list[str]
 
 
@@ -55,8 +56,9 @@ def measure(
 ) -> Measured:
     """Search for all architectures, and train them on the new task."""
     settings = transfer.settings
-    parts = Parts(settings)
-    found = {method: architectures(method, transfer, parts, progress) for method in methods}
+    digests = {f"{which} pictures": results.digest(*arrays) for which, arrays in pictures(transfer).items()}
+    parts = Parts(settings, methods=",".join(methods), jaxarch=version("jaxarch"), **digests)
+    found = architectures(methods, transfer, parts, progress)
     runs, masks = _stacked(found, transfer)
     cells = []
     for weights in settings.weights:
@@ -72,7 +74,9 @@ def measure(
     table.insert(0, "dataset", settings.dataset)
     table.insert(1, "new_dataset", settings.new_dataset)
     table.insert(2, "task", transfer.task)
-    return Measured(table, _comparisons(table), _layers(runs, masks), _notes(found, settings))
+    notes = [*_budgets(methods, transfer), *_notes(found, settings)]
+    kept = {method: of_method.masks for method, of_method in found.items()}
+    return Measured(table, _comparisons(table), _layers(runs, masks), kept, notes)
 
 
 def training(weights: str, transfer: Transfer) -> Strategy:
@@ -118,7 +122,7 @@ def _trained(
     problem, strategy = learning(runs, transfer, size), training(weights, transfer)
     found, report = over_seeds(
         strategy,
-        settings.keys()[runs["seed"].to_numpy()],
+        settings.keys("new task")[runs["seed"].to_numpy()],
         problem,
         found=architecture(masks),
         name=f"{size} examples, {weights}",
@@ -173,77 +177,33 @@ def _layers(runs: pd.DataFrame, masks: PyTree) -> pd.DataFrame:
     return table[table["strategy"] != PARENT].reset_index(drop=True)
 
 
-def _notes(found: dict[str, Architectures], settings: Settings) -> list[str]:
-    """Searches that failed, and densities that were not reached."""
-    noted = []
-    for method, of_method in found.items():
-        if method.endswith(RESHUFFLED):
-            continue
-        failed = int((np.asarray(of_method.failed_at) >= 0).sum())
-        if failed:
-            noted.append(f"! {method}: {failed} of {settings.seeds} searches met NaN or infinity")
-        missed = ~np.asarray(of_method.reached)
-        densities = sorted(settings.densities, reverse=True)
-        noted += [
-            f"! {method}: {count} of {settings.seeds} searches did not reach density {target:g}; their "
-            "masks have the largest scores of the last step"
-            for target, count in zip(densities, missed.sum(axis=0), strict=True)
-            if count
-        ]
-    return noted
-
-
-def write(
-    folder: Path,
-    name: str,
-    transfer: Transfer,
-    measured: Measured,
-    started: float,
-    findings: Iterable[Mapping[str, Any]],
-) -> None:
-    """Write results, comparisons, layer densities, findings and manifest."""
-    measured.comparisons.to_csv(folder / COMPARISONS, index=False)
-    measured.layers.to_csv(folder / LAYERS, index=False)
-    pictures = {
-        "old": {"name": transfer.old.name, "sha256": results.digest(transfer.old.x, transfer.old.y)},
-        "new": {"name": transfer.new.name, "sha256": results.digest(transfer.new.x, transfer.new.y)},
-    }
-    records.write(
-        folder,
-        name,
-        transfer.settings,
-        started,
-        measured.table,
-        findings,
-        pictures=pictures,
-        notes=measured.notes,
+def _budgets(methods: Sequence[str], transfer: Transfer) -> list[str]:
+    """What each search was given: they are not equal."""
+    given = [f"{name} {n} x {steps}" for name, (n, steps) in trainings(methods, transfer).items()]
+    return (
+        [f"trainings x steps of a search, a seed: {', '.join(given)}; of the others, none"] if given else []
     )
 
 
-def draw_layers(folder: Path, title: str) -> None:
-    """Draw the densities of layers from a folder's files."""
-    table = results.read_table(folder, LAYERS)
-    panels = {
-        f"sparsity {sparsity:g}": {
-            method: {
-                layer: of_layer["density"].to_numpy() for layer, of_layer in of.groupby("layer", sort=False)
-            }
-            for method, of in rows.groupby("strategy", sort=False)
-        }
-        for sparsity, rows in table.groupby("sparsity", sort=False)
-    }
-    plots.save(plots.layer_densities(panels, title), folder, "layers")
-
-
-def remarks(manifest: Mapping[str, Any], table: pd.DataFrame) -> list[str]:
-    """What a reader of the tables has to know: of the searches, and of the runs on the new task."""
-    noted = list(manifest["notes"])
-    groups = [(str(name), of) for name, of in table.groupby("strategy", sort=False)]
-    noted += records.failures(groups)
-    for name, of in groups:
-        dead = int(of["dead_start"].sum())
-        if dead:
-            noted.append(
-                f"! {name}: in {dead} of {len(of)} runs some layer never had a gradient (too few connections)"
-            )
+def _notes(found: dict[str, Architectures], settings: Settings) -> list[str]:
+    """Searches that failed, and densities that were not reached."""
+    noted = []
+    for search, of_search in {base(method): found[method] for method in found}.items():
+        failed = int((np.asarray(of_search.failed_at) >= 0).sum())
+        if failed:
+            noted.append(f"! {search}: {failed} of {settings.seeds} searches met NaN or infinity")
+        for target in sorted(settings.densities, reverse=True):
+            missed = of_search.missed(target)
+            if missed.any():
+                lowest = np.asarray(of_search.lowest)[missed]
+                noted.append(
+                    f"! {search}: {missed.sum()} of {settings.seeds} searches did not reach density "
+                    f"{target:g} but {lowest.min():.3g} to {lowest.max():.3g}; the masks have the largest "
+                    "scores of the last step"
+                )
     return noted
+
+
+def pictures(transfer: Transfer) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Pixels and labels of both tasks."""
+    return {"old": (transfer.old.x, transfer.old.y), "new": (transfer.new.x, transfer.new.y)}
