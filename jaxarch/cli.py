@@ -126,7 +126,8 @@ def list_(experiment: str | None) -> None:
             table.add_row(field.name, shown or "(all)")
         console.print(table, highlight=False)
         for kind in filter(dataclasses.is_dataclass, chosen.settings.__mro__):
-            console.print(f"\n{inspect.cleandoc(kind.__doc__ or '')}", highlight=False, markup=False)
+            for paragraph in inspect.cleandoc(kind.__doc__ or "").split("\n\n"):
+                console.print("\n" + " ".join(paragraph.split()), highlight=False, markup=False)
         return
     from jaxarch.data.sources import SOURCES
     from jaxarch.experiments.catalogue import EXPERIMENTS
