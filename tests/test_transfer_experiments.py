@@ -7,6 +7,7 @@ import numpy as np
 import optax
 import pandas as pd
 import pytest
+from small import same
 
 import jaxarch
 from jaxarch.errors import ArgumentError
@@ -15,6 +16,7 @@ from jaxarch.experiments.pruning import estimate, reporting, reshuffle, searches
 from jaxarch.ledger import read_findings
 from jaxarch.results import read_manifest, read_table
 from jaxarch.storage import read_npz
+from jaxarch.strategy import over_seeds
 
 METHODS = ("AP", "IMP", "random", "AP->reshuffled")
 SMALL = {
@@ -95,6 +97,32 @@ def test_fresh_weights_on_the_new_task_are_not_those_that_a_search_began_from(re
     fresh = strategy(again, still, jaxarch.architecture(whole)).params["layers"][0]["kernel"]
     for drawn in (start, one.init(again)[0]["layers"][0]["kernel"]):
         assert abs(np.corrcoef(np.ravel(drawn[...]), np.ravel(fresh[...]))[0, 1]) < 0.15
+
+
+def test_every_run_has_the_key_and_the_rows_of_its_seed_for_the_new_task(ready, monkeypatch):
+    seen = []
+
+    def run(strategy, keys, problem, **options):
+        seen.append((jax.random.key_data(keys), problem, options["found"]))
+        return over_seeds(strategy, keys, problem, **options)
+
+    monkeypatch.setattr(trial, "over_seeds", run)
+    table = measured(ready, methods=("random",)).table
+    expected = jax.random.key_data(ready.settings.keys("new task"))
+    for size, (keys, problem, _) in zip((10, 40), seen, strict=True):
+        seeds = table.query(f"size == {size}")["seed"].to_numpy()
+        assert same(keys, expected[seeds])
+        assert same(problem.train, np.asarray(ready.learning.train)[seeds])
+        assert problem.train_size == size
+
+
+def test_runs_that_fail_have_no_figures_and_are_counted(ready):
+    diverging = dataclasses.replace(ready.learning, optimizer=optax.sgd(1e30))
+    with pytest.warns(jaxarch.NonFiniteWarning):
+        made = measured(ready._replace(learning=diverging), methods=("random",))
+    assert made.table["accuracy"].isna().all()
+    assert (made.comparisons["runs"] == 0).all()
+    assert any("random: 8 of 8 runs met NaN" in line for line in reporting.remarks({"notes": []}, made.table))
 
 
 def test_each_search_is_run_once_whatever_is_made_of_it(ready):
@@ -220,7 +248,8 @@ def test_a_folder_that_was_begun_with_other_data_is_refused_and_so_is_a_damaged_
 
 def test_what_a_search_was_given_and_did_not_reach_is_reported(ready):
     settings = dataclasses.replace(ready.settings, search_steps=5)
-    notes = measured(ready._replace(settings=settings), methods=("AP->reshuffled",)).notes
+    with pytest.warns(jaxarch.FoundWarning, match="density 0.1 was not reached in 2 of 2 runs"):
+        notes = measured(ready._replace(settings=settings), methods=("AP->reshuffled",)).notes
     assert notes[0] == "trainings x steps of a search, a seed: AP 1 x 5; of the others, none"
     assert any("did not reach density 0.1 but" in note for note in notes)
 
@@ -243,6 +272,26 @@ def test_random_search_is_judged_by_examples_that_it_does_not_train_on(ready):
     transfer = ready._replace(settings=settings)
     found = searches.architectures(("random search",), transfer, Parts(settings), None)["random search"]
     assert jax.vmap(jaxarch.masks.connections)(found.masks["0.1"]).tolist() == [83, 83]
+
+
+def test_pictures_of_two_files_of_the_user_s_go_through_a_cnn_with_augmentation_for_one_seed(tmp_path):
+    images = jaxarch.data.load_images("digits")
+    for name, classes in (("old", (0, 1)), ("new", (2, 3))):
+        part = images.of_classes(classes)
+        np.savez(tmp_path / f"{name}.npz", x=part.x, y=part.y)
+    settings = transfer.Settings(
+        **SMALL | {"seeds": 1, "sparsities": (0.5,), "sizes": (), "widths": (3,), "weights": ("he",)},
+        dataset=str(tmp_path / "old.npz"),
+        new_dataset=str(tmp_path / "new.npz"),
+        model="cnn",
+        augment=True,
+        methods=("random",),
+    )
+    transfer.EXPERIMENT.run(settings, tmp_path, None)
+    table = read_table(tmp_path)
+    assert sorted(table["size"].unique()) == [20, 40]
+    assert table["accuracy"].between(0, 1).all()
+    assert transfer.report(tmp_path)
 
 
 def test_a_dry_run_says_what_would_be_trained_and_how_long_it_takes():
