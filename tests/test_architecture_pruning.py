@@ -233,6 +233,20 @@ def test_a_density_that_was_not_kept_is_refused(pruned):
         carried(pruned, jaxarch.at_density(0.3))
 
 
+def test_he_s_weights_are_drawn_apart_from_the_model_s_own():
+    def init(key):
+        return {"kernel": jax.random.normal(key, (64, 10))}
+
+    digit = dataclasses.replace(learning(), init=lambda key: (init(key), {}))
+    bare = jaxarch.architecture({"kernel": jnp.ones((64, 10), bool)})
+    own, fresh = (
+        jaxarch.training.begin(jaxarch.retrain("cold", nonnegative=False, weights=w), keys()[0], digit, bare)
+        for w in ("initial", "he")
+    )
+    both = np.stack([np.ravel(carry.point.trainable["kernel"]) for carry in (own, fresh)])
+    assert abs(np.corrcoef(both)[0, 1]) < 0.15
+
+
 @pytest.mark.parametrize(("weights", "inputs"), [("he", 1.0), ("density-aware", 0.1)])
 def test_a_cold_start_has_the_spread_that_it_says(weights, inputs):
     wide = dataclasses.replace(learning(steps=1, hidden=400), optimizer=optax.sgd(0.0))

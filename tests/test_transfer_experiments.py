@@ -188,6 +188,19 @@ def test_in_domain_the_new_examples_are_some_that_the_search_has_not_seen():
     assert not searched & set(ready.test.ravel().tolist())
 
 
+@pytest.mark.parametrize("in_domain", [False, True])
+def test_where_a_split_is_published_the_search_has_the_examples_for_training(monkeypatch, in_domain):
+    images = jaxarch.data.load_images("digits")._replace(train=1000)
+    monkeypatch.setattr(tasks, "load_images", lambda name: images)
+    ready = tasks.prepare(dataclasses.replace(SETTINGS, in_domain=in_domain, sizes=(40,)))
+    assert np.asarray(ready.searching.train).tolist() == list(range(ready.old.train))
+    train, test = (set(np.ravel(rows).tolist()) for rows in (ready.learning.train, ready.test[0]))
+    held_out = set(range(ready.new.train, len(ready.new.y)))
+    assert test <= held_out
+    assert train <= held_out if in_domain else not train & held_out
+    assert in_domain or test == held_out
+
+
 def test_pooled_pictures_are_means_of_windows():
     ready = tasks.prepare(dataclasses.replace(SETTINGS, pool=4))
     raw = jaxarch.data.load_images("digits").of_classes(range(5)).x[7, :4, 4:, 0]
