@@ -122,6 +122,8 @@ def test_runs_that_fail_have_no_figures_and_are_counted(ready):
         made = measured(ready._replace(learning=diverging), methods=("random",))
     assert made.table["accuracy"].isna().all()
     assert (made.comparisons["runs"] == 0).all()
+    figure = jaxarch.plots.sweep(transfer._curves(made.table), "share of connections left")
+    assert not figure.axes[0].lines
     assert any("random: 8 of 8 runs met NaN" in line for line in reporting.remarks({"notes": []}, made.table))
 
 

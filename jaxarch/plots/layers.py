@@ -55,8 +55,14 @@ def layer_densities(
             )
         grid[0, 0].set_ylabel("share of connections left")
         handles, labels = grid[0, 0].get_legend_handles_labels()
-        columns_of_legend = legend_columns(labels, figure.get_figwidth())
-        figure.legend(handles, labels, loc="outside lower center", ncols=columns_of_legend)
+        figure.legend(
+            handles,
+            labels,
+            loc="outside lower center",
+            ncols=legend_columns(labels, figure.get_figwidth()),
+            title="median and quartiles over runs",
+            title_fontsize="small",
+        )
     return figure
 
 

@@ -77,8 +77,10 @@ def panel_grid(
 
 
 def medians(axes: Any, at: np.ndarray, runs: np.ndarray, **line: Any) -> None:
-    """The median over runs as a line, with a band between the quartiles; nothing without runs."""
-    if len(runs):
+    """The median over runs as a line, with a band between the quartiles; runs that are NaN are left out."""
+    seen = ~np.isnan(runs).all(axis=0)
+    if len(runs) and seen.any():
+        at, runs = at[seen], runs[:, seen]
         q25, median, q75 = np.nanpercentile(runs, [25, 50, 75], axis=0)
         axes.plot(at, median, **line)
         axes.fill_between(at, q25, q75, color=line["color"], alpha=0.18, lw=0)

@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from jaxarch.plots.style import STYLE, legend_columns, look, medians, panel_grid
 
@@ -52,8 +51,12 @@ def sweep(
             axes_row[0].set_ylabel(quantity)
         figure.align_ylabels(grid[:, 0])
         handles, labels = grid[0, 0].get_legend_handles_labels()
-        handles.append(Line2D([], [], ls=""))
-        labels.append("(median and quartiles over runs)")
-        columns_of_legend = legend_columns(labels, figure.get_figwidth())
-        figure.legend(handles, labels, loc="outside lower center", ncols=columns_of_legend)
+        figure.legend(
+            handles,
+            labels,
+            loc="outside lower center",
+            ncols=legend_columns(labels, figure.get_figwidth()),
+            title="median and quartiles over runs",
+            title_fontsize="small",
+        )
     return figure
