@@ -320,6 +320,31 @@ def test_labels_that_do_not_fit_the_outputs_are_refused(outputs, labels, message
         )
 
 
+def five_outputs(labels, **options):
+    return jaxarch.supervised(
+        lambda rngs: nnx.Linear(64, 5, rngs=rngs),
+        (digits().x, labels),
+        loss=LOSS,
+        optimizer=optax.sgd(0.1),
+        steps=1,
+        **options,
+    )
+
+
+@pytest.mark.parametrize(
+    ("shift", "message"),
+    [(0, "y has labels 0 to 9, but the model 5 outputs, for 0 to 4"), (-5, "y has labels -5 to 4")],
+)
+def test_labels_out_of_the_range_of_the_outputs_are_refused(shift, message):
+    with pytest.raises(ValueError, match=message):
+        five_outputs(digits().y + shift)
+
+
+def test_labels_of_rows_that_are_not_used_may_be_any_and_so_may_those_that_gather_turns_into_others():
+    five_outputs(digits().y, train=np.flatnonzero(digits().y < 5))
+    five_outputs(digits().y, gather=lambda data, own, rows: (data[0][rows], data[1][rows] % 5))
+
+
 def test_a_metric_that_is_no_scalar_is_refused():
     learning = pictures(
         MLP,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ import numpy as np
 import optax
 from jax import Array
 
-from jaxarch.errors import ArgumentError
+from jaxarch.errors import ArgumentError, is_traced
 from jaxarch.models.flax_models import as_model
 from jaxarch.models.model import Model
 from jaxarch.problem import Key, Problem, take_rows
@@ -54,8 +55,9 @@ def supervised(
       metrics: `(outputs, y) -> {name: scalar}`, shown for the validation rows beside the loss.
 
     Raises:
-      ArgumentError: data of another form, NaN, parameters that are not floating point, a loss that does not
-        fit the outputs, an `augment` that is no function or does not keep shape and dtype.
+      ArgumentError: data of another form, NaN, labels beyond the outputs, parameters that are not floating
+        point, a loss that does not fit the outputs, an `augment` that is no function or does not keep shape
+        and dtype.
     """
     if not isinstance(data, tuple) or len(data) != 2:
         raise ArgumentError("data: expected a pair (x, y) of arrays with one leading axis of examples")
@@ -101,7 +103,7 @@ def supervised(
         metrics=None if metrics is None else problem_metrics,
     )
     made.check()
-    _check_loss(made, network, loss)
+    _check_labels(made, _check_loss(made, network, loss))
     return made
 
 
@@ -120,8 +122,12 @@ def _augmented(augment: Callable[[Array, Array], Array], key: Array, inputs: PyT
     return made
 
 
-def _check_loss(problem: Problem, network: Model, loss: Callable[[Array, Array], Array]) -> None:
-    """Raise unless there is one loss an example; (n, 1) outputs and (n,) labels broadcast to (n, n)."""
+def _check_loss(problem: Problem, network: Model, loss: Callable[[Array, Array], Array]) -> Any:
+    """Raise unless there is one loss an example; (n, 1) outputs and (n,) labels broadcast to (n, n).
+
+    Returns:
+      The shapes of the outputs for some examples.
+    """
     one = problem if problem.runs is None else problem.of_run(0)
     params, state = jax.eval_shape(problem.init, jax.random.key(0))
 
@@ -142,3 +148,27 @@ def _check_loss(problem: Problem, network: Model, loss: Callable[[Array, Array],
             f"loss: for 3 examples it has shape {shapes[1]}: outputs of shape {shown} are broadcast against "
             "the labels; give both one shape"
         )
+    return outputs
+
+
+def _check_labels(problem: Problem, outputs: Any) -> None:
+    """Raise if classes are more than there are outputs: XLA takes such an index for the last, or for NaN."""
+    y = problem.data[1]
+    if problem.own is not None or is_traced(y) or not jnp.issubdtype(y.dtype, jnp.integer) or y.ndim != 1:
+        return
+    if getattr(outputs, "ndim", 0) != 2 or outputs.shape[1] < 2:
+        return
+    used = [np.ravel(rows) for rows in (problem.train, problem.validation) if rows is not None]
+    rows = np.unique(np.concatenate(used)) if problem.train is not None else np.arange(len(y))
+    labels = np.asarray(_labels(problem.gather, problem.data, jnp.asarray(rows)))
+    classes = outputs.shape[1]
+    if labels.dtype.kind in "iu" and not 0 <= labels.min() <= labels.max() < classes:
+        raise ArgumentError(
+            f"data: y has labels {labels.min()} to {labels.max()}, but the model {classes} outputs, for 0 to "
+            f"{classes - 1}; number the classes from 0, or give the model more outputs"
+        )
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _labels(gather: Callable[[PyTree, PyTree, Array], PyTree], data: PyTree, rows: Array) -> Array:
+    return gather(data, None, rows)[1]
