@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from jaxarch.metrics import quartiles
-from jaxarch.plots.style import STYLE, legend_columns, look, panel_grid
+from jaxarch.plots.style import STYLE, legend_below, look, panel_grid
 
 
 def layer_densities(
@@ -54,15 +54,7 @@ def layer_densities(
                 range(len(layers)), [name.removesuffix("/kernel") for name in layers], rotation=90
             )
         grid[0, 0].set_ylabel("share of connections left")
-        handles, labels = grid[0, 0].get_legend_handles_labels()
-        figure.legend(
-            handles,
-            labels,
-            loc="outside lower center",
-            ncols=legend_columns(labels, figure.get_figwidth()),
-            title="median and quartiles over runs",
-            title_fontsize="small",
-        )
+        legend_below(figure, grid[0, 0])
     return figure
 
 

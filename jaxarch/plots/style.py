@@ -96,10 +96,19 @@ def look(index: int) -> dict[str, Any]:
     }
 
 
-def legend_columns(entries: Sequence[str], width: float) -> int:
-    """How many columns of a legend fit below a figure, in inches."""
-    longest = max((len(entry) for entry in entries), default=0)
-    return max(min(int(width / (0.5 + 0.075 * longest)), len(entries)), 1)
+def legend_below(figure: Figure, axes: Any) -> None:
+    """The lines of some axes below a figure, in as many columns as fit, and what lines and bands are."""
+    handles, labels = axes.get_legend_handles_labels()
+    longest = max((len(label) for label in labels), default=0)
+    fit = int(figure.get_figwidth() / (0.5 + 0.075 * longest))
+    figure.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=max(min(fit, len(labels)), 1),
+        title="median and quartiles over runs",
+        title_fontsize="small",
+    )
 
 
 def looks_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:

@@ -8,7 +8,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from jaxarch.plots.style import STYLE, legend_columns, look, medians, panel_grid
+from jaxarch.plots.style import STYLE, legend_below, look, medians, panel_grid
 
 MOST_MARKERS = 25
 
@@ -50,13 +50,5 @@ def sweep(
                     axes.axhline(marked[quantity], color="#666666", lw=1.0, ls=":")
             axes_row[0].set_ylabel(quantity)
         figure.align_ylabels(grid[:, 0])
-        handles, labels = grid[0, 0].get_legend_handles_labels()
-        figure.legend(
-            handles,
-            labels,
-            loc="outside lower center",
-            ncols=legend_columns(labels, figure.get_figwidth()),
-            title="median and quartiles over runs",
-            title_fontsize="small",
-        )
+        legend_below(figure, grid[0, 0])
     return figure
