@@ -179,12 +179,13 @@ def test_the_first_examples_of_the_new_task_are_balanced_and_none_is_tested_on(r
 
 def test_both_tasks_label_their_classes_from_0(ready):
     assert set(ready.old.y) == set(ready.new.y) == set(range(5))
-    assert ready.task == "digits 0,1,2,3,4 -> digits 5,6,7,8,9"
+    assert ready.task == "digits 0-4 -> digits 5-9"
 
 
 def test_in_domain_the_new_examples_are_some_that_the_search_has_not_seen():
     ready = tasks.prepare(dataclasses.replace(SETTINGS, in_domain=True, sizes=(20,)))
     assert ready.settings.classes == ready.settings.new_classes == tuple(range(10))
+    assert ready.task == "digits 0-9, in domain"
     searched = set(np.asarray(ready.searching.train).tolist())
     assert not searched & set(np.asarray(ready.learning.train).ravel().tolist())
     assert not searched & set(ready.test.ravel().tolist())

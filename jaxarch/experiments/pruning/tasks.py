@@ -44,10 +44,18 @@ class Transfer(NamedTuple):
     def task(self) -> str:
         """From what to what, in words."""
         settings = self.settings
-        classes = ",".join(map(str, settings.new_classes))
-        return (
-            f"{settings.dataset} {','.join(map(str, settings.classes))} -> {settings.new_dataset} {classes}"
-        )
+        old = f"{settings.dataset} {_in_words(settings.classes)}"
+        if settings.in_domain:
+            return f"{old}, in domain"
+        return f"{old} -> {settings.new_dataset} {_in_words(settings.new_classes)}"
+
+
+def _in_words(classes: tuple[int, ...]) -> str:
+    """`0-4` for classes in a row, `0,2,5` for others."""
+    first, last = classes[0], classes[-1]
+    if len(classes) > 2 and classes == tuple(range(first, last + 1)):
+        return f"{first}-{last}"
+    return ",".join(map(str, classes))
 
 
 def prepare(settings: Settings) -> Transfer:
