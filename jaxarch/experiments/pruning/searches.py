@@ -120,10 +120,15 @@ def architectures(
 
         found[search] = parts.tree(f"architectures {search}", like, make)
     keys = transfer.settings.keys("reshuffle")
-    for search in list(found):
-        masks = {name: jax.vmap(reshuffle)(keys, mask) for name, mask in found[search].masks.items()}
-        found[search + RESHUFFLED] = found[search]._replace(masks=masks)
-    return {method: found[method] for method in methods}
+
+    def reshuffled(of_search: Architectures) -> Architectures:
+        masks = {name: jax.vmap(reshuffle)(keys, mask) for name, mask in of_search.masks.items()}
+        return of_search._replace(masks=masks)
+
+    return {
+        method: reshuffled(found[base(method)]) if method.endswith(RESHUFFLED) else found[method]
+        for method in methods
+    }
 
 
 def _search(
