@@ -19,17 +19,17 @@ neighbours in time. Times are CPU times.
 The second table is of whole calls of `over_seeds`, 100 steps of the MLP in batches of 128, compiled before:
 all seeds in one program, and one after the other (`at_once=1`).
 
-Measured on a shared x86-64 core that others used too, medians of 7 and quartiles: a step of pruning takes
-1.02 [1.01, 1.05] times the plain one's time for the CNN, 1.08 [1.07, 1.13] for VGG19, and for the MLP 1.13
-[1.12, 1.17] in batches of 1024, but 1.77 [1.73, 1.77] in batches of 128. There a plain step takes .84 ms,
-and what a connection costs beside the products does not shrink with the batch: in shares of the plain step,
-.27 go to a second set of parameters (mask times weight, its gradients, its update), .27 to the two
-sigmoids, and the rest to the penalty, the count of positive scores, and the scores that are held. A further
-density is one more copy of the scores a step, about .1 of that plain step. Retraining takes .99 to 1.04
-times the plain step's time throughout.
+Measured on one core of a quiet shared x86-64 machine, medians of 5 or 7 and quartiles: a step of pruning
+takes 1.02 [1.00, 1.03] times the plain one's time for the CNN, 1.07 [1.07, 1.08] for VGG19, and for the
+MLP 1.16 [1.08, 1.17] in batches of 1024, but 1.80 [1.80, 1.81] in batches of 128. There a plain step
+takes .85 ms, and what a connection costs beside the products does not shrink with the batch: in shares of
+the plain step, .27 go to a second set of parameters (mask times weight, its gradients, its update), .27
+to the two sigmoids, and the rest to the penalty, the count of positive scores, and the scores that are
+held. A further density is one more copy of the scores a step, about .1 of that plain step. Retraining
+takes .99 to 1.01 times the plain step's time throughout.
 
-10 seeds of this MLP in one program take 1.25 (pruning) and 1.21 (retraining) times as long on one core as
-one after the other (medians of 3).
+10 seeds of this MLP in one program take 1.25 (pruning) and 1.12 (retraining) times as long on one core as
+one after the other: there, vmap gains nothing, and the arrays of all seeds leave the cache.
 """
 
 from __future__ import annotations
@@ -144,7 +144,8 @@ class Side:
         self.problem = problem
         self.keys = jax.random.split(jax.random.key(2), 1)
         self.mesh = None
-        if not programs.is_slow_in_loops(self.make, (self.keys, {}, problem, found)):
+        first = programs.first_step(self.make, (self.keys, {}, problem, found))
+        if not programs.is_slow_in_loops(first):
             self.mesh = runs_mesh(None, 1)
         self.carry = programs.begin(self.make, self.mesh, self.keys, {}, problem, found)
         self.step = jnp.zeros((), jnp.int32)

@@ -236,7 +236,7 @@ def _container_memory() -> int | None:
     return max(limit - used, 0)
 
 
-def is_slow_in_loops(jaxpr: Any, backend: str | None = None) -> bool:
+def is_slow_in_loops(jaxpr: Any, *, backend: str | None = None) -> bool:
     """Whether XLA would run a computation many times slower inside a loop or `vmap` than alone, run by run.
 
     So it is with convolutions on CPU: three of them on 64 pictures of 32 x 32 take 0.07 s a step alone, and

@@ -198,8 +198,8 @@ def test_convolutions_on_cpu_are_run_step_by_step_and_dense_models_are_not():
     for model, flat, slow in ((CNN, False, True), (MLP, True, False)):
         args = (key, None, pictures(model, steps=1, flat=flat), found)
         step = programs.first_step(lambda settings: stage, args)
-        assert programs.is_slow_in_loops(step, "cpu") == slow
-        assert not programs.is_slow_in_loops(step, "gpu")
+        assert programs.is_slow_in_loops(step, backend="cpu") == slow
+        assert not programs.is_slow_in_loops(step, backend="gpu")
 
 
 def test_convolutions_on_cpu_are_evaluated_run_by_run_to_what_they_give_together(monkeypatch):
