@@ -209,18 +209,15 @@ def evaluate(
     if batch_size is not None:
         check_count("batch_size", batch_size)
     size = batch_size or rows.shape[-1]
-    args = jax.device_put((found.params, found.state, problem), jax.local_devices()[0])
+    args = jax.device_put((found.params, found.state, problem, rows), jax.local_devices()[0])
     axes = (0, 0, problem.in_axes(), 0 if rows.ndim == 2 else None)
+    alone = is_slow_in_loops(_outputs.trace(predict, False, *args).jaxpr.jaxpr)
     runs = jax.tree.leaves(found.params)[0].shape[0]
-    groups: list[Any] = [slice(None)]
-    if is_slow_in_loops(_outputs.trace(predict, False, *args, rows).jaxpr.jaxpr):
-        groups = np.split(np.arange(runs), runs)
+    shares = (take_runs(axes, args, np.asarray([run])) for run in range(runs)) if alone else [args]
     results = []
-    for group in groups:
-        share = args if len(groups) == 1 else take_runs(axes[:3], args, group)
-        own = rows[group] if rows.ndim == 2 else rows
+    for *share, own in shares:
         parts = [
-            jax.device_get(_outputs(predict, len(groups) > 1, *share, own[..., start : start + size]))
+            jax.device_get(_outputs(predict, alone, *share, own[..., start : start + size]))
             for start in range(0, rows.shape[-1], size)
         ]
         results.append(jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=1), *parts))
