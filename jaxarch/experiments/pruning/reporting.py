@@ -16,7 +16,7 @@ from jaxarch.experiments.experiment import Experiment
 from jaxarch.experiments.pruning import estimate, tasks
 from jaxarch.experiments.pruning.searches import check_fit
 from jaxarch.experiments.pruning.tasks import Transfer
-from jaxarch.experiments.pruning.trial import CELL, PARENT, Measured, measure, pictures
+from jaxarch.experiments.pruning.trial import CELL, PARENT, Measured, measure
 from jaxarch.fit import Progress
 from jaxarch.storage import save_tree
 
@@ -35,11 +35,9 @@ def write(
     measured.comparisons.to_csv(folder / COMPARISONS, index=False)
     measured.layers.to_csv(folder / LAYERS, index=False)
     save_tree(folder / MASKS, measured.masks)
+    images = {"old": transfer.old, "new": transfer.new}
     data = {
-        which: {"name": name, "sha256": results.digest(x, y)}
-        for (which, (x, y)), name in zip(
-            pictures(transfer).items(), (transfer.old.name, transfer.new.name), strict=True
-        )
+        which: {"name": images[which].name, "sha256": digest} for which, digest in measured.digests.items()
     }
     settings = transfer.settings
     records.write(

@@ -41,6 +41,7 @@ class Measured(NamedTuple):
       comparisons: every pair of methods in every cell, tested on the same seeds.
       layers: the density of every masked leaf of every architecture.
       masks: by method, by density, with a leading axis of seeds.
+      digests: the SHA-256 of the pictures of the old task and of the new one.
       notes: what a reader has to know of the searches.
     """
 
@@ -48,6 +49,7 @@ class Measured(NamedTuple):
     comparisons: pd.DataFrame
     layers: pd.DataFrame
     masks: dict[str, dict[str, PyTree]]
+    digests: dict[str, str]
     notes: list[str]
 
 
@@ -56,8 +58,12 @@ def measure(
 ) -> Measured:
     """Search for all architectures, and train them on the new task."""
     settings = transfer.settings
-    digests = {f"{which} pictures": results.digest(*arrays) for which, arrays in pictures(transfer).items()}
-    parts = Parts(settings, methods=",".join(methods), jaxarch=version("jaxarch"), **digests)
+    digests = {
+        "old": results.digest(transfer.old.x, transfer.old.y),
+        "new": results.digest(transfer.new.x, transfer.new.y),
+    }
+    pictures = {f"{which} pictures": digest for which, digest in digests.items()}
+    parts = Parts(settings, methods=",".join(methods), jaxarch=version("jaxarch"), **pictures)
     found = architectures(methods, transfer, parts, progress)
     runs, masks = _stacked(found, transfer)
     cells = []
@@ -76,7 +82,7 @@ def measure(
     table.insert(2, "task", transfer.task)
     notes = [*_budgets(methods, transfer), *_notes(found, settings)]
     kept = {method: of_method.masks for method, of_method in found.items()}
-    return Measured(table, _comparisons(table), _layers(runs, masks), kept, notes)
+    return Measured(table, _comparisons(table), _layers(runs, masks), kept, digests, notes)
 
 
 def training(weights: str, transfer: Transfer) -> Strategy:
@@ -202,8 +208,3 @@ def _notes(found: dict[str, Architectures], settings: Settings) -> list[str]:
                     "scores of the last step"
                 )
     return noted
-
-
-def pictures(transfer: Transfer) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Pixels and labels of both tasks."""
-    return {"old": (transfer.old.x, transfer.old.y), "new": (transfer.new.x, transfer.new.y)}
