@@ -16,6 +16,7 @@ from small import keys, problem
 
 import jaxarch
 from jaxarch import masks, mirror
+from jaxarch.devices import float64
 
 TEMPERATURES = st.tuples(st.floats(0.5, 100), st.floats(0.01, 0.99)).map(lambda t: (t[0], t[0] * t[1]))
 PRECISIONS = pytest.mark.parametrize("double", [False, True], ids=["float32", "float64"])
@@ -52,7 +53,7 @@ def test_the_inverse_mirror_map_is_right_to_a_few_units_in_the_last_place(double
 
 @pytest.mark.parametrize("soft", [0.5, 5.0])
 def test_the_inverse_undoes_the_mirror_map_from_1e_8_to_80(soft):
-    with jax.enable_x64(True):
+    with float64():
         x = np.geomspace(1e-8, 80, 500)
         scores = np.concatenate([-x, [0.0], x]) / soft
         back = mirror.inverse_mirror_map(mirror.mirror_map(scores, soft), soft)
@@ -195,7 +196,7 @@ def test_from_one_half_the_distance_to_a_vertex_is_log_2_plus_i_of_the_ratio(rat
         return (digamma((s + 1) / 2) - digamma(s / 2)) / 2
 
     constant = np.log(2) + (beta(1 - ratio) + beta(1 + ratio)) / 2
-    with jax.enable_x64(True):
+    with float64():
         distance = mirror.start_distance(7, 50.0, 50.0 * ratio)
     np.testing.assert_allclose(distance, 7 * 2 / (50.0 * 50.0 * ratio) * constant, rtol=1e-14)
 
@@ -210,7 +211,7 @@ def derivatives(w, mask, hard, soft):
 @given(temperatures=TEMPERATURES, mask=st.sampled_from([0.0, 0.001, 0.3, 0.5, 1.0]))
 def test_the_derivative_of_the_divergence_is_the_mask_s_error_over_the_soft_slope(temperatures, mask):
     hard, soft = temperatures
-    with jax.enable_x64(True):
+    with float64():
         scores = np.asarray([-9.0, -1.1, -0.3, 0.0, 0.4, 2.0, 11.0]) / hard
         derivative, slope = jax.device_get(derivatives(scores, mask, hard, soft))
     expected = (expit(hard * scores) - mask) * slope

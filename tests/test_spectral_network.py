@@ -12,6 +12,7 @@ from small import keys, same
 
 import jaxarch
 from jaxarch import spectral, training
+from jaxarch.devices import float64
 from jaxarch.spectral import algebra, penalty
 
 WIDTHS = ((3, 2), (3, 5, 1), (2, 4, 4, 3), (1, 3, 1, 2, 4))
@@ -99,7 +100,7 @@ METHODS = [partial(spectral.feedforward, method=m) for m in ("auto", "substituti
 
 @pytest.mark.parametrize(("widths", "trained"), [*zip(WIDTHS, [False, True, False, True], strict=True)])
 def test_every_method_is_the_dense_network_in_value_and_gradient(widths, trained):
-    with jax.enable_x64(True):
+    with float64():
         params, x = random_params(widths, 0, trained, np.float64), inputs(widths, 3, np.float64)
         expected, *found = values_and_gradients([dense_feedforward, *METHODS], params, x, jnp.tanh)
         assert all(close(one, expected) for one in found)
@@ -107,14 +108,14 @@ def test_every_method_is_the_dense_network_in_value_and_gradient(widths, trained
 
 def test_the_recursive_rule_is_that_of_the_dense_network():
     widths = WIDTHS[2]
-    with jax.enable_x64(True):
+    with float64():
         params, x = random_params(widths, 1, True, np.float64), inputs(widths, 3, np.float64)
         expected, found = values_and_gradients([dense_recursion, spectral.recursive], params, x, jnp.tanh)
         assert close(found, expected)
 
 
 def test_one_constant_added_to_all_eigenvalues_leaves_the_outputs_as_they_are():
-    with jax.enable_x64(True):
+    with float64():
         params = random_params(WIDTHS[3], 0, True, np.float64)
         vectors, values = spectral.unpack(params)
         x = inputs(WIDTHS[3], 3, np.float64)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from jaxarch.claims import boxes, proofs
 from jaxarch.claims.boxes import Box, Intervals, Reals, interval
 from jaxarch.claims.two_temperature import slope
+from jaxarch.devices import float64
 
 KEY = jax.random.key(0)
 PROVED = {
@@ -155,7 +156,7 @@ CASE = {
 @given(**CASE)
 def test_that_curvature_is_the_divergence_s_along_the_scores(w, hard, ratio, u):
     w, soft = abs(w), ratio * hard
-    with jax.enable_x64(True):
+    with float64():
         first = jax.grad(lambda w: (jax.nn.sigmoid(hard * w) - u) / slope(w, soft))
         expected = slope(w, soft) ** 2 * first(w) / (hard * soft / 16)
         tau = jnp.tanh(hard * w / 2)
@@ -168,7 +169,7 @@ def test_that_curvature_is_the_divergence_s_along_the_scores(w, hard, ratio, u):
 @given(**CASE, step=st.floats(-3, 3))
 def test_the_other_slacks_are_their_sides_difference(w, hard, ratio, u, step):
     soft = ratio * hard
-    with jax.enable_x64(True):
+    with float64():
         largest = hard * soft / 16
         xi = w - u * step * slope(w, soft)
         p = slope(xi, hard) * slope(w, soft)

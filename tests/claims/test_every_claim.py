@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import jaxarch
 from jaxarch.claims import CLAIMS, Inequality, judge
 from jaxarch.claims.core import Evidence, Sides, compiled
+from jaxarch.devices import float64
 
 KEY = jax.random.key(1)
 CHECKS = {
@@ -48,7 +49,7 @@ STACKED = {name: stacked(check) for name, check in INEQUALITIES.items()}
 
 def held(name, points):
     """Whether a statement (first) and its mutations hold, shape (cases, 1 + mutations)."""
-    with jax.enable_x64(True):
+    with float64():
         return np.asarray(compiled(STACKED[name], CHECKS[name].cube, CASES)(points).holds)
 
 

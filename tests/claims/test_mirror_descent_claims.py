@@ -14,6 +14,7 @@ from jaxarch.claims import CLAIMS, inside_bound, regret
 from jaxarch.claims.core import compiled
 from jaxarch.claims.mirror_descent import STEPS, average_iterate, convergence
 from jaxarch.claims.own_runs import trajectory
+from jaxarch.devices import float64
 
 THEOREM = CLAIMS["two-temperature.convergence"].checks[0]
 HARD, SOFT, RATE = 10.0, 2.0, 0.05
@@ -31,7 +32,7 @@ HARD, SOFT, RATE = 10.0, 2.0, 0.05
 def test_the_convergence_theorem_holds_for_any_vectors(steps, gradients, positions, comparator, **numbers):
     gradients = np.reshape(np.asarray(gradients), (STEPS, 2))
     gradients[0, 0] = 1.0
-    with jax.enable_x64(True):
+    with float64():
         sides = jax.jit(convergence)(
             jnp.asarray(float(steps)),
             gradients,
@@ -49,7 +50,7 @@ def test_the_theorem_s_cases_hardly_need_the_allowance_for_rounding():
     def without_rounding(**case):
         return THEOREM.statement(**case)._replace(rounding=0.0)
 
-    with jax.enable_x64(True):
+    with float64():
         assert compiled(without_rounding, THEOREM.cube, 1000)(points).holds.mean() > 0.99
 
 
@@ -75,7 +76,7 @@ def test_an_average_iterate_s_bound_is_almost_reached_by_a_linear_loss():
         "reach": 1e-3,
         "steps": 3.0,
     }
-    with jax.enable_x64(True):
+    with float64():
         sides = jax.jit(average_iterate)(**{name: jnp.asarray(value) for name, value in case.items()})
         assert sides.holds
         assert sides.left / sides.right > 0.999
@@ -108,7 +109,7 @@ def test_the_regret_of_a_recorded_run_is_within_its_bound(comparator, double):
 
 
 def test_the_right_side_is_the_two_divergences_and_the_noise():
-    with jax.enable_x64(True):
+    with float64():
         run, u = recorded(np.float64), np.asarray([1.0, 0.0, 0.25])
         ends = [mirror.total_divergence(u, run["scores"][at], HARD, SOFT) for at in (0, -1)]
         largest = jnp.max(jnp.abs(run["gradients"]))
@@ -184,7 +185,7 @@ def test_runs_on_a_convex_loss_stay_inside_the_bound_at_the_prescribed_rate():
     assert found.ratio == found.gap / found.bound
     assert found.gaps.shape == (8,)
     assert found.gap == found.gaps.mean()
-    with jax.enable_x64(True):
+    with float64():
         distance = mirror.total_divergence(found.comparator, np.zeros(4), 10.0, 2.0)
         settings = {"gradient_bound": found.gradient_bound, "steps": 200}
         rate = mirror.prescribed_rate(distance, 10.0, 2.0, **settings)
@@ -206,7 +207,7 @@ def test_a_linear_loss_uses_up_nearly_all_of_the_bound():
     """Small steps from the middle to where the run ends, hard and soft far apart: the bound is sharp."""
     data, steps, rate = np.ones((1, 1)), 5, 0.1
     end = np.float64(0.5)
-    with jax.enable_x64(True):
+    with float64():
         scores, _ = trajectory(
             lambda _, g: g, jnp.zeros(1), np.ones((steps, 1)), jnp.full(steps, rate), 1.0, 1e-3
         )

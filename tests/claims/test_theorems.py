@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from jaxarch.claims import convergence, pruning
 from jaxarch.claims import two_temperature as step
+from jaxarch.devices import float64
 
 SHARPNESS = st.floats(0.1, 200)
 SCORE = st.floats(-5, 5)
@@ -26,7 +27,7 @@ def holds(statement):
     program = jax.jit(lambda **case: statement(**case).holds)
 
     def at(**case):
-        with jax.enable_x64(True):
+        with float64():
             return bool(program(**{name: np.asarray(value, np.float64) for name, value in case.items()}))
 
     return at
@@ -126,7 +127,7 @@ def test_the_sharp_constant_is_attained_in_the_limit():
         sides = step.sharp_error_bound(jnp.ones(1), jnp.full(1, position) / hard, 1e-9, hard, product / hard)
         return sides.left / sides.right
 
-    with jax.enable_x64(True):
+    with float64():
         products = jnp.asarray([4.0, 16.0, 32.0, 250.0])
         small, saturated = (jax.jit(jax.vmap(ratio, (None, 0)))(at, products) for at in (0.0, 50.0))
     np.testing.assert_allclose(np.maximum(small, saturated), 1, atol=1e-6)
@@ -139,6 +140,6 @@ def test_theorem_4_3_fails_for_every_c_once_there_are_enough_steps():
 
 
 def test_the_mean_slope_is_a_difference_quotient():
-    with jax.enable_x64(True):
+    with float64():
         quotient = (jax.nn.sigmoid(250.0 * 0.02) - jax.nn.sigmoid(250.0 * 0.01)) / 0.01
         assert float(step.mean_slope(0.02, 0.01, 250.0)) == pytest.approx(float(quotient), rel=1e-12)
