@@ -1,6 +1,6 @@
 """What does a training step cost under a mask, beside a step without; and all seeds at once, beside in turn?
 
-    python benchmarks/masked_step.py                    # some ten minutes, on CPU, one core, one thread
+    python benchmarks/masked_step.py                    # some five minutes, on CPU, one core, one thread
     python benchmarks/masked_step.py --models MLP CNN   # some of the models only
 
 The models are those of `jaxarch.models`, on random inputs in 10 classes: MLP 784-300-100-10 in batches of 128
@@ -28,8 +28,8 @@ to the two sigmoids, and the rest to the penalty, the count of positive scores, 
 held. A further density is one more copy of the scores a step, about .1 of that plain step. Retraining
 takes .99 to 1.01 times the plain step's time throughout.
 
-10 seeds of this MLP in one program take 1.25 (pruning) and 1.12 (retraining) times as long on one core as
-one after the other: there, vmap gains nothing, and the arrays of all seeds leave the cache.
+10 seeds of this MLP in one program take 1.25 (pruning) and 1.12 (retraining) times as long on one core as one
+after the other.
 """
 
 from __future__ import annotations
