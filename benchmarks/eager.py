@@ -120,7 +120,7 @@ class Run(NamedTuple):
         return float((softplus(x.sum(1)) * self.signs).mean())
 
 
-class Found(NamedTuple):
+class Network(NamedTuple):
     """What a stage finds: weights, the weights that they were trained from, and F of all that it tried."""
 
     weights: Leaves
@@ -128,21 +128,21 @@ class Found(NamedTuple):
     tried: list[float]
 
 
-# Stages: (run, what was found before) -> Found -------------------------------------------------------
+# Stages: (run, what was found before) -> Network -------------------------------------------------------
 
-Stage = Callable[[Run, Any], Found]
+Stage = Callable[[Run, Any], Network]
 
 
-def real(run: Run, before: None, step: Step = descend_squares) -> Found:
+def real(run: Run, before: None, step: Step = descend_squares) -> Network:
     """Weights `u^2`, all of them."""
     roots = run.draw(0.0, ROOTS_STD)
-    return Found([square(leaf) for leaf in run.train(step, roots)], roots, [])
+    return Network([square(leaf) for leaf in run.train(step, roots)], roots, [])
 
 
-def binary(run: Run, before: None) -> Found:
+def binary(run: Run, before: None) -> Network:
     """Algorithm 1."""
     scores = run.train(partial(descend, TwoTemperature.apply), run.draw(SCORES_MEAN, SCORES_STD))
-    return Found([(leaf > 0).float() for leaf in scores], [], [])
+    return Network([(leaf > 0).float() for leaf in scores], [], [])
 
 
 def retrain(run: Run, roots: Leaves) -> Leaves:
@@ -150,19 +150,19 @@ def retrain(run: Run, roots: Leaves) -> Leaves:
     return [square(leaf) for leaf in run.train(descend_squares, roots)]
 
 
-def warm(run: Run, before: Found) -> Found:
+def warm(run: Run, before: Network) -> Network:
     """The weights of an architecture, from 1."""
-    return Found(retrain(run, before.weights), [], [])
+    return Network(retrain(run, before.weights), [], [])
 
 
-def cold(run: Run, before: Found) -> Found:
+def cold(run: Run, before: Network) -> Network:
     """The weights of an architecture, from fresh ones."""
     fresh = run.draw(0.0, ROOTS_STD)
     roots = [root * mask for root, mask in zip(fresh, before.weights, strict=True)]
-    return Found(retrain(run, roots), [], [])
+    return Network(retrain(run, roots), [], [])
 
 
-def lottery(run: Run, before: Found) -> Found:
+def lottery(run: Run, before: Network) -> Network:
     """Prune, rewind and train, time and again; the best network of all."""
     weights = before.weights
     best, tried = weights, [run.objective(weights)]
@@ -175,14 +175,14 @@ def lottery(run: Run, before: Found) -> Found:
         tried.append(run.objective(weights))
         if tried[-1] < min(tried[:-1]):
             best = weights
-    return Found(best, [], tried)
+    return Network(best, [], tried)
 
 
-def threshold(run: Run, before: Found) -> Found:
+def threshold(run: Run, before: Network) -> Network:
     """The best of the architectures of the weights above a percentile."""
     candidates = architectures(before.weights)
     tried = [run.objective(masks) for masks in candidates]
-    return Found(candidates[tried.index(min(tried))], [], tried)
+    return Network(candidates[tried.index(min(tried))], [], tried)
 
 
 def architectures(weights: Leaves) -> list[Leaves]:
@@ -191,7 +191,7 @@ def architectures(weights: Leaves) -> list[Leaves]:
     return [[(leaf > xi).float() for leaf in weights] for xi in thresholds]
 
 
-def agnostic(run: Run, before: None) -> Found:
+def agnostic(run: Run, before: None) -> Network:
     """The best of many random architectures, each with the best of some shared weights."""
     shared = run.normal(0.0, 1.0, (AGNOSTIC_WEIGHTS,)).tolist()
     best, tried = None, []
@@ -202,15 +202,15 @@ def agnostic(run: Run, before: None) -> Found:
                 best = masks
             tried.append(least)
     assert best is not None
-    return Found(best, [], tried)
+    return Network(best, [], tried)
 
 
-def random(run: Run, before: None) -> Found:
+def random(run: Run, before: None) -> Network:
     """Random weights, untrained."""
-    return Found([square(leaf) for leaf in run.draw(0.0, 1.0)], [], [])
+    return Network([square(leaf) for leaf in run.draw(0.0, 1.0)], [], [])
 
 
-def real_by_hand(run: Run, before: None) -> Found:
+def real_by_hand(run: Run, before: None) -> Network:
     """`real` without autograd."""
     return real(run, before, descend_by_hand)
 
@@ -228,14 +228,14 @@ STRATEGIES: dict[str, tuple[Stage, ...]] = {
 }
 
 
-def compare(strategies: dict[str, tuple[Stage, ...]], run: Run) -> dict[str, Found]:
+def compare(strategies: dict[str, tuple[Stage, ...]], run: Run) -> dict[str, Network]:
     """What each strategy finds; beginnings that they share are run once."""
-    done: dict[tuple[Stage, ...], Found] = {}
+    done: dict[tuple[Stage, ...], Network] = {}
     for stages in strategies.values():
-        found = None
+        network = None
         for index, stage in enumerate(stages):
             shared = stages[: index + 1]
             if shared not in done:
-                done[shared] = stage(run, found)
-            found = done[shared]
+                done[shared] = stage(run, network)
+            network = done[shared]
     return {name: done[stages] for name, stages in strategies.items()}

@@ -57,9 +57,10 @@ from flax import nnx
 from workers import quartiles
 
 import jaxarch
-from jaxarch import models, programs
-from jaxarch.devices import runs_mesh
-from jaxarch.training import Training
+from jaxarch import models
+from jaxarch.running import programs
+from jaxarch.running.devices import runs_mesh
+from jaxarch.running.training import Training
 
 PLAIN, PRUNING, RETRAINING = "plain", "pruning", "retraining"
 CLASSES, EXAMPLES, RATE = 10, 2048, 0.01
@@ -118,14 +119,14 @@ MODELS = tuple(dict.fromkeys(case.model for case in CASES))
 def plain() -> Training:
     """Gradient descent on all parameters, without a mask."""
 
-    def init(key: jax.Array, problem: jaxarch.Problem, found: jaxarch.Found | None) -> jaxarch.Point:
+    def init(key: jax.Array, problem: jaxarch.Problem, network: jaxarch.Network | None) -> jaxarch.TrainState:
         params, state = problem.init(key)
-        return jaxarch.Point(params, None, state)
+        return jaxarch.TrainState(params, None, state)
 
-    def found(point: jaxarch.Point) -> jaxarch.Found:
-        return jaxarch.Found(point.trainable, None, point.state, {})
+    def network(point: jaxarch.TrainState) -> jaxarch.Network:
+        return jaxarch.Network(point.trainable, None, point.state, {})
 
-    return Training("plain", init, lambda point: point.trainable, found)
+    return Training("plain", init, lambda point: point.trainable, network)
 
 
 def trainings() -> dict[str, Training]:
@@ -139,15 +140,15 @@ def trainings() -> dict[str, Training]:
 class Side:
     """A training of one run that goes on by some steps whenever it is told to."""
 
-    def __init__(self, training: Training, problem: jaxarch.Problem, found: jaxarch.Found | None) -> None:
+    def __init__(self, training: Training, problem: jaxarch.Problem, network: jaxarch.Network | None) -> None:
         self.make = lambda settings: training
         self.problem = problem
         self.keys = jax.random.split(jax.random.key(2), 1)
         self.mesh = None
-        first = programs.first_step(self.make, (self.keys, {}, problem, found))
+        first = programs.first_step(self.make, (self.keys, {}, problem, network))
         if not programs.is_slow_in_loops(first):
             self.mesh = runs_mesh(None, 1)
-        self.carry = programs.begin(self.make, self.mesh, self.keys, {}, problem, found)
+        self.carry = programs.begin(self.make, self.mesh, self.keys, {}, problem, network)
         self.step = jnp.zeros((), jnp.int32)
 
     def run(self, steps: int) -> None:
@@ -170,10 +171,10 @@ class Side:
         return (time.process_time() - start) / steps
 
 
-def random_masks(problem: jaxarch.Problem, seeds: int) -> jaxarch.Found:
+def random_masks(problem: jaxarch.Problem, seeds: int) -> jaxarch.Network:
     """Architectures to retrain."""
     keys = jax.random.split(jax.random.key(3), seeds)
-    return jaxarch.over_seeds(jaxarch.search.random_architecture(DENSITY), keys, problem)[0]
+    return jaxarch.over_seeds(jaxarch.search.random_mask(DENSITY), keys, problem)[0]
 
 
 def in_turn(readings: dict[str, Callable[[], float]], repeats: int) -> Figures:
@@ -190,9 +191,9 @@ def in_turn(readings: dict[str, Callable[[], float]], repeats: int) -> Figures:
 def one_step(case: Case, steps: int, repeats: int) -> Figures:
     """CPU times of a step of every side."""
     problem = case.problem(steps)
-    found = random_masks(problem, 1)
+    network = random_masks(problem, 1)
     sides = {
-        name: Side(training, problem, found if name == RETRAINING else None)
+        name: Side(training, problem, network if name == RETRAINING else None)
         for name, training in trainings().items()
     }
     return in_turn({name: partial(side.seconds, steps) for name, side in sides.items()}, repeats)
@@ -201,12 +202,12 @@ def one_step(case: Case, steps: int, repeats: int) -> Figures:
 def many_seeds(name: str, case: Case, steps: int, seeds: int, repeats: int) -> Figures:
     """CPU times of a step and seed in whole calls of `over_seeds`: at once, and in turn."""
     training, problem = trainings()[name], case.problem(steps)
-    found = random_masks(problem, seeds) if name == RETRAINING else None
+    network = random_masks(problem, seeds) if name == RETRAINING else None
     keys = jax.random.split(jax.random.key(4), seeds)
 
     def seconds(at_once: int) -> float:
         start = time.process_time()
-        jax.block_until_ready(jaxarch.over_seeds(training, keys, problem, found=found, at_once=at_once))
+        jax.block_until_ready(jaxarch.over_seeds(training, keys, problem, network=network, at_once=at_once))
         return (time.process_time() - start) / (steps * seeds)
 
     return in_turn({"at once": partial(seconds, seeds), "in turn": partial(seconds, 1)}, repeats)
@@ -233,7 +234,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     chosen = arguments()
     # So few steps do not reach the density.
-    warnings.simplefilter("ignore", jaxarch.FoundWarning)
+    warnings.simplefilter("ignore", jaxarch.ResultWarning)
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
     cases = [case for case in CASES if case.model in chosen.models]

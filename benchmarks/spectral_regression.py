@@ -44,9 +44,9 @@ import numpy as np
 from workers import NO_TORCH, Task, Worker, check_agreement, quartiles, serve, timed
 
 import jaxarch
-from jaxarch import training
 from jaxarch.experiments.spectral import fig7
 from jaxarch.problem import take_rows
+from jaxarch.running import training
 
 HIDDEN, BATCH, RATE, STRENGTH = 300, 100, 1e-3, 1e-4
 CHUNK = 500
@@ -71,9 +71,9 @@ def experiment(networks: int, steps: int) -> tuple[jaxarch.Training, jaxarch.Pro
         strength=STRENGTH,
     )
     problem = fig7.prepare(settings, "trained")
-    own = jax.tree.map(lambda leaf: leaf[:networks], problem.own)
+    per_run = jax.tree.map(lambda leaf: leaf[:networks], problem.per_run)
     search = jaxarch.search.spectral(STRENGTH, penalty="l2", where="eigenvalues/L[12]")
-    return search, dataclasses.replace(problem, steps=steps, own=own)
+    return search, dataclasses.replace(problem, steps=steps, per_run=per_run)
 
 
 def trained(networks: int, steps: int) -> Callable[[], object]:
@@ -104,7 +104,7 @@ def jaxarch_steps(start: dict[str, np.ndarray], x: np.ndarray, y: np.ndarray) ->
     step = jax.jit(partial(training.step, search))
     for index, batch in enumerate(zip(x, y, strict=True)):
         given = dataclasses.replace(
-            problem, data=batch, own=None, gather=take_rows, batch_size=None, train=np.arange(BATCH)
+            problem, data=batch, per_run=None, gather=take_rows, batch_size=None, train=np.arange(BATCH)
         )
         carry, _ = step(jax.random.key(0), given, carry, index)
     return flat(carry.point.trainable)

@@ -52,8 +52,8 @@ from workers import NO_TORCH, Task, Worker, quartiles, serve, timed
 
 import jaxarch
 from jaxarch.experiments.disentangling import trial
+from jaxarch.finish.weights import fresh
 from jaxarch.masks import full_mask
-from jaxarch.weights import fresh
 
 NAMES = (
     "real",
@@ -86,7 +86,7 @@ class Program:
     problem: jaxarch.Problem
     keys: jax.Array
 
-    def run(self, row: str) -> dict[str, tuple[jaxarch.Found, Any]]:
+    def run(self, row: str) -> dict[str, tuple[jaxarch.Network, Any]]:
         """Run a line of the table, all seeds in one program, and wait for what is found."""
         strategies = {name: self.strategies[name] for name in ROWS[row]}
         return jax.block_until_ready(jaxarch.compare(strategies, self.keys, self.problem))
@@ -133,7 +133,7 @@ def examples(one: jaxarch.Problem) -> tuple[Any, Any]:
     """The training examples of a problem of one run, and `1 - 2y` of each, as tensors."""
     import torch
 
-    x, y = one.gather(one.data, one.own, one.train)
+    x, y = one.gather(one.data, one.per_run, one.train)
     return torch.tensor(np.asarray(x)), torch.tensor(1 - 2 * np.asarray(y))
 
 
@@ -171,10 +171,10 @@ def agreement_tasks(cores: int, seeds: int, steps: int) -> dict[str, Task]:
     one = runs.problem.of_run(0)
 
     def difference(row: str) -> dict[str, float]:
-        ((_, (found, _)),) = runs.run(row).items()
-        info = found.info
+        ((_, (network, _)),) = runs.run(row).items()
+        info = network.info
         tried = info.get("candidates", info.get("losses", np.zeros(0)))
-        ours = np.append(trial.objectives(runs.problem, found.params, found.state), tried)
+        ours = np.append(trial.objectives(runs.problem, network.params, network.state), tried)
         theirs = eager_values(row, one, draws(row, runs.keys[0], one))
         return {"F": float(ours[0]), "apart": float(abs(ours - theirs).max())}
 
@@ -190,9 +190,9 @@ def eager_values(row: str, problem: jaxarch.Problem, numbers: list[jax.Array]) -
     left = iter(numbers)
     rows = torch.arange(len(x))
     run = eager.Run(x, signs, problem.steps, lambda: rows, lambda *_: torch.tensor(np.asarray(next(left))))
-    (found,) = eager.compare(eager_stages(row), run).values()
+    (network,) = eager.compare(eager_stages(row), run).values()
     assert next(left, None) is None
-    return np.array([run.objective(found.weights), *found.tried])
+    return np.array([run.objective(network.weights), *network.tried])
 
 
 def draws(row: str, key: jax.Array, problem: jaxarch.Problem) -> list[jax.Array]:

@@ -3,42 +3,27 @@
     problem = jaxarch.supervised(model, (x, y), loss=..., optimizer=optax.adam(1e-2), steps=1000)
     found, report = jaxarch.over_seeds(jaxarch.search.two_temperature(), keys, problem)
 
-A search is a pure function `(key, problem) -> Found`; a finish turns a `Found` into another; `chain` joins
+A search is a pure function `(key, problem) -> Network`; a finish turns a `Network` into another; `chain` joins
 them to a strategy; `over_seeds` runs a strategy for many keys in one program.
 """
 
-from jaxarch import (
-    bounds,
-    claims,
-    data,
-    distances,
-    graphs,
-    intervals,
-    masks,
-    metrics,
-    mirror,
-    models,
-    nodes,
-    plots,
-    search,
-    spectral,
-)
-from jaxarch.devices import use_compilation_cache, use_cpu_cores
-from jaxarch.errors import ArgumentError, DeadStartWarning, FoundWarning, NonFiniteWarning
+from jaxarch import claims, data, masks, metrics, models, plots, search, spectral, structure, theory
+from jaxarch.errors import ArgumentError, DeadStartWarning, NonFiniteWarning, ResultWarning
 from jaxarch.finish import new_head, prune, reshuffled, retrain, threshold
-from jaxarch.fit_options import EarlyStopping, FitOptions, Progress
+from jaxarch.finish.at_density import at_density
+from jaxarch.finish.recruit import recruit
 from jaxarch.masks import density, layer_density, overlap
 from jaxarch.models import Model, SpectralMLP, direct_network, spectral_network, supervised, tanh_network
-from jaxarch.problem import Found, Problem, architecture
-from jaxarch.progress import ProgressBar
+from jaxarch.problem import Network, Problem, architecture
+from jaxarch.running.devices import use_compilation_cache, use_cpu_cores
+from jaxarch.running.options import EarlyStopping, FitOptions, Progress
+from jaxarch.running.progress import ProgressBar
+from jaxarch.running.strategy import HostSearch, Report, Strategy, chain, compare, evaluate, over_seeds
+from jaxarch.running.training import Training, TrainState
 from jaxarch.search.agnostic import share_weight
-from jaxarch.search.densities import at_density
-from jaxarch.search.recruit import recruit
-from jaxarch.shrink import Shrunk, shrink
+from jaxarch.search.disentangling import disentangling_strategies
 from jaxarch.storage import Checkpoints, load_mask, load_tree, save_mask, save_tree
-from jaxarch.strategies import disentangling_strategies
-from jaxarch.strategy import HostSearch, Report, Strategy, chain, compare, evaluate, over_seeds
-from jaxarch.training import Point, Training
+from jaxarch.structure.shrink import Shrunk, shrink
 from jaxarch.trees import everything, matrices, named_leaves, select
 
 __version__ = "0.1.0"
@@ -49,12 +34,12 @@ __all__ = [
     "DeadStartWarning",
     "EarlyStopping",
     "FitOptions",
-    "Found",
-    "FoundWarning",
+    "Network",
+    "ResultWarning",
     "HostSearch",
     "Model",
     "NonFiniteWarning",
-    "Point",
+    "TrainState",
     "Problem",
     "Progress",
     "ProgressBar",
@@ -65,7 +50,6 @@ __all__ = [
     "Training",
     "architecture",
     "at_density",
-    "bounds",
     "chain",
     "claims",
     "compare",
@@ -73,22 +57,17 @@ __all__ = [
     "density",
     "direct_network",
     "disentangling_strategies",
-    "distances",
     "evaluate",
     "everything",
-    "graphs",
-    "intervals",
     "layer_density",
     "load_mask",
     "load_tree",
     "masks",
     "matrices",
     "metrics",
-    "mirror",
     "models",
     "named_leaves",
     "new_head",
-    "nodes",
     "over_seeds",
     "overlap",
     "plots",
@@ -103,6 +82,8 @@ __all__ = [
     "share_weight",
     "shrink",
     "spectral",
+    "structure",
+    "theory",
     "spectral_network",
     "supervised",
     "tanh_network",

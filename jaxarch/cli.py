@@ -14,7 +14,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from jaxarch.errors import ArgumentError, DeadStartWarning, FoundWarning, NonFiniteWarning, did_you_mean
+from jaxarch.errors import ArgumentError, DeadStartWarning, NonFiniteWarning, ResultWarning, did_you_mean
 
 
 class _Group(click.Group):
@@ -65,8 +65,8 @@ def run(
     """
     _prepare_jax()
     from jaxarch import results
-    from jaxarch.experiments.experiment import read_settings
-    from jaxarch.progress import ProgressBar
+    from jaxarch.experiments.harness.experiment import read_settings
+    from jaxarch.running.progress import ProgressBar
 
     chosen = _experiment(experiment)
     values = _assignments(assignments)
@@ -84,7 +84,7 @@ def run(
             # They are in the manifest, and printed under the table.
             warnings.simplefilter("ignore", DeadStartWarning)
             warnings.simplefilter("ignore", NonFiniteWarning)
-            warnings.simplefilter("ignore", FoundWarning)
+            warnings.simplefilter("ignore", ResultWarning)
             chosen.run(settings, folder.path, None if quiet else bar)
         # A figure that cannot be drawn must not cost the results: they are kept, and the error shown.
         tables, failure = _reported(chosen, folder.path)
@@ -130,8 +130,8 @@ def list_(experiment: str | None) -> None:
                 console.print("\n" + " ".join(paragraph.split()), highlight=False, markup=False)
         return
     from jaxarch.data.sources import SOURCES
-    from jaxarch.experiments.catalogue import EXPERIMENTS
-    from jaxarch.strategies import disentangling_strategies
+    from jaxarch.experiments.harness.catalogue import EXPERIMENTS
+    from jaxarch.search.disentangling import disentangling_strategies
 
     rows = {
         "experiments": {name: e.summary for name, e in EXPERIMENTS.items()},
@@ -172,12 +172,12 @@ def data(name: str | None, download: bool) -> None:
 @click.option(
     "--measured", metavar="DIR", help="Print a result folder's findings.csv as TOML, for a line's file."
 )
-def ledger(line: str | None, form: str | None, measured: str | None) -> None:
+def reproduction(line: str | None, form: str | None, measured: str | None) -> None:
     """What reproduces: the papers' results beside what was measured; with a line's id, all of it.
 
-    docs/reproduction.md is what `jaxarch ledger --format markdown` prints.
+    docs/reproduction.md is what `jaxarch reproduction --format markdown` prints.
     """
-    from jaxarch import ledger as book
+    from jaxarch import reproduction as book
 
     if measured is not None:
         if line is not None or form is not None:
@@ -226,10 +226,10 @@ def claims(claim: str | None, form: str, cases: int | None, seed: int, search: f
         _search_worst_case(claim, search, jax.random.key(seed))
         return
     ids = [chosen.id for chosen in book.chosen(claim)]
-    found = book.outcomes(ids, cases=book.CASES if cases is None else cases, key=jax.random.key(seed))
+    network = book.outcomes(ids, cases=book.CASES if cases is None else cases, key=jax.random.key(seed))
     progress = Console(stderr=True)
     report = book.Report(
-        track(found, "claims", len(ids), console=progress, transient=True, disable=not progress.is_terminal)
+        track(network, "claims", len(ids), console=progress, transient=True, disable=not progress.is_terminal)
     )
     if form == "json":
         click.echo(book.as_json(report))
@@ -250,9 +250,9 @@ def _search_worst_case(claim: str, seconds: float, key: Any) -> None:
     checks = book.drawn_checks(book.chosen(claim)[0])
     held = True
     for position, check in enumerate(checks):
-        found = book.worst_case(claim, seconds=seconds / len(checks), key=key, check=position)
-        book.show(Console(), book.searched(check, found))
-        held &= found.holds
+        network = book.worst_case(claim, seconds=seconds / len(checks), key=key, check=position)
+        book.show(Console(), book.searched(check, network))
+        held &= network.holds
     if not held:
         sys.exit(1)
 
@@ -284,7 +284,7 @@ def _reported(experiment: Any, folder: Path) -> tuple[list[Any], Exception | Non
 
 
 def _experiment(name: str | None) -> Any:
-    from jaxarch.experiments.catalogue import DEFAULT, EXPERIMENTS
+    from jaxarch.experiments.harness.catalogue import DEFAULT, EXPERIMENTS
 
     name = DEFAULT if name is None else name
     if name not in EXPERIMENTS:
@@ -304,7 +304,7 @@ def _assignments(texts: tuple[str, ...]) -> dict[str, str]:
 
 def _prepare_jax() -> None:
     """Every core a device, and compiled programs kept for the next time; before JAX does anything."""
-    from jaxarch.devices import use_compilation_cache, use_cpu_cores
+    from jaxarch.running.devices import use_compilation_cache, use_cpu_cores
 
     use_cpu_cores()
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:

@@ -26,7 +26,7 @@ class DeadStartWarning(UserWarning):
     """A trainable leaf receives a gradient of exactly zero as training begins."""
 
 
-class FoundWarning(UserWarning):
+class ResultWarning(UserWarning):
     """A search ended without what it was asked for; the message names strategy, runs and what was found."""
 
 

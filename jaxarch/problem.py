@@ -24,7 +24,7 @@ _BLOCK = 100
 """Rows that `objective` takes at a time where some are padding."""
 
 
-class Found(NamedTuple):
+class Network(NamedTuple):
     """What a search finds, and what a finish turns into another.
 
     Attributes:
@@ -42,12 +42,12 @@ class Found(NamedTuple):
     state: PyTree
     info: dict[str, Any]
 
-    def of_run(self, run: int) -> Found:
+    def of_run(self, run: int) -> Network:
         """What one run found, out of many."""
         return jax.tree.map(lambda leaf: leaf[run], self)
 
 
-def architecture(mask: PyTree) -> Found:
+def architecture(mask: PyTree) -> Network:
     """A mask as something found: a bare architecture, read from a file for instance, to go on from.
 
         found = jaxarch.architecture(jaxarch.load_mask("mask.npz", problem))
@@ -57,19 +57,19 @@ def architecture(mask: PyTree) -> Found:
       mask: booleans, `None` for leaves that are not masked; with a leading axis of runs for `over_seeds`.
 
     Returns:
-      A `Found` without parameters or state.
+      A `Network` without parameters or state.
     """
-    return Found(None, mask, None, {})
+    return Network(None, mask, None, {})
 
 
-def take_rows(data: PyTree, own: PyTree, rows: Array) -> PyTree:
+def take_rows(data: PyTree, per_run: PyTree, rows: Array) -> PyTree:
     """The batch of some rows: every array of `data` indexed along its leading axis."""
     return jax.tree.map(lambda array: array[rows], data)
 
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["data", "train", "train_size", "validation", "own"],
+    data_fields=["data", "train", "train_size", "validation", "per_run"],
     meta_fields=["init", "loss", "optimizer", "steps", "batch_size", "predict", "metrics", "gather"],
 )
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Problem:
     """A learning problem as pure functions and arrays.
 
     The arrays sit once on each device, whatever the number of runs; what differs between runs (`train`,
-    `validation` and `own`) is small. A `Problem` is a pytree: pass it through `jit`, map it with `vmap` over
+    `validation` and `per_run`) is small. A `Problem` is a pytree: pass it through `jit`, map it with `vmap` over
     `in_axes()`.
 
     Attributes:
@@ -95,8 +95,8 @@ class Problem:
         costs `objective` the time of all rows, padding included. Default: all count. Needs `train` and a
         `batch_size`.
       validation: rows to validate on, likewise; `None` for none.
-      own: what else each run has of its own: pytree whose leaves have a leading axis of runs.
-      gather: `(data, own, rows) -> batch`.
+      per_run: what else each run has of its own: pytree whose leaves have a leading axis of runs.
+      gather: `(data, per_run, rows) -> batch`.
       predict: `(params, state, batch) -> outputs`, for evaluation; `None` where there is nothing to predict.
       metrics: `(params, state, batch) -> {name: scalar}`, shown for the validation rows beside the loss.
     """
@@ -110,14 +110,14 @@ class Problem:
     train: Any = None
     train_size: Any = None
     validation: Any = None
-    own: PyTree = None
+    per_run: PyTree = None
     gather: Callable[[PyTree, PyTree, Array], PyTree] = take_rows
     predict: Callable[[PyTree, PyTree, PyTree], Any] | None = None
     metrics: Callable[[PyTree, PyTree, PyTree], dict[str, Array]] | None = None
 
     def __post_init__(self) -> None:
         # NumPy arrays cannot be indexed by traced rows.
-        for field in ("data", "train", "train_size", "validation", "own"):
+        for field in ("data", "train", "train_size", "validation", "per_run"):
             tree = jax.tree.map(_as_jax, getattr(self, field))
             object.__setattr__(self, field, tree)
 
@@ -125,7 +125,7 @@ class Problem:
     def runs(self) -> int | None:
         """How many runs have rows or values of their own; `None` if all are shared."""
         sizes = [rows.shape[0] for rows in (self.train, self.validation) if _is_per_run(rows)]
-        sizes += [leaf.shape[0] for leaf in jax.tree.leaves((self.own, self._own_train_size()))]
+        sizes += [leaf.shape[0] for leaf in jax.tree.leaves((self.per_run, self._own_train_size()))]
         return sizes[0] if sizes else None
 
     def in_axes(self) -> Problem:
@@ -134,14 +134,14 @@ class Problem:
         def axis(rows: Any) -> int | None:
             return 0 if _is_per_run(rows) else None
 
-        own = jax.tree.map(lambda leaf: 0, self.own)
+        per_run = jax.tree.map(lambda leaf: 0, self.per_run)
         return dataclasses.replace(
             self,
             data=None,
             train=axis(self.train),
             train_size=None if self._own_train_size() is None else 0,
             validation=axis(self.validation),
-            own=own,
+            per_run=per_run,
         )
 
     def of_run(self, run: int) -> Problem:
@@ -155,7 +155,7 @@ class Problem:
             train=rows_of(self.train),
             train_size=self.train_size if self._own_train_size() is None else self.train_size[run],
             validation=rows_of(self.validation),
-            own=jax.tree.map(lambda leaf: leaf[run], self.own),
+            per_run=jax.tree.map(lambda leaf: leaf[run], self.per_run),
         )
 
     def batch(self, key: Array) -> PyTree:
@@ -164,21 +164,21 @@ class Problem:
         if self.batch_size is not None:
             size = rows.shape[0] if self.train_size is None else self.train_size
             rows = rows[jax.random.randint(key, (self.batch_size,), 0, size)]
-        return self.gather(self.data, self.own, rows)
+        return self.gather(self.data, self.per_run, rows)
 
     def objective(self, params: PyTree, state: PyTree, rows: Array | None = None) -> Array:
         """F of [D] eq. (1): the mean loss over all of one run's training rows (or over `rows`)."""
         if rows is None and self.train_size is not None:
             return self._padded_objective(params, state)
         rows = self._rows(self.train if rows is None else rows)
-        return self.loss(params, state, self.gather(self.data, self.own, rows), None)[0]
+        return self.loss(params, state, self.gather(self.data, self.per_run, rows), None)[0]
 
     def outputs(self, params: PyTree, state: PyTree, rows: Array | None = None) -> Any:
         """The network's outputs on all of one run's training rows, padding included (or on `rows`)."""
         if self.predict is None:
             raise ArgumentError("problem: it has no `predict`, which this needs")
         rows = self._rows(self.train if rows is None else rows)
-        return self.predict(params, state, self.gather(self.data, self.own, rows))
+        return self.predict(params, state, self.gather(self.data, self.per_run, rows))
 
     def training_rows(self) -> Array:
         """One run's training rows, shape (n,); with a `train_size`, padding included."""
@@ -193,7 +193,7 @@ class Problem:
         starts = jnp.arange(blocks) * size
 
         def loss(row: Array) -> Array:
-            return self.loss(params, state, self.gather(self.data, self.own, row[None]), None)[0]
+            return self.loss(params, state, self.gather(self.data, self.per_run, row[None]), None)[0]
 
         def total(rows: Array, start: Array) -> Array:
             counts = start + jnp.arange(size) < self.train_size
@@ -235,7 +235,7 @@ class Problem:
         for name, rows in (("train", self.train), ("validation", self.validation)):
             check_rows(name, rows, examples)
         _check_train_size(self)
-        sizes = {leaf.shape[0] for leaf in jax.tree.leaves((self.own, self._own_train_size()))}
+        sizes = {leaf.shape[0] for leaf in jax.tree.leaves((self.per_run, self._own_train_size()))}
         sizes |= {r.shape[0] for r in (self.train, self.validation) if _is_per_run(r)}
         if len(sizes) > 1:
             raise ArgumentError(f"problem: per-run arrays disagree on the number of runs: {sorted(sizes)}")
@@ -299,3 +299,6 @@ def check_rows(name: str, rows: Any, examples: int) -> None:
         raise ArgumentError(f"{name}: expected at least one row")
     if not is_traced(rows) and (int(rows.min()) < 0 or int(rows.max()) >= examples):
         raise ArgumentError(f"{name}: rows must lie in [0, {examples}), got {rows.min()} to {rows.max()}")
+
+
+Finish = Callable[[Array, Problem, Network], Network]

@@ -63,7 +63,7 @@ mask_only = jaxarch.search.two_temperature(weights="initial", mean=2.0, std=1.0)
 strategies = {
     "mask alone": mask_only,
     "mask, then weights": jaxarch.chain(mask_only, jaxarch.retrain("cold", nonnegative=False)),
-    "all weights": jaxarch.search.real(nonnegative=False),
+    "all weights": jaxarch.search.dense(nonnegative=False),
 }
 keys = jax.random.split(jax.random.key(0), 10)
 results = jaxarch.compare(strategies, keys, problem)
@@ -72,9 +72,9 @@ results = jaxarch.compare(strategies, keys, problem)
 # What share of the connections was kept, in the whole network and in each layer? (Medians over the runs.)
 
 # %%
-found, report = results["mask alone"]
-print(f"whole network: {jnp.median(jax.vmap(jaxarch.density)(found.mask)):.3f}")
-for layer, densities in jax.vmap(jaxarch.layer_density)(found.mask).items():
+network, report = results["mask alone"]
+print(f"whole network: {jnp.median(jax.vmap(jaxarch.density)(network.mask)):.3f}")
+for layer, densities in jax.vmap(jaxarch.layer_density)(network.mask).items():
     print(f"{layer}: {jnp.median(densities):.3f}")
 
 # %% [markdown]
@@ -82,7 +82,7 @@ for layer, densities in jax.vmap(jaxarch.layer_density)(found.mask).items():
 # d / (2 - d).
 
 # %%
-first, second = found.of_run(0).mask, found.of_run(1).mask
+first, second = network.of_run(0).mask, network.of_run(1).mask
 d = jaxarch.density(first)
 print(f"overlap {jaxarch.overlap(first, second):.3f}, of random masks {d / (2 - d):.3f}")
 
@@ -91,8 +91,10 @@ print(f"overlap {jaxarch.overlap(first, second):.3f}, of random masks {d / (2 - 
 
 # %%
 accuracies = {
-    name: (jaxarch.evaluate(strategies[name], found, problem, test).argmax(-1) == digits.y[test]).mean(axis=1)
-    for name, (found, _) in results.items()
+    name: (jaxarch.evaluate(strategies[name], network, problem, test).argmax(-1) == digits.y[test]).mean(
+        axis=1
+    )
+    for name, (network, _) in results.items()
 }
 jaxarch.plots.by_strategy({"digits": accuracies}, "test accuracy", "what each part contributes")
 
@@ -100,4 +102,6 @@ jaxarch.plots.by_strategy({"digits": accuracies}, "test accuracy", "what each pa
 # The loss while training, median and quartiles over the runs:
 
 # %%
-jaxarch.plots.convergence({name: found.info["loss"] for name, (found, _) in results.items()}, "cross-entropy")
+jaxarch.plots.convergence(
+    {name: network.info["loss"] for name, (network, _) in results.items()}, "cross-entropy"
+)

@@ -52,7 +52,7 @@ def problem(steps=12, batch_size=20, rate=0.3, runs=RUNS, validation=False, widt
         batch_size=batch_size,
         train=split.train,
         validation=split.test if validation else None,
-        own={"targets": split.targets},
+        per_run={"targets": split.targets},
         gather=jaxarch.data.take_task_rows,
     )
 

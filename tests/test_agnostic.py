@@ -19,33 +19,33 @@ def one():
 
 
 @pytest.fixture(scope="module")
-def found(one):
+def network(one):
     return jax.jit(jaxarch.search.agnostic(DRAWS, WEIGHTS))(keys()[0], one)
 
 
-def test_every_draw_is_judged_at_every_percentile(found):
-    assert found.info["candidates"].shape == (DRAWS, 10)
-    assert np.isfinite(found.info["candidates"]).all()
+def test_every_draw_is_judged_at_every_percentile(network):
+    assert network.info["candidates"].shape == (DRAWS, 10)
+    assert np.isfinite(network.info["candidates"]).all()
 
 
-def test_the_least_loss_is_that_of_the_architecture_with_its_shared_weight(one, found):
-    weight = float(found.info["shared_weight"])
-    w1, w2 = (weight * np.asarray(found.mask[name], np.float64) for name in ("w1", "w2"))
+def test_the_least_loss_is_that_of_the_architecture_with_its_shared_weight(one, network):
+    weight = float(network.info["shared_weight"])
+    w1, w2 = (weight * np.asarray(network.mask[name], np.float64) for name in ("w1", "w2"))
     x, y = digits().x[np.asarray(one.train)], task().labels(digits(), task().train)[0]
     outputs = np.log1p(np.exp(np.tanh(np.tanh(x @ w1.T) @ w2.T).sum(1)))
-    assert close((outputs * (1 - 2 * y)).mean(), found.info["candidates"].min(), 1e-4)
+    assert close((outputs * (1 - 2 * y)).mean(), network.info["candidates"].min(), 1e-4)
 
 
-def test_the_density_is_what_the_percentile_leaves(found):
-    assert abs(float(jaxarch.density(found.mask)) - (1 - float(found.info["percentile"]) / 100)) < 1e-3
+def test_the_density_is_what_the_percentile_leaves(network):
+    assert abs(float(jaxarch.density(network.mask)) - (1 - float(network.info["percentile"]) / 100)) < 1e-3
 
 
 @pytest.mark.parametrize("weight", ["best", "random"])
-def test_a_shared_weight_is_one_weight_on_all_connections(one, found, weight):
-    shared = jaxarch.share_weight(weight)(keys()[1], one, found)
-    for mask, params in zip(jax.tree.leaves(found.mask), jax.tree.leaves(shared.params), strict=True):
+def test_a_shared_weight_is_one_weight_on_all_connections(one, network, weight):
+    shared = jaxarch.share_weight(weight)(keys()[1], one, network)
+    for mask, params in zip(jax.tree.leaves(network.mask), jax.tree.leaves(shared.params), strict=True):
         assert close(params, mask * shared.info["shared_weight"])
-    is_found = bool(shared.info["shared_weight"] == found.info["shared_weight"])
+    is_found = bool(shared.info["shared_weight"] == network.info["shared_weight"])
     assert is_found == (weight == "best")
 
 
@@ -55,8 +55,8 @@ def test_networks_whose_loss_is_nan_are_not_found(one):
         return jnp.where((params["w1"] != 0).mean() > 0.55, jnp.nan, value), state
 
     broken = dataclasses.replace(one, loss=loss)
-    found = jax.jit(jaxarch.search.agnostic(2, 2))(keys()[0], broken)
-    assert float(found.info["percentile"]) >= 50
+    network = jax.jit(jaxarch.search.agnostic(2, 2))(keys()[0], broken)
+    assert float(network.info["percentile"]) >= 50
 
 
 @pytest.mark.parametrize(
@@ -74,6 +74,6 @@ def test_bad_arguments_are_refused_by_name(make, message):
 
 
 def test_the_best_weight_is_known_only_after_the_search():
-    strategy = jaxarch.chain(jaxarch.search.random(), jaxarch.share_weight("best"))
+    strategy = jaxarch.chain(jaxarch.search.untrained(), jaxarch.share_weight("best"))
     with pytest.raises(ValueError, match=r"the best weight is known only after search\.agnostic"):
         jaxarch.over_seeds(strategy, keys(), problem())

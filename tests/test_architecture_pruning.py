@@ -132,20 +132,20 @@ def test_a_step_is_that_of_the_equations(factor):
 
 
 def test_the_penalty_as_printed_prunes_nothing_and_says_so():
-    with pytest.warns(jaxarch.FoundWarning, match=r"density 0.5 was not reached in 4 of 4 runs"):
-        found, report = jaxarch.over_seeds(pruning(0.5, penalty="as printed"), keys(), learning())
-    assert (np.asarray(found.info["lowest_density"]) > 0.99).all()
-    assert (np.asarray(found.info["reached_at"]) == -1).all()
-    assert kept(found.mask) == [CONNECTIONS // 2] * RUNS
+    with pytest.warns(jaxarch.ResultWarning, match=r"density 0.5 was not reached in 4 of 4 runs"):
+        network, report = jaxarch.over_seeds(pruning(0.5, penalty="as printed"), keys(), learning())
+    assert (np.asarray(network.info["lowest_density"]) > 0.99).all()
+    assert (np.asarray(network.info["reached_at"]) == -1).all()
+    assert kept(network.mask) == [CONNECTIONS // 2] * RUNS
     assert len(report.notes) == 1
 
 
 def test_without_a_density_the_mask_is_that_of_the_positive_scores():
     carry = jax.jit(partial(jaxarch.training.begin, pruning(())))(keys()[0], learning(), None)
     scores = jax.tree.map(lambda leaf: leaf - 0.03, carry.point.trainable["scores"])
-    found = pruning(()).found(carry.point._replace(trainable={**carry.point.trainable, "scores": scores}))
-    assert same(found.mask["head"]["kernel"], scores["head"]["kernel"] > 0)
-    assert 0.1 < float(jaxarch.density(found.mask)) < 0.9
+    network = pruning(()).network(carry.point._replace(trainable={**carry.point.trainable, "scores": scores}))
+    assert same(network.mask["head"]["kernel"], scores["head"]["kernel"] > 0)
+    assert 0.1 < float(jaxarch.density(network.mask)) < 0.9
 
 
 def test_each_optimiser_sees_the_tree_that_it_is_for():
@@ -153,10 +153,10 @@ def test_each_optimiser_sees_the_tree_that_it_is_for():
     weights = optax.partition({"still": optax.set_to_zero(), "moves": optax.adam(1e-2)}, frozen)
     search = pruning(0.5, scores_optimizer=optax.adam(1e-2), weights_optimizer=weights)
     one = learning(steps=3)
-    found = jax.jit(search)(keys()[0], one)
+    network = jax.jit(search)(keys()[0], one)
     start, _ = one.init(jax.random.split(jax.random.split(keys()[0], 3)[0])[0])
-    assert close(found.info["weights"]["hidden"], start["hidden"], 1e-6)
-    assert not close(found.info["weights"]["head"], start["head"], 1e-3)
+    assert close(network.info["weights"]["hidden"], start["hidden"], 1e-6)
+    assert not close(network.info["weights"]["head"], start["head"], 1e-3)
 
 
 @pytest.mark.parametrize(
@@ -181,32 +181,32 @@ NEW = range(5, 10)
 
 def carried(pruned, *finishes, classes=NEW, steps=5, **sizes):
     strategy = jaxarch.chain(*finishes)
-    return jaxarch.over_seeds(strategy, keys(), learning(classes, steps, **sizes), found=pruned)[0]
+    return jaxarch.over_seeds(strategy, keys(), learning(classes, steps, **sizes), network=pruned)[0]
 
 
 def test_an_architecture_of_one_task_is_retrained_on_another(pruned):
-    found = carried(pruned, jaxarch.at_density(0.2), jaxarch.retrain("cold", nonnegative=False))
-    assert same(found.mask, pruned.info["masks"]["0.2"])
-    weights = found.params["hidden"]["kernel"]
-    assert (jnp.where(found.mask["hidden"]["kernel"], 0, weights) == 0).all()
+    network = carried(pruned, jaxarch.at_density(0.2), jaxarch.retrain("cold", nonnegative=False))
+    assert same(network.mask, pruned.info["masks"]["0.2"])
+    weights = network.params["hidden"]["kernel"]
+    assert (jnp.where(network.mask["hidden"]["kernel"], 0, weights) == 0).all()
     assert not np.allclose(weights, pruned.params["hidden"]["kernel"])
 
 
 def test_reshuffling_keeps_the_density_of_every_layer_and_no_more(pruned):
-    found = carried(pruned, jaxarch.reshuffled())
-    before, after = (jax.vmap(jaxarch.layer_density)(mask) for mask in (pruned.mask, found.mask))
+    network = carried(pruned, jaxarch.reshuffled())
+    before, after = (jax.vmap(jaxarch.layer_density)(mask) for mask in (pruned.mask, network.mask))
     assert same(before, after)
-    assert (jax.vmap(jaxarch.overlap)(pruned.mask, found.mask) < 0.5).all()
+    assert (jax.vmap(jaxarch.overlap)(pruned.mask, network.mask) < 0.5).all()
 
 
 def test_a_new_head_has_the_density_of_the_old_one(pruned):
-    found = carried(
+    network = carried(
         pruned, jaxarch.new_head(), jaxarch.retrain("cold", nonnegative=False), classes=range(7, 10)
     )
-    old, new = pruned.mask["head"]["kernel"], found.mask["head"]["kernel"]
+    old, new = pruned.mask["head"]["kernel"], network.mask["head"]["kernel"]
     assert new.shape == (RUNS, 12, 3)
     assert jnp.allclose(new.mean((1, 2)), old.mean((1, 2)), atol=1 / (12 * 3))
-    assert same(found.mask["hidden"]["kernel"], pruned.mask["hidden"]["kernel"])
+    assert same(network.mask["hidden"]["kernel"], pruned.mask["hidden"]["kernel"])
 
 
 def test_another_number_of_classes_needs_a_new_head(pruned):
@@ -222,8 +222,8 @@ def test_a_mask_of_another_model_is_refused():
 
 
 def test_what_was_found_needs_a_run_for_every_key(pruned):
-    with pytest.raises(ValueError, match=r"found: leaf .* needs a leading axis of 2 runs"):
-        jaxarch.over_seeds(jaxarch.reshuffled(), keys(2), learning(), found=pruned)
+    with pytest.raises(ValueError, match=r"network: leaf .* needs a leading axis of 2 runs"):
+        jaxarch.over_seeds(jaxarch.reshuffled(), keys(2), learning(), network=pruned)
 
 
 def test_a_density_that_was_not_kept_is_refused(pruned):
@@ -239,11 +239,11 @@ def test_he_s_weights_are_drawn_apart_from_the_model_s_own():
 
     digit = dataclasses.replace(learning(), init=lambda key: (init(key), {}))
     bare = jaxarch.architecture({"kernel": jnp.ones((64, 10), bool)})
-    own, fresh = (
+    per_run, fresh = (
         jaxarch.training.begin(jaxarch.retrain("cold", nonnegative=False, weights=w), keys()[0], digit, bare)
         for w in ("initial", "he")
     )
-    both = np.stack([np.ravel(carry.point.trainable["kernel"]) for carry in (own, fresh)])
+    both = np.stack([np.ravel(carry.point.trainable["kernel"]) for carry in (per_run, fresh)])
     assert abs(np.corrcoef(both)[0, 1]) < 0.15
 
 
@@ -253,8 +253,8 @@ def test_a_cold_start_has_the_spread_that_it_says(weights, inputs):
     mask = {"hidden": {"kernel": jnp.arange(64 * 400).reshape(64, 400) % 10 == 0, "bias": None}, "head": None}
     mask["head"] = {"kernel": jnp.ones((400, 5), bool), "bias": None}
     params, state = wide.init(keys()[0])
-    found = jaxarch.Found(params, mask, state, {})
-    retrained = jaxarch.retrain("cold", nonnegative=False, weights=weights)(keys()[0], wide, found)
+    network = jaxarch.Network(params, mask, state, {})
+    retrained = jaxarch.retrain("cold", nonnegative=False, weights=weights)(keys()[0], wide, network)
     left = np.asarray(retrained.params["hidden"]["kernel"])[np.asarray(mask["hidden"]["kernel"])]
     assert np.isclose(left.std(), np.sqrt(2 / (64 * inputs)), rtol=0.05)
 

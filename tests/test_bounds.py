@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from small import digits
 
 import jaxarch
-from jaxarch.bounds import gradient_bound, gradient_bounds, largest_norms, looseness
-from jaxarch.intervals import interval_bounds
 from jaxarch.models import signed_output_loss, tanh_network
+from jaxarch.theory.bounds import gradient_bound, gradient_bounds, largest_norms, looseness
+from jaxarch.theory.intervals import interval_bounds
 
 SEEDS = st.integers(0, 2**31 - 1)
 

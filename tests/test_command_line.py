@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 from jaxarch import cli, results
-from jaxarch.experiments.experiment import read_settings
-from jaxarch.strategies import disentangling_strategies
+from jaxarch.experiments.harness.experiment import read_settings
+from jaxarch.search.disentangling import disentangling_strategies
 
 CACHE = tempfile.TemporaryDirectory()
 QUICK = ["--quiet", "--seeds", "3", "--set", "steps=40"]

@@ -117,9 +117,9 @@ def test_both_orientations_have_the_same_splits_and_opposite_labels():
 
 def test_the_batch_of_a_task_has_binary_labels():
     task = two_groups(KEY, digits(), **GROUPS, **SIZES)
-    own = {"targets": jax.numpy.asarray(task.targets[5])}
+    per_run = {"targets": jax.numpy.asarray(task.targets[5])}
     data = tuple(jax.numpy.asarray(a) for a in (digits().x, digits().y))
-    x, y = take_task_rows(data, own, task.test[5])
+    x, y = take_task_rows(data, per_run, task.test[5])
     assert x.shape == (300, 64)
     assert np.array_equal(y, task.labels(digits(), task.test)[5])
 
@@ -164,7 +164,7 @@ def test_problems_refuse_data_that_cannot_be_learned_from():
         ((x, y), {"train": np.array([4])}, r"train: rows must lie in \[0, 4\)"),
         ((x, y), {"train": np.array([], int)}, "train: expected at least one row"),
         ((x, y), {"train": np.array([0.5])}, "train: expected integer rows"),
-        ((x, y), {"train": np.zeros((2, 1), int), "own": {"a": np.ones(3)}}, "per-run arrays disagree"),
+        ((x, y), {"train": np.zeros((2, 1), int), "per_run": {"a": np.ones(3)}}, "per-run arrays disagree"),
     ]:
         with pytest.raises(ValueError, match=message):
             make(*arguments, **options)

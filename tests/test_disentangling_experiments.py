@@ -13,10 +13,10 @@ from small import keys, problem, same
 
 import jaxarch
 from jaxarch import cli
-from jaxarch.experiments.catalogue import EXPERIMENTS
 from jaxarch.experiments.disentangling import fig2, fig3, fig4, fig5, strategies, trial
-from jaxarch.ledger import read_findings
-from jaxarch.problem import Found
+from jaxarch.experiments.harness.catalogue import EXPERIMENTS
+from jaxarch.problem import Network
+from jaxarch.reproduction import read_findings
 from jaxarch.results import read_table
 from jaxarch.storage import read_npz
 
@@ -201,8 +201,8 @@ def test_without_self_loops_the_spectrum_does_not_change_with_the_scale_of_the_w
 
 def test_runs_that_failed_have_no_spectrum():
     params = {f"w{i}": jnp.ones((3, 6, 6)) for i in (1, 2)}
-    found = Found(params, {}, {}, {"failed_at": jnp.asarray([-1, 7, -1])})
-    spectra = fig5.network_spectra(fig5.without_failed(found), True)
+    network = Network(params, {}, {}, {"failed_at": jnp.asarray([-1, 7, -1])})
+    spectra = fig5.network_spectra(fig5.without_failed(network), True)
     assert np.isnan(spectra).all(axis=1).tolist() == [False, True, False]
 
 
@@ -250,8 +250,8 @@ def test_the_better_orientation_is_that_of_the_trained_strategies():
 
 def test_the_findings_of_figure_4_count_the_cells_whose_interval_is_clear_of_zero():
     table = by_hand()
-    found = fig4.findings(table, trial.compare_runs(table, fig4.CELL))
-    by_what = {line["what"]: line["median"] for line in found}
+    network = fig4.findings(table, trial.compare_runs(table, fig4.CELL))
+    by_what = {line["what"]: line["median"] for line in network}
     scopes = {"all tasks": (4, 2, 2), "single classes": (2, 1, 1), "groups of classes": (2, 1, 1)}
     for scope, (cells, above, below) in scopes.items():
         assert by_what[f"cells of {cells} with bin above real (95% interval); d, {scope}"] == above
@@ -275,11 +275,11 @@ def test_a_setting_reaches_the_strategy_that_it_is_for(setting):
     value, name = CHANGES[setting]
     few = {name: value for name, value in FEW.items() if name not in ("seeds", "steps")}
     learning = problem(steps=1).of_run(0)
-    found = [
+    network = [
         jaxarch.chain(trial.Settings(**few | change).chosen()[name])(keys()[0], learning)
         for change in ({}, {setting: value})
     ]
-    assert not same(found[0], found[1])
+    assert not same(network[0], network[1])
 
 
 @pytest.mark.parametrize(

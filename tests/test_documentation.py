@@ -88,13 +88,13 @@ def test_a_method_added_by_one_file_and_one_line_runs_on_the_command_line(tmp_pa
 
 def test_the_page_s_methods_run_beside_the_others(your_own):
     assert set(your_own["results"]) == {"positive", "positive->bin"}
-    for found, _ in your_own["results"].values():
-        assert all(leaf.shape[0] == RUNS for leaf in jax.tree.leaves(found.params))
+    for network, _ in your_own["results"].values():
+        assert all(leaf.shape[0] == RUNS for leaf in jax.tree.leaves(network.params))
 
 
 def test_the_page_s_search_keeps_the_density_that_it_is_asked_for(your_own):
-    found, _ = jaxarch.over_seeds(your_own["saliency"](0.25), keys(), problem())
-    assert jax.vmap(jaxarch.density)(found.mask).tolist() == [0.25] * RUNS
+    network, _ = jaxarch.over_seeds(your_own["saliency"](0.25), keys(), problem())
+    assert jax.vmap(jaxarch.density)(network.mask).tolist() == [0.25] * RUNS
 
 
 @pytest.mark.parametrize("name", ["saliency", "positive"])

@@ -8,14 +8,14 @@ import pytest
 from small import digits, keys, problem, task
 
 import jaxarch
-from jaxarch.problem import Found
+from jaxarch.problem import Network
 
 PERCENTILES = list(range(10, 101, 10))
 
 
 def thresholded(weights, learning):
-    found = Found(weights, jax.tree.map(lambda w: jnp.ones(w.shape, bool), weights), {}, {})
-    return jaxarch.threshold()(keys()[0], learning, found)
+    network = Network(weights, jax.tree.map(lambda w: jnp.ones(w.shape, bool), weights), {}, {})
+    return jaxarch.threshold()(keys()[0], learning, network)
 
 
 def numpy_loss(w1, w2, x, y):
@@ -25,9 +25,9 @@ def numpy_loss(w1, w2, x, y):
 
 def test_the_threshold_is_the_best_of_ten_percentiles_of_all_weights_pooled():
     learning = problem().of_run(0)
-    found = jaxarch.chain(jaxarch.search.real())(keys()[0], problem(steps=100).of_run(0))
-    result = thresholded(found.params, learning)
-    w1, w2 = (np.float64(found.params[name]) for name in ("w1", "w2"))
+    network = jaxarch.chain(jaxarch.search.dense())(keys()[0], problem(steps=100).of_run(0))
+    result = thresholded(network.params, learning)
+    w1, w2 = (np.float64(network.params[name]) for name in ("w1", "w2"))
     rows = np.asarray(learning.train)
     x, y = np.float64(digits().x[rows]), task().labels(digits(), task().train)[0]
     pooled = np.percentile(np.concatenate([w1.ravel(), w2.ravel()]), PERCENTILES)
@@ -65,14 +65,14 @@ def test_leaves_without_a_mask_are_neither_pooled_nor_changed():
     )
     params, _ = learning.init(keys()[0])
     mask = {"w": jnp.ones((1, 64), bool), "b": None}
-    result = jaxarch.threshold((50,))(keys()[0], learning, Found(params, mask, {}, {}))
+    result = jaxarch.threshold((50,))(keys()[0], learning, Network(params, mask, {}, {}))
     assert float(jaxarch.density(result.mask)) == 0.5
     assert result.params["b"].tolist() == [100.0]
 
 
 def test_thresholding_is_a_function_of_the_percentiles_given():
-    found = jaxarch.chain(jaxarch.search.real())(keys()[0], problem().of_run(0))
-    result = jaxarch.threshold((75,))(keys()[0], problem().of_run(0), found)
+    network = jaxarch.chain(jaxarch.search.dense())(keys()[0], problem().of_run(0))
+    result = jaxarch.threshold((75,))(keys()[0], problem().of_run(0), network)
     assert float(jaxarch.density(result.mask)) == pytest.approx(0.25, abs=1e-3)
 
 
@@ -107,9 +107,9 @@ def test_outputs_may_be_any_pytree():
 
 
 def test_a_warm_nonnegative_start_from_negative_weights_is_reported():
-    strategy = jaxarch.chain(jaxarch.search.real(nonnegative=False), jaxarch.retrain("warm"))
+    strategy = jaxarch.chain(jaxarch.search.dense(nonnegative=False), jaxarch.retrain("warm"))
     with pytest.warns(jaxarch.NonFiniteWarning, match=r"at step 0; .* nonnegative=False"):
-        found, _ = jaxarch.over_seeds(strategy, keys(), problem())
-    assert (found.info["failed_at"] == 0).all()
-    free = jaxarch.chain(jaxarch.search.real(nonnegative=False), jaxarch.retrain("warm", nonnegative=False))
+        network, _ = jaxarch.over_seeds(strategy, keys(), problem())
+    assert (network.info["failed_at"] == 0).all()
+    free = jaxarch.chain(jaxarch.search.dense(nonnegative=False), jaxarch.retrain("warm", nonnegative=False))
     assert (jaxarch.over_seeds(free, keys(), problem())[0].info["failed_at"] == -1).all()

@@ -12,8 +12,8 @@ import pytest
 from small import RUNS, close, keys, problem, same
 
 import jaxarch
-from jaxarch import programs
-from jaxarch.search import real, two_temperature
+from jaxarch.running import programs
+from jaxarch.search import dense, two_temperature
 
 SEARCH = two_temperature()
 
@@ -35,11 +35,11 @@ def interrupt_at(step):
 
 
 def test_every_run_has_a_result_and_the_loss_goes_down():
-    found, report = learned(learning=problem(steps=60))
-    assert found.mask["w1"].shape == (RUNS, 64, 64)
-    assert found.mask["w1"].dtype == bool
-    assert found.info["loss"].shape == (RUNS, 60)
-    assert float(found.info["loss"][:, -5:].mean()) < float(found.info["loss"][:, :5].mean()) - 1
+    network, report = learned(learning=problem(steps=60))
+    assert network.mask["w1"].shape == (RUNS, 64, 64)
+    assert network.mask["w1"].dtype == bool
+    assert network.info["loss"].shape == (RUNS, 60)
+    assert float(network.info["loss"][:, -5:].mean()) < float(network.info["loss"][:, :5].mean()) - 1
     assert report.width == RUNS
     assert report.stages[0].devices == 2
     assert report.seconds > 0
@@ -64,18 +64,18 @@ def test_two_devices_give_the_bits_of_one_at_equal_width():
 
 
 def test_results_on_cpu_are_on_one_device_whatever_computed_them():
-    found, report = jaxarch.over_seeds(jaxarch.search.real(), keys(), problem())
+    network, report = jaxarch.over_seeds(jaxarch.search.dense(), keys(), problem())
     assert report.stages[0].devices == 2
-    assert all(len(leaf.devices()) == 1 for leaf in jax.tree.leaves(found))
+    assert all(len(leaf.devices()) == 1 for leaf in jax.tree.leaves(network))
 
 
 def test_runs_that_do_not_divide_by_the_devices_are_padded_and_dropped():
     learning = problem(runs=3)
-    found, report = jaxarch.over_seeds(SEARCH, keys(3), learning)
+    network, report = jaxarch.over_seeds(SEARCH, keys(3), learning)
     assert report.width == 4
-    assert found.mask["w1"].shape[0] == 3
+    assert network.mask["w1"].shape[0] == 3
     whole, _ = jaxarch.over_seeds(SEARCH, keys(3), learning, devices=jax.devices()[:1])
-    assert close(found.params, whole.params)
+    assert close(network.params, whole.params)
 
 
 def test_groups_of_runs_give_what_all_at_once_give():
@@ -85,7 +85,7 @@ def test_groups_of_runs_give_what_all_at_once_give():
 
 
 def test_plain_stages_keep_to_the_runs_at_once_too():
-    strategy = jaxarch.chain(real(), jaxarch.threshold())
+    strategy = jaxarch.chain(dense(), jaxarch.threshold())
     grouped, report = learned(strategy, at_once=1)
     assert [stage.width for stage in report.stages] == [1, 1]
     assert close(grouped, learned(strategy)[0])
@@ -134,7 +134,7 @@ def test_a_group_that_is_done_is_not_trained_again_however_rarely_checkpoints_ar
 
 
 def test_a_chain_of_trainings_continues_within_its_second_training(tmp_path):
-    strategy = jaxarch.chain(real(), jaxarch.threshold(), jaxarch.retrain("cold"), jaxarch.retrain("warm"))
+    strategy = jaxarch.chain(dense(), jaxarch.threshold(), jaxarch.retrain("cold"), jaxarch.retrain("warm"))
     whole, _ = learned(strategy, chunk=4)
 
     def progress(border):
@@ -164,7 +164,9 @@ def test_early_stopping_continues_from_a_checkpoint_with_its_memory(tmp_path):
 
 
 def flipped():
-    return dataclasses.replace(problem(), own=jax.tree.map(lambda targets: 1 - targets, problem().own))
+    return dataclasses.replace(
+        problem(), per_run=jax.tree.map(lambda targets: 1 - targets, problem().per_run)
+    )
 
 
 @pytest.mark.parametrize(
@@ -202,7 +204,7 @@ def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
 
 
 def test_strategies_whose_names_look_alike_have_checkpoints_of_their_own(tmp_path):
-    strategies = {"lr<1": real(optimizer=optax.sgd(0.1)), "lr>1": real(optimizer=optax.sgd(3.0))}
+    strategies = {"lr<1": dense(optimizer=optax.sgd(0.1)), "lr>1": dense(optimizer=optax.sgd(3.0))}
     kept = jaxarch.compare(strategies, keys(), problem(), checkpoint=jaxarch.Checkpoints(tmp_path))
     assert not same(kept["lr<1"][0].params, kept["lr>1"][0].params)
     again = jaxarch.compare(strategies, keys(), problem(), checkpoint=jaxarch.Checkpoints(tmp_path))
@@ -253,13 +255,13 @@ def test_a_fit_in_groups_with_a_schedule_continues_to_the_same_bits(tmp_path):
 
 
 def explosive(settings):
-    return real(nonnegative=False, optimizer=optax.sgd(settings["rate"]))
+    return dense(nonnegative=False, optimizer=optax.sgd(settings["rate"]))
 
 
 def test_a_run_that_diverges_is_reported_and_the_others_keep_their_results():
     rates = jnp.asarray([0.1, jnp.nan, 0.1, 0.1])
     with pytest.warns(jaxarch.NonFiniteWarning, match=r"wild: .*: seed 1: .* NaN or infinite at step \d+"):
-        found, report = jaxarch.over_seeds(
+        network, report = jaxarch.over_seeds(
             explosive,
             keys(),
             problem(),
@@ -268,21 +270,21 @@ def test_a_run_that_diverges_is_reported_and_the_others_keep_their_results():
             labels=[f"seed {i}" for i in range(RUNS)],
         )
     healthy, _ = jaxarch.over_seeds(explosive, keys(), problem(), {"rate": jnp.full(RUNS, 0.1)})
-    failed_at = np.asarray(found.info["failed_at"])
+    failed_at = np.asarray(network.info["failed_at"])
     # The first step's loss is that of the start; its update is NaN.
     assert failed_at.tolist() == [-1, 1, -1, -1]
-    assert np.isfinite(np.asarray(found.info["loss"])[:, 0]).all()
-    assert np.isnan(np.asarray(found.info["loss"])[1, 1:]).all()
+    assert np.isfinite(np.asarray(network.info["loss"])[:, 0]).all()
+    assert np.isnan(np.asarray(network.info["loss"])[1, 1:]).all()
     for run in (0, 2, 3):
-        assert same(found.params["w1"][run], healthy.params["w1"][run])
+        assert same(network.params["w1"][run], healthy.params["w1"][run])
     assert len(report.notes) == 1
 
 
 def test_nan_out_of_the_last_update_is_reported():
-    nan = real(nonnegative=False, optimizer=optax.sgd(float("nan")))
+    nan = dense(nonnegative=False, optimizer=optax.sgd(float("nan")))
     with pytest.warns(jaxarch.NonFiniteWarning, match="at step 1;"):
-        found, report = learned(nan, problem(steps=1))
-    assert found.info["failed_at"].tolist() == [1] * RUNS
+        network, report = learned(nan, problem(steps=1))
+    assert network.info["failed_at"].tolist() == [1] * RUNS
     assert len(report.notes) == RUNS
 
 
@@ -292,31 +294,31 @@ def test_a_failure_is_not_forgotten_by_the_stages_after_it():
 
     # What was retrained on nothing at all is dead besides.
     with pytest.warns(jaxarch.NonFiniteWarning), pytest.warns(jaxarch.DeadStartWarning):
-        found, _ = jaxarch.over_seeds(
+        network, _ = jaxarch.over_seeds(
             strategy, keys(), problem(), {"rate": jnp.asarray([0.1, jnp.nan, 0.1, 0.1])}
         )
-    assert found.info["failed_at"].tolist() == [-1, 1, -1, -1]
+    assert network.info["failed_at"].tolist() == [-1, 1, -1, -1]
 
 
 def test_a_start_without_a_gradient_is_refused_with_its_remedy():
     with pytest.raises(
         ValueError, match=r"dead start: the gradient is exactly zero from step 0 on in 'w1', 'w2'"
     ):
-        learned(real(std=30.0))
+        learned(dense(std=30.0))
     with pytest.raises(ValueError, match="move `mean`"):
         learned(two_temperature(mean=100.0, std=0.0))
 
 
 def some_dead(settings):
-    return real(std=settings["std"])
+    return dense(std=settings["std"])
 
 
 def test_a_partly_dead_start_warns_and_is_recorded():
     with pytest.warns(jaxarch.DeadStartWarning, match="in 1 of 4 runs .first: run 2.; lower `std`"):
-        found, _ = jaxarch.over_seeds(
+        network, _ = jaxarch.over_seeds(
             some_dead, keys(), problem(), {"std": jnp.asarray([0.2, 0.2, 30.0, 0.2])}
         )
-    assert found.info["dead_start"].tolist() == [False, False, True, False]
+    assert network.info["dead_start"].tolist() == [False, False, True, False]
     with pytest.raises(ValueError, match="dead start"):
         jaxarch.over_seeds(
             some_dead,
@@ -331,9 +333,9 @@ def test_a_partly_dead_start_warns_and_is_recorded():
 def test_a_dead_run_does_not_take_the_others_with_it_when_groups_are_small(options):
     stds = {"std": jnp.asarray([30.0, 30.0, 0.2, 0.2])}
     with pytest.warns(jaxarch.DeadStartWarning):
-        found, _ = jaxarch.over_seeds(some_dead, keys(), problem(), stds, **options)
-    assert found.info["dead_start"].tolist() == [True, True, False, False]
-    assert np.isfinite(found.info["loss"]).all()
+        network, _ = jaxarch.over_seeds(some_dead, keys(), problem(), stds, **options)
+    assert network.info["dead_start"].tolist() == [True, True, False, False]
+    assert np.isfinite(network.info["loss"]).all()
     with pytest.raises(ValueError, match="dead start"), pytest.warns(jaxarch.DeadStartWarning):
         jaxarch.over_seeds(some_dead, keys(), problem(), {"std": jnp.full(RUNS, 30.0)}, **options)
 
@@ -341,8 +343,8 @@ def test_a_dead_run_does_not_take_the_others_with_it_when_groups_are_small(optio
 def test_a_dead_start_can_be_ignored_but_is_recorded():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found, _ = learned(real(std=30.0), dead_start="ignore")
-    assert bool(found.info["dead_start"].all())
+        network, _ = learned(dense(std=30.0), dead_start="ignore")
+    assert bool(network.info["dead_start"].all())
 
 
 def test_validation_metrics_are_recorded_at_every_border():
@@ -353,11 +355,11 @@ def test_validation_metrics_are_recorded_at_every_border():
 
 def test_early_stopping_keeps_each_run_s_best_border():
     learning = problem(steps=60, validation=True, rate=30.0)
-    search = real(nonnegative=False)
+    search = dense(nonnegative=False)
     options = {"chunk": 3, "dead_start": "ignore"}
     _, everything = learned(search, learning, **options)
     losses = everything.stages[0].validation["loss"]
-    found, _ = learned(search, learning, early_stopping=jaxarch.EarlyStopping(patience=2), **options)
+    network, _ = learned(search, learning, early_stopping=jaxarch.EarlyStopping(patience=2), **options)
     for run in range(RUNS):
         best, waited = 0, 0
         for border in range(1, len(losses)):
@@ -365,15 +367,15 @@ def test_early_stopping_keeps_each_run_s_best_border():
             best, waited = (border, 0) if better else (best, waited + 1)
             if waited == 2:
                 break
-        assert int(found.info["kept_at"][run]) == 3 * (best + 1)
+        assert int(network.info["kept_at"][run]) == 3 * (best + 1)
     validation = jax.vmap(lambda p, one: one.objective(p, {}, one.validation), (0, learning.in_axes()))
-    kept = validation(found.params, learning)
-    stopped_best = [losses[int(k) // 3 - 1, run] for run, k in enumerate(found.info["kept_at"])]
+    kept = validation(network.params, learning)
+    stopped_best = [losses[int(k) // 3 - 1, run] for run, k in enumerate(network.info["kept_at"])]
     np.testing.assert_allclose(kept, stopped_best, rtol=1e-5)
 
 
 def at_rate(settings):
-    return real(nonnegative=False, optimizer=optax.sgd(settings["rate"]))
+    return dense(nonnegative=False, optimizer=optax.sgd(settings["rate"]))
 
 
 def test_early_stopping_does_not_depend_on_the_other_runs():
@@ -381,17 +383,17 @@ def test_early_stopping_does_not_depend_on_the_other_runs():
     options = {"chunk": 3, "early_stopping": jaxarch.EarlyStopping(patience=2), "devices": jax.devices()[:1]}
     # The first run stops long before the last, which goes on improving; among others it is the same.
     rates = jnp.asarray([30.0, 30.0, 30.0, 1e-3])
-    found, report = jaxarch.over_seeds(at_rate, keys(), learning, {"rate": rates}, **options)
+    network, report = jaxarch.over_seeds(at_rate, keys(), learning, {"rate": rates}, **options)
     again, _ = jaxarch.over_seeds(at_rate, keys(), learning, {"rate": rates.at[3].set(30.0)}, **options)
-    assert int(found.info["kept_at"][3]) == 60
-    assert int(found.info["kept_at"][0]) < 50
-    assert same(found.of_run(0), again.of_run(0))
-    border = int(found.info["kept_at"][0]) // 3 + 2
+    assert int(network.info["kept_at"][3]) == 60
+    assert int(network.info["kept_at"][0]) < 50
+    assert same(network.of_run(0), again.of_run(0))
+    border = int(network.info["kept_at"][0]) // 3 + 2
     validation = report.stages[0].validation["loss"]
     assert np.isfinite(validation[:border, 0]).all()
     assert np.isnan(validation[border:, 0]).all()
     assert np.isfinite(validation[:, 3]).all()
-    assert np.isnan(found.info["loss"][0, 3 * border :]).all()
+    assert np.isnan(network.info["loss"][0, 3 * border :]).all()
 
 
 def test_a_run_that_stopped_early_cannot_fail_any_more():
@@ -414,7 +416,7 @@ def test_a_run_that_stopped_early_cannot_fail_any_more():
         "early_stopping": jaxarch.EarlyStopping("size", patience=1),
         "dead_start": "ignore",
     }
-    doubling = real(nonnegative=False, optimizer=optax.scale(-1e20))
+    doubling = dense(nonnegative=False, optimizer=optax.scale(-1e20))
     alone, _ = jaxarch.over_seeds(doubling, keys(1), learning, **options)
     assert int(alone.info["failed_at"][0]) == -1
     assert int(alone.info["kept_at"][0]) == 4
@@ -423,10 +425,10 @@ def test_a_run_that_stopped_early_cannot_fail_any_more():
 def test_validation_judges_the_network_that_would_be_found():
     learning = problem(steps=8, validation=True)
     search = two_temperature(10.0, 5.0, mean=-4.0, std=2.0)
-    found, report = learned(search, learning, chunk=4)
+    network, report = learned(search, learning, chunk=4)
     judged = jax.vmap(lambda p, one: one.objective(p, {}, one.validation), (0, learning.in_axes()))
     np.testing.assert_allclose(
-        report.stages[0].validation["loss"][-1], judged(found.params, learning), rtol=1e-5, atol=1e-5
+        report.stages[0].validation["loss"][-1], judged(network.params, learning), rtol=1e-5, atol=1e-5
     )
 
 
@@ -443,10 +445,10 @@ def test_early_stopping_by_a_metric_of_one_s_own(mode, least, kept):
         metrics=lambda outputs, y: {"distance": jnp.square(outputs - 5).mean() / 10},
     )
     stopping = jaxarch.EarlyStopping("distance", patience=3, mode=mode, least=least)
-    found, _ = jaxarch.over_seeds(
-        real(nonnegative=False), keys(1), learning, chunk=3, early_stopping=stopping
+    network, _ = jaxarch.over_seeds(
+        dense(nonnegative=False), keys(1), learning, chunk=3, early_stopping=stopping
     )
-    assert int(found.info["kept_at"][0]) == kept
+    assert int(network.info["kept_at"][0]) == kept
 
 
 def test_a_schedule_changes_settings_while_training():
@@ -571,7 +573,7 @@ def one_second_each(monkeypatch):
 
 
 def test_seconds_are_wall_time_times_devices_over_runs_without_compilation(one_second_each):
-    _, report = learned(jaxarch.chain(real(), jaxarch.threshold()), chunk=4)
+    _, report = learned(jaxarch.chain(dense(), jaxarch.threshold()), chunk=4)
     training, function = report.stages
     # begin, three chunks and conclude took 1 s each, on 2 devices, for 4 runs.
     assert training.seconds == pytest.approx(5 * 2 / RUNS)
@@ -600,12 +602,12 @@ def test_batches_dropout_and_start_draw_from_keys_of_their_own():
         init=lambda key: ({"w": jnp.ones((1, 1))}, {"key": jax.random.key_data(key)}),
         loss=loss,
         train=None,
-        own=None,
-        gather=lambda data, own, rows: rows,
+        per_run=None,
+        gather=lambda data, per_run, rows: rows,
     )
-    from jaxarch import training
+    from jaxarch.running import training
 
-    search = real(nonnegative=False)
+    search = dense(nonnegative=False)
     key = jax.random.key(5)
     carry = training.begin(search, key, learning, None)
     seen["start"] = tuple(carry.point.state["key"].tolist())
@@ -618,19 +620,19 @@ def test_batches_dropout_and_start_draw_from_keys_of_their_own():
 
 
 def test_a_penalty_is_added_to_the_loss_and_observe_keeps_a_memory():
-    search = real(nonnegative=False)
+    search = dense(nonnegative=False)
     plain, _ = learned(search)
 
-    def init(key, problem, found):
-        return search.init(key, problem, found)._replace(memory=jnp.zeros(3))
+    def init(key, problem, network):
+        return search.init(key, problem, network)._replace(memory=jnp.zeros(3))
 
     def observe(point):
         return point.memory.at[jnp.minimum(point.step // 4, 2)].add(1.0)
 
-    def found(point):
-        return search.found(point)._replace(info={"memory": point.memory})
+    def network(point):
+        return search.network(point)._replace(info={"memory": point.memory})
 
-    watched = dataclasses.replace(search, init=init, observe=observe, found=found)
+    watched = dataclasses.replace(search, init=init, observe=observe, network=network)
     observed, _ = learned(watched, chunk=5)
     assert same(observed.params, plain.params)
     assert observed.info["memory"].tolist() == [[3.0, 4.0, 5.0]] * RUNS
@@ -657,7 +659,7 @@ def test_a_penalty_is_added_to_the_loss_and_observe_keeps_a_memory():
     ids=["adamw", "inject_hyperparams", "chain", "reduce_on_plateau", "sam", "lbfgs", "multi_transform"],
 )
 def test_any_optax_optimiser_moves_the_weights(optimizer):
-    start, _ = learned(real(nonnegative=False, optimizer=optax.sgd(0.0)), problem(steps=4))
-    found, _ = learned(real(nonnegative=False, optimizer=optimizer), problem(steps=4))
-    assert np.isfinite(found.info["loss"]).all()
-    assert not same(found.params, start.params)
+    start, _ = learned(dense(nonnegative=False, optimizer=optax.sgd(0.0)), problem(steps=4))
+    network, _ = learned(dense(nonnegative=False, optimizer=optimizer), problem(steps=4))
+    assert np.isfinite(network.info["loss"]).all()
+    assert not same(network.params, start.params)

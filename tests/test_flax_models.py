@@ -10,7 +10,7 @@ from flax import nnx
 from small import close, digits, same
 
 import jaxarch
-from jaxarch import programs
+from jaxarch.running import programs
 
 LOSS = optax.softmax_cross_entropy_with_integer_labels
 KEYS = jax.random.split(jax.random.key(0), 2)
@@ -69,9 +69,9 @@ def pictures(model, steps, flat=False, **options):
     )
 
 
-def accuracy(learning, strategy, found):
+def accuracy(learning, strategy, network):
     rows = np.arange(1200, 1797)
-    outputs = jaxarch.evaluate(strategy, found, learning, rows)
+    outputs = jaxarch.evaluate(strategy, network, learning, rows)
     return (outputs.argmax(-1) == digits().y[rows]).mean(axis=1)
 
 
@@ -81,12 +81,12 @@ MODELS = {"NNX": CNN, "Linen": LinenCNN()}
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_cnn_with_batch_norm_and_dropout_trains_and_its_statistics_move(kind):
     learning = pictures(MODELS[kind], steps=60)
-    strategy = jaxarch.search.real(nonnegative=False)
-    found, report = jaxarch.over_seeds(strategy, KEYS, learning, chunk=30)
+    strategy = jaxarch.search.dense(nonnegative=False)
+    network, report = jaxarch.over_seeds(strategy, KEYS, learning, chunk=30)
     _, start = learning.init(KEYS[0])
-    assert not same(start, found.of_run(0).state)
-    assert not same(found.of_run(0).state, found.of_run(1).state)
-    assert (accuracy(learning, strategy, found) > 0.75).all()
+    assert not same(start, network.of_run(0).state)
+    assert not same(network.of_run(0).state, network.of_run(1).state)
+    assert (accuracy(learning, strategy, network) > 0.75).all()
     assert report.width == (1 if jax.default_backend() == "cpu" else 2)
 
 
@@ -94,12 +94,12 @@ def test_a_cnn_with_batch_norm_and_dropout_trains_and_its_statistics_move(kind):
 def test_a_mask_is_learned_over_a_cnn_s_initial_weights(kind):
     learning = pictures(MODELS[kind], steps=80)
     strategy = jaxarch.search.two_temperature(weights="initial", mean=2.0, std=1.0)
-    found, _ = jaxarch.over_seeds(strategy, KEYS, learning, chunk=40)
-    masked = set(jaxarch.named_leaves(found.mask))
+    network, _ = jaxarch.over_seeds(strategy, KEYS, learning, chunk=40)
+    masked = set(jaxarch.named_leaves(network.mask))
     assert all(path.endswith("kernel") for path in masked)
     assert len(masked) == 2
-    assert (accuracy(learning, strategy, found) > 0.5).all()
-    densities = jax.vmap(jaxarch.density)(found.mask)
+    assert (accuracy(learning, strategy, network) > 0.5).all()
+    densities = jax.vmap(jaxarch.density)(network.mask)
     assert ((densities > 0.1) & (densities < 1)).all()
 
 
@@ -168,9 +168,9 @@ def test_nnx_and_linen_learn_ten_seeds_at_once_with_the_same_call():
     for model in (MLP, LinenMLP()):
         learning = pictures(model, steps=150, flat=True)
         strategy = jaxarch.search.two_temperature(weights="initial", mean=2.0, std=1.0)
-        found, report = jaxarch.over_seeds(strategy, keys, learning)
+        network, report = jaxarch.over_seeds(strategy, keys, learning)
         assert report.width == 10
-        assert np.median(accuracy(learning, strategy, found)) > 0.6
+        assert np.median(accuracy(learning, strategy, network)) > 0.6
 
 
 def test_a_module_s_own_weights_are_the_start_of_every_run():
@@ -183,20 +183,20 @@ def test_a_module_s_own_weights_are_the_start_of_every_run():
 
 def test_what_was_found_can_be_put_back_into_the_flax_model():
     learning = pictures(MLP, steps=20, flat=True)
-    strategy = jaxarch.search.real(nonnegative=False)
-    found, _ = jaxarch.over_seeds(strategy, KEYS, learning)
+    strategy = jaxarch.search.dense(nonnegative=False)
+    network, _ = jaxarch.over_seeds(strategy, KEYS, learning)
     module = MLP(nnx.Rngs(0))
-    nnx.update(module, found.of_run(1).params, found.of_run(1).state)
+    nnx.update(module, network.of_run(1).params, network.of_run(1).state)
     module.eval()
-    outputs = jaxarch.evaluate(strategy, found, learning, np.arange(5))
+    outputs = jaxarch.evaluate(strategy, network, learning, np.arange(5))
     np.testing.assert_allclose(module(learning.data[0][:5]), outputs[1], rtol=1e-5, atol=1e-5)
 
 
 def test_convolutions_on_cpu_are_run_step_by_step_and_dense_models_are_not():
-    key, found = KEYS, None
-    stage = jaxarch.search.real(nonnegative=False)
+    key, network = KEYS, None
+    stage = jaxarch.search.dense(nonnegative=False)
     for model, flat, slow in ((CNN, False, True), (MLP, True, False)):
-        args = (key, None, pictures(model, steps=1, flat=flat), found)
+        args = (key, None, pictures(model, steps=1, flat=flat), network)
         step = programs.first_step(lambda settings: stage, args)
         assert programs.is_slow_in_loops(step, backend="cpu") == slow
         assert not programs.is_slow_in_loops(step, backend="gpu")
@@ -204,12 +204,12 @@ def test_convolutions_on_cpu_are_run_step_by_step_and_dense_models_are_not():
 
 def test_convolutions_on_cpu_are_evaluated_run_by_run_to_what_they_give_together(monkeypatch):
     learning = pictures(CNN, steps=1)
-    strategy = jaxarch.search.real(nonnegative=False)
-    found, _ = jaxarch.over_seeds(strategy, KEYS, learning)
+    strategy = jaxarch.search.dense(nonnegative=False)
+    network, _ = jaxarch.over_seeds(strategy, KEYS, learning)
     rows = np.stack([np.arange(6) + run for run in range(len(KEYS))])
-    in_turn = jaxarch.evaluate(strategy, found, learning, rows, batch_size=4)
+    in_turn = jaxarch.evaluate(strategy, network, learning, rows, batch_size=4)
     monkeypatch.setattr("jaxarch.strategy.is_slow_in_loops", lambda jaxpr: False)
-    together = jaxarch.evaluate(strategy, found, learning, rows)
+    together = jaxarch.evaluate(strategy, network, learning, rows)
     np.testing.assert_allclose(in_turn, together, rtol=1e-5, atol=1e-5)
 
 
@@ -248,8 +248,10 @@ def test_attention_is_masked_in_its_kernels_alone():
         steps=4,
         batch_size=32,
     )
-    found, _ = jaxarch.over_seeds(jaxarch.search.two_temperature(weights="initial", mean=2.0), KEYS, learning)
-    masked = set(jaxarch.named_leaves(found.mask))
+    network, _ = jaxarch.over_seeds(
+        jaxarch.search.two_temperature(weights="initial", mean=2.0), KEYS, learning
+    )
+    masked = set(jaxarch.named_leaves(network.mask))
     assert masked == {
         "head/kernel",
         *(f"attention/{part}/kernel" for part in ("query", "key", "value", "out")),
@@ -290,15 +292,15 @@ def test_bfloat16_parameters_can_be_stopped_early():
         return nnx.Linear(64, 10, param_dtype=jnp.bfloat16, rngs=rngs)
 
     learning = pictures(make, steps=8, flat=True, validation=np.arange(1200, 1300))
-    found, _ = jaxarch.over_seeds(
-        jaxarch.search.real(nonnegative=False),
+    network, _ = jaxarch.over_seeds(
+        jaxarch.search.dense(nonnegative=False),
         KEYS,
         learning,
         chunk=2,
         early_stopping=jaxarch.EarlyStopping(patience=2),
     )
-    assert found.params["kernel"].dtype == jnp.bfloat16
-    assert (found.info["kept_at"] > 0).all()
+    assert network.params["kernel"].dtype == jnp.bfloat16
+    assert (network.info["kept_at"] > 0).all()
 
 
 @pytest.mark.parametrize(
@@ -342,7 +344,7 @@ def test_labels_out_of_the_range_of_the_outputs_are_refused(shift, message):
 
 def test_labels_of_rows_that_are_not_used_may_be_any_and_so_may_those_that_gather_turns_into_others():
     five_outputs(digits().y, train=np.flatnonzero(digits().y < 5))
-    five_outputs(digits().y, gather=lambda data, own, rows: (data[0][rows], data[1][rows] % 5))
+    five_outputs(digits().y, gather=lambda data, per_run, rows: (data[0][rows], data[1][rows] % 5))
 
 
 def test_a_metric_that_is_no_scalar_is_refused():
@@ -354,26 +356,26 @@ def test_a_metric_that_is_no_scalar_is_refused():
         metrics=lambda outputs, y: {"hits": outputs.argmax(-1) == y},
     )
     with pytest.raises(ValueError, match=r"metrics: expected scalars, but 'hits' has shape \(5,\)"):
-        jaxarch.over_seeds(jaxarch.search.real(nonnegative=False), KEYS, learning)
+        jaxarch.over_seeds(jaxarch.search.dense(nonnegative=False), KEYS, learning)
 
 
 def test_evaluation_refuses_rows_that_are_not_there():
     learning = pictures(MLP, steps=1, flat=True)
-    search = jaxarch.search.real(nonnegative=False)
-    found, _ = jaxarch.over_seeds(search, KEYS, learning)
+    search = jaxarch.search.dense(nonnegative=False)
+    network, _ = jaxarch.over_seeds(search, KEYS, learning)
     with pytest.raises(ValueError, match=r"rows: rows must lie in \[0, 1797\)"):
-        jaxarch.evaluate(search, found, learning, np.array([1797]))
+        jaxarch.evaluate(search, network, learning, np.array([1797]))
 
 
 @pytest.mark.parametrize("batch_size", [1, 4, 10, 99])
 def test_evaluation_in_batches_gives_what_all_rows_at_once_give(batch_size):
     learning = pictures(MLP, steps=1, flat=True)
-    search = jaxarch.search.real(nonnegative=False)
-    found, _ = jaxarch.over_seeds(search, KEYS, learning)
+    search = jaxarch.search.dense(nonnegative=False)
+    network, _ = jaxarch.over_seeds(search, KEYS, learning)
     for rows in (np.arange(10), np.arange(20).reshape(2, 10)):
-        whole = jaxarch.evaluate(search, found, learning, rows)
+        whole = jaxarch.evaluate(search, network, learning, rows)
         assert whole.shape == (2, 10, 10)
-        assert close(jaxarch.evaluate(search, found, learning, rows, batch_size=batch_size), whole)
+        assert close(jaxarch.evaluate(search, network, learning, rows, batch_size=batch_size), whole)
 
 
 def test_logistic_regression_refuses_more_than_two_classes():

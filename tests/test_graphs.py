@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csgraph
 
-from jaxarch import graphs
+from jaxarch.structure import graphs
 
 SEEDS = st.integers(0, 10**6)
 WIDTHS = st.sampled_from([(4, 4, 4), (5, 3, 2), (6, 4, 3, 1)])

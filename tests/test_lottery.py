@@ -9,14 +9,14 @@ import pytest
 from small import close, keys, problem, same
 
 import jaxarch
-from jaxarch import training
-from jaxarch.problem import Found
+from jaxarch.problem import Network
+from jaxarch.running import training
 
 ROUNDS = 2
 
 
 def found_with(weights, mask):
-    return Found({"w": jnp.asarray(weights)}, {"w": jnp.asarray(mask)}, {}, {})
+    return Network({"w": jnp.asarray(weights)}, {"w": jnp.asarray(mask)}, {}, {})
 
 
 @pytest.fixture(scope="module")
@@ -38,35 +38,37 @@ def test_pruning_removes_the_smallest_weights_of_those_that_are_left():
 
 
 def test_pruning_in_rounds_leaves_the_product_of_the_shares():
-    found = found_with(np.linspace(-1, 1, 1000).reshape(10, 100), np.ones((10, 100), bool))
+    network = found_with(np.linspace(-1, 1, 1000).reshape(10, 100), np.ones((10, 100), bool))
     for _ in range(3):
-        found = jaxarch.prune(0.2)(keys()[0], problem(), found)
-    assert int(found.mask["w"].sum()) == 512
+        network = jaxarch.prune(0.2)(keys()[0], problem(), network)
+    assert int(network.mask["w"].sum()) == 512
 
 
 def test_rewinding_starts_from_the_weights_that_the_first_training_started_from(one):
-    real = jaxarch.search.real()
+    real = jaxarch.search.dense()
     start = real.params(training.begin(real, keys()[0], one, None).point)
-    found = jaxarch.prune(0.5)(keys()[0], one, real(keys()[0], one))
+    network = jaxarch.prune(0.5)(keys()[0], one, jaxarch.search.dense()(keys()[0], one))
     rewound = jaxarch.retrain("rewind")
-    again = rewound.params(training.begin(rewound, keys()[1], one, found._replace(info=real_info(one))).point)
-    assert close(again, jax.tree.map(lambda m, w: jnp.where(m, w, 0), found.mask, start))
+    again = rewound.params(
+        training.begin(rewound, keys()[1], one, network._replace(info=real_info(one))).point
+    )
+    assert close(again, jax.tree.map(lambda m, w: jnp.where(m, w, 0), network.mask, start))
 
 
 def real_info(one):
-    return jaxarch.search.real()(keys()[0], one).info
+    return jaxarch.search.dense()(keys()[0], one).info
 
 
 def test_it_is_training_pruning_rewinding_and_training_again(one, ticket):
     @jax.jit
     def by_hand(key):
         # Stages draw from keys by their place: real, keep, prune, retrain, keep, prune, retrain, keep, ...
-        found = jaxarch.search.real()(jax.random.fold_in(key, 0), one)
-        start, losses = found.info["start"], [one.objective(found.params, {})]
+        network = jaxarch.search.dense()(jax.random.fold_in(key, 0), one)
+        start, losses = network.info["start"], [one.objective(network.params, {})]
         for place in range(3, 3 * ROUNDS + 1, 3):
-            found = jaxarch.prune()(key, one, found)._replace(info={"start": start})
-            found = jaxarch.retrain("rewind")(jax.random.fold_in(key, place), one, found)
-            losses.append(one.objective(found.params, {}))
+            network = jaxarch.prune()(key, one, network)._replace(info={"start": start})
+            network = jaxarch.retrain("rewind")(jax.random.fold_in(key, place), one, network)
+            losses.append(one.objective(network.params, {}))
         return jnp.stack(losses)
 
     assert close(by_hand(keys()[0]), ticket.info["losses"], 1e-4)
@@ -105,9 +107,9 @@ def test_networks_whose_loss_is_nan_are_not_found(one):
         return jnp.where(pruned, jnp.nan, value), state
 
     broken = dataclasses.replace(one, loss=loss)
-    found = jax.jit(jaxarch.search.lottery(ROUNDS))(keys()[0], broken)
-    assert int(found.info["round"]) <= 1
-    assert np.isnan(np.asarray(found.info["losses"])[2:]).all()
+    network = jax.jit(jaxarch.search.lottery(ROUNDS))(keys()[0], broken)
+    assert int(network.info["round"]) <= 1
+    assert np.isnan(np.asarray(network.info["losses"])[2:]).all()
 
 
 def test_rewinding_needs_a_search_that_tells_where_it_started():

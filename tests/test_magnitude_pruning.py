@@ -44,16 +44,16 @@ def test_halving_takes_one_round():
 
 
 @pytest.mark.parametrize("found", ["tickets", "one_shot"])
-def test_masks_have_exactly_the_sizes_that_were_asked_for(found, request):
-    found = request.getfixturevalue(found)
-    total = sum(leaf[0].size for leaf in jax.tree.leaves(found.mask))
+def test_masks_have_exactly_the_sizes_that_were_asked_for(network, request):
+    network = request.getfixturevalue(network)
+    total = sum(leaf[0].size for leaf in jax.tree.leaves(network.mask))
     for density in DENSITIES:
-        kept = jax.vmap(jaxarch.masks.connections)(found.info["masks"][f"{density:g}"])
+        kept = jax.vmap(jaxarch.masks.connections)(network.info["masks"][f"{density:g}"])
         assert kept.tolist() == [round(density * total)] * RUNS
 
 
 def test_one_shot_keeps_the_largest_weights_of_the_network_trained_once(one_shot):
-    real = jaxarch.search.real(nonnegative=False)
+    real = jaxarch.search.dense(nonnegative=False)
     trained = jaxarch.over_seeds(real, keys(), learning())[0].of_run(0).params
     magnitudes = np.concatenate([np.abs(leaf).ravel() for leaf in jax.tree.leaves(trained)])
     cut = np.sort(magnitudes)[-round(0.25 * magnitudes.size)]
@@ -65,7 +65,7 @@ def test_a_round_trains_from_the_start_what_the_round_before_has_left(tickets):
     one, key = learning().of_run(0), keys()[0]
     stages = [jax.random.fold_in(key, index) for index in range(6)]
     # Stages draw from keys by their place: real, first round, prune, retrain, prune, ...
-    real = jaxarch.search.real(nonnegative=False)(stages[0], one)
+    real = jaxarch.search.dense(nonnegative=False)(stages[0], one)
     share = 1 - 0.5**0.5
     half = jaxarch.prune(share)(stages[2], one, real)._replace(info={"start": real.info["start"]})
     again = jaxarch.retrain("rewind", nonnegative=False)(stages[3], one, half)
@@ -75,8 +75,8 @@ def test_a_round_trains_from_the_start_what_the_round_before_has_left(tickets):
     assert first < 1.0
 
 
-def tickets_at(found, density):
-    return jaxarch.at_density(density)(keys()[0], learning().of_run(0), found.of_run(0)).mask
+def tickets_at(network, density):
+    return jaxarch.at_density(density)(keys()[0], learning().of_run(0), network.of_run(0)).mask
 
 
 def test_smaller_tickets_lie_within_larger_ones(tickets):

@@ -15,8 +15,9 @@ from scipy.special import digamma, expit
 from small import keys, problem
 
 import jaxarch
-from jaxarch import masks, mirror
-from jaxarch.devices import float64
+from jaxarch import masks
+from jaxarch.running.devices import float64
+from jaxarch.theory import mirror
 
 TEMPERATURES = st.tuples(st.floats(0.5, 100), st.floats(0.01, 0.99)).map(lambda t: (t[0], t[0] * t[1]))
 PRECISIONS = pytest.mark.parametrize("double", [False, True], ids=["float32", "float64"])
@@ -140,10 +141,10 @@ def test_the_two_temperature_search_trains_with_it_over_a_sweep_of_rates():
         optimizer = optax.chain(optax.clip(1e3), mirror.mirror_descent(settings["rate"], 5.0))
         return jaxarch.search.two_temperature(50.0, 5.0, optimizer=optimizer)
 
-    found, _ = jaxarch.over_seeds(
+    network, _ = jaxarch.over_seeds(
         search, keys(), problem(width=16), {"rate": jnp.asarray([0.1, 0.3, 0.3, 1.0])}
     )
-    loss = np.asarray(found.info["loss"])
+    loss = np.asarray(network.info["loss"])
     assert np.isfinite(loss).all()
     assert (loss[:, -1] < loss[:, 0]).all()
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from small import same
 
 from jaxarch.masks import full_mask
-from jaxarch.nodes import connection_mask, dead_nodes, layer_chain
+from jaxarch.structure.nodes import connection_mask, dead_nodes, layer_chain
 
 
 def kernels(**shapes):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jaxarch.experiments.pruning import fig1
-from jaxarch.ledger import read_findings
+from jaxarch.reproduction import read_findings
 from jaxarch.results import read_table
 
 CONVERGENCE = {"seeds": 2, "steps": 300, "early": 100, "soft": (1000.0, 10.0)}

@@ -8,18 +8,18 @@ import pytest
 from small import keys, problem, same
 
 import jaxarch
-from jaxarch.search import erk_densities, random_architecture, snip
+from jaxarch.search import erk_densities, random_mask, snip
 
 
 @pytest.mark.parametrize("layers", ["pooled", "uniform", "erk"])
 @pytest.mark.parametrize("density", [0.013, 0.5, 1.0])
 def test_a_random_architecture_has_exactly_its_size(layers, density):
-    search = random_architecture(density, layers=layers)
-    found = jax.jit(search)(keys()[0], problem().of_run(0))
-    assert int(jaxarch.masks.connections(found.mask)) == round(density * 2 * 64 * 64)
+    search = random_mask(density, layers=layers)
+    network = jax.jit(search)(keys()[0], problem().of_run(0))
+    assert int(jaxarch.masks.connections(network.mask)) == round(density * 2 * 64 * 64)
 
 
-@pytest.mark.parametrize("search", [random_architecture, snip])
+@pytest.mark.parametrize("search", [random_mask, snip])
 def test_of_several_densities_each_is_what_it_is_alone(search):
     one = problem().of_run(0)
     several = jax.jit(search((0.5, 0.1)))(keys()[0], one)
@@ -29,28 +29,28 @@ def test_of_several_densities_each_is_what_it_is_alone(search):
 
 
 def test_uniform_layers_differ_by_one_connection_at_most():
-    found = random_architecture(0.013, layers="uniform")(keys()[0], problem().of_run(0))
-    counts = [int(leaf.sum()) for leaf in jax.tree.leaves(found.mask)]
+    network = random_mask(0.013, layers="uniform")(keys()[0], problem().of_run(0))
+    counts = [int(leaf.sum()) for leaf in jax.tree.leaves(network.mask)]
     assert abs(counts[0] - counts[1]) <= 1
 
 
 def test_every_run_draws_another():
-    found, _ = jaxarch.over_seeds(random_architecture(0.2), keys(), problem())
-    assert float(jaxarch.overlap(found.of_run(0).mask, found.of_run(1).mask)) < 0.2
+    network, _ = jaxarch.over_seeds(random_mask(0.2), keys(), problem())
+    assert float(jaxarch.overlap(network.of_run(0).mask, network.of_run(1).mask)) < 0.2
 
 
 def test_erk_densities_are_those_of_the_formula_by_hand():
     # 100 x 10 and 3 x 3 x 8 x 16: sums 110 and 30 of sizes 1000 and 1152; half of 2152 is 1076 = 140 epsilon.
-    found = erk_densities({"dense": (100, 10), "conv": (3, 3, 8, 16)}, 0.5)
-    assert np.isclose(found["dense"], 1076 / 140 * 110 / 1000)
-    assert np.isclose(found["conv"], 1076 / 140 * 30 / 1152)
+    network = erk_densities({"dense": (100, 10), "conv": (3, 3, 8, 16)}, 0.5)
+    assert np.isclose(network["dense"], 1076 / 140 * 110 / 1000)
+    assert np.isclose(network["conv"], 1076 / 140 * 30 / 1152)
 
 
 def test_erk_keeps_small_leaves_whole_and_the_total_all_the_same():
     shapes = {"body": (300, 300), "head": (300, 2)}
-    found = erk_densities(shapes, 0.3)
-    assert found["head"] == 1.0
-    kept = sum(found[path] * np.prod(shape) for path, shape in shapes.items())
+    network = erk_densities(shapes, 0.3)
+    assert network["head"] == 1.0
+    kept = sum(network[path] * np.prod(shape) for path, shape in shapes.items())
     assert np.isclose(kept, 0.3 * (300 * 300 + 600))
 
 
@@ -69,16 +69,16 @@ def test_snip_keeps_the_connections_with_the_largest_weight_times_gradient():
     )
     weights = np.array([0.5, 0.5, 0.1])
     saliency = np.abs(weights * (2 * (x @ weights - y)[:, None] * x).mean(0))
-    found = snip(0.4)(keys()[0], learning)
-    np.testing.assert_allclose(found.info["saliency"]["w"][0], saliency, rtol=1e-5)
-    assert np.flatnonzero(found.mask["w"][0]).tolist() == [int(saliency.argmax())]
+    network = snip(0.4)(keys()[0], learning)
+    np.testing.assert_allclose(network.info["saliency"]["w"][0], saliency, rtol=1e-5)
+    assert np.flatnonzero(network.mask["w"][0]).tolist() == [int(saliency.argmax())]
 
 
 def test_snip_over_many_batches_comes_near_to_that_of_all_rows():
     def saliency(batch_size, batches):
         learning = problem(batch_size=batch_size).of_run(0)
-        found = snip(0.5, batches=batches)(keys()[0], learning).info["saliency"]["w1"] / batches
-        return np.asarray(found)
+        network = snip(0.5, batches=batches)(keys()[0], learning).info["saliency"]["w1"] / batches
+        return np.asarray(network)
 
     whole = saliency(None, 1)
     one, many = (np.linalg.norm(saliency(4, batches) - whole) for batches in (1, 256))
@@ -88,8 +88,8 @@ def test_snip_over_many_batches_comes_near_to_that_of_all_rows():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: random_architecture(0.0), r"densities: expected a number in \(0, 1\]"),
-        (lambda: random_architecture(0.5, layers="even"), "layers: expected"),
+        (lambda: random_mask(0.0), r"densities: expected a number in \(0, 1\]"),
+        (lambda: random_mask(0.5, layers="even"), "layers: expected"),
         (lambda: snip(1.5), r"densities: expected a number in \(0, 1\]"),
         (lambda: snip(0.5, batches=0), "batches: expected an integer of at least 1"),
     ],

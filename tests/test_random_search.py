@@ -11,11 +11,11 @@ import pytest
 from small import close, keys, same
 
 import jaxarch
-from jaxarch.nodes import layer_chain
-from jaxarch.problem import Found
+from jaxarch.finish.keep_best import keep, pick
+from jaxarch.problem import Network
 from jaxarch.search import random_search
-from jaxarch.search.best import keep, pick
 from jaxarch.search.random_search import sampled_widths
+from jaxarch.structure.nodes import layer_chain
 
 X = np.array([[1.0], [2.0], [-1.0], [3.0]], np.float32)
 RATE = 0.01
@@ -50,25 +50,25 @@ def trained_by_hand(second, steps):
 
 def test_the_best_sample_is_found_with_the_weights_that_it_was_trained_to():
     # Half of 4 connections are those of one node. The second one starts at the solution.
-    found = jax.jit(random_search(0.5, samples=4, layers=CHAIN))(keys()[0], problem_of(3 * X[:, 0]))
-    objectives = np.asarray(found.info["objectives"])
+    network = jax.jit(random_search(0.5, samples=4, layers=CHAIN))(keys()[0], problem_of(3 * X[:, 0]))
+    objectives = np.asarray(network.info["objectives"])
     by_hand = np.array([trained_by_hand(1.0, 2), 0.0])
     assert by_hand[0] > 0.1
     which = np.abs(objectives[:, None] - by_hand).argmin(1)
     np.testing.assert_allclose(objectives, by_hand[which], rtol=1e-4, atol=1e-6)
     assert set(which) == {0, 1}
-    assert int(found.info["sample"]) == int(which.argmax())
-    assert found.params["hidden"]["kernel"].tolist() == [[0.0, 1.0]]
-    assert found.params["head"]["kernel"].tolist() == [[0.0], [3.0]]
-    assert same(found.mask, jax.tree.map(lambda leaf: leaf != 0, found.params))
-    assert same(found.info["densities"], jnp.full(4, 0.5))
+    assert int(network.info["sample"]) == int(which.argmax())
+    assert network.params["hidden"]["kernel"].tolist() == [[0.0, 1.0]]
+    assert network.params["head"]["kernel"].tolist() == [[0.0], [3.0]]
+    assert same(network.mask, jax.tree.map(lambda leaf: leaf != 0, network.params))
+    assert same(network.info["densities"], jnp.full(4, 0.5))
 
 
 def test_samples_are_judged_on_the_validation_rows_if_there_are_any():
     y = np.where(np.arange(4) < 2, 3, 1) * X[:, 0]
     learning = problem_of(y, train=np.arange(2), validation=np.arange(2, 4))
-    found = jax.jit(random_search(0.5, samples=4, layers=CHAIN))(keys()[0], learning)
-    assert found.mask["hidden"]["kernel"].tolist() == [[True, False]]
+    network = jax.jit(random_search(0.5, samples=4, layers=CHAIN))(keys()[0], learning)
+    assert network.mask["hidden"]["kernel"].tolist() == [[True, False]]
 
 
 @pytest.mark.parametrize(
@@ -82,11 +82,11 @@ def test_a_network_whose_objective_is_nan_is_kept_only_if_all_are(objectives, ch
     info = {}
     for place, objective in enumerate(objectives):
         mask = {"w": jnp.arange(3) == place}
-        network = Found({"w": jnp.asarray(objective, jnp.float32)}, mask, {}, info)
+        network = Network({"w": jnp.asarray(objective, jnp.float32)}, mask, {}, info)
         info = keep(3)(keys()[0], learning, network).info
-    found = pick("sample", "objectives")(keys()[0], learning, network._replace(info=info))
-    assert int(found.info["sample"]) == int(found.mask["w"].argmax()) == chosen
-    assert same(found.info["objectives"], jnp.asarray(objectives, jnp.float32))
+    network = pick("sample", "objectives")(keys()[0], learning, network._replace(info=info))
+    assert int(network.info["sample"]) == int(network.mask["w"].argmax()) == chosen
+    assert same(network.info["objectives"], jnp.asarray(objectives, jnp.float32))
 
 
 LAYERS = {
@@ -112,7 +112,7 @@ def test_a_sample_has_exactly_its_size_between_as_few_nodes_as_can_be(name, dens
     size = sum(leaf.size for leaf in jax.tree.leaves(mask))
     total = round(density * size)
     assert int(jaxarch.masks.connections(mask)) == total
-    dead = jaxarch.nodes.dead_nodes(mask, layers)
+    dead = jaxarch.structure.nodes.dead_nodes(mask, layers)
     areas = [math.prod(mask[layer.name]["kernel"].shape[:-2]) for layer in chain]
     widths = sampled_widths(chain, areas, total)
     assert all(int((~dead[layer.name]).sum()) <= width for layer, width in zip(chain, widths, strict=False))
@@ -147,14 +147,14 @@ def test_over_seeds_every_sample_starts_from_the_weights_of_the_whole_network(tm
         random_search(0.5, samples=2, layers=CHAIN),
         {"checkpoint": jaxarch.Checkpoints(tmp_path)},
     )
-    found, report = jaxarch.over_seeds(strategy, keys(), learning, **options)
+    network, report = jaxarch.over_seeds(strategy, keys(), learning, **options)
     alone = jax.jit(strategy)(keys()[2], learning)
-    assert close(found.of_run(2), alone)
-    assert found.info["objectives"].shape == (4, 2)
+    assert close(network.of_run(2), alone)
+    assert network.info["objectives"].shape == (4, 2)
     again, _ = jaxarch.over_seeds(strategy, keys(), learning, **options)
-    assert same(found, again)
+    assert same(network, again)
     start = jax.vmap(lambda key: init(jax.random.split(jax.random.fold_in(key, 0))[0]))(keys())
-    assert close(found.info["start"], start)
+    assert close(network.info["start"], start)
     assert sum(stage.name == "retrain rewind" for stage in report.stages) == 2
 
 
@@ -182,17 +182,17 @@ def test_a_sample_whose_training_failed_is_no_failure_of_the_one_that_is_found()
     )
 
     def trained(objective, failed_at):
-        def stage(key, problem, found=None):
+        def stage(key, problem, network=None):
             mask = {"w": jnp.ones(3, bool)}
             looked_at = {"failed_at": jnp.asarray(failed_at), "dead_start": jnp.asarray(False)}
-            return Found({"w": jnp.asarray(objective, jnp.float32)}, mask, {}, looked_at)
+            return Network({"w": jnp.asarray(objective, jnp.float32)}, mask, {}, looked_at)
 
         return stage
 
     kept = keep(2, apart=True)
     search = jaxarch.chain(trained(np.nan, 5), kept, trained(1.0, -1), kept, pick("sample", "objectives"))
-    found = search(keys()[0], learning)
-    assert found.info["sample"] == 1
-    assert found.info["failed_at"] == -1
+    network = search(keys()[0], learning)
+    assert network.info["sample"] == 1
+    assert network.info["failed_at"] == -1
     alone = jaxarch.chain(trained(np.nan, 5), kept, trained(np.nan, 7), kept, pick("sample", "objectives"))
     assert alone(keys()[0], learning).info["failed_at"] == 5

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from jaxarch import plots, results
-from jaxarch.ledger import read_findings
 from jaxarch.metrics import quartiles
+from jaxarch.reproduction import read_findings
 
 
 def write(folder, text="1"):

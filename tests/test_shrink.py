@@ -15,7 +15,7 @@ from small import same
 
 import jaxarch
 from jaxarch.masks import apply_mask, full_mask
-from jaxarch.problem import Found
+from jaxarch.problem import Network
 from jaxarch.trees import map_selected, named_leaves, select
 
 LOSS = optax.softmax_cross_entropy_with_integer_labels
@@ -81,15 +81,15 @@ def with_random_mask(params, state, seed, share, biases=0.0):
     shifted = jax.tree.map(
         lambda leaf: leaf + biases * jnp.asarray(generator.normal(size=leaf.shape), leaf.dtype), params
     )
-    return Found(apply_mask(mask, shifted), mask, state, {})
+    return Network(apply_mask(mask, shifted), mask, state, {})
 
 
 def outputs(problem, network):
     return jax.jit(problem.predict)(network.params, network.state, (X, Y))
 
 
-def assert_equal_outputs(problem, small, found):
-    np.testing.assert_allclose(outputs(problem, small), outputs(problem, found), rtol=1e-5, atol=1e-5)
+def assert_equal_outputs(problem, small, network):
+    np.testing.assert_allclose(outputs(problem, small), outputs(problem, network), rtol=1e-5, atol=1e-5)
 
 
 DENSE, PICTURES = problem_of(MLP), problem_of(CNN)
@@ -105,7 +105,7 @@ def by_hand(**layers):
     mask = {name: dict.fromkeys(layer) for name, layer in layers.items()}
     for name, layer in layers.items():
         mask[name]["kernel"] = layer["kernel"] != 0
-    return Found(layers, mask, {}, {})
+    return Network(layers, mask, {}, {})
 
 
 TWO = ("hidden", "head")
@@ -185,10 +185,12 @@ def mlp(params):
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.1, 0.4]), st.sampled_from([0.0, 1.0]))
 def test_a_smaller_mlp_has_the_same_outputs_and_no_dead_neuron(seed, share, biases):
-    found = with_random_mask(*DENSE.init(jax.random.key(0)), seed, share, biases)
-    small = jaxarch.shrink(found)
-    np.testing.assert_allclose(mlp(small.params), mlp(found.params), rtol=1e-4, atol=1e-5)
-    alive = {name: int((~gone).sum()) for name, gone in jaxarch.nodes.dead_nodes(found.mask).items()}
+    network = with_random_mask(*DENSE.init(jax.random.key(0)), seed, share, biases)
+    small = jaxarch.shrink(network)
+    np.testing.assert_allclose(mlp(small.params), mlp(network.params), rtol=1e-4, atol=1e-5)
+    alive = {
+        name: int((~gone).sum()) for name, gone in jaxarch.structure.nodes.dead_nodes(network.mask).items()
+    }
     for name, count in alive.items():
         assert small.widths[name] == count + small.kept[name]
     if all(alive.values()):
@@ -199,18 +201,18 @@ def test_a_smaller_mlp_has_the_same_outputs_and_no_dead_neuron(seed, share, bias
 def test_a_smaller_network_of_convolutions_has_the_same_outputs(seed):
     params, state = PICTURES.init(jax.random.key(0))
     state = jax.tree.map(lambda leaf: leaf + 0.1, state)
-    found = with_random_mask(params, state, seed, 0.5, biases=1.0)
-    small = jaxarch.shrink(found, CHAIN)
-    assert_equal_outputs(PICTURES, small, found)
+    network = with_random_mask(params, state, seed, 0.5, biases=1.0)
+    small = jaxarch.shrink(network, CHAIN)
+    assert_equal_outputs(PICTURES, small, network)
     assert sum(small.widths.values()) < 18
-    for name, gone in jaxarch.nodes.dead_nodes(found.mask, CHAIN).items():
+    for name, gone in jaxarch.structure.nodes.dead_nodes(network.mask, CHAIN).items():
         assert small.widths[name] == int((~gone).sum()) + small.kept[name]
 
 
 def test_before_training_all_dead_nodes_go():
-    found = with_random_mask(*PICTURES.init(jax.random.key(0)), seed=6, share=0.5)
-    dead = jaxarch.nodes.dead_nodes(found.mask, CHAIN)
-    small = jaxarch.shrink(found, CHAIN)
+    network = with_random_mask(*PICTURES.init(jax.random.key(0)), seed=6, share=0.5)
+    dead = jaxarch.structure.nodes.dead_nodes(network.mask, CHAIN)
+    small = jaxarch.shrink(network, CHAIN)
     assert sum(int(gone.sum()) for gone in dead.values()) > 3
     assert {name: small.widths[name] for name in dead} == {n: int((~g).sum()) for n, g in dead.items()}
     assert not any(small.kept.values())
@@ -239,8 +241,8 @@ def test_a_smaller_model_class_takes_the_smaller_arrays_and_is_retrained(trained
     channels, hidden = [small.widths[f"convs/{i}"] for i in range(2)], small.widths["dense/0"]
     again = problem_of(lambda rngs: CNN(rngs, channels, hidden))
     assert_equal_outputs(again, small, small)
-    found = Found(small.params, small.mask, small.state, {})
-    result = jax.jit(jaxarch.retrain("cold", nonnegative=False))(jax.random.key(2), again, found)
+    network = Network(small.params, small.mask, small.state, {})
+    result = jax.jit(jaxarch.retrain("cold", nonnegative=False))(jax.random.key(2), again, network)
     assert np.isfinite(result.info["loss"]).all()
     module = CNN(nnx.Rngs(0), channels, hidden)
     module.eval()
@@ -264,7 +266,7 @@ def batch_norm_network(**changes):
         params["conv"]["kernel"] != 0,
         jnp.ones((1, 1, 2, 1), bool),
     )
-    return Found(params, mask, state, {})
+    return Network(params, mask, state, {})
 
 
 @pytest.mark.parametrize(
@@ -302,13 +304,13 @@ def test_linen_models_are_made_anew_with_the_widths_left():
     params = jax.tree.map(lambda leaf: leaf + 0.1, params)
     mask = full_mask(select(params))
     mask["conv"]["kernel"] = mask["conv"]["kernel"].at[..., 1:3].set(False)
-    found = Found(apply_mask(mask, params), mask, state, {})
+    network = Network(apply_mask(mask, params), mask, state, {})
     # Values .1 are not the running mean 0, but a scale of 0 says enough.
-    found.params["norm"]["scale"] = found.params["norm"]["scale"].at[1].set(0)
-    small = jaxarch.shrink(found, (("conv", "norm"), "head"))
+    network.params["norm"]["scale"] = network.params["norm"]["scale"].at[1].set(0)
+    small = jaxarch.shrink(network, (("conv", "norm"), "head"))
     assert small.widths == {"conv": 3, "head": 3}
     result = Linen(channels=3).apply({"params": small.params, **small.state}, X, train=False)
-    np.testing.assert_allclose(result, outputs(learning, found), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(result, outputs(learning, network), rtol=1e-5, atol=1e-5)
     with pytest.raises(Exception, match="initializer is expected to generate shape"):
         outputs(learning, small)
 
@@ -322,7 +324,7 @@ SMALL = by_hand(hidden=dense([[1, 0]], [0.0, 0.0]), head=dense([[1], [4]], [0.0]
     [
         (SMALL, {"layers": (("hidden", "norm"), "head")}, "there is no module 'norm'"),
         (SMALL, {"layers": TWO, "activation": jnp.sum}, "activation: expected a function of one value each"),
-        (SMALL._replace(info={"failed_at": np.array([-1, -1])}), {}, r"found: expected that of one run"),
+        (SMALL._replace(info={"failed_at": np.array([-1, -1])}), {}, r"network: expected that of one run"),
         (
             by_hand(hidden=dense([[1.0]], [[0.0], [0.0]])),
             {"layers": ("hidden",)},
@@ -335,17 +337,17 @@ SMALL = by_hand(hidden=dense([[1, 0]], [0.0, 0.0]), head=dense([[1], [4]], [0.0]
             "'norm' keeps no running mean and variance",
         ),
         (
-            Found({"w": jnp.ones((1, 1))}, {"w": jnp.ones((1, 1), bool)}, {}, {}),
+            Network({"w": jnp.ones((1, 1))}, {"w": jnp.ones((1, 1), bool)}, {}, {}),
             {"layers": ("w",)},
             "`kernel`",
         ),
     ],
 )
-def test_what_cannot_be_shrunk_exactly_is_refused(found, options, message):
+def test_what_cannot_be_shrunk_exactly_is_refused(network, options, message):
     with pytest.raises(ValueError, match=message):
-        jaxarch.shrink(found, **options)
+        jaxarch.shrink(network, **options)
 
 
 def test_it_is_refused_inside_of_jit():
     with pytest.raises(ValueError, match="shrink outside of jit"):
-        jax.jit(lambda found: jaxarch.shrink(found, TWO).params)(SMALL)
+        jax.jit(lambda network: jaxarch.shrink(network, TWO).params)(SMALL)

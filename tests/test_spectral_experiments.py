@@ -10,7 +10,7 @@ import pytest
 
 from jaxarch import plots, results
 from jaxarch.experiments.spectral import fig7, fig8, fig9, rivals, teacher
-from jaxarch.ledger import read_findings
+from jaxarch.reproduction import read_findings
 from jaxarch.results import read_table
 from jaxarch.storage import read_npz
 

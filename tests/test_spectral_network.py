@@ -11,8 +11,9 @@ import pytest
 from small import keys, same
 
 import jaxarch
-from jaxarch import spectral, training
-from jaxarch.devices import float64
+from jaxarch import spectral
+from jaxarch.running import training
+from jaxarch.running.devices import float64
 from jaxarch.spectral import algebra, penalty
 
 WIDTHS = ((3, 2), (3, 5, 1), (2, 4, 4, 3), (1, 3, 1, 2, 4))
@@ -102,16 +103,16 @@ METHODS = [partial(spectral.feedforward, method=m) for m in ("auto", "substituti
 def test_every_method_is_the_dense_network_in_value_and_gradient(widths, trained):
     with float64():
         params, x = random_params(widths, 0, trained, np.float64), inputs(widths, 3, np.float64)
-        expected, *found = values_and_gradients([dense_feedforward, *METHODS], params, x, jnp.tanh)
-        assert all(close(one, expected) for one in found)
+        expected, *network = values_and_gradients([dense_feedforward, *METHODS], params, x, jnp.tanh)
+        assert all(close(one, expected) for one in network)
 
 
 def test_the_recursive_rule_is_that_of_the_dense_network():
     widths = WIDTHS[2]
     with float64():
         params, x = random_params(widths, 1, True, np.float64), inputs(widths, 3, np.float64)
-        expected, found = values_and_gradients([dense_recursion, spectral.recursive], params, x, jnp.tanh)
-        assert close(found, expected)
+        expected, network = values_and_gradients([dense_recursion, spectral.recursive], params, x, jnp.tanh)
+        assert close(network, expected)
 
 
 def test_one_constant_added_to_all_eigenvalues_leaves_the_outputs_as_they_are():
@@ -161,9 +162,9 @@ def test_many_networks_are_one_vmap_inside_a_scan_and_forward_mode_works():
         return [compute(*spectral.unpack(params), x, jnp.tanh) for compute in METHODS]
 
     scanned = jax.jit(lambda runs: jax.lax.scan(lambda c, _: (c, jax.vmap(outputs)(c)), runs, length=2)[1])
-    found = scanned(stacked)
+    network = scanned(stacked)
     for run, params in enumerate(runs):
-        assert close([leaf[1, run] for leaf in found], jax.jit(outputs)(params), 1e-6)
+        assert close([leaf[1, run] for leaf in network], jax.jit(outputs)(params), 1e-6)
 
     @jax.jit
     def both_modes(params, tangents, cotangents):
@@ -173,7 +174,7 @@ def test_many_networks_are_one_vmap_inside_a_scan_and_forward_mode_works():
             jnp.sum(jnp.stack(jax.tree.leaves(jax.tree.map(jnp.vdot, pulled, tangents))))
         ]
 
-    pushed, pulled = both_modes(runs[0], runs[1], [jnp.sin(leaf[0, 2]) for leaf in found])
+    pushed, pulled = both_modes(runs[0], runs[1], [jnp.sin(leaf[0, 2]) for leaf in network])
     assert float(sum(pushed[0])) == pytest.approx(float(pulled[0]), rel=1e-4)
 
 
@@ -361,7 +362,7 @@ def curved(net, steps, **options):
 
 
 SEARCHES = {
-    "relu": (jax.nn.relu, "perceptron", jaxarch.search.real(nonnegative=False)),
+    "relu": (jax.nn.relu, "perceptron", jaxarch.search.dense(nonnegative=False)),
     "tanh": (jnp.tanh, "random", jaxarch.search.spectral()),
 }
 
@@ -372,9 +373,9 @@ def test_it_learns_what_no_perceptron_can_and_layers_that_wait_are_not_called_de
     net = jaxarch.spectral_network((3, 20, 20, 1), activation=activation, eigenvalues=start)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found, report = jaxarch.over_seeds(search, keys(), curved(net, 300), chunk=20)
+        network, report = jaxarch.over_seeds(search, keys(), curved(net, 300), chunk=20)
     assert not report.notes
-    loss, linear = found.info["loss"], 0.17
+    loss, linear = network.info["loss"], 0.17
     assert float(jnp.median(loss[:, 10:20])) > linear / 2
     assert float(jnp.median(loss[:, -50:])) < linear / 10
 
@@ -382,11 +383,11 @@ def test_it_learns_what_no_perceptron_can_and_layers_that_wait_are_not_called_de
 def test_stronger_penalties_in_one_program_leave_smaller_hidden_eigenvalues():
     net = jaxarch.spectral_network((3, 30, 1))
     strengths = jnp.asarray([0.0, 1e-3, 1e-2, 1.0])
-    found, _ = jaxarch.over_seeds(jaxarch.search.spectral, keys(), curved(net, 300), strengths)
-    sizes = jnp.abs(found.params["eigenvalues"]["L2"]).sum(1)
+    network, _ = jaxarch.over_seeds(jaxarch.search.spectral, keys(), curved(net, 300), strengths)
+    sizes = jnp.abs(network.params["eigenvalues"]["L2"]).sum(1)
     assert (jnp.diff(sizes) < 0).all()
     assert float(sizes[-1]) < 0.3
-    assert (found.params["eigenvalues"]["L3"] > 0.2).all()
+    assert (network.params["eigenvalues"]["L3"] > 0.2).all()
 
 
 def test_the_penalty_is_added_for_what_it_names_and_for_nothing_else():
@@ -415,12 +416,12 @@ def test_the_penalty_is_added_for_what_it_names_and_for_nothing_else():
 def test_eigenvalues_can_be_trained_alone():
     problem = curved(jaxarch.spectral_network((3, 30, 1)), 3)
     search, key = jaxarch.search.spectral(trainable="eigenvalues/*"), jax.random.key(0)
-    start, found = jax.jit(lambda: (training.begin(search, key, problem, None), search(key, problem)))()
-    assert same(found.params["eigenvectors"], start.point.fixed["eigenvectors"])
-    assert found.params["eigenvalues"]["L2"].all()
+    start, network = jax.jit(lambda: (training.begin(search, key, problem, None), search(key, problem)))()
+    assert same(network.params["eigenvectors"], start.point.fixed["eigenvectors"])
+    assert network.params["eigenvalues"]["L2"].all()
     # The architecture is the hidden neurons.
-    assert found.mask["eigenvalues"]["L2"].tolist() == [True] * 30
-    assert set(jaxarch.named_leaves(found.mask)) == {"eigenvalues/L2"}
+    assert network.mask["eigenvalues"]["L2"].tolist() == [True] * 30
+    assert set(jaxarch.named_leaves(network.mask)) == {"eigenvalues/L2"}
 
 
 LAYERS = {"L2": jnp.asarray([3.0, -4.0]), "L3": jnp.asarray([0.0, 2.0]), "L4": None}
@@ -436,8 +437,8 @@ LAYERS = {"L2": jnp.asarray([3.0, -4.0]), "L3": jnp.asarray([0.0, 2.0]), "L4": N
 )
 def test_penalties_have_their_value_their_gradient_and_none_at_zero(name, value, gradient):
     of = jax.jit(jax.value_and_grad(penalty.PENALTIES[name]))
-    found, slope = of(LAYERS)
-    assert float(found) == pytest.approx(value)
+    network, slope = of(LAYERS)
+    assert float(network) == pytest.approx(value)
     np.testing.assert_allclose([slope["L2"], slope["L3"]], gradient, rtol=1e-6)
     assert of(jax.tree.map(jnp.zeros_like, LAYERS))[1]["L2"].tolist() == [0, 0]
 
@@ -451,8 +452,8 @@ def test_the_norm_of_tiny_eigenvalues_does_not_vanish():
 
 def test_hidden_eigenvalues_are_found_inside_larger_models():
     head = random_params((4, 5, 6, 2), trained=True)
-    found = spectral.hidden_eigenvalues({"body": {"kernel": jnp.ones((3, 4))}, "head": head})
-    assert set(jaxarch.named_leaves(found)) == {"head/eigenvalues/L2", "head/eigenvalues/L3"}
+    network = spectral.hidden_eigenvalues({"body": {"kernel": jnp.ones((3, 4))}, "head": head})
+    assert set(jaxarch.named_leaves(network)) == {"head/eigenvalues/L2", "head/eigenvalues/L3"}
 
 
 # Bad input -------------------------------------------------------------------------------------------

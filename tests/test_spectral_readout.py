@@ -12,7 +12,7 @@ from test_spectral_network import curved, inputs, random_params
 
 import jaxarch
 from jaxarch import spectral
-from jaxarch.problem import Found
+from jaxarch.problem import Network
 from jaxarch.spectral import algebra, direct
 
 DEEP = (3, 5, 4, 2)
@@ -106,8 +106,8 @@ def test_a_removed_neuron_is_gone_from_all_rows_and_columns(activation):
             for method in ("auto", "substitution", "materialised")
         ]
 
-    for found in outputs():
-        np.testing.assert_allclose(found, by_hand(params, NEURONS, x, activation), rtol=2e-5, atol=1e-5)
+    for network in outputs():
+        np.testing.assert_allclose(network, by_hand(params, NEURONS, x, activation), rtol=2e-5, atol=1e-5)
 
 
 def test_in_the_recursive_rule_too():
@@ -122,14 +122,14 @@ def test_in_the_recursive_rule_too():
     for _ in vectors[1:]:
         a = (np.maximum(a, 0)) @ matrix.T
     net = jaxarch.spectral_network(DEEP, train_input_eigenvalues=True, update="recursive")
-    found = net.apply(params, {"neurons": NEURONS}, x, None)[0]
-    np.testing.assert_allclose(found, a[:, -2:], rtol=2e-5, atol=1e-5)
+    network = net.apply(params, {"neurons": NEURONS}, x, None)[0]
+    np.testing.assert_allclose(network, a[:, -2:], rtol=2e-5, atol=1e-5)
 
 
 def recruited(params, problem, tolerance=0.05):
     mask = jaxarch.masks.full_mask(spectral.hidden_eigenvalues(params))
-    finish, found = jaxarch.recruit(tolerance), Found(params, mask, {}, {})
-    return jax.jit(lambda: finish(jax.random.key(0), problem, found))()
+    finish, network = jaxarch.recruit(tolerance), Network(params, mask, {}, {})
+    return jax.jit(lambda: finish(jax.random.key(0), problem, network))()
 
 
 def test_the_largest_removal_within_the_tolerance_is_taken():
@@ -145,16 +145,16 @@ def test_the_largest_removal_within_the_tolerance_is_taken():
         out = by_hand(params, {"L2": kept[:5], "L3": kept[5:]}, x, jax.nn.relu)
         losses.append(np.square(out - y).mean())
     tolerance = 1.001 * sorted(losses)[5] / losses[0] - 1
-    found = recruited(params, problem, tolerance)
-    np.testing.assert_allclose(found.info["losses"], losses, rtol=1e-4)
+    network = recruited(params, problem, tolerance)
+    np.testing.assert_allclose(network.info["losses"], losses, rtol=1e-4)
     expected = max(r for r in range(10) if losses[r] <= (1 + tolerance) * losses[0])
-    assert int(found.info["removed"]) == expected
-    kept = np.concatenate([found.mask["eigenvalues"][k] for k in ("L2", "L3")])
+    assert int(network.info["removed"]) == expected
+    kept = np.concatenate([network.mask["eigenvalues"][k] for k in ("L2", "L3")])
     assert sorted(np.flatnonzero(~kept)) == sorted(order[:expected])
-    assert same(found.params, params)
-    again = jax.jit(problem.objective)(found.params, found.state, problem.validation)
+    assert same(network.params, params)
+    again = jax.jit(problem.objective)(network.params, network.state, problem.validation)
     assert float(again) == pytest.approx(losses[expected], rel=1e-4)
-    assert same(found.state["neurons"], {k: found.mask["eigenvalues"][k] for k in ("L2", "L3")})
+    assert same(network.state["neurons"], {k: network.mask["eigenvalues"][k] for k in ("L2", "L3")})
 
 
 @pytest.mark.parametrize(
@@ -185,8 +185,8 @@ def test_a_loss_may_be_negative_zero_or_no_number(losses, removed):
         steps=1,
         validation=np.arange(3),
     )
-    found = recruited(random_params((3, 4, 1)), problem)
-    assert int(found.info["removed"]) == removed
+    network = recruited(random_params((3, 4, 1)), problem)
+    assert int(network.info["removed"]) == removed
 
 
 def test_a_search_then_a_removal_then_a_refit_is_one_chain_under_vmap():
@@ -196,16 +196,18 @@ def test_a_search_then_a_removal_then_a_refit_is_one_chain_under_vmap():
     problem = dataclasses.replace(
         problem, train=np.arange(150), validation=np.arange(150, 200), batch_size=None
     )
-    found = jax.jit(jax.vmap(chain, in_axes=(0, None)))(jax.random.split(jax.random.key(0), 3), problem)
-    removed = found.info["removed"]
+    network = jax.jit(jax.vmap(chain, in_axes=(0, None)))(jax.random.split(jax.random.key(0), 3), problem)
+    removed = network.info["removed"]
     assert (removed > 0).all()
     assert (removed < 30).all()
-    assert ((~found.mask["eigenvalues"]["L2"]).sum(1) == removed).all()
-    assert same(found.state["neurons"]["L2"], found.mask["eigenvalues"]["L2"])
-    norms = jax.vmap(spectral.path_norms)(found.params, found.state)["L2"]
+    assert ((~network.mask["eigenvalues"]["L2"]).sum(1) == removed).all()
+    assert same(network.state["neurons"]["L2"], network.mask["eigenvalues"]["L2"])
+    norms = jax.vmap(spectral.path_norms)(network.params, network.state)["L2"]
     assert ((norms > 0).sum(1) <= 30 - removed).all()
-    after = jax.vmap(problem.objective, in_axes=(0, 0, None))(found.params, found.state, problem.validation)
-    before = found.info["losses"][jnp.arange(3), removed]
+    after = jax.vmap(problem.objective, in_axes=(0, 0, None))(
+        network.params, network.state, problem.validation
+    )
+    before = network.info["losses"][jnp.arange(3), removed]
     assert float(jnp.median(after / before)) < 1
 
 
@@ -281,13 +283,13 @@ def test_without_skip_connections_only_neighbours_are_joined():
     for i, name in ((2, "L2"), (3, "L3")):
         a = np.maximum(a @ w[i, i - 1].T, 0) * np.asarray(NEURONS[name])
     state = {"neurons": NEURONS}
-    found = net.apply(params, state, x, None)[0]
-    np.testing.assert_allclose(found, a @ w[4, 3].T, rtol=1e-5, atol=1e-5)
+    network = net.apply(params, state, x, None)[0]
+    np.testing.assert_allclose(network, a @ w[4, 3].T, rtol=1e-5, atol=1e-5)
     weights = spectral.direct_weights(params, state, bias=True, skips=False)
     small = jaxarch.direct_network(spectral.direct_widths(weights), bias=True, skips=False)
     like = jax.eval_shape(small.init, jax.random.key(0))[0]
     assert {k: v.shape for k, v in weights.items()} == {k: v.shape for k, v in like.items()}
-    np.testing.assert_allclose(small.apply(weights, {}, x, None)[0], found, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(small.apply(weights, {}, x, None)[0], network, rtol=1e-5, atol=1e-5)
     norms = spectral.path_norms(params, skips=False)
     through = (w[4, 3] ** 2).sum(0) * ((w[3, 2] ** 2) @ (w[2, 1] ** 2).sum(1))
     np.testing.assert_allclose(norms["L3"], np.sqrt(through), rtol=1e-5)
@@ -323,14 +325,14 @@ def test_a_group_lasso_then_a_removal_then_a_refit_leave_neurons_out():
     )
     refit = jaxarch.retrain("warm", nonnegative=False)
     chain = jaxarch.chain(jaxarch.search.group_lasso(3e-3), jaxarch.recruit(), refit)
-    found = jax.jit(jax.vmap(chain, in_axes=(0, None)))(jax.random.split(jax.random.key(0), 2), problem)
-    removed = found.info["removed"]
+    network = jax.jit(jax.vmap(chain, in_axes=(0, None)))(jax.random.split(jax.random.key(0), 2), problem)
+    removed = network.info["removed"]
     assert ((removed > 5) & (removed < 30)).all()
-    kept = jax.vmap(direct.neuron_norms)(found.params)["L2"] > 0
+    kept = jax.vmap(direct.neuron_norms)(network.params)["L2"] > 0
     assert (kept.sum(1) == 30 - removed).all()
-    assert same(found.mask["W3_2"][:, 0], kept)
-    after = jax.vmap(problem.objective, in_axes=(0, None, None))(found.params, {}, problem.validation)
-    assert (after < found.info["losses"][jnp.arange(2), removed]).all()
+    assert same(network.mask["W3_2"][:, 0], kept)
+    after = jax.vmap(problem.objective, in_axes=(0, None, None))(network.params, {}, problem.validation)
+    assert (after < network.info["losses"][jnp.arange(2), removed]).all()
 
 
 # Bad input -------------------------------------------------------------------------------------------
@@ -345,7 +347,7 @@ def test_a_group_lasso_then_a_removal_then_a_refit_leave_neurons_out():
         (lambda: jaxarch.recruit("5%"), "tolerance: expected a finite number of at least 0"),
         (
             lambda: jaxarch.recruit()(
-                None, curved(jaxarch.spectral_network((3, 1)), 1), Found({}, {}, {}, {})
+                None, curved(jaxarch.spectral_network((3, 1)), 1), Network({}, {}, {}, {})
             ),
             "validation: recruit needs",
         ),

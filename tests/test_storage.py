@@ -122,9 +122,9 @@ def test_a_mask_from_a_file_is_an_architecture_to_go_on_from(tmp_path):
     jaxarch.save_mask(tmp_path / "mask.npz", mask)
     bare = jaxarch.architecture(jaxarch.load_mask(tmp_path / "mask.npz", learning))
     again = jaxarch.retrain("cold", nonnegative=False)
-    found, _ = jaxarch.over_seeds(again, keys, learning, found=bare, dead_start="ignore")
-    assert same(found.mask, mask)
-    assert same(found.params["hidden"]["kernel"] != 0, mask["hidden"]["kernel"])
+    network, _ = jaxarch.over_seeds(again, keys, learning, network=bare, dead_start="ignore")
+    assert same(network.mask, mask)
+    assert same(network.params["hidden"]["kernel"] != 0, mask["hidden"]["kernel"])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from small import RUNS, close, keys, problem, same, task
 
 import jaxarch
-from jaxarch.strategy import HostSearch
+from jaxarch.running.strategy import HostSearch
 
 STRATEGIES = jaxarch.disentangling_strategies(lottery_rounds=1, agnostic_draws=2, agnostic_weights=2)
 IN_JAX = [name for name, strategy in STRATEGIES.items() if not isinstance(strategy, HostSearch)]
@@ -98,27 +98,27 @@ def test_parameters_may_be_any_pytree(name, container):
         optimizer=optax.adam(1e-2),
         steps=2,
     )
-    found = jax.jit(strategy_of(name))(keys()[0], learning)
+    network = jax.jit(strategy_of(name))(keys()[0], learning)
     params, _ = jax.eval_shape(learning.init, keys()[0])
-    assert jax.tree.structure(found.params) == jax.tree.structure(params)
-    assert found.mask["bias"] is None
-    assert 0 <= float(jaxarch.density(found.mask)) <= 1
+    assert jax.tree.structure(network.params) == jax.tree.structure(params)
+    assert network.mask["bias"] is None
+    assert 0 <= float(jaxarch.density(network.mask)) <= 1
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_over_seeds_gives_one_result_a_run(name):
-    found, report = jaxarch.over_seeds(STRATEGIES[name], keys(), problem())
-    outputs = jaxarch.evaluate(STRATEGIES[name], found, problem(), task().test)
+    network, report = jaxarch.over_seeds(STRATEGIES[name], keys(), problem())
+    outputs = jaxarch.evaluate(STRATEGIES[name], network, problem(), task().test)
     assert outputs.shape == task().test.shape
     assert np.isfinite(outputs).all()
     assert report.seconds >= 0
-    assert all(leaf.shape[0] == RUNS for leaf in jax.tree.leaves(found))
+    assert all(leaf.shape[0] == RUNS for leaf in jax.tree.leaves(network))
 
 
 @pytest.mark.parametrize("name", ["real->bin", "bin", "random->bin", "lottery->bin", "agnostic"])
 def test_binary_strategies_have_no_weights_but_zero_and_one(name):
-    found, _ = jaxarch.over_seeds(STRATEGIES[name], keys(), problem())
-    for params, mask in zip(jax.tree.leaves(found.params), jax.tree.leaves(found.mask), strict=True):
+    network, _ = jaxarch.over_seeds(STRATEGIES[name], keys(), problem())
+    for params, mask in zip(jax.tree.leaves(network.params), jax.tree.leaves(network.mask), strict=True):
         assert same(params, mask.astype(jnp.float32))
 
 
@@ -133,13 +133,13 @@ def test_retraining_leaves_the_architecture_as_it_was_found(name):
 
 
 def test_a_warm_start_is_at_the_found_weights_and_a_cold_one_is_not():
-    from jaxarch import training
+    from jaxarch.running import training
 
-    found = jaxarch.chain(STRATEGIES["bin"])(keys()[0], problem().of_run(0))
+    network = jaxarch.chain(STRATEGIES["bin"])(keys()[0], problem().of_run(0))
     for start, is_found in (("warm", True), ("cold", False)):
         stage = jaxarch.retrain(start)
-        carry = training.begin(stage, keys()[1], problem().of_run(0), found)
-        assert close(stage.params(carry.point), found.params) == is_found
+        carry = training.begin(stage, keys()[1], problem().of_run(0), network)
+        assert close(stage.params(carry.point), network.params) == is_found
 
 
 def test_strategies_that_begin_alike_share_the_beginning_exactly():
@@ -169,7 +169,7 @@ def test_a_host_search_says_that_it_cannot_be_jitted_or_finished():
 
 
 def test_chains_of_chains_are_chains():
-    search, binary, retrained = jaxarch.search.real(), jaxarch.threshold(), jaxarch.retrain()
+    search, binary, retrained = jaxarch.search.dense(), jaxarch.threshold(), jaxarch.retrain()
     flat = jaxarch.chain(search, binary, retrained)
     assert jaxarch.chain(jaxarch.chain(search, binary), retrained) == flat
     assert jaxarch.chain(search, jaxarch.chain(binary, retrained)) == flat
@@ -213,8 +213,8 @@ def test_retrain_cannot_begin_a_strategy():
 )
 def test_the_weights_under_the_mask_can_be_chosen(weights):
     search = jaxarch.search.two_temperature(weights=weights)
-    found = jaxarch.chain(search)(keys()[0], problem().of_run(0))
-    kept = found.params["w1"][found.mask["w1"]]
+    network = jaxarch.chain(search)(keys()[0], problem().of_run(0))
+    kept = network.params["w1"][network.mask["w1"]]
     if weights == "initial":
         assert kept.std() > 0.1
     else:

@@ -58,10 +58,10 @@ def test_the_objective_has_its_gradient_through_the_padding(params):
 
 @pytest.mark.parametrize("name", ["real->bin", "bin", "logistic regression"])
 def test_padding_changes_no_strategy(name):
-    found, _ = jaxarch.over_seeds(STRATEGIES[name], keys(), problem())
+    network, _ = jaxarch.over_seeds(STRATEGIES[name], keys(), problem())
     with_padding, _ = jaxarch.over_seeds(STRATEGIES[name], keys(), padded(problem()))
-    assert close(found.params, with_padding.params)
-    assert found.mask is None or same(found.mask, with_padding.mask)
+    assert close(network.params, with_padding.params)
+    assert network.mask is None or same(network.mask, with_padding.mask)
 
 
 def test_another_size_compiles_nothing(caplog):

@@ -11,12 +11,12 @@ from small import same
 
 import jaxarch
 from jaxarch.errors import ArgumentError
-from jaxarch.experiments.parts import Parts
+from jaxarch.experiments.harness.parts import Parts
 from jaxarch.experiments.pruning import estimate, reporting, reshuffle, searches, tasks, transfer, trial
-from jaxarch.ledger import read_findings
+from jaxarch.reproduction import read_findings
 from jaxarch.results import read_manifest, read_table
+from jaxarch.running.strategy import over_seeds
 from jaxarch.storage import read_npz
-from jaxarch.strategy import over_seeds
 
 METHODS = ("AP", "IMP", "random", "AP->reshuffled")
 SMALL = {
@@ -48,11 +48,11 @@ def ready():
 
 def test_every_architecture_is_trained_once_in_every_cell(folder):
     table = read_table(folder)
-    found = table[table["strategy"] != trial.PARENT]
-    counts = found.groupby(["weights", "size", "sparsity", "strategy", "seed"]).size()
+    network = table[table["strategy"] != trial.PARENT]
+    counts = network.groupby(["weights", "size", "sparsity", "strategy", "seed"]).size()
     assert len(counts) == 2 * 2 * 2 * len(METHODS) * 2
     assert (counts == 1).all()
-    assert len(table) - len(found) == 2 * 2 * 2
+    assert len(table) - len(network) == 2 * 2 * 2
 
 
 def test_densities_are_those_of_the_sparsities_to_a_connection(folder):
@@ -87,7 +87,7 @@ def test_the_folder_has_the_masks_of_all_methods_densities_and_seeds(folder):
 
 def test_fresh_weights_on_the_new_task_are_not_those_that_a_search_began_from(ready):
     searched, again = (ready.settings.keys(purpose)[0] for purpose in ("search", "new task"))
-    start = jaxarch.search.random_architecture(1.0)(searched, ready.searching).params["layers"][0]["kernel"]
+    start = jaxarch.search.random_mask(1.0)(searched, ready.searching).params["layers"][0]["kernel"]
     one = ready.learning.of_run(0)
     whole = jax.tree.map(
         lambda leaf: None if leaf.ndim < 2 else np.ones(leaf.shape, bool), one.init(again)[0]
@@ -165,9 +165,9 @@ def test_the_manifest_has_all_settings_as_they_were_used(folder):
 
 
 def test_findings_are_ready_for_the_ledger(folder):
-    found = [line.what for line in read_findings(folder)]
-    assert "accuracy of AP minus random, sparsity 0.9, 40 examples, he start" in found
-    assert "accuracy of IMP, sparsity 0.5, 10 examples, density-aware start" in found
+    network = [line.what for line in read_findings(folder)]
+    assert "accuracy of AP minus random, sparsity 0.9, 40 examples, he start" in network
+    assert "accuracy of IMP, sparsity 0.5, 10 examples, density-aware start" in network
 
 
 def test_the_first_examples_of_the_new_task_are_balanced_and_none_is_tested_on(ready):
@@ -264,7 +264,7 @@ def test_a_folder_that_was_begun_with_other_data_is_refused_and_so_is_a_damaged_
 
 def test_what_a_search_was_given_and_did_not_reach_is_reported(ready):
     settings = dataclasses.replace(ready.settings, search_steps=5)
-    with pytest.warns(jaxarch.FoundWarning, match="density 0.1 was not reached in 2 of 2 runs"):
+    with pytest.warns(jaxarch.ResultWarning, match="density 0.1 was not reached in 2 of 2 runs"):
         notes = measured(ready._replace(settings=settings), methods=("AP->reshuffled",)).notes
     assert notes[0] == "trainings x steps of a search, a seed: AP 1 x 5; of the others, none"
     assert any("did not reach density 0.1 but" in note for note in notes)
@@ -286,8 +286,8 @@ def test_random_search_is_judged_by_examples_that_it_does_not_train_on(ready):
     assert not set(np.asarray(problem.train)) & set(np.asarray(problem.validation))
     settings = dataclasses.replace(ready.settings, sparsities=(0.9,))
     transfer = ready._replace(settings=settings)
-    found = searches.architectures(("random search",), transfer, Parts(settings), None)["random search"]
-    assert jax.vmap(jaxarch.masks.connections)(found.masks["0.1"]).tolist() == [83, 83]
+    network = searches.architectures(("random search",), transfer, Parts(settings), None)["random search"]
+    assert jax.vmap(jaxarch.masks.connections)(network.masks["0.1"]).tolist() == [83, 83]
 
 
 def test_pictures_of_two_files_of_the_user_s_go_through_a_cnn_with_augmentation_for_one_seed(tmp_path):

@@ -14,8 +14,8 @@ from scipy import optimize
 from jaxarch.claims.catalogue import chosen
 from jaxarch.claims.core import Claim, Evidence, Inequality, Statement, compiled, evaluate
 from jaxarch.claims.cube import Cube
-from jaxarch.devices import float64
 from jaxarch.errors import ArgumentError, check_count, check_positive
+from jaxarch.running.devices import float64
 
 POPULATION = 100
 """Of differential evolution, and drawn at a time."""

@@ -12,8 +12,8 @@ import numpy as np
 from jax import Array
 
 from jaxarch.claims.core import QUICK
-from jaxarch.devices import float64
 from jaxarch.errors import ArgumentError, check_count
+from jaxarch.running.devices import float64
 
 PAIRS = 1024
 """Drawn, half of them corners of the cube."""

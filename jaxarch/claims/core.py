@@ -20,8 +20,8 @@ from jax.stages import Compiled
 from jax.typing import ArrayLike
 
 from jaxarch.claims.cube import Cube
-from jaxarch.devices import float64
 from jaxarch.errors import check_count
+from jaxarch.running.devices import float64
 
 Verdict = Literal["holds", "holds as corrected", "refuted", "fails", "not refuted"]
 """The last two are never recorded: a check that a true claim fails, a counterexample that is none."""

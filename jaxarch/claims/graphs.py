@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch import graphs
 from jaxarch.claims.core import EPS, Claim, Counterexample, Exact, Inequality, Sides
 from jaxarch.claims.cube import Field, choice, cube, uniform
+from jaxarch.structure import graphs
 
 
 def eigenvalue_error(nodes: int) -> float:

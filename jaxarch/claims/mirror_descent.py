@@ -22,12 +22,12 @@ from jax import Array
 from jax.scipy.special import digamma
 from jax.typing import ArrayLike
 
-from jaxarch import mirror
 from jaxarch.claims import proofs
 from jaxarch.claims.core import EPS, Claim, Inequality, Sides
 from jaxarch.claims.cube import choice, cube, integer, log_uniform, normal, often, symlog, uniform
 from jaxarch.claims.own_runs import divergence_rounding, regret, step_rounding, trajectory
 from jaxarch.claims.two_temperature import mean_slope, slope
+from jaxarch.theory import mirror
 
 LOG_2 = float(np.log(2))
 DIMENSION = 2

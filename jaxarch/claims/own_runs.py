@@ -15,13 +15,13 @@ from jax import Array
 from jax.typing import ArrayLike
 from scipy import optimize
 
-from jaxarch import mirror
 from jaxarch.claims.convexity import check_convex
 from jaxarch.claims.core import Sides
 from jaxarch.claims.two_temperature import slope
-from jaxarch.devices import float64
 from jaxarch.errors import ArgumentError, check_count, check_positive, is_traced
 from jaxarch.masks import check_temperatures
+from jaxarch.running.devices import float64
+from jaxarch.theory import mirror
 from jaxarch.trees import PyTree, check_floating
 
 _ROUNDINGS = 16

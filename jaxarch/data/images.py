@@ -114,7 +114,7 @@ class _TakeImages:
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
-    def __call__(self, data: PyTree, own: PyTree, rows: Array) -> tuple[Array, Array]:
+    def __call__(self, data: PyTree, per_run: PyTree, rows: Array) -> tuple[Array, Array]:
         x, y = data
         if x.dtype != np.uint8 or x.shape[-1] != len(self.mean):
             raise ArgumentError(

@@ -97,13 +97,13 @@ def two_groups(
     )
 
 
-def take_task_rows(data: PyTree, own: Any, rows: Array) -> tuple[Array, Array]:
+def take_task_rows(data: PyTree, per_run: Any, rows: Array) -> tuple[Array, Array]:
     """A `gather` for problems: inputs, and classes turned into a run's own binary labels.
 
-    `data` is `(x, y)`, `own` is `{"targets": (classes,)}` for one run.
+    `data` is `(x, y)`, `per_run` is `{"targets": (classes,)}` for one run.
     """
     x, y = data
-    return x[rows], own["targets"][y[rows]]
+    return x[rows], per_run["targets"][y[rows]]
 
 
 def _check_groups(data: Dataset, positive: Sequence[int], negative: Sequence[int]) -> None:

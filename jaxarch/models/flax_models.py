@@ -40,7 +40,7 @@ class SpectralMLP(nnx.Module):
 
     It computes what `jaxarch.spectral_network` does, by the feed-forward rule. `jaxarch.search.spectral`
     penalises its hidden eigenvalues wherever in a model it is, and `jaxarch.recruit` removes its neurons.
-    `spectral.direct_weights(found.params["head"], found.state["head"])` exports what is left of one run.
+    `spectral.direct_weights(network.params["head"], network.state["head"])` exports what is left of one run.
 
     Attributes:
       eigenvectors: `phi1, ..., phiB`, parameters of shape (N_{i+1}, N_i).

@@ -30,7 +30,7 @@ def supervised(
     train: Any = None,
     train_size: Any = None,
     validation: Any = None,
-    own: PyTree = None,
+    per_run: PyTree = None,
     gather: Callable[[PyTree, PyTree, Array], PyTree] = take_rows,
     augment: Callable[[Array, Array], Array] | None = None,
     metrics: Callable[[Any, Array], dict[str, Array]] | None = None,
@@ -48,8 +48,8 @@ def supervised(
       train: rows to train on, shape (n,), or (runs, n) where each run has its own; by default all.
       train_size: how many of these rows count, the rest being padding (see `Problem`); by default all.
       validation: rows to validate on, likewise; by default none.
-      own: what else each run has of its own, with a leading axis of runs; handed to `gather`.
-      gather: `(data, own, rows) -> (x, y)`.
+      per_run: what else each run has of its own, with a leading axis of runs; handed to `gather`.
+      gather: `(data, per_run, rows) -> (x, y)`.
       augment: `(key, x) -> x`, of the same shape and dtype, such as `jaxarch.data.crop_and_flip()`: what is
         done to the inputs of a batch in training, after `gather`. Evaluation is without it.
       metrics: `(outputs, y) -> {name: scalar}`, shown for the validation rows beside the loss.
@@ -68,7 +68,7 @@ def supervised(
         )
     if augment is not None and not callable(augment):
         raise ArgumentError(f"augment: expected a function (key, x) -> x, got {augment!r}")
-    first_own = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], own)
+    first_own = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], per_run)
     example, _ = gather((x, y), first_own, jnp.zeros(1, jnp.int32))
     network = as_model(model, example)
 
@@ -97,7 +97,7 @@ def supervised(
         train=None if train is None else np.asarray(train),
         train_size=None if train_size is None else np.asarray(train_size),
         validation=None if validation is None else np.asarray(validation),
-        own=own,
+        per_run=per_run,
         gather=gather,
         predict=predict,
         metrics=None if metrics is None else problem_metrics,
@@ -132,7 +132,7 @@ def _check_loss(problem: Problem, network: Model, loss: Callable[[Array, Array],
     params, state = jax.eval_shape(problem.init, jax.random.key(0))
 
     def values(params: PyTree, state: PyTree, rows: Array) -> tuple[Any, Array]:
-        inputs, labels = one.gather(one.data, one.own, rows)
+        inputs, labels = one.gather(one.data, one.per_run, rows)
         outputs = network.apply(params, state, inputs, None)[0]
         return outputs, loss(outputs, labels)
 
@@ -154,7 +154,7 @@ def _check_loss(problem: Problem, network: Model, loss: Callable[[Array, Array],
 def _check_labels(problem: Problem, outputs: Any) -> None:
     """Raise if classes are more than there are outputs: XLA takes such an index for the last, or for NaN."""
     y = problem.data[1]
-    if problem.own is not None or is_traced(y) or not jnp.issubdtype(y.dtype, jnp.integer) or y.ndim != 1:
+    if problem.per_run is not None or is_traced(y) or not jnp.issubdtype(y.dtype, jnp.integer) or y.ndim != 1:
         return
     if getattr(outputs, "ndim", 0) != 2 or outputs.shape[1] < 2:
         return

@@ -10,9 +10,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from jaxarch.distances import finite_runs, principal_plane
 from jaxarch.errors import ArgumentError
 from jaxarch.plots.style import STYLE, NotebookFigure, looks_of, medians
+from jaxarch.structure.distances import finite_runs, principal_plane
 
 
 def spectra(values: Mapping[str, np.ndarray], label: str = "eigenvalue", title: str = "") -> Figure:

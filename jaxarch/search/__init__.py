@@ -1,18 +1,18 @@
-"""Searches: pure functions `(key, problem) -> Found`, one file each."""
+"""Searches: pure functions `(key, problem) -> Network`, one file each."""
 
 from jaxarch.search.agnostic import agnostic
 from jaxarch.search.architecture_pruning import architecture_pruning
+from jaxarch.search.dense import dense
 from jaxarch.search.group_lasso import group_lasso
 from jaxarch.search.logistic_regression import logistic_regression
 from jaxarch.search.lottery import lottery
 from jaxarch.search.magnitude_pruning import magnitude_pruning
-from jaxarch.search.random import random
-from jaxarch.search.random_architecture import erk_densities, random_architecture
+from jaxarch.search.random_mask import erk_densities, random_mask
 from jaxarch.search.random_search import random_search
-from jaxarch.search.real import real
 from jaxarch.search.snip import snip
 from jaxarch.search.spectral import spectral
 from jaxarch.search.two_temperature import two_temperature
+from jaxarch.search.untrained import untrained
 
 __all__ = [
     "agnostic",
@@ -22,10 +22,10 @@ __all__ = [
     "logistic_regression",
     "lottery",
     "magnitude_pruning",
-    "random",
-    "random_architecture",
+    "untrained",
+    "random_mask",
     "random_search",
-    "real",
+    "dense",
     "snip",
     "spectral",
     "two_temperature",

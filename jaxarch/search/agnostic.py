@@ -10,11 +10,11 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxarch.errors import ArgumentError, check_count
-from jaxarch.finish import PERCENTILES, Finish, check_percentiles
+from jaxarch.finish.threshold import PERCENTILES, check_percentiles
+from jaxarch.finish.weights import fresh, squares
 from jaxarch.masks import full_mask, percentile_thresholds, threshold_mask, weight_free
-from jaxarch.problem import Found, Problem
+from jaxarch.problem import Finish, Network, Problem
 from jaxarch.trees import PyTree, Where, map_selected, matrices, merge, select
-from jaxarch.weights import fresh, squares
 
 
 def agnostic(
@@ -23,7 +23,7 @@ def agnostic(
     percentiles: tuple[float, ...] = PERCENTILES,
     *,
     where: Where = matrices,
-) -> Callable[[Array, Problem], Found]:
+) -> Callable[[Array, Problem], Network]:
     r"""The best of many random architectures, without training ([D] section 5, after Gaier & Ha, 2019).
 
     `w' = argmin_m min_(u_0) F(u_0 m)`, m over `B_inf(w - xi)`, `w = u^2`, `u ~ N(0, 1)` for each draw, xi
@@ -49,7 +49,7 @@ def agnostic(
     check_count("weights", weights)
     check_percentiles(percentiles)
 
-    def search(key: Array, problem: Problem) -> Found:
+    def search(key: Array, problem: Problem) -> Network:
         init_key, draws_key, weights_key = jax.random.split(key, 3)
         params, state = problem.init(init_key)
         everything = full_mask(select(params, where))
@@ -85,7 +85,7 @@ def agnostic(
             "percentile": jnp.asarray(percentiles, jnp.float32)[percentile],
             "ties": jnp.sum(losses == losses.min()) - 1,
         }
-        return Found(weight_free(mask, params), mask, state, info)
+        return Network(weight_free(mask, params), mask, state, info)
 
     search.__name__ = "agnostic"
     return search
@@ -107,12 +107,12 @@ def share_weight(weight: Literal["best", "random"] = "best") -> Finish:
     if weight not in ("best", "random"):
         raise ArgumentError(f"weight: expected 'best' or 'random', got {weight!r}")
 
-    def finish(key: Array, problem: Problem, found: Found) -> Found:
-        if weight == "best" and "shared_weight" not in found.info:
+    def finish(key: Array, problem: Problem, network: Network) -> Network:
+        if weight == "best" and "shared_weight" not in network.info:
             raise ArgumentError("share_weight: the best weight is known only after search.agnostic()")
-        shared = found.info["shared_weight"] if weight == "best" else jax.random.normal(key)
-        params = _with_weight(shared, found.mask, found.params)
-        return Found(params, found.mask, found.state, {"shared_weight": shared})
+        shared = network.info["shared_weight"] if weight == "best" else jax.random.normal(key)
+        params = _with_weight(shared, network.mask, network.params)
+        return Network(params, network.mask, network.state, {"shared_weight": shared})
 
     finish.__name__ = f"share {weight} weight"
     return finish

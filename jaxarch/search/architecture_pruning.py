@@ -13,6 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.errors import ArgumentError, check_strength
+from jaxarch.finish.at_density import Densities, check_densities, connections_kept, with_densities
 from jaxarch.masks import (
     apply_mask,
     check_temperatures,
@@ -22,9 +23,8 @@ from jaxarch.masks import (
     soft_mask,
     top_k,
 )
-from jaxarch.problem import Found, Problem
-from jaxarch.search.densities import Densities, check_densities, connections_kept, with_densities
-from jaxarch.training import Point, Training
+from jaxarch.problem import Network, Problem
+from jaxarch.running.training import Training, TrainState
 from jaxarch.trees import PyTree, Where, map_selected, matrices, select
 
 SCORES_RATE, WEIGHTS_RATE = 1.1, 0.1
@@ -91,17 +91,17 @@ def architecture_pruning(
         raise ArgumentError(f"penalty: expected 'corrected' or 'as printed', got {penalty!r}")
     sign = 1.0 if penalty == "corrected" else -1.0
 
-    def init(key: Array, problem: Problem, found: Found | None) -> Point:
+    def init(key: Array, problem: Problem, network: Network | None) -> TrainState:
         params_key, scores_key = jax.random.split(key)
-        params, state = problem.init(params_key) if found is None else (found.params, found.state)
+        params, state = problem.init(params_key) if network is None else (network.params, network.state)
         scores = map_selected(jnp.abs, init_scores(scores_key, select(params, where), 0.0, std))
         memory = {"lowest_density": jnp.ones(())}
         if targets:
             kept = map_selected(lambda leaf: jnp.broadcast_to(leaf, (len(targets), *leaf.shape)), scores)
             memory |= {"scores": kept, "reached_at": jnp.full(len(targets), -1, jnp.int32)}
-        return Point({"scores": scores, "weights": params}, None, state, memory)
+        return TrainState({"scores": scores, "weights": params}, None, state, memory)
 
-    def scores_in_use(point: Point) -> PyTree:
+    def scores_in_use(point: TrainState) -> PyTree:
         """The scores that descend, or those that are held."""
         if not targets:
             return point.trainable["scores"]
@@ -112,19 +112,19 @@ def architecture_pruning(
             point.memory["scores"],
         )
 
-    def params(point: Point) -> PyTree:
+    def params(point: TrainState) -> PyTree:
         return apply_mask(
             soft_mask(scores_in_use(point), hard, soft, factor=factor), point.trainable["weights"]
         )
 
-    def penalty_of(point: Point) -> Array:
+    def penalty_of(point: TrainState) -> Array:
         scores = scores_in_use(point)
         weights = map_selected(lambda score, leaf: leaf, scores, point.trainable["weights"])
         squares = [jnp.sum(jnp.square(1 + leaf)) for leaf in jax.tree.leaves(scores)]
         squares += [jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(weights)]
         return sign * jnp.asarray(strength) * jnp.sum(jnp.stack(squares))
 
-    def observe(point: Point) -> PyTree:
+    def observe(point: TrainState) -> PyTree:
         memory, scores = point.memory, point.trainable["scores"]
         share = _share_positive(scores)
         if not targets:
@@ -143,11 +143,11 @@ def architecture_pruning(
             "lowest_density": jnp.minimum(memory["lowest_density"], share),
         }
 
-    def found(point: Point) -> Found:
+    def network(point: TrainState) -> Network:
         memory, scores, weights = point.memory, point.trainable["scores"], point.trainable["weights"]
         if not targets:
             mask_found = hard_mask(scores)
-            return Found(apply_mask(mask_found, weights), mask_found, point.state, dict(memory))
+            return Network(apply_mask(mask_found, weights), mask_found, point.state, dict(memory))
 
         def mask(index: int, target: float) -> PyTree:
             reached = memory["reached_at"][index] >= 0
@@ -170,7 +170,7 @@ def architecture_pruning(
         "architecture pruning",
         init,
         params,
-        found,
+        network,
         optimizer,
         penalty=penalty_of,
         observe=observe,
@@ -200,14 +200,14 @@ def _share_positive(scores: PyTree) -> Array:
     return connections(positive) / sum(leaf.size for leaf in jax.tree.leaves(scores))
 
 
-def _unreached(found: Any) -> Iterable[str]:
+def _unreached(network: Any) -> Iterable[str]:
     """A line if some runs never had so few positive scores as they were to have."""
-    if "reached_at" not in found.info:
+    if "reached_at" not in network.info:
         return
-    missed = np.asarray(found.info["reached_at"]) < 0
-    for target, runs in zip(np.asarray(found.info["densities"])[0], missed.T, strict=True):
+    missed = np.asarray(network.info["reached_at"]) < 0
+    for target, runs in zip(np.asarray(network.info["densities"])[0], missed.T, strict=True):
         if runs.any():
-            lowest = np.asarray(found.info["lowest_density"])[runs]
+            lowest = np.asarray(network.info["lowest_density"])[runs]
             yield (
                 f"density {target:.4g} was not reached in {runs.sum()} of {len(runs)} runs, which came to "
                 f"{lowest.min():.3g} to {lowest.max():.3g}: their masks have the largest scores of the last "

@@ -10,9 +10,9 @@ from jax.typing import ArrayLike
 
 from jaxarch.errors import check_strength
 from jaxarch.masks import apply_mask
-from jaxarch.problem import Found, Problem
+from jaxarch.problem import Network, Problem
+from jaxarch.running.training import Training, TrainState
 from jaxarch.spectral.direct import neuron_mask, neuron_norms
-from jaxarch.training import Point, Training
 
 
 def group_lasso(
@@ -39,22 +39,22 @@ def group_lasso(
     """
     check_strength("strength", strength)
 
-    def init(key: Array, problem: Problem, found: Found | None) -> Point:
-        if found is not None:
-            return Point(found.params, found.mask, found.state)
+    def init(key: Array, problem: Problem, network: Network | None) -> TrainState:
+        if network is not None:
+            return TrainState(network.params, network.mask, network.state)
         params, state = problem.init(key)
         everyone = jax.tree.map(lambda norms: jnp.ones(norms.shape, bool), neuron_norms(params))
-        return Point(params, neuron_mask(params, everyone), state)
+        return TrainState(params, neuron_mask(params, everyone), state)
 
-    def params(point: Point) -> dict[str, Array]:
+    def params(point: TrainState) -> dict[str, Array]:
         return apply_mask(point.fixed, point.trainable)
 
-    def found(point: Point) -> Found:
-        return Found(params(point), point.fixed, point.state, {})
+    def network(point: TrainState) -> Network:
+        return Network(params(point), point.fixed, point.state, {})
 
-    def penalty(point: Point) -> Array:
+    def penalty(point: TrainState) -> Array:
         norms = jnp.concatenate(list(neuron_norms(params(point)).values()))
         return jnp.asarray(strength) * norms.sum()
 
     remedy = "start from other weights"
-    return Training("group lasso", init, params, found, optimizer, penalty=penalty, remedy=remedy)
+    return Training("group lasso", init, params, network, optimizer, penalty=penalty, remedy=remedy)

@@ -8,8 +8,8 @@ import numpy as np
 from jax import Array
 
 from jaxarch.errors import ArgumentError, check_positive
-from jaxarch.problem import Found, Problem
-from jaxarch.strategy import HostSearch
+from jaxarch.problem import Network, Problem
+from jaxarch.running.strategy import HostSearch
 from jaxarch.trees import PyTree
 
 
@@ -29,14 +29,14 @@ def logistic_regression(C: float = 1000.0, max_iter: int = 1000) -> HostSearch:
     """
     check_positive("C", C)
 
-    def search(keys: Array, problem: Problem) -> Found:
+    def search(keys: Array, problem: Problem) -> Network:
         from sklearn.linear_model import LogisticRegression
 
         coefs, intercepts = [], []
         for run in range(keys.shape[0]):
             one = problem.of_run(run) if problem.runs else problem
             rows = one.training_rows()[: one.train_size]
-            x, y = jax.device_get(one.gather(one.data, one.own, rows))
+            x, y = jax.device_get(one.gather(one.data, one.per_run, rows))
             if set(np.unique(y).tolist()) != {0, 1}:
                 raise ArgumentError(
                     f"y: expected both of the labels 0 and 1, got {np.unique(y).tolist()[:5]}"
@@ -46,7 +46,7 @@ def logistic_regression(C: float = 1000.0, max_iter: int = 1000) -> HostSearch:
             intercepts.append(fitted.intercept_[0])
         params = {"coef": np.stack(coefs), "intercept": np.stack(intercepts)}
         params = {name: values.astype(np.float32) for name, values in params.items()}
-        return Found(params, None, {}, {})
+        return Network(params, None, {}, {})
 
     def predict(params: PyTree, state: PyTree, batch: PyTree) -> Array:
         x = batch[0].reshape(batch[0].shape[0], -1)

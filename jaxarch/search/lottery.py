@@ -9,10 +9,10 @@ from jax.typing import ArrayLike
 
 from jaxarch.errors import ArgumentError, check_count
 from jaxarch.finish import prune, retrain, threshold
-from jaxarch.search.best import keep, pick
-from jaxarch.search.real import real
-from jaxarch.strategy import Strategy, chain
-from jaxarch.training import Training
+from jaxarch.finish.keep_best import keep, pick
+from jaxarch.running.strategy import Strategy, chain
+from jaxarch.running.training import Training
+from jaxarch.search.dense import dense
 
 
 def lottery(
@@ -40,9 +40,9 @@ def lottery(
       fraction: of the connections left that a round removes, in [0, 1).
       form: `rewind`, or `printed` for the recursion of [D].
       choose: `best` for the round with the least F, or `last`, for a given density.
-      first: the search for the dense network, `real` with other arguments than its defaults, for instance;
+      first: the search for the dense network, `dense` with other arguments than its defaults, for instance;
         `compare` runs it once for all strategies that begin with the same one.
-      nonnegative: whether the masked leaves are `w = u^2` (see `real`), in `first` as well if there is one.
+      nonnegative: whether the masked leaves are `w = u^2` (see `dense`), in `first` as well if there is one.
       optimizer: any optax transformation; by default the problem's.
 
     Returns:
@@ -58,7 +58,7 @@ def lottery(
         raise ArgumentError(f"form: expected 'rewind' or 'printed', got {form!r}")
     if choose not in ("best", "last"):
         raise ArgumentError(f"choose: expected 'best' or 'last', got {choose!r}")
-    first = first or real(nonnegative=nonnegative, optimizer=optimizer)
+    first = first or dense(nonnegative=nonnegative, optimizer=optimizer)
     if form == "printed":
         again: tuple[Any, ...] = (threshold(weights="found"),)
     else:

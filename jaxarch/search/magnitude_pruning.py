@@ -10,12 +10,13 @@ import optax
 from jax import Array
 
 from jaxarch.errors import ArgumentError
-from jaxarch.finish import Finish, check_fraction, largest_weights, retrain
+from jaxarch.finish import retrain
+from jaxarch.finish.at_density import Densities, check_densities, connections_kept, with_densities
+from jaxarch.finish.prune import check_fraction, largest_weights
 from jaxarch.masks import apply_mask
-from jaxarch.problem import Found, Problem
-from jaxarch.search.densities import Densities, check_densities, connections_kept, with_densities
-from jaxarch.search.real import real
-from jaxarch.strategy import Strategy, chain
+from jaxarch.problem import Finish, Network, Problem
+from jaxarch.running.strategy import Strategy, chain
+from jaxarch.search.dense import dense
 from jaxarch.trees import PyTree, Where, map_selected, matrices
 
 
@@ -50,7 +51,7 @@ def magnitude_pruning(
       ArgumentError: a density outside (0, 1], or none; a fraction outside (0, 1).
     """
     targets = check_densities(densities)
-    first = real(nonnegative=False, where=where, optimizer=optimizer)
+    first = dense(nonnegative=False, where=where, optimizer=optimizer)
     if fraction is None:
         return chain(first, _one_shot(targets))
     check_fraction("fraction", fraction)
@@ -74,9 +75,9 @@ def rounds(densities: Densities, fraction: float) -> list[float]:
 
 
 def _one_shot(targets: list[float]) -> Finish:
-    def finish(key: Array, problem: Problem, found: Found) -> Found:
-        masks = {d: largest_weights(found, connections_kept(d, found.mask)) for d in targets}
-        return with_densities(masks, found.params, found.state)
+    def finish(key: Array, problem: Problem, network: Network) -> Network:
+        masks = {d: largest_weights(network, connections_kept(d, network.mask)) for d in targets}
+        return with_densities(masks, network.params, network.state)
 
     finish.__name__ = "largest weights"
     return finish
@@ -85,38 +86,38 @@ def _one_shot(targets: list[float]) -> Finish:
 def _before_the_first_round(targets: int) -> Finish:
     """Room for the masks of all targets, so that all rounds are one program."""
 
-    def finish(key: Array, problem: Problem, found: Found) -> Found:
-        room = map_selected(lambda leaf: jnp.zeros((targets, *leaf.shape), bool), found.mask)
-        return found._replace(info={"round": jnp.asarray(0), "tickets": room})
+    def finish(key: Array, problem: Problem, network: Network) -> Network:
+        room = map_selected(lambda leaf: jnp.zeros((targets, *leaf.shape), bool), network.mask)
+        return network._replace(info={"round": jnp.asarray(0), "tickets": room})
 
     finish.__name__ = "first round"
     return finish
 
 
 def _prune_to_next(sizes: list[float], targets: list[float]) -> Finish:
-    def finish(key: Array, problem: Problem, found: Found) -> Found:
-        round_ = found.info["round"]
-        counts = jnp.asarray([connections_kept(size, found.mask) for size in sizes])
-        mask = largest_weights(found, counts[round_])
+    def finish(key: Array, problem: Problem, network: Network) -> Network:
+        round_ = network.info["round"]
+        counts = jnp.asarray([connections_kept(size, network.mask) for size in sizes])
+        mask = largest_weights(network, counts[round_])
         met = jnp.asarray([sizes.index(target) for target in targets]) == round_
 
         def keep(before: Array, leaf: Array) -> Array:
             return jnp.where(met.reshape(-1, *[1] * leaf.ndim), leaf, before)
 
-        tickets: PyTree = map_selected(keep, found.info["tickets"], mask)
+        tickets: PyTree = map_selected(keep, network.info["tickets"], mask)
         info = {"round": round_ + 1, "tickets": tickets}
-        return Found(apply_mask(mask, found.params), mask, found.state, info)
+        return Network(apply_mask(mask, network.params), mask, network.state, info)
 
     finish.__name__ = "prune"
     return finish
 
 
 def _tickets(targets: list[float]) -> Finish:
-    def finish(key: Array, problem: Problem, found: Found) -> Found:
-        kept = found.info["tickets"]
+    def finish(key: Array, problem: Problem, network: Network) -> Network:
+        kept = network.info["tickets"]
         masks = {d: map_selected(lambda leaf, i=i: leaf[i], kept) for i, d in enumerate(targets)}
         _, state = problem.init(key)
-        return with_densities(masks, found.info["start"], state, {"round": None, "tickets": None})
+        return with_densities(masks, network.info["start"], state, {"round": None, "tickets": None})
 
     finish.__name__ = "tickets"
     return finish

@@ -14,11 +14,11 @@ from jax import Array
 
 from jaxarch.errors import ArgumentError, check_count
 from jaxarch.finish import retrain
+from jaxarch.finish.keep_best import keep, pick
 from jaxarch.masks import apply_mask, check_density, full_mask, init_scores, top_k
-from jaxarch.nodes import Layer, Layers, connection_mask, layer_chain
-from jaxarch.problem import Found, Problem
-from jaxarch.search.best import keep, pick
-from jaxarch.strategy import Strategy, chain
+from jaxarch.problem import Network, Problem
+from jaxarch.running.strategy import Strategy, chain
+from jaxarch.structure.nodes import Layer, Layers, connection_mask, layer_chain
 from jaxarch.trees import PyTree, Where, map_selected, matrices, named_leaves, select
 
 
@@ -70,16 +70,16 @@ def random_search(
 
 def _draw(
     density: float, layers: Layers | None, where: Where, afresh: bool
-) -> Callable[[Array, Problem, Found | None], Found]:
+) -> Callable[[Array, Problem, Network | None], Network]:
     """A random sub-network at its initial weights: the problem's own, or where the last one started."""
 
-    def draw(key: Array, problem: Problem, found: Found | None = None) -> Found:
+    def draw(key: Array, problem: Problem, network: Network | None = None) -> Network:
         params_key, mask_key = jax.random.split(key)
         params, state = problem.init(params_key)
-        if found is not None and not afresh:
-            params = found.info["start"]
+        if network is not None and not afresh:
+            params = network.info["start"]
         mask = _sample(mask_key, select(params, where), density, layers)
-        return Found(apply_mask(mask, params), mask, state, {"start": params})
+        return Network(apply_mask(mask, params), mask, state, {"start": params})
 
     draw.__name__ = "sample nodes"
     return draw

@@ -9,15 +9,15 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxarch.errors import check_count
+from jaxarch.finish.at_density import Densities, check_densities, connections_kept, with_densities
 from jaxarch.masks import apply_mask, top_k
-from jaxarch.problem import Found, Problem
-from jaxarch.search.densities import Densities, check_densities, connections_kept, with_densities
+from jaxarch.problem import Network, Problem
 from jaxarch.trees import PyTree, Where, map_selected, matrices, select
 
 
 def snip(
     densities: Densities, *, batches: int = 1, where: Where = matrices
-) -> Callable[[Array, Problem], Found]:
+) -> Callable[[Array, Problem], Network]:
     r"""Keep the connections whose removal would change the loss the most, at the problem's initial weights.
 
     The saliency of a connection is `|dL / dm|` at m = 1, that is `|theta dL/dtheta|`, with L the mean over
@@ -39,7 +39,7 @@ def snip(
     targets = check_densities(densities)
     check_count("batches", batches)
 
-    def search(key: Array, problem: Problem) -> Found:
+    def search(key: Array, problem: Problem) -> Network:
         params_key, batch_key, loss_key = jax.random.split(key, 3)
         params, state = problem.init(params_key)
         ones = map_selected(jnp.ones_like, select(params, where))

@@ -11,10 +11,10 @@ from jax.typing import ArrayLike
 
 from jaxarch.errors import ArgumentError, check_strength, did_you_mean
 from jaxarch.masks import full_mask
-from jaxarch.problem import Found, Problem
+from jaxarch.problem import Network, Problem
+from jaxarch.running.training import Training, TrainState
 from jaxarch.spectral.network import hidden_eigenvalues, neurons_in
 from jaxarch.spectral.penalty import PENALTIES, Penalty
-from jaxarch.training import Point, Training
 from jaxarch.trees import PyTree, Where, everything, merge, select, unselected
 
 
@@ -61,26 +61,26 @@ def spectral(
     def architecture(params: PyTree) -> PyTree:
         return hidden_eigenvalues(params) if where is None else select(params, where)
 
-    def init(key: Array, problem: Problem, found: Found | None) -> Point:
-        params, state = problem.init(key) if found is None else (found.params, found.state)
+    def init(key: Array, problem: Problem, network: Network | None) -> TrainState:
+        params, state = problem.init(key) if network is None else (network.params, network.state)
         trained = select(params, trainable)
-        return Point(trained, unselected(trained, params), state)
+        return TrainState(trained, unselected(trained, params), state)
 
-    def params(point: Point) -> PyTree:
+    def params(point: TrainState) -> PyTree:
         return merge(point.trainable, point.fixed)
 
-    def found(point: Point) -> Found:
+    def network(point: TrainState) -> Network:
         mask = neurons_in(point.state, full_mask(architecture(params(point))))
-        return Found(params(point), mask, point.state, {})
+        return Network(params(point), mask, point.state, {})
 
-    def penalty_of(point: Point) -> Array:
+    def penalty_of(point: TrainState) -> Array:
         return jnp.asarray(strength) * omega(architecture(params(point)))
 
     return Training(
         "spectral",
         init,
         params,
-        found,
+        network,
         optimizer,
         penalty=penalty_of,
         remedy="start from other eigenvalues (see `jaxarch.spectral_network`)",

@@ -19,8 +19,8 @@ from jaxarch.masks import (
     soft_mask,
     weight_free,
 )
-from jaxarch.problem import Found, Problem
-from jaxarch.training import Point, Training
+from jaxarch.problem import Network, Problem
+from jaxarch.running.training import Training, TrainState
 from jaxarch.trees import PyTree, Where, matrices, merge, select
 
 Weights = Literal["ones", "initial"] | Callable[[Array, PyTree], PyTree]
@@ -71,29 +71,29 @@ def two_temperature(
     if units not in ("1/hard", "absolute"):
         raise ArgumentError(f"units: expected '1/hard' or 'absolute', got {units!r}")
 
-    def init(key: Array, problem: Problem, found: Found | None) -> Point:
+    def init(key: Array, problem: Problem, network: Network | None) -> TrainState:
         params_key, scores_key, weights_key = jax.random.split(key, 3)
-        params, state = problem.init(params_key) if found is None else (found.params, found.state)
+        params, state = problem.init(params_key) if network is None else (network.params, network.state)
         selected = select(params, where)
         scores = init_scores(scores_key, selected, mean, std, hard if units == "1/hard" else None)
         if callable(weights):
             params = merge(weights(weights_key, selected), params)
-        return Point(scores, params, state)
+        return TrainState(scores, params, state)
 
     masked = weight_free if weights == "ones" else apply_mask
 
-    def params(point: Point) -> PyTree:
+    def params(point: TrainState) -> PyTree:
         return masked(soft_mask(point.trainable, hard, soft, factor=factor), point.fixed)
 
-    def found(point: Point) -> Found:
+    def network(point: TrainState) -> Network:
         mask = hard_mask(point.trainable)
-        return Found(masked(mask, point.fixed), mask, point.state, {"scores": point.trainable})
+        return Network(masked(mask, point.fixed), mask, point.state, {"scores": point.trainable})
 
     return Training(
         "two_temperature",
         init,
         params,
-        found,
+        network,
         optimizer,
         remedy="the initial mask saturates the network or keeps too little, or the weights under it are "
         "0: move `mean` (in units of 1/hard) away from 0, lower `std`, or choose other leaves with `where`",

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jaxarch.claims import boxes, proofs
 from jaxarch.claims.boxes import Box, Intervals, Reals, interval
 from jaxarch.claims.two_temperature import slope
-from jaxarch.devices import float64
+from jaxarch.running.devices import float64
 
 KEY = jax.random.key(0)
 PROVED = {

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import jaxarch
 from jaxarch.claims import CLAIMS, Inequality, judge
 from jaxarch.claims.core import Evidence, Sides, compiled
-from jaxarch.devices import float64
+from jaxarch.running.devices import float64
 
 KEY = jax.random.key(1)
 CHECKS = {

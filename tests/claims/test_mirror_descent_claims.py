@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxarch import mirror
 from jaxarch.claims import CLAIMS, inside_bound, regret
 from jaxarch.claims.core import compiled
 from jaxarch.claims.mirror_descent import STEPS, average_iterate, convergence
 from jaxarch.claims.own_runs import trajectory
-from jaxarch.devices import float64
+from jaxarch.running.devices import float64
+from jaxarch.theory import mirror
 
 THEOREM = CLAIMS["two-temperature.convergence"].checks[0]
 HARD, SOFT, RATE = 10.0, 2.0, 0.05

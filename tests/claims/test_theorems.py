@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from jaxarch.claims import convergence, pruning
 from jaxarch.claims import two_temperature as step
-from jaxarch.devices import float64
+from jaxarch.running.devices import float64
 
 SHARPNESS = st.floats(0.1, 200)
 SCORE = st.floats(-5, 5)

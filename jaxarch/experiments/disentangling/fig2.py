@@ -15,10 +15,10 @@ from rich.console import RenderableType
 
 from jaxarch import plots, results
 from jaxarch.errors import ArgumentError, check_count, check_positive
-from jaxarch.experiments import records, tables
-from jaxarch.experiments.experiment import Experiment
-from jaxarch.fit import Progress
+from jaxarch.experiments.harness import records, tables
+from jaxarch.experiments.harness.experiment import Experiment
 from jaxarch.masks import two_temperature
+from jaxarch.running.fit import Progress
 
 NAME = "disentangling.fig2"
 NEAR_ZERO = 0.01

@@ -19,15 +19,15 @@ from jaxarch import plots, results
 from jaxarch.data.dataset import Dataset
 from jaxarch.data.tasks import Task
 from jaxarch.errors import ArgumentError, check_count, check_distinct, check_positive
-from jaxarch.experiments import records, tables
 from jaxarch.experiments.disentangling import trial
-from jaxarch.experiments.experiment import Experiment
-from jaxarch.fit import Progress
+from jaxarch.experiments.harness import records, tables
+from jaxarch.experiments.harness.experiment import Experiment
 from jaxarch.problem import Problem
+from jaxarch.running.fit import Progress
+from jaxarch.running.strategy import over_seeds
+from jaxarch.running.training import Training
 from jaxarch.search.two_temperature import two_temperature
 from jaxarch.storage import read_npz, save_tree
-from jaxarch.strategy import over_seeds
-from jaxarch.training import Training
 
 NAME = "disentangling.fig3"
 LOSSES = "losses.npz"
@@ -129,7 +129,7 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
     wide = dataclasses.replace(
         learning,
         train=jnp.tile(learning.train, (len(grid), 1)),
-        own=jax.tree.map(lambda leaf: jnp.tile(leaf, (len(grid), 1)), learning.own),
+        per_run=jax.tree.map(lambda leaf: jnp.tile(leaf, (len(grid), 1)), learning.per_run),
     )
     keys = jnp.tile(settings.run_keys(task), len(grid))
     measured, histories, costs = [], {}, {}
@@ -140,7 +140,7 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
             for hard, soft in grid
             for label in trial.labels(task)
         ]
-        found, report_ = over_seeds(
+        network, report_ = over_seeds(
             _Search(variant.factor),
             keys,
             wide,
@@ -150,10 +150,10 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
             labels=labels,
             dead_start="ignore",
         )
-        costs[name] = records.costs({"bin": (found, report_)})
-        histories[str(index)] = np.asarray(found.info["loss"]).reshape(len(grid), runs, -1)
+        costs[name] = records.costs({"bin": (network, report_)})
+        histories[str(index)] = np.asarray(network.info["loss"]).reshape(len(grid), runs, -1)
         for cell, (hard, soft) in enumerate(grid):
-            part = jax.tree.map(lambda leaf, cell=cell: leaf[cell * runs : (cell + 1) * runs], found)
+            part = jax.tree.map(lambda leaf, cell=cell: leaf[cell * runs : (cell + 1) * runs], network)
             rows = trial.measure(data, task, learning, {"bin": two_temperature()}, {"bin": (part, report_)})
             rows["dead_start"] = np.asarray(part.info["dead_start"])
             measured.append(rows.assign(variant=name, hard=hard, soft=soft))

@@ -18,12 +18,12 @@ from jaxarch import plots, results
 from jaxarch.data.dataset import Dataset
 from jaxarch.data.tasks import Task
 from jaxarch.errors import check_count, check_distinct
-from jaxarch.experiments import records, tables
 from jaxarch.experiments.disentangling import trial
-from jaxarch.experiments.experiment import Experiment
-from jaxarch.fit import Progress
+from jaxarch.experiments.harness import records, tables
+from jaxarch.experiments.harness.experiment import Experiment
 from jaxarch.problem import Problem
-from jaxarch.strategy import compare
+from jaxarch.running.fit import Progress
+from jaxarch.running.strategy import compare
 
 NAME = "disentangling.fig4"
 COMPARISONS = "comparisons.csv"
@@ -117,8 +117,8 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
     table = pd.concat(measured, ignore_index=True)
     comparisons = trial.compare_runs(table, CELL)
     comparisons.to_csv(folder / COMPARISONS, index=False)
-    found = findings(table, comparisons)
-    records.write(folder, NAME, settings, started, table, found, data, costs=costs)
+    network = findings(table, comparisons)
+    records.write(folder, NAME, settings, started, table, network, data, costs=costs)
 
 
 def report(folder: Path) -> list[RenderableType]:
@@ -148,8 +148,8 @@ def report(folder: Path) -> list[RenderableType]:
 
 def best_strategies(table: pd.DataFrame) -> pd.DataFrame:
     """For each cell and strategy of [D], whether it has the highest median AUC (several may)."""
-    own = table[~table["strategy"].isin(REFERENCES)]
-    medians = own.groupby([*CELL, "strategy"], sort=False)["auc"].median().unstack("strategy", sort=False)
+    per_run = table[~table["strategy"].isin(REFERENCES)]
+    medians = per_run.groupby([*CELL, "strategy"], sort=False)["auc"].median().unstack("strategy", sort=False)
     return medians.eq(medians.max(axis=1), axis=0)
 
 
@@ -237,7 +237,7 @@ def findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, A
     dataset = table["dataset"].iloc[0]
     single = ~table["task"].str.contains(",")
     scopes = {"all tasks": table, "single classes": table[single], "groups of classes": table[~single]}
-    found = []
+    network = []
     for scope, part in scopes.items():
         if part.empty:
             continue
@@ -245,12 +245,12 @@ def findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, A
         where = f"{dataset}, {scope}"
         if (family := _family(best)) is not None:
             what = f"cells of {len(best)} with the highest median AUC in bin or bin->real; {where}"
-            found.append(results.finding(what, family))
+            network.append(results.finding(what, family))
         differences = trial.against(comparisons[comparisons["task"].isin(part["task"])], "bin")
         for other, cells in differences.groupby("against", sort=False):
             above, below = (cells["mean_low"] > 0).sum(), (cells["mean_high"] < 0).sum()
             of = f"cells of {len(cells)}"
-            found += [
+            network += [
                 results.finding(f"{of} with bin above {other} (95% interval); {where}", above),
                 results.finding(f"{of} with bin below {other} (95% interval); {where}", below),
                 results.finding(
@@ -261,18 +261,18 @@ def findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, A
     for strategy, runs in trial.by_strategy(table):
         seconds = runs.groupby(["task", "train_per_class"])["seconds"].first().median()
         what = f"seconds a run and device of {strategy}, median over tasks and sizes; {dataset}"
-        found.append(results.finding(what, seconds))
+        network.append(results.finding(what, seconds))
     sizes = sorted(table["train_per_class"].unique())
     middle = sizes[len(sizes) // 2]
     for task, flipped in trial.better_orientation(table).items():
         where = f"{dataset} {trial.versus(task, flipped)}, {middle} a class"
         cell = table[(table[CELL] == [task, middle, flipped]).all(axis=1)]
         for strategy, runs in trial.by_strategy(cell):
-            found.append(results.finding(f"AUC of {strategy}; {where}", runs["auc"]))
+            network.append(results.finding(f"AUC of {strategy}; {where}", runs["auc"]))
         same = (comparisons[CELL] == [task, middle, flipped]).all(axis=1)
         for _, pair in trial.against(comparisons[same], "bin").iterrows():
-            found.append(results.finding(f"AUC of bin minus {pair['against']}; {where}", pair))
-    return found
+            network.append(results.finding(f"AUC of bin minus {pair['against']}; {where}", pair))
+    return network
 
 
 EXPERIMENT = Experiment(

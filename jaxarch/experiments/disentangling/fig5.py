@@ -20,16 +20,17 @@ import pandas as pd
 from rich.console import RenderableType
 from rich.table import Table
 
-from jaxarch import distances, graphs, plots, results
+from jaxarch import plots, results
 from jaxarch.errors import ArgumentError, check_count, check_distinct
-from jaxarch.experiments import records, tables
 from jaxarch.experiments.disentangling import trial
-from jaxarch.experiments.experiment import Experiment
-from jaxarch.fit import Progress
+from jaxarch.experiments.harness import records, tables
+from jaxarch.experiments.harness.experiment import Experiment
 from jaxarch.masks import reshuffle
-from jaxarch.problem import Found
+from jaxarch.problem import Network
+from jaxarch.running.fit import Progress
+from jaxarch.running.strategy import compare
 from jaxarch.storage import read_npz, save_tree
-from jaxarch.strategy import compare
+from jaxarch.structure import distances, graphs
 
 NAME = "disentangling.fig5"
 SPECTRA, BETWEEN, WITHIN = "spectra.npz", "between.csv", "within.csv"
@@ -103,7 +104,7 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
         done = compare(chosen, settings.run_keys(task), moved, progress=told, labels=labels)
         measured.append(trial.measure(data, task, moved, chosen, done))
         costs[task.name] = records.costs(done)
-        networks = {name: without_failed(found) for name, (found, _) in done.items()}
+        networks = {name: without_failed(network) for name, (network, _) in done.items()}
         if "bin" in networks:
             shuffle = jax.random.fold_in(jax.random.key(settings.key), 2)
             networks[SHUFFLED] = shuffled(shuffle, networks["bin"])
@@ -119,15 +120,15 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
     pd.concat(between, ignore_index=True).to_csv(folder / BETWEEN, index=False)
     pd.concat(within, ignore_index=True).to_csv(folder / WITHIN, index=False)
     save_tree(folder / SPECTRA, spectra)
-    found = _findings(data.name, pd.concat(between))
-    records.write(folder, NAME, settings, started, table, found, data, costs=costs)
+    network = _findings(data.name, pd.concat(between))
+    records.write(folder, NAME, settings, started, table, network, data, costs=costs)
 
 
-def without_failed(found: Found) -> dict[str, jax.Array]:
+def without_failed(network: Network) -> dict[str, jax.Array]:
     """The weights of every run, all NaN where some training failed: thresholded, they would look sound."""
-    runs = jax.tree.leaves(found.params)[0].shape[0]
-    failed = np.asarray(found.info.get("failed_at", np.full(runs, -1))) >= 0
-    return jax.tree.map(lambda leaf: jnp.where(failed[:, None, None], jnp.nan, leaf), found.params)
+    runs = jax.tree.leaves(network.params)[0].shape[0]
+    failed = np.asarray(network.info.get("failed_at", np.full(runs, -1))) >= 0
+    return jax.tree.map(lambda leaf: jnp.where(failed[:, None, None], jnp.nan, leaf), network.params)
 
 
 def shuffled(key: jax.Array, params: dict[str, jax.Array]) -> dict[str, jax.Array]:
@@ -183,9 +184,9 @@ def _table(between: pd.DataFrame, within: pd.DataFrame, title: str) -> Table:
     }
     rows = []
     for index, name in enumerate(names):
-        own = tables.number(within.iloc[index]["spread"], ".2f")
+        per_run = tables.number(within.iloc[index]["spread"], ".2f")
         others = [tables.number(distance[frozenset((name, other))], ".2f") for other in names[:index]]
-        rows.append((f"{index + 1} {name}", own, *others, *[""] * (len(names) - index - 1)))
+        rows.append((f"{index + 1} {name}", per_run, *others, *[""] * (len(names) - index - 1)))
     return tables.table(
         f"{title}: distances between centroids of spectra (own: of runs to theirs, median)",
         ("", "own", *(str(index + 1) for index in range(len(names) - 1))),

@@ -18,14 +18,14 @@ from jaxarch import plots, results
 from jaxarch.data.dataset import Dataset
 from jaxarch.data.tasks import Task
 from jaxarch.errors import check_count
-from jaxarch.experiments import records, tables
 from jaxarch.experiments.disentangling import trial
-from jaxarch.experiments.experiment import Experiment
-from jaxarch.fit import Progress
+from jaxarch.experiments.harness import records, tables
+from jaxarch.experiments.harness.experiment import Experiment
 from jaxarch.metrics import quartiles
 from jaxarch.problem import Problem
+from jaxarch.running.fit import Progress
+from jaxarch.running.strategy import compare
 from jaxarch.storage import read_npz, save_tree
-from jaxarch.strategy import compare
 
 NAME = "disentangling.strategies"
 LOSSES, MASKS, COMPARISONS = "losses.npz", "masks.npz", "comparisons.csv"
@@ -85,34 +85,36 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
     comparisons = trial.compare_runs(table, ["flipped"])
     comparisons.to_csv(folder / COMPARISONS, index=False)
     losses = {
-        name: np.asarray(found.info["loss"])
-        for name, (found, _) in done.items()
-        if "loss" in found.info and "->" not in name
+        name: np.asarray(network.info["loss"])
+        for name, (network, _) in done.items()
+        if "loss" in network.info and "->" not in name
     }
     save_tree(folder / LOSSES, losses)
-    save_tree(folder / MASKS, {n: found.mask for n, (found, _) in done.items() if found.mask is not None})
+    save_tree(
+        folder / MASKS, {n: network.mask for n, (network, _) in done.items() if network.mask is not None}
+    )
     splits = [
         {"seed": int(seed), "train": task.train[i].tolist(), "test": task.test[i].tolist()}
         for i, seed in enumerate(task.seeds[: settings.seeds])
     ]
-    found, costs = _findings(table, comparisons), records.costs(done)
-    records.write(folder, NAME, settings, started, table, found, data, **costs, splits=splits)
+    network, costs = _findings(table, comparisons), records.costs(done)
+    records.write(folder, NAME, settings, started, table, network, data, **costs, splits=splits)
 
 
 def _findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, Any]]:
     """What the ledger takes of this experiment: AUC and paired differences, the better orientation first."""
-    found = []
+    network = []
     [(task, better)] = trial.better_orientation(table).items()
     for flipped in (better, not better):
         where = f"{table['dataset'].iloc[0]} {trial.versus(task, flipped)}"
         pairs = comparisons[comparisons["flipped"] == flipped]
-        found += [
+        network += [
             results.finding(f"AUC of {pair['first']} minus {pair['second']}, {where}", pair)
             for _, pair in pairs.iterrows()
         ]
         for name, runs in trial.by_strategy(table[table["flipped"] == flipped]):
-            found.append(results.finding(f"AUC of {name}, {where}", runs["auc"]))
-    return found
+            network.append(results.finding(f"AUC of {name}, {where}", runs["auc"]))
+    return network
 
 
 def report(folder: Path) -> list[RenderableType]:

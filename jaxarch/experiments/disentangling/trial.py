@@ -18,17 +18,17 @@ from jaxarch.data.sources import Dataset, load
 from jaxarch.data.tasks import Task, take_task_rows, two_groups
 from jaxarch.data.transforms import unit_norm
 from jaxarch.errors import ArgumentError, check_count, check_distinct, check_key, check_known, check_positive
-from jaxarch.experiments import records
-from jaxarch.experiments.experiment import seed_keys
-from jaxarch.fit import Progress
+from jaxarch.experiments.harness import records
+from jaxarch.experiments.harness.experiment import seed_keys
 from jaxarch.masks import check_temperatures, density
 from jaxarch.metrics import auc, paired_differences
 from jaxarch.models.supervised import supervised
 from jaxarch.models.tanh_network import signed_output_loss, tanh_network
-from jaxarch.problem import Found, Problem
-from jaxarch.strategies import disentangling_strategies
-from jaxarch.strategy import HostSearch, Report, chain, evaluate
-from jaxarch.training import Training
+from jaxarch.problem import Network, Problem
+from jaxarch.running.fit import Progress
+from jaxarch.running.strategy import HostSearch, Report, chain, evaluate
+from jaxarch.running.training import Training
+from jaxarch.search.disentangling import disentangling_strategies
 
 Groups = tuple[Sequence[int], Sequence[int]]
 
@@ -149,7 +149,7 @@ def problem(settings: Setup, data: Dataset, task: Task) -> Problem:
         steps=settings.steps,
         batch_size=settings.batch_size,
         train=task.train,
-        own={"targets": task.targets},
+        per_run={"targets": task.targets},
         gather=take_task_rows,
     )
 
@@ -162,19 +162,19 @@ def move(learning: Problem, task: Task, rows: int) -> Problem:
         learning,
         train=jnp.asarray(task.train[:, repeated]),
         train_size=jnp.asarray(count, jnp.int32),
-        own={"targets": jnp.asarray(task.targets)},
+        per_run={"targets": jnp.asarray(task.targets)},
     )
 
 
 def trainings(chosen: dict[str, Any]) -> list[str]:
     """The trainings that the strategies need, those that they share once."""
-    found: dict[tuple[Any, ...], str] = {}
+    network: dict[tuple[Any, ...], str] = {}
     for strategy in chosen.values():
         stages = chain(strategy).stages
         for index, stage in enumerate(stages):
             if isinstance(stage, Training):
-                found.setdefault(stages[: index + 1], stage.name)
-    return list(found.values())
+                network.setdefault(stages[: index + 1], stage.name)
+    return list(network.values())
 
 
 def orientation(flipped: bool) -> str:
@@ -206,24 +206,24 @@ def measure(
     first in a process takes up to twice as long.
     """
     tables = [
-        _measure_one(data, task, learning, name, strategies[name], found, report)
-        for name, (found, report) in done.items()
+        _measure_one(data, task, learning, name, strategies[name], network, report)
+        for name, (network, report) in done.items()
     ]
     return pd.concat(tables, ignore_index=True)
 
 
 def _measure_one(
-    data: Dataset, task: Task, learning: Problem, name: str, strategy: Any, found: Found, report: Report
+    data: Dataset, task: Task, learning: Problem, name: str, strategy: Any, network: Network, report: Report
 ) -> pd.DataFrame:
     runs = len(task.seeds)
-    outputs = evaluate(strategy, found, learning, task.test)
+    outputs = evaluate(strategy, network, learning, task.test)
     truth = task.labels(data, task.test)
     if isinstance(strategy, HostSearch):
         loss = test_loss = np.full(runs, np.nan)
     else:
-        loss = np.asarray(objectives(learning, found.params, found.state))
+        loss = np.asarray(objectives(learning, network.params, network.state))
         test_loss = (outputs * (1 - 2 * truth)).mean(axis=1)
-    info = {key: np.asarray(value) for key, value in found.info.items() if np.ndim(value) == 1}
+    info = {key: np.asarray(value) for key, value in network.info.items() if np.ndim(value) == 1}
     failed_at = info.get("failed_at", np.full(runs, -1))
     measured = pd.DataFrame(
         {
@@ -236,7 +236,7 @@ def _measure_one(
             "auc": auc(truth, outputs),
             "loss": loss,
             "test_loss": test_loss,
-            "density": np.nan if found.mask is None else np.asarray(jax.vmap(density)(found.mask)),
+            "density": np.nan if network.mask is None else np.asarray(jax.vmap(density)(network.mask)),
             "seconds": report.seconds,
             "constant": np.ptp(outputs, axis=1) == 0,
             "failed_at": failed_at,

@@ -10,14 +10,14 @@ import jax
 import numpy as np
 import pandas as pd
 
-from jaxarch.errors import FoundWarning
+from jaxarch.errors import ResultWarning
 from jaxarch.experiments.pruning.searches import SEARCHES, problem_of, trainings
 from jaxarch.experiments.pruning.tasks import Transfer
 from jaxarch.experiments.pruning.trial import learning, training
 from jaxarch.masks import full_mask
 from jaxarch.problem import architecture
-from jaxarch.search.real import real
-from jaxarch.strategy import Report, over_seeds
+from jaxarch.running.strategy import Report, over_seeds
+from jaxarch.search.dense import dense
 from jaxarch.trees import select
 
 MEASURED_STEPS, MEASURED_RUNS = 20, 16
@@ -57,10 +57,10 @@ def duration(methods: Sequence[str], transfer: Transfer) -> list[str]:
     total = 0.0
     for name, (count, steps) in trainings(methods, transfer).items():
         problem = dataclasses.replace(problem_of(name, transfer), steps=MEASURED_STEPS, validation=None)
-        search = SEARCHES[name](settings, settings.densities) if name == "AP" else real(nonnegative=False)
+        search = SEARCHES[name](settings, settings.densities) if name == "AP" else dense(nonnegative=False)
         with warnings.catch_warnings():
             # After so few steps no density is reached.
-            warnings.simplefilter("ignore", FoundWarning)
+            warnings.simplefilter("ignore", ResultWarning)
             _, report = over_seeds(
                 search, keys[:MEASURED_RUNS], problem, dead_start="ignore", chunk=MEASURED_STEPS
             )
@@ -73,7 +73,7 @@ def duration(methods: Sequence[str], transfer: Transfer) -> list[str]:
         training(settings.weights[0], transfer),
         keys[few["seed"].to_numpy()],
         problem,
-        found=architecture(full_mask(select(params))),
+        network=architecture(full_mask(select(params))),
         dead_start="ignore",
         chunk=MEASURED_STEPS,
     )

@@ -21,15 +21,15 @@ from jaxarch.data.dataset import Dataset
 from jaxarch.data.sources import load
 from jaxarch.data.transforms import unit_norm
 from jaxarch.errors import ArgumentError, check_count, check_key, check_positive, check_strength
-from jaxarch.experiments import records, tables
-from jaxarch.experiments.experiment import Experiment, checkpoints, seed_keys
-from jaxarch.fit import Progress
+from jaxarch.experiments.harness import records, tables
+from jaxarch.experiments.harness.experiment import Experiment, checkpoints, seed_keys
 from jaxarch.masks import check_temperatures, density
 from jaxarch.problem import Problem
+from jaxarch.running.fit import Progress
+from jaxarch.running.strategy import over_seeds
+from jaxarch.running.training import Training
 from jaxarch.search.architecture_pruning import architecture_pruning
 from jaxarch.storage import read_npz, save_tree
-from jaxarch.strategy import over_seeds
-from jaxarch.training import Training
 from jaxarch.trees import PyTree
 
 NAME = "pruning.fig1"
@@ -148,7 +148,7 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
     data = settings.data()
     cells = pd.MultiIndex.from_product([settings.soft, range(settings.seeds)], names=["soft", "seed"])
     runs = cells.to_frame(index=False)
-    found, report = over_seeds(
+    network, report = over_seeds(
         lambda soft: search(settings, soft),
         jnp.tile(seed_keys(settings.key, settings.seeds), len(settings.soft)),
         prepare(settings, data),
@@ -160,17 +160,17 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
         checkpoint=checkpoints(settings.resume),
         dead_start="ignore",
     )
-    losses = np.asarray(found.info["loss"], np.float64)
+    losses = np.asarray(network.info["loss"], np.float64)
     table = runs.assign(
         early=_around(losses, settings.early),
         last=_around(losses, settings.steps),
-        density=np.asarray(jax.vmap(density)(found.mask)),
+        density=np.asarray(jax.vmap(density)(network.mask)),
         seconds=report.seconds,
-        failed_at=np.asarray(found.info["failed_at"]),
+        failed_at=np.asarray(network.info["failed_at"]),
     )
     table[["early", "last"]] = table[["early", "last"]].where(table["failed_at"] < 0)
     save_tree(folder / LOSSES, {f"{soft:g}": losses[runs["soft"] == soft] for soft in settings.soft})
-    costs = {"training": records.costs({"architecture pruning": (found, report)})}
+    costs = {"training": records.costs({"architecture pruning": (network, report)})}
     records.write(folder, NAME, settings, started, table, _findings(table, settings), data, costs=costs)
 
 

@@ -11,13 +11,13 @@ import pandas as pd
 from rich.console import RenderableType
 
 from jaxarch import plots, results
-from jaxarch.experiments import records, tables
-from jaxarch.experiments.experiment import Experiment
+from jaxarch.experiments.harness import records, tables
+from jaxarch.experiments.harness.experiment import Experiment
 from jaxarch.experiments.pruning import estimate, tasks
 from jaxarch.experiments.pruning.searches import check_fit
 from jaxarch.experiments.pruning.tasks import Transfer
 from jaxarch.experiments.pruning.trial import CELL, PARENT, Measured, measure
-from jaxarch.fit import Progress
+from jaxarch.running.fit import Progress
 from jaxarch.storage import save_tree
 
 COMPARISONS, LAYERS, MASKS = "comparisons.csv", "layers.csv", "masks.npz"

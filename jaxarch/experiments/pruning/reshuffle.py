@@ -12,7 +12,7 @@ from rich.table import Table
 
 from jaxarch import results
 from jaxarch.errors import check_distinct, check_known
-from jaxarch.experiments import tables
+from jaxarch.experiments.harness import tables
 from jaxarch.experiments.pruning import reporting, settings
 from jaxarch.experiments.pruning.searches import RESHUFFLED, SEARCHES
 from jaxarch.experiments.pruning.trial import PARENT, Measured

@@ -13,21 +13,21 @@ import optax
 
 from jaxarch.data.balanced_rows import balanced_rows
 from jaxarch.errors import ArgumentError, check_distinct, check_known
-from jaxarch.experiments.parts import Parts
+from jaxarch.experiments.harness.parts import Parts
 from jaxarch.experiments.pruning.settings import Settings
 from jaxarch.experiments.pruning.tasks import Transfer
-from jaxarch.fit import Progress
+from jaxarch.finish.at_density import density_name
 from jaxarch.masks import reshuffle
-from jaxarch.nodes import layer_chain
-from jaxarch.problem import Found, Problem
+from jaxarch.problem import Network, Problem
+from jaxarch.running.fit import Progress
+from jaxarch.running.strategy import over_seeds
 from jaxarch.search.architecture_pruning import architecture_pruning
-from jaxarch.search.densities import density_name
 from jaxarch.search.magnitude_pruning import magnitude_pruning, rounds
-from jaxarch.search.random_architecture import random_architecture
+from jaxarch.search.random_mask import random_mask
 from jaxarch.search.random_search import random_search
 from jaxarch.search.snip import snip
 from jaxarch.storage import Checkpoints
-from jaxarch.strategy import over_seeds
+from jaxarch.structure.nodes import layer_chain
 from jaxarch.trees import PyTree, map_selected, select
 
 RESHUFFLED = "->reshuffled"
@@ -52,9 +52,9 @@ SEARCHES: dict[str, Make] = {
     "IMP": lambda settings, densities: magnitude_pruning(densities, fraction=settings.fraction),
     "magnitude": lambda settings, densities: magnitude_pruning(densities, fraction=None),
     "SNIP": lambda settings, densities: snip(densities, batches=SNIP_BATCHES),
-    "random": lambda settings, densities: random_architecture(densities),
-    "uniform": lambda settings, densities: random_architecture(densities, layers="uniform"),
-    "ERK": lambda settings, densities: random_architecture(densities, layers="erk"),
+    "random": lambda settings, densities: random_mask(densities),
+    "uniform": lambda settings, densities: random_mask(densities, layers="uniform"),
+    "ERK": lambda settings, densities: random_mask(densities, layers="erk"),
     "random search": lambda settings, densities: random_search(densities[0], samples=settings.samples),
 }
 """By the name that it has in results."""
@@ -112,13 +112,13 @@ def architectures(
 ) -> dict[str, Architectures]:
     """The architectures that each method has for all densities and seeds; each search is run once."""
     like = _like(transfer)
-    found = {}
+    network = {}
     for search in dict.fromkeys(base(method) for method in methods):
 
         def make(checkpoint: Checkpoints | None, search: str = search) -> Architectures:
             return _search(search, transfer, progress, checkpoint)
 
-        found[search] = parts.tree(f"architectures {search}", like, make)
+        network[search] = parts.tree(f"architectures {search}", like, make)
     keys = transfer.settings.keys("reshuffle")
 
     def reshuffled(of_search: Architectures) -> Architectures:
@@ -126,7 +126,7 @@ def architectures(
         return of_search._replace(masks=masks)
 
     return {
-        method: reshuffled(found[base(method)]) if method.endswith(RESHUFFLED) else found[method]
+        method: reshuffled(network[base(method)]) if method.endswith(RESHUFFLED) else network[method]
         for method in methods
     }
 
@@ -137,8 +137,8 @@ def _search(
     settings = transfer.settings
     problem = problem_of(name, transfer)
 
-    def run(densities: Sequence[float], title: str) -> tuple[Found, float]:
-        found, report = over_seeds(
+    def run(densities: Sequence[float], title: str) -> tuple[Network, float]:
+        network, report = over_seeds(
             SEARCHES[name](settings, densities),
             settings.keys("search"),
             problem,
@@ -148,13 +148,13 @@ def _search(
             labels=[f"seed {seed}" for seed in range(settings.seeds)],
             dead_start="ignore",
         )
-        return found, report.seconds
+        return network, report.seconds
 
     if name in ONE_AT_A_TIME:
         each = [run((density,), f"{name}, density {density_name(density)}") for density in settings.densities]
         masks = {
-            density_name(density): found.mask
-            for density, (found, _) in zip(settings.densities, each, strict=True)
+            density_name(density): network.mask
+            for density, (network, _) in zip(settings.densities, each, strict=True)
         }
     else:
         each = [run(settings.densities, name)]
@@ -163,7 +163,7 @@ def _search(
         "failed_at": jnp.full(settings.seeds, -1, jnp.int32),
         "lowest_density": jnp.zeros(settings.seeds),
     }
-    infos = [jax.device_get(whole | found.info) for found, _ in each]
+    infos = [jax.device_get(whole | network.info) for network, _ in each]
     return Architectures(
         masks,
         infos[0]["lowest_density"],

@@ -16,7 +16,7 @@ from jaxarch.errors import (
     check_positive,
     check_strength,
 )
-from jaxarch.experiments.experiment import seed_keys
+from jaxarch.experiments.harness.experiment import seed_keys
 from jaxarch.masks import check_temperatures
 
 WEIGHTS = ("he", "density-aware")

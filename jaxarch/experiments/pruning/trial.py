@@ -13,18 +13,18 @@ import numpy as np
 import pandas as pd
 
 from jaxarch import results
-from jaxarch.experiments.parts import Parts
+from jaxarch.experiments.harness.parts import Parts
 from jaxarch.experiments.pruning.searches import Architectures, architectures, base, trainings
 from jaxarch.experiments.pruning.settings import Settings
 from jaxarch.experiments.pruning.tasks import Transfer
 from jaxarch.finish import new_head, retrain
-from jaxarch.fit import Progress
+from jaxarch.finish.at_density import density_name
 from jaxarch.masks import density, layer_density
 from jaxarch.metrics import paired_differences
-from jaxarch.problem import Found, Problem, architecture
-from jaxarch.search.densities import density_name
+from jaxarch.problem import Network, Problem, architecture
+from jaxarch.running.fit import Progress
+from jaxarch.running.strategy import Strategy, chain, evaluate, over_seeds
 from jaxarch.storage import Checkpoints
-from jaxarch.strategy import Strategy, chain, evaluate, over_seeds
 from jaxarch.trees import PyTree, natural_order
 
 PARENT = "parent"
@@ -64,8 +64,8 @@ def measure(
     }
     pictures = {f"{which} pictures": digest for which, digest in digests.items()}
     parts = Parts(settings, methods=",".join(methods), jaxarch=version("jaxarch"), **pictures)
-    found = architectures(methods, transfer, parts, progress)
-    runs, masks = _stacked(found, transfer)
+    network = architectures(methods, transfer, parts, progress)
+    runs, masks = _stacked(network, transfer)
     cells = []
     for weights in settings.weights:
         for size in sorted(settings.sizes):
@@ -80,8 +80,8 @@ def measure(
     table.insert(0, "dataset", settings.dataset)
     table.insert(1, "new_dataset", settings.new_dataset)
     table.insert(2, "task", transfer.task)
-    notes = [*_budgets(methods, transfer), *_notes(found, settings)]
-    kept = {method: of_method.masks for method, of_method in found.items()}
+    notes = [*_budgets(methods, transfer), *_notes(network, settings)]
+    kept = {method: of_method.masks for method, of_method in network.items()}
     return Measured(table, _comparisons(table), _layers(runs, masks), kept, digests, notes)
 
 
@@ -98,14 +98,14 @@ def learning(runs: pd.DataFrame, transfer: Transfer, size: int) -> Problem:
     return dataclasses.replace(transfer.learning, train=train, train_size=np.asarray(size, np.int32))
 
 
-def _stacked(found: dict[str, Architectures], transfer: Transfer) -> tuple[pd.DataFrame, PyTree]:
+def _stacked(network: dict[str, Architectures], transfer: Transfer) -> tuple[pd.DataFrame, PyTree]:
     """All architectures one after the other, the parent first, and which is which."""
     settings = transfer.settings
     seeds = np.arange(settings.seeds)
-    some = next(iter(next(iter(found.values())).masks.values()))
+    some = next(iter(next(iter(network.values())).masks.values()))
     rows = [pd.DataFrame({"strategy": PARENT, "sparsity": 0.0, "seed": seeds, "search_seconds": 0.0})]
     masks = [jax.tree.map(jnp.ones_like, some)]
-    for method, of_method in found.items():
+    for method, of_method in network.items():
         for sparsity, target in zip(settings.sparsities, settings.densities, strict=True):
             masks.append(of_method.masks[density_name(target)])
             rows.append(rows[0].assign(strategy=method, sparsity=sparsity, search_seconds=of_method.seconds))
@@ -126,11 +126,11 @@ def _trained(
 ) -> pd.DataFrame:
     settings = transfer.settings
     problem, strategy = learning(runs, transfer, size), training(weights, transfer)
-    found, report = over_seeds(
+    network, report = over_seeds(
         strategy,
         settings.keys("new task")[runs["seed"].to_numpy()],
         problem,
-        found=architecture(masks),
+        network=architecture(masks),
         name=f"{size} examples, {weights}",
         progress=progress,
         checkpoint=checkpoint,
@@ -140,21 +140,21 @@ def _trained(
     return runs.assign(
         weights=weights,
         size=size,
-        accuracy=_accuracy(strategy, found, problem, transfer, runs),
-        loss=np.asarray(found.info["loss"], np.float64)[:, -20:].mean(axis=1),
-        density=np.asarray(jax.vmap(density)(found.mask), np.float64),
-        dead_start=np.asarray(found.info["dead_start"]),
-        failed_at=np.maximum(np.asarray(found.info["failed_at"]), runs["search_failed_at"]),
+        accuracy=_accuracy(strategy, network, problem, transfer, runs),
+        loss=np.asarray(network.info["loss"], np.float64)[:, -20:].mean(axis=1),
+        density=np.asarray(jax.vmap(density)(network.mask), np.float64),
+        dead_start=np.asarray(network.info["dead_start"]),
+        failed_at=np.maximum(np.asarray(network.info["failed_at"]), runs["search_failed_at"]),
         seconds=report.seconds,
     ).pipe(_without_failures)
 
 
 def _accuracy(
-    strategy: Strategy, found: Found, problem: Problem, transfer: Transfer, runs: pd.DataFrame
+    strategy: Strategy, network: Network, problem: Problem, transfer: Transfer, runs: pd.DataFrame
 ) -> np.ndarray:
     """The share of test examples that each run gets right."""
     rows = transfer.test[runs["seed"]]
-    outputs = evaluate(strategy, found, problem, rows, batch_size=TEST_BATCH)
+    outputs = evaluate(strategy, network, problem, rows, batch_size=TEST_BATCH)
     return (outputs.argmax(-1) == transfer.new.y[rows]).mean(axis=1)
 
 
@@ -191,10 +191,10 @@ def _budgets(methods: Sequence[str], transfer: Transfer) -> list[str]:
     )
 
 
-def _notes(found: dict[str, Architectures], settings: Settings) -> list[str]:
+def _notes(network: dict[str, Architectures], settings: Settings) -> list[str]:
     """Searches that failed, and densities that were not reached."""
     noted = []
-    for search, of_search in {base(method): found[method] for method in found}.items():
+    for search, of_search in {base(method): network[method] for method in network}.items():
         failed = int((np.asarray(of_search.failed_at) >= 0).sum())
         if failed:
             noted.append(f"! {search}: {failed} of {settings.seeds} searches met NaN or infinity")

@@ -19,17 +19,17 @@ from rich.console import RenderableType
 
 from jaxarch import plots, results
 from jaxarch.errors import check_count, check_known, check_positive, check_strength
-from jaxarch.experiments import records, tables
-from jaxarch.experiments.experiment import Experiment
+from jaxarch.experiments.harness import records, tables
+from jaxarch.experiments.harness.experiment import Experiment
 from jaxarch.experiments.spectral import training
-from jaxarch.fit import Progress
 from jaxarch.models.spectral_network import spectral_network
 from jaxarch.models.supervised import supervised
 from jaxarch.problem import Problem
+from jaxarch.running.fit import Progress
+from jaxarch.running.strategy import evaluate
 from jaxarch.search.spectral import spectral
 from jaxarch.spectral.readout import bundles, gamma_norm
 from jaxarch.storage import read_npz, save_tree
-from jaxarch.strategy import evaluate
 from jaxarch.trees import PyTree
 
 NAME = "spectral.fig7"
@@ -94,17 +94,17 @@ def parts(x: Any) -> Array:
     return jnp.stack([jnp.sum(x, -1), jnp.sum(jnp.square(x), -1)], axis=-1)
 
 
-def take_target_rows(data: PyTree, own: PyTree, rows: Array) -> PyTree:
+def take_target_rows(data: PyTree, per_run: PyTree, rows: Array) -> PyTree:
     """Some rows of the inputs, with the targets of one run's alpha and beta."""
     x, functions = data
-    return x[rows], (functions[rows] @ own["shares"])[:, None]
+    return x[rows], (functions[rows] @ per_run["shares"])[:, None]
 
 
 def prepare(settings: Settings, input_eigenvalues: str) -> Problem:
     """The problem of all runs: one data set a cell, on the same inputs, and `seeds` starts for each."""
     x, rows = settings.inputs(2), settings.rows()
     cells = settings.cells()
-    own = shares(cells["alpha"].to_numpy(), cells["beta"].to_numpy())
+    per_run = shares(cells["alpha"].to_numpy(), cells["beta"].to_numpy())
     return supervised(
         spectral_network(
             (2, settings.hidden, 1), bias=True, train_input_eigenvalues=input_eigenvalues == "trained"
@@ -116,7 +116,7 @@ def prepare(settings: Settings, input_eigenvalues: str) -> Problem:
         batch_size=settings.batch_size,
         train=rows["train"],
         validation=rows["validation"],
-        own={"shares": np.repeat(own, settings.seeds, axis=0)},
+        per_run={"shares": np.repeat(per_run, settings.seeds, axis=0)},
         gather=take_target_rows,
     )
 
@@ -156,9 +156,9 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
         search = spectral(settings.strength, penalty=settings.penalty, where=penalised)
         trained = training.train(settings, VARIANTS[name], search, keys, problem, progress, labels)
         measured.append(_measure(settings, problem, trained, runs).assign(input_eigenvalues=name))
-        first = jax.tree.map(lambda leaf: leaf[:: settings.seeds], trained.found.params)
+        first = jax.tree.map(lambda leaf: leaf[:: settings.seeds], trained.network.params)
         networks[name] = _drawn(problem, first)
-        costs[VARIANTS[name]] = records.costs({"spectral": (trained.found, trained.report)})
+        costs[VARIANTS[name]] = records.costs({"spectral": (trained.network, trained.report)})
     table = pd.concat(measured, ignore_index=True)
     save_tree(folder / NETWORKS, networks)
     records.write(folder, NAME, settings, started, table, _findings(table), costs=costs)
@@ -170,31 +170,31 @@ def _measure(
     """One row a run."""
     rows = settings.rows()["test"]
     functions = problem.data[1][rows]
-    truth = jnp.asarray(problem.own["shares"]) @ functions.T
-    found, pruned = trained.found, trained.pruned
+    truth = jnp.asarray(problem.per_run["shares"]) @ functions.T
+    network, pruned = trained.network, trained.pruned
     errors = {
         name: np.asarray(jnp.mean(jnp.square(_outputs(problem, which, rows) - truth), axis=1))
-        for name, which in (("mse", found), ("recruited_mse", pruned))
+        for name, which in (("mse", network), ("recruited_mse", pruned))
     }
-    norms = {name: jnp.linalg.norm(values, axis=-1) for name, values in found.params["eigenvalues"].items()}
+    norms = {name: jnp.linalg.norm(values, axis=-1) for name, values in network.params["eigenvalues"].items()}
     inputs = norms.get("L1", jnp.zeros(len(runs)))
     measured = runs.assign(
         **errors,
-        gamma_norm=np.asarray(jax.vmap(gamma_norm)(found.params)),
+        gamma_norm=np.asarray(jax.vmap(gamma_norm)(network.params)),
         input_eigenvalue_norm=np.asarray(inputs),
         hidden_eigenvalue_norm=np.asarray(norms["L2"]),
         eigenvalue_norm=np.asarray(jnp.hypot(inputs, norms["L2"])),
         recruited=np.asarray(pruned.mask["eigenvalues"]["L2"].sum(axis=-1)).astype(float),
         no_hidden_mse=np.asarray(pruned.info["losses"])[:, -1],
         seconds=trained.report.seconds,
-        failed_at=np.asarray(found.info["failed_at"]),
+        failed_at=np.asarray(network.info["failed_at"]),
     )
     measured.loc[measured["failed_at"] >= 0, [*errors, "gamma_norm", "recruited", "no_hidden_mse"]] = np.nan
     return measured
 
 
-def _outputs(problem: Problem, found: Any, rows: np.ndarray) -> np.ndarray:
-    return evaluate(spectral(), found, problem, rows)[..., 0]
+def _outputs(problem: Problem, network: Any, rows: np.ndarray) -> np.ndarray:
+    return evaluate(spectral(), network, problem, rows)[..., 0]
 
 
 def plane() -> Array:
@@ -308,28 +308,28 @@ def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
         "mse": "test MSE",
         "no_hidden_mse": "validation MSE without the hidden layer",
     }
-    found = []
+    network = []
     for (name, beta), part in table.groupby(["input_eigenvalues", "beta"], sort=False):
         where = f"{VARIANTS[str(name)]}, beta {beta:g}"
         runs = part[["alpha", "gamma_norm"]]
         medians = runs.groupby("alpha", as_index=False).median()
         for of, ranked in (("all runs", runs), ("medians", medians)):
             what = f"Spearman correlation of alpha and the norm of Gamma, {of}: {where}"
-            found.append(results.finding(what, ranked.corr("spearman").iloc[0, 1]))
-        found += [
+            network.append(results.finding(what, ranked.corr("spearman").iloc[0, 1]))
+        network += [
             results.finding(f"{words}: {where}, alpha {alpha:g}", runs[column])
             for column, words in quantities.items()
             for alpha, runs in part.groupby("alpha")
         ]
-        found.append(results.finding(f"largest test MSE of all runs: {where}", part["mse"].max()))
-    found += [
+        network.append(results.finding(f"largest test MSE of all runs: {where}", part["mse"].max()))
+    network += [
         results.finding(
             f"share of the target's variance that is linear: beta {beta:g}, alpha {alpha:g}",
             linear_share(alpha, beta),
         )
         for beta, alpha in table[["beta", "alpha"]].drop_duplicates().itertuples(index=False)
     ]
-    return found
+    return network
 
 
 EXPERIMENT = Experiment(

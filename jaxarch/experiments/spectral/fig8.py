@@ -13,9 +13,9 @@ from rich.console import RenderableType
 
 from jaxarch import plots, results
 from jaxarch.errors import check_count
-from jaxarch.experiments import records, tables
-from jaxarch.experiments.experiment import Experiment
-from jaxarch.fit import Progress
+from jaxarch.experiments.harness import records, tables
+from jaxarch.experiments.harness.experiment import Experiment
+from jaxarch.running.fit import Progress
 from jaxarch.spectral.readout import parameter_counts
 
 NAME = "spectral.fig8"

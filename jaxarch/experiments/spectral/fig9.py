@@ -18,17 +18,17 @@ from rich.console import RenderableType
 
 from jaxarch import plots, results
 from jaxarch.errors import check_count, check_known
-from jaxarch.experiments import records, tables
-from jaxarch.experiments.experiment import Experiment
+from jaxarch.experiments.harness import records, tables
+from jaxarch.experiments.harness.experiment import Experiment
 from jaxarch.experiments.spectral import teacher, training
-from jaxarch.fit import Progress
+from jaxarch.finish.recruit import largest_removal
 from jaxarch.models.spectral_network import spectral_network
 from jaxarch.problem import Problem
-from jaxarch.search.recruit import largest_removal
+from jaxarch.running.fit import Progress
+from jaxarch.running.strategy import evaluate
 from jaxarch.search.spectral import spectral
 from jaxarch.spectral.readout import neuron_order
 from jaxarch.storage import read_npz, save_tree
-from jaxarch.strategy import evaluate
 from jaxarch.trees import PyTree
 
 NAME = "spectral.fig9"
@@ -120,33 +120,35 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
         search = spectral(preset.strength, penalty=preset.penalty)  # type: ignore[arg-type]
         trained = training.train(settings, name, search, keys, problem, progress, labels)
         measured.append(pd.concat([_measure(settings, problem, trained), linear], axis=1).assign(preset=name))
-        values = {layer: trained.found.params["eigenvalues"][layer] for layer in LAYERS}
-        losses = zeroed_losses(problem, trained.found.params)
+        values = {layer: trained.network.params["eigenvalues"][layer] for layer in LAYERS}
+        losses = zeroed_losses(problem, trained.network.params)
         measured[-1]["eigenvalues"] = eigenvalues_needed(losses, settings.tolerance)
         readout[name] = {**values, "losses": trained.pruned.info["losses"], "zeroed_losses": losses}
-        costs[name] = records.costs({"spectral": (trained.found, trained.report)})
+        costs[name] = records.costs({"spectral": (trained.network, trained.report)})
     table = pd.concat(measured, ignore_index=True)
     save_tree(folder / READOUT, readout)
     presets = {name: preset._asdict() for name, preset in settings.chosen().items()}
-    found = _findings(table)
-    records.write(folder, NAME, settings, started, table, found, presets=presets, costs=costs)
+    network = _findings(table)
+    records.write(folder, NAME, settings, started, table, network, presets=presets, costs=costs)
 
 
 def _measure(settings: Settings, problem: Problem, trained: training.Trained) -> pd.DataFrame:
     """One row a seed."""
     rows = settings.rows()["test"]
-    truth, found, pruned = teacher.truth(problem, rows), trained.found, trained.pruned
+    truth, network, pruned = teacher.truth(problem, rows), trained.network, trained.pruned
     recruited = {name: np.asarray(pruned.mask["eigenvalues"][name].sum(axis=-1)) for name in LAYERS}
     measured = pd.DataFrame(
         {
             "seed": np.arange(settings.seeds),
-            "r2": teacher.r_squared(evaluate(spectral(), found, problem, rows), truth),
+            "r2": teacher.r_squared(evaluate(spectral(), network, problem, rows), truth),
             "recruited_r2": teacher.r_squared(evaluate(spectral(), pruned, problem, rows), truth),
             "recruited": np.sum(list(recruited.values()), axis=0).astype(float),
             **{f"recruited_{name}": count.astype(float) for name, count in recruited.items()},
-            **{f"largest_{name}": np.abs(found.params["eigenvalues"][name]).max(axis=-1) for name in LAYERS},
+            **{
+                f"largest_{name}": np.abs(network.params["eigenvalues"][name]).max(axis=-1) for name in LAYERS
+            },
             "seconds": trained.report.seconds,
-            "failed_at": np.asarray(found.info["failed_at"]),
+            "failed_at": np.asarray(network.info["failed_at"]),
         }
     )
     failed = measured["failed_at"] >= 0
@@ -243,7 +245,7 @@ def _table(table: pd.DataFrame, names: list[str]) -> RenderableType:
 
 def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
     first = table.groupby("seed", sort=False).first()
-    found = [
+    network = [
         results.finding("R^2 of linear regression, with intercept", first["linear_r2"]),
         results.finding("R^2 of linear regression, without intercept", first["linear_r2_no_intercept"]),
     ]
@@ -257,12 +259,12 @@ def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
         "largest_L2": "largest |eigenvalue| of the first hidden layer",
         "largest_L3": "largest |eigenvalue| of the second hidden layer",
     }
-    found += [
+    network += [
         results.finding(f"{words}: {name}", runs[column])
         for name, runs in table.groupby("preset", sort=False)
         for column, words in quantities.items()
     ]
-    return found
+    return network
 
 
 EXPERIMENT = Experiment(

@@ -16,18 +16,18 @@ from rich.console import RenderableType
 
 from jaxarch import plots, results
 from jaxarch.errors import check_count, check_known, check_strength, check_widths
-from jaxarch.experiments import records, tables
-from jaxarch.experiments.experiment import Experiment, checkpoints
+from jaxarch.experiments.harness import records, tables
+from jaxarch.experiments.harness.experiment import Experiment, checkpoints
 from jaxarch.experiments.spectral import teacher, training
 from jaxarch.finish import retrain
-from jaxarch.fit import Progress
+from jaxarch.finish.recruit import recruit
 from jaxarch.models.direct_network import direct_network
 from jaxarch.models.model import Model
 from jaxarch.models.spectral_network import spectral_network
+from jaxarch.running.fit import Progress
+from jaxarch.running.strategy import Strategy, chain, evaluate, over_seeds
 from jaxarch.search.group_lasso import group_lasso
-from jaxarch.search.recruit import recruit
 from jaxarch.search.spectral import spectral
-from jaxarch.strategy import Strategy, chain, evaluate, over_seeds
 
 NAME = "spectral.rivals"
 
@@ -115,9 +115,11 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
     for name in settings.rivals:
         rival, times = RIVALS[name], len(settings.strengths)
         problem = teacher.problem(settings, rival.network(settings.widths()), settings.epochs)
-        own = jax.tree.map(lambda leaf: jnp.concatenate([leaf] * len(settings.strengths)), problem.own)
-        problem = dataclasses.replace(problem, own=own)
-        found, report = over_seeds(
+        per_run = jax.tree.map(
+            lambda leaf: jnp.concatenate([leaf] * len(settings.strengths)), problem.per_run
+        )
+        problem = dataclasses.replace(problem, per_run=per_run)
+        network, report = over_seeds(
             lambda strength, rival=rival: rival.strategy(strength, settings.tolerance),
             jnp.tile(settings.run_keys(), times),
             problem,
@@ -130,9 +132,9 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
             dead_start="ignore",
         )
         rows = settings.rows()["test"]
-        outputs = evaluate(rival.strategy(0.0, settings.tolerance), found, problem, rows)
-        losses = np.asarray(found.info["losses"], np.float64)
-        removed = np.asarray(found.info["removed"])
+        outputs = evaluate(rival.strategy(0.0, settings.tolerance), network, problem, rows)
+        losses = np.asarray(network.info["losses"], np.float64)
+        removed = np.asarray(network.info["removed"])
         measured.append(
             cells.assign(
                 rival=name,
@@ -141,10 +143,10 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
                 loss=losses[:, 0],
                 pruned_loss=np.take_along_axis(losses, removed[:, None], axis=1)[:, 0],
                 seconds=report.seconds,
-                failed_at=np.asarray(found.info["failed_at"]),
+                failed_at=np.asarray(network.info["failed_at"]),
             )
         )
-        costs[name] = records.costs({name: (found, report)})
+        costs[name] = records.costs({name: (network, report)})
     table = pd.concat(measured, ignore_index=True)
     quantities = ["neurons", "r2", "loss", "pruned_loss"]
     table[quantities] = table[quantities].astype(float).where(table["failed_at"] < 0)

@@ -68,7 +68,7 @@ def problem(settings: Setup, student: Model, epochs: int) -> Problem:
         batch_size=settings.batch_size,
         train=rows["train"],
         validation=rows["validation"],
-        own=teachers(settings),
+        per_run=teachers(settings),
         gather=take_taught_rows,
     )
 
@@ -81,7 +81,7 @@ def r_squared(outputs: np.ndarray, truth: np.ndarray) -> np.ndarray:
 
 def truth(problem: Problem, rows: np.ndarray) -> np.ndarray:
     """What the teachers say, shape (runs, rows, outputs)."""
-    return np.asarray(jax.vmap(teach, (0, None))(problem.own, problem.data[0][rows]), np.float64)
+    return np.asarray(jax.vmap(teach, (0, None))(problem.per_run, problem.data[0][rows]), np.float64)
 
 
 def linear(settings: Setup, problem: Problem) -> pd.DataFrame:

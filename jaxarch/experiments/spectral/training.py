@@ -11,12 +11,12 @@ import numpy as np
 from jax import Array
 
 from jaxarch.errors import ArgumentError, check_count, check_key, check_positive
-from jaxarch.experiments.experiment import checkpoints, seed_keys
-from jaxarch.fit import Progress
-from jaxarch.problem import Found, Problem
-from jaxarch.search.recruit import recruit
-from jaxarch.strategy import Report, chain, compare
-from jaxarch.training import Training
+from jaxarch.experiments.harness.experiment import checkpoints, seed_keys
+from jaxarch.finish.recruit import recruit
+from jaxarch.problem import Network, Problem
+from jaxarch.running.fit import Progress
+from jaxarch.running.strategy import Report, chain, compare
+from jaxarch.running.training import Training
 
 CHUNK = 500
 """Steps between two reports of progress."""
@@ -75,8 +75,8 @@ class Setup:
 class Trained(NamedTuple):
     """What a training found, with all neurons and with those that are recruited; and what it cost."""
 
-    found: Found
-    pruned: Found
+    network: Network
+    pruned: Network
     report: Report
 
 
@@ -103,5 +103,5 @@ def train(
         checkpoint=checkpoint,
         dead_start="ignore",
     )
-    (found, report), (pruned, _) = done.values()
-    return Trained(found, pruned, report)
+    (network, report), (pruned, _) = done.values()
+    return Trained(network, pruned, report)

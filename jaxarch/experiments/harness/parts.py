@@ -1,0 +1,100 @@
+"""The parts of a long experiment, each kept when it is done, so that the same command goes on from there."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from jaxarch.errors import ArgumentError
+from jaxarch.experiments.harness.experiment import checkpoints
+from jaxarch.storage import Checkpoints, load_tree, save_tree
+from jaxarch.trees import PyTree
+
+SETTINGS = "settings.json"
+
+
+class Parts:
+    """What is done of an experiment, in the folder that its setting `resume` names; nowhere without a name.
+
+    A part is made by a function of checkpoints of its own, which are removed when it is done. A part that is
+    there is read, not made; so a run that was killed at any moment ends with the numbers of one that was not.
+    `NAME.csv` are partial tables to look at meanwhile.
+
+    Args:
+      settings: a dataclass with a field `resume`.
+      **facts: what else the parts depend on, such as digests of the data.
+
+    Raises:
+      ArgumentError: a folder that cannot be made, or that was begun with other settings or facts, naming the
+        first.
+    """
+
+    def __init__(self, settings: Any, **facts: str) -> None:
+        self.folder = Path(settings.resume) if settings.resume else None
+        if self.folder is None:
+            return
+        Checkpoints(self.folder)
+        ours = dataclasses.asdict(settings) | facts
+        del ours["resume"]
+        path = self.folder / SETTINGS
+        if not path.exists():
+            _write_text(path, json.dumps(ours, indent=2) + "\n")
+        try:
+            theirs = json.loads(path.read_text())
+        except ValueError:
+            raise ArgumentError(f"resume: {path} is damaged; name a fresh folder") from None
+        for name, value in json.loads(json.dumps(ours)).items():
+            if theirs.get(name) != value:
+                raise ArgumentError(
+                    f"resume: {self.folder} was begun with {name}={theirs.get(name)}, not {value}; "
+                    "name a fresh folder"
+                )
+
+    def tree(self, name: str, like: PyTree, make: Callable[[Checkpoints | None], PyTree]) -> PyTree:
+        """A part that is a pytree of arrays, in the structure of `like`."""
+        return self._part(name, "npz", make, save_tree, lambda path: load_tree(path, like))
+
+    def table(self, name: str, make: Callable[[Checkpoints | None], pd.DataFrame]) -> pd.DataFrame:
+        """A part that is a table."""
+        return self._part(name, "csv", make, _write_table, _read_table)
+
+    def _part(
+        self,
+        name: str,
+        suffix: str,
+        make: Callable[[Checkpoints | None], Any],
+        write: Callable[[Path, Any], None],
+        read: Callable[[Path], Any],
+    ) -> Any:
+        if self.folder is None:
+            return make(None)
+        safe = re.sub(r"\W+", "-", name)
+        path, working = self.folder / f"{safe}.{suffix}", self.folder / f"{safe}.working"
+        if not path.exists():
+            write(path, make(checkpoints(str(working))))
+            shutil.rmtree(working, ignore_errors=True)
+        # Read in any case, so that a run in one sitting has the same numbers as one in several.
+        return read(path)
+
+
+def _write_table(path: Path, table: pd.DataFrame) -> None:
+    _write_text(path, table.to_csv(index=False))
+
+
+def _write_text(path: Path, text: str) -> None:
+    """Complete or not there."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text)
+    partial.replace(path)
+
+
+def _read_table(path: Path) -> pd.DataFrame:
+    # Of all engines, this one reads each number as it was written, to the last bit.
+    return pd.read_csv(path, engine="python")

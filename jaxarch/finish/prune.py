@@ -1,0 +1,57 @@
+"""Pruning by magnitude: the connections of the largest weights."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxarch.errors import ArgumentError, is_traced
+from jaxarch.masks import (
+    apply_mask,
+    connections,
+    top_k,
+)
+from jaxarch.problem import Finish, Network, Problem
+from jaxarch.trees import PyTree, map_selected
+
+
+def prune(fraction: ArrayLike = 0.2) -> Finish:
+    """The connections of the largest weights: a fraction of those that are left is removed, the weights kept.
+
+    One round of iterative magnitude pruning: of n connections, `n - round(fraction n)` with the largest
+    `|w|` stay, pooled over all masked leaves. To given densities: `search.magnitude_pruning`.
+
+    Args:
+      fraction: of the connections that are left, in [0, 1). May be traced.
+
+    Returns:
+      A finish.
+
+    Raises:
+      ArgumentError: a concrete fraction outside [0, 1).
+    """
+    check_fraction("fraction", fraction)
+
+    def finish(key: Array, problem: Problem, network: Network) -> Network:
+        left = connections(network.mask)
+        mask = largest_weights(network, left - jnp.round(fraction * left).astype(jnp.int32))
+        return Network(apply_mask(mask, network.params), mask, network.state, {})
+
+    finish.__name__ = "prune"
+    return finish
+
+
+def check_fraction(name: str, fraction: ArrayLike) -> None:
+    """Raise unless it is a number in [0, 1), where it is concrete."""
+    if not is_traced(fraction):
+        number = np.asarray(fraction)
+        if number.ndim or number.dtype.kind not in "iuf" or not 0 <= number < 1:
+            raise ArgumentError(f"{name}: expected a number in [0, 1), got {fraction!r}")
+
+
+def largest_weights(network: Network, count: ArrayLike) -> PyTree:
+    """The mask of the `count` largest `|w|` among the connections that are left, pooled over all leaves."""
+    magnitudes = map_selected(lambda m, w: jnp.where(m, jnp.abs(w), -1), network.mask, network.params)
+    return top_k(magnitudes, count)

@@ -1,0 +1,91 @@
+"""Thresholding: the weight-free network of the largest weights."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxarch.errors import ArgumentError
+from jaxarch.masks import (
+    apply_mask,
+    percentile_thresholds,
+    threshold_mask,
+    weight_free,
+)
+from jaxarch.problem import Finish, Network, Problem
+from jaxarch.trees import PyTree, map_selected
+
+PERCENTILES = tuple(range(10, 101, 10))
+"""The percentiles of [D] eq. (13)."""
+
+
+def check_percentiles(percentiles: tuple[float, ...]) -> None:
+    """Raise unless there are percentiles, all in [0, 100]."""
+    numbers = np.asarray(percentiles)
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iuf" or not numbers.size:
+        raise ArgumentError(f"percentiles: expected numbers in [0, 100], got {percentiles!r}")
+    if not ((numbers >= 0) & (numbers <= 100)).all():
+        raise ArgumentError(f"percentiles: expected numbers in [0, 100], got {percentiles!r}")
+
+
+def threshold(
+    percentiles: tuple[float, ...] = PERCENTILES, *, weights: Literal["ones", "found"] = "ones"
+) -> Finish:
+    r"""The weight-free network of the weights above a threshold ([D] eq. 13).
+
+    `w' = B_inf(w - xi*)`, `xi* = argmin F(B_inf(w - xi))` over the percentiles of all masked leaves together,
+    F on the training rows.
+
+    Args:
+      percentiles: candidates, in [0, 100]; at 100 no connection is left.
+      weights: `ones` for the weight-free network that F is computed with; `network` to keep the weights that
+        are above the threshold, as in the recursion that [D] prints for lottery tickets.
+
+    Returns:
+      A finish. Its `info` has `threshold` and `percentile`; `candidates`, F at each percentile; `ties`, how
+      many other candidates reach the same F (the lowest percentile is then taken); and `constant`, whether
+      the network chosen gives the same output on all training examples, which F alone does not show. A
+      candidate whose F is NaN is never chosen.
+
+    Raises:
+      ArgumentError: percentiles outside [0, 100], or none; an unknown `weights`.
+    """
+    if weights not in ("ones", "found"):
+        raise ArgumentError(f"weights: expected 'ones' or 'found', got {weights!r}")
+    check_percentiles(percentiles)
+
+    def finish(key: Array, problem: Problem, network: Network) -> Network:
+        values = map_selected(lambda m, leaf: leaf, network.mask, network.params)
+        thresholds = percentile_thresholds(values, jnp.asarray(percentiles))
+
+        def binary(xi: ArrayLike) -> tuple[PyTree, PyTree]:
+            mask = threshold_mask(values, xi)
+            return mask, weight_free(mask, network.params)
+
+        def objective(xi: Array) -> Array:
+            return problem.objective(binary(xi)[1], network.state)
+
+        candidates = jax.lax.map(objective, thresholds)
+        ranked = jnp.where(jnp.isnan(candidates), jnp.inf, candidates)
+        best = jnp.argmin(ranked)
+        mask, params = binary(thresholds[best])
+        info = {
+            "threshold": thresholds[best],
+            "percentile": jnp.asarray(percentiles, jnp.float32)[best],
+            "candidates": candidates,
+            "ties": jnp.sum(ranked == ranked[best]) - 1,
+        }
+        if problem.predict is not None:
+            outputs = jax.tree.leaves(problem.outputs(params, network.state))
+            info["constant"] = jnp.stack([jnp.all(leaf == leaf[:1]) for leaf in outputs]).all()
+        if weights == "found":
+            params = apply_mask(mask, network.params)
+        return Network(params, mask, network.state, info)
+
+    finish.__name__ = "threshold"
+    return finish

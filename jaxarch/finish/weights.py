@@ -1,0 +1,95 @@
+"""Training the weights of an architecture, freely or kept non-negative as squares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxarch.masks import apply_mask
+from jaxarch.problem import Network, Problem
+from jaxarch.running.training import Training, TrainState
+from jaxarch.trees import PyTree, map_selected, merge
+
+
+class Held(NamedTuple):
+    """What the training of weights holds fixed: the mask, and the start if it is to be known afterwards."""
+
+    mask: PyTree
+    start: PyTree = None
+
+
+def squares(mask: PyTree, roots: PyTree) -> PyTree:
+    """`w = u^2` for the masked leaves ([D] footnote 11); the others as they are."""
+    return merge(map_selected(lambda m, u: jnp.square(u), mask, roots), roots)
+
+
+def square_roots(mask: PyTree, weights: PyTree) -> PyTree:
+    """The roots u of `squares`; NaN for a negative weight, so that it cannot go unnoticed."""
+    return merge(map_selected(lambda m, w: jnp.sqrt(w), mask, weights), weights)
+
+
+def fresh(
+    key: Array, problem: Problem, mask: PyTree, nonnegative: bool, std: ArrayLike
+) -> tuple[PyTree, PyTree]:
+    """A cold start: the problem's initial parameters, the masked leaves `u ~ N(0, std)` if non-negative.
+
+    Returns:
+      What `weight_training` trains, and the model's state.
+    """
+    params_key, weights_key = jax.random.split(key)
+    params, state = problem.init(params_key)
+    if nonnegative:
+        leaves, treedef = jax.tree.flatten(params)
+        keys = jax.random.split(weights_key, len(leaves))
+        drawn = [
+            (std * jax.random.normal(k, leaf.shape)).astype(leaf.dtype)
+            for k, leaf in zip(keys, leaves, strict=True)
+        ]
+        roots = map_selected(lambda m, u: u, mask, jax.tree.unflatten(treedef, drawn))
+        params = merge(roots, params)
+    return params, state
+
+
+def he(key: Array, mask: PyTree, params: PyTree, density_aware: bool) -> PyTree:
+    """`N(0, sqrt(2 / n))` for the masked leaves, n a neuron's inputs: all, or those that the mask leaves.
+
+    K. He et al., Delving Deep into Rectifiers, 2015. A leaf without connections counts as having one.
+    """
+    leaves, treedef = jax.tree.flatten(mask)
+    keys = jax.tree.unflatten(treedef, list(jax.random.split(key, len(leaves))))
+
+    def drawn(mask: Array, key: Array, leaf: Array) -> Array:
+        share = jnp.maximum(jnp.sum(mask), 1) / mask.size if density_aware else 1.0
+        inputs = share * leaf.size / leaf.shape[-1]
+        return (jnp.sqrt(2 / inputs) * jax.random.normal(key, leaf.shape)).astype(leaf.dtype)
+
+    return map_selected(drawn, mask, keys, params)
+
+
+def weight_training(
+    name: str,
+    init: Callable[[Array, Problem, Network | None], TrainState],
+    nonnegative: bool,
+    optimizer: optax.GradientTransformation | None,
+    remedy: str,
+) -> Training:
+    """Descent on `F(m o u^2)` (or `F(m o u)`), the mask m (in a `Held`) being the training's fixed part."""
+
+    def params(point: TrainState) -> PyTree:
+        mask = point.fixed.mask
+        weights = squares(mask, point.trainable) if nonnegative else point.trainable
+        return apply_mask(mask, weights)
+
+    def network(point: TrainState) -> Network:
+        start = point.fixed.start
+        return Network(
+            params(point), point.fixed.mask, point.state, {} if start is None else {"start": start}
+        )
+
+    return Training(name, init, params, network, optimizer, remedy=remedy)

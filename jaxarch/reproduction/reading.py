@@ -1,0 +1,105 @@
+"""The ledger's files, read and checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import tomllib
+import typing
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from jaxarch.errors import ArgumentError, did_you_mean, one_line
+from jaxarch.reproduction.line import Paper
+
+FOLDER = Path(__file__).parent
+_WORDS = {
+    str: "a text",
+    float: "a number",
+    int: "an integer",
+    datetime.date: "a date",
+    tuple: "a list",
+}
+_Kind = TypeVar("_Kind")
+
+
+def read(folder: Path = FOLDER) -> tuple[Paper, ...]:
+    """Every paper of the ledger: one TOML file each, with the fields of `Paper`, `Line` and `Measurement`.
+
+    Texts may be broken over lines; line breaks are read as spaces.
+
+    Raises:
+      ArgumentError: a file that is no TOML; a field that is unknown, missing or of another type; a line that
+        contradicts itself; a paper that occurs twice. The message names file, line and field.
+    """
+    papers: dict[str, Paper] = {}
+    for path in sorted(folder.glob("*.toml")):
+        place = f"ledger: {path.name}"
+        try:
+            content = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise ArgumentError(f"{place}: cannot be read ({one_line(error)})") from None
+        paper = build(Paper, content, place)
+        if paper.key in papers:
+            raise ArgumentError(f"{place}: key: {paper.key!r} is another file's")
+        papers[paper.key] = paper
+    return tuple(papers.values())
+
+
+def only(papers: Sequence[Paper], id: str) -> tuple[Paper]:
+    """The ledger with one of its lines alone.
+
+    Raises:
+      ArgumentError: there is no such line.
+    """
+    lines = {line.id: (paper, line) for paper in papers for line in paper.lines}
+    if id not in lines:
+        raise ArgumentError(f"line: unknown {id!r}; {did_you_mean(id, lines)}")
+    paper, line = lines[id]
+    return (dataclasses.replace(paper, lines=(line,)),)
+
+
+def build(kind: type[_Kind], table: Any, place: str) -> _Kind:
+    """A dataclass from a table of a file; what is wrong with it is said with its place.
+
+    Raises:
+      ArgumentError: a field that is unknown, missing or of another type, or what the dataclass refuses.
+    """
+    if not isinstance(table, dict):
+        raise ArgumentError(f"{place}: expected a table, got {table!r}")
+    types = typing.get_type_hints(kind)
+    for name in table:
+        if name not in types:
+            raise ArgumentError(f"{place}: {name}: no such field; {did_you_mean(name, types)}")
+    for field in dataclasses.fields(typing.cast(Any, kind)):
+        if field.name not in table and field.default is dataclasses.MISSING:
+            raise ArgumentError(f"{place}: {field.name}: missing")
+    values = {name: _value(value, types[name], f"{place}: {name}") for name, value in table.items()}
+    try:
+        return kind(**values)
+    except ArgumentError as error:
+        raise ArgumentError(f"{place}: {error}") from None
+
+
+def _value(value: Any, kind: Any, place: str) -> Any:
+    if typing.get_origin(kind) is tuple:
+        if not isinstance(value, list):
+            raise ArgumentError(f"{place}: expected a list, got {value!r}")
+        (inner, _) = typing.get_args(kind)
+        return tuple(_value(item, inner, f"{place} {_label(item, i)}") for i, item in enumerate(value, 1))
+    if dataclasses.is_dataclass(kind):
+        return build(typing.cast(type, kind), value, place)
+    (wanted, *_) = typing.get_args(kind) or (kind,)
+    if wanted is float and type(value) is int:
+        return float(value)
+    # Exactly: True is no number, and a time is no date.
+    if type(value) is not wanted:
+        raise ArgumentError(f"{place}: expected {_WORDS[wanted]}, got {value!r}")
+    return " ".join(value.split()) if wanted is str else value
+
+
+def _label(item: Any, position: int) -> str:
+    """What an entry of a list is called: its id if it has one, else its position."""
+    id = item.get("id") if isinstance(item, dict) else None
+    return id if isinstance(id, str) else str(position)

@@ -1,0 +1,418 @@
+"""The only place that loops: a training's steps in compiled chunks, for many runs at once, on all devices.
+
+Whatever a long training needs happens at the borders between chunks: progress, validation, early stopping,
+schedules, reports of runs that failed, checkpoints.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import Mesh
+
+from jaxarch.errors import ArgumentError, DeadStartWarning, NonFiniteWarning, ResultWarning
+from jaxarch.problem import Network, Problem
+from jaxarch.running import programs
+from jaxarch.running.devices import first_runs, place, runs_mesh, take_runs
+from jaxarch.running.options import FitOptions, Progress, StageReport
+from jaxarch.running.programs import Best, Make, Stopwatch
+from jaxarch.running.training import WAKING, Carry
+from jaxarch.trees import PyTree, named_leaves
+
+
+def fit(
+    make: Make,
+    keys: Array,
+    problem: Problem,
+    settings: PyTree = None,
+    network: Network | None = None,
+    options: FitOptions | None = None,
+    name: str = "",
+) -> tuple[Network, StageReport]:
+    """Train every run, and read off what each found.
+
+    Args:
+      make: from one run's settings to its training. Without settings it is called with `None`.
+      keys: one key a run, shape (runs,).
+      problem: what to learn; its per-run arrays have the keys' length.
+      settings: pytree whose leaves have a leading axis of runs: traced, so that a sweep over rates,
+        temperatures or penalties is one program.
+      network: what the stage before found, with a leading axis of runs, or `None`.
+      options: chunks, progress, checkpoints and the like.
+      name: tells this fit from others in progress, reports and checkpoints.
+
+    Returns:
+      `Network` with a leading axis of runs, and a report. A run whose loss became NaN or infinite keeps its
+      place, with `info["failed_at"]` its step; the others are not affected.
+
+    Raises:
+      ArgumentError: an early stopping without validation rows, a schedule without settings, a start from
+        which no run can move, a checkpoint of another fit.
+    """
+    options = options or FitOptions()
+    _check_options(options, problem, settings)
+    training, runs = make_one(make, settings), keys.shape[0]
+    args = (keys, settings, problem, network)
+    axes = (0, 0, problem.in_axes(), 0)
+    by_step = options.loop == "step" or (
+        options.loop == "auto" and programs.is_slow_in_loops(programs.first_step(make, args))
+    )
+    mesh = None if by_step else runs_mesh(options.devices, min(runs, options.at_once or runs))
+    watch = Stopwatch()
+    data = place(mesh, (None,), (problem.data,))[0]
+    args = (keys, settings, dataclasses.replace(problem, data=data), network)
+    same = None if options.checkpoint is None else _digest(problem.data, ())
+    job = _Job(make, mesh, options, watch, name or training.name, same)
+    width = job.width(axes, args)
+
+    results, notes, validations, dead = [], [], [], []
+    groups = math.ceil(runs / width)
+    for group in range(groups):
+        members = np.arange(group * width, min((group + 1) * width, runs))
+        padded = np.resize(members, width) if len(members) < width else members
+        share = place(mesh, axes, args if width == runs else take_runs(axes, args, padded))
+        loop = _Group(job, share, members, group, groups)
+        result, validation = loop.run()
+        results.append(result if len(members) == width else first_runs(len(members), result))
+        validations.append({name: values[:, : len(members)] for name, values in validation.items()})
+        notes += loop.notes
+        dead.append(loop.is_dead)
+
+    if all(dead) and options.dead_start != "ignore":
+        raise ArgumentError(notes[0])
+    devices = 1 if mesh is None else mesh.size
+    report = StageReport(
+        name=training.name,
+        seconds=watch.running * devices / runs,
+        compile_seconds=watch.compiling,
+        width=width,
+        devices=devices,
+        notes=tuple(notes),
+        validation={name: np.hstack([v[name] for v in validations]) for name in validations[0]},
+    )
+    return results[0] if groups == 1 else jax.tree.map(_concatenate, *results), report
+
+
+def make_one(make: Make, settings: PyTree) -> Any:
+    """What `make` makes of the first run's settings, outside any trace."""
+    return make(jax.tree.map(lambda leaf: leaf[0], settings))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Job:
+    """What all groups of a fit have in common; of the data, a digest if there are checkpoints."""
+
+    make: Make
+    mesh: Mesh | None
+    options: FitOptions
+    watch: Stopwatch
+    name: str
+    data: np.ndarray | None
+
+    def width(self, axes: tuple[Any, ...], args: tuple[Any, ...]) -> int:
+        """How many runs go into one program; as before where there is a checkpoint of them."""
+        if self.mesh is None:
+            return 1
+        checkpoint, slot = self.options.checkpoint, f"{self.name} width"
+        saved = checkpoint and checkpoint.load(slot, {"width": np.asarray(0)})
+        if saved:
+            return int(saved["width"])
+        width = programs.width(self.make, self.mesh, axes, args, self.options, self.watch)
+        if checkpoint:
+            checkpoint.save(slot, {"width": np.asarray(width)})
+        return width
+
+
+class _State(NamedTuple):
+    """All that the loop over one group of runs keeps: what a checkpoint holds.
+
+    `failed_at` is that of the carry, for runs that had not stopped before; `seconds` is the time that was
+    spent so far.
+    """
+
+    step: np.ndarray
+    carry: Carry
+    best: Best | None
+    losses: np.ndarray
+    validation: dict[str, np.ndarray]
+    failed_at: np.ndarray
+    seconds: np.ndarray
+
+
+class _Group:
+    """The host loop over the chunks of one group of runs."""
+
+    def __init__(
+        self, job: _Job, share: tuple[PyTree, ...], members: np.ndarray, group: int, groups: int
+    ) -> None:
+        self.make, self.mesh, self.options, self.watch = job.make, job.mesh, job.options, job.watch
+        self.keys, self.settings, self.problem, self.network = share
+        self.members, self.group, self.groups = members, group, groups
+        self.name, self.data = job.name, job.data
+        self.training = make_one(self.make, self.settings)
+        self.notes: list[str] = []
+        self.is_dead = False
+        self._failed: set[int] = set()
+        self._scheduled: dict[int, PyTree] = {}
+        self._digest: np.ndarray | None = None
+
+    def run(self) -> tuple[Network, dict[str, np.ndarray]]:
+        """Train to the end, from the last checkpoint if there is one: what was found, and the metrics."""
+        steps, chunk = self.problem.steps, self.options.chunk
+        before = self.watch.running
+        state, border = self._first_state()
+        state = self._restored(state)
+        advance = self._compile_advance(state.carry)
+        while state.step < steps and not self._over(state):
+            start = int(state.step)
+            stop = min(start + chunk, steps)
+            running = self._running(state)
+            carry, values = advance(state.carry, start, stop)
+            state.losses[running, start:stop] = np.asarray(values)[running, : stop - start]
+            state.failed_at[running] = np.asarray(carry.failed_at)[running]
+            best = state.best
+            if start < self._awake <= stop:
+                self._report_dead(carry)
+            if border is not None:
+                metrics, best = self.watch.run(border, *self._inputs(start), carry, best)
+                for name, row in metrics.items():
+                    state.validation[name][start // chunk] = row
+            seconds = np.asarray(self.watch.running - before)
+            state = state._replace(step=np.asarray(stop), carry=carry, best=best, seconds=seconds)
+            self._report(state)
+            if self.options.checkpoint is not None:
+                over = stop == steps or self._over(state)
+                self.options.checkpoint.save(self._slot, self._saved(state), last=over)
+        return self._result(state), state.validation
+
+    def _first_state(self) -> tuple[_State, Any]:
+        """The state before the first step, and the program for the borders, if there is something to do."""
+        inputs = self._inputs(0)
+        begin = self.watch.compile(programs.begin, self.make, self.mesh, self.keys, *inputs, self.network)
+        carry = self.watch.run(begin, self.keys, *inputs, self.network)
+        width, steps = self.keys.shape[0], self.problem.steps
+        best = self._first_best(carry)
+        border, validation = None, {}
+        if self.problem.validation is not None:
+            args = (self.make, self.mesh, self.options.early_stopping, *inputs, carry, best)
+            metrics, _ = programs.border.eval_shape(*args)
+            borders = math.ceil(steps / self.options.chunk)
+            validation = {name: np.full((borders, width), np.nan) for name in metrics}
+            border = self.watch.compile(programs.border, *args)
+        losses = np.full((width, steps), np.nan, np.float32)
+        failed_at = np.full(width, -1, np.int32)
+        return _State(np.asarray(0), carry, best, losses, validation, failed_at, np.asarray(0.0)), border
+
+    def _first_best(self, carry: Carry) -> Best | None:
+        if self.options.early_stopping is None:
+            return None
+        width = self.keys.shape[0]
+        best = Best(
+            value=jnp.full(width, jnp.inf),
+            point=jax.tree.map(jnp.copy, carry.point),
+            waited=jnp.zeros(width, jnp.int32),
+            stopped=jnp.zeros(width, bool),
+        )
+        return place(self.mesh, (0,), (best,))[0]
+
+    def _inputs(self, index: int) -> tuple[PyTree, Problem]:
+        """Settings and problem for the chunk that begins with a step."""
+        if self.options.schedule is None:
+            return self.settings, self.problem
+        if index not in self._scheduled:
+            scheduled = self.options.schedule(index, self.settings)
+            self._scheduled[index] = jax.tree.map(_as, scheduled, self.settings)
+        return self._scheduled[index], self.problem
+
+    def _compile_advance(self, carry: Carry) -> Callable[[Carry, int, int], tuple[Carry, Any]]:
+        """`(carry, start, stop) -> (carry, losses)`: one program a chunk, or one a step."""
+        zero = jnp.zeros((), jnp.int32)
+        if self.mesh is not None:
+            static = (self.make, self.mesh, self.options.chunk)
+            inputs = (self.keys, *self._inputs(0))
+            chunk = self.watch.compile(programs.advance, *static, *inputs, carry, zero, zero)
+
+            def advance(carry: Carry, start: int, stop: int) -> tuple[Carry, Array]:
+                borders = jnp.asarray(start, jnp.int32), jnp.asarray(stop, jnp.int32)
+                return self.watch.run(chunk, self.keys, *self._inputs(start), carry, *borders)
+
+            return advance
+
+        step = self.watch.compile(programs.step, self.make, self.keys, *self._inputs(0), carry, zero)
+
+        def steps(carry: Carry, start: int, stop: int) -> tuple[Carry, Array]:
+            inputs, values = self._inputs(start), []
+            for index in range(start, stop):
+                carry, value = step(self.keys, *inputs, carry, jnp.asarray(index, jnp.int32))
+                values.append(value)
+            return carry, jnp.stack(values, axis=1)
+
+        return partial(self.watch.run, steps)
+
+    def _running(self, state: _State) -> np.ndarray:
+        """Which runs early stopping has not stopped."""
+        if state.best is None:
+            return np.ones(self.keys.shape[0], bool)
+        return ~np.asarray(state.best.stopped)
+
+    def _over(self, state: _State) -> bool:
+        """Whether nothing is left to do: every run has stopped early, or failed."""
+        return not self._running(state).any() or len(self._failed) == len(self.members)
+
+    def _report(self, state: _State) -> None:
+        self._report_failed(state.failed_at)
+        if self.options.progress is None:
+            return
+        last = state.losses[: len(self.members), int(state.step) - 1]
+        finite = last[np.isfinite(last)]
+        self.options.progress(
+            Progress(
+                name=self.name,
+                step=int(state.step),
+                steps=self.problem.steps,
+                group=self.group,
+                groups=self.groups,
+                runs=len(self.members),
+                loss=float(np.median(finite)) if finite.size else math.nan,
+            )
+        )
+
+    def _report_failed(self, failed_at: np.ndarray) -> None:
+        for run, step in zip(self.members, failed_at, strict=False):
+            if step < 0 or run in self._failed:
+                continue
+            self._failed.add(run)
+            remedy = self.training.remedy if step == 0 else "try a lower learning rate"
+            self._note(
+                f"{self.name}: {self.options.label(run)}: the loss is NaN or infinite at step {step}; "
+                f"the other runs go on ({remedy})",
+                NonFiniteWarning,
+            )
+
+    def _report_dead(self, carry: Carry) -> None:
+        dead = np.asarray(carry.dead)[: len(self.members)]
+        if not dead.any():
+            return
+        self.is_dead = bool(dead.all())
+        hit = np.any(dead, axis=0).tolist()
+        names = named_leaves(carry.point.trainable)
+        leaves = [repr(name) for name, is_hit in zip(names, hit, strict=True) if is_hit]
+        runs = self.members[dead.any(1)]
+        message = (
+            f"{self.name}: dead start: the gradient is exactly zero from step 0 on in {', '.join(leaves)}, "
+            f"in {len(runs)} of {len(self.members)} runs (first: {self.options.label(runs[0])}); "
+            f"{self.training.remedy}"
+        )
+        nothing_moves = self.is_dead and self.groups == 1
+        if self.options.dead_start == "raise" or (nothing_moves and self.options.dead_start == "warn"):
+            raise ArgumentError(message)
+        if self.options.dead_start == "warn":
+            self._note(message, DeadStartWarning)
+
+    def _note(self, message: str, category: type[Warning]) -> None:
+        self.notes.append(message)
+        warnings.warn(message, category, stacklevel=2)
+
+    def _saved(self, state: _State) -> PyTree:
+        if self._digest is None:
+            self._digest = _digest(
+                (self.keys, self.settings, dataclasses.replace(self.problem, data=self.data), self.network),
+                (self.problem.steps, self.problem.batch_size, self.options.chunk, len(self.members)),
+            )
+        return {"belongs_to": self._digest, "state": state}
+
+    def _restored(self, state: _State) -> _State:
+        """The state of the last checkpoint, if there is one."""
+        if self.options.checkpoint is None:
+            return state
+        mine = self._saved(state)
+        saved = self.options.checkpoint.load(self._slot, mine)
+        if saved is None:
+            return state
+        if not np.array_equal(saved["belongs_to"], mine["belongs_to"]):
+            raise ArgumentError(
+                f"checkpoint: {self._slot!r} is of a fit with other keys, settings, data or sizes; "
+                "use a fresh folder"
+            )
+        state = saved["state"]
+        carry, best = place(self.mesh, (0, 0), (state.carry, state.best))
+        state = state._replace(
+            carry=carry,
+            best=best,
+            losses=np.array(state.losses),
+            failed_at=np.array(state.failed_at),
+            validation={name: np.array(rows) for name, rows in state.validation.items()},
+        )
+        self.watch.running += float(state.seconds)
+        if state.step >= self._awake:
+            self._report_dead(carry)
+        self._report_failed(state.failed_at)
+        return state
+
+    @property
+    def _awake(self) -> int:
+        """The step by which every leaf that is not dead has had a gradient."""
+        return min(WAKING, self.problem.steps)
+
+    @property
+    def _slot(self) -> str:
+        return f"{self.name} group {self.group}"
+
+    def _result(self, state: _State) -> Network:
+        carry, best = state.carry, state.best
+        if best is not None:
+            carry = carry._replace(point=best.point)
+        (losses, failed_at) = place(self.mesh, (0, 0), (state.losses, state.failed_at))
+        carry = carry._replace(failed_at=failed_at)
+        last_chunk = (int(state.step) - 1) // self.options.chunk * self.options.chunk
+        settings = self._inputs(last_chunk)[0]
+        conclude = self.watch.compile(programs.conclude, self.make, self.mesh, settings, carry, losses)
+        network = self.watch.run(conclude, settings, carry, losses)
+        self._report_failed(np.asarray(network.info["failed_at"]))
+        if self.training.remarks is not None:
+            for line in self.training.remarks(jax.device_get(first_runs(len(self.members), network))):
+                self._note(f"{self.name}: {line}", ResultWarning)
+        if best is not None:
+            network = network._replace(info={**network.info, "kept_at": best.point.step})
+        return network
+
+
+def _as(value: Any, original: Array) -> Array:
+    """A scheduled setting in the shape, dtype and place of the one that it replaces."""
+    value = jnp.broadcast_to(jnp.asarray(value, original.dtype), original.shape)
+    return jax.device_put(value, original.sharding)
+
+
+def _digest(tree: PyTree, sizes: tuple[Any, ...]) -> np.ndarray:
+    """SHA-256 of all that a fit depends on, but for its functions: 32 bytes."""
+    total = hashlib.sha256(repr(sizes).encode())
+    for name, leaf in named_leaves(tree).items():
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            leaf = jax.random.key_data(leaf)
+        array = np.ascontiguousarray(leaf)
+        total.update(f"{name} {array.dtype} {array.shape}".encode())
+        total.update(array.tobytes())
+    return np.frombuffer(total.digest(), np.uint8)
+
+
+def _concatenate(*leaves: Array) -> Array:
+    return jnp.concatenate(jax.device_get(leaves))
+
+
+def _check_options(options: FitOptions, problem: Problem, settings: PyTree) -> None:
+    if options.early_stopping is not None and problem.validation is None:
+        raise ArgumentError("early_stopping: the problem has no validation rows; give it `validation=rows`")
+    if options.schedule is not None and not jax.tree.leaves(settings):
+        raise ArgumentError(
+            "schedule: there are no settings to schedule; make the strategy a function of settings"
+        )

@@ -1,0 +1,59 @@
+"""A progress bar for `over_seeds`, on terminals; plain lines elsewhere."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+
+from jaxarch.running.options import Progress
+
+
+class ProgressBar:
+    """Progress as bars: `with ProgressBar() as bar: over_seeds(..., progress=bar)`.
+
+    One bar for each training, with step, time left and median loss; where its runs are trained in groups, the
+    steps are those of all groups. Where the output is no terminal, or
+    outside of a `with` block, one line when a training ends.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True)
+        self._bars = Bars(
+            TextColumn("{task.description:<40}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(compact=True),
+            TextColumn("loss {task.fields[loss]:.3g}"),
+            console=self.console,
+        )
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> ProgressBar:
+        if self.console.is_terminal:
+            self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def __call__(self, progress: Progress) -> None:
+        """Show a chunk border."""
+        group = f" ({progress.group + 1} of {progress.groups})" if progress.groups > 1 else ""
+        description = f"{progress.name}{group}"
+        if not self._bars.live.is_started:
+            if progress.step >= progress.steps:
+                runs = f"{progress.runs} runs" if progress.runs > 1 else "1 run"
+                self.console.print(f"{description}: {progress.steps} steps, {runs}, loss {progress.loss:.3g}")
+            return
+        if progress.name not in self._tasks:
+            total = progress.groups * progress.steps
+            self._tasks[progress.name] = self._bars.add_task(description, total=total, loss=progress.loss)
+        completed = progress.group * progress.steps + progress.step
+        self._bars.update(
+            self._tasks[progress.name], description=description, completed=completed, loss=progress.loss
+        )

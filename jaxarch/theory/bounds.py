@@ -1,0 +1,242 @@
+r"""Certified gradient bounds: numbers G with `norm(grad_v f(v, z)) <= G` for every mask v in [0, 1]^d.
+
+They are what the theorems on the two-temperature gradient ask for (`jaxarch.theory.mirror`). They come from interval
+arithmetic on the gradient (`jaxarch.theory.intervals`), so they are never below the truth, rounding included, and
+loose by as much as the intervals forget: `looseness` says how much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxarch.errors import ArgumentError, check_count
+from jaxarch.masks import apply_mask, weight_free
+from jaxarch.problem import Problem
+from jaxarch.theory.intervals import interval_bounds
+from jaxarch.trees import PyTree, Where, check_floating, map_selected, matrices, select
+
+__all__ = ["Looseness", "gradient_bound", "gradient_bounds", "interval_bounds", "largest_norms", "looseness"]
+
+FixedWeights = Literal["ones", "initial"]
+
+
+def gradient_bound(
+    loss: Callable[..., Array], selection: PyTree, lower: tuple[Any, ...] = (), upper: tuple[Any, ...] = ()
+) -> Array:
+    """G, with `norm(grad_v loss(v, *z)) <= G` for every mask v in [0, 1]^d and every z in a box.
+
+        gradient_bound(loss, selection)                      # all masks, what loss closes over fixed
+        gradient_bound(loss, selection, (x, y), (x, y))      # one batch
+        gradient_bound(loss, selection, (zeros, y), (ones, y))  # every batch of inputs in [0, 1]
+
+    Args:
+      loss: `(mask, *z) -> scalar`, of JAX primitives that have interval rules.
+      selection: the leaves that are masked, or anything with their shapes and dtypes; `None` elsewhere.
+      lower: the least values of the further arguments z, pytrees of arrays.
+      upper: their largest values.
+
+    Returns:
+      A scalar, an upper bound in floating point too. Infinite where the intervals cannot bound the gradient.
+
+    Raises:
+      ArgumentError: as of `interval_bounds`; a selection without floating-point leaves.
+    """
+    check_floating("selection", selection)
+    if len(lower) != len(upper):
+        raise ArgumentError(f"upper: expected {len(lower)} arguments, as lower has, got {len(upper)}")
+    none, every = (
+        map_selected(lambda leaf, value=value: jnp.full(jnp.shape(leaf), value, leaf.dtype), selection)
+        for value in (0, 1)
+    )
+    gradient = interval_bounds(lambda at: jax.grad(loss)(at[0], *at[1]))
+    return _norm_above(*gradient((none, tuple(lower)), (every, tuple(upper))))
+
+
+def gradient_bounds(
+    problem: Problem,
+    params: PyTree,
+    state: PyTree = None,
+    *,
+    weights: FixedWeights = "ones",
+    where: Where = matrices,
+    rows: Array | None = None,
+    at_once: int = 64,
+) -> Array:
+    """A certified G for each example: over all masks, the norm of its gradient in the mask is no larger.
+
+        params, state = problem.init(key)
+        G = gradient_bounds(problem, params, state).max()
+
+    The loss is the one that `search.two_temperature` descends on: the problem's, evaluated (no dropout,
+    running statistics) at `mask o theta`. The largest bound holds for every batch, and for the mean F.
+
+    Args:
+      problem: what is learned; of one run, where runs have rows of their own (`problem.of_run`).
+      params: of `problem.init`. Leaves that are not masked keep these values.
+      state: the model's, of `problem.init`.
+      weights: theta, `ones` for weight-free networks, `initial` for those of `params`.
+      where: which leaves are masked, as of `search.two_temperature`.
+      rows: which examples, shape (n,); by default the training rows.
+      at_once: how many examples are taken at a time.
+
+    Returns:
+      Bounds of shape (n,).
+
+    Raises:
+      ArgumentError: an unknown `weights`; a primitive in the loss that has no interval rule.
+    """
+    loss, selection, rows = _masked_loss(problem, params, state, weights, where, rows)
+    return _in_blocks(lambda row: gradient_bound(lambda mask: loss(mask, row), selection), rows, at_once)
+
+
+def largest_norms(
+    key: Array,
+    problem: Problem,
+    params: PyTree,
+    state: PyTree = None,
+    *,
+    weights: FixedWeights = "ones",
+    where: Where = matrices,
+    rows: Array | None = None,
+    masks: int = 20,
+    ascent: int = 20,
+    at_once: int = 64,
+) -> Array:
+    """The largest norm of each example's gradient that is found by search: a lower bound of the true G.
+
+    Masks are drawn at densities from one connection a unit to all, and from each the norm is climbed by
+    projected steps along the sign of its derivative, of length 1/4 down to 1/40.
+
+    Args:
+      key: a `jax.random.key`.
+      problem: as of `gradient_bounds`.
+      params: likewise.
+      state: likewise.
+      weights: likewise.
+      where: likewise.
+      rows: likewise.
+      masks: how many masks each example starts from.
+      ascent: steps taken from each.
+      at_once: how many examples are taken at a time.
+
+    Returns:
+      Norms of shape (n,), each attained by some mask.
+    """
+    loss, selection, rows = _masked_loss(problem, params, state, weights, where, rows)
+    check_count("masks", masks)
+    check_count("ascent", ascent, least=0)
+    # The last value is taken without a step from it.
+    lengths = jnp.append(jnp.geomspace(0.25, 0.025, ascent), 0.0)
+
+    def from_start(key: Array, row: Array) -> Array:
+        def norm(mask: PyTree) -> Array:
+            gradient = jax.grad(loss)(mask, row)
+            squares = sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(gradient))
+            # The derivative of the norm at 0 is not defined; 0 is no direction to climb.
+            return jnp.where(squares > 0, jnp.sqrt(jnp.where(squares > 0, squares, 1)), 0)
+
+        def climb(carry: tuple[PyTree, Array], length: Array) -> tuple[tuple[PyTree, Array], None]:
+            mask, best = carry
+            value, slope = jax.value_and_grad(norm)(mask)
+            mask = jax.tree.map(lambda v, s: jnp.clip(v + length * jnp.sign(s), 0, 1), mask, slope)
+            return (mask, jnp.maximum(best, value)), None
+
+        start = _random_mask(key, selection)
+        return jax.lax.scan(climb, (start, jnp.zeros(())), lengths)[0][1]
+
+    def of_row(row: Array) -> Array:
+        keys = jax.random.split(jax.random.fold_in(key, row), masks)
+        return jax.lax.map(lambda key: from_start(key, row), keys).max()
+
+    return _in_blocks(of_row, rows, at_once)
+
+
+class Looseness(NamedTuple):
+    """How far a certified gradient bound may be from the truth.
+
+    Attributes:
+      certified: the largest of `gradient_bounds`; the true G is no larger.
+      network: the largest of `largest_norms`; the true G is no smaller.
+      ratio: certified over found, at least 1.
+    """
+
+    certified: Array
+    network: Array
+    ratio: Array
+
+
+def looseness(
+    key: Array,
+    problem: Problem,
+    params: PyTree,
+    state: PyTree = None,
+    *,
+    weights: FixedWeights = "ones",
+    where: Where = matrices,
+    rows: Array | None = None,
+    masks: int = 20,
+    ascent: int = 20,
+) -> Looseness:
+    """The certified G of a problem beside the largest gradient found; arguments as of `largest_norms`."""
+    certified = gradient_bounds(problem, params, state, weights=weights, where=where, rows=rows).max()
+    network = largest_norms(
+        key, problem, params, state, weights=weights, where=where, rows=rows, masks=masks, ascent=ascent
+    ).max()
+    return Looseness(certified, network, certified / network)
+
+
+def _masked_loss(
+    problem: Problem, params: PyTree, state: PyTree, weights: str, where: Where, rows: Array | None
+) -> tuple[Callable[[PyTree, Array], Array], PyTree, Array]:
+    if weights not in ("ones", "initial"):
+        raise ArgumentError(f"weights: expected 'ones' or 'initial', got {weights!r}")
+    masked = weight_free if weights == "ones" else apply_mask
+    state = {} if state is None else state
+    rows = problem.training_rows() if rows is None else jnp.asarray(rows)
+
+    def loss(mask: PyTree, row: Array) -> Array:
+        batch = problem.gather(problem.data, problem.per_run, row[None])
+        return problem.loss(masked(mask, params), state, batch, None)[0]
+
+    return loss, select(params, where), rows
+
+
+def _in_blocks(of_row: Callable[[Array], Array], rows: Array, at_once: int) -> Array:
+    """One number a row, in blocks of one size, the last filled up with rows from the beginning."""
+    check_count("at_once", at_once)
+    count = rows.shape[0]
+    size = min(at_once, count)
+    blocks = jnp.resize(rows, (-(-count // size), size))
+    return jax.lax.map(jax.vmap(of_row), blocks).ravel()[:count]
+
+
+def _random_mask(key: Array, selection: PyTree) -> PyTree:
+    """Entries kept with one density for all: as ones, or in every other draw at random sizes."""
+    key, settings_key = jax.random.split(key)
+    level, binary = jax.random.uniform(settings_key, (2,))
+    leaves, treedef = jax.tree.flatten(selection)
+    density = max(max(leaf.shape, default=1) for leaf in leaves) ** -level
+    drawn = []
+    for leaf, leaf_key in zip(leaves, jax.random.split(key, len(leaves)), strict=True):
+        share = jax.random.uniform(leaf_key, leaf.shape) / density
+        drawn.append(jnp.where(share < 1, jnp.where(binary < 0.5, 1, share), 0).astype(leaf.dtype))
+    return jax.tree.unflatten(treedef, drawn)
+
+
+def _norm_above(lower: PyTree, upper: PyTree) -> Array:
+    """The largest Euclidean norm in a box, rounded upwards. Scaled, so that no square under- or overflows."""
+    sizes = [
+        jnp.maximum(jnp.abs(low), jnp.abs(high)).ravel()
+        for low, high in zip(jax.tree.leaves(lower), jax.tree.leaves(upper), strict=True)
+    ]
+    pooled = jnp.concatenate([size.astype(jnp.promote_types(size.dtype, jnp.float32)) for size in sizes])
+    largest = pooled.max()
+    scaled = pooled / jnp.where(largest > 0, largest, 1)
+    norm = largest * jnp.sqrt(jnp.sum(jnp.square(scaled)))
+    rounding = 1 + (pooled.size / 2 + 8) * jnp.finfo(norm.dtype).eps
+    return jnp.where(jnp.isfinite(largest), norm * rounding, jnp.inf)

@@ -1,0 +1,844 @@
+r"""Interval arithmetic over JAX functions: sound bounds of all outputs over a box of inputs.
+
+`interval_bounds(fun)(lower, upper)` encloses `{fun(x) : lower <= x <= upper}`. It traces the function and
+evaluates every primitive by a rule that encloses its range, given intervals of its inputs taken to be
+independent. Where the same value enters twice this is loose; so the forms that derivatives of neural
+networks take are recognised, and enclosed as one: `1 - tanh(x)^2`, `s (1 - s)`, `x x`, the derivative of
+softplus (`exp(x - logaddexp(x, y))`), and softmax (`exp(x_i) / sum_j exp(x_j)`).
+
+Soundness in floating point. Every result that depends on the box is rounded outwards, so that it encloses
+both the exact function and what any order of evaluation computes. A sum of n terms, in whatever order, is
+off by at most `gamma_n` times the sum of their absolute values (N. Higham, Accuracy and Stability of
+Numerical Algorithms, section 3.1); its bounds are moved by twice that. Elementary functions are assumed
+right to 8 units in the last place (to `_ULPS` where they are worse), and underflow may flush to 0.
+Matrix products are taken at the highest precision. What does not depend on the box is taken as computed.
+
+Everything inside is finite: inputs are real numbers, and where an output is not defined for some of them
+(a division by an interval around 0), its bounds are infinite.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+
+from jaxarch.errors import ArgumentError, is_traced
+from jaxarch.trees import PyTree, named_leaves
+
+
+def interval_bounds(fun: Callable[[PyTree], PyTree]) -> Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]:
+    """Bounds of a function over a box: `(lower, upper) -> (lower, upper)`.
+
+        lower, upper = interval_bounds(jax.grad(loss))(jnp.zeros(n), jnp.ones(n))
+
+    Args:
+      fun: a JAX function of one pytree of arrays. What it closes over is fixed.
+
+    Returns:
+      A pure function of two pytrees of the argument's structure, shapes and dtypes, with `lower <= upper`. It
+      returns two pytrees of the function's outputs that enclose them elementwise. It can be jitted and
+      mapped. Floating-point bounds are never NaN; a boolean or an integer that the box leaves open has
+      `lower < upper`.
+
+    Raises:
+      ArgumentError: bounds of different structures or shapes, or out of order; a primitive without a rule
+        whose inputs depend on the box (loops and conditionals among them), by its name.
+    """
+
+    def bounds(lower: PyTree, upper: PyTree) -> tuple[PyTree, PyTree]:
+        lower, upper = jax.tree.map(jnp.asarray, (lower, upper))
+        _check_box(lower, upper)
+        jaxpr, shape = jax.make_jaxpr(fun, return_shape=True)(lower)
+        pairs = zip(jax.tree.leaves(lower), jax.tree.leaves(upper), strict=True)
+        outputs = _evaluate(jaxpr.jaxpr, jaxpr.consts, [Interval(low, high) for low, high in pairs])
+        treedef = jax.tree.structure(shape)
+        return (
+            jax.tree.unflatten(treedef, [jnp.asarray(out.lower) for out in outputs]),
+            jax.tree.unflatten(treedef, [jnp.asarray(out.upper) for out in outputs]),
+        )
+
+    return bounds
+
+
+def _check_box(lower: PyTree, upper: PyTree) -> None:
+    if named_leaves(lower).keys() != named_leaves(upper).keys():
+        raise ArgumentError("upper: expected the structure of lower")
+    above = named_leaves(upper)
+    for path, low in named_leaves(lower).items():
+        high = above[path]
+        at = f" at {path!r}" if path else ""
+        if low.shape != high.shape or low.dtype != high.dtype:
+            raise ArgumentError(
+                f"upper: expected shape {low.shape} and dtype {low.dtype}{at}, as lower has, got "
+                f"{high.shape} and {high.dtype}"
+            )
+        if not is_traced((low, high)) and not (np.asarray(low) <= np.asarray(high)).all():
+            raise ArgumentError(f"upper: expected at least lower everywhere{at}")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Total:
+    """A sum of terms along an axis.
+
+    Attributes:
+      terms: what is summed.
+      axis: along which axis.
+      kept: whether that axis is still there, of length 1 or broadcast: the sum stands beside its terms.
+    """
+
+    terms: Interval
+    axis: int
+    kept: bool
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Interval:
+    """The values between two arrays, and where they come from.
+
+    Attributes:
+      lower: the least values.
+      upper: the largest; the same object where the value does not depend on the box.
+      made_by: the name of the primitive that made it.
+      inputs: what it was made from.
+      params: the primitive's parameters.
+      constant: the one number that all entries are, where that is known at trace time.
+      nonnegative: whether it is known at trace time to be at least 0.
+      sum_of: for a sum along one axis, of what.
+      quotient: for something over such a sum, the numerator and what is summed.
+    """
+
+    lower: Any
+    upper: Any
+    made_by: str = ""
+    inputs: tuple[Interval, ...] = ()
+    params: dict[str, Any] = dataclasses.field(default_factory=dict)
+    constant: float | bool | None = None
+    nonnegative: bool = False
+    sum_of: Total | None = None
+    quotient: tuple[Interval, Total] | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether the value does not depend on the box."""
+        return self.lower is self.upper
+
+
+def _point(value: Any) -> Interval:
+    constant = None
+    if not isinstance(value, jax.core.Tracer) and np.ndim(value) == 0 and not _is_key(value):
+        constant = np.asarray(value).item()
+    return Interval(value, value, constant=constant)
+
+
+def _is_key(value: Any) -> bool:
+    return jnp.issubdtype(getattr(value, "dtype", np.float32), jax.dtypes.prng_key)
+
+
+# The interpreter -------------------------------------------------------------------------------------
+
+
+def _evaluate(jaxpr: Jaxpr, consts: Sequence[Any], inputs: Sequence[Interval]) -> list[Interval]:
+    known: dict[Any, Interval] = {}
+
+    def read(atom: Any) -> Interval:
+        if isinstance(atom, Literal):
+            return _point(np.asarray(atom.val, getattr(atom.aval, "dtype", None)))
+        return known[atom]
+
+    known.update(zip(jaxpr.constvars, map(_point, consts), strict=True))
+    known.update(zip(jaxpr.invars, inputs, strict=True))
+    for eqn in jaxpr.eqns:
+        outputs = _apply(eqn, [read(atom) for atom in eqn.invars])
+        known.update(zip(eqn.outvars, outputs, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _apply(eqn: JaxprEqn, inputs: list[Interval]) -> list[Interval]:
+    name = eqn.primitive.name
+    if _is_logaddexp(eqn):
+        name = "logaddexp"
+    elif name in _CALLS:
+        inner = _inner(eqn)
+        return _evaluate(inner.jaxpr, inner.consts, inputs)
+    if name in _IDENTITIES:
+        return inputs
+    decided = _decided(name, inputs)
+    if decided is not None:
+        return [decided]
+    if all(value.exact for value in inputs):
+        outputs = [_point(output) for output in _bind(eqn, [value.lower for value in inputs])]
+        constant = inputs[0].constant if inputs else None
+        if constant is None or name not in ("broadcast_in_dim", "neg"):
+            return outputs
+        return [dataclasses.replace(outputs[0], constant=-constant if name == "neg" else constant)]
+    if name not in _RULES:
+        raise ArgumentError(f"fun: there is no interval rule for the primitive {name!r}, which it uses")
+    output = _RULES[name](eqn, *inputs)
+    if isinstance(output, list):
+        return output
+    return [dataclasses.replace(output, made_by=name, inputs=tuple(inputs), params=eqn.params)]
+
+
+def _is_logaddexp(eqn: JaxprEqn) -> bool:
+    """Whether it computes what `jnp.logaddexp` does, and so what `jax.nn.softplus` is made of."""
+    if eqn.primitive.name != "custom_jvp_call" or len(eqn.invars) != 2:
+        return False
+    structs = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype) for atom in eqn.invars]  # type: ignore[attr-defined]
+    genuine = jax.make_jaxpr(jnp.logaddexp)(*structs).jaxpr.eqns
+    return any(
+        str(_inner(other)) == str(_inner(eqn)) for other in genuine if other.primitive == eqn.primitive
+    )
+
+
+def _inner(eqn: JaxprEqn) -> ClosedJaxpr:
+    """What a primitive calls once, on its own inputs."""
+    jaxpr = next(eqn.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in eqn.params)
+    return jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, ())
+
+
+def _bind(eqn: JaxprEqn, values: Sequence[Any]) -> list[Any]:
+    output = eqn.primitive.bind(*values, **eqn.params)
+    return list(output) if eqn.primitive.multiple_results else [output]
+
+
+def _both(eqn: JaxprEqn, *inputs: Interval) -> tuple[Array, Array]:
+    """The primitive at all lower bounds, and at all upper bounds."""
+    lower = eqn.primitive.bind(*(value.lower for value in inputs), **eqn.params)
+    upper = eqn.primitive.bind(*(value.upper for value in inputs), **eqn.params)
+    return lower, upper
+
+
+_CALLS = {
+    "jit",
+    "pjit",
+    "closed_call",
+    "core_call",
+    "custom_jvp_call",
+    "custom_vjp_call",
+    "remat2",
+    "checkpoint",
+}
+_IDENTITIES = {"stop_gradient", "copy", "copy_p", "optimization_barrier"}
+
+
+def _decided(name: str, inputs: list[Interval]) -> Interval | None:
+    """What follows at trace time from inputs that are one and the same, or constants; None otherwise."""
+    constants = [value.constant for value in inputs]
+    if name == "is_finite" and not inputs[0].exact:
+        return _same(inputs[0], True)
+    if name == "select_n" and isinstance(constants[0], bool):
+        return inputs[2] if constants[0] else inputs[1]
+    if name == "abs" and inputs[0].nonnegative:
+        return inputs[0]
+    if len(inputs) != 2 or all(value.exact for value in inputs):
+        return None
+    first, second = inputs
+    alike = first is second
+    if name in ("eq", "ge", "le", "ne", "gt", "lt"):
+        if alike:
+            return _same(first, name in ("eq", "ge", "le"))
+        if name in ("eq", "ne") and any(c in (np.inf, -np.inf) for c in constants):
+            return _same(first if second.constant is not None else second, name == "ne")
+        if name == "ge" and first.nonnegative and second.constant == 0:
+            return _same(first, True)
+    neutral = {"add": 0, "add_any": 0, "max": -np.inf, "min": np.inf}.get(name)
+    for value, other in ((first, second), (second, first)):
+        if neutral is not None and other.constant == neutral and _is_shape_of_both(value, other):
+            return value
+    return None
+
+
+def _is_shape_of_both(value: Interval, other: Interval) -> bool:
+    shapes = np.shape(value.lower), np.shape(other.lower)
+    return shapes[0] == np.broadcast_shapes(*shapes)
+
+
+def _same(like: Interval, value: bool) -> Interval:
+    """A boolean that is decided at trace time, though its input depends on the box."""
+    return dataclasses.replace(_point(jnp.full(np.shape(like.lower), value)), constant=value)
+
+
+# Rounding outwards -----------------------------------------------------------------------------------
+
+_ULPS = {"log1p": 256, "sinh": 32, "erfc": 256}
+"""Assumed errors of elementary functions, in units of the last place, where 8 are not enough."""
+
+
+def _outwards(lower: Array, upper: Array, off: Any = None, ulps: int = 1) -> Interval:
+    """Bounds moved outwards by their own rounding errors, and by `off` if it is given.
+
+    The margins are relative to the results, with a unit more than needed for the rounding of the margin
+    itself, and absolute for underflow. An undetermined bound (NaN) is infinite, and a lower bound of infinity
+    was an overflow.
+    """
+    dtype = jnp.result_type(lower)
+    if not jnp.issubdtype(dtype, jnp.floating):
+        return Interval(lower, upper)
+    limits = jnp.finfo(dtype)
+
+    def margin(bound: Array) -> Array:
+        per_run = (ulps + 1) * limits.eps * jnp.abs(bound) + limits.tiny
+        return per_run if off is None else per_run + off
+
+    lower, upper = lower - margin(lower), upper + margin(upper)
+    lower = jnp.where(jnp.isnan(lower), -jnp.inf, jnp.minimum(lower, limits.max))
+    upper = jnp.where(jnp.isnan(upper), jnp.inf, jnp.maximum(upper, limits.min))
+    return Interval(lower.astype(dtype), upper.astype(dtype))
+
+
+def _within(value: Interval, least: float = -np.inf, largest: float = np.inf) -> Interval:
+    """The interval, known to lie in a range whatever the rounding."""
+    lower, upper = jnp.clip(value.lower, least, largest), jnp.clip(value.upper, least, largest)
+    return dataclasses.replace(value, lower=lower, upper=upper, nonnegative=least >= 0)
+
+
+# Elementwise rules -----------------------------------------------------------------------------------
+
+
+def _increasing(
+    least: float = -np.inf, largest: float = np.inf, ulps: int | None = 8
+) -> Callable[..., Interval]:
+    """The rule of an increasing function with a range, and an error; None for one without any."""
+
+    def rule(eqn: JaxprEqn, *inputs: Interval) -> Interval:
+        lower, upper = _both(eqn, *inputs)
+        if ulps is None:
+            return Interval(lower, upper)
+        ulps_ = _ULPS.get(eqn.primitive.name, ulps)
+        return _within(_outwards(lower, upper, ulps=ulps_), least, largest)
+
+    return rule
+
+
+def _on_positive(eqn: JaxprEqn, x: Interval) -> Interval:
+    """`log` and `sqrt`, increasing where they are defined."""
+    bottom = jnp.asarray(0, x.lower.dtype)
+    value = _increasing()(eqn, Interval(jnp.maximum(x.lower, bottom), jnp.maximum(x.upper, bottom)))
+    if eqn.primitive.name == "sqrt":
+        return _within(value, 0.0)
+    return dataclasses.replace(value, lower=jnp.where(x.lower > 0, value.lower, -jnp.inf))
+
+
+def _rsqrt(eqn: JaxprEqn, x: Interval) -> Interval:
+    large, small = _both(eqn, Interval(jnp.maximum(x.lower, 0), jnp.maximum(x.upper, 0)))
+    return _within(_outwards(small, jnp.where(x.lower > 0, large, jnp.inf), ulps=8), 0.0)
+
+
+def _log1p(eqn: JaxprEqn, x: Interval) -> Interval:
+    value = _increasing()(eqn, Interval(jnp.maximum(x.lower, -1), jnp.maximum(x.upper, -1)))
+    return dataclasses.replace(value, lower=jnp.where(x.lower > -1, value.lower, -jnp.inf))
+
+
+def _neg(eqn: JaxprEqn, x: Interval) -> Interval:
+    quotient = None
+    if x.quotient is not None:
+        quotient = (_apply(eqn, [x.quotient[0]])[0], x.quotient[1])
+    return Interval(-x.upper, -x.lower, quotient=quotient)
+
+
+def _erfc(eqn: JaxprEqn, x: Interval) -> Interval:
+    return _increasing(0.0, 2.0)(eqn, Interval(x.upper, x.lower))
+
+
+def _size(x: Interval) -> Array:
+    """The largest absolute value."""
+    return jnp.maximum(jnp.abs(x.lower), jnp.abs(x.upper))
+
+
+def _absolute(x: Interval) -> Interval:
+    least = jnp.minimum(jnp.abs(x.lower), jnp.abs(x.upper))
+    least = jnp.where((x.lower < 0) & (x.upper > 0), jnp.zeros_like(least), least)
+    return Interval(least, _size(x), nonnegative=True)
+
+
+def _square(x: Interval) -> Interval:
+    size = _absolute(x)
+    return _within(_outwards(size.lower * size.lower, size.upper * size.upper), 0.0)
+
+
+def _integer_pow(eqn: JaxprEqn, x: Interval) -> Interval:
+    power = eqn.params["y"]
+    if power == 0:
+        return _point(jnp.ones_like(x.lower))
+    base = _absolute(x) if power % 2 == 0 else x
+    lower, upper = (lax.integer_pow(bound, abs(power)) for bound in (base.lower, base.upper))
+    value = _outwards(lower, upper, ulps=abs(power))
+    if power % 2 == 0:
+        value = _within(value, 0.0)
+    return value if power > 0 else _quotient(_point(jnp.ones_like(x.lower)), value)
+
+
+def _product(x: Interval, y: Interval) -> Interval:
+    corners = [a * b for a in (x.lower, x.upper) for b in (y.lower, y.upper)]
+    # 0 times an unbounded real number is 0.
+    corners = [jnp.where(jnp.isnan(c), 0, c) if _is_floating(c) else c for c in corners]
+    low, high = corners[0], corners[0]
+    for corner in corners[1:]:
+        low, high = jnp.minimum(low, corner), jnp.maximum(high, corner)
+    value = _outwards(low, high)
+    return _within(value, 0.0) if x.nonnegative and y.nonnegative else value
+
+
+def _is_floating(array: Any) -> bool:
+    return jnp.issubdtype(jnp.result_type(array), jnp.floating)
+
+
+def _quotient(x: Interval, y: Interval) -> Interval:
+    corners = [a / b for a in (x.lower, x.upper) for b in (y.lower, y.upper)]
+    low, high = corners[0], corners[0]
+    for corner in corners[1:]:
+        low, high = jnp.minimum(low, corner), jnp.maximum(high, corner)
+    defined = (y.lower > 0) | (y.upper < 0)
+    return _outwards(jnp.where(defined, low, -jnp.inf), jnp.where(defined, high, jnp.inf))
+
+
+def _add(eqn: JaxprEqn, x: Interval, y: Interval) -> Interval:
+    return _tanh_slope(x, y) or _tanh_slope(y, x) or _outwards(x.lower + y.lower, x.upper + y.upper)
+
+
+def _sub(eqn: JaxprEqn, x: Interval, y: Interval) -> Interval:
+    if x is y:
+        return _point(jnp.zeros_like(x.lower))
+    return _outwards(x.lower - y.upper, x.upper - y.lower)
+
+
+def _mul(eqn: JaxprEqn, x: Interval, y: Interval) -> Interval:
+    if x is y:
+        return _square(x)
+    return (
+        _times_complement(x, y)
+        or _times_complement(y, x)
+        or _softmax_multiple(x, y)
+        or _softmax_multiple(y, x)
+        or _product(x, y)
+    )
+
+
+def _div(eqn: JaxprEqn, x: Interval, y: Interval) -> Interval:
+    if not _is_floating(x.lower):
+        raise ArgumentError("fun: it divides integers that depend on the box, which has no interval rule")
+    if y.sum_of is None or np.shape(x.lower) not in ((), np.shape(y.lower), np.shape(y.sum_of.terms.lower)):
+        return _quotient(x, y)
+    if y.sum_of.terms is x:
+        return _softmax(y.sum_of) or _quotient(x, y)
+    return dataclasses.replace(_quotient(x, y), quotient=(_spread(x, y), y.sum_of))
+
+
+def _spread(x: Interval, over: Interval) -> Interval:
+    """A number, or an array of the other's shape, in the other's shape."""
+    shape = np.broadcast_shapes(np.shape(x.lower), np.shape(over.lower))
+    lower = jnp.broadcast_to(x.lower, shape)
+    return Interval(lower, lower if x.exact else jnp.broadcast_to(x.upper, shape))
+
+
+def _exp(eqn: JaxprEqn, x: Interval) -> Interval:
+    return _softplus_slope(x) or _increasing(0.0)(eqn, x)
+
+
+def _max(eqn: JaxprEqn, x: Interval, y: Interval) -> Interval:
+    return Interval(*_both(eqn, x, y), nonnegative=x.nonnegative or y.nonnegative)
+
+
+def _logaddexp(eqn: JaxprEqn, x: Interval, y: Interval) -> Interval:
+    lower, upper = jnp.logaddexp(x.lower, y.lower), jnp.logaddexp(x.upper, y.upper)
+    return _outwards(lower, upper, ulps=_ULPS["log1p"])
+
+
+def _compare(eqn: JaxprEqn, x: Interval, y: Interval) -> Interval:
+    """Three-valued: false is below true, and undetermined between them."""
+    name = eqn.primitive.name
+    if name in ("eq", "ne"):
+        certain = (x.lower == x.upper) & (y.lower == y.upper) & (x.lower == y.lower)
+        possible = (x.lower <= y.upper) & (y.lower <= x.upper)
+        return Interval(certain, possible) if name == "eq" else Interval(~possible, ~certain)
+    if name in ("lt", "le"):
+        return Interval(*_both(eqn, Interval(x.upper, x.lower), y))
+    return Interval(*_both(eqn, x, Interval(y.upper, y.lower)))
+
+
+def _not(eqn: JaxprEqn, x: Interval) -> Interval:
+    if x.lower.dtype != bool:
+        raise ArgumentError("fun: it takes the bits of integers that depend on the box ('not')")
+    return Interval(~x.upper, ~x.lower)
+
+
+def _logical(eqn: JaxprEqn, x: Interval, y: Interval) -> Interval:
+    if x.lower.dtype != bool:
+        raise ArgumentError(
+            f"fun: it takes the bits of integers that depend on the box ({eqn.primitive.name!r})"
+        )
+    return Interval(*_both(eqn, x, y))
+
+
+def _select(eqn: JaxprEqn, which: Interval, *cases: Interval) -> Interval:
+    """The hull of the cases that may be selected."""
+    if which.exact:
+        lower, upper = _both(eqn, which, *cases)
+    else:
+        _check_two_cases(which, cases)
+        no, yes = cases
+        lower = jnp.where(which.lower, yes.lower, jnp.where(which.upper, _least(no, yes), no.lower))
+        upper = jnp.where(which.lower, yes.upper, jnp.where(which.upper, _largest(no, yes), no.upper))
+    return Interval(lower, upper, nonnegative=all(case.nonnegative for case in cases))
+
+
+def _check_two_cases(which: Interval, cases: Sequence[Interval]) -> None:
+    if which.lower.dtype != bool or any(_is_key(case.lower) for case in cases):
+        raise ArgumentError("fun: it selects among more than two cases by what depends on the box")
+
+
+def _least(x: Interval, y: Interval) -> Array:
+    return jnp.minimum(x.lower, y.lower)
+
+
+def _largest(x: Interval, y: Interval) -> Array:
+    return jnp.maximum(x.upper, y.upper)
+
+
+# Values that enter twice -----------------------------------------------------------------------------
+
+
+def _is_one_minus(value: Interval, other: Interval) -> bool:
+    return value.made_by == "sub" and value.inputs[0].constant == 1 and value.inputs[1] is other
+
+
+def _times_complement(s: Interval, complement: Interval) -> Interval | None:
+    """`s (1 - s)`: a parabola with its top at 1/2."""
+    if not _is_one_minus(complement, s):
+        return None
+    ends = [bound * (1 - bound) for bound in (s.lower, s.upper)]
+    over_top = (s.lower <= 0.5) & (s.upper >= 0.5)
+    upper = jnp.where(over_top, 0.25, jnp.maximum(*ends))
+    value = _outwards(jnp.minimum(*ends), upper, ulps=4)
+    return _within(value, 0.0) if s.made_by == "logistic" else value
+
+
+def _tanh_slope(t: Interval, ta: Interval) -> Interval | None:
+    """`t + t a` with `t = c (1 - a)`: the derivative of tanh, as JAX writes it, is `c (1 - a^2)`."""
+    if t.made_by != "mul" or ta.made_by != "mul" or not any(value is t for value in ta.inputs):
+        return None
+    a = ta.inputs[1] if ta.inputs[0] is t else ta.inputs[0]
+    for c, complement in (t.inputs, t.inputs[::-1]):
+        if _is_one_minus(complement, a):
+            square = _square(a)
+            slope = _outwards(1 - square.upper, 1 - square.lower)
+            # Near a = -1 the two terms cancel, off by less than the margin of the square.
+            return _product(c, _within(slope, 0.0) if a.made_by == "tanh" else slope)
+    return None
+
+
+def _softplus_slope(difference: Interval) -> Interval | None:
+    """`exp(x - logaddexp(x, y))` is `logistic(x - y)`."""
+    if difference.made_by != "sub" or difference.inputs[1].made_by != "logaddexp":
+        return None
+    minuend, pair = difference.inputs[0], difference.inputs[1].inputs
+    for x, y in (pair, pair[::-1]):
+        if minuend is x:
+            gap = _outwards(x.lower - y.upper, x.upper - y.lower)
+            lower, upper = jax.nn.sigmoid(gap.lower), jax.nn.sigmoid(gap.upper)
+            # The exponential of a difference is off by the rounding of its terms.
+            off = 4 * jnp.finfo(lower.dtype).eps * upper * (_size(x) + _size(y))
+            return _within(_outwards(lower, upper, off, ulps=8), 0.0, 1.0)
+    return None
+
+
+def _softmax_multiple(multiple: Interval, terms: Interval) -> Interval | None:
+    """`(c / sum_j e_j) e_i` is c times a softmax."""
+    if multiple.quotient is None:
+        return None
+    numerator, total = multiple.quotient
+    softmax = _softmax(total) if total.terms is terms else None
+    return None if softmax is None else _product(numerator, softmax)
+
+
+def _softmax(total: Total) -> Interval | None:
+    """`e_i / sum_j e_j`, e = exp(x), is `1 / (1 + sum_{j != i} exp(x_j - x_i))`, the x_j independent.
+
+    What is subtracted from all x_j alike, the maximum as a rule, cancels.
+    """
+    terms, axis = total.terms, total.axis
+    if terms.made_by != "exp" or not (total.kept or np.ndim(terms.lower) == 1):
+        return None
+    logits = terms.inputs[0]
+    if logits.made_by == "sub" and _is_uniform(logits.inputs[1], axis, np.ndim(logits.lower)):
+        logits = logits.inputs[0]
+    lower, upper = (jnp.moveaxis(bound, axis, -1) for bound in (logits.lower, logits.upper))
+    itself = np.eye(lower.shape[-1], dtype=bool).reshape((1,) * (lower.ndim - 1) + 2 * lower.shape[-1:])
+
+    def share(mine: Array, others: Array) -> Array:
+        odds = jnp.exp(jnp.expand_dims(others, -2) - jnp.expand_dims(mine, -1))
+        return 1 / (1 + jnp.where(itself, 0, odds).sum(-1))
+
+    low, high = share(lower, upper), share(upper, lower)
+    size = jnp.maximum(jnp.abs(lower), jnp.abs(upper)).max(-1, keepdims=True)
+    # The exponential of a difference is off by the rounding of its terms.
+    off = high * jnp.finfo(low.dtype).eps * (8 * size + lower.shape[-1] + 16)
+    value = _within(_outwards(low, high, off), 0.0, 1.0)
+    return dataclasses.replace(
+        value, lower=jnp.moveaxis(value.lower, -1, axis), upper=jnp.moveaxis(value.upper, -1, axis)
+    )
+
+
+def _is_uniform(value: Interval, axis: int, ndim: int) -> bool:
+    """Whether a value is the same all along an axis, by its shape or by how it was broadcast."""
+    shape = np.shape(value.lower)
+    if not shape or (len(shape) == ndim and shape[axis] == 1):
+        return True
+    if value.made_by != "broadcast_in_dim":
+        return False
+    dimensions = tuple(value.params["broadcast_dimensions"])
+    source = np.shape(value.inputs[0].lower)
+    return axis not in dimensions or source[dimensions.index(axis)] == 1
+
+
+# Rules of arrays -------------------------------------------------------------------------------------
+
+
+def _moved(eqn: JaxprEqn, x: Interval, *indices: Interval) -> Interval:
+    """Entries are moved or repeated, as they are."""
+    _check_exact(eqn, indices)
+    lower, upper = _both(eqn, x, *indices)
+    quotient = None
+    if x.quotient is not None:
+        total = _moved_total(eqn, x.quotient[1], np.shape(lower))
+        quotient = None if total is None else (_apply(eqn, [x.quotient[0], *indices])[0], total)
+    return Interval(
+        lower,
+        upper,
+        constant=x.constant,
+        nonnegative=x.nonnegative,
+        sum_of=None if x.sum_of is None else _moved_total(eqn, x.sum_of, np.shape(lower)),
+        quotient=quotient,
+    )
+
+
+def _moved_total(eqn: JaxprEqn, total: Total, shape: tuple[int, ...]) -> Total | None:
+    """The sum after a change of shape; None if it no longer stands beside its terms."""
+    name, whole = eqn.primitive.name, np.shape(total.terms.lower)
+    others = [axis for axis in range(len(whole)) if axis != total.axis]
+    if name == "convert_element_type":
+        return total
+    if name == "broadcast_in_dim" and len(shape) == len(whole):
+        expected = range(len(whole)) if total.kept else others
+        kept = list(eqn.params["broadcast_dimensions"]) == list(expected)
+        return dataclasses.replace(total, kept=True) if kept else None
+    if name in ("reshape", "expand_dims", "squeeze", "reduce_sum"):
+        if shape == tuple(1 if axis == total.axis else whole[axis] for axis in range(len(whole))):
+            return dataclasses.replace(total, kept=True)
+        if shape == tuple(whole[axis] for axis in others):
+            return dataclasses.replace(total, kept=False)
+    return None
+
+
+def _joined(eqn: JaxprEqn, *values: Interval) -> Interval:
+    """Arrays are put together into one."""
+    return Interval(*_both(eqn, *values), nonnegative=all(value.nonnegative for value in values))
+
+
+def _updated(eqn: JaxprEqn, x: Interval, update: Interval, *indices: Interval) -> Interval:
+    _check_exact(eqn, indices)
+    return Interval(*_both(eqn, x, update, *indices))
+
+
+def _split(eqn: JaxprEqn, x: Interval) -> list[Interval]:
+    parts = zip(*_both(eqn, x), strict=True)
+    return [Interval(low, high, nonnegative=x.nonnegative) for low, high in parts]
+
+
+def _converted(eqn: JaxprEqn, x: Interval) -> Interval:
+    value = _moved(eqn, x)
+    dtype, before = value.lower.dtype, x.lower.dtype
+    if dtype == before:
+        return value
+    exact = jnp.issubdtype(before, jnp.bool_) or (
+        jnp.issubdtype(before, jnp.floating) and jnp.promote_types(before, dtype) == dtype
+    )
+    if exact or not jnp.issubdtype(dtype, jnp.floating):
+        return Interval(value.lower, value.upper, nonnegative=x.nonnegative)
+    return _outwards(value.lower, value.upper)
+
+
+def _scatter_add(eqn: JaxprEqn, x: Interval, indices: Interval, updates: Interval) -> Interval:
+    _check_exact(eqn, [indices])
+    lower, upper = _both(eqn, x, indices, updates)
+    if not _is_floating(lower):
+        return Interval(lower, upper)
+    size = _bind(eqn, [_size(x), indices.lower, _size(updates)])[0]
+    return _outwards(lower, upper, off=_sum_error(updates.lower.size + 1, size))
+
+
+def _sum(eqn: JaxprEqn, x: Interval) -> Interval:
+    axes = eqn.params["axes"]
+    terms = int(np.prod([x.lower.shape[axis] for axis in axes]))
+    if terms == 1:
+        return _moved(eqn, x)
+    lower, upper = _both(eqn, x)
+    off = _sum_error(terms, _bind(eqn, [_size(x)])[0]) if _is_floating(lower) else None
+    value = _outwards(lower, upper, off)
+    if x.nonnegative:
+        value = _within(value, 0.0)
+    return dataclasses.replace(value, sum_of=Total(x, axes[0], kept=False) if len(axes) == 1 else None)
+
+
+def _cumulative_sum(eqn: JaxprEqn, x: Interval) -> Interval:
+    lower, upper = _both(eqn, x)
+    off = None
+    if _is_floating(lower):
+        off = _sum_error(x.lower.shape[eqn.params["axis"]], _bind(eqn, [_size(x)])[0])
+    return _outwards(lower, upper, off)
+
+
+def _sum_error(terms: int, size: Array) -> Array:
+    """Twice `gamma_n` of a sum of n products, or terms, whose absolute values add up to `size`."""
+    return (terms + 4) * jnp.finfo(size.dtype).eps * size + terms * jnp.finfo(size.dtype).tiny
+
+
+def _arg_extreme(eqn: JaxprEqn, x: Interval) -> Interval:
+    """From the first to the last index that may be it."""
+    (axis,) = eqn.params["axes"]
+    if eqn.primitive.name == "argmax":
+        possible = x.upper >= x.lower.max(axis, keepdims=True)
+    else:
+        possible = x.lower <= x.upper.min(axis, keepdims=True)
+    dtype = eqn.params["index_dtype"]
+    last = possible.shape[axis] - 1 - jnp.flip(possible, axis).argmax(axis)
+    return Interval(possible.argmax(axis).astype(dtype), last.astype(dtype))
+
+
+def _bilinear(terms: Callable[[JaxprEqn, Array, Array], int]) -> Callable[..., Interval]:
+    """Products of matrices, and convolutions: exact, but for rounding, where one factor has no sign change.
+
+    With x = x+ + x-, what is at least 0 and what is at most 0, the least of `x+ y` is
+    `x+_lower y+_lower + x+_upper y-_lower`, and so on.
+    """
+
+    def rule(eqn: JaxprEqn, x: Interval, y: Interval) -> Interval:
+        params = {**eqn.params, "precision": (lax.Precision.HIGHEST, lax.Precision.HIGHEST)}
+
+        def times(a: Array, b: Array) -> Array:
+            return eqn.primitive.bind(a, b, **params)
+
+        off = _sum_error(4 * terms(eqn, x.lower, y.lower), times(_size(x), _size(y)))
+        if x.exact or y.exact:
+            return _outwards(*_one_sided(times, x, y), off)
+        (xl_up, xl_down), (xu_up, xu_down) = _signs(x.lower), _signs(x.upper)
+        (yl_up, yl_down), (yu_up, yu_down) = _signs(y.lower), _signs(y.upper)
+        lower = times(xl_up, yl_up) + times(xu_up, yl_down) + times(xu_down, yu_down) + times(xl_down, yu_up)
+        upper = times(xu_up, yu_up) + times(xl_up, yu_down) + times(xl_down, yl_down) + times(xu_down, yl_up)
+        return _outwards(lower, upper, off)
+
+    return rule
+
+
+def _one_sided(times: Callable[[Array, Array], Array], x: Interval, y: Interval) -> tuple[Array, Array]:
+    if x.exact:
+        up, down = _signs(x.lower)
+        return times(up, y.lower) + times(down, y.upper), times(up, y.upper) + times(down, y.lower)
+    up, down = _signs(y.lower)
+    return times(x.lower, up) + times(x.upper, down), times(x.upper, up) + times(x.lower, down)
+
+
+def _signs(bound: Array) -> tuple[Array, Array]:
+    """The part that is at least 0, and the part that is at most 0."""
+    return jnp.maximum(bound, 0), jnp.minimum(bound, 0)
+
+
+def _dot_terms(eqn: JaxprEqn, x: Array, y: Array) -> int:
+    (contracted, _), _ = eqn.params["dimension_numbers"]
+    return int(np.prod([x.shape[axis] for axis in contracted]))
+
+
+def _convolution_terms(eqn: JaxprEqn, x: Array, y: Array) -> int:
+    return y.size // y.shape[eqn.params["dimension_numbers"].rhs_spec[0]]
+
+
+def _check_exact(eqn: JaxprEqn, indices: Sequence[Interval]) -> None:
+    if not all(index.exact for index in indices):
+        raise ArgumentError(
+            f"fun: the indices of its {eqn.primitive.name!r} depend on the box, which has no interval rule"
+        )
+
+
+_monotone = _increasing(ulps=None)
+
+_RULES: dict[str, Callable[..., Any]] = {
+    "abs": lambda eqn, x: _absolute(x),
+    "add": _add,
+    "add_any": _add,
+    "and": _logical,
+    "argmax": _arg_extreme,
+    "argmin": _arg_extreme,
+    "atan": _increasing(),
+    "broadcast_in_dim": _moved,
+    "cbrt": _increasing(),
+    "ceil": _monotone,
+    "clamp": _monotone,
+    "concatenate": _joined,
+    "conv_general_dilated": _bilinear(_convolution_terms),
+    "convert_element_type": _converted,
+    "cummax": _monotone,
+    "cummin": _monotone,
+    "cumsum": _cumulative_sum,
+    "div": _div,
+    "dot_general": _bilinear(_dot_terms),
+    "dynamic_slice": _moved,
+    "dynamic_update_slice": _updated,
+    "eq": _compare,
+    "erf": _increasing(-1.0, 1.0),
+    "erfc": _erfc,
+    "exp": _exp,
+    "exp2": _increasing(0.0),
+    "expand_dims": _moved,
+    "expm1": _increasing(-1.0),
+    "floor": _monotone,
+    "gather": _moved,
+    "ge": _compare,
+    "gt": _compare,
+    "integer_pow": _integer_pow,
+    "le": _compare,
+    "log": _on_positive,
+    "log1p": _log1p,
+    "logaddexp": _logaddexp,
+    "logistic": _increasing(0.0, 1.0),
+    "lt": _compare,
+    "max": _max,
+    "min": _monotone,
+    "mul": _mul,
+    "ne": _compare,
+    "neg": _neg,
+    "not": _not,
+    "or": _logical,
+    "pad": _joined,
+    "reduce_and": _monotone,
+    "reduce_max": _monotone,
+    "reduce_min": _monotone,
+    "reduce_or": _monotone,
+    "reduce_precision": lambda eqn, x: _outwards(*_both(eqn, x)),
+    "reduce_sum": _sum,
+    "reshape": _moved,
+    "rev": _moved,
+    "round": _monotone,
+    "rsqrt": _rsqrt,
+    "scatter-add": _scatter_add,
+    "select_n": _select,
+    "sign": _monotone,
+    "sinh": _increasing(),
+    "slice": _moved,
+    "split": _split,
+    "sqrt": _on_positive,
+    "square": lambda eqn, x: _square(x),
+    "squeeze": _moved,
+    "stack": _joined,
+    "sub": _sub,
+    "tanh": _increasing(-1.0, 1.0),
+    "transpose": _moved,
+    "unstack": _split,
+}
+"""Intervals of a primitive's output from those of its inputs; outputs for inputs that are not exact."""
