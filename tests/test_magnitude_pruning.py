@@ -43,7 +43,7 @@ def test_halving_takes_one_round():
     assert rounds(0.5, 0.5) == [0.5]
 
 
-@pytest.mark.parametrize("found", ["tickets", "one_shot"])
+@pytest.mark.parametrize("network", ["tickets", "one_shot"])
 def test_masks_have_exactly_the_sizes_that_were_asked_for(network, request):
     network = request.getfixturevalue(network)
     total = sum(leaf[0].size for leaf in jax.tree.leaves(network.mask))
