@@ -1,4 +1,4 @@
-"""What goes into a search, a learning problem, and what comes out of it."""
+"""A learning problem as pure functions and arrays: what to learn, and by default how."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,8 @@ import numpy as np
 import optax
 from jax import Array
 
-from jaxarch.errors import ArgumentError, check_count, is_traced
+from jaxarch.descent import Descent, DescentChanges
+from jaxarch.errors import ArgumentError, is_traced
 from jaxarch.trees import PyTree, check_floating
 
 Key = Array | None
@@ -22,44 +23,6 @@ Key = Array | None
 
 _BLOCK = 100
 """Rows that `objective` takes at a time where some are padding."""
-
-
-class Network(NamedTuple):
-    """What a search finds, and what a finish turns into another.
-
-    Attributes:
-      params: what the network computes with; masked already.
-      mask: the architecture: booleans, `None` for leaves that are not masked.
-      state: the model's state (batch norm's and the like) after training.
-      info: arrays to look at, kept from stage to stage. A training adds `loss` (one value a step, of the last
-        training in a chain), `failed_at` (the first step whose loss was NaN or infinite, in the first
-        training where that happened; -1 for none) and `dead_start` (some leaf's gradient stayed exactly 0 as
-        some training began). A stage removes what it sets to `None`.
-    """
-
-    params: PyTree
-    mask: PyTree
-    state: PyTree
-    info: dict[str, Any]
-
-    def of_run(self, run: int) -> Network:
-        """What one run found, out of many."""
-        return jax.tree.map(lambda leaf: leaf[run], self)
-
-
-def architecture(mask: PyTree) -> Network:
-    """A mask as something found: a bare architecture, read from a file for instance, to go on from.
-
-        found = jaxarch.architecture(jaxarch.load_mask("mask.npz", problem))
-        jaxarch.over_seeds(jaxarch.retrain("cold", nonnegative=False), keys, problem, found=found)
-
-    Args:
-      mask: booleans, `None` for leaves that are not masked; with a leading axis of runs for `over_seeds`.
-
-    Returns:
-      A `Network` without parameters or state.
-    """
-    return Network(None, mask, None, {})
 
 
 def take_rows(data: PyTree, per_run: PyTree, rows: Array) -> PyTree:
@@ -70,25 +33,22 @@ def take_rows(data: PyTree, per_run: PyTree, rows: Array) -> PyTree:
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=["data", "train", "train_size", "validation", "per_run"],
-    meta_fields=["init", "loss", "optimizer", "steps", "batch_size", "predict", "metrics", "gather"],
+    meta_fields=["init", "loss", "descent", "predict", "metrics", "gather"],
 )
 @dataclasses.dataclass(frozen=True)
 class Problem:
     """A learning problem as pure functions and arrays.
 
     The arrays sit once on each device, whatever the number of runs; what differs between runs (`train`,
-    `validation` and `per_run`) is small. A `Problem` is a pytree: pass it through `jit`, map it with `vmap` over
-    `in_axes()`.
+    `validation` and `per_run`) is small. A `Problem` is a pytree: pass it through `jit`, map it with `vmap`
+    over `in_axes()`.
 
     Attributes:
       init: `key -> (params, state)`. The state is batch norm's and the like; `{}` where there is none.
       loss: `(params, state, batch, key) -> (value, state)`, a mean over the batch. A key of `None` asks for
         evaluation: no dropout, running statistics.
       data: pytree of arrays with one leading axis of examples, shared by all runs.
-      optimizer: any optax transformation; searches use it unless they are given one of their own.
-      steps: gradient steps of a training.
-      batch_size: examples a step, drawn independently and uniformly with replacement (the sampling that the
-        theorems of [D] and [A] assume), or `None` for all of them at every step.
+      descent: how to train, by default: every stage that trains may have its own.
       train: rows of `data` to train on: shape (n,), or (runs, n) where each run has its own. Default: all.
       train_size: how many of the rows of `train` count, the first ones; the others are padding, any rows. So
         training sets of many sizes share one compiled program. A scalar, or one a run, shape (runs,), which
@@ -104,9 +64,7 @@ class Problem:
     init: Callable[[Array], tuple[PyTree, PyTree]]
     loss: Callable[[PyTree, PyTree, PyTree, Key], tuple[Array, PyTree]]
     data: PyTree
-    optimizer: optax.GradientTransformation
-    steps: int
-    batch_size: int | None = None
+    descent: Descent
     train: Any = None
     train_size: Any = None
     validation: Any = None
@@ -120,6 +78,25 @@ class Problem:
         for field in ("data", "train", "train_size", "validation", "per_run"):
             tree = jax.tree.map(_as_jax, getattr(self, field))
             object.__setattr__(self, field, tree)
+
+    @property
+    def optimizer(self) -> optax.GradientTransformation:
+        """That of the descent."""
+        return self.descent.optimizer
+
+    @property
+    def steps(self) -> int:
+        """Those of the descent."""
+        return self.descent.steps
+
+    @property
+    def batch_size(self) -> int | None:
+        """That of the descent; `None` for all examples at every step."""
+        return self.descent.batch_size
+
+    def descending(self, **changes: Unpack[DescentChanges]) -> Problem:
+        """The same problem with another optimiser, other steps or another batch size by default."""
+        return dataclasses.replace(self, descent=self.descent.replace(**changes))
 
     @property
     def runs(self) -> int | None:
@@ -225,12 +202,9 @@ class Problem:
         """Raise unless the problem is usable, as far as its concrete values tell.
 
         Raises:
-          ArgumentError: empty or ragged data, NaN, rows out of range, sizes that are not positive integers,
-            parameters that are not floating point, a loss that is no scalar.
+          ArgumentError: empty or ragged data, NaN, rows out of range, parameters that are not floating point,
+            a loss that is no scalar.
         """
-        check_count("steps", self.steps)
-        if self.batch_size is not None:
-            check_count("batch_size", self.batch_size)
         examples = _check_data(self.data)
         for name, rows in (("train", self.train), ("validation", self.validation)):
             check_rows(name, rows, examples)
@@ -299,6 +273,3 @@ def check_rows(name: str, rows: Any, examples: int) -> None:
         raise ArgumentError(f"{name}: expected at least one row")
     if not is_traced(rows) and (int(rows.min()) < 0 or int(rows.max()) >= examples):
         raise ArgumentError(f"{name}: rows must lie in [0, {examples}), got {rows.min()} to {rows.max()}")
-
-
-Finish = Callable[[Array, Problem, Network], Network]

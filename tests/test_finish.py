@@ -8,7 +8,7 @@ import pytest
 from small import digits, keys, problem, task
 
 import jaxarch
-from jaxarch.problem import Network
+from jaxarch.network import Network
 
 PERCENTILES = list(range(10, 101, 10))
 

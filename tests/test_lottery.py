@@ -9,7 +9,7 @@ import pytest
 from small import close, keys, problem, same
 
 import jaxarch
-from jaxarch.problem import Network
+from jaxarch.network import Network
 from jaxarch.running import training
 
 ROUNDS = 2

@@ -12,7 +12,7 @@ from small import close, keys, same
 
 import jaxarch
 from jaxarch.finish.keep_best import keep, pick
-from jaxarch.problem import Network
+from jaxarch.network import Network
 from jaxarch.search import random_search
 from jaxarch.search.random_search import sampled_widths
 from jaxarch.structure.nodes import layer_chain

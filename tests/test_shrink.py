@@ -15,7 +15,7 @@ from small import same
 
 import jaxarch
 from jaxarch.masks import apply_mask, full_mask
-from jaxarch.problem import Network
+from jaxarch.network import Network
 from jaxarch.trees import map_selected, named_leaves, select
 
 LOSS = optax.softmax_cross_entropy_with_integer_labels

@@ -12,7 +12,7 @@ from test_spectral_network import curved, inputs, random_params
 
 import jaxarch
 from jaxarch import spectral
-from jaxarch.problem import Network
+from jaxarch.network import Network
 from jaxarch.spectral import algebra, direct
 
 DEEP = (3, 5, 4, 2)

@@ -1,11 +1,10 @@
-"""What turns one network into another, one file each."""
+"""What turns one network into another, one finish a file."""
 
-from jaxarch.finish.at_density import at_density
-from jaxarch.finish.new_head import new_head
-from jaxarch.finish.prune import prune
-from jaxarch.finish.recruit import recruit
-from jaxarch.finish.reshuffle import reshuffled
-from jaxarch.finish.retrain import retrain
-from jaxarch.finish.threshold import threshold
-
-__all__ = ["at_density", "new_head", "prune", "recruit", "reshuffled", "retrain", "threshold"]
+from jaxarch.finish.at_density import at_density as at_density
+from jaxarch.finish.new_head import new_head as new_head
+from jaxarch.finish.prune import prune as prune
+from jaxarch.finish.recruit import recruit as recruit
+from jaxarch.finish.reshuffle import reshuffled as reshuffled
+from jaxarch.finish.retrain import retrain as retrain
+from jaxarch.finish.share_weight import share_weight as share_weight
+from jaxarch.finish.threshold import threshold as threshold

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -9,12 +10,17 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxarch.masks import density
-from jaxarch.problem import Finish, Network, Problem
+from jaxarch.network import Network
+from jaxarch.problem import Problem
+from jaxarch.running.stage import A_NETWORK, FunctionStage, Needs
 from jaxarch.trees import PyTree
+
+NONE = -1
+"""Of `failed_at`: no training has failed."""
 
 
 class Kept(NamedTuple):
-    """What `keep` remembers, in `info["kept"]`.
+    """What `keep` remembers, in the network's `memory`.
 
     Attributes:
       network: `(params, mask, state)` of the best one so far.
@@ -35,9 +41,19 @@ class Kept(NamedTuple):
     densities: Array
 
 
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How many networks there will be, and which of them is kept."""
+
+    networks: int
+    choose: Literal["best", "last"]
+    validate: bool
+    apart: bool
+
+
 def keep(
     networks: int, *, choose: Literal["best", "last"] = "best", validate: bool = False, apart: bool = False
-) -> Finish:
+) -> FunctionStage:
     """Remember a network if it is the one to be found so far; among equals that is the first.
 
     Args:
@@ -47,46 +63,66 @@ def keep(
       apart: whether the networks have nothing to do with one another, so that one whose training failed says
         nothing of the others.
     """
-
-    def finish(key: Array, problem: Problem, network: Network) -> Network:
-        rows = problem.validation if validate else None
-        value = problem.objective(network.params, network.state, rows)
-        mine = network.params, network.mask, network.state
-        objective = jnp.where(jnp.isnan(value), jnp.inf, value)
-        before = network.info.get("kept")
-        failed_at = network.info.get("failed_at", jnp.asarray(-1, jnp.int32))
-        if before is None:
-            nothing = jnp.full(networks, jnp.nan)
-            before = Kept(mine, objective, failed_at, jnp.asarray(0), jnp.asarray(0), nothing, nothing)
-        is_better = objective < before.objective if choose == "best" else jnp.asarray(True)
-
-        def better(new: Any, old: Any) -> Any:
-            return jax.tree.map(lambda a, b: jnp.where(is_better, a, b), new, old)
-
-        kept = Kept(
-            network=better(mine, before.network),
-            objective=better(objective, before.objective),
-            failed_at=better(failed_at, before.failed_at),
-            chosen=better(before.seen, before.chosen),
-            seen=before.seen + 1,
-            objectives=before.objectives.at[before.seen].set(value.astype(before.objectives.dtype)),
-            densities=before.densities.at[before.seen].set(density(network.mask)),
-        )
-        return network._replace(info={"kept": kept, "failed_at": None if apart else failed_at})
-
-    finish.__name__ = "keep"
-    return finish
+    return FunctionStage("keep", _keep, Settings(networks, choose, validate, apart), A_NETWORK)
 
 
-def pick(index: str, objectives: str) -> Finish:
-    """The network that was remembered, with `densities` and what `keep` knows under these names."""
+def _keep(settings: Settings, key: Array, problem: Problem, network: Network) -> Network:
+    rows = problem.validation if settings.validate else None
+    value = problem.objective(network.params, network.state, rows)
+    mine = network.params, network.mask, network.state
+    objective = jnp.where(jnp.isnan(value), jnp.inf, value)
+    none = jnp.asarray(NONE, jnp.int32)
+    failed_at = none if network.failed_at is None else network.failed_at
+    before = network.memory
+    if before is None:
+        nothing = jnp.full(settings.networks, jnp.nan)
+        before = Kept(mine, objective, failed_at, jnp.asarray(0), jnp.asarray(0), nothing, nothing)
+    is_better = objective < before.objective if settings.choose == "best" else jnp.asarray(True)
 
-    def finish(key: Array, problem: Problem, network: Network) -> Network:
-        kept: Kept = network.info["kept"]
-        info = {"kept": None, index: kept.chosen, objectives: kept.objectives, "densities": kept.densities}
-        if "failed_at" not in network.info:
-            info["failed_at"] = kept.failed_at
-        return Network(*kept.network, info)
+    def better(new: Any, old: Any) -> Any:
+        return jax.tree.map(lambda a, b: jnp.where(is_better, a, b), new, old)
 
-    finish.__name__ = "pick"
-    return finish
+    kept = Kept(
+        network=better(mine, before.network),
+        objective=better(objective, before.objective),
+        failed_at=better(failed_at, before.failed_at),
+        chosen=better(before.seen, before.chosen),
+        seen=before.seen + 1,
+        objectives=before.objectives.at[before.seen].set(value.astype(before.objectives.dtype)),
+        densities=before.densities.at[before.seen].set(density(network.mask)),
+    )
+    return network.replace(memory=kept, failed_at=none if settings.apart else failed_at)
+
+
+@dataclasses.dataclass(frozen=True)
+class Names:
+    """What `info` calls the choice, and the F of all networks."""
+
+    index: str
+    objectives: str
+    apart: bool
+
+
+def pick(index: str, objectives: str, *, apart: bool = False) -> FunctionStage:
+    """The network that was remembered, with `densities` and what `keep` knows under these names.
+
+    Args:
+      index: of the network that was chosen.
+      objectives: of all.
+      apart: as of `keep`: `failed_at` is then that of the network chosen.
+    """
+    return FunctionStage("pick", _pick, Names(index, objectives, apart), Needs("required", ("memory",)))
+
+
+def _pick(names: Names, key: Array, problem: Problem, network: Network) -> Network:
+    kept: Kept = network.memory
+    params, mask, state = kept.network
+    info = {names.index: kept.chosen, names.objectives: kept.objectives, "densities": kept.densities}
+    return network.replace(
+        params=params,
+        mask=mask,
+        state=state,
+        memory=None,
+        failed_at=kept.failed_at if names.apart else network.failed_at,
+        info=network.info | info,
+    )

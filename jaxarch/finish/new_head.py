@@ -7,14 +7,16 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxarch.errors import ArgumentError
-from jaxarch.masks import (
-    apply_mask,
-)
-from jaxarch.problem import Finish, Network, Problem
+from jaxarch.masks import apply_mask
+from jaxarch.network import Network
+from jaxarch.problem import Problem
+from jaxarch.running.methods import method
+from jaxarch.running.stage import FunctionStage, Needs
 from jaxarch.trees import map_selected, named_leaves
 
 
-def new_head() -> Finish:
+@method("[A] section 3.3")
+def new_head() -> FunctionStage:
     """The architecture on a task with another number of classes or inputs: what does not fit is made anew.
 
     Leaves of another shape than the problem's parameters get the problem's initial values, and where they
@@ -23,36 +25,37 @@ def new_head() -> Finish:
 
     Returns:
       A finish, the first one: `over_seeds(chain(new_head(), retrain("cold", nonnegative=False)), keys,
-      new_problem, found=found)`.
+      new_problem, network=network)`.
 
     Raises:
-      ArgumentError: a model of other layers than the one found.
+      ArgumentError: a model of other layers than the network's.
     """
+    return FunctionStage("new head", _new_head, None, Needs("required", ("mask",)))
 
-    def finish(key: Array, problem: Problem, network: Network) -> Network:
-        params_key, mask_key = jax.random.split(key)
-        params, state = problem.init(params_key)
-        if network.params is not None:
-            ours, theirs = (", ".join(named_leaves(tree)) for tree in (params, network.params))
-            if ours != theirs:
-                raise ArgumentError(
-                    f"network: it has the parameters {theirs}; the problem's model has {ours}"
-                )
-            params = jax.tree.map(
-                lambda new, old: old if old.shape == new.shape else new, params, network.params
-            )
-        keys = iter(jax.random.split(mask_key, len(jax.tree.leaves(network.mask))))
 
-        def fitting(old: Array, leaf: Array) -> Array:
-            key = next(keys)
-            if old.shape == leaf.shape:
-                return old
-            kept = jnp.round(jnp.sum(old) / old.size * leaf.size)
-            return jax.random.permutation(key, (jnp.arange(leaf.size) < kept)).reshape(leaf.shape)
+def _new_head(settings: None, key: Array, problem: Problem, network: Network) -> Network:
+    params_key, mask_key = jax.random.split(key)
+    params, state = problem.init(params_key)
+    if network.params is not None:
+        ours, theirs = (", ".join(named_leaves(tree)) for tree in (params, network.params))
+        if ours != theirs:
+            raise ArgumentError(f"network: it has the parameters {theirs}; the problem's model has {ours}")
+        params = jax.tree.map(lambda new, old: old if old.shape == new.shape else new, params, network.params)
+    keys = iter(jax.random.split(mask_key, len(jax.tree.leaves(network.mask))))
 
-        mask = map_selected(fitting, network.mask, params)
-        same = jax.tree.map(jnp.shape, state) == jax.tree.map(jnp.shape, network.state)
-        return Network(apply_mask(mask, params), mask, network.state if same else state, {})
+    def fitting(old: Array, leaf: Array) -> Array:
+        key = next(keys)
+        if old.shape == leaf.shape:
+            return old
+        kept = jnp.round(jnp.sum(old) / old.size * leaf.size)
+        return jax.random.permutation(key, (jnp.arange(leaf.size) < kept)).reshape(leaf.shape)
 
-    finish.__name__ = "new head"
-    return finish
+    mask = map_selected(fitting, network.mask, params)
+    same = jax.tree.map(jnp.shape, state) == jax.tree.map(jnp.shape, network.state)
+    return network.replace(
+        params=apply_mask(mask, params),
+        mask=mask,
+        state=network.state if same else state,
+        start=None,
+        by_density=None,
+    )

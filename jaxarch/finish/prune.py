@@ -8,16 +8,16 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.errors import ArgumentError, is_traced
-from jaxarch.masks import (
-    apply_mask,
-    connections,
-    top_k,
-)
-from jaxarch.problem import Finish, Network, Problem
+from jaxarch.masks import apply_mask, connections, top_k
+from jaxarch.network import Network
+from jaxarch.problem import Problem
+from jaxarch.running.methods import method
+from jaxarch.running.stage import A_NETWORK, FunctionStage
 from jaxarch.trees import PyTree, map_selected
 
 
-def prune(fraction: ArrayLike = 0.2) -> Finish:
+@method("J. Frankle and M. Carbin, 2019")
+def prune(fraction: ArrayLike = 0.2) -> FunctionStage:
     """The connections of the largest weights: a fraction of those that are left is removed, the weights kept.
 
     One round of iterative magnitude pruning: of n connections, `n - round(fraction n)` with the largest
@@ -33,14 +33,13 @@ def prune(fraction: ArrayLike = 0.2) -> Finish:
       ArgumentError: a concrete fraction outside [0, 1).
     """
     check_fraction("fraction", fraction)
+    return FunctionStage("prune", _prune, fraction, A_NETWORK)
 
-    def finish(key: Array, problem: Problem, network: Network) -> Network:
-        left = connections(network.mask)
-        mask = largest_weights(network, left - jnp.round(fraction * left).astype(jnp.int32))
-        return Network(apply_mask(mask, network.params), mask, network.state, {})
 
-    finish.__name__ = "prune"
-    return finish
+def _prune(fraction: ArrayLike, key: Array, problem: Problem, network: Network) -> Network:
+    left = connections(network.mask)
+    mask = largest_weights(network, left - jnp.round(fraction * left).astype(jnp.int32))
+    return network.replace(params=apply_mask(mask, network.params), mask=mask, by_density=None)
 
 
 def check_fraction(name: str, fraction: ArrayLike) -> None:

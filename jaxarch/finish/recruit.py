@@ -7,16 +7,22 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, check_strength
+from jaxarch.errors import check_strength
 from jaxarch.masks import apply_mask
-from jaxarch.problem import Finish, Network, Problem
+from jaxarch.network import Network, NeuronMask
+from jaxarch.problem import Problem
+from jaxarch.running.methods import method
+from jaxarch.running.stage import FunctionStage, Needs
 from jaxarch.spectral.direct import is_direct, neuron_mask, neuron_norms
 from jaxarch.spectral.network import neurons_in, with_neurons
 from jaxarch.spectral.readout import joint_order, neuron_order
 from jaxarch.trees import map_selected
 
+NEEDS = Needs("required", ("params",), validation=True, before="search.spectral()")
 
-def recruit(tolerance: ArrayLike = 0.05) -> Finish:
+
+@method("[S] figure 10", parent="spectral")
+def recruit(tolerance: ArrayLike = 0.05) -> FunctionStage:
     r"""Keep the hidden neurons that a network needs, by its validation loss ([S] figure 10).
 
     Neurons are removed in the joint order of `|eigenvalue|`, smallest first; those of a `direct_network`, in
@@ -37,7 +43,7 @@ def recruit(tolerance: ArrayLike = 0.05) -> Finish:
 
     Returns:
       A finish, for `spectral_network`, models with a `SpectralMLP` inside, and `direct_network`. After the
-      first two, its mask has the hidden neurons that are left, its state says so to the model, and the
+      first two, the network's `neurons` are those that are left, its state says so to the model, and the
       parameters are unchanged; after the last, mask and parameters are without the neurons' weights. Its
       `info` has `losses`, shape (H + 1,), on the validation rows against the number of neurons removed, and
       `removed`, that number. A network in which some are removed already is pruned further; `losses` begins
@@ -48,36 +54,32 @@ def recruit(tolerance: ArrayLike = 0.05) -> Finish:
         parameters of another network, or without hidden neurons.
     """
     check_strength("tolerance", tolerance)
+    return FunctionStage("recruit", _recruit, tolerance, NEEDS, removes=("neurons",))
 
-    def finish(key: Array, problem: Problem, network: Network) -> Network:
-        if problem.validation is None:
-            raise ArgumentError("validation: recruit needs a problem with validation rows")
-        direct = is_direct(network.params)
-        places = (
-            joint_order(neuron_norms(network.params))
-            if direct
-            else neuron_order(network.params, network.state)
-        )
-        counts = jnp.arange(sum(leaf.size for leaf in jax.tree.leaves(places)) + 1)
 
-        def without(removed: Array) -> Network:
-            kept = map_selected(lambda place: place >= removed, places)
-            if direct:
-                mask = map_selected(jnp.logical_and, neuron_mask(network.params, kept), network.mask)
-                return Network(apply_mask(mask, network.params), mask, network.state, {})
-            mask = neurons_in(network.state, kept)
-            return Network(network.params, mask, with_neurons(network.state, mask), {})
+def _recruit(tolerance: ArrayLike, key: Array, problem: Problem, network: Network) -> Network:
+    direct = is_direct(network.params)
+    places = (
+        joint_order(neuron_norms(network.params)) if direct else neuron_order(network.params, network.state)
+    )
+    counts = jnp.arange(sum(leaf.size for leaf in jax.tree.leaves(places)) + 1)
 
-        def loss(removed: Array) -> Array:
-            pruned = without(removed)
-            return problem.objective(pruned.params, pruned.state, problem.validation)
+    def without(removed: Array) -> Network:
+        kept = map_selected(lambda place: place >= removed, places)
+        if direct:
+            mask = map_selected(jnp.logical_and, neuron_mask(network.params, kept), network.mask)
+            return network.replace(params=apply_mask(mask, network.params), mask=mask, by_density=None)
+        left = neurons_in(network.state, kept)
+        return network.replace(neurons=NeuronMask(left), state=with_neurons(network.state, left))
 
-        losses = jax.lax.map(loss, counts)
-        removed = largest_removal(losses, tolerance)
-        return without(removed)._replace(info={"losses": losses, "removed": removed})
+    def loss(removed: Array) -> Array:
+        pruned = without(removed)
+        return problem.objective(pruned.params, pruned.state, problem.validation)
 
-    finish.__name__ = "recruit"
-    return finish
+    losses = jax.lax.map(loss, counts)
+    removed = largest_removal(losses, tolerance)
+    pruned = without(removed)
+    return pruned.replace(info=network.info | {"losses": losses, "removed": removed})
 
 
 def largest_removal(losses: Array, tolerance: ArrayLike) -> Array:

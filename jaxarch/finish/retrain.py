@@ -2,31 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import dataclasses
+from typing import Literal, Unpack
 
 import jax
-import optax
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxarch.descent import DescentChanges, own_descent
 from jaxarch.errors import ArgumentError
-from jaxarch.finish.weights import Held, fresh, he, square_roots, weight_training
-from jaxarch.masks import (
-    check_fits,
-)
-from jaxarch.problem import Network, Problem
+from jaxarch.finish.weights import Held, fresh, he, square_roots, trained, weights_of
+from jaxarch.masks import check_fits
+from jaxarch.network import Network
+from jaxarch.problem import Problem
+from jaxarch.running.methods import method
+from jaxarch.running.stage import Needs
 from jaxarch.running.training import Training, TrainState
-from jaxarch.spectral.network import tells_neurons
 from jaxarch.trees import merge
 
+NEEDS = {
+    "cold": Needs("required"),
+    "warm": Needs("required", ("params",)),
+    "rewind": Needs("required", ("start",)),
+}
 
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Where training starts from, and whether weights are squares."""
+
+    start: Literal["warm", "cold", "rewind"]
+    nonnegative: bool
+    std: ArrayLike
+    weights: Literal["initial", "he", "density-aware"]
+
+
+@method("[D] section 5")
 def retrain(
     start: Literal["warm", "cold", "rewind"] = "cold",
     *,
     nonnegative: bool = True,
     std: ArrayLike = 0.2,
     weights: Literal["initial", "he", "density-aware"] = "initial",
-    optimizer: optax.GradientTransformation | None = None,
+    **descent: Unpack[DescentChanges],
 ) -> Training:
     r"""Train weights on a found architecture: `argmin F(w o m)`, the mask m held fixed ([D] section 5).
 
@@ -42,7 +60,7 @@ def retrain(
         own; `he`, `N(0, sqrt(2 / n))`, n the inputs of a neuron (all axes of a kernel but the last);
         `density-aware`, `N(0, sqrt(2 / (n d)))`, d the leaf's density, so that signals keep their size
         however few connections are left. [A] has N(0, epsilon) without saying which epsilon.
-      optimizer: any optax transformation; by default the problem's.
+      **descent: `optimizer`, `steps`, `batch_size` in place of the problem's.
 
     Returns:
       A finish. Leaves that are not masked are trained too, unconstrained, from the found values (warm), the
@@ -51,8 +69,8 @@ def retrain(
 
     Raises:
       ArgumentError: an unknown `start`; `rewind` after a search that does not tell where it started; a
-        spectral network that `recruit` has removed neurons from: its mask is one of neurons, and eigenvalues
-        of 0 do not remove them. There, `search.spectral(0.0)` is the finish that refits.
+        spectral network, whose mask is one of neurons: there, `search.spectral(0.0)` is the finish that
+        refits.
     """
     if start not in ("warm", "cold", "rewind"):
         raise ArgumentError(f"start: expected 'warm', 'cold' or 'rewind', got {start!r}")
@@ -60,36 +78,44 @@ def retrain(
         raise ArgumentError(f"weights: expected 'initial', 'he' or 'density-aware', got {weights!r}")
     if weights != "initial" and (start != "cold" or nonnegative):
         raise ArgumentError("weights: they are of a cold start with nonnegative=False; leave them out")
-
-    def init(key: Array, problem: Problem, network: Network | None) -> TrainState:
-        if network is None:
-            raise ArgumentError("retrain: it finishes what a search found; use chain(search, retrain())")
-        if "removed" in network.info and tells_neurons(network.state):
-            raise ArgumentError(
-                "retrain: the mask is of hidden neurons, not of connections; to train on with those that are "
-                "left, use search.spectral(0.0) as a finish: chain(search, recruit(), search.spectral(0.0))"
-            )
-        check_fits(network.mask, jax.eval_shape(problem.init, key)[0])
-        if start == "cold":
-            params, state = fresh(key, problem, network.mask, nonnegative, std)
-            if weights != "initial":
-                # Not the key itself: what is drawn from it is the model's own initial weights.
-                drawn = he(jax.random.fold_in(key, 1), network.mask, params, weights == "density-aware")
-                params = merge(drawn, params)
-            return TrainState(params, Held(network.mask), state)
-        if start == "rewind" and "start" not in network.info:
-            raise ArgumentError("retrain: to rewind, the chain must begin with search.dense()")
-        params, state = (
-            (network.params, network.state)
-            if start == "warm"
-            else (network.info["start"], problem.init(key)[1])
-        )
-        if nonnegative:
-            params = square_roots(network.mask, params)
-        return TrainState(params, Held(network.mask), state)
-
     if start != "cold" and nonnegative:
         remedy = f"a {start} start needs weights that are neither 0 nor negative; or nonnegative=False"
     else:
         remedy = "the architecture keeps too little, or `std` saturates the network: change either"
-    return weight_training(f"retrain {start}", init, nonnegative, optimizer, remedy)
+    return Training(
+        f"retrain {start}",
+        _init,
+        weights_of,
+        trained,
+        Settings(start, nonnegative, std, weights),
+        own_descent(descent),
+        remedy=remedy,
+        needs=NEEDS[start],
+        removes=("connections",),
+    )
+
+
+def _init(settings: Settings, key: Array, problem: Problem, network: Network) -> TrainState:
+    if network.neurons is not None:
+        raise ArgumentError(
+            "retrain: the network's mask is of hidden neurons, not of connections; to train on with those "
+            "that are left, use search.spectral(0.0) as a finish: chain(search, recruit(), "
+            "search.spectral(0.0))"
+        )
+    if network.mask is None:
+        raise ArgumentError("retrain: the network has no mask of connections to train weights on")
+    check_fits(network.mask, jax.eval_shape(problem.init, key)[0])
+    if settings.start == "cold":
+        params, model = fresh(key, problem, network.mask, settings.nonnegative, settings.std)
+        if settings.weights != "initial":
+            # Not the key itself: what is drawn from it is the model's own initial weights.
+            density_aware = settings.weights == "density-aware"
+            params = merge(he(jax.random.fold_in(key, 1), network.mask, params, density_aware), params)
+        return TrainState(params, Held(network.mask), model)
+    if settings.start == "warm":
+        params, model = network.params, network.state
+    else:
+        params, model = network.start, problem.init(key)[1]
+    if settings.nonnegative:
+        params = square_roots(network.mask, params)
+    return TrainState(params, Held(network.mask), model)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Literal
 
 import jax
@@ -11,31 +12,29 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.errors import ArgumentError
-from jaxarch.masks import (
-    apply_mask,
-    percentile_thresholds,
-    threshold_mask,
-    weight_free,
-)
-from jaxarch.problem import Finish, Network, Problem
+from jaxarch.masks import apply_mask, percentile_thresholds, threshold_mask, weight_free
+from jaxarch.network import Network
+from jaxarch.problem import Problem
+from jaxarch.running.methods import method
+from jaxarch.running.stage import A_NETWORK, FunctionStage
 from jaxarch.trees import PyTree, map_selected
 
 PERCENTILES = tuple(range(10, 101, 10))
 """The percentiles of [D] eq. (13)."""
 
 
-def check_percentiles(percentiles: tuple[float, ...]) -> None:
-    """Raise unless there are percentiles, all in [0, 100]."""
-    numbers = np.asarray(percentiles)
-    if numbers.ndim != 1 or numbers.dtype.kind not in "iuf" or not numbers.size:
-        raise ArgumentError(f"percentiles: expected numbers in [0, 100], got {percentiles!r}")
-    if not ((numbers >= 0) & (numbers <= 100)).all():
-        raise ArgumentError(f"percentiles: expected numbers in [0, 100], got {percentiles!r}")
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Which thresholds are tried, and what is above the best one."""
+
+    percentiles: tuple[float, ...]
+    weights: Literal["ones", "found"]
 
 
+@method("[D] eq. 13")
 def threshold(
     percentiles: tuple[float, ...] = PERCENTILES, *, weights: Literal["ones", "found"] = "ones"
-) -> Finish:
+) -> FunctionStage:
     r"""The weight-free network of the weights above a threshold ([D] eq. 13).
 
     `w' = B_inf(w - xi*)`, `xi* = argmin F(B_inf(w - xi))` over the percentiles of all masked leaves together,
@@ -43,7 +42,7 @@ def threshold(
 
     Args:
       percentiles: candidates, in [0, 100]; at 100 no connection is left.
-      weights: `ones` for the weight-free network that F is computed with; `network` to keep the weights that
+      weights: `ones` for the weight-free network that F is computed with; `found` to keep the weights that
         are above the threshold, as in the recursion that [D] prints for lottery tickets.
 
     Returns:
@@ -58,34 +57,42 @@ def threshold(
     if weights not in ("ones", "found"):
         raise ArgumentError(f"weights: expected 'ones' or 'found', got {weights!r}")
     check_percentiles(percentiles)
+    return FunctionStage("threshold", _threshold, Settings(tuple(percentiles), weights), A_NETWORK)
 
-    def finish(key: Array, problem: Problem, network: Network) -> Network:
-        values = map_selected(lambda m, leaf: leaf, network.mask, network.params)
-        thresholds = percentile_thresholds(values, jnp.asarray(percentiles))
 
-        def binary(xi: ArrayLike) -> tuple[PyTree, PyTree]:
-            mask = threshold_mask(values, xi)
-            return mask, weight_free(mask, network.params)
+def _threshold(settings: Settings, key: Array, problem: Problem, network: Network) -> Network:
+    values = map_selected(lambda m, leaf: leaf, network.mask, network.params)
+    thresholds = percentile_thresholds(values, jnp.asarray(settings.percentiles))
 
-        def objective(xi: Array) -> Array:
-            return problem.objective(binary(xi)[1], network.state)
+    def binary(xi: ArrayLike) -> tuple[PyTree, PyTree]:
+        mask = threshold_mask(values, xi)
+        return mask, weight_free(mask, network.params)
 
-        candidates = jax.lax.map(objective, thresholds)
-        ranked = jnp.where(jnp.isnan(candidates), jnp.inf, candidates)
-        best = jnp.argmin(ranked)
-        mask, params = binary(thresholds[best])
-        info = {
-            "threshold": thresholds[best],
-            "percentile": jnp.asarray(percentiles, jnp.float32)[best],
-            "candidates": candidates,
-            "ties": jnp.sum(ranked == ranked[best]) - 1,
-        }
-        if problem.predict is not None:
-            outputs = jax.tree.leaves(problem.outputs(params, network.state))
-            info["constant"] = jnp.stack([jnp.all(leaf == leaf[:1]) for leaf in outputs]).all()
-        if weights == "found":
-            params = apply_mask(mask, network.params)
-        return Network(params, mask, network.state, info)
+    def objective(xi: Array) -> Array:
+        return problem.objective(binary(xi)[1], network.state)
 
-    finish.__name__ = "threshold"
-    return finish
+    candidates = jax.lax.map(objective, thresholds)
+    ranked = jnp.where(jnp.isnan(candidates), jnp.inf, candidates)
+    best = jnp.argmin(ranked)
+    mask, params = binary(thresholds[best])
+    info = {
+        "threshold": thresholds[best],
+        "percentile": jnp.asarray(settings.percentiles, jnp.float32)[best],
+        "candidates": candidates,
+        "ties": jnp.sum(ranked == ranked[best]) - 1,
+    }
+    if problem.predict is not None:
+        outputs = jax.tree.leaves(problem.outputs(params, network.state))
+        info["constant"] = jnp.stack([jnp.all(leaf == leaf[:1]) for leaf in outputs]).all()
+    if settings.weights == "found":
+        params = apply_mask(mask, network.params)
+    return network.replace(params=params, mask=mask, by_density=None, info=network.info | info)
+
+
+def check_percentiles(percentiles: tuple[float, ...]) -> None:
+    """Raise unless there are percentiles, all in [0, 100]."""
+    numbers = np.asarray(percentiles)
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iuf" or not numbers.size:
+        raise ArgumentError(f"percentiles: expected numbers in [0, 100], got {percentiles!r}")
+    if not ((numbers >= 0) & (numbers <= 100)).all():
+        raise ArgumentError(f"percentiles: expected numbers in [0, 100], got {percentiles!r}")

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.masks import apply_mask
-from jaxarch.problem import Network, Problem
-from jaxarch.running.training import Training, TrainState
+from jaxarch.network import Network
+from jaxarch.problem import Problem
+from jaxarch.running.training import TrainState
 from jaxarch.trees import PyTree, map_selected, merge
 
 
@@ -72,24 +71,21 @@ def he(key: Array, mask: PyTree, params: PyTree, density_aware: bool) -> PyTree:
     return map_selected(drawn, mask, keys, params)
 
 
-def weight_training(
-    name: str,
-    init: Callable[[Array, Problem, Network | None], TrainState],
-    nonnegative: bool,
-    optimizer: optax.GradientTransformation | None,
-    remedy: str,
-) -> Training:
-    """Descent on `F(m o u^2)` (or `F(m o u)`), the mask m (in a `Held`) being the training's fixed part."""
+class Squared(Protocol):
+    """Settings of a training of weights: whether the masked ones are squares."""
 
-    def params(point: TrainState) -> PyTree:
-        mask = point.fixed.mask
-        weights = squares(mask, point.trainable) if nonnegative else point.trainable
-        return apply_mask(mask, weights)
+    @property
+    def nonnegative(self) -> bool:
+        """Whether they are."""
 
-    def network(point: TrainState) -> Network:
-        start = point.fixed.start
-        return Network(
-            params(point), point.fixed.mask, point.state, {} if start is None else {"start": start}
-        )
 
-    return Training(name, init, params, network, optimizer, remedy=remedy)
+def weights_of(settings: Squared, state: TrainState) -> PyTree:
+    """`m o u^2`, or `m o u`, the mask m (in a `Held`) being the training's fixed part."""
+    mask = state.fixed.mask
+    weights = squares(mask, state.trainable) if settings.nonnegative else state.trainable
+    return apply_mask(mask, weights)
+
+
+def trained(settings: Squared, state: TrainState) -> Network:
+    """The network of the weights, with the start that is to be known afterwards."""
+    return Network(weights_of(settings, state), state.fixed.mask, state.model, start=state.fixed.start)

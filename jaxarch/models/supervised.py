@@ -12,6 +12,7 @@ import numpy as np
 import optax
 from jax import Array
 
+from jaxarch.descent import Descent
 from jaxarch.errors import ArgumentError, is_traced
 from jaxarch.models.flax_models import as_model
 from jaxarch.models.model import Model
@@ -91,9 +92,7 @@ def supervised(
         init=network.init,
         loss=problem_loss,
         data=(x, y),
-        optimizer=optimizer,
-        steps=steps,
-        batch_size=batch_size,
+        descent=Descent(optimizer, steps, batch_size),
         train=None if train is None else np.asarray(train),
         train_size=None if train_size is None else np.asarray(train_size),
         validation=None if validation is None else np.asarray(validation),

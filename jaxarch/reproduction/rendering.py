@@ -20,8 +20,8 @@ _HEADINGS = ("measured", "median [quartiles]", "mean [95%]", "p", "runs")
 _PREFACE = f"""# What reproduces
 
 A line for each figure and table of the papers that shows a result, and for sentences that state one: what
-the paper says, what was measured here, and the verdict. `jaxarch reproduction` prints it, `jaxarch reproduction ID` one
-line, and `jaxarch reproduction --format json` all of it for programs.
+the paper says, what was measured here, and the verdict. `jaxarch reproduction` prints it, `jaxarch
+reproduction ID` one line, and `jaxarch reproduction --format json` all of it for programs.
 
 Numbers are medians with quartiles over runs (seeds and splits), never the best run. A difference is taken run
 by run, on the same splits: its mean has a 95% t interval, its p is that of the two-sided Wilcoxon signed-rank

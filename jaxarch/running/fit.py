@@ -21,7 +21,8 @@ from jax import Array
 from jax.sharding import Mesh
 
 from jaxarch.errors import ArgumentError, DeadStartWarning, NonFiniteWarning, ResultWarning
-from jaxarch.problem import Network, Problem
+from jaxarch.network import Network
+from jaxarch.problem import Problem
 from jaxarch.running import programs
 from jaxarch.running.devices import first_runs, place, runs_mesh, take_runs
 from jaxarch.running.options import FitOptions, Progress, StageReport
@@ -53,7 +54,7 @@ def fit(
 
     Returns:
       `Network` with a leading axis of runs, and a report. A run whose loss became NaN or infinite keeps its
-      place, with `info["failed_at"]` its step; the others are not affected.
+      place, with `failed_at` its step; the others are not affected.
 
     Raises:
       ArgumentError: an early stopping without validation rows, a schedule without settings, a start from
@@ -160,6 +161,7 @@ class _Group:
         self.members, self.group, self.groups = members, group, groups
         self.name, self.data = job.name, job.data
         self.training = make_one(self.make, self.settings)
+        self.descent = self.training.on(self.problem).descent
         self.notes: list[str] = []
         self.is_dead = False
         self._failed: set[int] = set()
@@ -168,7 +170,7 @@ class _Group:
 
     def run(self) -> tuple[Network, dict[str, np.ndarray]]:
         """Train to the end, from the last checkpoint if there is one: what was found, and the metrics."""
-        steps, chunk = self.problem.steps, self.options.chunk
+        steps, chunk = self.descent.steps, self.options.chunk
         before = self.watch.running
         state, border = self._first_state()
         state = self._restored(state)
@@ -200,7 +202,7 @@ class _Group:
         inputs = self._inputs(0)
         begin = self.watch.compile(programs.begin, self.make, self.mesh, self.keys, *inputs, self.network)
         carry = self.watch.run(begin, self.keys, *inputs, self.network)
-        width, steps = self.keys.shape[0], self.problem.steps
+        width, steps = self.keys.shape[0], self.descent.steps
         best = self._first_best(carry)
         border, validation = None, {}
         if self.problem.validation is not None:
@@ -219,7 +221,7 @@ class _Group:
         width = self.keys.shape[0]
         best = Best(
             value=jnp.full(width, jnp.inf),
-            point=jax.tree.map(jnp.copy, carry.point),
+            state=jax.tree.map(jnp.copy, carry.state),
             waited=jnp.zeros(width, jnp.int32),
             stopped=jnp.zeros(width, bool),
         )
@@ -279,7 +281,7 @@ class _Group:
             Progress(
                 name=self.name,
                 step=int(state.step),
-                steps=self.problem.steps,
+                steps=self.descent.steps,
                 group=self.group,
                 groups=self.groups,
                 runs=len(self.members),
@@ -305,7 +307,7 @@ class _Group:
             return
         self.is_dead = bool(dead.all())
         hit = np.any(dead, axis=0).tolist()
-        names = named_leaves(carry.point.trainable)
+        names = named_leaves(carry.state.trainable)
         leaves = [repr(name) for name, is_hit in zip(names, hit, strict=True) if is_hit]
         runs = self.members[dead.any(1)]
         message = (
@@ -327,7 +329,7 @@ class _Group:
         if self._digest is None:
             self._digest = _digest(
                 (self.keys, self.settings, dataclasses.replace(self.problem, data=self.data), self.network),
-                (self.problem.steps, self.problem.batch_size, self.options.chunk, len(self.members)),
+                (self.descent.steps, self.descent.batch_size, self.options.chunk, len(self.members)),
             )
         return {"belongs_to": self._digest, "state": state}
 
@@ -362,7 +364,7 @@ class _Group:
     @property
     def _awake(self) -> int:
         """The step by which every leaf that is not dead has had a gradient."""
-        return min(WAKING, self.problem.steps)
+        return min(WAKING, self.descent.steps)
 
     @property
     def _slot(self) -> str:
@@ -371,19 +373,19 @@ class _Group:
     def _result(self, state: _State) -> Network:
         carry, best = state.carry, state.best
         if best is not None:
-            carry = carry._replace(point=best.point)
+            carry = carry._replace(state=best.state)
         (losses, failed_at) = place(self.mesh, (0, 0), (state.losses, state.failed_at))
         carry = carry._replace(failed_at=failed_at)
         last_chunk = (int(state.step) - 1) // self.options.chunk * self.options.chunk
         settings = self._inputs(last_chunk)[0]
         conclude = self.watch.compile(programs.conclude, self.make, self.mesh, settings, carry, losses)
         network = self.watch.run(conclude, settings, carry, losses)
-        self._report_failed(np.asarray(network.info["failed_at"]))
+        self._report_failed(np.asarray(network.failed_at))
         if self.training.remarks is not None:
             for line in self.training.remarks(jax.device_get(first_runs(len(self.members), network))):
                 self._note(f"{self.name}: {line}", ResultWarning)
         if best is not None:
-            network = network._replace(info={**network.info, "kept_at": best.point.step})
+            network = network.replace(info={**network.info, "kept_at": best.state.step})
         return network
 
 

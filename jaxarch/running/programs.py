@@ -18,7 +18,8 @@ from jax import Array
 from jax.sharding import Mesh
 
 from jaxarch.errors import ArgumentError
-from jaxarch.problem import Network, Problem
+from jaxarch.network import Network
+from jaxarch.problem import Problem
 from jaxarch.running import training as single
 from jaxarch.running.devices import describe, over_runs
 from jaxarch.running.options import EarlyStopping, FitOptions
@@ -55,7 +56,7 @@ class Best(NamedTuple):
     """Early stopping's memory of one run: its best border so far, and how long ago that was."""
 
     value: Array
-    point: TrainState
+    state: TrainState
     waited: Array
     stopped: Array
 
@@ -124,7 +125,8 @@ def border(
     def one(
         settings: PyTree, problem: Problem, carry: Carry, best: Best | None
     ) -> tuple[dict[str, Array], Best | None]:
-        network = make(settings).network(carry.point)
+        training = make(settings)
+        network = training.network(training.settings, carry.state)
         metrics = {"loss": problem.objective(network.params, network.state, problem.validation)}
         if problem.metrics is not None:
             batch = problem.gather(problem.data, problem.per_run, problem.validation)
@@ -148,10 +150,10 @@ def _judge(stopping: EarlyStopping, metrics: dict[str, Array], carry: Carry, bes
     # NaN compares as false: it is never an improvement.
     better = ~best.stopped & (value < best.value - stopping.least)
     waited = jnp.where(better, 0, best.waited + 1)
-    value, point = jax.tree.map(
-        lambda new, old: jnp.where(better, new, old), (value, carry.point), (best.value, best.point)
+    value, state = jax.tree.map(
+        lambda new, old: jnp.where(better, new, old), (value, carry.state), (best.value, best.state)
     )
-    return Best(value, point, waited, best.stopped | (waited >= stopping.patience))
+    return Best(value, state, waited, best.stopped | (waited >= stopping.patience))
 
 
 @partial(jax.jit, static_argnums=(0, 1))

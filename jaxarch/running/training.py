@@ -12,7 +12,11 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from jaxarch.problem import Network, Problem
+from jaxarch.descent import THE_PROBLEMS, OwnDescent
+from jaxarch.network import Network
+from jaxarch.problem import Problem
+from jaxarch.running.keyed import equal_by_key
+from jaxarch.running.stage import NOTHING, Needs, Removed, check_network, check_problem
 from jaxarch.trees import PyTree
 
 WAKING = 32
@@ -29,54 +33,73 @@ class TrainState(NamedTuple):
     Attributes:
       trainable: what gradient descent moves.
       fixed: what it does not, a mask or frozen weights for instance.
-      state: the model's state: batch norm's and the like.
+      model: the model's state: batch norm's and the like.
       memory: what the training's `observe` keeps from step to step; `None` without.
       step: how many steps have been taken.
     """
 
     trainable: PyTree
     fixed: PyTree
-    state: PyTree
+    model: PyTree
     memory: PyTree = None
     step: int | Array = 0
 
 
-@dataclasses.dataclass(frozen=True)
+@equal_by_key
+@dataclasses.dataclass(frozen=True, eq=False)
 class Training:
-    """A search or finish whose work is gradient descent, as pure functions.
+    """A stage whose work is gradient descent, as pure functions of its settings.
 
-    `training(key, problem)` runs it whole, under any transformation but reverse mode; `fit` runs it in
-    chunks, with everything that a long training needs.
+    `training(key, problem)` runs it whole, under any transformation but reverse mode; `over_seeds` runs it in
+    chunks, with everything that a long training needs. The functions are defined at the top of a module, so
+    that two trainings of equal settings are equal, and compile once.
 
     Attributes:
-      name: shown in progress and reports.
-      init: `(key, problem, network) -> TrainState`; `network` is what the stage before found, `None` for a search.
-      params: `point -> params`, differentiable in `point.trainable`: what the problem's loss is called with.
-      network: `point -> Network`: what has been learned. It is read off at the end, and judged by validation.
-      optimizer: any optax transformation; `None` for the problem's own.
-      penalty: `point -> scalar`, added to the loss, differentiable in `point.trainable`.
-      observe: `point -> memory`, called after every step: snapshots, running means. The memory that `init`
-        returns has the same structure, shapes and dtypes.
+      name: shown in progress, reports and errors.
+      init: `(settings, key, problem, network) -> TrainState`; `network` is what the stage before found, or
+        `None`.
+      params: `(settings, state) -> params`, differentiable in `state.trainable`: what the problem's loss is
+        called with.
+      network: `(settings, state) -> Network`: what has been learned. It is read off at the end, and judged by
+        validation.
+      settings: a frozen dataclass of numbers, texts and functions; its numbers may be traced.
+      descent: what it has of its own in place of the problem's descent, as of `own_descent`.
+      penalty: `(settings, state) -> scalar`, added to the loss, differentiable in `state.trainable`.
+      observe: `(settings, state) -> memory`, called after every step: snapshots, running means. The memory
+        that `init` returns has the same structure, shapes and dtypes.
       remedy: what to change when the start has a gradient of exactly zero.
-      remarks: `found -> lines`, called by `fit` with all runs: what users should know of what was found. They
-        are warned, and are among the report's notes.
+      remarks: `network -> lines`, called with all runs: what users should know of what was found. They are
+        warned, and are among the report's notes.
+      needs: what it cannot do without.
+      removes: what the network that it makes may lack.
     """
 
     name: str
-    init: Callable[[Array, Problem, Network | None], TrainState]
-    params: Callable[[TrainState], PyTree]
-    network: Callable[[TrainState], Network]
-    optimizer: optax.GradientTransformation | None = None
-    penalty: Callable[[TrainState], Array] | None = None
-    observe: Callable[[TrainState], PyTree] | None = None
+    init: Callable[[Any, Array, Problem, Any], TrainState]
+    params: Callable[[Any, TrainState], PyTree]
+    network: Callable[[Any, TrainState], Network]
+    settings: Any = None
+    descent: OwnDescent = THE_PROBLEMS
+    penalty: Callable[[Any, TrainState], Array] | None = None
+    observe: Callable[[Any, TrainState], PyTree] | None = None
     remedy: str = "start from other values, or use an activation with a slope there"
     remarks: Callable[[Network], Iterable[str]] | None = None
+    needs: Needs = NOTHING
+    removes: tuple[Removed, ...] = ()
 
     def __call__(self, key: Array, problem: Problem, network: Network | None = None) -> Network:
         """What one run finds, all steps in one loop."""
+        check_network(self, network)
+        check_problem(self, problem)
+        steps = self.on(problem).steps
         carry = begin(self, key, problem, network)
-        carry, losses = advance(self, key, problem, carry, 0, problem.steps, problem.steps)
-        return conclude(self, carry, losses)
+        carry, losses = advance(self, key, problem, carry, 0, steps, steps)
+        return joined(network, conclude(self, carry, losses))
+
+    def on(self, problem: Problem) -> Problem:
+        """The problem with the descent of this training."""
+        descent = self.descent.of(problem.descent)
+        return problem if descent is problem.descent else dataclasses.replace(problem, descent=descent)
 
 
 class Carry(NamedTuple):
@@ -86,7 +109,7 @@ class Carry(NamedTuple):
     whether its gradient was exactly zero in all of the first `WAKING` steps.
     """
 
-    point: TrainState
+    state: TrainState
     opt_state: PyTree
     failed_at: Array
     dead: Array
@@ -94,36 +117,38 @@ class Carry(NamedTuple):
 
 def begin(training: Training, key: Array, problem: Problem, network: Network | None) -> Carry:
     """The carry before the first step."""
+    problem = training.on(problem)
     init_key, _, _ = jax.random.split(key, 3)
-    point = training.init(init_key, problem, network)._replace(step=jnp.zeros((), jnp.int32))
-    opt_state = (training.optimizer or problem.optimizer).init(point.trainable)
-    dead = jnp.ones(len(jax.tree.leaves(point.trainable)), bool)
-    return Carry(point, opt_state, jnp.asarray(-1, jnp.int32), dead)
+    state = training.init(training.settings, init_key, problem, network)
+    state = state._replace(step=jnp.zeros((), jnp.int32))
+    opt_state = problem.optimizer.init(state.trainable)
+    dead = jnp.ones(len(jax.tree.leaves(state.trainable)), bool)
+    return Carry(state, opt_state, jnp.asarray(-1, jnp.int32), dead)
 
 
 def step(training: Training, key: Array, problem: Problem, carry: Carry, index: Array) -> tuple[Carry, Array]:
     """One gradient step, and the loss that it started from. Its randomness depends on key and index alone."""
+    problem = training.on(problem)
     _, batch_key, loss_key = jax.random.split(key, 3)
     batch = problem.batch(jax.random.fold_in(batch_key, index))
     loss_key = jax.random.fold_in(loss_key, index)
-    point = carry.point
+    settings, state = training.settings, carry.state
 
     def loss(trainable: PyTree) -> tuple[Array, PyTree]:
-        at = point._replace(trainable=trainable)
-        value, state = problem.loss(training.params(at), point.state, batch, loss_key)
-        return value if training.penalty is None else value + training.penalty(at), state
+        at = state._replace(trainable=trainable)
+        value, model = problem.loss(training.params(settings, at), state.model, batch, loss_key)
+        return value if training.penalty is None else value + training.penalty(settings, at), model
 
-    (value, state), gradient = jax.value_and_grad(loss, has_aux=True)(point.trainable)
-    optimizer = training.optimizer or problem.optimizer
+    (value, model), gradient = jax.value_and_grad(loss, has_aux=True)(state.trainable)
     extra = {"value": value, "grad": gradient, "value_fn": lambda trainable: loss(trainable)[0]}
-    updates, opt_state = optimizer.update(
-        gradient, carry.opt_state, point.trainable, **_accepted(optimizer, extra)
+    updates, opt_state = problem.optimizer.update(
+        gradient, carry.opt_state, state.trainable, **_accepted(problem.optimizer, extra)
     )
-    moved = point._replace(
-        trainable=optax.apply_updates(point.trainable, updates), state=state, step=point.step + 1
+    moved = state._replace(
+        trainable=optax.apply_updates(state.trainable, updates), model=model, step=state.step + 1
     )
     if training.observe is not None:
-        moved = moved._replace(memory=training.observe(moved))
+        moved = moved._replace(memory=training.observe(settings, moved))
     dead = jax.lax.cond(index < WAKING, lambda: carry.dead & _all_zero(gradient), lambda: carry.dead)
     failed = (carry.failed_at < 0) & ~jnp.isfinite(value)
     return Carry(moved, opt_state, jnp.where(failed, index, carry.failed_at), dead), value
@@ -154,13 +179,30 @@ def advance(
 
 
 def conclude(training: Training, carry: Carry, losses: Array) -> Network:
-    """What was found, with what `fit` and users look at in its `info`."""
-    network = training.network(carry.point)
+    """What was found, with its losses, and whether it failed or began dead."""
+    network = training.network(training.settings, carry.state)
     # The last update has no loss after it that would show NaN.
-    broken = (carry.failed_at < 0) & ~_all_finite(carry.point.trainable)
-    failed_at = jnp.where(broken, carry.point.step, carry.failed_at)
-    looked_at = {"loss": losses, "failed_at": failed_at, "dead_start": carry.dead.any()}
-    return network._replace(info={**network.info, **looked_at})
+    broken = (carry.failed_at < 0) & ~_all_finite(carry.state.trainable)
+    return network.replace(
+        failed_at=jnp.where(broken, carry.state.step, carry.failed_at),
+        dead_start=carry.dead.any(),
+        info={**network.info, "loss": losses},
+    )
+
+
+def joined(before: Network | None, after: Network) -> Network:
+    """What a training made of a network: a failure once is a failure for good, and so is a dead start.
+
+    Architectures by density are those of the weights before, and go.
+    """
+    if before is None:
+        return after
+    if before.failed_at is not None and after.failed_at is not None:
+        failed_at = jnp.where(before.failed_at >= 0, before.failed_at, after.failed_at)
+        after = after.replace(failed_at=failed_at)
+    if before.dead_start is not None and after.dead_start is not None:
+        after = after.replace(dead_start=before.dead_start | after.dead_start)
+    return before.replace(by_density=None).then(after)
 
 
 def _accepted(optimizer: optax.GradientTransformation, extra: dict[str, Any]) -> dict[str, Any]:

@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal
+import dataclasses
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxarch.errors import ArgumentError, check_count
+from jaxarch.errors import check_count
+from jaxarch.finish.share_weight import with_weight
 from jaxarch.finish.threshold import PERCENTILES, check_percentiles
 from jaxarch.finish.weights import fresh, squares
 from jaxarch.masks import full_mask, percentile_thresholds, threshold_mask, weight_free
-from jaxarch.problem import Finish, Network, Problem
-from jaxarch.trees import PyTree, Where, map_selected, matrices, merge, select
+from jaxarch.network import Network
+from jaxarch.problem import Problem
+from jaxarch.running.methods import method
+from jaxarch.running.stage import FunctionStage
+from jaxarch.trees import PyTree, Where, map_selected, matrices, select
 
 
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How many architectures are drawn, at which densities, and how many weights each is tried with."""
+
+    draws: int
+    weights: int
+    percentiles: tuple[float, ...]
+    where: Where
+
+
+@method("[D] section 5, after A. Gaier and D. Ha, 2019", draws=2, weights=2)
 def agnostic(
     draws: int = 20,
     weights: int = 10,
     percentiles: tuple[float, ...] = PERCENTILES,
     *,
     where: Where = matrices,
-) -> Callable[[Array, Problem], Network]:
+) -> FunctionStage:
     r"""The best of many random architectures, without training ([D] section 5, after Gaier & Ha, 2019).
 
     `w' = argmin_m min_(u_0) F(u_0 m)`, m over `B_inf(w - xi)`, `w = u^2`, `u ~ N(0, 1)` for each draw, xi
@@ -37,10 +51,10 @@ def agnostic(
       where: the leaves that are masked, by path; the others are the problem's own.
 
     Returns:
-      A search for the weight-free network: all weights 1. Its `info` has `shared_weight`, the best u_0 for
-      the architecture found; `candidates`, the least F over u_0 of each, shape (draws, percentiles);
-      `percentile`; `ties`, how many other architectures reach the same F (the first is then taken). NaN is
-      never chosen. `share_weight` puts a shared weight on the architecture.
+      A search for the weight-free network: all weights 1. Its `shared_weight` is the best u_0 for the
+      architecture found; its `info` has `candidates`, the least F over u_0 of each, shape (draws,
+      percentiles); `percentile`; `ties`, how many other architectures reach the same F (the first is then
+      taken). NaN is never chosen. `share_weight` puts a shared weight on the architecture.
 
     Raises:
       ArgumentError: counts that are no positive integers, percentiles outside [0, 100] or none.
@@ -48,76 +62,43 @@ def agnostic(
     check_count("draws", draws)
     check_count("weights", weights)
     check_percentiles(percentiles)
-
-    def search(key: Array, problem: Problem) -> Network:
-        init_key, draws_key, weights_key = jax.random.split(key, 3)
-        params, state = problem.init(init_key)
-        everything = full_mask(select(params, where))
-        shared = jax.random.normal(weights_key, (weights,))
-        draw_keys = jax.random.split(draws_key, draws)
-
-        def values(draw_key: Array) -> PyTree:
-            roots, _ = fresh(draw_key, problem, everything, True, 1.0)
-            return map_selected(lambda m, w: w, everything, squares(everything, roots))
-
-        def thresholds(drawn: PyTree) -> Array:
-            return percentile_thresholds(drawn, jnp.asarray(percentiles))
-
-        def best_weight(mask: PyTree) -> tuple[Array, Array]:
-            losses = jax.lax.map(
-                lambda weight: problem.objective(_with_weight(weight, mask, params), state), shared
-            )
-            losses = jnp.where(jnp.isnan(losses), jnp.inf, losses)
-            return losses.min(), shared[losses.argmin()]
-
-        def judge(draw_key: Array) -> tuple[Array, Array]:
-            drawn = values(draw_key)
-            return jax.lax.map(lambda xi: best_weight(threshold_mask(drawn, xi)), thresholds(drawn))
-
-        losses, best_weights = jax.lax.map(judge, draw_keys)
-        best = losses.argmin()
-        draw, percentile = jnp.divmod(best, len(percentiles))
-        drawn = values(draw_keys[draw])
-        mask = threshold_mask(drawn, thresholds(drawn)[percentile])
-        info = {
-            "shared_weight": best_weights.reshape(-1)[best],
-            "candidates": losses,
-            "percentile": jnp.asarray(percentiles, jnp.float32)[percentile],
-            "ties": jnp.sum(losses == losses.min()) - 1,
-        }
-        return Network(weight_free(mask, params), mask, state, info)
-
-    search.__name__ = "agnostic"
-    return search
+    return FunctionStage("agnostic", _agnostic, Settings(draws, weights, tuple(percentiles), where))
 
 
-def share_weight(weight: Literal["best", "random"] = "best") -> Finish:
-    """One weight on all connections of a found architecture: agnostic -> real of [D] section 5.
+def _agnostic(settings: Settings, key: Array, problem: Problem, network: None) -> Network:
+    init_key, draws_key, weights_key = jax.random.split(key, 3)
+    params, state = problem.init(init_key)
+    everything = full_mask(select(params, settings.where))
+    shared = jax.random.normal(weights_key, (settings.weights,))
+    draw_keys = jax.random.split(draws_key, settings.draws)
 
-    Args:
-      weight: `random` for u_0 ~ N(0, 1), as [D] prints it; `best` for the one that `agnostic` chose the
-        architecture with.
+    def values(draw_key: Array) -> PyTree:
+        roots, _ = fresh(draw_key, problem, everything, True, 1.0)
+        return map_selected(lambda m, w: w, everything, squares(everything, roots))
 
-    Returns:
-      A finish. Its `info` has `shared_weight`.
+    def thresholds(drawn: PyTree) -> Array:
+        return percentile_thresholds(drawn, jnp.asarray(settings.percentiles))
 
-    Raises:
-      ArgumentError: an unknown `weight`; `best` after another search than `agnostic`.
-    """
-    if weight not in ("best", "random"):
-        raise ArgumentError(f"weight: expected 'best' or 'random', got {weight!r}")
+    def best_weight(mask: PyTree) -> tuple[Array, Array]:
+        losses = jax.lax.map(
+            lambda weight: problem.objective(with_weight(weight, mask, params), state), shared
+        )
+        losses = jnp.where(jnp.isnan(losses), jnp.inf, losses)
+        return losses.min(), shared[losses.argmin()]
 
-    def finish(key: Array, problem: Problem, network: Network) -> Network:
-        if weight == "best" and "shared_weight" not in network.info:
-            raise ArgumentError("share_weight: the best weight is known only after search.agnostic()")
-        shared = network.info["shared_weight"] if weight == "best" else jax.random.normal(key)
-        params = _with_weight(shared, network.mask, network.params)
-        return Network(params, network.mask, network.state, {"shared_weight": shared})
+    def judge(draw_key: Array) -> tuple[Array, Array]:
+        drawn = values(draw_key)
+        return jax.lax.map(lambda xi: best_weight(threshold_mask(drawn, xi)), thresholds(drawn))
 
-    finish.__name__ = f"share {weight} weight"
-    return finish
-
-
-def _with_weight(weight: Array, mask: PyTree, params: PyTree) -> PyTree:
-    """Every connection of an architecture with the same weight."""
-    return merge(map_selected(lambda m, w: (weight * m).astype(w.dtype), mask, params), params)
+    losses, best_weights = jax.lax.map(judge, draw_keys)
+    best = losses.argmin()
+    draw, percentile = jnp.divmod(best, len(settings.percentiles))
+    drawn = values(draw_keys[draw])
+    mask = threshold_mask(drawn, thresholds(drawn)[percentile])
+    info = {
+        "candidates": losses,
+        "percentile": jnp.asarray(settings.percentiles, jnp.float32)[percentile],
+        "ties": jnp.sum(losses == losses.min()) - 1,
+    }
+    shared_weight = best_weights.reshape(-1)[best]
+    return Network(weight_free(mask, params), mask, state, shared_weight=shared_weight, info=info)

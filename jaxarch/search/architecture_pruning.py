@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Literal, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ import optax
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxarch.descent import DescentChanges, own_descent
 from jaxarch.errors import ArgumentError, check_strength
 from jaxarch.finish.at_density import Densities, check_densities, connections_kept, with_densities
 from jaxarch.masks import (
@@ -23,14 +25,34 @@ from jaxarch.masks import (
     soft_mask,
     top_k,
 )
-from jaxarch.problem import Network, Problem
+from jaxarch.network import Network
+from jaxarch.problem import Problem
+from jaxarch.running.methods import method
+from jaxarch.running.stage import Needs
 from jaxarch.running.training import Training, TrainState
 from jaxarch.trees import PyTree, Where, map_selected, matrices, select
 
 SCORES_RATE, WEIGHTS_RATE = 1.1, 0.1
 """Of the default optimisers, plain gradient descent: alpha and beta of (15) and (16)."""
 
+NEEDS = Needs("optional", ("params",), forgets=("connections", "neurons"))
 
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Targets, temperatures, the penalty with its sign, and the start of the scores."""
+
+    targets: tuple[float, ...]
+    hard: ArrayLike
+    soft: ArrayLike
+    strength: ArrayLike
+    sign: float
+    factor: bool
+    std: ArrayLike
+    where: Where
+
+
+@method("[A] appendix A.1", densities=0.5)
 def architecture_pruning(
     densities: Densities,
     hard: ArrayLike = 100.0,
@@ -43,6 +65,7 @@ def architecture_pruning(
     where: Where = matrices,
     scores_optimizer: optax.GradientTransformation | None = None,
     weights_optimizer: optax.GradientTransformation | None = None,
+    **descent: Unpack[DescentChanges],
 ) -> Training:
     r"""Prune a network while it is trained, until its architecture has a given size ([A] appendix A.1).
 
@@ -72,111 +95,122 @@ def architecture_pruning(
       where: the leaves that are masked, by path. The others are trained as well, without a penalty.
       scores_optimizer: any optax transformation; by default gradient descent at rate 1.1.
       weights_optimizer: any optax transformation; by default gradient descent at rate 0.1.
+      **descent: `steps`, `batch_size` in place of the problem's.
 
     Returns:
       A search. What it finds are architecture and weights; [A] transfers the architecture alone, `chain(...,
       retrain("cold", nonnegative=False))`. Its `info` has `densities` and `reached_at`, the step, or -1, an
-      entry a target from the largest on; `lowest_density`, the smallest share of positive scores after any
-      step; `masks`, by density, and `weights`, unmasked, out of which `at_density` takes one.
+      entry a target from the largest on, and `lowest_density`, the smallest share of positive scores after
+      any step. `at_density` takes the architecture of one of the targets.
 
     Raises:
       ArgumentError: a density outside (0, 1]; temperatures that are not positive, soft > hard; a
         strength that is negative or not finite; an unknown penalty.
     """
-    targets = [] if densities == () else check_densities(densities)
+    targets = () if densities == () else check_densities(densities)
     check_temperatures(hard, soft)
     check_strength("strength", strength)
     check_strength("std", std)
     if penalty not in ("corrected", "as printed"):
         raise ArgumentError(f"penalty: expected 'corrected' or 'as printed', got {penalty!r}")
-    sign = 1.0 if penalty == "corrected" else -1.0
-
-    def init(key: Array, problem: Problem, network: Network | None) -> TrainState:
-        params_key, scores_key = jax.random.split(key)
-        params, state = problem.init(params_key) if network is None else (network.params, network.state)
-        scores = map_selected(jnp.abs, init_scores(scores_key, select(params, where), 0.0, std))
-        memory = {"lowest_density": jnp.ones(())}
-        if targets:
-            kept = map_selected(lambda leaf: jnp.broadcast_to(leaf, (len(targets), *leaf.shape)), scores)
-            memory |= {"scores": kept, "reached_at": jnp.full(len(targets), -1, jnp.int32)}
-        return TrainState({"scores": scores, "weights": params}, None, state, memory)
-
-    def scores_in_use(point: TrainState) -> PyTree:
-        """The scores that descend, or those that are held."""
-        if not targets:
-            return point.trainable["scores"]
-        held = point.memory["reached_at"][-1] >= 0
-        return map_selected(
-            lambda leaf, kept: jnp.where(held, kept[-1], leaf),
-            point.trainable["scores"],
-            point.memory["scores"],
-        )
-
-    def params(point: TrainState) -> PyTree:
-        return apply_mask(
-            soft_mask(scores_in_use(point), hard, soft, factor=factor), point.trainable["weights"]
-        )
-
-    def penalty_of(point: TrainState) -> Array:
-        scores = scores_in_use(point)
-        weights = map_selected(lambda score, leaf: leaf, scores, point.trainable["weights"])
-        squares = [jnp.sum(jnp.square(1 + leaf)) for leaf in jax.tree.leaves(scores)]
-        squares += [jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(weights)]
-        return sign * jnp.asarray(strength) * jnp.sum(jnp.stack(squares))
-
-    def observe(point: TrainState) -> PyTree:
-        memory, scores = point.memory, point.trainable["scores"]
-        share = _share_positive(scores)
-        if not targets:
-            return {"lowest_density": jnp.minimum(memory["lowest_density"], share)}
-        hits = (memory["reached_at"] < 0) & (share <= jnp.asarray(targets))
-
-        def keep() -> PyTree:
-            def kept(leaf: Array, before: Array) -> Array:
-                return jnp.where(hits.reshape(-1, *[1] * leaf.ndim), leaf, before)
-
-            return map_selected(kept, scores, memory["scores"])
-
-        return {
-            "scores": jax.lax.cond(hits.any(), keep, lambda: memory["scores"]),
-            "reached_at": jnp.where(hits, point.step, memory["reached_at"]),
-            "lowest_density": jnp.minimum(memory["lowest_density"], share),
-        }
-
-    def network(point: TrainState) -> Network:
-        memory, scores, weights = point.memory, point.trainable["scores"], point.trainable["weights"]
-        if not targets:
-            mask_found = hard_mask(scores)
-            return Network(apply_mask(mask_found, weights), mask_found, point.state, dict(memory))
-
-        def mask(index: int, target: float) -> PyTree:
-            reached = memory["reached_at"][index] >= 0
-            last = map_selected(
-                lambda leaf, kept: jnp.where(reached, kept[index], leaf), scores, memory["scores"]
-            )
-            return top_k(last, connections_kept(target, scores))
-
-        masks = {target: mask(index, target) for index, target in enumerate(targets)}
-        info = {name: memory[name] for name in ("reached_at", "lowest_density")}
-        return with_densities(masks, weights, point.state, info | {"densities": jnp.asarray(targets)})
-
-    optimizer = _each(
+    if "optimizer" in descent:
+        raise ArgumentError("optimizer: it has two of them, scores_optimizer and weights_optimizer")
+    both = _each(
         {
             "scores": scores_optimizer or optax.sgd(SCORES_RATE),
             "weights": weights_optimizer or optax.sgd(WEIGHTS_RATE),
         }
     )
+    sign = 1.0 if penalty == "corrected" else -1.0
     return Training(
         "architecture pruning",
-        init,
-        params,
-        network,
-        optimizer,
-        penalty=penalty_of,
-        observe=observe,
+        _init,
+        _params,
+        _network,
+        Settings(targets, hard, soft, strength, sign, factor, std, where),
+        own_descent({**descent, "optimizer": both}),
+        penalty=_penalty,
+        observe=_observe,
         remarks=_unreached,
         remedy="the mask saturates the network: lower `hard` or the weights that it starts from",
+        needs=NEEDS,
+        removes=("connections",),
     )
+
+
+def _init(settings: Settings, key: Array, problem: Problem, network: Network | None) -> TrainState:
+    params_key, scores_key = jax.random.split(key)
+    params, model = problem.init(params_key) if network is None else (network.params, network.state)
+    drawn = init_scores(scores_key, select(params, settings.where), 0.0, settings.std)
+    scores = map_selected(jnp.abs, drawn)
+    memory = {"lowest_density": jnp.ones(())}
+    if settings.targets:
+        times = len(settings.targets)
+        kept = map_selected(lambda leaf: jnp.broadcast_to(leaf, (times, *leaf.shape)), scores)
+        memory |= {"scores": kept, "reached_at": jnp.full(times, -1, jnp.int32)}
+    return TrainState({"scores": scores, "weights": params}, None, model, memory)
+
+
+def _scores_in_use(settings: Settings, state: TrainState) -> PyTree:
+    """The scores that descend, or those that are held."""
+    if not settings.targets:
+        return state.trainable["scores"]
+    held = state.memory["reached_at"][-1] >= 0
+    return map_selected(
+        lambda leaf, kept: jnp.where(held, kept[-1], leaf), state.trainable["scores"], state.memory["scores"]
+    )
+
+
+def _params(settings: Settings, state: TrainState) -> PyTree:
+    scores = _scores_in_use(settings, state)
+    mask = soft_mask(scores, settings.hard, settings.soft, factor=settings.factor)
+    return apply_mask(mask, state.trainable["weights"])
+
+
+def _penalty(settings: Settings, state: TrainState) -> Array:
+    scores = _scores_in_use(settings, state)
+    weights = map_selected(lambda score, leaf: leaf, scores, state.trainable["weights"])
+    squares = [jnp.sum(jnp.square(1 + leaf)) for leaf in jax.tree.leaves(scores)]
+    squares += [jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(weights)]
+    return settings.sign * jnp.asarray(settings.strength) * jnp.sum(jnp.stack(squares))
+
+
+def _observe(settings: Settings, state: TrainState) -> PyTree:
+    memory, scores = state.memory, state.trainable["scores"]
+    share = _share_positive(scores)
+    if not settings.targets:
+        return {"lowest_density": jnp.minimum(memory["lowest_density"], share)}
+    hits = (memory["reached_at"] < 0) & (share <= jnp.asarray(settings.targets))
+
+    def keep() -> PyTree:
+        def kept(leaf: Array, before: Array) -> Array:
+            return jnp.where(hits.reshape(-1, *[1] * leaf.ndim), leaf, before)
+
+        return map_selected(kept, scores, memory["scores"])
+
+    return {
+        "scores": jax.lax.cond(hits.any(), keep, lambda: memory["scores"]),
+        "reached_at": jnp.where(hits, state.step, memory["reached_at"]),
+        "lowest_density": jnp.minimum(memory["lowest_density"], share),
+    }
+
+
+def _network(settings: Settings, state: TrainState) -> Network:
+    memory, scores, weights = state.memory, state.trainable["scores"], state.trainable["weights"]
+    if not settings.targets:
+        mask_found = hard_mask(scores)
+        return Network(apply_mask(mask_found, weights), mask_found, state.model, info=dict(memory))
+
+    def mask(index: int, target: float) -> PyTree:
+        reached = memory["reached_at"][index] >= 0
+        last = map_selected(
+            lambda leaf, kept: jnp.where(reached, kept[index], leaf), scores, memory["scores"]
+        )
+        return top_k(last, connections_kept(target, scores))
+
+    masks = {target: mask(index, target) for index, target in enumerate(settings.targets)}
+    info = {name: memory[name] for name in ("reached_at", "lowest_density")}
+    return with_densities(masks, weights, state.model, info | {"densities": jnp.asarray(settings.targets)})
 
 
 def _each(optimizers: dict[str, optax.GradientTransformation]) -> optax.GradientTransformation:
@@ -200,7 +234,7 @@ def _share_positive(scores: PyTree) -> Array:
     return connections(positive) / sum(leaf.size for leaf in jax.tree.leaves(scores))
 
 
-def _unreached(network: Any) -> Iterable[str]:
+def _unreached(network: Network) -> Iterable[str]:
     """A line if some runs never had so few positive scores as they were to have."""
     if "reached_at" not in network.info:
         return

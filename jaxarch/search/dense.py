@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Unpack
+
 import jax
-import optax
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.finish.weights import Held, fresh, squares, weight_training
+from jaxarch.descent import DescentChanges, own_descent
+from jaxarch.finish.weights import Held, fresh, squares, trained, weights_of
 from jaxarch.masks import full_mask
-from jaxarch.problem import Network, Problem
+from jaxarch.network import Network
+from jaxarch.problem import Problem
+from jaxarch.running.methods import method
 from jaxarch.running.training import Training, TrainState
 from jaxarch.trees import Where, matrices, select
 
 
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Which weights are squares, and of what size they start."""
+
+    nonnegative: bool
+    std: ArrayLike
+    where: Where
+
+
+@method("[D] section 5")
 def dense(
     *,
     nonnegative: bool = True,
     std: ArrayLike = 0.2,
     where: Where = matrices,
-    optimizer: optax.GradientTransformation | None = None,
+    **descent: Unpack[DescentChanges],
 ) -> Training:
     """Train the weights of the whole network, `argmin F(w)` (the strategy *real* of [D] section 5).
 
@@ -30,23 +45,24 @@ def dense(
       std: with `nonnegative`, the start is `u ~ N(0, std)`, std the standard deviation. At 1, as [D] has it
         for random networks, the gradient is exactly 0 in float32. Without, it is the problem's own.
       where: the leaves that are constrained and counted as connections, by path.
-      optimizer: any optax transformation; by default the problem's.
+      **descent: `optimizer`, `steps`, `batch_size` in place of the problem's.
 
     Returns:
-      A search; its mask keeps every selected connection. Its `info` has `start`, the weights that training
+      A search; its mask keeps every selected connection. Its `start` is the weights that training
       began from: rewinding (`retrain("rewind")`) goes back to them.
     """
-
-    def init(key: Array, problem: Problem, network: Network | None) -> TrainState:
-        shapes, _ = jax.eval_shape(problem.init, key)
-        mask = full_mask(select(shapes, where))
-        params, state = fresh(key, problem, mask, nonnegative, std)
-        start = squares(mask, params) if nonnegative else params
-        return TrainState(params, Held(mask, start), state)
-
     if nonnegative:
-        return weight_training(
-            "real", init, True, optimizer, "lower `std`: large weights saturate the network"
-        )
-    remedy = "start from smaller or less symmetric weights in the problem's init"
-    return weight_training("real unconstrained", init, False, optimizer, remedy)
+        name, remedy = "dense", "lower `std`: large weights saturate the network"
+    else:
+        name = "dense unconstrained"
+        remedy = "start from smaller or less symmetric weights in the problem's init"
+    settings = Settings(nonnegative, std, where)
+    return Training(name, _init, weights_of, trained, settings, own_descent(descent), remedy=remedy)
+
+
+def _init(settings: Settings, key: Array, problem: Problem, network: Network | None) -> TrainState:
+    shapes, _ = jax.eval_shape(problem.init, key)
+    mask = full_mask(select(shapes, settings.where))
+    params, model = fresh(key, problem, mask, settings.nonnegative, settings.std)
+    start = squares(mask, params) if settings.nonnegative else params
+    return TrainState(params, Held(mask, start), model)

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from jax.typing import ArrayLike
 
-from jaxarch.finish import retrain, threshold
+from jaxarch.finish import retrain, share_weight, threshold
 from jaxarch.running.strategy import chain
-from jaxarch.search.agnostic import agnostic, share_weight
+from jaxarch.search.agnostic import agnostic
 from jaxarch.search.dense import dense
 from jaxarch.search.logistic_regression import logistic_regression
 from jaxarch.search.lottery import lottery

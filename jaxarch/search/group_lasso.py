@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import jax
 import jax.numpy as jnp
-import optax
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxarch.descent import DescentChanges, own_descent
 from jaxarch.errors import check_strength
 from jaxarch.masks import apply_mask
-from jaxarch.problem import Network, Problem
+from jaxarch.network import Network
+from jaxarch.problem import Problem
+from jaxarch.running.methods import method
+from jaxarch.running.stage import Needs
 from jaxarch.running.training import Training, TrainState
 from jaxarch.spectral.direct import neuron_mask, neuron_norms
 
 
-def group_lasso(
-    strength: ArrayLike = 1e-3, *, optimizer: optax.GradientTransformation | None = None
-) -> Training:
+@method("[S] section 5, in direct space", parent="direct")
+def group_lasso(strength: ArrayLike = 1e-3, **descent: Unpack[DescentChanges]) -> Training:
     r"""Train `jaxarch.direct_network` under `loss + strength * sum over hidden neurons of |weights|`.
 
     A neuron's group is all its weights, in and out: `sqrt(sum_j |W_kj[n, :]|^2 + sum_i |W_ik[:, n]|^2)`. The
@@ -29,7 +33,7 @@ def group_lasso(
 
     Args:
       strength: at least 0. May be traced: a sweep is one program.
-      optimizer: any optax transformation; by default the problem's.
+      **descent: `optimizer`, `steps`, `batch_size` in place of the problem's.
 
     Returns:
       A search. Its mask keeps all weights; as a finish it trains on within the mask that was found.
@@ -38,23 +42,35 @@ def group_lasso(
       ArgumentError: a strength that is negative or not finite; parameters of another kind of network.
     """
     check_strength("strength", strength)
+    return Training(
+        "group lasso",
+        _init,
+        _params,
+        _network,
+        strength,
+        own_descent(descent),
+        penalty=_penalty,
+        remedy="start from other weights",
+        needs=Needs("optional", ("params", "mask")),
+    )
 
-    def init(key: Array, problem: Problem, network: Network | None) -> TrainState:
-        if network is not None:
-            return TrainState(network.params, network.mask, network.state)
-        params, state = problem.init(key)
-        everyone = jax.tree.map(lambda norms: jnp.ones(norms.shape, bool), neuron_norms(params))
-        return TrainState(params, neuron_mask(params, everyone), state)
 
-    def params(point: TrainState) -> dict[str, Array]:
-        return apply_mask(point.fixed, point.trainable)
+def _init(strength: ArrayLike, key: Array, problem: Problem, network: Network | None) -> TrainState:
+    if network is not None:
+        return TrainState(network.params, network.mask, network.state)
+    params, model = problem.init(key)
+    everyone = jax.tree.map(lambda norms: jnp.ones(norms.shape, bool), neuron_norms(params))
+    return TrainState(params, neuron_mask(params, everyone), model)
 
-    def network(point: TrainState) -> Network:
-        return Network(params(point), point.fixed, point.state, {})
 
-    def penalty(point: TrainState) -> Array:
-        norms = jnp.concatenate(list(neuron_norms(params(point)).values()))
-        return jnp.asarray(strength) * norms.sum()
+def _params(strength: ArrayLike, state: TrainState) -> dict[str, Array]:
+    return apply_mask(state.fixed, state.trainable)
 
-    remedy = "start from other weights"
-    return Training("group lasso", init, params, network, optimizer, penalty=penalty, remedy=remedy)
+
+def _network(strength: ArrayLike, state: TrainState) -> Network:
+    return Network(_params(strength, state), state.fixed, state.model)
+
+
+def _penalty(strength: ArrayLike, state: TrainState) -> Array:
+    norms = jnp.concatenate(list(neuron_norms(_params(strength, state)).values()))
+    return jnp.asarray(strength) * norms.sum()

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch.errors import ArgumentError, check_positive
-from jaxarch.problem import Network, Problem
-from jaxarch.running.strategy import HostSearch
+from jaxarch.errors import ArgumentError, check_count, check_positive
+from jaxarch.network import Network
+from jaxarch.problem import Problem
+from jaxarch.running.methods import method
+from jaxarch.running.stage import HostSearch
 from jaxarch.trees import PyTree
 
 
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Of scikit-learn's solver."""
+
+    C: float
+    max_iter: int
+
+
+@method("[D] section 5", parent="binary")
 def logistic_regression(C: float = 1000.0, max_iter: int = 1000) -> HostSearch:
     """Binary logistic regression on the training rows of each run.
 
@@ -28,28 +41,27 @@ def logistic_regression(C: float = 1000.0, max_iter: int = 1000) -> HostSearch:
       It raises an `ArgumentError` when run on labels other than 0 and 1.
     """
     check_positive("C", C)
+    check_count("max_iter", max_iter)
+    return HostSearch("logistic regression", _fitted, _predict, Settings(C, max_iter))
 
-    def search(keys: Array, problem: Problem) -> Network:
-        from sklearn.linear_model import LogisticRegression
 
-        coefs, intercepts = [], []
-        for run in range(keys.shape[0]):
-            one = problem.of_run(run) if problem.runs else problem
-            rows = one.training_rows()[: one.train_size]
-            x, y = jax.device_get(one.gather(one.data, one.per_run, rows))
-            if set(np.unique(y).tolist()) != {0, 1}:
-                raise ArgumentError(
-                    f"y: expected both of the labels 0 and 1, got {np.unique(y).tolist()[:5]}"
-                )
-            fitted = LogisticRegression(C=C, max_iter=max_iter).fit(x.reshape(len(x), -1), y)
-            coefs.append(fitted.coef_[0])
-            intercepts.append(fitted.intercept_[0])
-        params = {"coef": np.stack(coefs), "intercept": np.stack(intercepts)}
-        params = {name: values.astype(np.float32) for name, values in params.items()}
-        return Network(params, None, {}, {})
+def _fitted(settings: Settings, keys: Array, problem: Problem) -> Network:
+    from sklearn.linear_model import LogisticRegression
 
-    def predict(params: PyTree, state: PyTree, batch: PyTree) -> Array:
-        x = batch[0].reshape(batch[0].shape[0], -1)
-        return jnp.dot(x, params["coef"]) + params["intercept"]
+    coefs, intercepts = [], []
+    for run in range(keys.shape[0]):
+        one = problem.of_run(run) if problem.runs else problem
+        rows = one.training_rows()[: one.train_size]
+        x, y = jax.device_get(one.gather(one.data, one.per_run, rows))
+        if set(np.unique(y).tolist()) != {0, 1}:
+            raise ArgumentError(f"y: expected both of the labels 0 and 1, got {np.unique(y).tolist()[:5]}")
+        fitted = LogisticRegression(C=settings.C, max_iter=settings.max_iter).fit(x.reshape(len(x), -1), y)
+        coefs.append(fitted.coef_[0])
+        intercepts.append(fitted.intercept_[0])
+    params = {"coef": np.stack(coefs), "intercept": np.stack(intercepts)}
+    return Network({name: values.astype(np.float32) for name, values in params.items()}, state={})
 
-    return HostSearch("logistic regression", search, predict)
+
+def _predict(params: PyTree, state: PyTree, batch: PyTree) -> Array:
+    x = batch[0].reshape(batch[0].shape[0], -1)
+    return jnp.dot(x, params["coef"]) + params["intercept"]

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
-import optax
 from jax.typing import ArrayLike
 
+from jaxarch.descent import DescentChanges
 from jaxarch.errors import ArgumentError, check_count
-from jaxarch.finish import prune, retrain, threshold
 from jaxarch.finish.keep_best import keep, pick
+from jaxarch.finish.prune import prune
+from jaxarch.finish.retrain import retrain
+from jaxarch.finish.threshold import threshold
+from jaxarch.running.methods import method
 from jaxarch.running.strategy import Strategy, chain
 from jaxarch.running.training import Training
 from jaxarch.search.dense import dense
 
 
+@method("[D] section 5, after J. Frankle and M. Carbin, 2019", rounds=1)
 def lottery(
     rounds: int = 10,
     fraction: ArrayLike = 0.2,
@@ -23,7 +27,7 @@ def lottery(
     form: Literal["rewind", "printed"] = "rewind",
     choose: Literal["best", "last"] = "best",
     nonnegative: bool = True,
-    optimizer: optax.GradientTransformation | None = None,
+    **descent: Unpack[DescentChanges],
 ) -> Strategy:
     r"""Iterative magnitude pruning with rewinding (Frankle & Carbin, 2019; *lottery* of [D] section 5).
 
@@ -43,7 +47,7 @@ def lottery(
       first: the search for the dense network, `dense` with other arguments than its defaults, for instance;
         `compare` runs it once for all strategies that begin with the same one.
       nonnegative: whether the masked leaves are `w = u^2` (see `dense`), in `first` as well if there is one.
-      optimizer: any optax transformation; by default the problem's.
+      **descent: `optimizer`, `steps`, `batch_size` in place of the problem's.
 
     Returns:
       A strategy, to be run as it is or finished. Its `info` has `losses` and `densities`, F and density of
@@ -58,10 +62,10 @@ def lottery(
         raise ArgumentError(f"form: expected 'rewind' or 'printed', got {form!r}")
     if choose not in ("best", "last"):
         raise ArgumentError(f"choose: expected 'best' or 'last', got {choose!r}")
-    first = first or dense(nonnegative=nonnegative, optimizer=optimizer)
+    first = first or dense(nonnegative=nonnegative, **descent)
     if form == "printed":
         again: tuple[Any, ...] = (threshold(weights="found"),)
     else:
-        again = (prune(fraction), retrain("rewind", nonnegative=nonnegative, optimizer=optimizer))
+        again = (prune(fraction), retrain("rewind", nonnegative=nonnegative, **descent))
     kept = keep(rounds + 1, choose=choose)
     return chain(first, kept, *(*again, kept) * rounds, pick("round", "losses"))

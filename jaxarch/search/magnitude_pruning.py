@@ -2,30 +2,56 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from itertools import pairwise
+from typing import NamedTuple, Unpack
 
 import jax.numpy as jnp
-import optax
 from jax import Array
 
+from jaxarch.descent import DescentChanges
 from jaxarch.errors import ArgumentError
-from jaxarch.finish import retrain
 from jaxarch.finish.at_density import Densities, check_densities, connections_kept, with_densities
 from jaxarch.finish.prune import check_fraction, largest_weights
+from jaxarch.finish.retrain import retrain
 from jaxarch.masks import apply_mask
-from jaxarch.problem import Finish, Network, Problem
+from jaxarch.network import Network
+from jaxarch.problem import Problem
+from jaxarch.running.methods import method
+from jaxarch.running.stage import A_NETWORK, FunctionStage, Needs
 from jaxarch.running.strategy import Strategy, chain
 from jaxarch.search.dense import dense
 from jaxarch.trees import PyTree, Where, map_selected, matrices
 
 
+class Tickets(NamedTuple):
+    """What the rounds hand to one another, in the network's `memory`.
+
+    Attributes:
+      round: how many there were.
+      masks: of all targets, with a leading axis of them; False for those to come.
+    """
+
+    round: Array
+    masks: PyTree
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """The density after each round, and those that are targets."""
+
+    rounds: tuple[float, ...]
+    targets: tuple[float, ...]
+
+
+@method("J. Frankle and M. Carbin, 2019", densities=0.5)
 def magnitude_pruning(
     densities: Densities,
     *,
     fraction: float | None = 0.2,
     where: Where = matrices,
-    optimizer: optax.GradientTransformation | None = None,
+    **descent: Unpack[DescentChanges],
 ) -> Strategy:
     r"""Keep the connections of the largest weights of trained networks, `round(d D)` of D for a density d.
 
@@ -41,7 +67,7 @@ def magnitude_pruning(
       fraction: the largest share of the connections left that a round may remove, in (0, 1); `None` for one
         shot: every density from the whole network, trained once.
       where: the leaves that are masked, by path.
-      optimizer: any optax transformation; by default the problem's.
+      **descent: `optimizer`, `steps`, `batch_size` in place of the problem's.
 
     Returns:
       A strategy. With rounds its weights are those that training began from, masked: the winning ticket,
@@ -51,17 +77,21 @@ def magnitude_pruning(
       ArgumentError: a density outside (0, 1], or none; a fraction outside (0, 1).
     """
     targets = check_densities(densities)
-    first = dense(nonnegative=False, where=where, optimizer=optimizer)
+    first = dense(nonnegative=False, where=where, **descent)
     if fraction is None:
-        return chain(first, _one_shot(targets))
+        return chain(first, FunctionStage("largest weights", _one_shot, targets, A_NETWORK))
     check_fraction("fraction", fraction)
     if fraction == 0:
         raise ArgumentError("fraction: expected a number in (0, 1): a round has to remove something")
-    sizes = rounds(targets, fraction)
-    again = retrain("rewind", nonnegative=False, optimizer=optimizer)
-    prune_to_next = _prune_to_next(sizes, targets)
-    stages = [prune_to_next, *(again, prune_to_next) * (len(sizes) - 1)]
-    return chain(first, _before_the_first_round(len(targets)), *stages, _tickets(targets))
+    sizes = Sizes(tuple(rounds(targets, fraction)), targets)
+    again = retrain("rewind", nonnegative=False, **descent)
+    begin = FunctionStage("first round", _first_round, len(targets), A_NETWORK, removes=())
+    prune_to_next = FunctionStage("prune", _prune_to_next, sizes, A_TICKET)
+    stages = [prune_to_next, *(again, prune_to_next) * (len(sizes.rounds) - 1)]
+    return chain(first, begin, *stages, FunctionStage("tickets", _tickets, targets, A_TICKET))
+
+
+A_TICKET = Needs("required", ("params", "mask", "start", "memory"))
 
 
 def rounds(densities: Densities, fraction: float) -> list[float]:
@@ -74,50 +104,34 @@ def rounds(densities: Densities, fraction: float) -> list[float]:
     return steps
 
 
-def _one_shot(targets: list[float]) -> Finish:
-    def finish(key: Array, problem: Problem, network: Network) -> Network:
-        masks = {d: largest_weights(network, connections_kept(d, network.mask)) for d in targets}
-        return with_densities(masks, network.params, network.state)
-
-    finish.__name__ = "largest weights"
-    return finish
+def _one_shot(targets: tuple[float, ...], key: Array, problem: Problem, network: Network) -> Network:
+    masks = {d: largest_weights(network, connections_kept(d, network.mask)) for d in targets}
+    return network.then(with_densities(masks, network.params, network.state))
 
 
-def _before_the_first_round(targets: int) -> Finish:
+def _first_round(targets: int, key: Array, problem: Problem, network: Network) -> Network:
     """Room for the masks of all targets, so that all rounds are one program."""
-
-    def finish(key: Array, problem: Problem, network: Network) -> Network:
-        room = map_selected(lambda leaf: jnp.zeros((targets, *leaf.shape), bool), network.mask)
-        return network._replace(info={"round": jnp.asarray(0), "tickets": room})
-
-    finish.__name__ = "first round"
-    return finish
+    room = map_selected(lambda leaf: jnp.zeros((targets, *leaf.shape), bool), network.mask)
+    return network.replace(memory=Tickets(jnp.asarray(0), room))
 
 
-def _prune_to_next(sizes: list[float], targets: list[float]) -> Finish:
-    def finish(key: Array, problem: Problem, network: Network) -> Network:
-        round_ = network.info["round"]
-        counts = jnp.asarray([connections_kept(size, network.mask) for size in sizes])
-        mask = largest_weights(network, counts[round_])
-        met = jnp.asarray([sizes.index(target) for target in targets]) == round_
+def _prune_to_next(sizes: Sizes, key: Array, problem: Problem, network: Network) -> Network:
+    tickets: Tickets = network.memory
+    counts = jnp.asarray([connections_kept(size, network.mask) for size in sizes.rounds])
+    mask = largest_weights(network, counts[tickets.round])
+    met = jnp.asarray([sizes.rounds.index(target) for target in sizes.targets]) == tickets.round
 
-        def keep(before: Array, leaf: Array) -> Array:
-            return jnp.where(met.reshape(-1, *[1] * leaf.ndim), leaf, before)
+    def keep(before: Array, leaf: Array) -> Array:
+        return jnp.where(met.reshape(-1, *[1] * leaf.ndim), leaf, before)
 
-        tickets: PyTree = map_selected(keep, network.info["tickets"], mask)
-        info = {"round": round_ + 1, "tickets": tickets}
-        return Network(apply_mask(mask, network.params), mask, network.state, info)
-
-    finish.__name__ = "prune"
-    return finish
+    masks = map_selected(keep, tickets.masks, mask)
+    return network.replace(
+        params=apply_mask(mask, network.params), mask=mask, memory=Tickets(tickets.round + 1, masks)
+    )
 
 
-def _tickets(targets: list[float]) -> Finish:
-    def finish(key: Array, problem: Problem, network: Network) -> Network:
-        kept = network.info["tickets"]
-        masks = {d: map_selected(lambda leaf, i=i: leaf[i], kept) for i, d in enumerate(targets)}
-        _, state = problem.init(key)
-        return with_densities(masks, network.info["start"], state, {"round": None, "tickets": None})
-
-    finish.__name__ = "tickets"
-    return finish
+def _tickets(targets: tuple[float, ...], key: Array, problem: Problem, network: Network) -> Network:
+    kept = network.memory.masks
+    masks = {d: map_selected(lambda leaf, i=i: leaf[i], kept) for i, d in enumerate(targets)}
+    _, state = problem.init(key)
+    return network.replace(memory=None).then(with_densities(masks, network.start, state))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
 import jax
@@ -12,15 +13,26 @@ from jax import Array
 from jaxarch.errors import ArgumentError
 from jaxarch.finish.at_density import Densities, check_densities, connections_kept, with_densities
 from jaxarch.masks import check_density, init_scores, top_k
-from jaxarch.problem import Network, Problem
+from jaxarch.network import Network
+from jaxarch.problem import Problem
+from jaxarch.running.methods import method
+from jaxarch.running.stage import FunctionStage
 from jaxarch.trees import PyTree, Where, map_selected, matrices, named_leaves, select
 
 Layers = Literal["pooled", "uniform", "erk"]
 
 
-def random_mask(
-    densities: Densities, *, layers: Layers = "pooled", where: Where = matrices
-) -> Callable[[Array, Problem], Network]:
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How many connections are kept, of which leaves, and how they are spread over them."""
+
+    densities: tuple[float, ...]
+    layers: Layers
+    where: Where
+
+
+@method("[A] section 3", densities=0.5)
+def random_mask(densities: Densities, *, layers: Layers = "pooled", where: Where = matrices) -> FunctionStage:
     """A random mask with exactly `round(d D)` of the D connections, on the problem's initial weights.
 
     Args:
@@ -37,19 +49,18 @@ def random_mask(
     Raises:
       ArgumentError: a density outside (0, 1], an unknown word.
     """
-    targets = check_densities(densities)
     if layers not in ("pooled", "uniform", "erk"):
         raise ArgumentError(f"layers: expected 'pooled', 'uniform' or 'erk', got {layers!r}")
+    settings = Settings(check_densities(densities), layers, where)
+    return FunctionStage(f"random mask, {layers}", _random_mask, settings)
 
-    def search(key: Array, problem: Problem) -> Network:
-        params_key, mask_key = jax.random.split(key)
-        params, state = problem.init(params_key)
-        chosen = init_scores(mask_key, select(params, where), 0.0, 1.0)
-        masks = {density: _largest(chosen, density, layers) for density in targets}
-        return with_densities(masks, params, state)
 
-    search.__name__ = f"random architecture, {layers}"
-    return search
+def _random_mask(settings: Settings, key: Array, problem: Problem, network: None) -> Network:
+    params_key, mask_key = jax.random.split(key)
+    params, state = problem.init(params_key)
+    chosen = init_scores(mask_key, select(params, settings.where), 0.0, 1.0)
+    masks = {density: _largest(chosen, density, settings.layers) for density in settings.densities}
+    return with_densities(masks, params, state)
 
 
 def _largest(drawn: PyTree, density: float, layers: Layers) -> PyTree:

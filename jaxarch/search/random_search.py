@@ -3,32 +3,46 @@
 from __future__ import annotations
 
 import bisect
+import dataclasses
 import math
-from collections.abc import Callable
 from fractions import Fraction
+from typing import Unpack
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import Array
 
+from jaxarch.descent import DescentChanges
 from jaxarch.errors import ArgumentError, check_count
-from jaxarch.finish import retrain
 from jaxarch.finish.keep_best import keep, pick
+from jaxarch.finish.retrain import retrain
 from jaxarch.masks import apply_mask, check_density, full_mask, init_scores, top_k
-from jaxarch.problem import Network, Problem
+from jaxarch.network import Network
+from jaxarch.problem import Problem
+from jaxarch.running.methods import method
+from jaxarch.running.stage import FunctionStage, Needs
 from jaxarch.running.strategy import Strategy, chain
 from jaxarch.structure.nodes import Layer, Layers, connection_mask, layer_chain
 from jaxarch.trees import PyTree, Where, map_selected, matrices, named_leaves, select
 
 
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The size of a sub-network, and the layers that its nodes are drawn from."""
+
+    density: float
+    layers: Layers | None
+    where: Where
+
+
+@method("R. Farahani, 2024", parent="layers", density=0.5, samples=2)
 def random_search(
     density: float,
     samples: int = 8,
     *,
     layers: Layers | None = None,
     where: Where = matrices,
-    optimizer: optax.GradientTransformation | None = None,
+    **descent: Unpack[DescentChanges],
 ) -> Strategy:
     r"""Train random sub-networks of a network, and keep the best (R. Farahani, 2024, arXiv 2403.08265).
 
@@ -47,7 +61,7 @@ def random_search(
         default all masked kernels, in the order in which they fit. Where matrices have shape (outputs,
         inputs), name them from the last to the first.
       where: the leaves that are masked, by path: kernels of the chain, all of them.
-      optimizer: any optax transformation; by default the problem's.
+      **descent: `optimizer`, `steps`, `batch_size` in place of the problem's.
 
     Returns:
       A strategy, to be run as it is or finished: the best sample's mask of exactly `round(density D)`
@@ -61,28 +75,29 @@ def random_search(
     """
     check_density("density", density)
     check_count("samples", samples)
-    first, again = (_draw(density, layers, where, afresh) for afresh in (True, False))
-    train = retrain("rewind", nonnegative=False, optimizer=optimizer)
+    settings = Settings(density, layers, where)
+    first = FunctionStage("sample nodes", _first_sample, settings)
+    again = FunctionStage("sample nodes", _next_sample, settings, Needs("required", ("start",)))
+    train = retrain("rewind", nonnegative=False, **descent)
     kept = keep(samples, validate=True, apart=True)
     more = (again, train, kept) * (samples - 1)
-    return chain(first, train, kept, *more, pick("sample", "objectives"))
+    return chain(first, train, kept, *more, pick("sample", "objectives", apart=True))
 
 
-def _draw(
-    density: float, layers: Layers | None, where: Where, afresh: bool
-) -> Callable[[Array, Problem, Network | None], Network]:
-    """A random sub-network at its initial weights: the problem's own, or where the last one started."""
+def _first_sample(settings: Settings, key: Array, problem: Problem, network: None) -> Network:
+    """A random sub-network at the problem's initial weights."""
+    params_key, mask_key = jax.random.split(key)
+    params, state = problem.init(params_key)
+    mask = _sample(mask_key, select(params, settings.where), settings.density, settings.layers)
+    return Network(apply_mask(mask, params), mask, state, start=params)
 
-    def draw(key: Array, problem: Problem, network: Network | None = None) -> Network:
-        params_key, mask_key = jax.random.split(key)
-        params, state = problem.init(params_key)
-        if network is not None and not afresh:
-            params = network.info["start"]
-        mask = _sample(mask_key, select(params, where), density, layers)
-        return Network(apply_mask(mask, params), mask, state, {"start": params})
 
-    draw.__name__ = "sample nodes"
-    return draw
+def _next_sample(settings: Settings, key: Array, problem: Problem, network: Network) -> Network:
+    """A random sub-network at the weights that the one before it started from."""
+    params_key, mask_key = jax.random.split(key)
+    _, state = problem.init(params_key)
+    mask = _sample(mask_key, select(network.start, settings.where), settings.density, settings.layers)
+    return network.replace(params=apply_mask(mask, network.start), mask=mask, state=state)
 
 
 def _sample(key: Array, selection: PyTree, density: float, layers: Layers | None) -> PyTree:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
 
 import jax
 import jax.numpy as jnp
@@ -11,13 +11,24 @@ from jax import Array
 from jaxarch.errors import check_count
 from jaxarch.finish.at_density import Densities, check_densities, connections_kept, with_densities
 from jaxarch.masks import apply_mask, top_k
-from jaxarch.problem import Network, Problem
+from jaxarch.network import Network
+from jaxarch.problem import Problem
+from jaxarch.running.methods import method
+from jaxarch.running.stage import FunctionStage
 from jaxarch.trees import PyTree, Where, map_selected, matrices, select
 
 
-def snip(
-    densities: Densities, *, batches: int = 1, where: Where = matrices
-) -> Callable[[Array, Problem], Network]:
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How many connections are kept, of which leaves, and over how many batches they are judged."""
+
+    densities: tuple[float, ...]
+    batches: int
+    where: Where
+
+
+@method("N. Lee, T. Ajanthan and P. Torr, 2019", densities=0.5)
+def snip(densities: Densities, *, batches: int = 1, where: Where = matrices) -> FunctionStage:
     r"""Keep the connections whose removal would change the loss the most, at the problem's initial weights.
 
     The saliency of a connection is `|dL / dm|` at m = 1, that is `|theta dL/dtheta|`, with L the mean over
@@ -36,27 +47,25 @@ def snip(
     Raises:
       ArgumentError: a density outside (0, 1], batches that are no positive integer.
     """
-    targets = check_densities(densities)
     check_count("batches", batches)
+    return FunctionStage("snip", _snip, Settings(check_densities(densities), batches, where))
 
-    def search(key: Array, problem: Problem) -> Network:
-        params_key, batch_key, loss_key = jax.random.split(key, 3)
-        params, state = problem.init(params_key)
-        ones = map_selected(jnp.ones_like, select(params, where))
 
-        def gradient(index: Array) -> PyTree:
-            batch = problem.batch(jax.random.fold_in(batch_key, index))
-            dropout = jax.random.fold_in(loss_key, index)
+def _snip(settings: Settings, key: Array, problem: Problem, network: None) -> Network:
+    params_key, batch_key, loss_key = jax.random.split(key, 3)
+    params, state = problem.init(params_key)
+    ones = map_selected(jnp.ones_like, select(params, settings.where))
 
-            def loss(mask: PyTree) -> Array:
-                return problem.loss(apply_mask(mask, params), state, batch, dropout)[0]
+    def gradient(index: Array) -> PyTree:
+        batch = problem.batch(jax.random.fold_in(batch_key, index))
+        dropout = jax.random.fold_in(loss_key, index)
 
-            return jax.grad(loss)(ones)
+        def loss(mask: PyTree) -> Array:
+            return problem.loss(apply_mask(mask, params), state, batch, dropout)[0]
 
-        total = jax.tree.map(lambda leaf: leaf.sum(0), jax.lax.map(gradient, jnp.arange(batches)))
-        saliency = map_selected(jnp.abs, total)
-        masks = {target: top_k(saliency, connections_kept(target, saliency)) for target in targets}
-        return with_densities(masks, params, state, {"saliency": saliency})
+        return jax.grad(loss)(ones)
 
-    search.__name__ = "snip"
-    return search
+    total = jax.tree.map(lambda leaf: leaf.sum(0), jax.lax.map(gradient, jnp.arange(settings.batches)))
+    saliency = map_selected(jnp.abs, total)
+    masks = {target: top_k(saliency, connections_kept(target, saliency)) for target in settings.densities}
+    return with_densities(masks, params, state, {"saliency": saliency})

@@ -2,29 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import dataclasses
+from typing import Literal, Unpack
 
 import jax.numpy as jnp
-import optax
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxarch.descent import DescentChanges, own_descent
 from jaxarch.errors import ArgumentError, check_strength, did_you_mean
 from jaxarch.masks import full_mask
-from jaxarch.problem import Network, Problem
+from jaxarch.network import Network, NeuronMask
+from jaxarch.problem import Problem
+from jaxarch.running.methods import method
+from jaxarch.running.stage import Needs
 from jaxarch.running.training import Training, TrainState
 from jaxarch.spectral.network import hidden_eigenvalues, neurons_in
 from jaxarch.spectral.penalty import PENALTIES, Penalty
 from jaxarch.trees import PyTree, Where, everything, merge, select, unselected
 
 
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The penalty, what is under it, and what is trained."""
+
+    strength: ArrayLike
+    penalty: Penalty
+    where: Where | None
+    trainable: Where
+
+    def architecture(self, params: PyTree) -> PyTree:
+        """The leaves that are penalised, and counted as architecture."""
+        return hidden_eigenvalues(params) if self.where is None else select(params, self.where)
+
+
+@method("[S] eq. 4.4", parent="spectral")
 def spectral(
     strength: ArrayLike = 1e-4,
     *,
     penalty: Literal["l1", "l2", "squared l2"] | Penalty = "l1",
     where: Where | None = None,
     trainable: Where = everything,
-    optimizer: optax.GradientTransformation | None = None,
+    **descent: Unpack[DescentChanges],
 ) -> Training:
     r"""Train a spectral network under `loss + strength * Omega(hidden eigenvalues)` ([S] eq. 4.4).
 
@@ -43,12 +62,12 @@ def spectral(
         alone. Where [S] trains L_1 (experiment 1) it penalises it too: `where="eigenvalues/L[12]"`.
       trainable: the leaves that are trained, by path; the others keep their start. `"eigenvalues/*"` trains
         eigenvalues on fixed random eigenvectors.
-      optimizer: any optax transformation; by default the problem's.
+      **descent: `optimizer`, `steps`, `batch_size` in place of the problem's.
 
     Returns:
-      A search. Its mask keeps every hidden eigenvalue, that is, every hidden neuron. As a finish it trains
-      on from what was found, without the neurons that `recruit` has removed: `chain(spectral(3e-4),
-      recruit(), spectral(0))` prunes, then refits.
+      A search. Its `neurons` are all hidden neurons, one an eigenvalue. As a finish it trains on from what
+      was found, without the neurons that `recruit` has removed: `chain(spectral(3e-4), recruit(),
+      spectral(0))` prunes, then refits.
 
     Raises:
       ArgumentError: a strength that is negative or not finite, an unknown penalty.
@@ -57,31 +76,34 @@ def spectral(
     if not callable(penalty) and penalty not in PENALTIES:
         raise ArgumentError(f"penalty: unknown {penalty!r}; {did_you_mean(str(penalty), PENALTIES)}")
     omega = penalty if callable(penalty) else PENALTIES[penalty]
-
-    def architecture(params: PyTree) -> PyTree:
-        return hidden_eigenvalues(params) if where is None else select(params, where)
-
-    def init(key: Array, problem: Problem, network: Network | None) -> TrainState:
-        params, state = problem.init(key) if network is None else (network.params, network.state)
-        trained = select(params, trainable)
-        return TrainState(trained, unselected(trained, params), state)
-
-    def params(point: TrainState) -> PyTree:
-        return merge(point.trainable, point.fixed)
-
-    def network(point: TrainState) -> Network:
-        mask = neurons_in(point.state, full_mask(architecture(params(point))))
-        return Network(params(point), mask, point.state, {})
-
-    def penalty_of(point: TrainState) -> Array:
-        return jnp.asarray(strength) * omega(architecture(params(point)))
-
     return Training(
         "spectral",
-        init,
-        params,
-        network,
-        optimizer,
-        penalty=penalty_of,
+        _init,
+        _params,
+        _network,
+        Settings(strength, omega, where, trainable),
+        own_descent(descent),
+        penalty=_penalty,
         remedy="start from other eigenvalues (see `jaxarch.spectral_network`)",
+        needs=Needs("optional", ("params",), forgets=("connections",)),
     )
+
+
+def _init(settings: Settings, key: Array, problem: Problem, network: Network | None) -> TrainState:
+    params, model = problem.init(key) if network is None else (network.params, network.state)
+    trained = select(params, settings.trainable)
+    return TrainState(trained, unselected(trained, params), model)
+
+
+def _params(settings: Settings, state: TrainState) -> PyTree:
+    return merge(state.trainable, state.fixed)
+
+
+def _network(settings: Settings, state: TrainState) -> Network:
+    params = _params(settings, state)
+    left = neurons_in(state.model, full_mask(settings.architecture(params)))
+    return Network(params, state=state.model, neurons=NeuronMask(left))
+
+
+def _penalty(settings: Settings, state: TrainState) -> Array:
+    return jnp.asarray(settings.strength) * settings.penalty(settings.architecture(_params(settings, state)))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, Unpack
 
 import jax
-import optax
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxarch.descent import DescentChanges, own_descent
 from jaxarch.errors import ArgumentError
 from jaxarch.masks import (
     apply_mask,
@@ -19,13 +20,33 @@ from jaxarch.masks import (
     soft_mask,
     weight_free,
 )
-from jaxarch.problem import Network, Problem
+from jaxarch.network import Network
+from jaxarch.problem import Problem
+from jaxarch.running.methods import method
+from jaxarch.running.stage import Needs
 from jaxarch.running.training import Training, TrainState
 from jaxarch.trees import PyTree, Where, matrices, merge, select
 
 Weights = Literal["ones", "initial"] | Callable[[Array, PyTree], PyTree]
 
+NEEDS = Needs("optional", ("params",), forgets=("connections", "neurons"))
 
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Temperatures, the fixed weights, and the distribution of the initial scores."""
+
+    hard: ArrayLike
+    soft: ArrayLike
+    weights: Weights
+    where: Where
+    mean: ArrayLike
+    std: ArrayLike
+    units: Literal["1/hard", "absolute"]
+    factor: bool
+
+
+@method("[D] Algorithm 1")
 def two_temperature(
     hard: ArrayLike = 50.0,
     soft: ArrayLike = 5.0,
@@ -36,7 +57,7 @@ def two_temperature(
     std: ArrayLike = 5.0,
     units: Literal["1/hard", "absolute"] = "1/hard",
     factor: bool = True,
-    optimizer: optax.GradientTransformation | None = None,
+    **descent: Unpack[DescentChanges],
 ) -> Training:
     r"""Learn which connections to keep, and nothing else ([D] Algorithm 1).
 
@@ -57,10 +78,11 @@ def two_temperature(
       units: whether `mean` and `std` are in units of `1/hard` (the distribution of the initial *mask* is then
         the same at every temperature) or absolute.
       factor: whether the gradient carries the factor `soft` (see `masks.two_temperature`).
-      optimizer: any optax transformation; by default the problem's.
+      **descent: `optimizer`, `steps`, `batch_size` in place of the problem's.
 
     Returns:
-      A search. The found `info` has `scores`, the final scores.
+      A search; after another stage, one over the weights that were found. Its `info` has `scores`, the final
+      scores.
 
     Raises:
       ArgumentError: temperatures that are not positive, soft > hard, an unknown `weights` or `units`.
@@ -70,31 +92,42 @@ def two_temperature(
         raise ArgumentError(f"weights: expected 'ones', 'initial' or a function, got {weights!r}")
     if units not in ("1/hard", "absolute"):
         raise ArgumentError(f"units: expected '1/hard' or 'absolute', got {units!r}")
-
-    def init(key: Array, problem: Problem, network: Network | None) -> TrainState:
-        params_key, scores_key, weights_key = jax.random.split(key, 3)
-        params, state = problem.init(params_key) if network is None else (network.params, network.state)
-        selected = select(params, where)
-        scores = init_scores(scores_key, selected, mean, std, hard if units == "1/hard" else None)
-        if callable(weights):
-            params = merge(weights(weights_key, selected), params)
-        return TrainState(scores, params, state)
-
-    masked = weight_free if weights == "ones" else apply_mask
-
-    def params(point: TrainState) -> PyTree:
-        return masked(soft_mask(point.trainable, hard, soft, factor=factor), point.fixed)
-
-    def network(point: TrainState) -> Network:
-        mask = hard_mask(point.trainable)
-        return Network(masked(mask, point.fixed), mask, point.state, {"scores": point.trainable})
-
     return Training(
         "two_temperature",
-        init,
-        params,
-        network,
-        optimizer,
+        _init,
+        _params,
+        _network,
+        Settings(hard, soft, weights, where, mean, std, units, factor),
+        own_descent(descent),
         remedy="the initial mask saturates the network or keeps too little, or the weights under it are "
         "0: move `mean` (in units of 1/hard) away from 0, lower `std`, or choose other leaves with `where`",
+        needs=NEEDS,
+        removes=("connections",),
     )
+
+
+def _init(settings: Settings, key: Array, problem: Problem, network: Network | None) -> TrainState:
+    params_key, scores_key, weights_key = jax.random.split(key, 3)
+    params, model = problem.init(params_key) if network is None else (network.params, network.state)
+    selected = select(params, settings.where)
+    unit = settings.hard if settings.units == "1/hard" else None
+    scores = init_scores(scores_key, selected, settings.mean, settings.std, unit)
+    if callable(settings.weights):
+        params = merge(settings.weights(weights_key, selected), params)
+    return TrainState(scores, params, model)
+
+
+def _params(settings: Settings, state: TrainState) -> PyTree:
+    soft = soft_mask(state.trainable, settings.hard, settings.soft, factor=settings.factor)
+    return _masked(settings, soft, state)
+
+
+def _network(settings: Settings, state: TrainState) -> Network:
+    mask = hard_mask(state.trainable)
+    return Network(_masked(settings, mask, state), mask, state.model, info={"scores": state.trainable})
+
+
+def _masked(settings: Settings, mask: PyTree, state: TrainState) -> PyTree:
+    """The fixed weights under a mask, or the mask alone."""
+    masked = weight_free if settings.weights == "ones" else apply_mask
+    return masked(mask, state.fixed)

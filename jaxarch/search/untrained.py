@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
 
 import jax
 from jax import Array
@@ -10,11 +10,23 @@ from jax.typing import ArrayLike
 
 from jaxarch.finish.weights import fresh, squares
 from jaxarch.masks import full_mask
-from jaxarch.problem import Network, Problem
+from jaxarch.network import Network
+from jaxarch.problem import Problem
+from jaxarch.running.methods import method
+from jaxarch.running.stage import FunctionStage
 from jaxarch.trees import Where, matrices, select
 
 
-def untrained(std: ArrayLike = 1.0, *, where: Where = matrices) -> Callable[[Array, Problem], Network]:
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Of what size the weights are, and which."""
+
+    std: ArrayLike
+    where: Where
+
+
+@method("[D] section 5")
+def untrained(std: ArrayLike = 1.0, *, where: Where = matrices) -> FunctionStage:
     """Random non-negative weights `w = u^2`, `u ~ N(0, std)`, and no training ([D] section 5).
 
     Args:
@@ -24,12 +36,11 @@ def untrained(std: ArrayLike = 1.0, *, where: Where = matrices) -> Callable[[Arr
     Returns:
       A search; its mask keeps every selected connection.
     """
+    return FunctionStage("untrained", _untrained, Settings(std, where), removes=())
 
-    def search(key: Array, problem: Problem) -> Network:
-        shapes, _ = jax.eval_shape(problem.init, key)
-        mask = full_mask(select(shapes, where))
-        roots, state = fresh(key, problem, mask, True, std)
-        return Network(squares(mask, roots), mask, state, {})
 
-    search.__name__ = "random"
-    return search
+def _untrained(settings: Settings, key: Array, problem: Problem, network: None) -> Network:
+    shapes, _ = jax.eval_shape(problem.init, key)
+    mask = full_mask(select(shapes, settings.where))
+    roots, state = fresh(key, problem, mask, True, settings.std)
+    return Network(squares(mask, roots), mask, state)

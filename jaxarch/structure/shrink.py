@@ -13,7 +13,7 @@ from jax.tree_util import tree_map_with_path
 
 from jaxarch.errors import ArgumentError, did_you_mean, is_traced
 from jaxarch.masks import apply_mask, full_mask
-from jaxarch.problem import Network
+from jaxarch.network import Network
 from jaxarch.structure.nodes import Layer, Layers, dead_nodes, layer_chain, links_between
 from jaxarch.trees import PyTree, merge, named_leaves, path_name
 

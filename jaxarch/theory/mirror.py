@@ -12,7 +12,7 @@ architecture is, which learning rate to take, and how large the gap can be after
 the ratio of the temperatures matters, `rho = soft / hard`, once the rate is scaled: (hard, soft, eta, w) and
 (c hard, c soft, eta / c^2, w / c) give the same masks.
 
-The bounds hold for f convex in v and gradients `norm(g) <= gradient_bound` at every step (`jaxarch.theory.bounds`
+The bounds hold for f convex in v and gradients `norm(g) <= gradient_bound` at every step (`theory.bounds`
 certifies such numbers), examples drawn independently of the past; those called `descent` need no convexity.
 All functions are pure, elementwise where they take arrays, and take traced values.
 

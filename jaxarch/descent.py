@@ -1,0 +1,89 @@
+"""How to descend, apart from what on: the optimiser, its steps, the examples of each."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, TypedDict, Unpack
+
+import optax
+
+from jaxarch.errors import ArgumentError, check_count, did_you_mean
+
+
+@dataclasses.dataclass(frozen=True)
+class Descent:
+    """Gradient descent: how a training goes, whatever it trains.
+
+    Attributes:
+      optimizer: any optax transformation.
+      steps: gradient steps.
+      batch_size: examples a step, drawn independently and uniformly with replacement (the sampling that the
+        theorems of [D] and [A] assume), or `None` for all of them at every step.
+
+    Raises:
+      ArgumentError: an optimiser that is none, sizes that are no positive integers.
+    """
+
+    optimizer: optax.GradientTransformation
+    steps: int
+    batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(getattr(self.optimizer, "update", None)):
+            raise ArgumentError(
+                f"optimizer: expected an optax transformation, as of optax.adam(1e-3), got "
+                f"{type(self.optimizer).__name__}"
+            )
+        check_count("steps", self.steps)
+        if self.batch_size is not None:
+            check_count("batch_size", self.batch_size)
+
+    def replace(self, **changes: Unpack[DescentChanges]) -> Descent:
+        """The descent with some of `optimizer`, `steps` and `batch_size` replaced."""
+        return dataclasses.replace(self, **changes)
+
+
+class DescentChanges(TypedDict, total=False):
+    """What a stage has of its own in place of the problem's descent, by keyword.
+
+    jaxarch.retrain("cold", steps=2000, optimizer=optax.adam(1e-3))
+    """
+
+    optimizer: optax.GradientTransformation | None
+    steps: int
+    batch_size: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnDescent:
+    """The descent of one stage: the problem's, but for what the stage has of its own.
+
+    Attributes:
+      changes: names and values in place of the problem's.
+    """
+
+    changes: tuple[tuple[str, Any], ...] = ()
+
+    def of(self, descent: Descent) -> Descent:
+        """The problem's descent with this stage's changes."""
+        return dataclasses.replace(descent, **dict(self.changes)) if self.changes else descent
+
+
+THE_PROBLEMS = OwnDescent()
+"""Of a stage that has nothing of its own."""
+
+
+def own_descent(changes: DescentChanges) -> OwnDescent:
+    """A stage's own descent out of its keywords.
+
+    Raises:
+      ArgumentError: a keyword that is none of a descent's, a value that `Descent` does not take.
+    """
+    known = [field.name for field in dataclasses.fields(Descent)]
+    for name in changes:
+        if name not in known:
+            raise ArgumentError(f"{name}: no such argument; {did_you_mean(name, known)}")
+    given = {name: value for name, value in changes.items() if (name, value) != ("optimizer", None)}
+    # Made once to be checked: what is not given stands for the problem's.
+    Descent(**{"optimizer": optax.identity(), "steps": 1, **given})
+    return OwnDescent(tuple(given.items()))

@@ -1,0 +1,48 @@
+"""One weight on all connections of an architecture."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import jax
+from jax import Array
+
+from jaxarch.errors import ArgumentError
+from jaxarch.network import Network
+from jaxarch.problem import Problem
+from jaxarch.running.methods import method
+from jaxarch.running.stage import A_NETWORK, FunctionStage, Needs
+from jaxarch.trees import PyTree, map_selected, merge
+
+
+@method("[D] section 5")
+def share_weight(weight: Literal["best", "random"] = "best") -> FunctionStage:
+    """One weight on all connections of an architecture: agnostic -> real of [D] section 5.
+
+    Args:
+      weight: `random` for u_0 ~ N(0, 1), as [D] prints it; `best` for the one that `search.agnostic` chose
+        the architecture with.
+
+    Returns:
+      A finish. The network's `shared_weight` is that weight.
+
+    Raises:
+      ArgumentError: an unknown `weight`; `best` after another search than `search.agnostic`.
+    """
+    if weight not in ("best", "random"):
+        raise ArgumentError(f"weight: expected 'best' or 'random', got {weight!r}")
+    best = Needs("required", ("params", "mask", "shared_weight"), before="search.agnostic()")
+    needs = best if weight == "best" else A_NETWORK
+    return FunctionStage(f"share {weight} weight", _share_weight, weight, needs)
+
+
+def _share_weight(weight: str, key: Array, problem: Problem, network: Network) -> Network:
+    shared = network.shared_weight if weight == "best" else jax.random.normal(key)
+    assert shared is not None
+    params = with_weight(shared, network.mask, network.params)
+    return network.replace(params=params, shared_weight=shared)
+
+
+def with_weight(weight: Array, mask: PyTree, params: PyTree) -> PyTree:
+    """Every connection of an architecture with the same weight."""
+    return merge(map_selected(lambda m, w: (weight * m).astype(w.dtype), mask, params), params)

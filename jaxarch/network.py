@@ -1,0 +1,121 @@
+"""What a search finds: a network, that is an architecture and weights, and what later stages need of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxarch.trees import PyTree
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["kept"], meta_fields=[])
+@dataclasses.dataclass(frozen=True)
+class NeuronMask:
+    """Which hidden neurons of a spectral network are left. It is no mask of connections, nor used as one.
+
+    Attributes:
+      kept: booleans of shape (N_i,) in the place of each hidden layer's eigenvalues, `None` elsewhere: the
+        structure of the parameters.
+    """
+
+    kept: PyTree
+
+    def count(self) -> Array:
+        """How many neurons are left, all layers together; of many runs, one number each."""
+        return jnp.sum(jnp.stack([jnp.sum(leaf, axis=-1) for leaf in jax.tree.leaves(self.kept)]), axis=0)
+
+
+class ByDensity(NamedTuple):
+    """The architectures of several densities that one search found, of which `at_density` takes one.
+
+    Attributes:
+      masks: by the name of the density, the largest first.
+      weights: those that the search ended with, without any mask.
+    """
+
+    masks: dict[str, PyTree]
+    weights: PyTree
+
+
+_FIELDS = (
+    "params",
+    "mask",
+    "state",
+    "neurons",
+    "start",
+    "by_density",
+    "shared_weight",
+    "memory",
+    "failed_at",
+    "dead_start",
+    "info",
+)
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=_FIELDS, meta_fields=())
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """An architecture and weights: what a stage makes, or turns into another.
+
+    What one stage leaves for a later one is a field; `info` is for looking.
+
+    Attributes:
+      params: what the network computes with; masked already. `None` in a bare architecture.
+      mask: the architecture: which connections there are, booleans; `None` for leaves that are not masked.
+      state: the model's state (batch norm's and the like) after training.
+      neurons: which hidden neurons of a spectral network are left.
+      start: the weights that training began from, for `retrain("rewind")`.
+      by_density: the architectures of all densities that a search was asked for, for `at_density`.
+      shared_weight: the weight that an architecture was chosen with, for `share_weight("best")`.
+      memory: what the stages of one search hand to one another; `()` when it is over.
+      failed_at: the first step whose loss was NaN or infinite, in the first training where that happened; -1
+        for none.
+      dead_start: whether some leaf's gradient stayed exactly 0 as some training began.
+      info: arrays to look at, by name, kept from stage to stage. A training adds `loss`, one value a step, of
+        the last training in a chain.
+    """
+
+    params: PyTree = None
+    mask: PyTree = None
+    state: PyTree = None
+    neurons: NeuronMask | None = None
+    start: PyTree = None
+    by_density: ByDensity | None = None
+    shared_weight: Array | None = None
+    memory: PyTree = None
+    failed_at: Array | None = None
+    dead_start: Array | None = None
+    info: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def replace(self, **changes: Any) -> Network:
+        """The network with some fields replaced."""
+        return dataclasses.replace(self, **changes)
+
+    def of_run(self, run: int) -> Network:
+        """What one run found, out of many."""
+        return jax.tree.map(lambda leaf: leaf[run], self)
+
+    def then(self, after: Network) -> Network:
+        """What was made of this network: what is set in `after`, and all else as it was."""
+        changes = {name: getattr(after, name) for name in _FIELDS if getattr(after, name) is not None}
+        return dataclasses.replace(self, **changes | {"info": {**self.info, **after.info}})
+
+
+def architecture(mask: PyTree) -> Network:
+    """A mask as a network: a bare architecture, read from a file for instance, to go on from.
+
+        network = jaxarch.architecture(jaxarch.load_mask("mask.npz", problem))
+        jaxarch.over_seeds(jaxarch.retrain("cold", nonnegative=False), keys, problem, network=network)
+
+    Args:
+      mask: booleans, `None` for leaves that are not masked; with a leading axis of runs for `over_seeds`.
+
+    Returns:
+      A `Network` without parameters or state.
+    """
+    return Network(mask=mask)

@@ -1,0 +1,79 @@
+"""What a strategy's networks say of some rows: outputs for every run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxarch.errors import check_count
+from jaxarch.network import Network
+from jaxarch.problem import Problem, check_rows
+from jaxarch.running.devices import over_runs, take_runs
+from jaxarch.running.keyed import keyed, keyed_problem
+from jaxarch.running.programs import is_slow_in_loops
+from jaxarch.running.strategy import chain
+from jaxarch.trees import PyTree
+
+
+def evaluate(
+    strategy: Any,
+    network: Network,
+    problem: Problem,
+    rows: Array | np.ndarray,
+    *,
+    batch_size: int | None = None,
+) -> Any:
+    """The outputs of what a strategy found, for every run, on some rows.
+
+    Args:
+      strategy: the strategy that found it.
+      network: with a leading axis of runs.
+      problem: the problem that it was run on.
+      rows: rows of the problem's data, shape (n,), or (runs, n) where each run has its own.
+      batch_size: how many rows at a time, where memory is short; by default all.
+
+    Returns:
+      The problem's `predict` on those rows, with leading axes of runs and rows, on the host.
+
+    Raises:
+      ArgumentError: rows that are not in the data, a problem without `predict`.
+    """
+    predict, problem = keyed(chain(strategy).predict(problem)), keyed_problem(problem)
+    rows = jnp.asarray(rows)
+    check_rows("rows", rows, jax.tree.leaves(problem.data)[0].shape[0])
+    if batch_size is not None:
+        check_count("batch_size", batch_size)
+    size = batch_size or rows.shape[-1]
+    args = jax.device_put((network.params, network.state, problem, rows), jax.local_devices()[0])
+    axes = (0, 0, problem.in_axes(), 0 if rows.ndim == 2 else None)
+    alone = is_slow_in_loops(_outputs.trace(predict, False, *args).jaxpr.jaxpr)
+    runs = jax.tree.leaves(network.params)[0].shape[0]
+    shares = (take_runs(axes, args, np.asarray([run])) for run in range(runs)) if alone else [args]
+    results = []
+    for *share, per_run in shares:
+        parts = [
+            jax.device_get(_outputs(predict, alone, *share, per_run[..., start : start + size]))
+            for start in range(0, rows.shape[-1], size)
+        ]
+        results.append(jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=1), *parts))
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *results)
+
+
+@partial(jax.jit, static_argnames=("predict", "alone"))
+def _outputs(
+    predict: Callable, alone: bool, params: PyTree, state: PyTree, problem: Problem, rows: Array
+) -> Any:
+    """Outputs on some rows for all runs at once, or for the one that is `alone`."""
+
+    def one(params: PyTree, state: PyTree, problem: Problem, rows: Array) -> Any:
+        return predict(params, state, problem.gather(problem.data, problem.per_run, rows))
+
+    axes = (0, 0, problem.in_axes(), 0 if rows.ndim == 2 else None)
+    mapped = over_runs(one, None, axes) if alone else jax.vmap(one, in_axes=axes)
+    return mapped(params, state, problem, rows)

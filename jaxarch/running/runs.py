@@ -1,0 +1,270 @@
+"""Many runs of a strategy, or of several that share their beginnings, as few programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import Mesh
+
+from jaxarch.errors import ArgumentError, did_you_mean
+from jaxarch.network import Network
+from jaxarch.problem import Problem
+from jaxarch.running.devices import first_runs, gather_on_cpu, over_runs, place, runs_mesh, take_runs
+from jaxarch.running.fit import fit
+from jaxarch.running.keyed import Keyed, keyed_problem
+from jaxarch.running.options import FitOptions, StageReport
+from jaxarch.running.programs import Stopwatch
+from jaxarch.running.stage import HostSearch, Stage
+from jaxarch.running.strategy import chain, check_stages
+from jaxarch.running.training import Training, joined
+from jaxarch.trees import PyTree, named_leaves
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What a strategy cost, stage by stage, and what happened on the way."""
+
+    stages: tuple[StageReport, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Wall time x devices / runs, all stages together, compilation apart."""
+        return sum(stage.seconds for stage in self.stages)
+
+    @property
+    def compile_seconds(self) -> float:
+        """Seconds spent on tracing and compiling."""
+        return sum(stage.compile_seconds for stage in self.stages)
+
+    @property
+    def width(self) -> int:
+        """The largest number of runs in one program."""
+        return max(stage.width for stage in self.stages)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Failed runs and dead starts, one line each."""
+        return tuple(note for stage in self.stages for note in stage.notes)
+
+
+def over_seeds(
+    strategy: Any,
+    keys: Array,
+    problem: Problem,
+    settings: PyTree = None,
+    *,
+    network: Network | None = None,
+    name: str = "",
+    **options: Any,
+) -> tuple[Network, Report]:
+    """Run a strategy once for every key: one program, all runs, on all devices.
+
+    Args:
+      strategy: a stage, a chain of them, or, with `settings`, a function from one run's settings to one.
+      keys: `jax.random.split(jax.random.key(0), runs)`.
+      problem: what to learn, for all runs.
+      settings: pytree whose leaves have a leading axis of runs: rates, temperatures, penalties. They are
+        traced, so a sweep compiles once; the structure of the strategy must not depend on them.
+      network: what an earlier call found, on another problem for instance, with a leading axis of runs: the
+        strategy then begins with a finish, `retrain("cold")` to transfer an architecture.
+      name: the strategy's, for progress, reports and checkpoints.
+      **options: fields of `FitOptions`: `chunk`, `progress`, `early_stopping`, `checkpoint`, ...
+
+    Returns:
+      What was found, every array with a leading axis of runs, and a report of costs and mishaps. On CPU the
+      arrays are on the first device; elsewhere they stay split over the devices that computed them.
+
+    Raises:
+      ArgumentError: keys that are no vector of keys, per-run arrays of another length, an unknown option; a
+        stage that lacks something, before any of them is run.
+    """
+    return compare({name: strategy}, keys, problem, settings, network=network, **options)[name]
+
+
+def compare(
+    strategies: Mapping[str, Any],
+    keys: Array,
+    problem: Problem,
+    settings: PyTree = None,
+    *,
+    network: Network | None = None,
+    **options: Any,
+) -> dict[str, tuple[Network, Report]]:
+    """`over_seeds` for several strategies by name; beginnings that they share are run once.
+
+    Each report's costs include those of the stages that were shared. With `settings` nothing is shared.
+    """
+    fit_options = _options(options)
+    _check_runs(keys, problem, settings, network, fit_options)
+    problem.check()
+    problem = keyed_problem(problem)
+    planned = {name: _stages(given, settings) for name, given in strategies.items()}
+    first = problem if problem.runs is None else problem.of_run(0)
+    for stages in planned.values():
+        check_stages(stages, keys[0], first, None if network is None else network.of_run(0))
+    begun = network
+    done: dict[tuple[Any, ...], tuple[Network, StageReport]] = {}
+    results = {}
+    for name, stages in planned.items():
+        makes = [
+            _Constant(Keyed(stage)) if settings is None else _StageOf(Keyed(strategies[name]), index)
+            for index, stage in enumerate(stages)
+        ]
+        reports, network = [], begun
+        for index, stage in enumerate(stages):
+            shared = tuple(makes[: index + 1])
+            if shared not in done:
+                args = (_stage_keys(keys, index), problem, settings, network, fit_options)
+                done[shared] = _run_stage(makes[index], stage, *args, _stage_name(name, stage, index))
+            network, report = done[shared]
+            reports.append(report)
+        assert network is not None
+        results[name] = gather_on_cpu(network), Report(tuple(reports))
+    return results
+
+
+@dataclasses.dataclass(frozen=True)
+class _StageOf:
+    """One stage of a strategy that is a function of settings, as a hashable `Make`."""
+
+    strategy: Keyed
+    index: int
+
+    def __call__(self, settings: PyTree) -> Stage:
+        return chain(self.strategy(settings)).stages[self.index]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Constant:
+    """A stage that depends on no settings, as a hashable `Make`."""
+
+    stage: Keyed
+
+    def __call__(self, settings: PyTree) -> Any:
+        return self.stage.__wrapped__
+
+
+def _stage_name(strategy: str, stage: Stage, index: int) -> str:
+    """How a stage is called in progress, reports and checkpoints; no two of a `compare` are called alike."""
+    place = strategy if index == 0 else f"{strategy}, stage {index + 1}".removeprefix(", ")
+    return f"{place}: {stage.name}" if place else stage.name
+
+
+def _run_stage(
+    make: Callable[[PyTree], Any],
+    stage: Stage,
+    keys: Array,
+    problem: Problem,
+    settings: PyTree,
+    network: Network | None,
+    options: FitOptions,
+    name: str,
+) -> tuple[Network, StageReport]:
+    if isinstance(stage, Training):
+        after, report = fit(make, keys, problem, settings, network, options, name)
+        return joined(network, after), report
+    if isinstance(stage, HostSearch):
+        start = time.perf_counter()
+        after = stage.search(stage.settings, keys, problem)
+        return after, StageReport(stage.name, (time.perf_counter() - start) / keys.shape[0], 0.0, 1, 1)
+    return _run_function(make, name, keys, problem, settings, network, options)
+
+
+def _run_function(
+    make: Callable[[PyTree], Any],
+    name: str,
+    keys: Array,
+    problem: Problem,
+    settings: PyTree,
+    network: Network | None,
+    options: FitOptions,
+) -> tuple[Network, StageReport]:
+    """A stage that is a plain function: one program, or one for each group of `at_once` runs."""
+    runs = keys.shape[0]
+    at_once = min(runs, options.at_once or runs)
+    mesh = runs_mesh(options.devices, at_once)
+    width = math.ceil(at_once / mesh.size) * mesh.size
+    axes, args = (0, 0, problem.in_axes(), 0), (keys, settings, problem, network)
+    watch, results = Stopwatch(), []
+    for start in range(0, runs, width):
+        members = np.arange(start, min(start + width, runs))
+        share = args if width == runs else take_runs(axes, args, np.resize(members, width))
+        share = place(mesh, axes, share)
+        result = watch.run(watch.compile(_function_program, make, mesh, *share), *share)
+        results.append(result if len(members) == width else first_runs(len(members), result))
+    after = results[0] if len(results) == 1 else jax.tree.map(lambda *parts: jnp.concatenate(parts), *results)
+    seconds = watch.running * mesh.size / runs
+    return after, StageReport(name, seconds, watch.compiling, width, mesh.size)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _function_program(
+    make: Callable[[PyTree], Any],
+    mesh: Mesh,
+    keys: Array,
+    settings: PyTree,
+    problem: Problem,
+    network: Network | None,
+) -> Network:
+    def one(key: Array, settings: PyTree, problem: Problem, network: Network | None) -> Network:
+        return make(settings)(key, problem, network)
+
+    return over_runs(one, mesh, (0, 0, problem.in_axes(), 0))(keys, settings, problem, network)
+
+
+@partial(jax.jit, static_argnames=("index",))
+def _stage_keys(keys: Array, index: int) -> Array:
+    return jax.vmap(lambda key: jax.random.fold_in(key, index))(keys)
+
+
+def _stages(strategy: Any, settings: PyTree) -> tuple[Any, ...]:
+    """The stages of a strategy; with settings, every run's are made once, so that bad values are found."""
+    if settings is None:
+        return chain(strategy).stages
+    if not callable(strategy):
+        raise ArgumentError("strategy: with settings, it must be a function from one run's settings")
+    host = jax.device_get(settings)
+    runs = jax.tree.leaves(host)[0].shape[0]
+    made = [chain(strategy(jax.tree.map(lambda leaf, i=i: leaf[i], host))).stages for i in range(runs)]
+    return made[0]
+
+
+def _options(options: dict[str, Any]) -> FitOptions:
+    known = [field.name for field in dataclasses.fields(FitOptions)]
+    for name in options:
+        if name not in known:
+            raise ArgumentError(f"over_seeds: unknown option {name!r}; {did_you_mean(name, known)}")
+    return FitOptions(**options)
+
+
+def _check_runs(
+    keys: Array, problem: Problem, settings: PyTree, network: Network | None, options: FitOptions
+) -> None:
+    is_keys = isinstance(keys, Array) and jnp.issubdtype(keys.dtype, jax.dtypes.prng_key)
+    if not is_keys or keys.ndim != 1 or not keys.size:
+        raise ArgumentError("keys: expected shape (runs,), as of jax.random.split(jax.random.key(0), runs)")
+    runs = keys.shape[0]
+    if problem.runs not in (None, runs):
+        raise ArgumentError(f"keys: expected {problem.runs}, one for each run of the problem, got {runs}")
+    if settings is not None and not jax.tree.leaves(settings):
+        raise ArgumentError("settings: expected arrays with a leading axis of runs, or None; got no array")
+    for leaf in jax.tree.leaves(settings):
+        if jnp.ndim(leaf) == 0 or leaf.shape[0] != runs:
+            raise ArgumentError(f"settings: every leaf needs a leading axis of {runs} runs, one for each key")
+    for path, leaf in named_leaves(network).items():
+        if jnp.ndim(leaf) == 0 or leaf.shape[0] != runs:
+            raise ArgumentError(
+                f"network: leaf {path!r} needs a leading axis of {runs} runs, one for each key; it has shape "
+                f"{jnp.shape(leaf)}"
+            )
+    if options.labels is not None and len(options.labels) != runs:
+        raise ArgumentError(f"labels: expected {runs}, one for each run, got {len(options.labels)}")
