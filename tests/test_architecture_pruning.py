@@ -12,6 +12,7 @@ from small import RUNS, close, digits, keys, same
 
 import jaxarch
 from jaxarch.masks import check_fits
+from jaxarch.running.training import begin, step
 
 DENSITIES = (0.5, 0.2, 0.1)
 CONNECTIONS = 64 * 12 + 12 * 5
@@ -104,7 +105,7 @@ def test_a_step_is_that_of_the_equations(factor):
         scores_optimizer=optax.sgd(alpha),
         weights_optimizer=optax.sgd(beta),
     )
-    carry = jax.jit(partial(jaxarch.training.begin, search))(keys()[0], one, None)
+    carry = jax.jit(partial(begin, search))(keys()[0], one, None)
     w, theta = (np.float64(carry.point.trainable[name]["head"]["kernel"]) for name in ("scores", "weights"))
     mask = 1 / (1 + np.exp(-hard * w))
 
@@ -123,7 +124,7 @@ def test_a_step_is_that_of_the_equations(factor):
     gradient = np.float64(jax.grad(loss)(jnp.asarray(mask * theta, jnp.float32)))
     slope = 1 / (1 + np.exp(-soft * w))
     slope = slope * (1 - slope) * (soft if factor else 1)
-    moved, _ = jax.jit(partial(jaxarch.training.step, search))(keys()[0], one, carry, 0)
+    moved, _ = jax.jit(partial(step, search))(keys()[0], one, carry, 0)
     expected_w = w - alpha * (gradient * theta * slope + 2 * gamma * (1 + w))
     expected_theta = theta - beta * (mask * gradient + 2 * gamma * theta)
     after = moved.point.trainable
@@ -141,7 +142,7 @@ def test_the_penalty_as_printed_prunes_nothing_and_says_so():
 
 
 def test_without_a_density_the_mask_is_that_of_the_positive_scores():
-    carry = jax.jit(partial(jaxarch.training.begin, pruning(())))(keys()[0], learning(), None)
+    carry = jax.jit(partial(begin, pruning(())))(keys()[0], learning(), None)
     scores = jax.tree.map(lambda leaf: leaf - 0.03, carry.point.trainable["scores"])
     network = pruning(()).network(carry.point._replace(trainable={**carry.point.trainable, "scores": scores}))
     assert same(network.mask["head"]["kernel"], scores["head"]["kernel"] > 0)
@@ -240,7 +241,7 @@ def test_he_s_weights_are_drawn_apart_from_the_model_s_own():
     digit = dataclasses.replace(learning(), init=lambda key: (init(key), {}))
     bare = jaxarch.architecture({"kernel": jnp.ones((64, 10), bool)})
     per_run, fresh = (
-        jaxarch.training.begin(jaxarch.retrain("cold", nonnegative=False, weights=w), keys()[0], digit, bare)
+        begin(jaxarch.retrain("cold", nonnegative=False, weights=w), keys()[0], digit, bare)
         for w in ("initial", "he")
     )
     both = np.stack([np.ravel(carry.point.trainable["kernel"]) for carry in (per_run, fresh)])

@@ -62,6 +62,7 @@ def test_figure_2_finds_the_share_of_scores_with_next_to_no_slope(tmp_path):
     assert abs(fig2.near_zero(read_table(tmp_path))[10.0] - (1 - edge)) < 2e-3
 
 
+@pytest.mark.long
 def test_figure_3_has_every_pair_of_temperatures_in_every_variant_and_orientation(third):
     table = read_table(third)
     assert len(table) == 4 * 4 * 2 * 2
@@ -69,6 +70,7 @@ def test_figure_3_has_every_pair_of_temperatures_in_every_variant_and_orientatio
     assert read_npz(third / fig3.LOSSES, "folder")["0"].shape == (4, 4, 40)
 
 
+@pytest.mark.long
 def test_with_start_and_rate_scaled_only_the_ratio_of_the_temperatures_matters(third):
     table = read_table(third)
     scaled = table[table["variant"].str.contains("rate x")].assign(
@@ -82,6 +84,7 @@ def test_with_start_and_rate_scaled_only_the_ratio_of_the_temperatures_matters(t
     assert not np.allclose(others[50.0], others[500.0], rtol=1e-1)
 
 
+@pytest.mark.long
 def test_figure_3_at_the_reference_is_the_same_in_all_variants_with_the_factor(third):
     table = read_table(third)
     at = table[(table["hard"] == 50) & ~table["variant"].str.contains("no factor")]
@@ -90,12 +93,14 @@ def test_figure_3_at_the_reference_is_the_same_in_all_variants_with_the_factor(t
     assert np.allclose(losses.max(axis=1), losses.min(axis=1), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.long
 def test_figure_4_has_every_strategy_in_every_cell(fourth):
     table = read_table(fourth)
     assert len(table) == 2 * 2 * 2 * 2 * 5
     assert table["auc"].between(0, 1).all()
 
 
+@pytest.mark.long
 def test_figure_4_measures_what_the_experiment_on_one_task_measures(fourth, tmp_path):
     run(strategies, tmp_path, **FEW, strategies=("real", "bin"), train_per_class=20)
     alone = read_table(tmp_path).set_index(["strategy", "flipped", "seed"])[["auc", "loss"]]
@@ -115,6 +120,7 @@ def test_figure_4_compiles_a_training_once_for_all_tasks_and_sizes(tmp_path, cap
     assert len(compiled) == 1
 
 
+@pytest.mark.long
 def test_comparisons_turn_round_with_the_strategy_that_they_are_of(fourth):
     comparisons = read_table(fourth, fig4.COMPARISONS)
     ours, theirs = (
@@ -126,6 +132,7 @@ def test_comparisons_turn_round_with_the_strategy_that_they_are_of(fourth):
     assert (low <= high).all()
 
 
+@pytest.mark.long
 def test_the_best_strategies_are_those_with_the_highest_median_and_none_of_the_references(fourth):
     best = fig4.best_strategies(read_table(fourth))
     assert best.shape == (8, 4)
@@ -133,6 +140,7 @@ def test_the_best_strategies_are_those_with_the_highest_median_and_none_of_the_r
     assert not best["random"].any()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("which", ["third", "fourth"])
 def test_findings_are_ready_for_the_ledger(which, request):
     measured = read_findings(request.getfixturevalue(which))

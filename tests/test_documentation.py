@@ -21,6 +21,7 @@ def code_blocks(page, language="python"):
     return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / page).read_text(), flags=re.M | re.S)
 
 
+@pytest.mark.long
 def test_the_readme_s_code_runs_as_printed_in_a_fresh_process(tmp_path):
     script = tmp_path / "readme.py"
     script.write_text("\n".join(code_blocks("README.md")))
@@ -61,6 +62,7 @@ def your_own():
     return names
 
 
+@pytest.mark.long
 def test_a_method_added_by_one_file_and_one_line_runs_on_the_command_line(tmp_path):
     shutil.copytree(ROOT / "jaxarch", tmp_path / "jaxarch", ignore=shutil.ignore_patterns("__pycache__"))
     path = ONE_FILE.splitlines()[0].removeprefix("# ")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import jupytext
 import nbclient
+import pytest
 from small import CACHED
 
 FOLDER = Path(__file__).parent.parent / "notebooks"
@@ -20,6 +21,7 @@ def test_the_notebook_and_its_text_form_agree():
     )
 
 
+@pytest.mark.long
 def test_the_notebook_runs_and_draws(tmp_path, monkeypatch):
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     notebook = jupytext.read(FOLDER / "quickstart.ipynb")

@@ -6,6 +6,8 @@ import pytest
 from jaxarch.experiments.disentangling import strategies
 from jaxarch.results import read_table
 
+pytestmark = pytest.mark.long
+
 MEASURED = ("real", "real->bin", "bin", "bin->real warm", "bin->real cold", "random", "unconstrained real")
 
 

@@ -75,6 +75,7 @@ def test_the_linear_share_of_the_variance_is_what_least_squares_explains(alpha):
     assert np.isclose(np.var(outputs) / np.var(targets), fig7.linear_share(alpha, 5.0), atol=1e-3)
 
 
+@pytest.mark.long
 def test_figure_7_has_every_cell_with_every_seed(transition):
     table = read_table(transition)
     assert len(table) == 3 * 2
@@ -89,6 +90,7 @@ def test_input_eigenvalues_are_parameters_where_they_are_trained(name, layers):
     assert sorted(params["eigenvalues"]) == layers
 
 
+@pytest.mark.long
 def test_the_drawn_weights_are_those_of_the_network(transition):
     networks = read_npz(transition / fig7.NETWORKS, "folder")
     plane = np.asarray(fig7.plane())
@@ -98,6 +100,7 @@ def test_the_drawn_weights_are_those_of_the_network(transition):
     assert np.allclose(outputs[..., 0], networks["zero/outputs"][1], atol=1e-5)
 
 
+@pytest.mark.long
 def test_the_norm_of_gamma_is_that_of_all_paths_through_the_hidden_layer(transition):
     networks = read_npz(transition / fig7.NETWORKS, "folder")
     gamma = np.einsum("coj,cji->coji", networks["zero/W32"], networks["zero/W21"])
@@ -131,6 +134,7 @@ def test_r_squared_is_one_for_the_truth_and_zero_for_its_mean():
     )
 
 
+@pytest.mark.long
 def test_figure_9_splits_the_neurons_left_over_the_hidden_layers(student):
     table = read_table(student)
     assert (table["recruited"] == table["recruited_L2"] + table["recruited_L3"]).all()
@@ -140,6 +144,7 @@ def test_figure_9_splits_the_neurons_left_over_the_hidden_layers(student):
     assert table["recruited"].tolist() == kept
 
 
+@pytest.mark.long
 def test_eigenvalues_are_counted_by_putting_the_smallest_to_zero(student):
     losses = np.array([[1.0, 1.2, 1.04, 9.0], [1.0, 1.06, 2.0, 3.0]])
     assert fig9.eigenvalues_needed(losses, 0.05).tolist() == [1, 3]
@@ -150,11 +155,13 @@ def test_eigenvalues_are_counted_by_putting_the_smallest_to_zero(student):
     assert not np.allclose(silent[:, -1], zeroed[:, -1], rtol=1e-3)
 
 
+@pytest.mark.long
 def test_a_linear_model_needs_its_intercept(student):
     table = read_table(student)
     assert (table["linear_r2_no_intercept"] < table["linear_r2"] - 0.1).all()
 
 
+@pytest.mark.long
 def test_a_stopped_run_is_continued_to_the_same_numbers(student, tmp_path):
     class Stopped(Exception):
         pass
@@ -172,6 +179,7 @@ def test_a_stopped_run_is_continued_to_the_same_numbers(student, tmp_path):
     assert read_table(tmp_path).drop(columns=drop).equals(read_table(student).drop(columns=drop))
 
 
+@pytest.mark.long
 def test_every_rival_has_every_strength_and_leaves_fewer_neurons_at_a_greater_one(small):
     table = read_table(small)
     assert (table.groupby(["rival", "strength"]).size() == 2).all()
@@ -181,11 +189,13 @@ def test_every_rival_has_every_strength_and_leaves_fewer_neurons_at_a_greater_on
     assert (small / "rivals.svg").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("which", ["transition", "student", "small"])
 def test_findings_are_ready_for_the_ledger(which, request):
     assert len(read_findings(request.getfixturevalue(which))) >= 8
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("module", "which"), [(fig7, "transition"), (fig9, "student"), (rivals, "small")])
 def test_a_report_says_which_runs_failed_and_when(module, which, request, tmp_path, monkeypatch):
     folder = shutil.copytree(request.getfixturevalue(which), tmp_path / "folder")

@@ -1,0 +1,119 @@
+"""What CI runs, seen through programs that only write down how they were called."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+PYTHON = f"""#!/bin/sh
+if [ "$2" != venv ]; then exec {sys.executable} "$@"; fi
+mkdir -p "$3/bin"
+for name in pip jaxarch pytest ruff mypy; do cp "$PROGRAM" "$3/bin/$name"; done
+"""
+"""Makes environments of programs that do nothing, and does everything else that Python does."""
+
+PROGRAM = f"""#!{sys.executable}
+import json, os, re, sys
+from pathlib import Path
+
+words = [Path(sys.argv[0]).parts[-4], Path(sys.argv[0]).name, *sys.argv[1:]]
+call = {{
+    "words": words,
+    "data": os.environ.get("JAXARCH_DATA"),
+    "home": os.listdir(os.environ["HOME"]),
+    "names": [Path(word[1:]).read_text().split() for word in words if word.startswith("@")],
+}}
+with open(os.environ["CALLS"], "a") as file:
+    print(json.dumps(call), file=file)
+if "--collect-only" in words:
+    print("tests/test_a.py::test_long")
+for path in re.findall("--junitxml=(\\\\S+)", " ".join([*words, os.environ.get("PYTEST_ADDOPTS", "")])):
+    kind = "pytest.skip" if "quick" in path or "NEVER" in os.environ else "pytest.xfail"
+    cases = f'<testcase classname="tests.b.test_c" name="test_d[1]"><skipped type="{{kind}}"/></testcase>'
+    Path(path).write_text(f'<all>{{cases}}<testcase classname="tests.b.test_c" name="test_e"/></all>')
+sys.exit(words[1:] == os.environ.get("FAILING", "").split())
+"""
+
+
+@pytest.fixture(scope="module")
+def ci(tmp_path_factory):
+    """Run `.ci/run` on a tree of nothing but itself and the README; what it said, and how it called what."""
+    if not (shutil.which("git") and shutil.which("bash")):
+        pytest.skip("CI needs git and bash")
+    folder = tmp_path_factory.mktemp("ci")
+    shutil.copytree(ROOT / ".ci", folder / "tree" / ".ci")
+    shutil.copy(ROOT / "README.md", folder / "tree")
+    subprocess.run(["git", "init", "--quiet", folder / "tree"], check=True)
+    for name, source in {"python": PYTHON, "program": PROGRAM}.items():
+        (folder / name).write_text(source)
+        (folder / name).chmod(0o755)
+
+    def run(**options):
+        paths = {"PYTHON": folder / "python", "PROGRAM": folder / "program", "CALLS": folder / "calls"}
+        environment = os.environ | {name: str(path) for name, path in paths.items()} | options
+        (folder / "calls").unlink(missing_ok=True)
+        done = subprocess.run(
+            ["bash", ".ci/run"],
+            cwd=folder / "tree",
+            env=environment | {"JAXARCH_DATA": str(folder)},
+            capture_output=True,
+            text=True,
+        )
+        return done, [json.loads(line) for line in (folder / "calls").read_text().splitlines()]
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def passed(ci):
+    done, calls = ci()
+    assert done.returncode == 0, done.stdout + done.stderr
+    return calls
+
+
+def test_ci_begins_with_the_readme_s_two_commands_as_printed_each_in_an_environment_of_its_own(passed):
+    section = (ROOT / "README.md").read_text().split("\n## Set up\n")[1]
+    lines = re.search(r"```sh\n(.*?)```", section, flags=re.S)[1].splitlines()
+    printed = [
+        [f"readme-{i}", *shlex.split(command, comments=True)]
+        for i, line in enumerate(lines, 1)
+        for command in line.split("&&")
+    ]
+    assert [call["words"] for call in passed[: len(printed)]] == printed
+    programs = [words[:2] for words in printed]
+    assert programs == [
+        [f"readme-{i}", p] for i, p in ((1, "pip"), (1, "jaxarch"), (2, "pip"), (2, "pytest"))
+    ]
+
+
+def test_the_readme_s_commands_have_no_data_sets_and_an_empty_home(passed):
+    assert [(call["data"], call["home"]) for call in passed[:4]] == [(None, [])] * 4
+
+
+def test_ci_ends_with_what_the_quick_suite_left_out_or_skipped_by_name_and_with_the_data_sets(passed):
+    assert passed[-1]["words"][:2] == ["all-extras", "pytest"]
+    assert Path(passed[-1]["data"]).is_dir()
+    assert passed[-1]["names"] == [["tests/b/test_c.py::test_d[1]", "tests/test_a.py::test_long"]]
+
+
+@pytest.mark.parametrize("failing", ["jaxarch run", "pytest", "mypy", "ruff format --check ."])
+def test_ci_fails_at_the_first_command_that_fails_and_says_which(failing, ci):
+    done, calls = ci(FAILING=failing)
+    environment, *words = calls[-1]["words"]
+    assert done.returncode != 0
+    assert " ".join(words) == failing
+    assert re.search(rf"^== {environment}: FAILED: .*{failing}", done.stdout, flags=re.M)
+
+
+def test_ci_fails_where_a_test_is_skipped_even_with_all_extras_and_data(ci):
+    done, _ = ci(NEVER="1")
+    assert done.returncode != 0
+    assert done.stdout.splitlines()[-1] == "tests/b/test_c.py::test_d[1]"
