@@ -133,12 +133,12 @@ def jaxarch_steps(scores: list[np.ndarray], rows: np.ndarray) -> list[np.ndarray
     search, problem = algorithm1(len(rows))
     carry = training.begin(search, jax.random.key(0), problem, None)
     start = {"w1": jnp.asarray(scores[0]), "w2": jnp.asarray(scores[1])}
-    carry = carry._replace(point=carry.point._replace(trainable=start))
+    carry = carry._replace(state=carry.state._replace(trainable=start))
     step = jax.jit(partial(training.step, search))
     for index, batch in enumerate(rows):
-        given = dataclasses.replace(problem, batch_size=None, train=batch)
+        given = dataclasses.replace(problem.descending(batch_size=None), train=batch)
         carry, _ = step(jax.random.key(0), given, carry, index)
-    return [np.asarray(carry.point.trainable[name]) for name in ("w1", "w2")]
+    return [np.asarray(carry.state.trainable[name]) for name in ("w1", "w2")]
 
 
 # PyTorch ---------------------------------------------------------------------------------------------

@@ -119,14 +119,14 @@ MODELS = tuple(dict.fromkeys(case.model for case in CASES))
 def plain() -> Training:
     """Gradient descent on all parameters, without a mask."""
 
-    def init(key: jax.Array, problem: jaxarch.Problem, network: jaxarch.Network | None) -> jaxarch.TrainState:
-        params, state = problem.init(key)
-        return jaxarch.TrainState(params, None, state)
+    def init(settings: None, key: jax.Array, problem: jaxarch.Problem, network: None) -> jaxarch.TrainState:
+        params, model = problem.init(key)
+        return jaxarch.TrainState(params, None, model)
 
-    def network(point: jaxarch.TrainState) -> jaxarch.Network:
-        return jaxarch.Network(point.trainable, None, point.state, {})
+    def network(settings: None, state: jaxarch.TrainState) -> jaxarch.Network:
+        return jaxarch.Network(state.trainable, state=state.model)
 
-    return Training("plain", init, lambda point: point.trainable, network)
+    return Training("plain", init, lambda settings, state: state.trainable, network)
 
 
 def trainings() -> dict[str, Training]:

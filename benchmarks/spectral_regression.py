@@ -73,7 +73,7 @@ def experiment(networks: int, steps: int) -> tuple[jaxarch.Training, jaxarch.Pro
     problem = fig7.prepare(settings, "trained")
     per_run = jax.tree.map(lambda leaf: leaf[:networks], problem.per_run)
     search = jaxarch.search.spectral(STRENGTH, penalty="l2", where="eigenvalues/L[12]")
-    return search, dataclasses.replace(problem, steps=steps, per_run=per_run)
+    return search, dataclasses.replace(problem.descending(steps=steps), per_run=per_run)
 
 
 def trained(networks: int, steps: int) -> Callable[[], object]:
@@ -100,14 +100,18 @@ def jaxarch_steps(start: dict[str, np.ndarray], x: np.ndarray, y: np.ndarray) ->
     search, problem = experiment(1, len(x))
     carry = training.begin(search, jax.random.key(0), problem, None)
     params = jax.tree.map(jnp.asarray, nested(start))
-    carry = carry._replace(point=carry.point._replace(trainable=params))
+    carry = carry._replace(state=carry.state._replace(trainable=params))
     step = jax.jit(partial(training.step, search))
     for index, batch in enumerate(zip(x, y, strict=True)):
         given = dataclasses.replace(
-            problem, data=batch, per_run=None, gather=take_rows, batch_size=None, train=np.arange(BATCH)
+            problem.descending(batch_size=None),
+            data=batch,
+            per_run=None,
+            gather=take_rows,
+            train=np.arange(BATCH),
         )
         carry, _ = step(jax.random.key(0), given, carry, index)
-    return flat(carry.point.trainable)
+    return flat(carry.state.trainable)
 
 
 def nested(params: dict[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:

@@ -167,7 +167,7 @@ def torch_tasks(cores: int, seeds: int, steps: int) -> dict[str, Task]:
 def agreement_tasks(cores: int, seeds: int, steps: int) -> dict[str, Task]:
     """How far F of what both libraries find, and of all that they try, lies apart on the way there."""
     runs = program(1, AGREEMENT_STEPS)
-    runs = dataclasses.replace(runs, problem=dataclasses.replace(runs.problem, batch_size=None))
+    runs = dataclasses.replace(runs, problem=runs.problem.descending(batch_size=None))
     one = runs.problem.of_run(0)
 
     def difference(row: str) -> dict[str, float]:

@@ -65,7 +65,7 @@ def kept(mask):
 def test_masks_have_exactly_the_sizes_that_were_asked_for(pruned):
     assert kept(pruned.mask) == [round(0.1 * CONNECTIONS)] * RUNS
     for density in DENSITIES:
-        assert kept(pruned.info["masks"][f"{density:g}"]) == [round(density * CONNECTIONS)] * RUNS
+        assert kept(pruned.by_density.masks[f"{density:g}"]) == [round(density * CONNECTIONS)] * RUNS
 
 
 def test_biases_are_trained_without_a_mask(pruned):
@@ -82,7 +82,7 @@ def test_smaller_densities_are_reached_later(pruned):
 
 def test_a_density_on_the_way_gives_the_mask_that_it_gives_alone(pruned):
     alone = jaxarch.over_seeds(pruning(0.5), keys(), learning())[0]
-    assert same(alone.mask, pruned.info["masks"]["0.5"])
+    assert same(alone.mask, pruned.by_density.masks["0.5"])
 
 
 def test_the_last_mask_is_held_while_weights_train_on(pruned):
@@ -95,7 +95,7 @@ def test_the_last_mask_is_held_while_weights_train_on(pruned):
 def test_a_step_is_that_of_the_equations(factor):
     """[A] (15), (16) with the penalty (17) in the corrected sign."""
     hard, soft, gamma, alpha, beta = 20.0, 4.0, 1e-2, 0.7, 0.3
-    one = dataclasses.replace(learning(steps=1), batch_size=None)
+    one = learning(steps=1).descending(batch_size=None)
     search = jaxarch.search.architecture_pruning(
         0.5,
         hard,
@@ -106,15 +106,15 @@ def test_a_step_is_that_of_the_equations(factor):
         weights_optimizer=optax.sgd(beta),
     )
     carry = jax.jit(partial(begin, search))(keys()[0], one, None)
-    w, theta = (np.float64(carry.point.trainable[name]["head"]["kernel"]) for name in ("scores", "weights"))
+    w, theta = (np.float64(carry.state.trainable[name]["head"]["kernel"]) for name in ("scores", "weights"))
     mask = 1 / (1 + np.exp(-hard * w))
 
     def loss(head):
-        hidden = carry.point.trainable["scores"]["hidden"]["kernel"]
+        hidden = carry.state.trainable["scores"]["hidden"]["kernel"]
         params = {
             "hidden": {
                 "kernel": jax.nn.sigmoid(hard * hidden)
-                * carry.point.trainable["weights"]["hidden"]["kernel"],
+                * carry.state.trainable["weights"]["hidden"]["kernel"],
                 "bias": jnp.zeros(12),
             },
             "head": {"kernel": head, "bias": jnp.zeros(5)},
@@ -127,7 +127,7 @@ def test_a_step_is_that_of_the_equations(factor):
     moved, _ = jax.jit(partial(step, search))(keys()[0], one, carry, 0)
     expected_w = w - alpha * (gradient * theta * slope + 2 * gamma * (1 + w))
     expected_theta = theta - beta * (mask * gradient + 2 * gamma * theta)
-    after = moved.point.trainable
+    after = moved.state.trainable
     np.testing.assert_allclose(after["scores"]["head"]["kernel"], expected_w, atol=1e-6)
     np.testing.assert_allclose(after["weights"]["head"]["kernel"], expected_theta, atol=1e-6)
 
@@ -143,8 +143,10 @@ def test_the_penalty_as_printed_prunes_nothing_and_says_so():
 
 def test_without_a_density_the_mask_is_that_of_the_positive_scores():
     carry = jax.jit(partial(begin, pruning(())))(keys()[0], learning(), None)
-    scores = jax.tree.map(lambda leaf: leaf - 0.03, carry.point.trainable["scores"])
-    network = pruning(()).network(carry.point._replace(trainable={**carry.point.trainable, "scores": scores}))
+    scores = jax.tree.map(lambda leaf: leaf - 0.03, carry.state.trainable["scores"])
+    search = pruning(())
+    moved = carry.state._replace(trainable={**carry.state.trainable, "scores": scores})
+    network = search.network(search.settings, moved)
     assert same(network.mask["head"]["kernel"], scores["head"]["kernel"] > 0)
     assert 0.1 < float(jaxarch.density(network.mask)) < 0.9
 
@@ -156,8 +158,8 @@ def test_each_optimiser_sees_the_tree_that_it_is_for():
     one = learning(steps=3)
     network = jax.jit(search)(keys()[0], one)
     start, _ = one.init(jax.random.split(jax.random.split(keys()[0], 3)[0])[0])
-    assert close(network.info["weights"]["hidden"], start["hidden"], 1e-6)
-    assert not close(network.info["weights"]["head"], start["head"], 1e-3)
+    assert close(network.by_density.weights["hidden"], start["hidden"], 1e-6)
+    assert not close(network.by_density.weights["head"], start["head"], 1e-3)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +189,7 @@ def carried(pruned, *finishes, classes=NEW, steps=5, **sizes):
 
 def test_an_architecture_of_one_task_is_retrained_on_another(pruned):
     network = carried(pruned, jaxarch.at_density(0.2), jaxarch.retrain("cold", nonnegative=False))
-    assert same(network.mask, pruned.info["masks"]["0.2"])
+    assert same(network.mask, pruned.by_density.masks["0.2"])
     weights = network.params["hidden"]["kernel"]
     assert (jnp.where(network.mask["hidden"]["kernel"], 0, weights) == 0).all()
     assert not np.allclose(weights, pruned.params["hidden"]["kernel"])
@@ -240,17 +242,17 @@ def test_he_s_weights_are_drawn_apart_from_the_model_s_own():
 
     digit = dataclasses.replace(learning(), init=lambda key: (init(key), {}))
     bare = jaxarch.architecture({"kernel": jnp.ones((64, 10), bool)})
-    per_run, fresh = (
+    own, fresh = (
         begin(jaxarch.retrain("cold", nonnegative=False, weights=w), keys()[0], digit, bare)
         for w in ("initial", "he")
     )
-    both = np.stack([np.ravel(carry.point.trainable["kernel"]) for carry in (per_run, fresh)])
+    both = np.stack([np.ravel(carry.state.trainable["kernel"]) for carry in (own, fresh)])
     assert abs(np.corrcoef(both)[0, 1]) < 0.15
 
 
 @pytest.mark.parametrize(("weights", "inputs"), [("he", 1.0), ("density-aware", 0.1)])
 def test_a_cold_start_has_the_spread_that_it_says(weights, inputs):
-    wide = dataclasses.replace(learning(steps=1, hidden=400), optimizer=optax.sgd(0.0))
+    wide = learning(steps=1, hidden=400).descending(optimizer=optax.sgd(0.0))
     mask = {"hidden": {"kernel": jnp.arange(64 * 400).reshape(64, 400) % 10 == 0, "bias": None}, "head": None}
     mask["head"] = {"kernel": jnp.ones((400, 5), bool), "bias": None}
     params, state = wide.init(keys()[0])

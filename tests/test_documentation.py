@@ -50,42 +50,48 @@ def test_the_readme_s_commands_exist():
         assert command in app.commands
 
 
-ONE_FILE, ONE_LINE, TRAINING, ANYWHERE = code_blocks("docs/your_own_method.md")
+ONE_FILE, ONE_LINE, TRAINING, NEEDS, ANYWHERE = code_blocks("docs/your_own_method.md")
 
 
 @pytest.fixture(scope="module")
 def your_own():
     """What a reader of the page has after typing its code outside the package."""
-    names = vars(jaxarch) | {"keys": keys(), "problem": problem()}
-    for block in (ONE_FILE, TRAINING, ANYWHERE):
+    names = {name: getattr(jaxarch, name) for name in dir(jaxarch)} | {"keys": keys(), "problem": problem()}
+    for block in (ONE_FILE, TRAINING, NEEDS, ANYWHERE):
         exec(compile(block, "docs/your_own_method.md", "exec"), names)
     return names
 
 
 @pytest.mark.long
-def test_a_method_added_by_one_file_and_one_line_runs_on_the_command_line(tmp_path):
-    shutil.copytree(ROOT / "jaxarch", tmp_path / "jaxarch", ignore=shutil.ignore_patterns("__pycache__"))
+def test_a_method_added_by_one_file_and_one_line_has_every_contract_test_run_on_it(tmp_path):
+    for folder in ("jaxarch", "tests"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, tmp_path)
     path = ONE_FILE.splitlines()[0].removeprefix("# ")
     (tmp_path / path).write_text(ONE_FILE)
-    table = tmp_path / "jaxarch" / "strategies.py"
-    anchor = '        "logistic regression":'
-    source = table.read_text().replace(anchor, ONE_LINE + anchor)
-    import_line = "from jaxarch.search.saliency import saliency\n"
-    table.write_text(
-        source.replace("from jaxarch.strategy import", import_line + "from jaxarch.strategy import")
+    with (tmp_path / "jaxarch" / "search" / "__init__.py").open("a") as file:
+        file.write(ONE_LINE)
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+
+    def output(*command):
+        done = subprocess.run(
+            [sys.executable, "-m", *command],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    contract = output("pytest", "-n", "0", "tests/test_contract.py", "tests/test_keyed.py", "-k", "saliency")
+    theirs = output(
+        "pytest", "-n", "0", "--collect-only", "tests/test_contract.py", "tests/test_keyed.py", "-k", "snip"
     )
-    command = [sys.executable, "-m", "jaxarch", "run", "--quiet", "--seeds", "2", "--set", "steps=20"]
-    environment = os.environ | CACHED | {"PYTHONPATH": str(tmp_path)}
-    done = subprocess.run(
-        [*command, "--set", "strategies=bin,saliency->real"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "saliency->real" in done.stdout
+    assert re.search(r"(\d+) passed", contract)[1] == re.search(r"(\d+)/\d+ tests collected", theirs)[1]
+    assert "saliency" in output("jaxarch", "list")
 
 
 def test_the_page_s_methods_run_beside_the_others(your_own):

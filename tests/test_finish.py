@@ -65,7 +65,7 @@ def test_leaves_without_a_mask_are_neither_pooled_nor_changed():
     )
     params, _ = learning.init(keys()[0])
     mask = {"w": jnp.ones((1, 64), bool), "b": None}
-    result = jaxarch.threshold((50,))(keys()[0], learning, Network(params, mask, {}, {}))
+    result = jaxarch.threshold((50,))(keys()[0], learning, Network(params, mask, {}))
     assert float(jaxarch.density(result.mask)) == 0.5
     assert result.params["b"].tolist() == [100.0]
 
@@ -110,6 +110,6 @@ def test_a_warm_nonnegative_start_from_negative_weights_is_reported():
     strategy = jaxarch.chain(jaxarch.search.dense(nonnegative=False), jaxarch.retrain("warm"))
     with pytest.warns(jaxarch.NonFiniteWarning, match=r"at step 0; .* nonnegative=False"):
         network, _ = jaxarch.over_seeds(strategy, keys(), problem())
-    assert (network.info["failed_at"] == 0).all()
+    assert (network.failed_at == 0).all()
     free = jaxarch.chain(jaxarch.search.dense(nonnegative=False), jaxarch.retrain("warm", nonnegative=False))
-    assert (jaxarch.over_seeds(free, keys(), problem())[0].info["failed_at"] == -1).all()
+    assert (jaxarch.over_seeds(free, keys(), problem())[0].failed_at == -1).all()

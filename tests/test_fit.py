@@ -270,7 +270,7 @@ def test_a_run_that_diverges_is_reported_and_the_others_keep_their_results():
             labels=[f"seed {i}" for i in range(RUNS)],
         )
     healthy, _ = jaxarch.over_seeds(explosive, keys(), problem(), {"rate": jnp.full(RUNS, 0.1)})
-    failed_at = np.asarray(network.info["failed_at"])
+    failed_at = np.asarray(network.failed_at)
     # The first step's loss is that of the start; its update is NaN.
     assert failed_at.tolist() == [-1, 1, -1, -1]
     assert np.isfinite(np.asarray(network.info["loss"])[:, 0]).all()
@@ -284,7 +284,7 @@ def test_nan_out_of_the_last_update_is_reported():
     nan = dense(nonnegative=False, optimizer=optax.sgd(float("nan")))
     with pytest.warns(jaxarch.NonFiniteWarning, match="at step 1;"):
         network, report = learned(nan, problem(steps=1))
-    assert network.info["failed_at"].tolist() == [1] * RUNS
+    assert network.failed_at.tolist() == [1] * RUNS
     assert len(report.notes) == RUNS
 
 
@@ -297,7 +297,7 @@ def test_a_failure_is_not_forgotten_by_the_stages_after_it():
         network, _ = jaxarch.over_seeds(
             strategy, keys(), problem(), {"rate": jnp.asarray([0.1, jnp.nan, 0.1, 0.1])}
         )
-    assert network.info["failed_at"].tolist() == [-1, 1, -1, -1]
+    assert network.failed_at.tolist() == [-1, 1, -1, -1]
 
 
 def test_a_start_without_a_gradient_is_refused_with_its_remedy():
@@ -318,7 +318,7 @@ def test_a_partly_dead_start_warns_and_is_recorded():
         network, _ = jaxarch.over_seeds(
             some_dead, keys(), problem(), {"std": jnp.asarray([0.2, 0.2, 30.0, 0.2])}
         )
-    assert network.info["dead_start"].tolist() == [False, False, True, False]
+    assert network.dead_start.tolist() == [False, False, True, False]
     with pytest.raises(ValueError, match="dead start"):
         jaxarch.over_seeds(
             some_dead,
@@ -334,7 +334,7 @@ def test_a_dead_run_does_not_take_the_others_with_it_when_groups_are_small(optio
     stds = {"std": jnp.asarray([30.0, 30.0, 0.2, 0.2])}
     with pytest.warns(jaxarch.DeadStartWarning):
         network, _ = jaxarch.over_seeds(some_dead, keys(), problem(), stds, **options)
-    assert network.info["dead_start"].tolist() == [True, True, False, False]
+    assert network.dead_start.tolist() == [True, True, False, False]
     assert np.isfinite(network.info["loss"]).all()
     with pytest.raises(ValueError, match="dead start"), pytest.warns(jaxarch.DeadStartWarning):
         jaxarch.over_seeds(some_dead, keys(), problem(), {"std": jnp.full(RUNS, 30.0)}, **options)
@@ -344,7 +344,7 @@ def test_a_dead_start_can_be_ignored_but_is_recorded():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         network, _ = learned(dense(std=30.0), dead_start="ignore")
-    assert bool(network.info["dead_start"].all())
+    assert bool(network.dead_start.all())
 
 
 def test_validation_metrics_are_recorded_at_every_border():
@@ -418,7 +418,7 @@ def test_a_run_that_stopped_early_cannot_fail_any_more():
     }
     doubling = dense(nonnegative=False, optimizer=optax.scale(-1e20))
     alone, _ = jaxarch.over_seeds(doubling, keys(1), learning, **options)
-    assert int(alone.info["failed_at"][0]) == -1
+    assert int(alone.failed_at[0]) == -1
     assert int(alone.info["kept_at"][0]) == 4
 
 
@@ -610,10 +610,10 @@ def test_batches_dropout_and_start_draw_from_keys_of_their_own():
     search = dense(nonnegative=False)
     key = jax.random.key(5)
     carry = training.begin(search, key, learning, None)
-    seen["start"] = tuple(carry.point.state["key"].tolist())
+    seen["start"] = tuple(carry.state.model["key"].tolist())
     for index in range(3):
         carry, _ = training.step(search, key, learning, carry, jnp.asarray(index))
-        seen[index] = tuple(carry.point.state["key"].tolist())
+        seen[index] = tuple(carry.state.model["key"].tolist())
     _, batch_key, _ = jax.random.split(key, 3)
     batches = {tuple(jax.random.key_data(jax.random.fold_in(batch_key, i)).tolist()) for i in range(3)}
     assert len(set(seen.values()) | batches) == 7
@@ -623,14 +623,14 @@ def test_a_penalty_is_added_to_the_loss_and_observe_keeps_a_memory():
     search = dense(nonnegative=False)
     plain, _ = learned(search)
 
-    def init(key, problem, network):
-        return search.init(key, problem, network)._replace(memory=jnp.zeros(3))
+    def init(settings, key, problem, network):
+        return search.init(settings, key, problem, network)._replace(memory=jnp.zeros(3))
 
-    def observe(point):
-        return point.memory.at[jnp.minimum(point.step // 4, 2)].add(1.0)
+    def observe(settings, state):
+        return state.memory.at[jnp.minimum(state.step // 4, 2)].add(1.0)
 
-    def network(point):
-        return search.network(point)._replace(info={"memory": point.memory})
+    def network(settings, state):
+        return search.network(settings, state).replace(info={"memory": state.memory})
 
     watched = dataclasses.replace(search, init=init, observe=observe, network=network)
     observed, _ = learned(watched, chunk=5)
@@ -638,7 +638,8 @@ def test_a_penalty_is_added_to_the_loss_and_observe_keeps_a_memory():
     assert observed.info["memory"].tolist() == [[3.0, 4.0, 5.0]] * RUNS
 
     shrinking = dataclasses.replace(
-        search, penalty=lambda point: 10 * sum(jnp.sum(w**2) for w in jax.tree.leaves(point.trainable))
+        search,
+        penalty=lambda settings, state: 10 * sum(jnp.sum(w**2) for w in jax.tree.leaves(state.trainable)),
     )
     small, _ = learned(shrinking, problem(rate=0.01))
     assert float(jnp.abs(small.params["w1"]).mean()) < 0.5 * float(jnp.abs(plain.params["w1"]).mean())

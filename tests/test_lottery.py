@@ -16,7 +16,7 @@ ROUNDS = 2
 
 
 def found_with(weights, mask):
-    return Network({"w": jnp.asarray(weights)}, {"w": jnp.asarray(mask)}, {}, {})
+    return Network({"w": jnp.asarray(weights)}, {"w": jnp.asarray(mask)}, {})
 
 
 @pytest.fixture(scope="module")
@@ -46,17 +46,11 @@ def test_pruning_in_rounds_leaves_the_product_of_the_shares():
 
 def test_rewinding_starts_from_the_weights_that_the_first_training_started_from(one):
     real = jaxarch.search.dense()
-    start = real.params(training.begin(real, keys()[0], one, None).point)
+    start = real.params(real.settings, training.begin(real, keys()[0], one, None).state)
     network = jaxarch.prune(0.5)(keys()[0], one, jaxarch.search.dense()(keys()[0], one))
     rewound = jaxarch.retrain("rewind")
-    again = rewound.params(
-        training.begin(rewound, keys()[1], one, network._replace(info=real_info(one))).point
-    )
+    again = rewound.params(rewound.settings, training.begin(rewound, keys()[1], one, network).state)
     assert close(again, jax.tree.map(lambda m, w: jnp.where(m, w, 0), network.mask, start))
-
-
-def real_info(one):
-    return jaxarch.search.dense()(keys()[0], one).info
 
 
 def test_it_is_training_pruning_rewinding_and_training_again(one, ticket):
@@ -64,9 +58,9 @@ def test_it_is_training_pruning_rewinding_and_training_again(one, ticket):
     def by_hand(key):
         # Stages draw from keys by their place: real, keep, prune, retrain, keep, prune, retrain, keep, ...
         network = jaxarch.search.dense()(jax.random.fold_in(key, 0), one)
-        start, losses = network.info["start"], [one.objective(network.params, {})]
+        start, losses = network.start, [one.objective(network.params, {})]
         for place in range(3, 3 * ROUNDS + 1, 3):
-            network = jaxarch.prune()(key, one, network)._replace(info={"start": start})
+            network = jaxarch.prune()(key, one, network).replace(start=start)
             network = jaxarch.retrain("rewind")(jax.random.fold_in(key, place), one, network)
             losses.append(one.objective(network.params, {}))
         return jnp.stack(losses)
@@ -89,7 +83,7 @@ def test_the_last_round_can_be_asked_for(one):
 
 
 def test_what_only_the_stages_need_is_not_in_the_result(ticket):
-    assert not {"kept", "networks"} & set(ticket.info)
+    assert ticket.memory is None
 
 
 def test_the_recursion_as_printed_changes_nothing_after_its_first_round(one):

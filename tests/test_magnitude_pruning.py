@@ -48,7 +48,7 @@ def test_masks_have_exactly_the_sizes_that_were_asked_for(network, request):
     network = request.getfixturevalue(network)
     total = sum(leaf[0].size for leaf in jax.tree.leaves(network.mask))
     for density in DENSITIES:
-        kept = jax.vmap(jaxarch.masks.connections)(network.info["masks"][f"{density:g}"])
+        kept = jax.vmap(jaxarch.masks.connections)(network.by_density.masks[f"{density:g}"])
         assert kept.tolist() == [round(density * total)] * RUNS
 
 
@@ -67,7 +67,7 @@ def test_a_round_trains_from_the_start_what_the_round_before_has_left(tickets):
     # Stages draw from keys by their place: real, first round, prune, retrain, prune, ...
     real = jaxarch.search.dense(nonnegative=False)(stages[0], one)
     share = 1 - 0.5**0.5
-    half = jaxarch.prune(share)(stages[2], one, real)._replace(info={"start": real.info["start"]})
+    half = jaxarch.prune(share)(stages[2], one, real).replace(start=real.start)
     again = jaxarch.retrain("rewind", nonnegative=False)(stages[3], one, half)
     second = jaxarch.prune(share)(stages[4], one, again)
     first, ours = (float(jaxarch.overlap(second.mask, m)) for m in (half.mask, tickets_at(tickets, 0.5)))
@@ -80,18 +80,18 @@ def tickets_at(network, density):
 
 
 def test_smaller_tickets_lie_within_larger_ones(tickets):
-    small, large = (tickets.info["masks"][f"{density:g}"] for density in sorted(DENSITIES))
+    small, large = (tickets.by_density.masks[f"{density:g}"] for density in sorted(DENSITIES))
     for inner, outer in zip(jax.tree.leaves(small), jax.tree.leaves(large), strict=True):
         assert not (np.asarray(inner) & ~np.asarray(outer)).any()
 
 
 def test_a_ticket_has_the_weights_that_training_began_from(tickets):
     run = tickets.of_run(0)
-    assert same(run.params, jaxarch.masks.apply_mask(run.mask, run.info["start"]))
+    assert same(run.params, jaxarch.masks.apply_mask(run.mask, run.start))
 
 
 def test_what_the_rounds_needed_is_not_kept(tickets):
-    assert not {"round", "tickets"} & set(tickets.info)
+    assert tickets.memory is None
 
 
 @pytest.mark.parametrize(

@@ -79,12 +79,12 @@ def test_a_network_whose_objective_is_nan_is_kept_only_if_all_are(objectives, ch
     learning = dataclasses.replace(
         problem_of(X[:, 0]), loss=lambda params, state, batch, key: (params["w"], state)
     )
-    info = {}
+    memory = None
     for place, objective in enumerate(objectives):
         mask = {"w": jnp.arange(3) == place}
-        network = Network({"w": jnp.asarray(objective, jnp.float32)}, mask, {}, info)
-        info = keep(3)(keys()[0], learning, network).info
-    network = pick("sample", "objectives")(keys()[0], learning, network._replace(info=info))
+        network = Network({"w": jnp.asarray(objective, jnp.float32)}, mask, {}, memory=memory)
+        memory = keep(3)(keys()[0], learning, network).memory
+    network = pick("sample", "objectives")(keys()[0], learning, network.replace(memory=memory))
     assert int(network.info["sample"]) == int(network.mask["w"].argmax()) == chosen
     assert same(network.info["objectives"], jnp.asarray(objectives, jnp.float32))
 
@@ -154,7 +154,7 @@ def test_over_seeds_every_sample_starts_from_the_weights_of_the_whole_network(tm
     again, _ = jaxarch.over_seeds(strategy, keys(), learning, **options)
     assert same(network, again)
     start = jax.vmap(lambda key: init(jax.random.split(jax.random.fold_in(key, 0))[0]))(keys())
-    assert close(network.info["start"], start)
+    assert close(network.start, start)
     assert sum(stage.name == "retrain rewind" for stage in report.stages) == 2
 
 
@@ -193,6 +193,6 @@ def test_a_sample_whose_training_failed_is_no_failure_of_the_one_that_is_found()
     search = jaxarch.chain(trained(np.nan, 5), kept, trained(1.0, -1), kept, pick("sample", "objectives"))
     network = search(keys()[0], learning)
     assert network.info["sample"] == 1
-    assert network.info["failed_at"] == -1
+    assert network.failed_at == -1
     alone = jaxarch.chain(trained(np.nan, 5), kept, trained(np.nan, 7), kept, pick("sample", "objectives"))
-    assert alone(keys()[0], learning).info["failed_at"] == 5
+    assert alone(keys()[0], learning).failed_at == 5

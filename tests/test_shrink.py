@@ -105,7 +105,7 @@ def by_hand(**layers):
     mask = {name: dict.fromkeys(layer) for name, layer in layers.items()}
     for name, layer in layers.items():
         mask[name]["kernel"] = layer["kernel"] != 0
-    return Network(layers, mask, {}, {})
+    return Network(layers, mask, {})
 
 
 TWO = ("hidden", "head")
@@ -324,7 +324,7 @@ SMALL = by_hand(hidden=dense([[1, 0]], [0.0, 0.0]), head=dense([[1], [4]], [0.0]
     [
         (SMALL, {"layers": (("hidden", "norm"), "head")}, "there is no module 'norm'"),
         (SMALL, {"layers": TWO, "activation": jnp.sum}, "activation: expected a function of one value each"),
-        (SMALL._replace(info={"failed_at": np.array([-1, -1])}), {}, r"network: expected that of one run"),
+        (SMALL.replace(info={"failed_at": np.array([-1, -1])}), {}, r"network: expected that of one run"),
         (
             by_hand(hidden=dense([[1.0]], [[0.0], [0.0]])),
             {"layers": ("hidden",)},

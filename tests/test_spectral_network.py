@@ -250,7 +250,7 @@ def test_hidden_layers_wake_one_a_step_from_the_last():
     step = jax.jit(lambda carry, index: training.step(search, key, problem, carry, index)[0])
     for index, awake in enumerate([{"L4"}, {"L3", "L4"}, {"L2", "L3", "L4"}]):
         carry = step(carry, index)
-        values = carry.point.trainable["eigenvalues"]
+        values = carry.state.trainable["eigenvalues"]
         assert {name for name in ("L2", "L3", "L4") if values[name].any()} == awake
 
 
@@ -401,11 +401,11 @@ def test_the_penalty_is_added_for_what_it_names_and_for_nothing_else():
     }
 
     def added(trainable, at, search):
-        return search.penalty(at._replace(trainable=trainable))
+        return search.penalty(search.settings, at._replace(trainable=trainable))
 
     @jax.jit
     def gradients():
-        at = [search.init(jax.random.key(0), problem, None) for search in searches.values()]
+        at = [search.init(search.settings, jax.random.key(0), problem, None) for search in searches.values()]
         return [jax.grad(added)(a.trainable, a, s) for a, s in zip(at, searches.values(), strict=True)]
 
     for named, gradient in zip(searches, gradients(), strict=True):
@@ -417,11 +417,12 @@ def test_eigenvalues_can_be_trained_alone():
     problem = curved(jaxarch.spectral_network((3, 30, 1)), 3)
     search, key = jaxarch.search.spectral(trainable="eigenvalues/*"), jax.random.key(0)
     start, network = jax.jit(lambda: (training.begin(search, key, problem, None), search(key, problem)))()
-    assert same(network.params["eigenvectors"], start.point.fixed["eigenvectors"])
+    assert same(network.params["eigenvectors"], start.state.fixed["eigenvectors"])
     assert network.params["eigenvalues"]["L2"].all()
     # The architecture is the hidden neurons.
-    assert network.mask["eigenvalues"]["L2"].tolist() == [True] * 30
-    assert set(jaxarch.named_leaves(network.mask)) == {"eigenvalues/L2"}
+    assert network.mask is None
+    assert network.neurons.kept["eigenvalues"]["L2"].tolist() == [True] * 30
+    assert set(jaxarch.named_leaves(network.neurons.kept)) == {"eigenvalues/L2"}
 
 
 LAYERS = {"L2": jnp.asarray([3.0, -4.0]), "L3": jnp.asarray([0.0, 2.0]), "L4": None}

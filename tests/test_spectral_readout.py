@@ -127,8 +127,7 @@ def test_in_the_recursive_rule_too():
 
 
 def recruited(params, problem, tolerance=0.05):
-    mask = jaxarch.masks.full_mask(spectral.hidden_eigenvalues(params))
-    finish, network = jaxarch.recruit(tolerance), Network(params, mask, {}, {})
+    finish, network = jaxarch.recruit(tolerance), Network(params, state={})
     return jax.jit(lambda: finish(jax.random.key(0), problem, network))()
 
 
@@ -149,12 +148,12 @@ def test_the_largest_removal_within_the_tolerance_is_taken():
     np.testing.assert_allclose(network.info["losses"], losses, rtol=1e-4)
     expected = max(r for r in range(10) if losses[r] <= (1 + tolerance) * losses[0])
     assert int(network.info["removed"]) == expected
-    kept = np.concatenate([network.mask["eigenvalues"][k] for k in ("L2", "L3")])
+    kept = np.concatenate([network.neurons.kept["eigenvalues"][k] for k in ("L2", "L3")])
     assert sorted(np.flatnonzero(~kept)) == sorted(order[:expected])
     assert same(network.params, params)
     again = jax.jit(problem.objective)(network.params, network.state, problem.validation)
     assert float(again) == pytest.approx(losses[expected], rel=1e-4)
-    assert same(network.state["neurons"], {k: network.mask["eigenvalues"][k] for k in ("L2", "L3")})
+    assert same(network.state["neurons"], {k: network.neurons.kept["eigenvalues"][k] for k in ("L2", "L3")})
 
 
 @pytest.mark.parametrize(
@@ -200,8 +199,8 @@ def test_a_search_then_a_removal_then_a_refit_is_one_chain_under_vmap():
     removed = network.info["removed"]
     assert (removed > 0).all()
     assert (removed < 30).all()
-    assert ((~network.mask["eigenvalues"]["L2"]).sum(1) == removed).all()
-    assert same(network.state["neurons"]["L2"], network.mask["eigenvalues"]["L2"])
+    assert ((~network.neurons.kept["eigenvalues"]["L2"]).sum(1) == removed).all()
+    assert same(network.state["neurons"]["L2"], network.neurons.kept["eigenvalues"]["L2"])
     norms = jax.vmap(spectral.path_norms)(network.params, network.state)["L2"]
     assert ((norms > 0).sum(1) <= 30 - removed).all()
     after = jax.vmap(problem.objective, in_axes=(0, 0, None))(
@@ -346,9 +345,7 @@ def test_a_group_lasso_then_a_removal_then_a_refit_leave_neurons_out():
         (lambda: direct.neuron_norms({"W2_1": jnp.ones((1, 2))}), "weights: the network has no hidden"),
         (lambda: jaxarch.recruit("5%"), "tolerance: expected a finite number of at least 0"),
         (
-            lambda: jaxarch.recruit()(
-                None, curved(jaxarch.spectral_network((3, 1)), 1), Network({}, {}, {}, {})
-            ),
+            lambda: jaxarch.recruit()(None, curved(jaxarch.spectral_network((3, 1)), 1), Network({}, {}, {})),
             "validation: recruit needs",
         ),
         (lambda: spectral.gamma_norm(random_params(DEEP)), "params: Gamma is of networks with one hidden"),

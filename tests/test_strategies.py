@@ -10,7 +10,7 @@ import pytest
 from small import RUNS, close, keys, problem, same, task
 
 import jaxarch
-from jaxarch.running.strategy import HostSearch
+from jaxarch.running import HostSearch
 
 STRATEGIES = jaxarch.disentangling_strategies(lottery_rounds=1, agnostic_draws=2, agnostic_weights=2)
 IN_JAX = [name for name, strategy in STRATEGIES.items() if not isinstance(strategy, HostSearch)]
@@ -139,7 +139,7 @@ def test_a_warm_start_is_at_the_found_weights_and_a_cold_one_is_not():
     for start, is_found in (("warm", True), ("cold", False)):
         stage = jaxarch.retrain(start)
         carry = training.begin(stage, keys()[1], problem().of_run(0), network)
-        assert close(stage.params(carry.point), network.params) == is_found
+        assert close(stage.params(carry.state), network.params) == is_found
 
 
 def test_strategies_that_begin_alike_share_the_beginning_exactly():

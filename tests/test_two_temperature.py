@@ -161,9 +161,9 @@ def test_algorithm_1_equals_ten_lines_of_numpy_step_by_step(hard, soft):
     key = jax.random.key(3)
     carry = training.begin(search, key, problem, None)
     step = jax.jit(lambda carry, t: training.step(search, key, problem, carry, t)[0])
-    mine = {name: np.float64(scores) for name, scores in carry.point.trainable.items()}
+    mine = {name: np.float64(scores) for name, scores in carry.state.trainable.items()}
     for t in range(40):
         carry = step(carry, t)
         mine = numpy_algorithm_1(mine, np.float64(x), np.float64(y), hard, soft, 0.3)
         for name in mine:
-            np.testing.assert_allclose(carry.point.trainable[name], mine[name], atol=1e-5)
+            np.testing.assert_allclose(carry.state.trainable[name], mine[name], atol=1e-5)

@@ -1,0 +1,235 @@
+"""Chains are checked stage against stage and against the problem, before anything is trained."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from methods import keys, problem_for
+from small import same
+
+import jaxarch
+from jaxarch import finish, search
+from jaxarch.running.stage import Needs
+
+CONTRADICTIONS = {
+    "weights that would forget a mask": (
+        lambda: jaxarch.chain(search.random_mask(0.5), search.dense(nonnegative=False)),
+        r"dense unconstrained makes a network from nothing, and would forget what random mask, pooled found; "
+        r'to train on what was found, put retrain\("cold", nonnegative=False\) there',
+    ),
+    "a mask that would forget a mask": (
+        lambda: jaxarch.chain(search.random_mask(0.5), search.two_temperature()),
+        "two_temperature would forget the connections that random mask, pooled removed",
+    ),
+    "even if it is not the one just before": (
+        lambda: jaxarch.chain(search.snip(0.5), jaxarch.retrain(), search.architecture_pruning(0.1)),
+        "architecture pruning would forget the connections that snip removed",
+    ),
+    "a search after a search": (
+        lambda: jaxarch.chain(search.random_mask(0.5), search.snip(0.5)),
+        "snip makes a network from nothing",
+    ),
+    "a mask of connections for spectral networks": (
+        lambda: jaxarch.chain(search.random_mask(0.5), search.spectral()),
+        "spectral would forget the connections that random mask, pooled removed",
+    ),
+    "a mask over removed neurons": (
+        lambda: jaxarch.chain(search.spectral(), jaxarch.recruit(), search.two_temperature()),
+        "two_temperature would forget the neurons that recruit removed",
+    ),
+    "something after the host": (
+        lambda: jaxarch.chain(search.logistic_regression(), jaxarch.threshold()),
+        "logistic regression runs on the host, and nothing can come after it",
+    ),
+    "nothing at all": (lambda: jaxarch.chain(), "expected at least one stage"),
+    "no stage": (lambda: jaxarch.chain("bin"), "expected stages, or functions .* got str"),
+    "a function of one argument": (lambda: jaxarch.chain(abs), "expected stages, or functions"),
+}
+
+
+@pytest.mark.parametrize("case", CONTRADICTIONS)
+def test_stages_that_contradict_one_another_make_no_chain(case):
+    make, message = CONTRADICTIONS[case]
+    with pytest.raises(jaxarch.ArgumentError, match=message) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+def never_trained(problem):
+    """The problem, with a loss that may be traced for its shapes and never be run."""
+
+    def loss(params, state, batch, key):
+        value, state = problem.loss(params, state, batch, key)
+
+        def ran():
+            raise AssertionError("something was trained")
+
+        jax.debug.callback(ran)
+        return value, state
+
+    return dataclasses.replace(problem, loss=loss)
+
+
+LACKS = {
+    "a network": (
+        lambda: jaxarch.prune(0.5),
+        {},
+        r"prune: it needs a network; .*chain\(search.dense\(\), ...\)",
+    ),
+    "a start": (
+        lambda: jaxarch.chain(search.random_mask(0.5), jaxarch.retrain("rewind")),
+        {},
+        r"retrain rewind: it needs a network with `start`; .*search.dense\(\)",
+    ),
+    "densities": (
+        lambda: jaxarch.chain(search.dense(), jaxarch.at_density(0.5)),
+        {},
+        r"at density 0.5: it needs a network with `by_density`; .*search.snip",
+    ),
+    "another density": (
+        lambda: jaxarch.chain(search.snip((0.5, 0.1)), jaxarch.at_density(0.2)),
+        {},
+        r"density: no mask of density 0.2 was kept; there are 0.1, 0.5",
+    ),
+    "densities after a training": (
+        lambda: jaxarch.chain(search.snip((0.5, 0.1)), jaxarch.retrain(), jaxarch.at_density(0.1)),
+        {},
+        "at density 0.1: it needs a network with `by_density`",
+    ),
+    "a shared weight": (
+        lambda: jaxarch.chain(search.untrained(), jaxarch.share_weight()),
+        {},
+        r"share best weight: it needs a network with `shared_weight`; .*search.agnostic\(\)",
+    ),
+    "validation rows": (
+        lambda: jaxarch.chain(search.spectral(), jaxarch.recruit()),
+        {"parent": "spectral", "validation": None},
+        "validation: recruit needs a problem with validation rows; give it `validation=rows`",
+    ),
+    "hidden eigenvalues": (
+        lambda: jaxarch.chain(search.dense(), jaxarch.recruit()),
+        {},
+        "eigenvalues",
+    ),
+    "connections": (
+        lambda: jaxarch.chain(search.spectral(), jaxarch.retrain()),
+        {"parent": "spectral"},
+        r"hidden neurons, not of connections; .*search.spectral\(0.0\)",
+    ),
+    "what the last stage needs": (
+        lambda: jaxarch.chain(search.dense(), jaxarch.retrain("warm"), jaxarch.share_weight()),
+        {},
+        "share best weight",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LACKS)
+def test_what_a_stage_lacks_is_said_before_the_first_step(case):
+    make, changes, message = LACKS[case]
+    learning = never_trained(problem_for(changes.pop("parent", "any")))
+    learning = dataclasses.replace(learning, **changes)
+    with pytest.raises(jaxarch.ArgumentError, match=message) as caught:
+        jaxarch.over_seeds(make(), keys(), learning)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_chain_called_by_hand_is_checked_as_a_whole_too():
+    strategy = jaxarch.chain(search.dense(), jaxarch.share_weight())
+    with pytest.raises(jaxarch.ArgumentError, match="share best weight"):
+        strategy(keys()[0], never_trained(problem_for("any")).of_run(0))
+
+
+def test_a_search_over_the_whole_network_may_follow_its_training():
+    strategy = jaxarch.chain(
+        search.dense(nonnegative=False), search.two_temperature(weights="initial", mean=2.0)
+    )
+    network, _ = jaxarch.over_seeds(strategy, keys(), problem_for("any"))
+    dense, _ = jaxarch.over_seeds(search.dense(nonnegative=False), keys(), problem_for("any"))
+    assert same(network.params, jaxarch.masks.apply_mask(network.mask, dense.params))
+
+
+def test_a_network_that_lacks_connections_is_not_given_to_a_search_that_would_forget_them():
+    masked, _ = jaxarch.over_seeds(search.random_mask(0.5), keys(), problem_for("any"))
+    with pytest.raises(jaxarch.ArgumentError, match="two_temperature: it would forget the connections"):
+        jaxarch.over_seeds(search.two_temperature(), keys(), problem_for("any"), network=masked)
+    with pytest.raises(jaxarch.ArgumentError, match="dense: it makes a network from nothing"):
+        jaxarch.over_seeds(search.dense(), keys(), problem_for("any"), network=masked)
+
+
+def test_a_stage_of_one_s_own_says_what_it_needs():
+    def halved(settings, key, problem, network):
+        return network.replace(params=jax.tree.map(lambda w: w / 2, network.params))
+
+    mine = jaxarch.FunctionStage("halved", halved, needs=Needs("required", ("start",)))
+    with pytest.raises(jaxarch.ArgumentError, match="halved: it needs a network with `start`"):
+        jaxarch.over_seeds(jaxarch.chain(search.untrained(), mine), keys(), problem_for("any"))
+    network, _ = jaxarch.over_seeds(jaxarch.chain(search.dense(), mine), keys(), problem_for("any"))
+    dense, _ = jaxarch.over_seeds(search.dense(), keys(), problem_for("any"))
+    assert same(network.params, jax.tree.map(lambda w: w / 2, dense.params))
+
+
+def test_a_plain_function_keeps_what_it_does_not_set():
+    def nothing(key, problem, network):
+        return jaxarch.Network(info={"seen": jnp.zeros(())})
+
+    network, _ = jaxarch.over_seeds(jaxarch.chain(search.dense(), nothing), keys(), problem_for("any"))
+    dense, _ = jaxarch.over_seeds(search.dense(), keys(), problem_for("any"))
+    assert same(network.replace(info={}), dense.replace(info={}))
+    assert set(network.info) == {*dense.info, "seen"}
+
+
+def test_neurons_are_no_mask_of_connections():
+    network, _ = jaxarch.over_seeds(search.spectral(), keys(), problem_for("spectral"))
+    assert network.mask is None
+    assert network.neurons.count().tolist() == [5, 5, 5]
+    with pytest.raises((jaxarch.ArgumentError, TypeError)):
+        jaxarch.masks.apply_mask(network.neurons, network.params)
+
+
+def test_a_stage_may_have_steps_an_optimiser_and_a_batch_size_of_its_own():
+    import optax
+
+    still = jaxarch.retrain("warm", nonnegative=False, steps=7, optimizer=optax.sgd(0.0), batch_size=None)
+    strategy = jaxarch.chain(search.dense(nonnegative=False), still)
+    network, _ = jaxarch.over_seeds(strategy, keys(), problem_for("any"))
+    dense, _ = jaxarch.over_seeds(search.dense(nonnegative=False), keys(), problem_for("any"))
+    assert network.info["loss"].shape == (3, 7)
+    assert dense.info["loss"].shape == (3, 3)
+    assert same(network.params, dense.params)
+    # All examples at every step, and nothing moves.
+    assert np.ptp(network.info["loss"], axis=1).max() == 0
+
+
+@pytest.mark.parametrize(
+    ("descent", "message"),
+    [
+        ({"step": 3}, "step: no such argument; did you mean 'steps'"),
+        ({"steps": 0}, "steps: expected an integer of at least 1, got 0"),
+        ({"batch_size": 2.5}, "batch_size: expected an integer"),
+        ({"optimizer": "adam"}, "optimizer: expected an optax transformation"),
+    ],
+)
+def test_a_descent_that_is_none_is_refused_where_the_stage_is_made(descent, message):
+    for make in (jaxarch.retrain, search.dense, search.two_temperature, search.spectral, search.lottery):
+        with pytest.raises(jaxarch.ArgumentError, match=message):
+            make(**descent)
+
+
+def test_a_failure_once_is_a_failure_for_good():
+    import optax
+
+    broken = search.dense(nonnegative=False, optimizer=optax.sgd(float("nan")), steps=2)
+    strategy = jaxarch.chain(broken, jaxarch.retrain("cold", steps=2))
+    with pytest.warns(jaxarch.NonFiniteWarning):
+        network, _ = jaxarch.over_seeds(strategy, keys(), problem_for("any"))
+    assert network.failed_at.tolist() == [1, 1, 1]
+    assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(network.params))
+
+
+def test_what_is_forgotten_is_one_thing_and_what_is_removed_another():
+    assert finish.recruit().removes == ("neurons",)
+    assert search.dense().removes == ()
+    assert search.snip(0.5).removes == ("connections",)
