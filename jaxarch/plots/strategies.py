@@ -15,7 +15,6 @@ from matplotlib.lines import Line2D
 from jaxarch.metrics import quartiles
 from jaxarch.plots.style import STYLE, NotebookFigure, look, looks_of, panel_grid
 
-
 LEAST_MAGNIFICATION = 3.0
 """A panel that magnifies less shows little that the whole one does not, and takes half of its width."""
 MOST_MAGNIFICATION = 100.0
@@ -126,13 +125,13 @@ def _finite(runs: Any) -> np.ndarray:
 
 
 def _with_margin(values: np.ndarray, least: float = 1e-3) -> tuple[float, float]:
-    """Limits of an axis that shows all values and their markers, at least so far apart; from 0 to 1 for none."""
+    """Limits of an axis that shows all values and their markers, at least `least` apart; 0 to 1 for none."""
     low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
     margin = max(0.06 * (high - low), (least - (high - low)) / 2)
     return low - margin, high + margin
 
 
-def _dots(axes: Any, runs: np.ndarray, at: float, look: Mapping[str, Any]) -> None:
+def _dots(axes: Any, runs: np.ndarray, at: float, look: dict[str, Any]) -> None:
     """Runs, median and quartiles of one strategy in one series."""
     median, q25, q75 = quartiles(runs)
     spread = np.linspace(-0.07, 0.07, len(runs)) if len(runs) > 1 else np.zeros(len(runs))

@@ -83,7 +83,7 @@ def spectral_comparison(rows: Mapping[str, Mapping[str, Mapping[str, np.ndarray]
                 axes.set_title(f"\n\n{panel}", loc="left", size=9)
                 _spectra(axes, values, looks)
             left[0].set_ylabel("eigenvalue (median, quartiles)")
-            # In the empty lines of the panels' titles, clear of the row above; it may be wider than its panel.
+            # In the empty lines of the titles, clear of the row above; it may be wider than its panel.
             name = left[0].annotate(task, (0, 1), (0, 20), "axes fraction", textcoords="offset points")
             name.set(size=10, weight="bold", in_layout=False)
             right.set_title("\n\nruns (filled), centroids (hollow)", loc="left", size=9)
