@@ -7,6 +7,7 @@ from rich.console import Console
 
 from jaxarch import reproduction
 from jaxarch.experiments.harness import tables
+from jaxarch.reproduction.rendering import _interval
 
 SPREAD = ".947 [.944 .955]"
 METHODS = ("random search", "AP->reshuffled")
@@ -76,6 +77,20 @@ def test_a_title_longer_than_the_table_does_not_stretch_it():
 def test_brackets_are_shown_as_they_are():
     text = "\n".join(shown(tables.table("median [quartiles]", ("[D]", "[bold]"), [("[red]", "[x]")])))
     assert all(word in text for word in ("median [quartiles]", "[D]", "[bold]", "[red]", "[x]"))
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.key)
+def test_what_reproduces_keeps_its_numbers_whole_at_80_columns(paper):
+    console = Console(file=io.StringIO(), width=80)
+    console.print(reproduction.overview([paper]), crop=False)
+    overview = console.file.getvalue()
+    console.print(reproduction.details([paper]), crop=False)
+    everything = console.file.getvalue()
+    for line in paper.lines:
+        for index, m in enumerate(line.measured):
+            assert _interval(m.median, m.q25, m.q75) in everything
+            assert _interval(m.mean, m.mean_low, m.mean_high) in everything
+            assert index or _interval(m.median, m.q25, m.q75) in overview
 
 
 def test_a_table_without_rows_has_its_headings():
