@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
-from scipy import stats
 
 from jaxarch.errors import ArgumentError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def auc(labels: np.ndarray, outputs: np.ndarray) -> np.ndarray:
@@ -26,6 +28,8 @@ def auc(labels: np.ndarray, outputs: np.ndarray) -> np.ndarray:
     Raises:
       ArgumentError: shapes that differ, labels of one class only.
     """
+    from scipy import stats
+
     labels, outputs = np.asarray(labels), np.asarray(outputs, np.float64)
     if labels.shape != outputs.shape:
         raise ArgumentError(f"outputs: expected the labels' shape {labels.shape}, got {outputs.shape}")
@@ -61,6 +65,9 @@ def paired_differences(values: Mapping[str, np.ndarray]) -> pd.DataFrame:
       the two-sided Wilcoxon signed-rank `p`, and `p_adjusted` over all pairs (false discovery rate, valid
       under any dependence). With fewer than two runs there is no test, and these are NaN.
     """
+    import pandas as pd
+    from scipy import stats
+
     rows = []
     for first, second in itertools.combinations(values, 2):
         difference = np.asarray(values[first], np.float64) - np.asarray(values[second], np.float64)
@@ -77,6 +84,8 @@ def paired_differences(values: Mapping[str, np.ndarray]) -> pd.DataFrame:
 
 
 def _summary(difference: np.ndarray) -> dict[str, float]:
+    from scipy import stats
+
     nan = float("nan")
     if not difference.size:
         names = ("q25", "median", "q75", "mean", "mean_low", "mean_high", "wins", "effect", "p")

@@ -1,15 +1,22 @@
-"""Figures, for the command line and for library users alike: each function draws one and returns it."""
+"""Figures, for the command line and for library users alike: each function draws one and returns it.
 
-from jaxarch.plots.curves import convergence, convergence_grid, curves
-from jaxarch.plots.fields import fields
-from jaxarch.plots.layers import layer_densities
-from jaxarch.plots.magnitudes import magnitudes
-from jaxarch.plots.networks import architectures
-from jaxarch.plots.spectra import plane, spectra, spectral_comparison
-from jaxarch.plots.strategies import by_strategy, runtime
-from jaxarch.plots.style import NotebookFigure, save
-from jaxarch.plots.sweeps import sweep
-from jaxarch.plots.trade_offs import trade_off
+Matplotlib is imported with the first of them that is asked for.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jaxarch.plots.colour_maps import fields
+    from jaxarch.plots.histograms import magnitudes
+    from jaxarch.plots.laplacian_spectra import plane, spectra, spectral_comparison
+    from jaxarch.plots.layers import layer_densities
+    from jaxarch.plots.line_plots import convergence, convergence_grid, curves
+    from jaxarch.plots.networks import architectures
+    from jaxarch.plots.strategies import by_strategy, runtime
+    from jaxarch.plots.style import NotebookFigure, save
+    from jaxarch.plots.sweeps import sweep
+    from jaxarch.plots.trade_offs import trade_off
 
 __all__ = [
     "NotebookFigure",
@@ -29,3 +36,29 @@ __all__ = [
     "sweep",
     "trade_off",
 ]
+
+# No file has the name of a function, which importing the file would replace.
+_FILES = {
+    "colour_maps": ("fields",),
+    "histograms": ("magnitudes",),
+    "laplacian_spectra": ("plane", "spectra", "spectral_comparison"),
+    "layers": ("layer_densities",),
+    "line_plots": ("convergence", "convergence_grid", "curves"),
+    "networks": ("architectures",),
+    "strategies": ("by_strategy", "runtime"),
+    "style": ("NotebookFigure", "save"),
+    "sweeps": ("sweep",),
+    "trade_offs": ("trade_off",),
+}
+_FILE_OF = {name: file for file, names in _FILES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _FILE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_FILE_OF[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -54,7 +54,7 @@ def layer_densities(
                 range(len(layers)), [name.removesuffix("/kernel") for name in layers], rotation=90
             )
         grid[0, 0].set_ylabel("share of connections left")
-        legend_below(figure, grid[0, 0])
+        legend_below(figure, lines)
     return figure
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +13,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from jaxarch.metrics import quartiles
-from jaxarch.plots.style import COLOURS, MARKERS, STYLE, NotebookFigure, looks_of, panel_grid
+from jaxarch.plots.style import STYLE, NotebookFigure, look, looks_of, panel_grid
+
+LEAST_MAGNIFICATION = 3.0
+"""A panel that magnifies less shows little that the whole one does not, and takes half of its width."""
+MOST_MAGNIFICATION = 100.0
+"""No value is worth a scale finer than this: what is closer together is the same for the reader."""
 
 
 def by_strategy(
@@ -24,46 +31,54 @@ def by_strategy(
 ) -> Figure:
     """One line a strategy: every run as a dot, the median with its quartiles beside it.
 
+    Where strategies crowd together, a second panel shows them on a scale of their own: the one that magnifies
+    the most markers the most, by the sum of the logarithms. It is left out where it would magnify less than
+    three times.
+
     Args:
       values: by series (an orientation, a data set), by strategy: one value a run; NaN is left out.
       label: of the axis.
       title: of the figure.
-      chance: the value of guessing. It is marked, and a second panel shows the strategies that are clear of
-        it on a scale of their own.
-      zero: a value that it matters to be on one side of. It is marked, and a second panel shows the half of
-        the strategies that are nearest to it on a scale of their own.
+      chance: the value of guessing, marked.
+      zero: a value that it matters to be on one side of. It is marked, and the second panel has it.
       dots: what a dot is, for the legend.
     """
     strategies = list(dict.fromkeys(name for series in values.values() for name in series))
+    runs = {
+        (index, at): _finite(series.get(name, ()))
+        for index, series in enumerate(values.values())
+        for at, name in enumerate(strategies)
+    }
+    marked = [value for value in (chance, zero) if value is not None]
+    whole = _with_margin(np.concatenate([marked, *runs.values()]))
+    enlarged = crowd([quartiles(of) for of in runs.values() if of.size], whole, zero)
     with matplotlib.rc_context(STYLE):
-        panels = 1 if chance is None and zero is None else 2
-        figure = NotebookFigure(
-            figsize=(5.6 if panels == 1 else 6.8, 0.42 * len(strategies) + 1.3), layout="constrained"
-        )
-        row = figure.subplots(1, panels, sharey=True, squeeze=False)[0]
+        size = (5.6 if enlarged is None else 6.8, 0.42 * len(strategies) + 1.5)
+        figure = NotebookFigure(figsize=size, layout="constrained")
+        row = figure.subplots(1, 1 if enlarged is None else 2, sharey=True, squeeze=False)[0]
         for axes in row:
-            for index, by_name in enumerate(values.values()):
-                shift = (index - (len(values) - 1) / 2) * 0.34
-                for at, name in enumerate(strategies):
-                    _dots(axes, np.asarray(by_name.get(name, ()), np.float64), at + shift, index)
+            for (index, at), of in runs.items():
+                _dots(axes, of, at + (index - (len(values) - 1) / 2) * 0.34, look(index))
             axes.grid(axis="y", visible=False)
             axes.set_xlabel(label)
+            if chance is not None:
+                axes.axvline(chance, color="#666666", lw=0.9, ls=":")
+            if zero is not None:
+                axes.axvline(zero, color="#666666", lw=0.9)
         row[0].set_yticks(range(len(strategies)), strategies)
         row[0].set_ylim(len(strategies) - 0.4, -0.6)
-        row[0].set_title(title, loc="left")
+        row[0].set_xlim(*whole)
         if chance is not None:
-            row[0].axvline(chance, color="#666666", lw=0.9, ls=":")
             row[0].text(chance, -0.55, " chance", color="#666666", fontsize=7, va="top")
-            row[1].set_xlim(*_clear_of(chance, values))
-        if zero is not None:
-            for axes in row:
-                axes.axvline(zero, color="#666666", lw=0.9)
-            row[1].set_xlim(*_near(zero, values))
-        if panels == 2:
-            row[1].set_title("the same, enlarged", loc="left")
+        if enlarged is not None:
+            row[0].axvspan(*enlarged, color="#000000", alpha=0.06, lw=0, zorder=0)
+            row[1].set_xlim(*enlarged)
+            times = (whole[1] - whole[0]) / (enlarged[1] - enlarged[0])
+            row[1].set_title(f"the shaded part, enlarged {times:.0f} times", loc="left", size=9)
+        figure.suptitle(title, x=0.01, ha="left")
         handles = [
-            Line2D([], [], color=COLOURS[i], marker=MARKERS[i], lw=1.8, mec="white", label=series)
-            for i, series in enumerate(values)
+            Line2D([], [], **look(index) | {"ls": "-"}, lw=1.8, mec="white", label=series)
+            for index, series in enumerate(values)
         ]
         meaning = Line2D([], [], ls="", label=f"(dots: {dots}; markers: medians, quartiles)")
         # A long explanation gets a line of its own.
@@ -72,45 +87,57 @@ def by_strategy(
     return figure
 
 
-def _dots(axes: Any, runs: np.ndarray, at: float, index: int) -> None:
+def crowd(
+    markers: Sequence[tuple[float, float, float]],
+    whole: tuple[float, float],
+    including: float | None = None,
+) -> tuple[float, float] | None:
+    """The part of an axis that is most worth enlarging, or `None`.
+
+    Args:
+      markers: medians and first and third quartiles.
+      whole: the limits of the axis.
+      including: a value that the part has to include.
+
+    Returns:
+      The limits of the part with the largest `n log(m)`, n the markers that are in it, at least two, with
+      their quartiles, and m how many times it is enlarged: at least `LEAST_MAGNIFICATION`, and at most
+      `MOST_MAGNIFICATION`.
+    """
+    length = whole[1] - whole[0]
+    best, most = None, 0.0
+    for low, high in itertools.product({q25 for _, q25, _ in markers}, {q75 for _, _, q75 in markers}):
+        if including is not None:
+            low, high = min(low, including), max(high, including)
+        inside = sum(low <= q25 and q75 <= high for _, q25, q75 in markers)
+        if low >= high or inside < 2:
+            continue
+        limits = _with_margin(np.asarray([low, high]), length / MOST_MAGNIFICATION)
+        times = length / (limits[1] - limits[0])
+        if times >= LEAST_MAGNIFICATION and inside * math.log(times) > most:
+            best, most = limits, inside * math.log(times)
+    return best
+
+
+def _finite(runs: Any) -> np.ndarray:
+    array = np.asarray(runs, np.float64)
+    return array[np.isfinite(array)]
+
+
+def _with_margin(values: np.ndarray, least: float = 1e-3) -> tuple[float, float]:
+    """Limits of an axis that shows all values and their markers, at least `least` apart; 0 to 1 for none."""
+    low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
+    margin = max(0.06 * (high - low), (least - (high - low)) / 2)
+    return low - margin, high + margin
+
+
+def _dots(axes: Any, runs: np.ndarray, at: float, look: dict[str, Any]) -> None:
     """Runs, median and quartiles of one strategy in one series."""
-    runs = runs[np.isfinite(runs)]
     median, q25, q75 = quartiles(runs)
     spread = np.linspace(-0.07, 0.07, len(runs)) if len(runs) > 1 else np.zeros(len(runs))
-    axes.plot(runs, at + spread, ".", color=COLOURS[index], alpha=0.3, ms=4, mew=0)
-    axes.errorbar(
-        [median],
-        [at],
-        xerr=[[median - q25], [q75 - median]],
-        fmt=MARKERS[index],
-        color=COLOURS[index],
-        ms=5,
-        mec="white",
-        mew=0.6,
-        lw=1.8,
-    )
-
-
-def _clear_of(chance: float, values: Mapping[str, Mapping[str, np.ndarray]]) -> tuple[float, float]:
-    """The range of the runs of those strategies whose lower quartile is well above chance."""
-    spans = [runs for series in values.values() for runs in series.values() if len(runs)]
-    return _range([runs for runs in spans if quartiles(runs)[1] > chance + 0.2] or spans)
-
-
-def _near(zero: float, values: Mapping[str, Mapping[str, np.ndarray]]) -> tuple[float, float]:
-    """The range of the half of the strategies whose medians are nearest to a value."""
-    spans = [runs for series in values.values() for runs in series.values() if len(runs)]
-    spans.sort(key=lambda runs: abs(quartiles(runs)[0] - zero))
-    return _range([np.asarray([zero]), *spans[: max(len(spans) // 2, 1)]])
-
-
-def _range(spans: Sequence[np.ndarray]) -> tuple[float, float]:
-    """Limits of an axis that shows all finite values."""
-    values = np.concatenate(list(spans))
-    values = values[np.isfinite(values)]
-    low, high = (values.min(), values.max()) if values.size else (0.0, 1.0)
-    margin = max(0.04 * (high - low), 1e-3)
-    return float(low - margin), float(high + margin)
+    axes.plot(runs, at + spread, ".", color=look["color"], alpha=0.3, ms=4, mew=0)
+    bars = [[median - q25], [q75 - median]]
+    axes.errorbar([median], [at], xerr=bars, **look | {"ls": ""}, ms=5, mec="white", mew=0.6, lw=1.8)
 
 
 def runtime(

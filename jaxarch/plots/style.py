@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -10,6 +11,7 @@ from typing import Any, Literal
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's palette: told apart by colour-blind readers, and distinct in print."""
@@ -35,12 +37,38 @@ STYLE: Any = {
 
 
 class NotebookFigure(Figure):
-    """A figure that notebooks show as it is: nothing global (`pyplot`, a backend) is touched."""
+    """A figure that notebooks show as it is: nothing global (`pyplot`, a backend) is touched.
+
+    A letter's index is set as one wherever it is written: L_1 in a title, M_hard in a legend.
+    """
+
+    def draw(self, renderer: Any) -> None:
+        """Draw it, with all texts set."""
+        for text in self.findobj(Text):
+            text.set_text(with_indices(text.get_text()))
+        super().draw(renderer)
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()
         self.savefig(buffer, format="png")
         return buffer.getvalue()
+
+
+def with_indices(text: str) -> str:
+    """Letters with an index, as in L_1, M_hard or R^2, as mathematics; what is mathematics already stays."""
+    plain = text.split("$")
+    if len(plain) % 2 == 0:
+        return text
+    plain[::2] = [_INDEX.sub(_set, part) for part in plain[::2]]
+    return "$".join(plain)
+
+
+_INDEX = re.compile(r"(?<![\w\\])([A-Za-z])([_^])([A-Za-z]+|\d+)(?!\w)")
+
+
+def _set(found: re.Match[str]) -> str:
+    letter, kind, index = found.groups()
+    return f"${letter}{kind}{{{index}}}$" if len(index) == 1 else rf"${letter}{kind}\mathrm{{{index}}}$"
 
 
 def panel_grid(
@@ -96,13 +124,28 @@ def look(index: int) -> dict[str, Any]:
     }
 
 
-def legend_below(figure: Figure, axes: Any) -> None:
-    """The lines of some axes below a figure, in as many columns as fit, and what lines and bands are."""
-    handles, labels = axes.get_legend_handles_labels()
+def named_handles(figure: Figure) -> dict[str, Any]:
+    """What the panels of a figure show, by name: for each the first panel's that has it."""
+    handles: dict[str, Any] = {}
+    for axes in figure.axes:
+        for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(name, handle)
+    return handles
+
+
+def legend_below(figure: Figure, names: Sequence[str]) -> None:
+    """The lines of all panels below a figure, in as many columns as fit, and what lines and bands are.
+
+    Args:
+      figure: whose panels have the lines.
+      names: of the lines, in order; those that are in no panel are left out.
+    """
+    lines = named_handles(figure)
+    labels = [name for name in names if name in lines]
     longest = max((len(label) for label in labels), default=0)
     fit = int(figure.get_figwidth() / (0.5 + 0.075 * longest))
     figure.legend(
-        handles,
+        [lines[name] for name in labels],
         labels,
         loc="outside lower center",
         ncols=max(min(fit, len(labels)), 1),

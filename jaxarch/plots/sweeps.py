@@ -50,5 +50,5 @@ def sweep(
                     axes.axhline(marked[quantity], color="#666666", lw=1.0, ls=":")
             axes_row[0].set_ylabel(quantity)
         figure.align_ylabels(grid[:, 0])
-        legend_below(figure, grid[0, 0])
+        legend_below(figure, lines)
     return figure

@@ -37,18 +37,21 @@ def number(value: float) -> str:
     return str(int(value)) if value == int(value) else f"{value:.6g}"
 
 
-def overview(papers: Iterable[Paper]) -> Table:
+def overview(papers: Sequence[Paper]) -> Table:
     """A row for each line: id and verdict, claim and first measurement, first command."""
     table = _plain_table()
     table.add_column("line, verdict", no_wrap=True)
-    table.add_column("what the paper says, and what was measured")
+    lines = [line for paper in papers for line in paper.lines]
+    numbers = {line.id: _interval(m.median, m.q25, m.q75) for line in lines for m in line.measured[:1]}
+    # A number has a line of its own, which is never broken.
+    widest = max(map(len, numbers.values()), default=0)
+    table.add_column("what the paper says, and what was measured", min_width=widest)
     table.add_column("command")
     for paper in papers:
         for line in paper.lines:
             says = [line.claim]
             if line.measured:
-                first = line.measured[0]
-                says.append(f"measured: {first.what}: {_interval(first.median, first.q25, first.q75)}")
+                says += [f"measured: {line.measured[0].what}:", numbers[line.id]]
             table.add_row(
                 Text.assemble(f"{line.id}\n", (line.verdict, _STYLES[line.verdict])),
                 Text("\n".join(says)),
@@ -70,12 +73,15 @@ def _details(paper: Paper, line: Line) -> Iterator[RenderableType]:
     yield Text(f"\n{line.conclusion}")
     if not line.measured:
         return
+    what, median, mean, *rest = _HEADINGS
     table = _plain_table()
-    table.add_column(_HEADINGS[0])
-    for heading in _HEADINGS[1:]:
-        table.add_column(Text(heading), justify="right")
+    table.add_column(what)
+    # The mean below the median, so that no number is broken at 80 columns.
+    for heading in (f"{median}\n{mean}", *rest):
+        table.add_column(Text(heading), justify="right", no_wrap=True)
     for measurement in line.measured:
-        table.add_row(*map(Text, _cells(measurement)))
+        what, median, mean, *rest = _cells(measurement)
+        table.add_row(*map(Text, (what, f"{median}\n{mean}".rstrip(), *rest)))
     yield Text(f"\nSettings: {line.settings}\n")
     yield table
     yield Text("")

@@ -9,13 +9,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
-from sklearn.decomposition import PCA
 
 from jaxarch.errors import ArgumentError
 from jaxarch.metrics import quartiles
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def finite_runs(groups: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -56,6 +58,8 @@ def between(groups: Mapping[str, np.ndarray]) -> pd.DataFrame:
     Raises:
       ArgumentError: as `finite_runs`; vectors of different lengths.
     """
+    import pandas as pd
+
     finite = _comparable(groups)
     rows = []
     for first, second in itertools.combinations(finite, 2):
@@ -80,6 +84,8 @@ def within(groups: Mapping[str, np.ndarray]) -> pd.DataFrame:
     Raises:
       ArgumentError: as `finite_runs`.
     """
+    import pandas as pd
+
     rows = []
     for name, runs in finite_runs(groups).items():
         spread, q25, q75 = quartiles(np.linalg.norm(runs - _centroid(runs), axis=1))
@@ -125,6 +131,8 @@ def principal_plane(groups: Mapping[str, np.ndarray]) -> Plane:
     Raises:
       ArgumentError: as `between`; vectors of one entry.
     """
+    from sklearn.decomposition import PCA
+
     finite = _comparable(groups)
     runs = np.concatenate(list(finite.values()))
     if runs.shape[1] < 2:

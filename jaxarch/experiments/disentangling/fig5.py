@@ -18,13 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from rich.console import RenderableType
-from rich.table import Table
 
 from jaxarch import plots, results
 from jaxarch.errors import ArgumentError, check_count, check_distinct
 from jaxarch.experiments.disentangling import trial
 from jaxarch.experiments.harness import records, tables
 from jaxarch.experiments.harness.experiment import Experiment
+from jaxarch.experiments.harness.tables import Table
 from jaxarch.masks import reshuffle
 from jaxarch.problem import Network
 from jaxarch.running.fit import Progress

@@ -12,7 +12,6 @@ import jax
 import numpy as np
 import pandas as pd
 from rich.console import RenderableType
-from rich.table import Table
 
 from jaxarch import plots, results
 from jaxarch.data.dataset import Dataset
@@ -21,6 +20,7 @@ from jaxarch.errors import check_count
 from jaxarch.experiments.disentangling import trial
 from jaxarch.experiments.harness import records, tables
 from jaxarch.experiments.harness.experiment import Experiment
+from jaxarch.experiments.harness.tables import Table
 from jaxarch.metrics import quartiles
 from jaxarch.problem import Problem
 from jaxarch.running.fit import Progress

@@ -1,32 +1,92 @@
-"""Tables for the terminal, all of one look."""
+"""Tables for the terminal, all of one look; where columns do not fit, in blocks below each other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from rich import box
-from rich.table import Table
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table as Block
+from rich.text import Text
 
 from jaxarch.metrics import quartiles
 
+GAPS = (2, 1)
+"""Spaces between two columns: as they should be, and the fewest."""
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+
+@dataclass(frozen=True)
+class Table:
+    """A table whose first column names the rows; the others are numbers, which are never broken.
+
+    Where the columns are wider than the terminal, headings are broken between words; where that is not
+    enough, columns move closer, and where that is not, the table is shown in blocks, each with the first
+    column again. Only where a number does not fit beside the first column is that one broken too.
+
+    Attributes:
+      title: above the table.
+      columns: headings.
+      rows: cells, one a column.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The title, and as many blocks as it takes."""
+        yield Text(f"\n{self.title}", "bold")
+        everything, most = range(len(self.columns)), options.max_width
+        whole = [max(map(cell_len, column)) for column in self._by_column()]
+        broken = [max(map(cell_len, [*heading.split(), "", *cells])) for heading, *cells in self._by_column()]
+        for widths, gap in ((whole, GAPS[0]), *((broken, gap) for gap in GAPS)):
+            if _length(widths, gap) <= most:
+                yield self._block(everything, widths, gap)
+                return
+        broken[0] = max(min(broken[0], most - max(broken[1:], default=0) - GAPS[0]), 1)
+        for turn, shown in enumerate(_blocks(broken, most)):
+            if turn:
+                yield ""
+            yield self._block(shown, broken, GAPS[0])
+
+    def _by_column(self) -> list[tuple[str, ...]]:
+        """Each column's heading and cells."""
+        return list(zip(self.columns, *self.rows, strict=True))
+
+    def _block(self, shown: Iterable[int], widths: Sequence[int], gap: int) -> Block:
+        """Some of the columns, each of its width."""
+        made = Block(box=box.SIMPLE_HEAD, padding=(0, gap - 1, 0, 0), show_edge=False, pad_edge=False)
+        for j in shown:
+            heading = "\n".join(textwrap.wrap(self.columns[j], max(widths[j], 1), break_on_hyphens=False))
+            made.add_column(Text(heading), justify="right" if j else "left", width=widths[j], no_wrap=j > 0)
+        for row in self.rows:
+            made.add_row(*(Text(row[j]) for j in shown))
+        return made
+
+
+def _length(widths: Sequence[int], gap: int) -> int:
+    """How long a line of columns is."""
+    return sum(widths) + gap * (len(widths) - 1)
+
+
+def _blocks(widths: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Columns that fit beside the first one, block for block."""
+    shown = [0]
+    for j in range(1, len(widths)):
+        if len(shown) > 1 and _length([widths[i] for i in (*shown, j)], GAPS[0]) > most:
+            yield shown
+            shown = [0]
+        shown.append(j)
+    yield shown
+
+
+def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:
     """A table: the first column names the rows, the others are numbers."""
-    made = Table(
-        title=f"\n{title}",
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        show_edge=False,
-        min_width=min(len(title), 80),
-    )
-    for index, column in enumerate(columns):
-        made.add_column(column, justify="right" if index else "left", no_wrap=not index)
-    for row in rows:
-        made.add_row(*row)
-    return made
+    return Table(title, tuple(columns), tuple(tuple(row) for row in rows))
 
 
 def number(value: float, form: str) -> str:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pandas as pd
 from rich.console import RenderableType
-from rich.table import Table
 
 from jaxarch import results
 from jaxarch.errors import check_distinct, check_known
 from jaxarch.experiments.harness import tables
+from jaxarch.experiments.harness.tables import Table
 from jaxarch.experiments.pruning import reporting, settings
 from jaxarch.experiments.pruning.searches import RESHUFFLED, SEARCHES
 from jaxarch.experiments.pruning.trial import PARENT, Measured

@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas as pd
 from rich.console import RenderableType
-from rich.table import Table
 
 from jaxarch import plots, results
 from jaxarch.experiments.harness import tables
+from jaxarch.experiments.harness.tables import Table
 from jaxarch.experiments.pruning import reporting, settings
 from jaxarch.experiments.pruning.searches import RESHUFFLED, check_methods
 from jaxarch.experiments.pruning.trial import PARENT, Measured

@@ -465,9 +465,7 @@ def _panels(table: pd.DataFrame, column: str) -> dict[str, dict[str, tuple[np.nd
     panels: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
     for (step, line), runs in table.groupby(["step", "line"], sort=False):
         values = runs.pivot(index="seed", columns="ratio", values=column).dropna(axis=1)
-        panel = panels.setdefault(step, {})
-        if values.size:
-            panel[line] = (values.columns.to_numpy(), values.to_numpy())
+        panels.setdefault(step, {})[line] = (values.columns.to_numpy(), values.to_numpy())
     return panels
 
 

@@ -73,20 +73,20 @@ def spectral_comparison(rows: Mapping[str, Mapping[str, Mapping[str, np.ndarray]
     columns = max(len(panels) for panels in rows.values()) + 1
     width = 2.7 * columns + 0.4
     with matplotlib.rc_context(STYLE):
-        figure = NotebookFigure(figsize=(width, 2.7 * len(rows) + 0.5), layout="constrained")
+        figure = NotebookFigure(figsize=(width, 2.85 * len(rows) + 0.5), layout="constrained")
         grid = figure.subplots(len(rows), columns, squeeze=False)
         for (*left, right), (task, panels) in zip(grid, rows.items(), strict=True):
             for axes in left[len(panels) :]:
                 axes.remove()
             for axes, (panel, values) in zip(left, panels.items(), strict=False):
                 axes.sharey(grid[0, 0])
-                axes.set_title(f"\n{panel}", loc="left", size=9)
+                axes.set_title(f"\n\n{panel}", loc="left", size=9)
                 _spectra(axes, values, looks)
             left[0].set_ylabel("eigenvalue (median, quartiles)")
-            # Above the panels' titles, whose first lines are empty; it may be wider than its panel.
+            # In the empty lines of the titles, clear of the row above; it may be wider than its panel.
             name = left[0].annotate(task, (0, 1), (0, 20), "axes fraction", textcoords="offset points")
             name.set(size=10, weight="bold", in_layout=False)
-            right.set_title("\nruns (filled), centroids (hollow)", loc="left", size=9)
+            right.set_title("\n\nruns (filled), centroids (hollow)", loc="left", size=9)
             _plane(right, together[task], looks)
         figure.legend(handles=_handles(looks), loc="outside lower center", ncols=int(width / 1.5))
     return figure

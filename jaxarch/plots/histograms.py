@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from jaxarch.plots.style import COLOURS, LINES, STYLE, NotebookFigure
+from jaxarch.plots.style import COLOURS, LINES, STYLE, NotebookFigure, named_handles
 
 BINS = 40
 
@@ -50,6 +50,6 @@ def magnitudes(
             axes.set_title(panel, loc="left", size=9)
         row[0].set_ylabel("neurons")
         figure.suptitle(title, x=0.01, ha="left")
-        handles, labels = row[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(names))
+        handles = named_handles(figure)
+        figure.legend([handles[name] for name in names], names, loc="outside lower center", ncols=len(names))
     return figure

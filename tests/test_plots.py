@@ -1,0 +1,150 @@
+"""Figures: what is enlarged, what the legends name, how texts are set. Not a pixel."""
+
+import subprocess
+import sys
+
+import matplotlib.colors
+import numpy as np
+import pytest
+
+from jaxarch import plots
+from jaxarch.plots.strategies import LEAST_MAGNIFICATION, MOST_MAGNIFICATION, crowd
+from jaxarch.plots.style import with_indices
+
+CHANCE = np.linspace(0.42, 0.58, 9)
+CLOSE = {f"close {i}": 0.95 + 0.002 * i + np.linspace(-0.004, 0.004, 9) for i in range(5)}
+
+
+def markers(values):
+    return [(np.median(runs), *np.percentile(runs, (25, 75))) for runs in values]
+
+
+def enlarged(values, **settings):
+    """The limits of the panels of a figure, the second `None` if it is not there."""
+    figure = plots.by_strategy({"series": values}, "AUC", **settings)
+    whole, *other = (axes.get_xlim() for axes in figure.axes)
+    return whole, other[0] if other else None
+
+
+def test_the_enlarged_panel_has_the_markers_that_crowd_together_and_not_their_outliers():
+    outlier = {"close 0": np.append(CLOSE["close 0"], 0.7)}
+    whole, (low, high) = enlarged({"random": CHANCE, **CLOSE, **outlier}, chance=0.5)
+    assert all(low < q25 and q75 < high for _, q25, q75 in markers(CLOSE.values()))
+    assert low > 0.9
+    assert whole[1] - whole[0] >= LEAST_MAGNIFICATION * (high - low)
+
+
+def test_there_is_no_enlarged_panel_where_it_would_magnify_little():
+    spread = {f"at {at}": at + np.linspace(-0.1, 0.1, 9) for at in (0.5, 0.6, 0.7, 0.8)}
+    assert enlarged(spread, chance=0.5)[1] is None
+
+
+@pytest.mark.parametrize("values", [{}, {"one": CHANCE}, {"failed": np.full(3, np.nan)}])
+def test_there_is_no_enlarged_panel_where_nothing_crowds_together(values):
+    assert enlarged(values)[1] is None
+
+
+def test_the_enlarged_panel_has_the_value_that_it_matters_to_be_on_one_side_of():
+    differences = {name: runs - 0.949 for name, runs in CLOSE.items()}
+    _, (low, high) = enlarged({"far": 0.4 + CHANCE, **differences}, zero=0.0)
+    assert low < 0 < high
+    assert high - low < 0.05
+
+
+def test_a_crowd_of_more_markers_is_preferred_to_a_slightly_denser_one():
+    few = [(at, at, at) for at in (0.1, 0.101)]
+    many = [(at, at, at) for at in (0.9, 0.901, 0.902, 0.903)]
+    low, high = crowd([*few, *many], (0.0, 1.0))
+    assert low < 0.9 < 0.903 < high
+    assert low > 0.101
+
+
+def test_equal_markers_are_not_enlarged_and_nearly_equal_ones_not_without_end():
+    assert crowd([(0.5, 0.5, 0.5)] * 3 + [(0.9, 0.9, 0.9)], (0.4, 1.0)) is None
+    low, high = crowd([(0.5, 0.5, 0.5), (0.5 + 1e-9,) * 3, (0.9, 0.9, 0.9)], (0.0, 1.0))
+    assert high - low == pytest.approx(1 / MOST_MAGNIFICATION)
+
+
+def test_many_series_are_drawn_and_told_apart():
+    figure = plots.by_strategy({f"set {i}": {"bin": CHANCE} for i in range(9)}, "AUC")
+    looks = {
+        (matplotlib.colors.to_hex(h.get_color()), h.get_marker()) for h in figure.legends[0].get_lines()[:9]
+    }
+    assert len(looks) == 9
+
+
+def test_every_line_of_every_panel_is_in_the_legend():
+    at, runs = np.arange(3.0), np.ones((2, 3))
+    rows = {
+        "first": {"panel": {"one": (at, runs)}},
+        "second": {"panel": {"one": (at, runs), "two": (at, runs)}},
+    }
+    (legend,) = plots.sweep(rows, "setting").legends
+    assert [text.get_text() for text in legend.get_texts()] == ["one", "two"]
+
+
+def test_rows_of_spectra_keep_clear_of_the_labels_above_them():
+    runs = np.sort(np.random.default_rng(0).random((3, 20)), axis=1)
+    rows = {f"task {i}": {"real": {"real": runs}, "binary": {"bin": runs + 0.1}} for i in range(3)}
+    figure = plots.spectral_comparison(rows)
+    figure.draw_without_rendering()
+    names = [text.get_window_extent() for axes in figure.axes for text in axes.texts]
+    labels = [axes.xaxis.label.get_window_extent() for axes in figure.axes]
+    assert len(names) == len(rows)
+    assert max(name.y1 for name in names) <= figure.bbox.y1
+    assert not any(name.overlaps(label) for name in names for label in labels)
+    gaps = [label.y0 - name.y1 for name in names for label in labels if label.y0 > name.y1]
+    assert min(gaps) > 3
+
+
+@pytest.mark.parametrize(
+    "text, set_",
+    [
+        ("L_1 trained", "$L_{1}$ trained"),
+        ("start x 50/M_hard", r"start x 50/$M_\mathrm{hard}$"),
+        ("R^2", "$R^{2}$"),
+        (r"$L_1$, L_2", r"$L_1$, $L_{2}$"),
+        ("train_per_class, my_data, 5 $ a L_1", "train_per_class, my_data, 5 $ a L_1"),
+        (r"$\mathdefault{10^{3}}$", r"$\mathdefault{10^{3}}$"),
+    ],
+)
+def test_indices_are_set_and_names_of_files_and_formulas_stay(text, set_):
+    assert with_indices(text) == set_
+    assert with_indices(set_) == set_
+
+
+def test_titles_and_legends_set_their_indices():
+    figure = plots.convergence({"M_soft 5": np.ones((2, 20))}, title="L_1 = 0")
+    figure.draw_without_rendering()
+    axes = figure.axes[0]
+    assert axes.get_title(loc="left") == "$L_{1}$ = 0"
+    assert axes.get_legend().get_texts()[0].get_text() == r"$M_\mathrm{soft}$ 5"
+
+
+def test_all_text_is_large_enough_to_print():
+    figure = plots.by_strategy({"series": {"random": CHANCE, **CLOSE}}, "AUC", "title", chance=0.5)
+    figure.draw_without_rendering()
+    assert min(text.get_fontsize() for text in figure.findobj(lambda a: hasattr(a, "get_fontsize"))) >= 7
+
+
+def test_every_figure_of_the_package_is_there_and_listed():
+    assert all(callable(getattr(plots, name)) for name in plots.__all__)
+    assert set(plots.__all__) <= set(dir(plots))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = plots.nothing
+
+
+def test_plots_metrics_and_distances_import_no_library_that_they_do_not_use_yet():
+    """In a process of its own, with a bare package for the one whose `__init__` imports more."""
+    program = """
+import importlib, sys, types
+package = types.ModuleType("jaxarch")
+package.__path__ = [sys.argv[1]]
+sys.modules["jaxarch"] = package
+for name in ("plots", "metrics", "structure.distances", "search", "data"):
+    importlib.import_module(f"jaxarch.{name}")
+print(*({"matplotlib", "pandas", "sklearn", "scipy.stats"} & set(sys.modules)))
+"""
+    folder = plots.__file__.removesuffix("/plots/__init__.py")
+    done = subprocess.run([sys.executable, "-c", program, folder], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
