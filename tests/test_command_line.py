@@ -103,6 +103,7 @@ def test_a_report_prints_the_same_tables_and_redraws_the_same_figures(ran):
     assert (folder / "auc.png").read_bytes() == figure
 
 
+@pytest.mark.long
 def test_a_second_run_compiles_nothing_and_gives_the_same_numbers(ran):
     _, folder = ran
     compiled = {path.name for path in Path(CACHE.name).rglob("*-cache")}

@@ -182,8 +182,9 @@ def integral(mask, at, ratio):
 def test_the_divergence_is_its_integral(double, ratio):
     hard, soft = 2.0, 2.0 * ratio
     dtype = np.float64 if double else np.float32
-    cases = [(u, b) for u in (0.0, 1e-6, 0.3, 0.625, 1.0) for b in (-17.0, -1.5, 0.0, 0.25, 1.75, 21.0)]
-    cases = [(float(dtype(u)), b) for u, b in cases if 0 < u < 1 or ratio < 1]
+    # At equal temperatures the vertices are infinitely far away.
+    masks = (1e-6, 0.3, 0.625, *((0.0, 1.0) if ratio < 1 else (0.1, 0.9)))
+    cases = [(float(dtype(u)), b) for u in masks for b in (-17.0, -1.5, 0.0, 0.25, 1.75, 21.0)]
     mask, at = np.asarray(cases, dtype).T
     with jax.enable_x64(double):
         mine = mirror.bregman_divergence(mask, at / hard, dtype(hard), dtype(soft))

@@ -28,7 +28,10 @@ PARENTS = {
 }
 """Small ones, and the side of the pictures that they see."""
 
-RETRAINED = ["MLP", "CNN", "VisionTransformer"]
+LONG = {name: pytest.param(name, marks=pytest.mark.long) for name in ("VGG19", "VisionTransformer")}
+"""They compile for 10 s and more."""
+
+RETRAINED = ["MLP", "CNN", LONG["VisionTransformer"]]
 """VGG19 is a CNN, and one more training of it compiles for seconds."""
 
 BLOCK = ("attention/key", "attention/out", "attention/query", "attention/value", "layers/0", "layers/1")
@@ -48,7 +51,7 @@ compiled_fast = partial(jax.jit, compiler_options={"xla_backend_optimization_lev
 """Nearly all of the time goes to compiling."""
 
 
-@pytest.fixture(scope="module", params=PARENTS)
+@pytest.fixture(scope="module", params=[LONG.get(name, name) for name in PARENTS])
 def parent(request):
     """What a step of pruning and one of retraining make of a parent; its state before and after."""
     make, side = PARENTS[request.param]
@@ -71,7 +74,7 @@ def parent(request):
             "outputs": problem.outputs(pruned.params, pruned.state),
             "evaluated": problem.loss(pruned.params, pruned.state, problem.data, None)[1],
         }
-        if request.param in RETRAINED:
+        if request.param != "VGG19":
             seen["retrained"] = jaxarch.retrain("cold", nonnegative=False)(KEY, problem, pruned)
         return seen
 

@@ -46,6 +46,7 @@ def ready():
     return tasks.prepare(SETTINGS)
 
 
+@pytest.mark.long
 def test_every_architecture_is_trained_once_in_every_cell(folder):
     table = read_table(folder)
     network = table[table["strategy"] != trial.PARENT]
@@ -55,6 +56,7 @@ def test_every_architecture_is_trained_once_in_every_cell(folder):
     assert len(table) - len(network) == 2 * 2 * 2
 
 
+@pytest.mark.long
 def test_densities_are_those_of_the_sparsities_to_a_connection(folder):
     table = read_table(folder)
     connections = 64 * 12 + 12 * 5
@@ -62,12 +64,14 @@ def test_densities_are_those_of_the_sparsities_to_a_connection(folder):
     assert (kept == ((1 - table["sparsity"]) * connections).round()).all()
 
 
+@pytest.mark.long
 def test_accuracies_are_better_than_chance_and_of_methods_that_learn_better_with_more_examples(folder):
     parent = read_table(folder).query("strategy == 'parent'").groupby("size")["accuracy"].median()
     assert parent[10] > 0.3
     assert parent[40] > parent[10]
 
 
+@pytest.mark.long
 def test_reshuffled_architectures_have_the_densities_of_their_layers_and_other_connections(folder, ready):
     layers = read_table(folder, reporting.LAYERS).set_index(["sparsity", "seed", "layer"])
     first, second = (layers[layers["strategy"] == name]["density"] for name in ("AP", "AP->reshuffled"))
@@ -77,6 +81,7 @@ def test_reshuffled_architectures_have_the_densities_of_their_layers_and_other_c
     assert (ours & theirs).sum() < 0.5 * ours.sum()
 
 
+@pytest.mark.long
 def test_the_folder_has_the_masks_of_all_methods_densities_and_seeds(folder):
     masks = read_npz(folder / reporting.MASKS)
     for method in METHODS:
@@ -133,6 +138,7 @@ def test_each_search_is_run_once_whatever_is_made_of_it(ready):
     assert len([name for name in seen if "architecture pruning" in name]) == 1
 
 
+@pytest.mark.long
 def test_layers_are_in_the_order_of_the_data_flow(folder):
     assert read_table(folder, reporting.LAYERS)["layer"].unique().tolist() == [
         "layers/0/kernel",
@@ -140,6 +146,7 @@ def test_layers_are_in_the_order_of_the_data_flow(folder):
     ]
 
 
+@pytest.mark.long
 def test_comparisons_are_within_a_cell_and_leave_the_parent_out(folder):
     pairs = read_table(folder, reporting.COMPARISONS)
     assert len(pairs) == 2 * 2 * 2 * len(METHODS) * (len(METHODS) - 1) / 2
@@ -153,17 +160,20 @@ def test_comparisons_are_within_a_cell_and_leave_the_parent_out(folder):
     assert np.isclose(pair["median"].item(), np.median(ours - theirs))
 
 
+@pytest.mark.long
 def test_the_report_has_tables_and_both_figures(folder):
     assert len(transfer.report(folder)) >= 5
     assert {"accuracy.svg", "layers.svg"} <= {path.name for path in folder.iterdir()}
 
 
+@pytest.mark.long
 def test_the_manifest_has_all_settings_as_they_were_used(folder):
     settings = read_manifest(folder)["settings"]
     assert settings["new_classes"] == [5, 6, 7, 8, 9]
     assert settings["new_dataset"] == "digits"
 
 
+@pytest.mark.long
 def test_findings_are_ready_for_the_ledger(folder):
     network = [line.what for line in read_findings(folder)]
     assert "accuracy of AP minus random, sparsity 0.9, 40 examples, he start" in network
@@ -236,6 +246,7 @@ def whole(ready):
     return measured(ready)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("borders", [0, 2])
 def test_a_run_that_was_killed_ends_as_one_that_was_not_and_then_has_nothing_left_to_do(
     ready, whole, tmp_path, borders
@@ -276,11 +287,13 @@ def test_a_folder_that_was_begun_with_other_settings_is_refused(tmp_path):
         Parts(dataclasses.replace(SETTINGS, resume=str(tmp_path), steps=21))
 
 
+@pytest.mark.long
 def test_other_numbers_of_classes_get_a_new_head():
     ready = tasks.prepare(dataclasses.replace(SETTINGS, new_classes=(5, 6, 7), sizes=(30,)))
     assert measured(ready, methods=("random",)).table["accuracy"].notna().all()
 
 
+@pytest.mark.long
 def test_random_search_is_judged_by_examples_that_it_does_not_train_on(ready):
     problem = searches.problem_of("random search", ready)
     assert not set(np.asarray(problem.train)) & set(np.asarray(problem.validation))
@@ -290,6 +303,7 @@ def test_random_search_is_judged_by_examples_that_it_does_not_train_on(ready):
     assert jax.vmap(jaxarch.masks.connections)(network.masks["0.1"]).tolist() == [83, 83]
 
 
+@pytest.mark.long
 def test_pictures_of_two_files_of_the_user_s_go_through_a_cnn_with_augmentation_for_one_seed(tmp_path):
     images = jaxarch.data.load_images("digits")
     for name, classes in (("old", (0, 1)), ("new", (2, 3))):
@@ -310,6 +324,7 @@ def test_pictures_of_two_files_of_the_user_s_go_through_a_cnn_with_augmentation_
     assert transfer.report(tmp_path)
 
 
+@pytest.mark.long
 def test_a_dry_run_says_what_would_be_trained_and_how_long_it_takes():
     ready = tasks.prepare(SETTINGS)
     lines = estimate.plan(METHODS, ready)
@@ -329,6 +344,7 @@ def reshuffled(tmp_path_factory):
     return made
 
 
+@pytest.mark.long
 def test_table_1_has_every_search_and_itself_reshuffled(reshuffled):
     methods = read_table(reshuffled)["strategy"].unique().tolist()
     assert methods == [trial.PARENT, "AP", "AP->reshuffled"]
@@ -345,7 +361,11 @@ def test_table_1_has_every_search_and_itself_reshuffled(reshuffled):
         ({"sizes": (12, 40)}, "sizes: expected multiples of 5, the new classes; got 12"),
         ({"new_classes": (5,)}, r"new_classes: a task needs at least two classes, got \(5,\)"),
         ({"fraction": 0.0}, "fraction: expected numbers between 0 and 1, got 0.0"),
-        ({"model": "vit", "widths": (), "pool": 1, "methods": ("random search",)}, "methods: random search"),
+        pytest.param(
+            {"model": "vit", "widths": (), "pool": 1, "methods": ("random search",)},
+            "methods: random search",
+            marks=pytest.mark.long,
+        ),
         ({"model": "resnet"}, "model: unknown 'resnet'"),
         ({"sizes": (5000,)}, "size: 1000 of each class are asked for"),
         ({"sparsities": (0.9, 0.0)}, "sparsities: expected numbers between 0 and 1, got 0.0"),
