@@ -1,8 +1,8 @@
 r"""Certified gradient bounds: numbers G with `norm(grad_v f(v, z)) <= G` for every mask v in [0, 1]^d.
 
-They are what the theorems on the two-temperature gradient ask for (`jaxarch.theory.mirror`). They come from interval
-arithmetic on the gradient (`jaxarch.theory.intervals`), so they are never below the truth, rounding included, and
-loose by as much as the intervals forget: `looseness` says how much.
+They are what the theorems on the two-temperature gradient ask for (`jaxarch.theory.mirror`). They come from
+interval arithmetic on the gradient (`jaxarch.theory.intervals`), so they are never below the truth, rounding
+included, and loose by as much as the intervals forget: `looseness` says how much.
 """
 
 from __future__ import annotations

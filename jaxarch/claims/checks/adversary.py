@@ -4,58 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from scipy import optimize
 
-from jaxarch.claims.catalogue import chosen
-from jaxarch.claims.core import Claim, Evidence, Inequality, Statement, compiled, evaluate
-from jaxarch.claims.cube import Cube
-from jaxarch.errors import ArgumentError, check_count, check_positive
-from jaxarch.running.devices import float64
+from jaxarch.claims.checks.core import Claim, Evidence, Statement, float64
+from jaxarch.claims.checks.cube import Cube
+from jaxarch.claims.checks.drawn import Inequality, compiled, evaluate
+from jaxarch.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from scipy.optimize import OptimizeResult
 
 POPULATION = 100
 """Of differential evolution, and drawn at a time."""
 
 SHARE_DRAWN, SHARE_EVOLVED = 0.2, 0.8
 """Of the time, at which drawing ends and evolution ends; what is left goes to the gradient."""
-
-
-def worst_case(claim: str, *, seconds: float = 10.0, key: Array | None = None, check: int = 0) -> Evidence:
-    """The case in which a claim's inequality `left <= right` is tightest, as far as a search finds it.
-
-    The cases are points of a cube. The worst of many that are drawn start differential evolution; then the
-    gradient of the margin refines what it found, and after that the worst drawn (L-BFGS-B).
-
-    Args:
-      claim: the id of a claim whose cases are drawn, such as `"D.lemma-4.2"`.
-      seconds: how long to search, without compilation; positive.
-      key: a `jax.random.key`. What is found also depends on how far the search gets in its time.
-      check: which of the claim's inequalities, from 0, the statement itself, to its consequences.
-
-    Returns:
-      Evidence with the worst case, its margin, `ratio` (left/right there), whether it holds, and how many
-      cases were looked at.
-
-    Raises:
-      ArgumentError: an unknown id; a claim that draws no cases, or has no such check; seconds that are not
-        positive.
-    """
-    if not isinstance(claim, str):
-        raise ArgumentError(f"claim: expected one id, such as 'D.lemma-4.2', got {claim!r}")
-    (found,) = chosen(claim)
-    check_positive("seconds", seconds)
-    check_count("check", check, least=0)
-    inequalities = drawn_checks(found)
-    if check >= len(inequalities):
-        raise ArgumentError(
-            f"check: {claim} has {len(inequalities)} inequalities, counted from 0, got {check}"
-        )
-    inequality = inequalities[check]
-    return _search(inequality.statement, inequality.cube, seconds, jax.random.key(0) if key is None else key)
 
 
 def drawn_checks(claim: Claim) -> list[Inequality]:
@@ -83,14 +51,18 @@ class _Clock:
     def stop_at(self, share: float) -> Callable[..., None]:
         """A callback that ends a search of SciPy's."""
 
-        def callback(intermediate_result: optimize.OptimizeResult) -> None:
+        def callback(intermediate_result: OptimizeResult) -> None:
             if self.past(share):
                 raise StopIteration
 
         return callback
 
 
-def _search(statement: Statement, cube: Cube, seconds: float, key: Array) -> Evidence:
+def search(inequality: Inequality, seconds: float, key: Array) -> Evidence:
+    """The worst case of an inequality: drawn, then by differential evolution, then along the gradient."""
+    from scipy import optimize
+
+    statement, cube = inequality.statement, inequality.cube
     random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     margins = compiled(statement, cube, POPULATION)
     slopes = _slopes(statement, cube)
@@ -165,6 +137,8 @@ def _refined(
     clock: _Clock,
 ) -> Iterator[np.ndarray]:
     """Points of smaller margin along the gradient, from each start until the time is up."""
+    from scipy import optimize
+
     for start in starts:
         if clock.past(1.0):
             return

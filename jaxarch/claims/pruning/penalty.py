@@ -1,97 +1,17 @@
-"""Claims of [A] on the search problem, its loss and its penalty (sections 1, 2.1 and 3.1, appendix A.3)."""
+"""The penalty on scores: where its step leads, and what it counts ([A] eq. (17), (18))."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.claims.core import EPS, Claim, Counterexample, Exact, Inequality, Sides
-from jaxarch.claims.cube import choice, cube, log_uniform, normal
-
-# The search problem ----------------------------------------------------------------------------------
-
-
-def loss_tables() -> Iterator[dict[str, Any]]:
-    """Losses of 2 to 6 architectures (rows) and 2 to 6 weights, whole numbers; and of other data."""
-    random = np.random.default_rng(0)
-    for _ in range(1000):
-        shape = random.integers(2, 7, 2)
-        yield {"losses": random.integers(0, 100, shape), "other": random.integers(0, 100, shape)}
-
-
-def nested_search_is_joint(losses: np.ndarray, other: np.ndarray) -> bool:
-    """`min_A L(A, argmin_theta L(A, theta)) = min_A min_theta L(A, theta)`."""
-    chosen = losses.argmin(axis=1)
-    return bool(losses[np.arange(len(losses)), chosen].min() == losses.min())
-
-
-def _judged_on_other_data(losses: np.ndarray, other: np.ndarray) -> bool:
-    chosen = losses.argmin(axis=1)
-    return bool(other[np.arange(len(losses)), chosen].min() == losses.min())
-
-
-JOINT = Claim(
-    id="A.eq-2",
-    source="[A] eq. (1), (2)",
-    statement="the nested problem (1) and the joint problem (2) have the same minimum",
-    latex=r"\min_A L\big(A, \arg\min_\theta L(A, \theta, \mathcal{D}), \mathcal{D}\big) = "
-    r"\min_A \min_\theta L(A, \theta, \mathcal{D})",
-    verdict="holds",
-    assumptions="the same data in both losses of (1), the same architectures, minima that exist",
-    remark="(2) is called an approximation of (1): over the same architectures it is the same problem. It "
-    "would be another one if architectures were judged on data that the weights have not seen.",
-    checks=(Exact(nested_search_is_joint, loss_tables, {"judged on other data": _judged_on_other_data}),),
-)
-
-# The loss --------------------------------------------------------------------------------------------
-
-
-def better_predictions_cost_less(
-    output: ArrayLike, gain: ArrayLike, label: ArrayLike, sign: float = -1.0
-) -> Sides:
-    """`sign log(F^y (1 - F)^(1-y))`, `F = sigma(output)`, does not grow as F moves towards the label y."""
-
-    def loss(logit: ArrayLike) -> Array:
-        # log F = -softplus(-s), log(1 - F) = -softplus(s).
-        return -sign * jax.nn.softplus(jnp.multiply(1 - 2 * jnp.asarray(label), logit))
-
-    improved = output + (2 * jnp.asarray(label) - 1) * gain
-    scale = 1 + jnp.abs(jnp.asarray(output)) + jnp.abs(jnp.asarray(gain))
-    return Sides(loss(improved), loss(output), 8 * EPS * scale)
-
-
-EQ_12 = Claim(
-    id="A.eq-12",
-    source="[A] eq. (12), section 3.1",
-    statement="the loss is -log(F^y (1 - F)^(1-y)): it does not grow as the prediction F moves towards "
-    "the label y",
-    latex=r"\mathcal{L} = -|\mathcal{D}|^{-1} \sum_{(x, y)} \log\big(F^y (1 - F)^{1-y}\big) + \gamma "
-    r"\|\theta\|^2",
-    verdict="holds as corrected",
-    remark="Printed without the minus: minimised, it makes the predictions as wrong as they can be.",
-    checks=(
-        Inequality(
-            better_predictions_cost_less,
-            cube(output=normal(3.0), gain=log_uniform(0.01, 10.0), label=choice(1.0, 0.0)),
-            {"without the minus": functools.partial(better_predictions_cost_less, sign=1.0)},
-        ),
-    ),
-    printed=(
-        Counterexample(
-            better_predictions_cost_less, {"output": -2.0, "gain": 4.0, "label": 1.0, "sign": 1.0}
-        ),
-    ),
-    see=("A.logistic-convex",),
-)
-
-# The penalty -----------------------------------------------------------------------------------------
+from jaxarch.claims.checks.core import EPS, Claim, Counterexample, Sides
+from jaxarch.claims.checks.cube import cube, log_uniform, normal
+from jaxarch.claims.checks.drawn import Inequality
 
 
 def penalty(scores: Array, strength: ArrayLike) -> Array:
@@ -183,4 +103,7 @@ EQ_18 = Claim(
     see=("A.eq-17",),
 )
 
-CLAIMS = (JOINT, EQ_12, EQ_17, EQ_18)
+CLAIMS = (
+    EQ_17,
+    EQ_18,
+)

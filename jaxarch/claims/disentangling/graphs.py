@@ -1,4 +1,4 @@
-"""Claims on layered networks as graphs and on their Laplacian spectra ([D] section 5)."""
+"""Layered networks as graphs, and their Laplacian spectra ([D] section 5)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch.claims.core import EPS, Claim, Counterexample, Exact, Inequality, Sides
-from jaxarch.claims.cube import Field, choice, cube, uniform
+from jaxarch.claims.checks.core import EPS, Claim, Counterexample, Sides
+from jaxarch.claims.checks.cube import Field, choice, cube, uniform
+from jaxarch.claims.checks.drawn import Inequality
+from jaxarch.claims.checks.exact import Exact
 from jaxarch.structure import graphs
 
 
@@ -23,9 +25,6 @@ def eigenvalue_error(nodes: int) -> float:
 def weights(*shape: int) -> Field:
     """From 0 to 2, half of them 0."""
     return Field(lambda u: jnp.maximum(4 * u - 2, 0), shape)
-
-
-# The range of the spectrum ---------------------------------------------------------------------------
 
 
 def integer_graphs() -> Iterator[dict[str, Any]]:
@@ -91,8 +90,6 @@ LAPLACIAN_RANGE = Claim(
     ),
 )
 
-# Relabelling -----------------------------------------------------------------------------------------
-
 
 def relabelling(first: Array, second: Array, keys: Array, both: bool = True) -> Sides:
     """Hidden units in another order have the same spectrum; `keys` sort them, in both matrices or in one."""
@@ -134,8 +131,6 @@ RELABELLING = Claim(
         for statement in (relabelling, relabelled_adjacency)
     ),
 )
-
-# Footnote 14 -----------------------------------------------------------------------------------------
 
 
 def block_adjacency(first: Array, second: Array) -> Array:
@@ -189,4 +184,8 @@ FOOTNOTE_14 = Claim(
     printed=(Counterexample(printed_asymmetry, {"first": ((1.0,),), "second": ((1.0,),)}),),
 )
 
-CLAIMS = (LAPLACIAN_RANGE, RELABELLING, FOOTNOTE_14)
+CLAIMS = (
+    LAPLACIAN_RANGE,
+    RELABELLING,
+    FOOTNOTE_14,
+)

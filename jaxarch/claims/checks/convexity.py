@@ -1,4 +1,4 @@
-"""Whether a loss of one's own is convex on [0, 1]^d, as the theorems on convergence assume."""
+"""Convexity on [0, 1]^d, which the theorems on convergence assume: as a statement, and of one's own loss."""
 
 from __future__ import annotations
 
@@ -11,9 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch.claims.core import QUICK
+from jaxarch.claims.checks.core import EPS, QUICK, Sides, float64
 from jaxarch.errors import ArgumentError, check_count
-from jaxarch.running.devices import float64
+
+
+def lies_above_its_tangents(
+    loss: Callable[[Array], Array], point: Array, other: Array, scale: Array, tangent_at: Array | None = None
+) -> Sides:
+    """`grad F(v')^T (v - v') <= F(v) - F(v')`, where F sums terms of a size of at most `scale`."""
+    gradient = jax.grad(loss)(other if tangent_at is None else tangent_at)
+    return Sides(gradient @ (point - other), loss(point) - loss(other), 64 * EPS * scale)
+
 
 PAIRS = 1024
 """Drawn, half of them corners of the cube."""
@@ -41,6 +49,12 @@ class ConvexityGap(NamedTuple):
     def convex(self) -> bool:
         """Whether no violation was found beyond rounding; no proof of convexity."""
         return self.gap <= self.rounding
+
+
+def half_corners(points: Array) -> Array:
+    """Points of the cube, the first half of them, along the leading axis, rounded to corners."""
+    half = len(points) // 2
+    return jnp.concatenate([jnp.round(points[:half]), points[half:]])
 
 
 def convexity_gap(
@@ -100,8 +114,7 @@ def _largest_gaps(
     @partial(jax.jit, compiler_options=QUICK)
     def search(key: Array) -> tuple[Array, Array, Array]:
         drawn = jax.random.uniform(key, (PAIRS, 2, dimension), jnp.float64)
-        half = jnp.arange(PAIRS)[:, None, None] < PAIRS // 2
-        drawn = jnp.where(half, jnp.round(drawn), drawn)
+        drawn = half_corners(drawn)
         gaps = jax.vmap(gap)(drawn)
         best = drawn[jnp.argsort(-gaps)[:REFINED]]
         pairs = jnp.concatenate([best, jax.vmap(ascend)(best)])

@@ -16,7 +16,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from jaxarch.claims.boxes import Box, Numbers, Slack
+from jaxarch.claims.checks.boxes import Box
+from jaxarch.claims.checks.interval_arithmetic import Numbers, Slack
 
 
 def _tanh_of_half(n: Numbers, x: Any) -> Any:
@@ -128,7 +129,9 @@ def _of_scores(curvature: Slack) -> Slack:
 
 
 _SCORES = {"scores": (-10.0, 10.0)}
+
 _TEMPERATURES = {"hard": (1.0, 1000.0), "ratio": (0.001, 1.0)}
+
 _HALF = {"scores": (0.0, 10.0), **_TEMPERATURES, "comparator": (0.0, 1.0)}
 
 SLOPE = Box(
