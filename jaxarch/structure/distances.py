@@ -9,13 +9,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
-from sklearn.decomposition import PCA
 
 from jaxarch.errors import ArgumentError
-from jaxarch.metrics import quartiles
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def finite_runs(groups: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -56,6 +57,8 @@ def between(groups: Mapping[str, np.ndarray]) -> pd.DataFrame:
     Raises:
       ArgumentError: as `finite_runs`; vectors of different lengths.
     """
+    import pandas as pd
+
     finite = _comparable(groups)
     rows = []
     for first, second in itertools.combinations(finite, 2):
@@ -80,6 +83,10 @@ def within(groups: Mapping[str, np.ndarray]) -> pd.DataFrame:
     Raises:
       ArgumentError: as `finite_runs`.
     """
+    import pandas as pd
+
+    from jaxarch.metrics import quartiles
+
     rows = []
     for name, runs in finite_runs(groups).items():
         spread, q25, q75 = quartiles(np.linalg.norm(runs - _centroid(runs), axis=1))
@@ -134,6 +141,8 @@ def principal_plane(groups: Mapping[str, np.ndarray]) -> Plane:
         components, explained = np.full((2, runs.shape[1]), np.nan), np.full(2, np.nan)
         points = {name: np.zeros((len(vectors), 2)) for name, vectors in finite.items()}
     else:
+        from sklearn.decomposition import PCA
+
         fitted = PCA(2, svd_solver="full").fit(runs)
         largest = np.abs(fitted.components_).argmax(axis=1)
         components = fitted.components_ * np.sign(fitted.components_[[0, 1], largest])[:, None]
