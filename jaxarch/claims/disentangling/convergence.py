@@ -1,6 +1,8 @@
-r"""The convergence of Algorithm 1 as [D] states it ([D] theorem 4.3), with rates c/t.
+r"""The convergence of Algorithm 1 as [D] states it ([D] theorem 4.3, eq. (10)).
 
-`F*` is the minimum of F, and `G` bounds the gradients.
+    E[F(v^T) - F*] <= G^2 c (1 + C^2)/2 (1 + log T)/T,        eta_t = c/t,  C = 1 + H S/16
+
+F* is the minimum of F, and G bounds the gradients.
 """
 
 from __future__ import annotations

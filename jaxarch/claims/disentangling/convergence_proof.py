@@ -1,4 +1,4 @@
-r"""The proof of convergence step by step ([D] theorem 4.3, appendix B, eq. (39) to (49))."""
+r"""The proof of convergence in [D], step by step ([D] theorem 4.3, appendix B, eq. (40) to (49))."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The loss of the network that [D] trains is not convex in the mask ([D] assumption 1)."""
+"""The loss of the network that [D] trains is not convex in the mask ([D] assumption 1, eq. (6)).
+
+The network is (11), the loss (12).
+"""
 
 from __future__ import annotations
 

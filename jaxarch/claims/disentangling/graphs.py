@@ -1,4 +1,7 @@
-"""Layered networks as graphs, and their Laplacian spectra ([D] section 5)."""
+"""Layered networks as graphs, and the spectra of their Laplacians ([D] section 5, footnotes 14 and 15).
+
+L = I - D^-1/2 A D^-1/2,        D_ii = sum_j |A_ij|
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The mean of convex losses is convex ([D] lemma 4.1, appendix B)."""
+"""The mean of convex losses is convex ([D] lemma 4.1, appendix B, eq. (16) to (19)).
+
+F(v) - F(v') >= grad F(v')^T (v - v'),        F = |D|^-1 sum_z f(., z)
+"""
 
 from __future__ import annotations
 

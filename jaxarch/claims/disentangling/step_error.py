@@ -1,7 +1,9 @@
-r"""The error of one two-temperature step, `v+ = v - eta (g - r)` ([D] lemma 4.2, appendix B).
+r"""The error r of one two-temperature step ([D] lemma 4.2, appendix B, eq. (20) to (34), (39)).
+
+    v+ = v - eta (g - r),        |r| <= G (1 + H S/16)
 
 By the mean value theorem `v+ = v - eta p g` with `p = ds_H(xi) ds_S(w)`, xi between w and w+, so that
-`r = (1 - p) g`. Notation as in `two_temperature`.
+`r = (1 - p) g`. Notation as in `checks.two_temperature`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-r"""Projected SGD on convex losses, rates c/sqrt t: what remains of [A] theorem 2.1.
+r"""Projected SGD on convex losses: what remains of [A] theorem 2.1.
 
-The step is `v <- P(v - eta_t (g - r))`, P the projection on [0, 1]^d.
+    v <- P(v - alpha_t (g - r)),        alpha_t = c/sqrt t
+
+P is the projection on [0, 1]^d, g the gradient of one example's loss, r an error of mean 0.
 """
 
 from __future__ import annotations

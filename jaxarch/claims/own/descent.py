@@ -1,4 +1,9 @@
-r"""How steps lower a smooth loss, convex or not (docs/theory.md)."""
+r"""How the two-temperature step lowers a smooth loss, convex or not (docs/theory.md).
+
+    F(v+) <= F(v) - (eta/2) sum_i p_i g_i^2,        p = ds_H(xi) ds_S(w),  eta <= 16/(L H S)
+
+g is the gradient of F, which is L-Lipschitz; there is a bound for random examples too.
+"""
 
 from __future__ import annotations
 

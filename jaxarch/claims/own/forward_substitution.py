@@ -1,4 +1,7 @@
-r"""Forward substitution computes all skip connections of a spectral network (docs/theory.md)."""
+r"""Forward substitution computes all skip connections of a spectral network (docs/theory.md).
+
+sum_{k<i} W_ik a_k = phi_{i-1} L_{i-1} s_{i-1} - L_i phi_{i-1} s_{i-1},        s = Phi_B^-1 a
+"""
 
 from __future__ import annotations
 

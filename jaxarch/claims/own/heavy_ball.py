@@ -1,4 +1,7 @@
-r"""The regret of the two-temperature step with momentum, on any vectors (docs/theory.md)."""
+r"""The regret of the two-temperature step with momentum, on any vectors g_t (docs/theory.md).
+
+The step is `m <- mu m + g ds_S(w)`, `w <- w - eta m`; the bound is that of `mirror.heavy_ball_bound`.
+"""
 
 from __future__ import annotations
 

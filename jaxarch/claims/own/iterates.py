@@ -1,4 +1,9 @@
-r"""The expected gap of the average, the last and the weighted iterate on convex losses (docs/theory.md)."""
+r"""The expected gap of the average, the last and the weighted iterate on convex losses (docs/theory.md).
+
+    E F(average of v_1..v_T) - F(u) <= D(u, v_1)/(eta T) + eta K G^2
+
+and `2 + log T` times the second term for v_T. u is any mask, D the divergence, K `mirror.regret_constant`.
+"""
 
 from __future__ import annotations
 

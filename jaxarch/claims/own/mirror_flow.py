@@ -1,6 +1,9 @@
-r"""In small steps the two-temperature gradient is mirror flow, `theta' = -g` (docs/theory.md).
+r"""In small steps the two-temperature gradient is mirror flow (docs/theory.md).
 
-`theta` is `mirror.mirror_map`, h the potential, `h'(v) = theta(logit(v)/H)`, D its divergence, rho = S/H.
+    theta' = -g,        theta(w) = (2/S) (w + sinh(S w)/S)
+
+theta is `mirror.mirror_map`; its potential h on (0, 1) has `h'(v) = theta(logit(v)/H)` and the divergence D.
+rho = S/H.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-r"""In which order the perceptron start recruits hidden layers (docs/theory.md)."""
+r"""The order in which gradients recruit hidden layers from the perceptron start (docs/theory.md).
+
+At L_1 = ... = L_B = 0 the derivative of the output as L_k moves is 0 for 2 <= k < B, and for k = B
+
+    (-1)^(B-1) (I - f'(0) L_{B+1}) phi_B q phi_{B-1} ... phi_1 x.
+"""
 
 from __future__ import annotations
 

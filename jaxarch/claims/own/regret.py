@@ -1,6 +1,8 @@
-r"""The regret of the two-temperature step on any vectors: the theorem on convergence (docs/theory.md).
+r"""The regret of the two-temperature step on any vectors g_t, the theorem on convergence (docs/theory.md).
 
-sum_t <g_t, v_t - u> <= (D(u, v_1) - D(u, v_{T+1}))/eta + eta K sum_t norm(g_t)^2
+    sum_t <g_t, v_t - u> <= (D(u, v_1) - D(u, v_{T+1}))/eta + eta K sum_t norm(g_t)^2
+
+u is any mask, D the divergence of `mirror.bregman_divergence`, K `mirror.regret_constant`.
 """
 
 from __future__ import annotations

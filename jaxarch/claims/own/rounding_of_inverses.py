@@ -1,4 +1,7 @@
-r"""How far rounding takes the formulas for the inverse of Phi_B from it (docs/theory.md)."""
+r"""How far rounding takes the formulas for the inverse of Phi_B from it (docs/theory.md).
+
+Those are [S] (4.1) and (4.2), the bounds those of `jaxarch.spectral.error_bounds`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-r"""`(H, S, eta, w) -> (c H, c S, eta/c^2, w/c)` changes no mask (docs/theory.md)."""
+r"""Which change of temperatures, rate and scores changes no mask (docs/theory.md).
+
+(H, S, eta, w) -> (c H, c S, eta/c^2, w/c)
+"""
 
 from __future__ import annotations
 

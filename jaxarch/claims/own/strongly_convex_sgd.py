@@ -1,6 +1,8 @@
-r"""Projected SGD on strongly convex losses, rates c/t: what remains of [D] theorem 4.3.
+r"""Projected SGD on strongly convex losses: what remains of [D] theorem 4.3.
 
-The step is `v <- P(v - eta_t (g - r))`, P the projection on [0, 1]^d.
+    v <- P(v - eta_t (g - r)),        eta_t = c/t
+
+P is the projection on [0, 1]^d, g the gradient of one example's loss, r an error of mean 0.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 r"""How far the vertices of the cube are in the geometry of the step (docs/theory.md).
 
-`D(1, sigma(H w))` is `mirror.vertex_distance`, rho = S/H; `I(rho) = (beta(1 - rho) + beta(1 + rho))/2`.
+    D(1, sigma(H w)) = (2/(H S)) int_{H w}^inf (1 + cosh(rho x))/(1 + e^x) dx,        rho = S/H
+
+That is `mirror.vertex_distance`; from v = 1/2 the integral is `log 2 + I(rho)`.
 """
 
 from __future__ import annotations

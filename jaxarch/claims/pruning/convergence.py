@@ -1,4 +1,7 @@
-r"""The convergence of the search as [A] states it ([A] theorem 2.1), with rates c/sqrt t."""
+r"""The convergence of the search as [A] states it ([A] theorem 2.1, eq. (45), corollary B.4).
+
+E[F(v^T) - F*] <= 1/(c sqrt T) + c G^2 (1 + C) (1 + log T)/T,        alpha_t = c/sqrt t
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""The proof of convergence step by step ([A] theorem 2.1, appendix B, eq. (54) to (57))."""
+r"""The steps of the proof of convergence that [A] adds to [D]'s ([A] appendix B, eq. (54) to (57))."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The sign of the loss that is minimised ([A] eq. (12))."""
+"""The sign of the loss that is minimised ([A] section 3.1, eq. (12)).
+
+L = -|D|^-1 sum log(F^y (1 - F)^(1-y)) + gamma |theta|^2
+"""
 
 from __future__ import annotations
 

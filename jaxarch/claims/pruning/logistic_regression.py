@@ -1,4 +1,7 @@
-"""Logistic regression with masked weights: convex in the mask, its gradient unbounded ([A] section 3.1)."""
+"""Logistic regression with masked weights: convex in the mask, its gradient unbounded ([A] section 3.1).
+
+F(x) = sigma((v o theta)^T x)
+"""
 
 from __future__ import annotations
 

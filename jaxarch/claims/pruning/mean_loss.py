@@ -1,4 +1,4 @@
-"""The mean of convex losses is convex, with its factor 1/|D| ([A] lemma B.1)."""
+"""The mean of convex losses is convex, with the factor 1/|D| ([A] lemma B.1, eq. (21) to (24))."""
 
 from __future__ import annotations
 

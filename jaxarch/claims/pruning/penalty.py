@@ -1,4 +1,7 @@
-"""The penalty on scores: where its step leads, and what it counts ([A] eq. (17), (18))."""
+"""The penalty on scores: where its step leads, and what it counts ([A] eq. (17), (18)).
+
+gamma sum_i (1 + w_i)^2
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The joint search of architectures and weights, and the nested one ([A] sections 1 and 2.1)."""
+"""The joint search of architectures and weights, and the nested one ([A] eq. (1), (2)).
+
+min_{A, theta} L(A, theta) = min_A min_theta L(A, theta)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-r"""The error of one two-temperature step, bounded with the largest score ([A] lemma B.2)."""
+r"""The error r of one two-temperature step, bounded with the largest score ([A] lemma B.2).
+
+|r|^2 <= G^2 (1 - 2 ds_H(theta_max) ds_S(theta_max) + (H S/16)^2)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-r"""Blocks and spectrum of the adjacency matrix, `A_B = Phi_B Lambda_B Phi_B^-1` ([S] sections 2 to 4)."""
+r"""Blocks and spectrum of the adjacency matrix ([S] sections 2 to 4, eq. (4.3), appendix C).
+
+A_B = Phi_B Lambda_B Phi_B^-1
+"""
 
 from __future__ import annotations
 

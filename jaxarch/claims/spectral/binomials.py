@@ -1,4 +1,7 @@
-r"""The identities of binomial coefficients behind the formulas of [S] (appendices B and D)."""
+r"""The identities of binomial coefficients behind the formulas of [S] (appendices B and D).
+
+sum_{k=rho}^n (-1)^k C(k, rho) C(n, k) = (-1)^rho [n = rho]
+"""
 
 from __future__ import annotations
 

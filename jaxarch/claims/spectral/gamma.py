@@ -1,4 +1,7 @@
-"""The norm of the tensor Gamma, which measures how non-linear a network is ([S] eq. (E.1), section 5)."""
+"""The norm of the tensor Gamma, which measures how non-linear a network is ([S] eq. (E.1), section 5).
+
+Gamma_ijk = [W_32]_ij [W_21]_jk
+"""
 
 from __future__ import annotations
 

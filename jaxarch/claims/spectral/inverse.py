@@ -1,4 +1,9 @@
-r"""The inverse of Phi_B and its powers ([S] eq. (4.1), (4.2), appendices A and B)."""
+r"""The inverse of Phi_B and its powers ([S] eq. (4.1), (4.2), appendices A and B).
+
+    Phi_B^-1 = sum_{i=0}^B (-1)^i C(B+1, i+1) Phi_B^i
+
+Phi_B has identities on its diagonal and the blocks phi_1, ..., phi_B below it.
+"""
 
 from __future__ import annotations
 

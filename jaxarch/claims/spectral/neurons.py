@@ -1,4 +1,7 @@
-"""What an eigenvalue of 0 does to its neuron ([S] section 5 on figure 10, appendix F.1)."""
+"""What an eigenvalue of 0 does to its neuron ([S] section 5 on figure 10, appendix F.1).
+
+W_{k,k-1} = phi_{k-1} L_{k-1} - L_k phi_{k-1}
+"""
 
 from __future__ import annotations
 

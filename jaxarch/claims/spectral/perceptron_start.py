@@ -1,4 +1,7 @@
-"""The perceptron that a spectral network starts as, and its gradients there ([S] sections 3 and 4)."""
+"""The perceptron that a spectral network starts as, and its gradients there ([S] sections 3 and 4).
+
+y = (-1)^B L_{B+1} phi_B ... phi_1 x        at L_1 = ... = L_B = 0
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The target function between linear and non-linear ([S] eq. (5.1))."""
+"""The target function between linear and non-linear ([S] eq. (5.1)).
+
+f(x) = ((1 - p) w x + p g(x))/2,        p = sigma(2 beta (alpha - 1/2))
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-r"""The Bregman divergence of the mirror map's potential: how far an architecture is from given scores.
+r"""The Bregman divergence of the mirror map's potential h: how far an architecture is from given scores.
 
-D(u, v) = h(u) - h(v) - h'(v) (u - v),        h'(v) = theta(logit(v) / hard)
+    D(u, v) = h(u) - h(v) - h'(v) (u - v),        h'(v) = theta(logit(v) / hard)
+
+theta is `mirror_map`, v the mask `sigma(hard w)`.
 """
 
 from __future__ import annotations

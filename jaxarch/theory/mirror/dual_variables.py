@@ -1,6 +1,8 @@
 r"""The dual variables of the two-temperature gradient: mirror map, inverse, and the exact mirror step.
 
-theta(w) = (2/soft) (w + sinh(soft w) / soft),        d theta / dw = 1 / ds_soft(w)
+    theta(w) = (2/soft) (w + sinh(soft w) / soft),        d theta / dw = 1 / ds_soft(w)
+
+In them the flow of the step is `d theta / dt = -grad_v f`.
 """
 
 from __future__ import annotations
