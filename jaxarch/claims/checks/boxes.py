@@ -21,7 +21,14 @@ from jax import Array
 from jaxarch.claims.checks.core import Evidence, Sides
 from jaxarch.claims.checks.cube import cube, log_uniform, uniform
 from jaxarch.claims.checks.drawn import Inequality
-from jaxarch.claims.checks.interval_arithmetic import Interval, Intervals, Reals, Slack, interval, proves
+from jaxarch.claims.checks.interval_arithmetic import (
+    Interval,
+    Intervals,
+    Reals,
+    Slack,
+    flint_is_installed,
+    interval,
+)
 
 POINTS = 1000
 """At which a statement must hold before its proof is tried."""
@@ -46,7 +53,7 @@ class Box:
 
     def run(self, key: Array, cases: int, mutation: str | None = None) -> Evidence:
         """A proof or a counterexample, by halving boxes; without python-flint, drawn cases."""
-        if not proves():
+        if not flint_is_installed():
             return self.sampled.run(key, cases, mutation)
         return self.proof(self.slack if mutation is None else self.mutations[mutation])
 

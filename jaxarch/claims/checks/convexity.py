@@ -1,4 +1,4 @@
-"""Convexity on [0, 1]^d, which the theorems on convergence assume: as a statement, and of one's own loss."""
+"""Whether a loss of one's own is convex on [0, 1]^d, as the theorems on convergence assume."""
 
 from __future__ import annotations
 
@@ -11,17 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch.claims.checks.core import EPS, QUICK, Sides, float64
+from jaxarch.claims.checks.core import QUICK, float64
 from jaxarch.errors import ArgumentError, check_count
-
-
-def lies_above_its_tangents(
-    loss: Callable[[Array], Array], point: Array, other: Array, scale: Array, tangent_at: Array | None = None
-) -> Sides:
-    """`grad F(v')^T (v - v') <= F(v) - F(v')`, where F sums terms of a size of at most `scale`."""
-    gradient = jax.grad(loss)(other if tangent_at is None else tangent_at)
-    return Sides(gradient @ (point - other), loss(point) - loss(other), 64 * EPS * scale)
-
 
 PAIRS = 1024
 """Drawn, half of them corners of the cube."""

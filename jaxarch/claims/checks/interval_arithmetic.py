@@ -88,8 +88,8 @@ class Interval:
     __rmul__ = __mul__
 
 
-def proves() -> bool:
-    """Whether python-flint, of which intervals are made, is installed."""
+def flint_is_installed() -> bool:
+    """Whether there is python-flint, of whose numbers intervals are made."""
     return importlib.util.find_spec("flint") is not None
 
 

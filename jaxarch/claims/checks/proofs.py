@@ -8,7 +8,7 @@ Notation: `t = tanh(S |w|/2)` and `tau = tanh(H |w|/2)`, H = `hard`, S = `ratio`
 Where only H w and S/H are left in a slack, (w, H, S) -> (w/c, c H, c S) changes nothing. All slacks are sums
 of squares and of products of what is not negative (but for mutations), so that equality, at w = 0 and as w
 grows, does not keep intervals from showing it: one box may do. That they are the stated formulas is what
-`tests/claims/test_boxes.py` shows, exactly where they are polynomials.
+`tests/claims/test_proofs.py` shows, exactly where they are polynomials.
 """
 
 from __future__ import annotations

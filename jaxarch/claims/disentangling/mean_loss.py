@@ -6,15 +6,23 @@ F(v) - F(v') >= grad F(v')^T (v - v'),        F = |D|^-1 sum_z f(., z)
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxarch.claims.checks.convexity import lies_above_its_tangents
-from jaxarch.claims.checks.core import Claim, Sides
+from jaxarch.claims.checks.core import EPS, Claim, Sides
 from jaxarch.claims.checks.cube import cube, normal, uniform
 from jaxarch.claims.checks.drawn import Inequality
+
+
+def lies_above_its_tangents(
+    loss: Callable[[Array], Array], point: Array, other: Array, scale: Array, tangent_at: Array | None = None
+) -> Sides:
+    """`grad F(v')^T (v - v') <= F(v) - F(v')`, where F sums terms of a size of at most `scale`."""
+    gradient = jax.grad(loss)(other if tangent_at is None else tangent_at)
+    return Sides(gradient @ (point - other), loss(point) - loss(other), 64 * EPS * scale)
 
 
 def _convex_losses(v: Array, slopes: Array, directions: Array) -> Array:

@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxarch.claims.checks.convexity import lies_above_its_tangents
 from jaxarch.claims.checks.core import Claim, Counterexample, Sides
 from jaxarch.claims.checks.cube import choice, cube, normal, uniform
 from jaxarch.claims.checks.drawn import Inequality
+from jaxarch.claims.disentangling.mean_loss import lies_above_its_tangents
 
 
 def logistic_regression(
