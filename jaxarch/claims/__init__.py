@@ -4,23 +4,16 @@ from collections.abc import Iterable
 
 from jax import Array
 
-from jaxarch.claims.adversary import drawn_checks, worst_case
-from jaxarch.claims.boxes import Box
-from jaxarch.claims.catalogue import CLAIMS, chosen, outcomes
-from jaxarch.claims.convexity import ConvexityGap, check_convex, convexity_gap
-from jaxarch.claims.core import (
-    CASES,
-    Claim,
-    Counterexample,
-    Evidence,
-    Exact,
-    Inequality,
-    Outcome,
-    Sides,
-    judge,
-)
+from jaxarch.claims.catalogue import CLAIMS, chosen, outcomes, worst_case
+from jaxarch.claims.checks.adversary import drawn_checks
+from jaxarch.claims.checks.boxes import Box
+from jaxarch.claims.checks.convexity import ConvexityGap, check_convex, convexity_gap
+from jaxarch.claims.checks.core import CASES, Claim, Counterexample, Evidence, Outcome, Sides, judge
+from jaxarch.claims.checks.drawn import Inequality
+from jaxarch.claims.checks.exact import Exact
+from jaxarch.claims.checks.own_loss import InsideBound, inside_bound
+from jaxarch.claims.checks.recorded_run import regret
 from jaxarch.claims.equations import read_equations
-from jaxarch.claims.own_runs import InsideBound, inside_bound, regret
 from jaxarch.claims.rendering import (
     Report,
     as_json,

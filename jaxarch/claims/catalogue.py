@@ -1,4 +1,4 @@
-"""All claims by id, and their verdicts."""
+"""All claims by id, and what becomes of them when they are checked or their worst case is searched for."""
 
 from __future__ import annotations
 
@@ -8,31 +8,52 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxarch.claims import (
-    convergence,
-    graphs,
-    mirror_descent,
-    pruning,
-    spectral,
-    spectral_networks,
-    two_temperature,
-)
-from jaxarch.claims.core import CASES, Claim, Outcome, judge
-from jaxarch.errors import ArgumentError, did_you_mean
+from jaxarch.claims import disentangling, own, pruning, spectral
+from jaxarch.claims.checks.adversary import drawn_checks, search
+from jaxarch.claims.checks.core import CASES, Claim, Evidence, Outcome, judge
+from jaxarch.errors import ArgumentError, check_count, check_positive, did_you_mean
 
-CLAIMS: dict[str, Claim] = {
-    claim.id: claim
-    for module in (
-        two_temperature,
-        convergence,
-        mirror_descent,
-        pruning,
-        spectral,
-        spectral_networks,
-        graphs,
-    )
-    for claim in module.CLAIMS
-}
+IDEAS = (
+    disentangling.binarization,
+    disentangling.step_error,
+    pruning.step_error,
+    disentangling.mean_loss,
+    pruning.mean_loss,
+    disentangling.convex_network,
+    pruning.logistic_regression,
+    disentangling.convergence,
+    own.strongly_convex_sgd,
+    pruning.convergence,
+    own.convex_sgd,
+    disentangling.convergence_proof,
+    pruning.convergence_proof,
+    own.mirror_flow,
+    own.vertex_distance,
+    own.scaling,
+    own.regret,
+    own.iterates,
+    own.heavy_ball,
+    own.descent,
+    pruning.search_problem,
+    pruning.log_likelihood,
+    pruning.penalty,
+    spectral.inverse,
+    spectral.adjacency,
+    spectral.binomials,
+    spectral.counts,
+    own.rounding_of_inverses,
+    own.forward_substitution,
+    spectral.perceptron_start,
+    own.recruitment,
+    own.recruitment_at_a_kink,
+    spectral.neurons,
+    spectral.gamma,
+    spectral.target,
+    disentangling.graphs,
+)
+"""The files of claims, in the order in which they are listed."""
+
+CLAIMS: dict[str, Claim] = {claim.id: claim for idea in IDEAS for claim in idea.CLAIMS}
 
 
 def chosen(ids: Iterable[str] | str | None = None) -> list[Claim]:
@@ -60,3 +81,36 @@ def outcomes(
     for claim in chosen(ids):
         # The cases of a claim do not depend on which others are checked.
         yield judge(claim, jax.random.fold_in(key, list(CLAIMS).index(claim.id)), cases)
+
+
+def worst_case(claim: str, *, seconds: float = 10.0, key: Array | None = None, check: int = 0) -> Evidence:
+    """The case in which a claim's inequality `left <= right` is tightest, as far as a search finds it.
+
+    The cases are points of a cube. The worst of many that are drawn start differential evolution; then the
+    gradient of the margin refines what it found, and after that the worst drawn (L-BFGS-B).
+
+    Args:
+      claim: the id of a claim whose cases are drawn, such as `"D.lemma-4.2"`.
+      seconds: how long to search, without compilation; positive.
+      key: a `jax.random.key`. What is found also depends on how far the search gets in its time.
+      check: which of the claim's inequalities, from 0, the statement itself, to its consequences.
+
+    Returns:
+      Evidence with the worst case, its margin, `ratio` (left/right there), whether it holds, and how many
+      cases were looked at.
+
+    Raises:
+      ArgumentError: an unknown id; a claim that draws no cases, or has no such check; seconds that are not
+        positive.
+    """
+    if not isinstance(claim, str):
+        raise ArgumentError(f"claim: expected one id, such as 'D.lemma-4.2', got {claim!r}")
+    (found,) = chosen(claim)
+    check_positive("seconds", seconds)
+    check_count("check", check, least=0)
+    inequalities = drawn_checks(found)
+    if check >= len(inequalities):
+        raise ArgumentError(
+            f"check: {claim} has {len(inequalities)} inequalities, counted from 0, got {check}"
+        )
+    return search(inequalities[check], seconds, jax.random.key(0) if key is None else key)

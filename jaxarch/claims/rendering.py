@@ -15,7 +15,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from jaxarch.claims.core import Check, Evaluated, Evidence, Inequality, Outcome
+from jaxarch.claims.checks.core import Check, Evaluated, Evidence, Outcome
+from jaxarch.claims.checks.drawn import Inequality
 from jaxarch.claims.equations import Entry
 
 _STYLES = {"holds": "green", "holds as corrected": "yellow", "refuted": "red"}

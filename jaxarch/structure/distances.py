@@ -142,6 +142,8 @@ def principal_plane(groups: Mapping[str, np.ndarray]) -> Plane:
         components, explained = np.full((2, runs.shape[1]), np.nan), np.full(2, np.nan)
         points = {name: np.zeros((len(vectors), 2)) for name, vectors in finite.items()}
     else:
+        from sklearn.decomposition import PCA
+
         fitted = PCA(2, svd_solver="full").fit(runs)
         largest = np.abs(fitted.components_).argmax(axis=1)
         components = fitted.components_ * np.sign(fitted.components_[[0, 1], largest])[:, None]

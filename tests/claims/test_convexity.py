@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxarch.claims import check_convex, convexity_gap
+from jaxarch.claims import CLAIMS, check_convex, convexity_gap
 from jaxarch.errors import ArgumentError
 from jaxarch.models.tanh_network import signed_output_loss, tanh_network
 
@@ -12,6 +12,19 @@ NETWORK = tanh_network((1, 1, 1))
 def network_loss(v):
     outputs, _ = NETWORK.apply({"w1": v[:1, None], "w2": v[1:, None]}, {}, jnp.ones((1, 1)), None)
     return signed_output_loss(outputs, jnp.zeros(1))[0]
+
+
+@pytest.mark.parametrize("printed", CLAIMS["D.assumption-1"].printed, ids=["label 0", "label 1"])
+def test_the_loss_of_the_counterexample_is_that_of_the_network_that_is_trained(printed):
+    def loss(v):
+        params = {"w1": v[:1, None], "w2": v[1:, None]}
+        outputs, _ = NETWORK.apply(params, {}, jnp.full((1, 1), printed.case["x"]), None)
+        return signed_output_loss(outputs, jnp.full(1, printed.case["y"]))[0]
+
+    u, v = (jnp.asarray(printed.case[name]) for name in ("first", "second"))
+    sides = printed.evaluate()
+    assert float(loss((u + v) / 2)) == pytest.approx(sides.left, rel=1e-6)
+    assert float((loss(u) + loss(v)) / 2) == pytest.approx(sides.right, rel=1e-6)
 
 
 def logistic_loss(v):

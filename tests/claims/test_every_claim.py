@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import jaxarch
 from jaxarch.claims import CLAIMS, Inequality, judge
-from jaxarch.claims.core import Evidence, Sides, compiled
+from jaxarch.claims.checks.core import Evidence, Sides
+from jaxarch.claims.checks.drawn import compiled
 from jaxarch.running.devices import float64
 
 KEY = jax.random.key(1)

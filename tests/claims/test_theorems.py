@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxarch.claims import convergence, pruning
-from jaxarch.claims import two_temperature as step
+from jaxarch.claims.checks import projected_sgd, two_temperature
+from jaxarch.claims.disentangling import binarization, convergence, mean_loss, step_error
+from jaxarch.claims.own import convex_sgd, strongly_convex_sgd
+from jaxarch.claims.pruning import penalty
+from jaxarch.claims.pruning import step_error as smaller
 from jaxarch.running.devices import float64
 
 SHARPNESS = st.floats(0.1, 200)
@@ -33,18 +36,18 @@ def holds(statement):
     return at
 
 
-ERROR_BOUND = holds(step.error_bound)
-SHARP_ERROR_BOUND = holds(step.sharp_error_bound)
-UPDATE = holds(step.update)
-MEAN_VALUE = holds(step.mean_value)
-SMALLER_BOUND = holds(step.smaller_error_bound)
-SIGN = holds(step.error_has_the_sign_of_the_gradient)
-BINARIZATION = holds(step.binarization_error)
-EXTRACTION = holds(step.extraction_cost)
-MEAN_OF_LOSSES = holds(convergence.mean_of_convex_losses)
-REGRET = holds(convergence.strongly_convex_regret)
-CONVEX_REGRET = holds(convergence.convex_regret)
-PENALTY = holds(pruning.penalty_pulls)
+ERROR_BOUND = holds(step_error.error_bound)
+SHARP_ERROR_BOUND = holds(step_error.sharp_error_bound)
+UPDATE = holds(step_error.update)
+MEAN_VALUE = holds(step_error.mean_value)
+SMALLER_BOUND = holds(smaller.smaller_error_bound)
+SIGN = holds(step_error.error_has_the_sign_of_the_gradient)
+BINARIZATION = holds(binarization.binarization_error)
+EXTRACTION = holds(binarization.extraction_cost)
+MEAN_OF_LOSSES = holds(mean_loss.mean_of_convex_losses)
+REGRET = holds(strongly_convex_sgd.strongly_convex_regret)
+CONVEX_REGRET = holds(convex_sgd.convex_regret)
+PENALTY = holds(penalty.penalty_pulls)
 
 
 @given(vector(GRADIENT), vector(SCORE), RATE, SHARPNESS, SHARPNESS)
@@ -96,10 +99,10 @@ def test_lemma_4_1(slopes, directions, point, other):
 
 @given(
     vector(st.floats(0.01, 100), 1),
-    vector(vector(st.floats(-3, 3), 1), convergence.LONGEST),
+    vector(vector(st.floats(-3, 3), 1), projected_sgd.LONGEST),
     vector(IN_CUBE, 1),
     st.floats(1, 10),
-    st.integers(1, convergence.LONGEST),
+    st.integers(1, projected_sgd.LONGEST),
 )
 def test_strongly_convex_regret(curvature, slopes, start, scale, steps):
     assert REGRET(curvature=curvature, slopes=slopes, start=start, scale=scale, steps=steps)
@@ -107,10 +110,10 @@ def test_strongly_convex_regret(curvature, slopes, start, scale, steps):
 
 @given(
     vector(st.floats(0, 10), 1),
-    vector(vector(st.floats(0.1, 3) | st.floats(-3, -0.1), 1), convergence.LONGEST),
+    vector(vector(st.floats(0.1, 3) | st.floats(-3, -0.1), 1), projected_sgd.LONGEST),
     vector(IN_CUBE, 1),
     st.floats(0.1, 10),
-    st.integers(1, convergence.LONGEST),
+    st.integers(1, projected_sgd.LONGEST),
 )
 def test_convex_regret(curvature, slopes, start, scale, steps):
     assert CONVEX_REGRET(curvature=curvature, slopes=slopes, start=start, scale=scale, steps=steps)
@@ -124,7 +127,9 @@ def test_the_penalty_pulls(value, rate, strength, target):
 def test_the_sharp_constant_is_attained_in_the_limit():
     def ratio(position, product):
         hard = jnp.sqrt(product)
-        sides = step.sharp_error_bound(jnp.ones(1), jnp.full(1, position) / hard, 1e-9, hard, product / hard)
+        sides = step_error.sharp_error_bound(
+            jnp.ones(1), jnp.full(1, position) / hard, 1e-9, hard, product / hard
+        )
         return sides.left / sides.right
 
     with float64():
@@ -142,4 +147,6 @@ def test_theorem_4_3_fails_for_every_c_once_there_are_enough_steps():
 def test_the_mean_slope_is_a_difference_quotient():
     with float64():
         quotient = (jax.nn.sigmoid(250.0 * 0.02) - jax.nn.sigmoid(250.0 * 0.01)) / 0.01
-        assert float(step.mean_slope(0.02, 0.01, 250.0)) == pytest.approx(float(quotient), rel=1e-12)
+        assert float(two_temperature.mean_slope(0.02, 0.01, 250.0)) == pytest.approx(
+            float(quotient), rel=1e-12
+        )

@@ -1,0 +1,21 @@
+"""Claims of [D], Colombo and Gao, Disentangling Neural Architectures and Weights, 2021."""
+
+from jaxarch.claims.disentangling import (
+    binarization,
+    convergence,
+    convergence_proof,
+    convex_network,
+    graphs,
+    mean_loss,
+    step_error,
+)
+
+__all__ = [
+    "binarization",
+    "convergence",
+    "convergence_proof",
+    "convex_network",
+    "graphs",
+    "mean_loss",
+    "step_error",
+]

@@ -1,0 +1,111 @@
+r"""The regret of the two-temperature step with momentum, on any vectors g_t (docs/theory.md).
+
+The step is `m <- mu m + g ds_S(w)`, `w <- w - eta m`; the bound is that of `mirror.heavy_ball_bound`.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxarch.claims.checks.core import EPS, Claim, Sides
+from jaxarch.claims.checks.cube import choice, cube, integer, log_uniform, often, symlog, uniform
+from jaxarch.claims.checks.drawn import Inequality
+from jaxarch.claims.checks.mirror_cases import COMPARATOR, DIMENSION, HARD, POSITIONS, RATIO, inside
+from jaxarch.claims.checks.two_temperature import divergence_rounding, slope, step_rounding
+from jaxarch.claims.own.regret import STEPS, some_steps
+from jaxarch.theory import mirror
+
+
+def heavy_ball(
+    steps: Array,
+    gradients: Array,
+    positions: Array,
+    comparator: Array,
+    at_end: Array,
+    hard: Array,
+    ratio: Array,
+    reach: Array,
+    momentum: Array,
+    constant: float = 1.0,
+    with_momentum: bool = True,
+) -> Sides:
+    """`sum_t <g_t, v_t - u> <= D/eta' + eta' K' sum_t norm(g_t)^2` with momentum, for any vectors.
+
+    K' is that of `mirror.heavy_ball_bound`. `reach` is that of eta' = eta/(1 - mu), `momentum` is mu in units
+    of the largest one for which there is a bound, `e^-delta'`, or of .99; where `at_end`, u is where the run,
+    momentum included, is heading when it ends.
+    """
+    gradients = some_steps(steps, gradients)
+    largest = jnp.max(jnp.abs(gradients))
+    soft = ratio * hard
+    total_rate = 16 * reach / (largest * hard * soft)
+    delta = total_rate * largest * soft**2 / 4
+    mu = momentum * jnp.minimum(jnp.exp(-delta), 0.99)
+    rate = (1 - mu) * total_rate
+
+    def step(state: tuple[Array, Array], g: Array) -> tuple[tuple[Array, Array], Array]:
+        w, m = state
+        m = mu * m + g * slope(w, soft)
+        return (w - rate * m, m), w
+
+    start = positions / hard
+    (w, m), scores = jax.lax.scan(step, (start, jnp.zeros_like(start)), gradients)
+    end = jax.nn.sigmoid(hard * (w - total_rate * mu * m))
+    u = inside(jnp.where(at_end > 0, end, comparator), ratio)
+    distances = mirror.bregman_divergence(u, start, hard, soft)
+    distance, squares = jnp.sum(distances), jnp.sum(gradients**2)
+
+    def noise() -> Array:
+        if not with_momentum:
+            return total_rate * (1 + ratio**2) * hard * soft / 32 * squares
+        bound = mirror.heavy_ball_bound(0.0, rate, hard, soft, momentum=mu, gradient_bound=largest, steps=1)
+        return bound / largest**2 * squares
+
+    right = distance / total_rate + constant * noise()
+    v = jax.nn.sigmoid(hard * scores)
+    rounding = jnp.sum(divergence_rounding(u, start, distances, hard, soft))
+    after = jnp.concatenate([scores, w[None]])
+    error = step_rounding(after, gradients / (1 - mu), u, total_rate, hard, soft) / (1 - mu)
+    rounding = (rounding + 4 * error) / total_rate + 64 * EPS * (jnp.sum(jnp.abs(gradients)) + right)
+    return Sides(jnp.sum(gradients * (v - u[None])), right, rounding)
+
+
+HEAVY_BALL = Claim(
+    id="two-temperature.heavy-ball",
+    source="this library; docs/theory.md",
+    statement="with m <- mu m + g ds_S(w), w <- w - eta m, eta' = eta/(1-mu), delta' = eta' G S^2/4: sum_t "
+    "<g_t, v_t - u> <= D/eta' + eta' (1+rho^2) (H S/32) e^{2 delta'/(1-mu)} (1 + 2 mu/(1 - mu e^delta')) "
+    "sum_t |g_t|^2",
+    latex=r"\sum_{t=1}^T \langle g_t, v_t - u \rangle \le \frac{D}{\eta'} + \eta' (1 + \rho^2) \frac{H "
+    r"S}{32} e^{2 \delta' / (1 - \mu)} \Big(1 + \frac{2 \mu}{1 - \mu e^{\delta'}}\Big) \sum_{t=1}^T "
+    r"\|g_t\|^2",
+    assumptions="as two-temperature.convergence, 0 <= mu < e^-delta'",
+    verdict="holds",
+    checks=(
+        Inequality(
+            heavy_ball,
+            cube(
+                steps=integer(1, STEPS),
+                gradients=often(1.0, symlog(1.0, 0.01, (STEPS, DIMENSION))),
+                positions=POSITIONS,
+                comparator=COMPARATOR,
+                at_end=choice(1.0, 0.0),
+                hard=HARD,
+                ratio=RATIO,
+                reach=log_uniform(1e-3, 10.0),
+                momentum=often(0.0, uniform(0.0, 0.99)),
+            ),
+            {
+                "K' 10% too small": functools.partial(heavy_ball, constant=0.9),
+                "K' as without momentum": functools.partial(heavy_ball, with_momentum=False),
+            },
+        ),
+    ),
+    see=("two-temperature.convergence",),
+)
+
+CLAIMS = (HEAVY_BALL,)

@@ -1,0 +1,14 @@
+"""Claims of [S], Peri, Chicchi, Fanelli and Giambagli, Spectral Architecture Search (SPARCS)."""
+
+from jaxarch.claims.spectral import (
+    adjacency,
+    binomials,
+    counts,
+    gamma,
+    inverse,
+    neurons,
+    perceptron_start,
+    target,
+)
+
+__all__ = ["adjacency", "binomials", "counts", "gamma", "inverse", "neurons", "perceptron_start", "target"]

@@ -1,0 +1,200 @@
+r"""The inverse of Phi_B and its powers ([S] eq. (4.1), (4.2), appendices A and B).
+
+    Phi_B^-1 = sum_{i=0}^B (-1)^i C(B+1, i+1) Phi_B^i
+
+Phi_B has identities on its diagonal and the blocks phi_1, ..., phi_B below it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from math import comb
+from typing import Any
+
+import jax.numpy as jnp
+
+from jaxarch.claims.checks.core import Claim, Counterexample, Sides
+from jaxarch.claims.checks.exact import Exact
+from jaxarch.claims.checks.exact_networks import DEPTHS, eye, identity, matrix, powers, same
+from jaxarch.claims.checks.free_algebra import symbol
+from jaxarch.spectral import algebra
+
+
+def phi_minus_identity_is_nilpotent(
+    eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], order: int = 1
+) -> bool:
+    """`(Phi_B - I)^n` has blocks at i - j = n alone: `phi_{i-1} ... phi_j`, and none for n = B + `order`."""
+    depth = len(eigenvectors)
+    phi = matrix(eigenvectors)
+    powers_of_it = powers(phi - eye(phi), depth + order)
+    by_blocks = algebra.inverse_by_blocks(eigenvectors)
+    for n, power in enumerate(powers_of_it[:-1]):
+        layer = {key: (-1) ** n * block for key, block in by_blocks.items() if key[0] - key[1] == n}
+        diagonal = {key: 0 * block for key, block in by_blocks.items() if key[0] == key[1]}
+        if not same(power, algebra.dense({**diagonal, **layer})):
+            return False
+    return same(powers_of_it[-1], 0)
+
+
+def formula_for_the_inverse_of_any_matrix(terms: int, missing: int = 0) -> bool:
+    """`X sum_{i=0}^B (-1)^i C(B+1, i+1) X^i = I - (I - X)^{B+1}` for any X; `terms` is B."""
+    x = symbol("X", 1, 1)
+    left = x @ sum((-1) ** i * comb(terms + 1, i + 1) * power for i, power in enumerate(powers(x, terms)))
+    return same(left, eye(x) - powers(eye(x) - x, terms + 1 - missing)[-1])
+
+
+def inverse_by_powers(
+    eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], binomial: Callable[[int, int], int] = comb
+) -> bool:
+    """[S] (4.1), as a right and as a left inverse."""
+    phi = matrix(eigenvectors)
+    depth = len(eigenvectors)
+    inverse = sum(
+        (-1) ** i * binomial(depth + 1, i + 1) * power for i, power in enumerate(powers(phi, depth))
+    )
+    return same(phi @ inverse, eye(phi)) and same(inverse @ phi, eye(phi))
+
+
+def computed_inverse_by_powers(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any]) -> bool:
+    """The same, as `jaxarch.spectral.algebra` computes it."""
+    phi = matrix(eigenvectors)
+    return same(phi @ algebra.dense(algebra.inverse_by_powers(eigenvectors)), eye(phi))
+
+
+def one_block(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], sign: int = -1) -> bool:
+    """`Phi^-1 = 2 I - Phi` for the first block of a network; `sign` is that of Phi."""
+    phi = matrix(eigenvectors[:1])
+    return same(phi @ (2 * eye(phi) + sign * phi), eye(phi))
+
+
+def two_blocks(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], constant: int = 3) -> bool:
+    """`Phi_2^-1 = Phi_2^2 - 3 Phi_2 + constant I` for the first two blocks of a network."""
+    if len(eigenvectors) < 2:
+        return True
+    phi = matrix(eigenvectors[:2])
+    return same(phi @ (phi @ phi - 3 * phi + constant * eye(phi)), eye(phi))
+
+
+def inverse_of_two_blocks(first: float, second: float, constant: float = -3.0) -> Sides:
+    """`Phi_2 (Phi_2^2 - 3 Phi_2 + constant I) = I` for three layers of one neuron; [S] prints -3."""
+    phi = jnp.eye(3).at[1, 0].set(first).at[2, 1].set(second)
+    residual = phi @ (phi @ phi - 3 * phi + constant * jnp.eye(3)) - jnp.eye(3)
+    return Sides(jnp.abs(residual).max(), jnp.zeros(()))
+
+
+def power_blocks(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], shift: int = 0) -> bool:
+    """[S] (B.2), (B.3): block (i, j) of Phi_B^n is `C(n, i-j) phi_{i-1} ... phi_j`, n = -2, ..., B + 2."""
+    inverse = algebra.dense(algebra.inverse_by_substitution(eigenvectors))
+    upwards = powers(matrix(eigenvectors), len(eigenvectors) + 2)
+    return all(
+        same(algebra.dense(algebra.power(eigenvectors, n + shift)), power)
+        for n, power in enumerate([inverse @ inverse, inverse, *upwards], -2)
+    )
+
+
+def inverse_blocks(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], sign: int = -1) -> bool:
+    """[S] (4.2), (B.11): the blocks of Phi_B^-1 are `(-1)^(i-j) phi_{i-1} ... phi_j`."""
+    phi = matrix(eigenvectors)
+    printed = {
+        (i, j): (-sign) ** (i - j) * block
+        for (i, j), block in algebra.inverse_by_blocks(eigenvectors).items()
+    }
+    return same(phi @ algebra.dense(printed), eye(phi)) and same(
+        algebra.dense(algebra.inverse_by_substitution(eigenvectors)), algebra.dense(printed)
+    )
+
+
+NILPOTENT = Claim(
+    id="S.nilpotent",
+    source="[S] eq. (A.2) to (A.5)",
+    statement="(Phi_B - I)^n has the blocks phi_{i-1} ... phi_j at i - j = n and no others; so its power "
+    "B + 1 is 0",
+    latex=r"(\Phi_B - I)^{B+1} = 0",
+    verdict="holds",
+    remark="Of (A.2) the proof needs the other implication than the printed one. Both are true: for any "
+    "matrix X, X sum_i (-1)^i C(B+1, i+1) X^i = I - (I - X)^(B+1), which is checked as well.",
+    checks=(
+        *identity(
+            phi_minus_identity_is_nilpotent,
+            {"one power less": functools.partial(phi_minus_identity_is_nilpotent, order=0)},
+        ),
+        Exact(
+            formula_for_the_inverse_of_any_matrix,
+            lambda: ({"terms": depth} for depth in DEPTHS),
+            {"one power less": functools.partial(formula_for_the_inverse_of_any_matrix, missing=1)},
+            kind="formal",
+        ),
+    ),
+)
+
+INVERSE = Claim(
+    id="S.inverse",
+    source="[S] eq. (4.1), (A.1)",
+    statement="Phi_B^-1 = sum_{i=0}^B (-1)^i C(B+1, i+1) Phi_B^i",
+    latex=r"\Phi_B^{-1} = \sum_{i=0}^{B} (-1)^i \binom{B+1}{i+1} \Phi_B^i",
+    verdict="holds",
+    remark="A theorem, not an algorithm: its terms cancel, see the errors of both formulas.",
+    checks=identity(
+        inverse_by_powers,
+        {
+            "C(B, i) for C(B+1, i+1)": functools.partial(
+                inverse_by_powers, binomial=lambda n, k: comb(n - 1, k - 1)
+            ),
+        },
+        computed_inverse_by_powers,
+    ),
+    see=("spectral.error-of-powers",),
+)
+
+INVERSE_ONE_BLOCK = Claim(
+    id="S.inverse-one-block",
+    source="[S] section 2; eq. (4.1) at B = 1",
+    statement="Phi^-1 = 2 I - Phi for one block",
+    latex=r"\Phi^{-1} = 2 I - \Phi",
+    verdict="holds",
+    checks=identity(one_block, {"a flipped sign": functools.partial(one_block, sign=1)}),
+)
+
+INVERSE_TWO_BLOCK = Claim(
+    id="S.inverse-two-block",
+    source="[S] section 3, before eq. (3.1); eq. (4.1) at B = 2",
+    statement="Phi_2^-1 = Phi_2^2 - 3 Phi_2 + 3 I for two blocks",
+    latex=r"\Phi_2^{-1} = \Phi_2^2 - 3 \Phi_2 + 3 I",
+    verdict="holds as corrected",
+    remark="Printed is - 3 I; then the diagonal blocks of Phi_2 Phi_2^-1 are -5 I.",
+    checks=identity(two_blocks, {"as printed": functools.partial(two_blocks, constant=-3)}),
+    printed=(Counterexample(inverse_of_two_blocks, {"first": 0.0, "second": 0.0}),),
+)
+
+POWERS = Claim(
+    id="S.powers",
+    source="[S] eq. (B.1) to (B.9)",
+    statement="block (i, j) of Phi_B^n is C(n, i-j) phi_{i-1} ... phi_j",
+    latex=r"[\Phi_B^n]_{ij} = \binom{n}{i-j} \phi_{i-1} \cdots \phi_j",
+    verdict="holds",
+    remark="[S] states it for n >= 1. It holds for n <= 0 as well, with C(-n, r) = (-1)^r C(n+r-1, r). After "
+    "(B.5), 'the case j > i requires' should read j < i.",
+    checks=identity(
+        power_blocks, {"the coefficients of power n + 1": functools.partial(power_blocks, shift=1)}
+    ),
+)
+
+INVERSE_BLOCKS = Claim(
+    id="S.inverse-blocks",
+    source="[S] eq. (4.2), (B.10) to (B.12), (B.14), (B.15)",
+    statement="block (i, j) of Phi_B^-1 is (-1)^(i-j) phi_{i-1} ... phi_j",
+    latex=r"[\Phi_B^{-1}]_{ij} = (-1)^{i-j} \phi_{i-1} \cdots \phi_j",
+    verdict="holds",
+    checks=identity(inverse_blocks, {"without the signs": functools.partial(inverse_blocks, sign=1)}),
+    see=("spectral.error-of-blocks",),
+)
+
+CLAIMS = (
+    NILPOTENT,
+    INVERSE,
+    INVERSE_ONE_BLOCK,
+    INVERSE_TWO_BLOCK,
+    POWERS,
+    INVERSE_BLOCKS,
+)

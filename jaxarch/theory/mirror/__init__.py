@@ -1,0 +1,58 @@
+r"""The two-temperature gradient as mirror descent: its mirror map, exact step, divergence, rates and bounds.
+
+With the mask `v = sigma(hard w)`, the step of [D] eq. (5), `w <- w - eta g ds_soft(w)`, `g = grad_v f`,
+`ds_M(w) = M sigma(M w) (1 - sigma(M w))`, is Euler's method for the flow `d theta / dt = -g` in the dual
+variables
+
+    theta(w) = (2/soft) (w + sinh(soft w) / soft),        d theta / dw = 1 / ds_soft(w).
+
+That is mirror flow for the convex potential h on (0, 1)^d with `h'(v) = theta(logit(v) / hard)`, which is
+`16 / (hard soft)`-strongly convex; `D(u, v)` is its Bregman divergence. From it follow how far an
+architecture is, which learning rate to take, and how large the gap can be after T steps. In all of it only
+the ratio of the temperatures matters, `rho = soft / hard`, once the rate is scaled: (hard, soft, eta, w) and
+(c hard, c soft, eta / c^2, w / c) give the same masks.
+
+All functions are pure, elementwise where they take arrays, and take traced values.
+
+[D] Colombo & Gao, Disentangling Neural Architectures and Weights, 2021.
+"""
+
+from jaxarch.theory.mirror.divergence import (
+    bregman_divergence,
+    start_distance,
+    total_divergence,
+    vertex_distance,
+)
+from jaxarch.theory.mirror.dual_variables import inverse_mirror_map, mirror_map, mirror_update
+from jaxarch.theory.mirror.optimizer import mirror_descent
+from jaxarch.theory.mirror.rates import (
+    anytime_bound,
+    average_iterate_bound,
+    descent_bound,
+    heavy_ball_bound,
+    largest_descent_rate,
+    last_iterate_bound,
+    prescribed_rate,
+    regret_constant,
+    stochastic_descent_bound,
+)
+
+__all__ = [
+    "anytime_bound",
+    "average_iterate_bound",
+    "bregman_divergence",
+    "descent_bound",
+    "heavy_ball_bound",
+    "inverse_mirror_map",
+    "largest_descent_rate",
+    "last_iterate_bound",
+    "mirror_descent",
+    "mirror_map",
+    "mirror_update",
+    "prescribed_rate",
+    "regret_constant",
+    "start_distance",
+    "stochastic_descent_bound",
+    "total_divergence",
+    "vertex_distance",
+]

@@ -1,0 +1,261 @@
+r"""Which learning rate to take, and how large the gap of a loss can be after T steps.
+
+The bounds hold for f convex in v and gradients `norm(g) <= gradient_bound` at every step
+(`jaxarch.theory.bounds` certifies such numbers), examples drawn independently of the past; those called
+`descent` need no convexity. rho = soft / hard.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxarch.errors import ArgumentError, check_positive, is_traced
+from jaxarch.masks import check_temperatures
+
+
+def prescribed_rate(
+    distance: ArrayLike, hard: ArrayLike, soft: ArrayLike, *, gradient_bound: ArrayLike, steps: ArrayLike
+) -> Array:
+    r"""The constant rate of least bound on the average iterate, `eta = (4/G) sqrt(2 D / (hard soft T))`.
+
+        distance = mirror.start_distance(connections, hard, soft)
+        rate = mirror.prescribed_rate(distance, hard, soft, gradient_bound=G, steps=1000)
+
+    From `v = 1/2` to an architecture of d connections it is `(8/(hard soft G)) sqrt(d A / T)`,
+    `A = log 2 + I(rho)`; for `T >= 16 rho^2 d A` the gap of the average iterate is then at most
+    `(G/2) sqrt(d A / T)` for the exact mirror step, and `(1 + 1.44 (1 + rho^2)) / 2` times that for the
+    actual one.
+
+    Args:
+      distance: `D(u, v_1)`, as of `start_distance` or `total_divergence`; positive and finite.
+      hard: inverse temperature of the value, positive.
+      soft: inverse temperature of the gradient, positive, at most `hard`.
+      gradient_bound: G, with `norm(grad_v f) <= G` for every example.
+      steps: T.
+    """
+    check_temperatures(hard, soft)
+    _check_numbers(distance=distance, gradient_bound=gradient_bound, steps=steps)
+    return 4 / _number(gradient_bound) * jnp.sqrt(2 * _number(distance) / (hard * soft * _number(steps)))
+
+
+def regret_constant(
+    rate: ArrayLike, hard: ArrayLike, soft: ArrayLike, *, gradient_bound: ArrayLike, exact: bool = False
+) -> Array:
+    r"""`K = (1 + rho^2) psi(2 delta) hard soft / 32` of the regret bound, at constant rate eta.
+
+    For any vectors `g_1, ..., g_T` of norm at most G and any mask u,
+    `sum <g_t, v_t - u> <= (D(u, v_1) - D(u, v_{T+1})) / eta + eta K sum norm(g_t)^2`, where
+    `delta = eta G soft^2 / 4` and `psi(x) = 2 (e^x - 1 - x) / x^2`.
+
+    Args:
+      rate: eta.
+      hard: inverse temperature of the value, positive.
+      soft: inverse temperature of the gradient, positive, at most `hard`.
+      gradient_bound: G.
+      exact: whether the step is `mirror_descent`, for which `K = hard soft / 32` at every rate.
+    """
+    check_temperatures(hard, soft)
+    _check_numbers(rate=rate, gradient_bound=gradient_bound)
+    product = _number(hard) * _number(soft)
+    if exact:
+        return product / 32
+    delta = _delta(rate, soft, gradient_bound)
+    return (1 + jnp.square(_number(soft) / _number(hard))) * _psi(2 * delta) * product / 32
+
+
+def average_iterate_bound(
+    distance: ArrayLike,
+    rate: ArrayLike,
+    hard: ArrayLike,
+    soft: ArrayLike,
+    *,
+    gradient_bound: ArrayLike,
+    steps: ArrayLike,
+    exact: bool = False,
+) -> Array:
+    """`D/(eta T) + eta K G^2` bounds the expected gap `E F((v_1 + ... + v_T)/T) - F(u)`, f convex.
+
+    Arguments as of `prescribed_rate` and `regret_constant`.
+    """
+    _check_numbers(rate=rate, gradient_bound=gradient_bound, steps=steps)
+    constant = regret_constant(rate, hard, soft, gradient_bound=gradient_bound, exact=exact)
+    eta, G, T = _number(rate), _number(gradient_bound), _number(steps)
+    return _number(distance) / (eta * T) + eta * constant * jnp.square(G)
+
+
+def last_iterate_bound(
+    distance: ArrayLike,
+    rate: ArrayLike,
+    hard: ArrayLike,
+    soft: ArrayLike,
+    *,
+    gradient_bound: ArrayLike,
+    steps: ArrayLike,
+    exact: bool = False,
+) -> Array:
+    """`D/(eta T) + eta K G^2 (2 + log T)` bounds the expected gap of the last iterate, `E F(v_T) - F(u)`."""
+    _check_numbers(rate=rate, gradient_bound=gradient_bound, steps=steps)
+    constant = regret_constant(rate, hard, soft, gradient_bound=gradient_bound, exact=exact)
+    eta, G, T = _number(rate), _number(gradient_bound), _number(steps)
+    return _number(distance) / (eta * T) + eta * constant * jnp.square(G) * (2 + jnp.log(T))
+
+
+def anytime_bound(
+    distance: ArrayLike,
+    scale: ArrayLike,
+    hard: ArrayLike,
+    soft: ArrayLike,
+    *,
+    gradient_bound: ArrayLike,
+    steps: ArrayLike,
+    exact: bool = False,
+) -> Array:
+    """`(D + K G^2 c^2 (1 + log T)) / (2 c (sqrt(T+1) - 1))` at rates `eta_t = c / sqrt(t)`, for every T.
+
+    It bounds the expected gap of the average of the iterates, weighted by their rates. `scale` is c; K is
+    `regret_constant` at the largest rate, c.
+    """
+    _check_numbers(scale=scale, gradient_bound=gradient_bound, steps=steps)
+    constant = regret_constant(scale, hard, soft, gradient_bound=gradient_bound, exact=exact)
+    c, G, T = _number(scale), _number(gradient_bound), _number(steps)
+    numerator = _number(distance) + constant * jnp.square(G * c) * (1 + jnp.log(T))
+    return numerator / (2 * c * (jnp.sqrt(T + 1) - 1))
+
+
+def heavy_ball_bound(
+    distance: ArrayLike,
+    rate: ArrayLike,
+    hard: ArrayLike,
+    soft: ArrayLike,
+    *,
+    momentum: ArrayLike,
+    gradient_bound: ArrayLike,
+    steps: ArrayLike,
+) -> Array:
+    r"""The gap of the average iterate with momentum: `m <- mu m + g ds_soft(w)`, `w <- w - eta m`.
+
+    With `eta' = eta/(1 - mu)` and `delta' = eta' G soft^2 / 4`,
+
+        D/(eta' T) + eta' (1 + rho^2) (hard soft/32) e^{2 delta'/(1-mu)} (1 + 2 mu/(1 - mu e^delta')) G^2
+
+    where `mu e^delta' < 1`, and infinite (no guarantee) elsewhere.
+
+    Args:
+      distance: `D(u, v_1)`.
+      rate: eta.
+      hard: inverse temperature of the value, positive.
+      soft: inverse temperature of the gradient, positive, at most `hard`.
+      momentum: mu, in [0, 1).
+      gradient_bound: G.
+      steps: T.
+    """
+    check_temperatures(hard, soft)
+    _check_numbers(rate=rate, gradient_bound=gradient_bound, steps=steps)
+    if not is_traced(momentum) and not ((np.asarray(momentum) >= 0) & (np.asarray(momentum) < 1)).all():
+        raise ArgumentError(f"momentum: expected a number in [0, 1), got {momentum}")
+    mu, G = _number(momentum), _number(gradient_bound)
+    eta = _number(rate) / (1 - mu)
+    delta = _delta(eta, soft, gradient_bound)
+    kept = 1 - mu * jnp.exp(delta)
+    constant = (1 + jnp.square(_number(soft) / _number(hard))) * _number(hard) * _number(soft) / 32
+    constant = constant * jnp.exp(2 * delta / (1 - mu)) * (1 + 2 * mu / kept)
+    bound = _number(distance) / (eta * _number(steps)) + eta * constant * jnp.square(G)
+    return jnp.where(kept > 0, bound, jnp.inf)
+
+
+def largest_descent_rate(hard: ArrayLike, soft: ArrayLike, *, smoothness: ArrayLike) -> Array:
+    """`16 / (L hard soft)`: up to this rate every full-gradient step lowers an L-smooth F, convex or not."""
+    check_temperatures(hard, soft)
+    _check_numbers(smoothness=smoothness)
+    return 16 / (_number(smoothness) * _number(hard) * _number(soft))
+
+
+def descent_bound(
+    gap: ArrayLike,
+    rate: ArrayLike,
+    hard: ArrayLike,
+    soft: ArrayLike,
+    *,
+    smoothness: ArrayLike,
+    steps: ArrayLike,
+) -> Array:
+    r"""`2 (F(v_1) - inf F) / (eta T)` bounds `min_t g_t^T D_t g_t` of full-gradient steps, F L-smooth.
+
+    `D_t = diag(ds_hard(xi_t) ds_soft(w_t))`, xi_t between w_t and w_{t+1}. It goes to 0 at every vertex, so a
+    small value does not mean that F is stationary there.
+
+    Args:
+      gap: `F(v_1) - inf F`.
+      rate: eta; beyond `largest_descent_rate` there is no guarantee, and the bound is infinite.
+      hard: inverse temperature of the value, positive.
+      soft: inverse temperature of the gradient, positive, at most `hard`.
+      smoothness: L, with grad F L-Lipschitz on [0, 1]^d.
+      steps: T.
+    """
+    largest = largest_descent_rate(hard, soft, smoothness=smoothness)
+    _check_numbers(rate=rate, steps=steps)
+    bound = 2 * _number(gap) / (_number(rate) * _number(steps))
+    return jnp.where(_number(rate) <= largest, bound, jnp.inf)
+
+
+def stochastic_descent_bound(
+    gap: ArrayLike,
+    rate: ArrayLike,
+    hard: ArrayLike,
+    soft: ArrayLike,
+    *,
+    smoothness: ArrayLike,
+    largest_entry: ArrayLike,
+    second_moment: ArrayLike,
+    steps: ArrayLike,
+) -> Array:
+    r"""Bounds `min_t E grad F^T D_t grad F`, `D_t = diag(ds_hard(w_t) ds_soft(w_t))`, with random examples:
+
+        (F(v_1) - inf F)/(eta T) + eta ((hard soft)^2/32) (L/16 + G_inf/(6 sqrt 3)) V
+
+    As in `descent_bound`, D_t goes to 0 at every vertex: a small value does not mean stationarity.
+
+    Args:
+      gap: `F(v_1) - inf F`.
+      rate: eta.
+      hard: inverse temperature of the value, positive.
+      soft: inverse temperature of the gradient, positive, at most `hard`.
+      smoothness: L, with grad F L-Lipschitz on [0, 1]^d.
+      largest_entry: G_inf, with `abs(dF/dv_i) <= G_inf`.
+      second_moment: V, with `E norm(g_t)^2 <= V`; g_t is unbiased.
+      steps: T.
+    """
+    check_temperatures(hard, soft)
+    _check_numbers(rate=rate, smoothness=smoothness, second_moment=second_moment, steps=steps)
+    eta, product = _number(rate), _number(hard) * _number(soft)
+    curvature = _number(smoothness) / 16 + _number(largest_entry) / (6 * np.sqrt(3))
+    noise = jnp.square(product) / 32 * curvature * _number(second_moment)
+    return _number(gap) / (eta * _number(steps)) + eta * noise
+
+
+def _delta(rate: ArrayLike, soft: ArrayLike, gradient_bound: ArrayLike) -> Array:
+    """`eta G soft^2 / 4`: how far a step can move `soft w`."""
+    return _number(rate) * _number(gradient_bound) * jnp.square(_number(soft)) / 4
+
+
+def _psi(x: Array) -> Array:
+    """`2 (e^x - 1 - x) / x^2`, by its series where the difference cancels."""
+    near = jnp.minimum(x, 1)
+    series = jnp.zeros_like(near)
+    for k in range(18, 1, -1):
+        series = 1 + series * near / (k + 1)
+    far = jnp.maximum(x, 1)
+    return jnp.where(x < 1, series, 2 * (jnp.expm1(far) - far) / jnp.square(far))
+
+
+def _number(value: ArrayLike) -> Array:
+    value = jnp.asarray(value)
+    return value.astype(jnp.promote_types(value.dtype, jnp.float32))
+
+
+def _check_numbers(**numbers: ArrayLike) -> None:
+    for name, value in numbers.items():
+        check_positive(name, value)

@@ -1,0 +1,61 @@
+"""The catalogue has every file of claims, each in its room, and importing it costs no heavy library."""
+
+import ast
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jaxarch.claims import CLAIMS, catalogue, disentangling, own, pruning, spectral
+
+ROOMS = {"checks": 0, "disentangling": 1, "pruning": 2, "spectral": 3, "own": 4}
+PACKAGE = Path(catalogue.__file__).parent
+STATEMENTS = [disentangling, pruning, spectral, own]
+FILES = [path for room in ROOMS for path in sorted((PACKAGE / room).glob("*.py"))]
+PREFIXES = {
+    "disentangling": {"D", "binarize", "graph"},
+    "pruning": {"A"},
+    "spectral": {"S"},
+    "own": {"two-temperature", "projected-sgd", "spectral"},
+}
+
+
+def test_every_file_of_claims_is_in_the_catalogue_once():
+    files = [
+        f"{package.__name__}.{module.name}"
+        for package in STATEMENTS
+        for module in pkgutil.iter_modules(package.__path__)
+    ]
+    assert sorted(idea.__name__ for idea in catalogue.IDEAS) == sorted(files)
+
+
+def test_no_two_claims_have_one_id():
+    assert sum(len(idea.CLAIMS) for idea in catalogue.IDEAS) == len(CLAIMS)
+
+
+def test_a_claim_is_in_the_room_of_its_paper_or_in_the_library_s_own():
+    for idea in catalogue.IDEAS:
+        room = idea.__name__.split(".")[2]
+        assert {claim.id.partition(".")[0] for claim in idea.CLAIMS} <= PREFIXES[room]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}.{path.stem}")
+def test_machinery_imports_no_statement_and_a_room_none_of_a_later_one(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("jaxarch.claims"):
+            assert ROOMS[node.module.split(".")[2]] <= ROOMS[path.parent.name]
+
+
+def test_importing_the_claims_costs_no_heavy_library():
+    # By themselves: what `import jaxarch` costs is tested elsewhere.
+    code = (
+        "import sys, types; package = types.ModuleType('jaxarch');"
+        f"package.__path__ = [{str(PACKAGE.parent)!r}]; sys.modules['jaxarch'] = package;"
+        "import jaxarch.claims;"
+        "heavy = {'flax', 'flint', 'matplotlib', 'pandas', 'scipy.optimize', 'scipy.stats', 'sklearn'};"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
