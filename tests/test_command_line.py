@@ -15,7 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 from jaxarch import cli, results
+from jaxarch.experiments.harness.catalogue import EXPERIMENTS
 from jaxarch.experiments.harness.experiment import read_settings
+from jaxarch.experiments.harness.setting_help import setting_help
 from jaxarch.search.disentangling import disentangling_strategies
 
 CACHE = tempfile.TemporaryDirectory()
@@ -252,3 +254,11 @@ def test_help_is_short_and_complete():
         done = CliRunner().invoke(cli.app, [*command, "--help"])
         assert done.exit_code == 0
         assert len(done.output.splitlines()) < 30
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_setting_has_a_line_of_help_where_it_is_declared(name):
+    settings = EXPERIMENTS[name].settings
+    described = setting_help(settings)
+    assert list(described) == [field.name for field in dataclasses.fields(settings)]
+    assert all(text.endswith(".") for text in described.values())

@@ -33,7 +33,13 @@ LOSSES, MASKS, COMPARISONS = "losses.npz", "masks.npz", "comparisons.csv"
 
 @dataclasses.dataclass(frozen=True)
 class Settings(trial.Settings):
-    """What can be set with `jaxarch run disentangling.strategies --set NAME=VALUE`."""
+    """What can be set with `jaxarch run disentangling.strategies --set NAME=VALUE`.
+
+    Attributes:
+      positive: classes of the first group, which is y = 1 unless the task is flipped.
+      negative: classes of the second group; no class is in both.
+      train_per_class: examples of each class to train on.
+    """
 
     positive: tuple[int, ...] = (1, 2, 3)
     negative: tuple[int, ...] = (4, 5, 6)
