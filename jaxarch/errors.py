@@ -45,17 +45,23 @@ def shown(value: object, limit: int = 80) -> str:
       At most `limit` characters, all of them printable: line ends and control characters are escaped.
     """
     # Nothing is spelled out that would be cut away: what is handed in may be of any size.
-    path = isinstance(value, os.PathLike)
-    if path:
-        value = os.fsdecode(value)
-    if isinstance(value, (str, bytes)) and len(value) > 2 * limit:
-        value = value[:limit] + value[-limit:]
+    if isinstance(value, os.PathLike):
+        path = os.fsdecode(value)
+        return shortened(printable(path[:limit] + path[-limit:] if len(path) > 2 * limit else path), limit)
     try:
-        text = str(value) if path else _Short(limit).repr(value)
+        text = _Short(limit).repr(value)
     except Exception:
         text = f"<{type(value).__name__}>"
-    lines = text if isinstance(value, str) else " ".join(text.split())
-    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in lines)
+    return shortened(printable(text if isinstance(value, str) else " ".join(text.split())), limit)
+
+
+def printable(text: str) -> str:
+    """A text with its line ends and control characters escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def shortened(text: str, limit: int) -> str:
+    """At most so many characters of a text, its beginning and its end."""
     if len(text) <= limit:
         return text
     tail = (limit - 3) // 2
@@ -129,13 +135,13 @@ def check_strength(name: str, value: object) -> None:
 
 def check_count(name: str, value: object, least: int = 1) -> None:
     """Raise unless a static size is an integer of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < least:
         raise ArgumentError(f"{name}: expected an integer of at least {least}, got {shown(value)}")
 
 
 def check_key(name: str, value: object) -> None:
     """Raise unless a static number makes a random key: an integer of 32 bits, at least 0."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not 0 <= value < 2**32:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not 0 <= int(value) < 2**32:
         raise ArgumentError(f"{name}: expected an integer from 0 to 2^32 - 1, got {shown(value)}")
 
 

@@ -28,11 +28,15 @@ class Loud:
         ("a\nb\x1b[31m", r"'a\nb\x1b[31m'"),
         ("\udc80", r"'\udc80'"),
         (Loud(), r"two lines\x07"),
-        (Broken(), "<Broken>"),
     ],
 )
 def test_a_value_is_shown_as_it_is_on_one_line(value, text):
     assert shown(value) == text
+
+
+def test_a_value_that_cannot_be_shown_is_called_by_its_type():
+    assert shown(Broken()).startswith("<Broken")
+    assert shown(10**5000) == "<int>"
 
 
 @pytest.mark.parametrize(

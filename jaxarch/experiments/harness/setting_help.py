@@ -24,8 +24,8 @@ def setting_help(kind: type) -> dict[str, str]:
 
 
 def remarks(kind: type) -> list[str]:
-    """What the docstrings say of the settings together: their paragraphs, a line of text each."""
-    paragraphs = (part for base in _dataclasses(kind) for part in _docstring(base).split("\n\n"))
+    """What the docstrings say of the settings together: what follows their summaries, a line a paragraph."""
+    paragraphs = (part for base in _dataclasses(kind) for part in _docstring(base).split("\n\n")[1:])
     return [" ".join(part.split()) for part in paragraphs if not part.startswith(SECTION)]
 
 
