@@ -1,4 +1,4 @@
-"""The command `jaxarch`, also as `python -m jaxarch`: signals are looked after before the rest is imported."""
+"""The command `jaxarch`, also as `python -m jaxarch`: signals are watched before the rest is imported."""
 
 from __future__ import annotations
 

@@ -108,8 +108,9 @@ def new_folder(
         try:
             yield folder
         except OSError as error:
+            failed = f"{what}: the results could not be written ({_reason(error)})"
             if not unfinished.content(folder.path):
-                raise
+                raise ArgumentError(f"{failed}; there was nothing to keep") from error
             failure = error
         unfinished.release(folder.path)
         if failure is not None:
@@ -124,9 +125,8 @@ def new_folder(
         folder.taken = None if final in (None, folder.path) else final
     if failure is not None:
         raise ArgumentError(
-            f"{what}: the results could not be written ({_reason(failure)}); what was written before that is "
-            f"kept in {shown(folder.path, 200)}"
-        )
+            f"{failed}; what was written before that is kept in {shown(folder.path, 200)}"
+        ) from failure
 
 
 def _checked(final: Path, force: bool) -> Path:
@@ -271,7 +271,7 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
       ArgumentError: a folder that is not there or holds no manifest that can be read.
     """
     path = Path(folder) / MANIFEST
-    if not path.is_file():
+    if not _is_file(path):
         raise ArgumentError(f"folder: {shown(Path(folder))} is no result folder (it has no {MANIFEST})")
     try:
         text = path.read_text()
@@ -295,7 +295,7 @@ def read_table(folder: str | os.PathLike[str], name: str = RESULTS) -> pd.DataFr
     """
     path = Path(folder) / name
     try:
-        if path.exists() and not path.is_file():
+        if path.exists() and not _is_file(path):
             raise ValueError("it is no file")
         table = pd.read_csv(path)
     except (OSError, ValueError) as error:
@@ -307,6 +307,13 @@ def read_table(folder: str | os.PathLike[str], name: str = RESULTS) -> pd.DataFr
         if not pd.api.types.is_numeric_dtype(cells):
             table[column] = cells.map(_printed, na_action="ignore")
     return table
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _finite(text: str) -> float:

@@ -399,7 +399,7 @@ def test_results_that_cannot_be_written_are_kept_as_far_as_they_are(tmp_path, he
 
 
 def test_a_folder_that_appears_while_the_run_goes_on_is_left_alone(tmp_path, here, monkeypatch):
-    def meanwhile(*arguments):
+    def meanwhile(*arguments, **facts):
         (tmp_path / "out").mkdir()
         return {}
 

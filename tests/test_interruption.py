@@ -48,7 +48,10 @@ def start(tmp_path):
     return run
 
 
-@pytest.mark.parametrize("at", ["click", "jaxarch.experiments.harness.catalogue"])
+EARLIEST = pytest.param("jax", marks=pytest.mark.xfail(reason="until `import jaxarch` is lazy", strict=False))
+
+
+@pytest.mark.parametrize("at", ["click", EARLIEST, "jaxarch.experiments.harness.catalogue"])
 @pytest.mark.parametrize(
     ("number", "line", "status"),
     [(signal.SIGINT, "interrupted", 130), (signal.SIGTERM, "terminated", 143)],
