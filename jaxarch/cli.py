@@ -1,20 +1,40 @@
-"""The command line: `jaxarch run | report | list | data | ledger | claims`."""
+"""The command line: `jaxarch run | report | list | data | reproduction | claims`.
+
+Everything else is imported where it is used: `--help` imports no more than click.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import os
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from jaxarch.errors import ArgumentError, DeadStartWarning, NonFiniteWarning, ResultWarning, did_you_mean
+from jaxarch import interruption
+from jaxarch.errors import (
+    ArgumentError,
+    DeadStartWarning,
+    NonFiniteWarning,
+    ResultWarning,
+    did_you_mean,
+    one_line,
+    printable,
+    shortened,
+    shown,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from jaxarch.results import ResultFolder
+
+LONGEST_MESSAGE = 1000
+"""Characters of an error. What is typed is shown shortened; this is for what other libraries say."""
 
 
 class _Group(click.Group):
@@ -22,7 +42,7 @@ class _Group(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            raise ArgumentError(f"command: unknown {args[0]!r}; {did_you_mean(args[0], self.commands)}")
+            raise ArgumentError(f"command: unknown {shown(args[0])}; {did_you_mean(args[0], self.commands)}")
         return super().resolve_command(ctx, args)
 
 
@@ -66,20 +86,22 @@ def run(
     _prepare_jax()
     from jaxarch import results
     from jaxarch.experiments.harness.experiment import read_settings
+    from jaxarch.experiments.harness.own_classes import own_classes
     from jaxarch.running.progress import ProgressBar
 
     chosen = _experiment(experiment)
     values = _assignments(assignments)
     values |= {k: v for k, v in (("seeds", seeds), ("dataset", dataset)) if v is not None}
-    settings = read_settings(chosen.settings, values)
-    console = Console()
+    settings = read_settings(chosen.settings, values | own_classes(chosen.settings, values))
+    console = _console()
     lines = chosen.plan(settings)
     if dry_run:
-        console.print(f"{chosen.name} (dry run: nothing is trained or written)", highlight=False)
+        console.print(f"{chosen.name} (dry run: nothing is trained or written)")
         for line in lines + ([] if chosen.estimate is None else chosen.estimate(settings)):
-            console.print(f"  {line}", highlight=False)
+            console.print(f"  {line}")
         return
     with results.new_folder(chosen.name, root, out, force) as folder:
+        interruption.tell(partial(_what_is_left, folder, getattr(settings, "resume", "")))
         with ProgressBar() as bar, warnings.catch_warnings():
             # They are in the manifest, and printed under the table.
             warnings.simplefilter("ignore", DeadStartWarning)
@@ -89,8 +111,18 @@ def run(
         # A figure that cannot be drawn must not cost the results: they are kept, and the error shown.
         tables, failure = _reported(chosen, folder.path)
     for table in tables:
-        console.print(table, highlight=False)
-    console.print(f"written to {folder.path}", highlight=False, soft_wrap=True)
+        console.print(table)
+    console.print(f"written to {folder.path}", soft_wrap=True)
+    if folder.taken is not None:
+        raise ArgumentError(
+            f"out: {shown(folder.taken, 200)} was made by another while this ran, and is left alone; the "
+            f"results are in {shown(folder.path, 200)}"
+        )
+    if isinstance(failure, OSError):
+        raise ArgumentError(
+            f"figures: they could not be written ({failure.strerror}); the results are in "
+            f"{shown(folder.path, 200)}, and jaxarch report DIR draws them"
+        )
     if failure is not None:
         raise failure
 
@@ -102,32 +134,49 @@ def report(folder: str) -> None:
     from jaxarch import results
 
     manifest = results.read_manifest(folder)
-    tables, failure = _reported(_experiment(manifest["experiment"]), Path(folder))
+    with warnings.catch_warnings():
+        # Of numbers that were altered, NumPy and Matplotlib have much to say.
+        warnings.simplefilter("ignore")
+        tables, failure = _reported(_experiment(manifest["experiment"]), Path(folder))
+    if isinstance(failure, ArgumentError):
+        raise failure
     if failure is not None:
-        raise ArgumentError(f"folder: {folder} cannot be reported on ({failure!r}); was it altered?")
-    console = Console()
+        why = f"{type(failure).__name__}: {shortened(one_line(failure), 200)}"
+        raise ArgumentError(f"folder: {shown(Path(folder))} cannot be reported on ({why}); was it altered?")
+    console = _console()
     for table in tables:
-        console.print(table, highlight=False)
+        console.print(table)
 
 
 @app.command(name="list")
 @click.argument("experiment", required=False)
 def list_(experiment: str | None) -> None:
-    """List what can be run; with the name of an experiment, its settings and their defaults."""
-    console = Console()
+    """List what can be run; with the name of an experiment, its settings, their defaults and meaning."""
+    console = _console()
     if experiment is not None:
+        from rich import box
+        from rich.table import Table
+
+        from jaxarch.experiments.harness.setting_help import remarks, setting_help
+
         chosen = _experiment(experiment)
-        table = Table(title=f"{chosen.name}: {chosen.summary}", title_justify="left")
-        for column in ("setting", "default"):
-            table.add_column(column)
+        table = Table(
+            title=f"{chosen.name}: {chosen.summary}",
+            title_justify="left",
+            box=box.SIMPLE_HEAD,
+            show_edge=False,
+        )
+        table.add_column("setting", no_wrap=True)
+        table.add_column("default", max_width=24, overflow="fold")
+        table.add_column("meaning")
+        described = setting_help(chosen.settings)
         for field in dataclasses.fields(chosen.settings):
             default = field.default
-            shown = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
-            table.add_row(field.name, shown or "(all)")
-        console.print(table, highlight=False)
-        for kind in filter(dataclasses.is_dataclass, chosen.settings.__mro__):
-            for paragraph in inspect.cleandoc(kind.__doc__ or "").split("\n\n"):
-                console.print("\n" + " ".join(paragraph.split()), highlight=False, markup=False)
+            value = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
+            table.add_row(field.name, value or "(empty)", described.get(field.name, ""))
+        console.print(table)
+        for remark in remarks(chosen.settings):
+            console.print(f"\n{remark}")
         return
     from jaxarch.data.sources import SOURCES
     from jaxarch.experiments.harness.catalogue import EXPERIMENTS
@@ -140,9 +189,9 @@ def list_(experiment: str | None) -> None:
         | {"FILE.npz": "your own: arrays x (examples, features) and y (integer classes)"},
     }
     for title, entries in rows.items():
-        console.print(f"{title}:", highlight=False)
+        console.print(f"{title}:")
         for name, description in entries.items():
-            console.print(f"  {name:<28}{description}", highlight=False, soft_wrap=True)
+            console.print(f"  {name:<28}{description}", soft_wrap=True)
 
 
 @app.command()
@@ -152,13 +201,13 @@ def data(name: str | None, download: bool) -> None:
     """List the data sets: ready or not, where, how to get them; with a name, its examples per class."""
     from jaxarch.data import listing, sources
 
-    console = Console()
+    console = _console()
     if download:
         if name is None:
             raise ArgumentError("download: expected a name, as in jaxarch data mnist --download")
-        console.print(f"downloaded into {sources.download(name)}", highlight=False, soft_wrap=True)
+        console.print(f"downloaded into {sources.download(name)}", soft_wrap=True)
     for line in listing.overview() if name is None else listing.details(name):
-        console.print(line, highlight=False, soft_wrap=True, markup=False)
+        console.print(line, soft_wrap=True)
 
 
 @app.command()
@@ -191,7 +240,7 @@ def reproduction(line: str | None, form: str | None, measured: str | None) -> No
         click.echo(book.document(papers) if line is None else book.sections(papers), nl=False)
     else:
         # Not cropped: a command stays in one piece, to be copied.
-        Console().print(book.overview(papers) if line is None else book.details(papers), crop=False)
+        _console().print(book.overview(papers) if line is None else book.details(papers), crop=False)
 
 
 @app.command()
@@ -227,7 +276,7 @@ def claims(claim: str | None, form: str, cases: int | None, seed: int, search: f
         return
     ids = [chosen.id for chosen in book.chosen(claim)]
     network = book.outcomes(ids, cases=book.CASES if cases is None else cases, key=jax.random.key(seed))
-    progress = Console(stderr=True)
+    progress = _console(stderr=True)
     report = book.Report(
         track(network, "claims", len(ids), console=progress, transient=True, disable=not progress.is_terminal)
     )
@@ -238,7 +287,7 @@ def claims(claim: str | None, form: str, cases: int | None, seed: int, search: f
         if claim is None:
             click.echo("\n" + book.equations_as_markdown(book.read_equations()), nl=False)
     else:
-        book.show(Console(), book.overview(report) if claim is None else book.details(report[0]))
+        book.show(_console(), book.overview(report) if claim is None else book.details(report[0]))
     if not report.as_recorded:
         sys.exit(1)
 
@@ -251,28 +300,41 @@ def _search_worst_case(claim: str, seconds: float, key: Any) -> None:
     held = True
     for position, check in enumerate(checks):
         network = book.worst_case(claim, seconds=seconds / len(checks), key=key, check=position)
-        book.show(Console(), book.searched(check, network))
+        book.show(_console(), book.searched(check, network))
         held &= network.holds
     if not held:
         sys.exit(1)
 
 
 def main() -> None:
-    """Entry point: bad input is one line and exit status 2, without a traceback."""
+    """Run the command line: bad input is one line and exit status 2, without a traceback."""
     try:
         sys.exit(app(standalone_mode=False) or 0)
     except ArgumentError as error:
         _fail(str(error))
     except click.ClickException as error:
         _fail(error.format_message())
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted; nothing was written", err=True)
-        sys.exit(130)
 
 
 def _fail(message: str) -> None:
-    click.echo(f"jaxarch: {' '.join(message.split())}", err=True)
+    click.echo(f"jaxarch: {shortened(printable(' '.join(message.split())), LONGEST_MESSAGE)}", err=True)
     sys.exit(2)
+
+
+def _console(stderr: bool = False) -> Console:
+    """Where texts are printed as they are, whatever brackets, colons and numbers they have."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+
+
+def _what_is_left(folder: ResultFolder, resume: str) -> str:
+    """What an interrupted run leaves."""
+    if folder.finished:
+        return f"the results are in {folder.path}"
+    if resume and Path(resume).is_dir():
+        return f"what is done is kept in {resume}, and the same command goes on from there"
+    return "nothing was written"
 
 
 def _reported(experiment: Any, folder: Path) -> tuple[list[Any], Exception | None]:
@@ -288,7 +350,7 @@ def _experiment(name: str | None) -> Any:
 
     name = DEFAULT if name is None else name
     if name not in EXPERIMENTS:
-        raise ArgumentError(f"experiment: unknown {name!r}; {did_you_mean(name, EXPERIMENTS)}")
+        raise ArgumentError(f"experiment: unknown {shown(name)}; {did_you_mean(name, EXPERIMENTS)}")
     return EXPERIMENTS[name]
 
 
@@ -297,7 +359,7 @@ def _assignments(texts: tuple[str, ...]) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise ArgumentError(f"--set: expected NAME=VALUE, got {text!r}")
+            raise ArgumentError(f"--set: expected NAME=VALUE, got {shown(text)}")
         values[name.strip().replace("-", "_")] = value.strip()
     return values
 

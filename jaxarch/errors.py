@@ -1,13 +1,17 @@
-"""Errors and warnings that speak to the user: one line, naming the argument and what would be right."""
+"""Errors and warnings that speak to the user: one line, naming the argument and what would be right.
+
+JAX and NumPy are imported where they are needed, so that `jaxarch --help` costs neither.
+"""
 
 from __future__ import annotations
 
 import difflib
+import numbers
+import os
+import reprlib
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
-
-import jax
-import numpy as np
 
 
 class ArgumentError(ValueError):
@@ -30,11 +34,60 @@ class ResultWarning(UserWarning):
     """A search ended without what it was asked for; the message names strategy, runs and what was found."""
 
 
+def shown(value: object, limit: int = 80) -> str:
+    """A value as an error message shows it: on one line, and shortened in its middle where it is long.
+
+    Args:
+      value: what was handed in. A path is shown as it is typed, everything else as its `repr`.
+      limit: the most characters.
+
+    Returns:
+      At most `limit` characters, all of them printable: line ends and control characters are escaped.
+    """
+    # Nothing is spelled out that would be cut away: what is handed in may be of any size.
+    if isinstance(value, os.PathLike):
+        path = os.fsdecode(value)
+        return shortened(printable(path[:limit] + path[-limit:] if len(path) > 2 * limit else path), limit)
+    try:
+        text = _Short(limit).repr(value)
+    except Exception:
+        text = f"<{type(value).__name__}>"
+    return shortened(printable(text if isinstance(value, str) else " ".join(text.split())), limit)
+
+
+def printable(text: str) -> str:
+    """A text with its line ends and control characters escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def shortened(text: str, limit: int) -> str:
+    """At most so many characters of a text, its beginning and its end."""
+    if len(text) <= limit:
+        return text
+    tail = (limit - 3) // 2
+    return f"{text[: limit - 3 - tail]}...{text[len(text) - tail :]}"
+
+
+class _Short(reprlib.Repr):
+    """`repr` that stops at some length, in containers at any depth."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = self.maxlong = 2 * limit + 3
+        for container in ("tuple", "list", "array", "dict", "set", "frozenset", "deque"):
+            setattr(self, f"max{container}", limit)
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The tail of an error on an unknown name: the nearest known one, or all of them."""
+    """The tail of an error on an unknown name: the nearest known one, or all of them.
+
+    A name that is the end of a known one, as `fig4` of `disentangling.fig4`, is nearest to that.
+    """
     known = list(known)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else "known: " + ", ".join(known)
+    near = [full for full in known if full.endswith(f".{name}")]
+    # Comparing takes time that grows with the square of the length.
+    near = near or difflib.get_close_matches(name[:200], known, n=1, cutoff=0.5)
+    return f"did you mean {' or '.join(map(repr, near))}?" if near else "known: " + ", ".join(known)
 
 
 def one_line(error: BaseException) -> str:
@@ -44,6 +97,10 @@ def one_line(error: BaseException) -> str:
 
 def is_traced(value: object) -> bool:
     """Whether a value is only known inside a JAX transformation, so that it cannot be checked."""
+    if "jax" not in sys.modules:
+        return False
+    import jax
+
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
 
 
@@ -55,33 +112,37 @@ def check_positive(name: str, value: object) -> None:
     """
     if is_traced(value):
         return
+    import numpy as np
+
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ArgumentError(f"{name}: expected a positive number, got {value!r}") from None
+        raise ArgumentError(f"{name}: expected a positive number, got {shown(value)}") from None
     if not (np.isfinite(array) & (array > 0)).all():
-        raise ArgumentError(f"{name}: expected a positive finite number, got {value}")
+        raise ArgumentError(f"{name}: expected a positive finite number, got {shown(value)}")
 
 
 def check_strength(name: str, value: object) -> None:
     """Raise unless a number, or every entry of an array, is finite and at least 0. Traced values pass."""
     if is_traced(value):
         return
-    numbers = np.asarray(value)
-    if numbers.dtype.kind not in "iuf" or not (np.isfinite(numbers) & (numbers >= 0)).all():
-        raise ArgumentError(f"{name}: expected a finite number of at least 0, got {value!r}")
+    import numpy as np
+
+    array = np.asarray(value)
+    if array.dtype.kind not in "iuf" or not (np.isfinite(array) & (array >= 0)).all():
+        raise ArgumentError(f"{name}: expected a finite number of at least 0, got {shown(value)}")
 
 
 def check_count(name: str, value: object, least: int = 1) -> None:
     """Raise unless a static size is an integer of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ArgumentError(f"{name}: expected an integer of at least {least}, got {value!r}")
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < least:
+        raise ArgumentError(f"{name}: expected an integer of at least {least}, got {shown(value)}")
 
 
 def check_key(name: str, value: object) -> None:
     """Raise unless a static number makes a random key: an integer of 32 bits, at least 0."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 0 <= value < 2**32:
-        raise ArgumentError(f"{name}: expected an integer from 0 to 2^32 - 1, got {value!r}")
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not 0 <= int(value) < 2**32:
+        raise ArgumentError(f"{name}: expected an integer from 0 to 2^32 - 1, got {shown(value)}")
 
 
 def check_known(argument: str, names: Sequence[str], known: Iterable[str]) -> None:
@@ -91,19 +152,19 @@ def check_known(argument: str, names: Sequence[str], known: Iterable[str]) -> No
         raise ArgumentError(f"{argument}: expected at least one of {', '.join(known)}")
     for name in names:
         if name not in known:
-            raise ArgumentError(f"{argument}: unknown {name!r}; {did_you_mean(name, known)}")
+            raise ArgumentError(f"{argument}: unknown {shown(name)}; {did_you_mean(name, known)}")
 
 
 def check_distinct(name: str, values: Sequence[Any]) -> None:
     """Raise if a value occurs twice: its runs would be counted twice."""
     repeated = [value for index, value in enumerate(values) if value in values[:index]]
     if repeated:
-        raise ArgumentError(f"{name}: {repeated[0]} is named twice")
+        raise ArgumentError(f"{name}: {shown(repeated[0])} is named twice")
 
 
 def check_widths(widths: object) -> None:
     """Raise unless they are an input size and that of at least one layer."""
     if not isinstance(widths, Sequence) or isinstance(widths, str) or len(widths) < 2:
-        raise ArgumentError(f"widths: expected an input size and at least one layer, got {widths!r}")
+        raise ArgumentError(f"widths: expected an input size and at least one layer, got {shown(widths)}")
     for width in widths:
         check_count("widths", width)

@@ -178,10 +178,14 @@ def looks_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def save(figure: Figure, folder: Path, name: str, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
-    """Write a figure in several formats; equal figures give equal files."""
+    """Write a figure in several formats; equal figures give equal files. Where a link is, it is replaced."""
     paths = [folder / f"{name}.{kind}" for kind in formats]
     with matplotlib.rc_context(STYLE):
-        for path in paths:
-            metadata: dict[str, Any] = {"Date": None} if path.suffix == ".svg" else {"Software": None}
-            figure.savefig(path, metadata=metadata, dpi=200)
+        for path, kind in zip(paths, formats, strict=True):
+            metadata: dict[str, Any] = {"Date": None} if kind == "svg" else {"Software": None}
+            drawn = io.BytesIO()
+            figure.savefig(drawn, format=kind, metadata=metadata, dpi=200)
+            path.unlink(missing_ok=True)
+            with path.open("xb") as file:
+                file.write(drawn.getbuffer())
     return paths

@@ -39,7 +39,9 @@ class ProgressBar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bars.stop()
+        # Elsewhere than on a terminal, bars that were not started would end in an empty line.
+        if self._bars.live.is_started:
+            self._bars.stop()
 
     def __call__(self, progress: Progress) -> None:
         """Show a chunk border."""

@@ -27,7 +27,13 @@ NEAR_ZERO = 0.01
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What can be set with `jaxarch run disentangling.fig2 --set NAME=VALUE`."""
+    """What can be set with `jaxarch run disentangling.fig2 --set NAME=VALUE`.
+
+    Attributes:
+      hards: the inverse temperatures M, a curve each.
+      range: scores go from minus this number to this number.
+      points: how many scores the curves are computed at.
+    """
 
     hards: tuple[float, ...] = (1.0, 5.0, 10.0, 50.0, 500.0)
     range: float = 1.0

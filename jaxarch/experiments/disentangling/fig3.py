@@ -38,10 +38,17 @@ CELL = ["variant", "hard", "soft", "flipped"]
 class Settings(trial.Setup):
     """What can be set with `jaxarch run disentangling.fig3 --set NAME=VALUE`.
 
-    `ratios` are M_hard / M_soft. `mean` and `score_std` are those of the initial scores, the same at every
-    temperature; where they are scaled with 1/M_hard, they are so at M_hard = `reference`, and so is the rate.
-    `rate_without_factor` is the learning rate where the gradient lacks its factor M_soft: by default the
-    other rate times 10, which makes the steps equal at M_soft = 10.
+    Attributes:
+      positive: classes of the first group, which is y = 1 unless the task is flipped.
+      negative: classes of the second group; no class is in both.
+      train_per_class: examples of each class to train on.
+      hards: the inverse temperatures M_hard.
+      ratios: M_hard / M_soft, at least 1; every one is run at every M_hard.
+      mean: of the initial scores, the same at every temperature unless a variant scales it with 1/M_hard.
+      score_std: standard deviation of the initial scores, scaled as their mean is.
+      reference: the M_hard at which the scaled scores and the scaled rate are those that are set here.
+      rate_without_factor: the learning rate where the gradient lacks its factor M_soft: by default the other
+        rate times 10, which makes the steps equal at M_soft = 10.
     """
 
     positive: tuple[int, ...] = (1, 2, 3)

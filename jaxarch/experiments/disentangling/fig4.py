@@ -45,7 +45,9 @@ SIZES = {"digits": (30, 60, 120), "mnist": (50, 100, 150), "citeseer": (50, 100,
 class Settings(trial.Settings):
     """What can be set with `jaxarch run disentangling.fig4 --set NAME=VALUE`.
 
-    Tasks are written `1+2+3v4+5+6`; sizes are training examples a class. By default, `TASKS` and `SIZES`.
+    Attributes:
+      tasks: groups of classes, written 1+2+3v4+5+6; if it is empty, those known for the data set.
+      sizes: examples of each class to train on; if it is empty, those known for the data set.
     """
 
     tasks: tuple[str, ...] = ()

@@ -52,7 +52,9 @@ TASKS = {"digits": ("1v2", "4v9"), "mnist": ("1v2", "4v9"), "citeseer": ("0v1", 
 class Settings(trial.Settings):
     """What can be set with `jaxarch run disentangling.fig5 --set NAME=VALUE`.
 
-    Tasks are written `1+2v3+4`; by default two of single classes. [D] has 150 training examples a class.
+    Attributes:
+      tasks: groups of classes, written 1+2v3+4; if it is empty, two of single classes.
+      train_per_class: examples of each class to train on; [D] has 150.
     """
 
     strategies: tuple[str, ...] = (*REAL, *BINARY)

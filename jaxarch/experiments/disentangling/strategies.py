@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,13 @@ LOSSES, MASKS, COMPARISONS = "losses.npz", "masks.npz", "comparisons.csv"
 
 @dataclasses.dataclass(frozen=True)
 class Settings(trial.Settings):
-    """What can be set with `jaxarch run disentangling.strategies --set NAME=VALUE`."""
+    """What can be set with `jaxarch run disentangling.strategies --set NAME=VALUE`.
+
+    Attributes:
+      positive: classes of the first group, which is y = 1 unless the task is flipped.
+      negative: classes of the second group; no class is in both.
+      train_per_class: examples of each class to train on.
+    """
 
     positive: tuple[int, ...] = (1, 2, 3)
     negative: tuple[int, ...] = (4, 5, 6)
@@ -67,9 +74,10 @@ def plan(settings: Settings) -> list[str]:
         f"examples a run: {task.train.shape[1]} for training, {task.test.shape[1]} for testing",
         f"strategies: {', '.join(chosen)}",
     ]
+    each = f"{settings.steps} steps of batch {settings.batch_size} x {runs} runs"
     lines += [
-        f"training: {name}: {settings.steps} steps of batch {settings.batch_size} x {runs} runs"
-        for name in trial.trainings(chosen)
+        f"training: {name}: {each}" + (f", {times} times" if times > 1 else "")
+        for name, times in Counter(trial.trainings(chosen)).items()
     ]
     return lines
 

@@ -35,7 +35,18 @@ Groups = tuple[Sequence[int], Sequence[int]]
 
 @dataclasses.dataclass(frozen=True)
 class Setup:
-    """What can be set in every experiment that trains: data, network, training."""
+    """What can be set in every experiment that trains: data, network, training.
+
+    Attributes:
+      dataset: a name of `jaxarch data`, or an npz file with x and y; every example is scaled to unit norm.
+      test_per_class: examples of each class to test on, none of them among those for training.
+      seeds: independent runs, each with its own split and start.
+      steps: gradient steps of each training.
+      batch_size: examples a step.
+      learning_rate: of gradient descent.
+      depth: layers of the network, each as wide as the examples have features.
+      key: what all randomness derives from: an integer from 0 to 2^32 - 1.
+    """
 
     dataset: str = "digits"
     test_per_class: int = 50
@@ -73,7 +84,18 @@ class Setup:
 
 @dataclasses.dataclass(frozen=True)
 class Settings(Setup):
-    """What can be set where strategies are compared."""
+    """What can be set where strategies are compared.
+
+    Attributes:
+      hard: the inverse temperature M_hard, of the mask that the loss sees.
+      soft: the inverse temperature M_soft, at most M_hard, of the mask that the gradient passes through.
+      std: standard deviation of u at the start, where weights are w = u^2.
+      strategies: those to run, as `jaxarch list` names them; all of them if it is empty.
+      lottery_rounds: how often the lottery trains and prunes.
+      lottery_form: `rewind`: weights go back to their start each round; `printed`: the recursion of [D].
+      agnostic_draws: random architectures that the weight-agnostic search draws.
+      agnostic_weights: shared weights that each of them is judged at.
+    """
 
     hard: float = 50.0
     soft: float = 5.0

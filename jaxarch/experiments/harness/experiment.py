@@ -11,7 +11,7 @@ import jax
 from jax import Array
 from rich.console import RenderableType
 
-from jaxarch.errors import ArgumentError, did_you_mean
+from jaxarch.errors import ArgumentError, did_you_mean, shown
 from jaxarch.running.options import Progress
 from jaxarch.storage import Checkpoints
 
@@ -60,7 +60,7 @@ def read_settings(kind: type, values: Mapping[str, str]) -> Any:
     types_ = typing.get_type_hints(kind)
     for name in values:
         if name not in types_:
-            raise ArgumentError(f"{name}: no such setting; {did_you_mean(name, types_)}")
+            raise ArgumentError(f"{shown(name)[1:-1]}: no such setting; {did_you_mean(name, types_)}")
     return kind(**{name: _parse(name, text, types_[name]) for name, text in values.items()})
 
 
@@ -70,14 +70,14 @@ def _parse(name: str, text: str, kind: Any) -> Any:
         return tuple(_parse(name, part.strip(), arguments[0]) for part in text.split(",") if part.strip())
     if origin is Literal:
         if text not in arguments:
-            raise ArgumentError(f"{name}: expected {' or '.join(arguments)}, got {text!r}")
+            raise ArgumentError(f"{name}: expected {' or '.join(arguments)}, got {shown(text)}")
         return text
     if kind is bool:
         if text.lower() not in ("true", "false"):
-            raise ArgumentError(f"{name}: expected true or false, got {text!r}")
+            raise ArgumentError(f"{name}: expected true or false, got {shown(text)}")
         return text.lower() == "true"
     try:
         return kind(text)
     except ValueError:
         wanted = {int: "an integer", float: "a number"}.get(kind, kind.__name__)
-        raise ArgumentError(f"{name}: expected {wanted}, got {text!r}") from None
+        raise ArgumentError(f"{name}: expected {wanted}, got {shown(text)}") from None

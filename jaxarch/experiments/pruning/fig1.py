@@ -43,9 +43,26 @@ WINDOW = 20
 class Settings:
     """What can be set with `jaxarch run pruning.fig1 --set NAME=VALUE`.
 
-    Two `classes` are told apart. The objective is (12), gamma being `strength`: cross entropy, gamma times
-    the number of connections (of the soft mask: its squared norm), and gamma times the squared norm of the
-    weights. [A] gives neither the rates nor the spreads of the starts.
+    The objective is (12): cross entropy, gamma times the number of connections (of the soft mask: its squared
+    norm), and gamma times the squared norm of the weights. [A] gives neither the rates nor the spreads of the
+    starts.
+
+    Attributes:
+      dataset: a name of `jaxarch data`, or an npz file with x and y; every example is scaled to unit norm.
+      classes: the two that are told apart; the second is y = 1.
+      hard: the inverse temperature t_l, of the mask that the loss sees.
+      soft: the inverse temperatures t_s of the mask that the gradient passes through, at most t_l.
+      seeds: independent runs at each soft temperature.
+      steps: gradient steps of each run.
+      batch_size: examples a step.
+      early: the step at which the objective is reported, beside the last one.
+      strength: gamma of the objective.
+      scores_std: standard deviation of the scores at the start.
+      scores_rate: learning rate of the scores.
+      weights_std: standard deviation of the weights at the start.
+      weights_rate: learning rate of the weights.
+      key: what all randomness derives from: an integer from 0 to 2^32 - 1.
+      resume: a folder where what is done is kept, so that the same command goes on from there; none if empty.
     """
 
     dataset: str = "digits"

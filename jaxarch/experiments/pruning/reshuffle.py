@@ -24,7 +24,11 @@ NAME = "pruning.reshuffle"
 class Settings(settings.Settings):
     """What can be set with `jaxarch run pruning.reshuffle --set NAME=VALUE`, beside what all transfers have.
 
-    What each of the `searches` finds is compared with itself, its connections permuted within each layer.
+    What each search finds is compared with itself, its connections permuted within each layer.
+
+    Attributes:
+      searches: AP (architecture pruning), IMP (iterative magnitude pruning), magnitude, SNIP, random,
+        uniform, ERK, random search.
     """
 
     sparsities: tuple[float, ...] = (0.1, 0.3, 0.5, 0.7, 0.9, 0.95, 0.99)

@@ -53,18 +53,38 @@ STREAMS = {"search": 1, "rows": 2, "reshuffle": 3, "new task": 4}
 class Settings:
     """What all transfers of architectures have in common.
 
-    Architectures are searched for on the `classes` of `dataset`, and trained with fresh `weights` on so many
-    examples (`sizes`, balanced) of the `new_classes` of `new_dataset`. With `in_domain` these are the same
-    classes, and examples that the search has not seen. What is empty, 0 or `auto` is what suits the data set.
+    Architectures are searched for on one task and trained with fresh weights on another, with few examples.
+    What is empty, 0 or `auto` is what suits the data set.
 
-    The parent is a `model` with so many hidden neurons or channels a layer (`widths`: of an mlp, a cnn);
-    `pool` is the side of the windows whose means are the pixels; `augment` crops and flips. Weights are
-    trained with Adam at `rate`: on the first task for `training_steps` each time, on the new one for `steps`.
-    Architecture pruning takes `search_steps` of plain gradient descent, at `scores_rate` and `weights_rate`,
-    from scores of spread `scores_std`, with temperatures `hard` and `soft` and penalty `strength`. A round of
-    magnitude pruning removes at most `fraction`; random search draws `samples` networks.
-
-    With `resume=FOLDER` what is done is kept there, and the same command goes on from it.
+    Attributes:
+      dataset: the pictures to search on: a name of `jaxarch data`, or an npz file with x and y.
+      classes: of the task that is searched on; half of them, or all where the new data set is another.
+      new_dataset: the pictures of the new task; the same data set where that suits it.
+      new_classes: of the new task; as many others as `classes` has.
+      in_domain: whether the new task is the first one, with examples that the search has not seen.
+      model: the parent of all architectures.
+      widths: hidden neurons, or channels, of each layer of an mlp or a cnn.
+      pool: side of the windows whose means are the pixels; 1 leaves pictures as they are.
+      augment: whether pictures are cropped and flipped at random in training.
+      sparsities: shares of the connections that are removed.
+      sizes: examples to train on in the new task, multiples of its number of classes; a training for each.
+      weights: how the fresh weights are drawn: `he`, or `density-aware`, wider where connections are fewer.
+      seeds: independent runs.
+      search_steps: gradient steps of architecture pruning.
+      training_steps: gradient steps of each training on the first task.
+      steps: gradient steps of each training on the new task.
+      batch_size: examples a step.
+      rate: learning rate of Adam, which trains the weights on either task.
+      hard: the inverse temperature of architecture pruning's mask that the loss sees.
+      soft: the inverse temperature of the mask that its gradient passes through, at most `hard`.
+      strength: architecture pruning's penalty for each connection.
+      scores_std: standard deviation of its scores at the start.
+      scores_rate: learning rate of its scores, by plain gradient descent.
+      weights_rate: learning rate of its weights, by plain gradient descent.
+      fraction: of the connections left, how many a round of magnitude pruning removes at most.
+      samples: networks that random search draws.
+      key: what all randomness derives from: an integer from 0 to 2^32 - 1.
+      resume: a folder where what is done is kept, so that the same command goes on from there; none if empty.
     """
 
     dataset: str = "digits"

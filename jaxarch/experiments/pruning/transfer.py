@@ -24,9 +24,10 @@ METHODS = ("AP", "IMP", "magnitude", "SNIP", "random search", "ERK", "random", "
 class Settings(settings.Settings):
     """What can be set with `jaxarch run pruning.transfer --set NAME=VALUE`, beside what all transfers have.
 
-    Of the `methods`, AP is architecture pruning, IMP iterative magnitude pruning, `magnitude` the same in one
-    shot, SNIP and `random search` what they are called; `random`, `uniform` and ERK are drawn. What is found
-    by METHOD is permuted within its layers by `METHOD->reshuffled`.
+    Attributes:
+      methods: AP (architecture pruning), IMP (iterative magnitude pruning), magnitude (the same in one shot),
+        SNIP, random search; drawn: random, uniform, ERK; METHOD->reshuffled permutes within layers what
+        METHOD finds.
     """
 
     methods: tuple[str, ...] = METHODS

@@ -44,10 +44,18 @@ MOST_DRAWN = 6
 class Settings(training.Setup):
     """What can be set with `jaxarch run spectral.fig7 --set NAME=VALUE`.
 
-    There are `alphas` equal steps from 0 to 1. `input_eigenvalues` are trained (and penalised), as in the
-    code of [S], or zero, as in its section 4. [S] has `--set alphas=21 --seeds 100`, and draws connections
-    above `cutoff`. Recruitment is judged by the loss beside that of all neurons: where a linear target is
-    fitted to the last digits, neurons that keep these count too.
+    [S] has `--set alphas=21 --seeds 100`. Recruitment is judged by the loss beside that of all neurons: where
+    a linear target is fitted to the last digits, neurons that keep these count too.
+
+    Attributes:
+      alphas: how many values of alpha, evenly from 0 to 1.
+      betas: how abruptly the target turns from linear to quadratic at alpha = 1/2.
+      input_eigenvalues: `trained` (and penalised), as in the code of [S], or `zero`, as in its section 4.
+      hidden: neurons of the hidden layer.
+      epochs: passes over the training points.
+      penalty: the norm of the eigenvalues that is penalised.
+      strength: of the penalty.
+      cutoff: connections whose weights are larger than this are drawn.
     """
 
     alphas: int = 6

@@ -26,7 +26,9 @@ FORMS = {"spectral": "spectral", "direct": "direct, with all skips", "mlp": "dir
 class Settings:
     """What can be set with `jaxarch run spectral.fig8 --set NAME=VALUE`.
 
-    `width` neurons in every layer; from 2 to `layers` layers, input and output included.
+    Attributes:
+      width: neurons in every layer.
+      layers: networks have from 2 to this many, input and output included.
     """
 
     width: int = 100

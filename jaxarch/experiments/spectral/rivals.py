@@ -62,9 +62,14 @@ RIVALS = {
 class Settings(teacher.Setup):
     """What can be set with `jaxarch run spectral.rivals --set NAME=VALUE`.
 
-    Students have the `hidden` layers. Each rival is trained at each of the `strengths` of its penalty, loses
-    the neurons that its validation loss can spare, and is trained once more for as many `epochs` without them
-    and without penalty.
+    Each rival is trained, loses the neurons that its validation loss can spare, and is trained once more
+    without them and without penalty.
+
+    Attributes:
+      rivals: the networks that are made small, each by its own penalty.
+      strengths: of the penalty; every rival is trained at each.
+      hidden: neurons of each hidden layer of a student.
+      epochs: passes over the training points, in each of the two trainings.
     """
 
     rivals: tuple[str, ...] = tuple(RIVALS)

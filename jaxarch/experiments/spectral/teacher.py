@@ -21,7 +21,11 @@ from jaxarch.trees import PyTree
 
 @dataclasses.dataclass(frozen=True)
 class Setup(training.Setup):
-    """What can be set: a teacher has `features` inputs, hidden neurons and outputs; each seed has its own."""
+    """What can be set where students learn from teachers; each seed has a teacher of its own.
+
+    Attributes:
+      features: inputs of a teacher, and as many hidden neurons and outputs.
+    """
 
     features: int = 20
     held_out: int = 5000

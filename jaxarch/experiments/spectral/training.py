@@ -26,9 +26,16 @@ CHUNK = 500
 class Setup:
     """What can be set in every experiment that trains.
 
-    `held_out` examples are for recruitment to judge on, and as many more for testing. Neurons are removed as
-    long as the validation loss grows by at most the share `tolerance`. With `resume`, the name of a folder, a
-    run that was stopped is continued by the same command, to the same numbers.
+    Attributes:
+      seeds: independent runs.
+      examples: points to train on, uniform in [-1, 1].
+      held_out: points for recruitment to judge on, and as many more for testing.
+      batch_size: examples a step.
+      learning_rate: of Adam.
+      tolerance: neurons are removed as long as the validation loss grows by at most this share of itself.
+      key: what all randomness derives from: an integer from 0 to 2^32 - 1.
+      resume: a folder where what is done is kept, so that the same command goes on from there, to the same
+        numbers; none if it is empty.
     """
 
     seeds: int = 3

@@ -72,12 +72,23 @@ QUANTITIES = (
 class Settings(trial.Setup):
     """What can be set with `jaxarch run theory.temperature_ratio --set NAME=VALUE`.
 
-    `ratios` are soft/hard. `learning_rate` is meant for the ratio `reference`, at which G is measured; it is
-    scaled from there, and the scaled rate tuned over its `multiples`, 1 always among them. The network starts
-    as in [D], from scores of N(-10, 5)/hard, the convex problems from a mask of 1/2. The linear and quadratic
-    problems have `dimension` connections and `examples` examples; logistic regression, on the network's task,
-    has fixed weights of N(0, `weight_std`). With `resume`, the name of a folder, a run that was stopped is
-    continued by the same command, to the same numbers.
+    The network starts as in [D], from scores of N(-10, 5)/hard, the convex problems from a mask of 1/2.
+
+    Attributes:
+      problems: network, of [D], and three that are convex in the mask: logistic, linear, quadratic.
+      positive: classes of the first group, which is y = 1 unless the task is flipped.
+      negative: classes of the second group; no class is in both.
+      train_per_class: examples of each class to train on.
+      hard: the inverse temperature of the mask that the loss sees.
+      ratios: soft/hard, at most 1.
+      learning_rate: at the ratio `reference`; it is scaled from there.
+      reference: the ratio soft/hard at which the learning rate holds, and G is measured.
+      multiples: of the scaled rate, over which it is tuned; 1 is always among them.
+      dimension: connections of the linear and the quadratic problem.
+      examples: of the linear and the quadratic problem.
+      weight_std: standard deviation of the fixed weights of logistic regression.
+      resume: a folder where what is done is kept, so that the same command goes on from there, to the same
+        numbers; none if it is empty.
     """
 
     seeds: int = 5
