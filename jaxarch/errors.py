@@ -9,6 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
+LARGEST_COUNT = 2**31 - 1
+
 
 class ArgumentError(ValueError):
     """A value handed in by the user cannot be used.
@@ -30,6 +32,16 @@ class ResultWarning(UserWarning):
     """A search ended without what it was asked for; the message names strategy, runs and what was found."""
 
 
+def shown(value: object, limit: int = 80) -> str:
+    """What was handed in, for an error's one line: as Python writes it, at most so many characters of it."""
+    try:
+        text = repr(value)
+    except Exception:  # the user's own __repr__
+        text = f"<{type(value).__name__}>"
+    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[: limit + 1])
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The tail of an error on an unknown name: the nearest known one, or all of them."""
     known = list(known)
@@ -39,7 +51,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def one_line(error: BaseException) -> str:
     """What another library's error says, for the tail of one of ours."""
-    return " ".join(str(error).split()) or type(error).__name__
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 200 else f"{text[:197]}..."
 
 
 def is_traced(value: object) -> bool:
@@ -47,41 +60,60 @@ def is_traced(value: object) -> bool:
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
 
 
+def check_finite(name: str, value: object) -> None:
+    """Raise unless every entry of a number or array is real and finite, as JAX keeps it. Traced values pass.
+
+    JAX keeps float32 unless float64 is enabled: 1e39 is infinite in it.
+
+    Raises:
+      ArgumentError: naming the argument.
+    """
+    if not is_traced(value) and not np.isfinite(_numbers(name, value, "a finite number")).all():
+        raise ArgumentError(f"{name}: expected a finite number, got {shown(value)}")
+
+
 def check_positive(name: str, value: object) -> None:
-    """Raise unless every entry of a number or array is positive and finite. Traced values pass.
+    """Raise unless every entry of a number or array is positive and finite, as JAX keeps it.
+
+    JAX keeps float32 unless float64 is enabled: 1e39 is infinite in it, and 1e-50 is 0. Traced values pass.
 
     Raises:
       ArgumentError: naming the argument.
     """
     if is_traced(value):
         return
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ArgumentError(f"{name}: expected a positive number, got {value!r}") from None
-    if not (np.isfinite(array) & (array > 0)).all():
-        raise ArgumentError(f"{name}: expected a positive finite number, got {value}")
+    numbers = _numbers(name, value, "a positive number")
+    if not (np.isfinite(numbers) & (numbers > 0)).all():
+        raise ArgumentError(f"{name}: expected a positive finite number, got {shown(value)}")
 
 
 def check_strength(name: str, value: object) -> None:
     """Raise unless a number, or every entry of an array, is finite and at least 0. Traced values pass."""
     if is_traced(value):
         return
-    numbers = np.asarray(value)
-    if numbers.dtype.kind not in "iuf" or not (np.isfinite(numbers) & (numbers >= 0)).all():
-        raise ArgumentError(f"{name}: expected a finite number of at least 0, got {value!r}")
+    numbers = _numbers(name, value, "a finite number of at least 0")
+    if not (np.isfinite(numbers) & (numbers >= 0)).all():
+        raise ArgumentError(f"{name}: expected a finite number of at least 0, got {shown(value)}")
+
+
+def check_flag(name: str, value: object) -> None:
+    """Raise unless a switch is `True` or `False`: any other text or number would count as one of them."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ArgumentError(f"{name}: expected True or False, got {shown(value)}")
 
 
 def check_count(name: str, value: object, least: int = 1) -> None:
-    """Raise unless a static size is an integer of at least `least`."""
+    """Raise unless a static size is an integer of at least `least`, and JAX can count so far in 32 bits."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ArgumentError(f"{name}: expected an integer of at least {least}, got {value!r}")
+        raise ArgumentError(f"{name}: expected an integer of at least {least}, got {shown(value)}")
+    if value > LARGEST_COUNT:
+        raise ArgumentError(f"{name}: expected an integer of at most {LARGEST_COUNT}, got {shown(value)}")
 
 
 def check_key(name: str, value: object) -> None:
     """Raise unless a static number makes a random key: an integer of 32 bits, at least 0."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 0 <= value < 2**32:
-        raise ArgumentError(f"{name}: expected an integer from 0 to 2^32 - 1, got {value!r}")
+        raise ArgumentError(f"{name}: expected an integer from 0 to 2^32 - 1, got {shown(value)}")
 
 
 def check_known(argument: str, names: Sequence[str], known: Iterable[str]) -> None:
@@ -91,19 +123,36 @@ def check_known(argument: str, names: Sequence[str], known: Iterable[str]) -> No
         raise ArgumentError(f"{argument}: expected at least one of {', '.join(known)}")
     for name in names:
         if name not in known:
-            raise ArgumentError(f"{argument}: unknown {name!r}; {did_you_mean(name, known)}")
+            raise ArgumentError(f"{argument}: unknown {shown(name)}; {did_you_mean(name, known)}")
 
 
 def check_distinct(name: str, values: Sequence[Any]) -> None:
     """Raise if a value occurs twice: its runs would be counted twice."""
     repeated = [value for index, value in enumerate(values) if value in values[:index]]
     if repeated:
-        raise ArgumentError(f"{name}: {repeated[0]} is named twice")
+        raise ArgumentError(f"{name}: {shown(repeated[0])} is named twice")
 
 
 def check_widths(widths: object) -> None:
     """Raise unless they are an input size and that of at least one layer."""
     if not isinstance(widths, Sequence) or isinstance(widths, str) or len(widths) < 2:
-        raise ArgumentError(f"widths: expected an input size and at least one layer, got {widths!r}")
+        raise ArgumentError(f"widths: expected an input size and at least one layer, got {shown(widths)}")
     for width in widths:
         check_count("widths", width)
+
+
+def _numbers(name: str, value: object, wanted: str) -> np.ndarray:
+    """Real numbers in the precision in which JAX keeps them."""
+    try:
+        numbers = np.asarray(value)
+        if numbers.dtype.kind == "O":  # integers of more than 64 bits, or no numbers at all
+            numbers = np.asarray(value, np.float64)
+        if not any(jax.numpy.issubdtype(numbers.dtype, kind) for kind in (np.integer, np.floating)):
+            raise TypeError
+    except (TypeError, ValueError, OverflowError):
+        raise ArgumentError(f"{name}: expected {wanted}, got {shown(value)}") from None
+    with np.errstate(over="ignore", under="ignore"):
+        kept = numbers.astype(jax.dtypes.canonicalize_dtype(np.float64))
+    if (np.isfinite(numbers) & (~np.isfinite(kept) | ((numbers != 0) & (kept == 0)))).any():
+        raise ArgumentError(f"{name}: expected {wanted} that {kept.dtype} can hold, got {shown(value)}")
+    return kept
