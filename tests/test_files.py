@@ -10,12 +10,16 @@ import textwrap
 import pytest
 
 import jaxarch
+from jaxarch.experiments.harness.parts import Parts
+from jaxarch.experiments.pruning.transfer import Settings
 from jaxarch.files import HOLDER, claim, complete_file
 
 HOLD = """
     import sys, time
     from pathlib import Path
-    from jaxarch.files import claim
+    from jaxarch.experiments.harness.parts import Parts
+from jaxarch.experiments.pruning.transfer import Settings
+from jaxarch.files import claim
     held = claim(Path(sys.argv[1]))
     print("held", flush=True)
     time.sleep(600)
@@ -46,6 +50,14 @@ def test_a_folder_that_another_process_holds_is_refused_naming_both_until_that_i
     assert str(os.getpid()) in (tmp_path / "work" / HOLDER).read_text()
     assert not partial.exists()
     del kept
+
+
+def test_an_experiment_that_is_resumed_twice_at_once_is_told_who_resumes_it(tmp_path, holder):
+    settings = Settings(resume=str(tmp_path / "work"))
+    with pytest.raises(
+        jaxarch.errors.ArgumentError, match=rf"^resume: '.*work' is in use by process {holder.pid}"
+    ):
+        Parts(settings)
 
 
 def test_a_process_may_use_its_folder_as_often_as_it_likes_whatever_it_is_called(tmp_path, monkeypatch):

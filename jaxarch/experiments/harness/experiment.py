@@ -11,12 +11,17 @@ import jax
 from jax import Array
 from rich.console import RenderableType
 
-from jaxarch.errors import ArgumentError, did_you_mean
+from jaxarch.errors import ArgumentError, did_you_mean, shown
+from jaxarch.memory import check_memory
 from jaxarch.running.options import Progress
 from jaxarch.storage import Checkpoints
 
 CHECKPOINT_SECONDS = 30
 """The least time between two checkpoints."""
+
+FLOAT_BYTES = 4
+RESULT_NUMBERS = 20
+"""What a row of results has, about."""
 
 
 class Experiment(NamedTuple):
@@ -46,6 +51,15 @@ def seed_keys(key: int, seeds: int, stream: int = 1) -> Array:
     return jax.random.split(jax.random.fold_in(jax.random.key(key), stream), seeds)
 
 
+def check_room(seeds: int, numbers: int) -> None:
+    """Raise if there is no memory for what so many seeds bring, at so many numbers a seed or more.
+
+    Raises:
+      ArgumentError: naming what they need and what there is.
+    """
+    check_memory("seeds", FLOAT_BYTES * seeds * (numbers + RESULT_NUMBERS), f"what {seeds} seeds bring")
+
+
 def checkpoints(resume: str) -> Checkpoints | None:
     """Checkpoints in a folder of that name, from which the same command continues; none without a name."""
     return Checkpoints(resume, every=CHECKPOINT_SECONDS) if resume else None
@@ -60,7 +74,7 @@ def read_settings(kind: type, values: Mapping[str, str]) -> Any:
     types_ = typing.get_type_hints(kind)
     for name in values:
         if name not in types_:
-            raise ArgumentError(f"{name}: no such setting; {did_you_mean(name, types_)}")
+            raise ArgumentError(f"{shown(name)[1:-1]}: no such setting; {did_you_mean(name, types_)}")
     return kind(**{name: _parse(name, text, types_[name]) for name, text in values.items()})
 
 
@@ -70,14 +84,14 @@ def _parse(name: str, text: str, kind: Any) -> Any:
         return tuple(_parse(name, part.strip(), arguments[0]) for part in text.split(",") if part.strip())
     if origin is Literal:
         if text not in arguments:
-            raise ArgumentError(f"{name}: expected {' or '.join(arguments)}, got {text!r}")
+            raise ArgumentError(f"{name}: expected {' or '.join(arguments)}, got {shown(text)}")
         return text
     if kind is bool:
         if text.lower() not in ("true", "false"):
-            raise ArgumentError(f"{name}: expected true or false, got {text!r}")
+            raise ArgumentError(f"{name}: expected true or false, got {shown(text)}")
         return text.lower() == "true"
     try:
         return kind(text)
     except ValueError:
         wanted = {int: "an integer", float: "a number"}.get(kind, kind.__name__)
-        raise ArgumentError(f"{name}: expected {wanted}, got {text!r}") from None
+        raise ArgumentError(f"{name}: expected {wanted}, got {shown(text)}") from None
