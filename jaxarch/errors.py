@@ -13,6 +13,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+LARGEST_COUNT = 2**31 - 1
+
 
 class ArgumentError(ValueError):
     """A value handed in by the user cannot be used.
@@ -92,7 +94,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def one_line(error: BaseException) -> str:
     """What another library's error says, for the tail of one of ours."""
-    return " ".join(str(error).split()) or type(error).__name__
+    return shortened(" ".join(str(error).split()) or type(error).__name__, 200)
 
 
 def is_traced(value: object) -> bool:
@@ -104,8 +106,10 @@ def is_traced(value: object) -> bool:
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
 
 
-def check_positive(name: str, value: object) -> None:
-    """Raise unless every entry of a number or array is positive and finite. Traced values pass.
+def check_finite(name: str, value: object) -> None:
+    """Raise unless every entry of a number or array is real and finite, as JAX keeps it. Traced values pass.
+
+    JAX keeps float32 unless float64 is enabled: 1e39 is infinite in it.
 
     Raises:
       ArgumentError: naming the argument.
@@ -114,10 +118,23 @@ def check_positive(name: str, value: object) -> None:
         return
     import numpy as np
 
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ArgumentError(f"{name}: expected a positive number, got {shown(value)}") from None
+    if not np.isfinite(_numbers(name, value, "a finite number")).all():
+        raise ArgumentError(f"{name}: expected a finite number, got {shown(value)}")
+
+
+def check_positive(name: str, value: object) -> None:
+    """Raise unless every entry of a number or array is positive and finite, as JAX keeps it.
+
+    JAX keeps float32 unless float64 is enabled: 1e39 is infinite in it, and 1e-50 is 0. Traced values pass.
+
+    Raises:
+      ArgumentError: naming the argument.
+    """
+    if is_traced(value):
+        return
+    import numpy as np
+
+    array = _numbers(name, value, "a positive number")
     if not (np.isfinite(array) & (array > 0)).all():
         raise ArgumentError(f"{name}: expected a positive finite number, got {shown(value)}")
 
@@ -128,15 +145,23 @@ def check_strength(name: str, value: object) -> None:
         return
     import numpy as np
 
-    array = np.asarray(value)
-    if array.dtype.kind not in "iuf" or not (np.isfinite(array) & (array >= 0)).all():
+    array = _numbers(name, value, "a finite number of at least 0")
+    if not (np.isfinite(array) & (array >= 0)).all():
         raise ArgumentError(f"{name}: expected a finite number of at least 0, got {shown(value)}")
 
 
+def check_flag(name: str, value: object) -> None:
+    """Raise unless a switch is `True` or `False`: any other text or number would count as one of them."""
+    if type(value).__name__ not in ("bool", "bool_"):
+        raise ArgumentError(f"{name}: expected True or False, got {shown(value)}")
+
+
 def check_count(name: str, value: object, least: int = 1) -> None:
-    """Raise unless a static size is an integer of at least `least`."""
+    """Raise unless a static size is an integer of at least `least`, and JAX can count so far in 32 bits."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < least:
         raise ArgumentError(f"{name}: expected an integer of at least {least}, got {shown(value)}")
+    if int(value) > LARGEST_COUNT:
+        raise ArgumentError(f"{name}: expected an integer of at most {LARGEST_COUNT}, got {shown(value)}")
 
 
 def check_key(name: str, value: object) -> None:
@@ -168,3 +193,23 @@ def check_widths(widths: object) -> None:
         raise ArgumentError(f"widths: expected an input size and at least one layer, got {shown(widths)}")
     for width in widths:
         check_count("widths", width)
+
+
+def _numbers(name: str, value: object, wanted: str) -> Any:
+    """Real numbers in the precision in which JAX keeps them."""
+    import jax
+    import numpy as np
+
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind == "O":  # integers of more than 64 bits, or no numbers at all
+            array = np.asarray(value, np.float64)
+        if not any(jax.numpy.issubdtype(array.dtype, kind) for kind in (np.integer, np.floating)):
+            raise TypeError
+    except (TypeError, ValueError, OverflowError):
+        raise ArgumentError(f"{name}: expected {wanted}, got {shown(value)}") from None
+    with np.errstate(over="ignore", under="ignore"):
+        kept = array.astype(jax.dtypes.canonicalize_dtype(np.float64))
+    if (np.isfinite(array) & (~np.isfinite(kept) | ((array != 0) & (kept == 0)))).any():
+        raise ArgumentError(f"{name}: expected {wanted} that {kept.dtype} can hold, got {shown(value)}")
+    return kept

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import time
 import zlib
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxarch.errors import ArgumentError
+from jaxarch.errors import ArgumentError, check_strength, one_line, shown
+from jaxarch.files import as_path, claim, complete_file
+from jaxarch.npz import default_limit
+from jaxarch.npz import read_npz as read_npz
 from jaxarch.problem import Problem
 from jaxarch.trees import PyTree, named_leaves
 
@@ -42,13 +45,10 @@ def save_tree(path: str | os.PathLike[str], tree: PyTree, *, compress: bool = Tr
             array = array.view(f"u{array.dtype.itemsize}")
         arrays[name], description[name] = array, kind
     arrays[DESCRIPTION] = np.asarray(json.dumps(description))
-    path = Path(path)
-    partial = path.with_name(path.name + ".partial")
+    path = as_path(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("wb") as file:
+        with complete_file(path) as file:
             (np.savez_compressed if compress else np.savez)(file, **arrays)
-        os.replace(partial, path)
     except OSError as error:
         raise ArgumentError(f"path: cannot write {path} ({error.strerror})") from None
 
@@ -64,13 +64,18 @@ def load_tree(path: str | os.PathLike[str], like: PyTree) -> PyTree:
       ArgumentError: a file that is not there or not ours; a leaf that is missing, left over, or of another
         shape or dtype, naming its path.
     """
-    path = Path(path)
-    stored = read_npz(path)
+    path, expected = as_path(path), named_leaves(like)
+    # What fits into memory twice is no bomb: the file is as large as what it is to replace.
+    size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in expected.values())
+    stored = read_npz(path, limit=max(default_limit(), 2 * size))
     try:
         description = json.loads(str(stored.pop(DESCRIPTION)))
-    except (KeyError, ValueError):
-        raise ArgumentError(f"path: {path} was not written by save_tree: it has no {DESCRIPTION}") from None
-    expected = named_leaves(like)
+    except (KeyError, ValueError, RecursionError):
+        description = None
+    if not isinstance(description, dict) or not all(isinstance(kind, str) for kind in description.values()):
+        raise ArgumentError(f"path: {path} was not written by save_tree: it has no {DESCRIPTION}")
+    if stored.keys() != description.keys():
+        raise ArgumentError(f"path: {path} is damaged: {DESCRIPTION} is of other arrays than it has")
     if stored.keys() != expected.keys():
         odd = sorted(stored.keys() ^ expected.keys())[0]
         what = "has no leaf" if odd in expected else "has an unknown leaf"
@@ -108,7 +113,7 @@ def load_mask(path: str | os.PathLike[str], problem: Problem) -> PyTree:
       ArgumentError: a file that is not there, or no mask; a leaf that is no parameter of the model's or has
         another shape, naming its path.
     """
-    path = Path(path)
+    path = as_path(path)
     stored = {name: array for name, array in read_npz(path).items() if name != DESCRIPTION}
     params, _ = jax.eval_shape(problem.init, jax.random.key(0))
     leaves = named_leaves(params)
@@ -127,21 +132,6 @@ def load_mask(path: str | os.PathLike[str], problem: Problem) -> PyTree:
     return jax.tree.unflatten(jax.tree.structure(params), chosen)
 
 
-def read_npz(path: str | os.PathLike[str], argument: str = "path") -> dict[str, np.ndarray]:
-    """The arrays of an npz file by name. No pickle is ever loaded.
-
-    Raises:
-      ArgumentError: naming the argument that the path came from: no such file, or none of plain arrays.
-    """
-    try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    except FileNotFoundError:
-        raise ArgumentError(f"{argument}: no such file: {path}") from None
-    except (OSError, EOFError, ValueError, TypeError, AttributeError, BadZipFile, zlib.error) as error:
-        raise ArgumentError(f"{argument}: {path} is no readable npz file of plain arrays ({error})") from None
-
-
 def digest(*arrays: np.ndarray) -> str:
     """SHA-256 over the bytes of arrays: which data a result, or a cache, is of."""
     total = hashlib.sha256()
@@ -152,24 +142,40 @@ def digest(*arrays: np.ndarray) -> str:
 
 
 def _restored(path: Path, name: str, array: np.ndarray, kind: str, like: Any) -> Any:
-    if kind.startswith("key:"):
-        restored = jax.random.wrap_key_data(jnp.asarray(array), impl=kind.removeprefix("key:"))
-    else:
-        restored = array.view(jnp.dtype(kind)) if str(array.dtype) != kind else array
+    try:
+        restored = _as_kind(array, kind)
+    except (TypeError, ValueError, KeyError) as error:
+        raise ArgumentError(
+            f"path: leaf {name!r} of {path} is damaged: {array.dtype} is not how {shown(kind)} is kept "
+            f"({one_line(error)})"
+        ) from None
     shape, dtype = jnp.shape(like), getattr(like, "dtype", None)
     if restored.shape != shape or restored.dtype != dtype:
         raise ArgumentError(
-            f"path: leaf {name!r} of {path} has shape {restored.shape}, dtype {restored.dtype}; expected "
-            f"{shape}, {dtype}"
+            f"path: leaf {name!r} of {path} has shape {shown(restored.shape)}, dtype {restored.dtype}; "
+            f"expected {shape}, {dtype}"
         )
     return restored
+
+
+def _as_kind(array: np.ndarray, kind: str) -> Any:
+    """An array as it was before it was kept: keys, and dtypes that NumPy has not, are kept as raw numbers."""
+    if str(array.dtype) == kind:
+        return array
+    if kind.startswith("key:") and array.dtype == np.uint32:
+        return jax.random.wrap_key_data(jnp.asarray(array), impl=kind.removeprefix("key:"))
+    dtype = jnp.dtype(kind)
+    if dtype.kind != "V" or array.dtype != np.dtype(f"u{dtype.itemsize}"):
+        raise ValueError("other numbers were expected")
+    return array.view(dtype)
 
 
 class Checkpoints:
     """A folder of checkpoints, from which an interrupted `over_seeds` continues to the same bits.
 
     Pass it as the option `checkpoint`. Use one folder for each experiment: a checkpoint of other keys, data,
-    settings or sizes is refused, but it cannot be seen that, say, the optimiser or the loss is another.
+    settings or sizes is refused, but it cannot be seen that, say, the optimiser or the loss is another. As
+    long as the object is kept, no other process can use the folder.
 
     Args:
       folder: where the files are; made if need be.
@@ -177,17 +183,15 @@ class Checkpoints:
         of a training is always saved.
 
     Raises:
-      ArgumentError: a folder that cannot be made.
+      ArgumentError: a folder that cannot be made, or that another process is using; a time that is none.
     """
 
     def __init__(self, folder: str | os.PathLike[str], every: float = 0.0) -> None:
-        self.folder = Path(folder)
+        check_strength("every", every)
+        self.folder = as_path(folder, "folder")
         self.every = every
         self._saved: dict[str, float] = {}
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ArgumentError(f"folder: cannot use {folder} ({error.strerror})") from None
+        self._held = claim(self.folder)
 
     def load(self, name: str, like: PyTree) -> PyTree | None:
         """The pytree last saved under a name, in the structure of `like`; `None` if there is none."""

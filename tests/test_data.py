@@ -36,7 +36,7 @@ def test_an_npz_file_of_the_user_s_is_read(tmp_path):
 
 
 BAD_FILES = {
-    "no y": ({"x": np.ones((2, 2))}, "dataset: .* has no array y; it has x"),
+    "no y": ({"x": np.ones((2, 2))}, "dataset: .* has no array y; it has 'x'"),
     "rank": ({"x": np.ones(4), "y": np.arange(4)}, r"x: expected numbers of shape \(examples, features\)"),
     "NaN": ({"x": np.array([[np.nan, 1], [1, 1]]), "y": [0, 1]}, "x: 1 examples hold NaN or infinite"),
     "one class": ({"x": np.ones((2, 2)), "y": [3, 3]}, r"y: expected at least two classes, got \[3\]"),
@@ -47,6 +47,9 @@ BAD_FILES = {
     ),
     "text": ({"x": np.array([["a", "b"]]), "y": [0]}, "x: expected numbers"),
     "label rank": ({"x": np.ones((2, 2)), "y": np.ones((2, 2), int)}, "y: expected labels of shape"),
+    "complex": ({"x": np.ones((2, 2)) * 1j, "y": [0, 1]}, "x: expected numbers of shape .*, got complex128"),
+    "no features": ({"x": np.ones((2, 0)), "y": [0, 1]}, r"x: expected numbers of shape .* shape \(2, 0\)"),
+    "beyond": ({"x": np.array([[1e39], [1]]), "y": [0, 1]}, "x: 1 examples hold .* beyond float32"),
 }
 
 
@@ -69,6 +72,30 @@ def test_a_file_that_is_no_archive_is_refused(content, tmp_path):
     (tmp_path / "bad.npz").write_bytes(content)
     with pytest.raises(ValueError, match=r"dataset: .* is no readable npz file"):
         load(tmp_path / "bad.npz")
+
+
+@pytest.mark.parametrize("dataset", [None, 3, b"digits", "", "a\0b", ["digits"]])
+def test_what_is_no_path_and_no_name_is_refused(dataset):
+    with pytest.raises(ValueError, match=r"^dataset: expected a path, got "):
+        load(dataset)
+
+
+def test_a_name_too_long_for_a_file_is_refused_in_one_line():
+    with pytest.raises(ValueError, match=r"^dataset: cannot look for 'x{70,}\.\.\. \(File name too long\)$"):
+        load("x" * 5000)
+
+
+def test_times_are_no_numbers_and_no_labels():
+    times = np.arange(2).astype("timedelta64[s]")
+    with pytest.raises(ValueError, match=r"x: expected numbers .* timedelta64\[s\]"):
+        from_arrays(times[:, None], [0, 1])
+    with pytest.raises(ValueError, match=r"y: expected integer class labels, got dtype timedelta64\[s\]"):
+        from_arrays(np.ones((2, 2)), times)
+
+
+def test_rows_of_different_lengths_are_refused():
+    with pytest.raises(ValueError, match=r"^x: expected an array \(.*inhomogeneous"):
+        from_arrays([[1, 2], [3]], [0, 1])
 
 
 def test_an_unknown_data_set_and_a_missing_file_are_refused():

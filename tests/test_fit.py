@@ -93,7 +93,7 @@ def test_plain_stages_keep_to_the_runs_at_once_too():
 
 def test_scarce_memory_makes_groups():
     _, roomy = learned(memory=10**12)
-    _, scarce = learned(memory=1)
+    _, scarce = learned(memory=2 * 10**5)
     assert roomy.width == RUNS
     assert scarce.width == 2
 

@@ -1,5 +1,7 @@
 """Pytrees in npz files: what is kept, what is refused."""
 
+import json
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 from small import same
 
 import jaxarch
+from jaxarch.npz import LIMIT
 
 TREE = {
     "mask": jnp.asarray([[True, False]]),
@@ -68,6 +71,78 @@ def test_foreign_files_are_refused(tmp_path):
             jaxarch.load_tree(tmp_path / name, {"w": np.ones(2)})
     with pytest.raises(ValueError, match="no such file"):
         jaxarch.load_tree(tmp_path / "absent.npz", {})
+
+
+def tampered(path, **changes):
+    """A file of `save_tree`'s, some arrays in it replaced."""
+    jaxarch.save_tree(path, {"w": jnp.ones((2, 3), jnp.bfloat16), "key": jax.random.key(0)})
+    with np.load(path) as file:
+        arrays = dict(file) | changes
+    np.savez(path, **arrays)
+    return path
+
+
+LIKE = {"w": jnp.ones((2, 3), jnp.bfloat16), "key": jax.random.key(0)}
+
+
+def kinds(**changes):
+    return json.dumps({"w": "bfloat16", "key": "key:threefry2x32"} | changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"__leaves__": "[1, 2]"},
+        {"__leaves__": '"w"'},
+        {"__leaves__": "{"},
+        {"__leaves__": "[" * 100_000},
+        {"__leaves__": '{"w": 3, "key": null}'},
+        {"__leaves__": '{"w": "bfloat16"}'},
+        {"__leaves__": kinds(w="float33")},
+        {"__leaves__": kinds(w="O")},
+        {"__leaves__": kinds(w="float32")},
+        {"__leaves__": kinds(w="key:threefry2x32")},
+        {"__leaves__": kinds(key="key:nothing")},
+        {"__leaves__": kinds(key="key:")},
+        {"__leaves__": kinds(key="uint32")},
+        {"__leaves__": kinds(w="x" * 10_000)},
+        {"__leaves__": np.arange(3)},
+        {"w": np.ones((2, 3), np.float32)},
+        {"w": np.ones((3, 2), np.uint16)},
+        {"w": np.ones((2, 3), np.uint8)},
+        {"key": np.ones(3, np.uint32)},
+        {"key": np.ones(2, np.uint64)},
+        {"key": np.ones((), np.uint32)},
+        {"more": np.ones(2)},
+    ],
+)
+def test_a_file_that_was_tampered_with_is_refused_in_one_line(changes, tmp_path):
+    jaxarch.load_tree(tampered(tmp_path / "tree.npz", __leaves__=kinds()), LIKE)
+    with pytest.raises(jaxarch.errors.ArgumentError, match=r"^path: ") as error:
+        jaxarch.load_tree(tampered(tmp_path / "tree.npz", **changes), LIKE)
+    assert len(str(error.value).splitlines()) == 1
+    assert len(str(error.value)) < 600
+
+
+def test_numbers_in_another_byte_order_are_not_taken_for_others(tmp_path):
+    jaxarch.save_tree(tmp_path / "tree.npz", {"w": jnp.arange(3.0)})
+    with np.load(tmp_path / "tree.npz") as file:
+        arrays = dict(file)
+    np.savez(tmp_path / "tree.npz", **arrays | {"w": arrays["w"].astype(">f4")})
+    with pytest.raises(ValueError, match=r"leaf 'w' .* is damaged"):
+        jaxarch.load_tree(tmp_path / "tree.npz", {"w": jnp.zeros(3)})
+
+
+def test_a_tree_as_large_as_what_it_replaces_is_read_whatever_the_limit_for_strangers(tmp_path, monkeypatch):
+    monkeypatch.setenv(LIMIT, "1000")
+    jaxarch.save_tree(tmp_path / "tree.npz", {"w": jnp.ones(1000)})
+    assert jaxarch.load_tree(tmp_path / "tree.npz", {"w": jnp.zeros(1000)})["w"].sum() == 1000
+
+
+@pytest.mark.parametrize("every", [np.nan, np.inf, -1, "often"])
+def test_checkpoints_are_spaced_by_a_time(every, tmp_path):
+    with pytest.raises(ValueError, match=r"^every: expected a finite number of at least 0"):
+        jaxarch.Checkpoints(tmp_path, every=every)
 
 
 def test_a_place_that_cannot_be_written_to_is_refused(tmp_path):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import numpy as np
 
 from jaxarch.data.folders import own_folder
 from jaxarch.errors import ArgumentError
+from jaxarch.files import complete_file
 from jaxarch.storage import digest, read_npz
 
 CHECKSUM = "__sha256__"
@@ -31,8 +30,9 @@ def cached(
     arrays = _read(path, source)
     if arrays is None:
         arrays = make()
-        with contextlib.suppress(OSError):
-            _write(path, arrays | {CHECKSUM: _checksum(source, arrays)})
+        kept = arrays | {CHECKSUM: _checksum(source, arrays)}
+        with contextlib.suppress(OSError), complete_file(path) as file:
+            np.savez(file, **kept)  # type: ignore[arg-type]
     return arrays
 
 
@@ -43,19 +43,6 @@ def _read(path: Path, source: np.ndarray) -> dict[str, np.ndarray] | None:
     except (ArgumentError, KeyError):
         return None
     return arrays if np.array_equal(checksum, _checksum(source, arrays)) else None
-
-
-def _write(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Complete or not at all, also where several processes write at once."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".partial", delete=False) as file:
-        try:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
-            file.close()
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
 
 
 def _checksum(source: np.ndarray, arrays: dict[str, np.ndarray]) -> np.ndarray:

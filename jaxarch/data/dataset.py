@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxarch.errors import ArgumentError
+from jaxarch.errors import ArgumentError, one_line
 
 
 class Dataset(NamedTuple):
@@ -35,17 +35,33 @@ def from_arrays(x: object, y: object, name: str = "arrays") -> Dataset:
     Raises:
       ArgumentError: wrong rank or dtype, lengths that differ, NaN or infinity, fewer than two classes.
     """
-    values = np.asarray(x)
-    if values.ndim < 2 or not (np.issubdtype(values.dtype, np.number) or values.dtype == bool):
+    values = array_of("x", x)
+    if values.ndim < 2 or 0 in values.shape[1:] or values.dtype.kind not in "biuf":
         raise ArgumentError(
             f"x: expected numbers of shape (examples, features), got {values.dtype} of shape {values.shape}"
         )
     labels = checked_labels(y, len(values))
-    values = values.reshape(len(values), -1).astype(np.float32)
+    with np.errstate(over="ignore"):
+        values = values.reshape(len(values), -1).astype(np.float32)
     bad = int((~np.isfinite(values)).any(axis=1).sum())
     if bad:
-        raise ArgumentError(f"x: {bad} examples hold NaN or infinite values; remove or impute them first")
+        raise ArgumentError(
+            f"x: {bad} examples hold NaN or infinite values, or some beyond float32; "
+            "remove or impute them first"
+        )
     return Dataset(name, values, labels)
+
+
+def array_of(name: str, values: object) -> np.ndarray:
+    """The user's numbers as an array.
+
+    Raises:
+      ArgumentError: rows of different lengths, or whatever else makes no array.
+    """
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"{name}: expected an array ({one_line(error)})") from None
 
 
 def checked_labels(y: object, examples: int) -> np.ndarray:
@@ -54,12 +70,12 @@ def checked_labels(y: object, examples: int) -> np.ndarray:
     Raises:
       ArgumentError: wrong rank, dtype or length, negative labels, fewer than two classes.
     """
-    labels = np.asarray(y)
+    labels = array_of("y", y)
     if labels.ndim != 1:
         raise ArgumentError(f"y: expected labels of shape (examples,), got shape {labels.shape}")
     if len(labels) != examples:
         raise ArgumentError(f"y: expected {examples} labels, one for each row of x, got {len(labels)}")
-    if not np.issubdtype(labels.dtype, np.integer):
+    if labels.dtype.kind not in "iu":
         raise ArgumentError(f"y: expected integer class labels, got dtype {labels.dtype}")
     if len(labels) and (labels.min() < 0 or labels.max() > 2**31 - 1):
         raise ArgumentError(f"y: expected class labels from 0 on, got {labels.min()} to {labels.max()}")

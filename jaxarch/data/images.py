@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch.data.dataset import check_classes, checked_labels
-from jaxarch.errors import ArgumentError, check_count, check_positive
+from jaxarch.data.dataset import array_of, check_classes, checked_labels
+from jaxarch.errors import ArgumentError, check_count, check_finite, check_positive
 from jaxarch.trees import PyTree
 
 
@@ -66,7 +66,7 @@ def images_from_arrays(x: object, y: object, name: str = "arrays", train: int | 
     Raises:
       ArgumentError: wrong rank or dtype, lengths that differ, fewer than two classes.
     """
-    pixels = np.asarray(x)
+    pixels = array_of("x", x)
     if pixels.dtype != np.uint8 or pixels.ndim not in (3, 4) or 0 in pixels.shape[1:]:
         raise ArgumentError(
             "x: expected uint8 pixels of shape (examples, height, width) or (examples, height, width, "
@@ -104,8 +104,7 @@ def take_images(
             f"{np.shape(mean)} and {channels}"
         )
     check_positive("std", std)
-    if not np.isfinite(mean).all():
-        raise ArgumentError(f"mean: expected finite numbers, got {mean}")
+    check_finite("mean", mean)
     return _TakeImages(tuple(map(float, mean)), tuple(map(float, std)))
 
 

@@ -13,7 +13,8 @@ from jaxarch.data import citeseer, mnist
 from jaxarch.data.dataset import Dataset, from_arrays
 from jaxarch.data.images import Images, images_from_arrays
 from jaxarch.data.tfds_files import find_prepared, prepared_status, read_prepared
-from jaxarch.errors import ArgumentError, did_you_mean
+from jaxarch.errors import ArgumentError, did_you_mean, shown
+from jaxarch.files import as_path
 from jaxarch.storage import read_npz
 
 
@@ -108,7 +109,7 @@ def load(dataset: str | os.PathLike[str]) -> Dataset:
       ArgumentError: an unknown name, a data set that is not there, a file that cannot be read or lacks `x` or
         `y`; see also `from_arrays`.
     """
-    name = os.fspath(dataset)
+    name = str(as_path(dataset, "dataset"))
     if name in SOURCES and (features := SOURCES[name].features):
         _check_ready(name)
         return features()
@@ -134,7 +135,7 @@ def load_images(dataset: str | os.PathLike[str]) -> Images:
       ArgumentError: no such data set, none of pictures, one that is not there or that is damaged; see also
         `images_from_arrays`.
     """
-    name = os.fspath(dataset)
+    name = str(as_path(dataset, "dataset"))
     if name in SOURCES:
         pictures = SOURCES[name].images
         if pictures is None:
@@ -152,7 +153,7 @@ def load_prepared(name: str) -> Images:
     place = find_prepared(name)
     if place is None:
         raise ArgumentError(
-            f"dataset: unknown {name!r}; {did_you_mean(name, SOURCES)}, or a data set that "
+            f"dataset: unknown {shown(name)}; {did_you_mean(name, SOURCES)}, or a data set that "
             "tensorflow-datasets has prepared, or the path of an npz with x and y"
         )
     return read_prepared(place)
@@ -168,7 +169,7 @@ def download(name: str) -> Path:
       ArgumentError: no such data set, none that is fetched, no network, a file that is not the original.
     """
     if name not in SOURCES:
-        raise ArgumentError(f"dataset: unknown {name!r}; {did_you_mean(name, SOURCES)}")
+        raise ArgumentError(f"dataset: unknown {shown(name)}; {did_you_mean(name, SOURCES)}")
     source = SOURCES[name]
     if source.download is None:
         raise ArgumentError(f"download: {name} is not fetched by jaxarch; to get it: {source.how_to_get}")
@@ -183,8 +184,10 @@ def _check_ready(name: str) -> None:
 
 
 def _is_file(name: str) -> bool:
-    path = Path(name)
-    return path.suffix == ".npz" or path.is_file()
+    try:
+        return Path(name).suffix == ".npz" or Path(name).is_file()
+    except OSError as error:
+        raise ArgumentError(f"dataset: cannot look for {shown(name)} ({error.strerror})") from None
 
 
 def _read_arrays(name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -192,6 +195,6 @@ def _read_arrays(name: str) -> tuple[np.ndarray, np.ndarray]:
     missing = [key for key in ("x", "y") if key not in arrays]
     if missing:
         raise ArgumentError(
-            f"dataset: {name} has no array {' or '.join(missing)}; it has {', '.join(arrays)}"
+            f"dataset: {name} has no array {' or '.join(missing)}; it has {shown(', '.join(arrays))}"
         )
     return arrays["x"], arrays["y"]

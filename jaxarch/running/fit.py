@@ -25,6 +25,7 @@ from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running import programs
 from jaxarch.running.devices import first_runs, place, runs_mesh, take_runs
+from jaxarch.running.layout import Layout
 from jaxarch.running.options import FitOptions, Progress, StageReport
 from jaxarch.running.programs import Best, Make, Stopwatch
 from jaxarch.running.training import WAKING, Carry
@@ -58,23 +59,25 @@ def fit(
 
     Raises:
       ArgumentError: an early stopping without validation rows, a schedule without settings, a start from
-        which no run can move, a checkpoint of another fit.
+        which no run can move, a checkpoint of another fit, or of this one on other devices, one run that
+        needs more memory than there is.
     """
     options = options or FitOptions()
     _check_options(options, problem, settings)
     training, runs = make_one(make, settings), keys.shape[0]
+    name = name or training.name
     args = (keys, settings, problem, network)
     axes = (0, 0, problem.in_axes(), 0)
-    by_step = options.loop == "step" or (
-        options.loop == "auto" and programs.is_slow_in_loops(programs.first_step(make, args))
-    )
-    mesh = None if by_step else runs_mesh(options.devices, min(runs, options.at_once or runs))
+    begun = Layout.saved(options.checkpoint, name)
+    mesh = _mesh(make, args, options) if begun is None else begun.mesh(options, name)
     watch = Stopwatch()
     data = place(mesh, (None,), (problem.data,))[0]
     args = (keys, settings, dataclasses.replace(problem, data=data), network)
     same = None if options.checkpoint is None else _digest(problem.data, ())
-    job = _Job(make, mesh, options, watch, name or training.name, same)
-    width = job.width(axes, args)
+    job = _Job(make, mesh, options, watch, name, same)
+    width = programs.width(make, mesh, axes, args, options, watch) if begun is None else begun.width
+    if begun is None and options.checkpoint is not None:
+        Layout.of(mesh, width).save(options.checkpoint, name)
 
     results, notes, validations, dead = [], [], [], []
     groups = math.ceil(runs / width)
@@ -120,18 +123,15 @@ class _Job:
     name: str
     data: np.ndarray | None
 
-    def width(self, axes: tuple[Any, ...], args: tuple[Any, ...]) -> int:
-        """How many runs go into one program; as before where there is a checkpoint of them."""
-        if self.mesh is None:
-            return 1
-        checkpoint, slot = self.options.checkpoint, f"{self.name} width"
-        saved = checkpoint and checkpoint.load(slot, {"width": np.asarray(0)})
-        if saved:
-            return int(saved["width"])
-        width = programs.width(self.make, self.mesh, axes, args, self.options, self.watch)
-        if checkpoint:
-            checkpoint.save(slot, {"width": np.asarray(width)})
-        return width
+
+def _mesh(make: Make, args: tuple[Any, ...], options: FitOptions) -> Mesh | None:
+    """The devices of a fit that begins; `None` if its steps are to be programs of their own."""
+    if options.loop == "step":
+        return None
+    if options.loop == "auto" and programs.is_slow_in_loops(programs.first_step(make, args)):
+        return None
+    runs = args[0].shape[0]
+    return runs_mesh(options.devices, min(runs, options.at_once or runs))
 
 
 class _State(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 import jax
 import numpy as np
 
-from jaxarch.errors import ArgumentError, check_count
+from jaxarch.errors import ArgumentError, check_count, check_strength, shown
 from jaxarch.trees import PyTree
 
 
@@ -24,7 +24,7 @@ class EarlyStopping:
       metric: `loss`, or a name of the problem's `metrics`.
       patience: chunks without improvement before a run stops.
       mode: whether smaller (`min`) or larger (`max`) is better.
-      least: how much better counts as an improvement.
+      least: how much better counts as an improvement, finite and at least 0.
     """
 
     metric: str = "loss"
@@ -34,8 +34,9 @@ class EarlyStopping:
 
     def __post_init__(self) -> None:
         check_count("patience", self.patience)
+        check_strength("least", self.least)
         if self.mode not in ("min", "max"):
-            raise ArgumentError(f"mode: expected 'min' or 'max', got {self.mode!r}")
+            raise ArgumentError(f"mode: expected 'min' or 'max', got {shown(self.mode)}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +70,15 @@ class Checkpoint(Protocol):
 class FitOptions:
     """How to fit, as against what: only early stopping and a schedule change the result of a run.
 
+    All else changes at most the order in which numbers are added, and so their last bits:
+    - `progress`, `checkpoint`, `dead_start` and `labels` change no bit, nor does `chunk`, but that early
+      stopping and a schedule act at the borders between chunks.
+    - `at_once` and `memory` may, where they lead to another width of the program of one device; `devices` of
+      the same kind may only by that; `loop` may, and so may devices of another kind.
+    - A fit that goes on from its checkpoints keeps the width, the number of devices and the loop that it was
+      begun with, whatever `at_once` and `memory` say now. On fewer devices, on devices of another kind and in
+      another loop it does not go on.
+
     Attributes:
       chunk: steps between two borders.
       progress: called at every border, with a `Progress`.
@@ -79,7 +89,8 @@ class FitOptions:
       checkpoint: where the state is saved at every border, and whence an interrupted fit continues to the
         same bits.
       at_once: how many runs to train in one program; by default all that fit in memory.
-      memory: bytes that a program may use on one device; by default what the device says is free.
+      memory: bytes that a program may use on one device; by default what the device says is free. A fit of
+        which not even one run fits is refused.
       devices: by default all of `jax.local_devices()`: with several hosts, each runs the keys it is given.
       loop: `scan` for one program a chunk, all runs at once; `step` for one program a step, runs in turn,
         which is many times faster for convolutions on CPU (on one device then); `auto` chooses.
@@ -104,10 +115,14 @@ class FitOptions:
         check_count("chunk", self.chunk)
         if self.at_once is not None:
             check_count("at_once", self.at_once)
+        if self.memory is not None and (isinstance(self.memory, bool) or not self.memory > 0):
+            raise ArgumentError(f"memory: expected bytes, more than 0, got {shown(self.memory)}")
         if self.loop not in ("auto", "scan", "step"):
-            raise ArgumentError(f"loop: expected 'auto', 'scan' or 'step', got {self.loop!r}")
+            raise ArgumentError(f"loop: expected 'auto', 'scan' or 'step', got {shown(self.loop)}")
         if self.dead_start not in ("warn", "raise", "ignore"):
-            raise ArgumentError(f"dead_start: expected 'warn', 'raise' or 'ignore', got {self.dead_start!r}")
+            raise ArgumentError(
+                f"dead_start: expected 'warn', 'raise' or 'ignore', got {shown(self.dead_start)}"
+            )
 
     def label(self, run: int) -> str:
         """The name of a run in reports."""

@@ -9,7 +9,6 @@ import math
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +17,7 @@ from jax import Array
 from jax.sharding import Mesh
 
 from jaxarch.errors import ArgumentError
+from jaxarch.memory import free_memory, in_bytes
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running import training as single
@@ -168,22 +168,46 @@ def conclude(make: Make, mesh: Mesh | None, settings: PyTree, carry: Carry, loss
 
 def width(
     make: Make,
-    mesh: Mesh,
+    mesh: Mesh | None,
     axes: tuple[Any, ...],
     args: tuple[Array, PyTree, Problem, Network | None],
     options: FitOptions,
     watch: Stopwatch,
 ) -> int:
-    """How many runs to train in one program: all, as many as asked for, or as many as memory allows."""
+    """How many runs to train in one program: all, as many as asked for, or as many as memory allows.
+
+    Raises:
+      ArgumentError: not even one run fits.
+    """
     runs = args[0].shape[0]
-    wanted = min(runs, options.at_once or runs)
     limit = options.memory if options.memory is not None else _free_memory(mesh)
-    per_device = math.ceil(wanted / mesh.size)
-    while limit is not None and per_device > 1:
-        if _needed_memory(make, mesh, axes, args, per_device, options.chunk, watch) <= limit:
+    if limit is not None:
+        _check_fits(_held(begin.eval_shape(make, None, *args)), limit, mesh)
+    if mesh is None:
+        return 1
+    per_device = math.ceil(min(runs, options.at_once or runs) / mesh.size)
+    while limit is not None:
+        needed, fresh = _needed_memory(make, mesh, axes, args, per_device, options.chunk, watch)
+        if needed <= limit:
+            break
+        if per_device == 1:
+            _check_fits(fresh, limit, mesh)
             break
         per_device = max(per_device // 2, 1)
     return per_device * mesh.size
+
+
+def _check_fits(needed: int, limit: int, mesh: Mesh | None) -> None:
+    if needed > limit:
+        fewer = "" if mesh is None or mesh.size == 1 else f" on each of {mesh.size}; give fewer `devices`"
+        raise ArgumentError(
+            f"memory: one run needs {in_bytes(needed)} on a device, where {in_bytes(limit)} are free{fewer}"
+        )
+
+
+def _held(tree: PyTree) -> int:
+    """The bytes of all arrays of a pytree."""
+    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
 def _needed_memory(
@@ -194,8 +218,12 @@ def _needed_memory(
     per_device: int,
     chunk: int,
     watch: Stopwatch,
-) -> int:
-    """Bytes that a chunk of so many runs takes on each device, as the compiler counts them."""
+) -> tuple[int, int]:
+    """Bytes that a chunk of so many runs takes on each device, and those of them that are not taken yet.
+
+    All is counted by the compiler, the data twice where they are there already; what is not taken yet are
+    the carry, in place of which the next one is written, and what the program puts aside.
+    """
     keys, settings, problem, network = describe(mesh, axes, args, per_device * mesh.size)
     carry = begin.eval_shape(make, mesh, keys, settings, problem, network)
     (carry,) = describe(mesh, (0,), (carry,), per_device * mesh.size)
@@ -203,39 +231,21 @@ def _needed_memory(
     program = watch.compile(advance, make, mesh, chunk, keys, settings, problem, carry, zero, zero)
     stats = program.memory_analysis()
     if stats is None:
-        return 0
-    return stats.temp_size_in_bytes + stats.argument_size_in_bytes + stats.output_size_in_bytes
+        return 0, 0
+    whole = stats.temp_size_in_bytes + stats.argument_size_in_bytes + stats.output_size_in_bytes
+    return whole, stats.temp_size_in_bytes + _held(carry) // mesh.size
 
 
-def _free_memory(mesh: Mesh) -> int | None:
+def _free_memory(mesh: Mesh | None) -> int | None:
     """Bytes that are free on a device, as far as it tells; CPU devices share the machine's."""
-    device = mesh.devices.flat[0]
+    device = jax.local_devices()[0] if mesh is None else mesh.devices.flat[0]
     stats = device.memory_stats()
     if stats and "bytes_limit" in stats:
         return stats["bytes_limit"] - stats.get("bytes_in_use", 0)
     if device.platform != "cpu":
         return None
-    limits = [limit for limit in (_available_memory(), _container_memory()) if limit is not None]
-    return min(limits) // mesh.size if limits else None
-
-
-def _available_memory() -> int | None:
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return 1024 * int(line.split()[1])
-    except (OSError, ValueError):
-        pass
-    return None
-
-
-def _container_memory() -> int | None:
-    folder = Path("/sys/fs/cgroup")
-    try:
-        used, limit = (int((folder / name).read_text()) for name in ("memory.current", "memory.max"))
-    except (OSError, ValueError):
-        return None
-    return max(limit - used, 0)
+    free = free_memory()
+    return None if free is None else free // (1 if mesh is None else mesh.size)
 
 
 def is_slow_in_loops(jaxpr: Any, *, backend: str | None = None) -> bool:

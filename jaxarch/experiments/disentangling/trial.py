@@ -17,10 +17,19 @@ from jax import Array
 from jaxarch.data.sources import Dataset, load
 from jaxarch.data.tasks import Task, take_task_rows, two_groups
 from jaxarch.data.transforms import unit_norm
-from jaxarch.errors import ArgumentError, check_count, check_distinct, check_key, check_known, check_positive
+from jaxarch.errors import (
+    ArgumentError,
+    check_count,
+    check_distinct,
+    check_key,
+    check_known,
+    check_positive,
+    shown,
+)
 from jaxarch.experiments.harness import records
-from jaxarch.experiments.harness.experiment import seed_keys
+from jaxarch.experiments.harness.experiment import FLOAT_BYTES, check_room, seed_keys
 from jaxarch.masks import check_temperatures, density
+from jaxarch.memory import check_memory
 from jaxarch.metrics import auc, paired_differences
 from jaxarch.models.supervised import supervised
 from jaxarch.models.tanh_network import signed_output_loss, tanh_network
@@ -63,6 +72,7 @@ class Setup:
             check_count(name, getattr(self, name))
         check_positive("learning_rate", self.learning_rate)
         check_key("key", self.key)
+        check_room(self.seeds, self.steps + self.test_per_class)
 
     def data(self) -> Dataset:
         """The data set, every example of unit norm."""
@@ -155,7 +165,7 @@ def split(
 def read_groups(text: str) -> Groups:
     """The two groups of classes of a task, from a text such as `1+2+3v4+5+6`."""
     if not re.fullmatch(r"\d+(\+\d+)*v\d+(\+\d+)*", text):
-        raise ArgumentError(f"tasks: expected groups of classes such as 1+2+3v4+5+6, got {text!r}")
+        raise ArgumentError(f"tasks: expected groups of classes such as 1+2+3v4+5+6, got {shown(text)}")
     first, second = (tuple(int(label) for label in group.split("+")) for group in text.split("v"))
     return first, second
 
@@ -163,6 +173,9 @@ def read_groups(text: str) -> Groups:
 def problem(settings: Setup, data: Dataset, task: Task) -> Problem:
     """Network (11) and loss (12) of [D] on a task, every run with its own split."""
     features = data.x.shape[1]
+    check_memory(
+        "depth", FLOAT_BYTES * settings.depth * features**2, f"one network of {settings.depth} layers"
+    )
     return supervised(
         tanh_network((features,) * (settings.depth + 1)),
         (data.x, data.y),

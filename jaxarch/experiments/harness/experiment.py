@@ -12,11 +12,16 @@ from jax import Array
 from rich.console import RenderableType
 
 from jaxarch.errors import ArgumentError, did_you_mean, shown
+from jaxarch.memory import check_memory
 from jaxarch.running.options import Progress
 from jaxarch.storage import Checkpoints
 
 CHECKPOINT_SECONDS = 30
 """The least time between two checkpoints."""
+
+FLOAT_BYTES = 4
+RESULT_NUMBERS = 20
+"""What a row of results has, about."""
 
 
 class Experiment(NamedTuple):
@@ -44,6 +49,15 @@ class Experiment(NamedTuple):
 def seed_keys(key: int, seeds: int, stream: int = 1) -> Array:
     """One key a seed, other ones in each stream: so what has nothing in common shares no randomness."""
     return jax.random.split(jax.random.fold_in(jax.random.key(key), stream), seeds)
+
+
+def check_room(seeds: int, numbers: int) -> None:
+    """Raise if there is no memory for what so many seeds bring, at so many numbers a seed or more.
+
+    Raises:
+      ArgumentError: naming what they need and what there is.
+    """
+    check_memory("seeds", FLOAT_BYTES * seeds * (numbers + RESULT_NUMBERS), f"what {seeds} seeds bring")
 
 
 def checkpoints(resume: str) -> Checkpoints | None:

@@ -12,8 +12,9 @@ from typing import Any
 
 import pandas as pd
 
-from jaxarch.errors import ArgumentError
+from jaxarch.errors import ArgumentError, shown
 from jaxarch.experiments.harness.experiment import checkpoints
+from jaxarch.files import as_path, claim, complete_file
 from jaxarch.storage import Checkpoints, load_tree, save_tree
 from jaxarch.trees import PyTree
 
@@ -25,6 +26,7 @@ class Parts:
 
     A part is made by a function of checkpoints of its own, which are removed when it is done. A part that is
     there is read, not made; so a run that was killed at any moment ends with the numbers of one that was not.
+    The folder is this process's as long as the object is kept.
     `NAME.csv` are partial tables to look at meanwhile.
 
     Args:
@@ -32,15 +34,15 @@ class Parts:
       **facts: what else the parts depend on, such as digests of the data.
 
     Raises:
-      ArgumentError: a folder that cannot be made, or that was begun with other settings or facts, naming the
-        first.
+      ArgumentError: a folder that cannot be made, that another process is using, or that was begun with other
+        settings or facts, naming the first.
     """
 
     def __init__(self, settings: Any, **facts: str) -> None:
-        self.folder = Path(settings.resume) if settings.resume else None
+        self.folder = as_path(settings.resume, "resume") if settings.resume else None
         if self.folder is None:
             return
-        Checkpoints(self.folder)
+        self._held = claim(self.folder, "resume")
         ours = dataclasses.asdict(settings) | facts
         del ours["resume"]
         path = self.folder / SETTINGS
@@ -48,13 +50,15 @@ class Parts:
             _write_text(path, json.dumps(ours, indent=2) + "\n")
         try:
             theirs = json.loads(path.read_text())
-        except ValueError:
+        except (ValueError, RecursionError):
+            theirs = None
+        if not isinstance(theirs, dict):
             raise ArgumentError(f"resume: {path} is damaged; name a fresh folder") from None
         for name, value in json.loads(json.dumps(ours)).items():
             if theirs.get(name) != value:
                 raise ArgumentError(
-                    f"resume: {self.folder} was begun with {name}={theirs.get(name)}, not {value}; "
-                    "name a fresh folder"
+                    f"resume: {self.folder} was begun with {name}={_value(theirs.get(name))}, not "
+                    f"{_value(value)}; name a fresh folder"
                 )
 
     def tree(self, name: str, like: PyTree, make: Callable[[Checkpoints | None], PyTree]) -> PyTree:
@@ -89,10 +93,13 @@ def _write_table(path: Path, table: pd.DataFrame) -> None:
 
 
 def _write_text(path: Path, text: str) -> None:
-    """Complete or not there."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text)
-    partial.replace(path)
+    with complete_file(path) as file:
+        file.write(text.encode())
+
+
+def _value(value: object) -> str:
+    """A setting as it is typed, but no more than a line of it."""
+    return value if isinstance(value, str) and len(value) < 80 and value.isprintable() else shown(value)
 
 
 def _read_table(path: Path) -> pd.DataFrame:

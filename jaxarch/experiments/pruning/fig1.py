@@ -22,7 +22,7 @@ from jaxarch.data.sources import load
 from jaxarch.data.transforms import unit_norm
 from jaxarch.errors import ArgumentError, check_count, check_key, check_positive, check_strength
 from jaxarch.experiments.harness import records, tables
-from jaxarch.experiments.harness.experiment import Experiment, checkpoints, seed_keys
+from jaxarch.experiments.harness.experiment import Experiment, check_room, checkpoints, seed_keys
 from jaxarch.masks import check_temperatures, density
 from jaxarch.problem import Problem
 from jaxarch.running.fit import Progress
@@ -92,6 +92,7 @@ class Settings:
         for name in ("scores_rate", "weights_rate"):
             check_positive(name, getattr(self, name))
         check_key("key", self.key)
+        check_room(self.seeds, len(self.soft) * self.steps)
         if len(set(self.classes)) != 2 or len(self.classes) != 2:
             raise ArgumentError(f"classes: expected two, got {self.classes}")
 

@@ -16,7 +16,7 @@ from jaxarch.errors import (
     check_positive,
     check_strength,
 )
-from jaxarch.experiments.harness.experiment import seed_keys
+from jaxarch.experiments.harness.experiment import check_room, seed_keys
 from jaxarch.masks import check_temperatures
 
 WEIGHTS = ("he", "density-aware")
@@ -184,6 +184,9 @@ class Settings:
         for name in ("strength", "scores_std"):
             check_strength(name, getattr(self, name))
         check_key("key", self.key)
+        check_room(
+            self.seeds, max(self.steps, self.search_steps, self.training_steps) + max(self.sizes, default=0)
+        )
         if self.model not in WIDTHS and self.widths:
             raise ArgumentError(f"widths: they are of an mlp or a cnn; the {self.model} has its own")
         if self.in_domain and self.new_dataset != self.dataset:

@@ -14,7 +14,8 @@ from rich.console import RenderableType
 from jaxarch import plots, results
 from jaxarch.errors import check_count
 from jaxarch.experiments.harness import records, tables
-from jaxarch.experiments.harness.experiment import Experiment
+from jaxarch.experiments.harness.experiment import FLOAT_BYTES, RESULT_NUMBERS, Experiment
+from jaxarch.memory import check_memory
 from jaxarch.running.fit import Progress
 from jaxarch.spectral.readout import parameter_counts
 
@@ -38,6 +39,7 @@ class Settings:
         """Raise on the first setting that cannot be used."""
         check_count("width", self.width)
         check_count("layers", self.layers, least=2)
+        check_memory("layers", FLOAT_BYTES * self.layers * RESULT_NUMBERS, f"a table of {self.layers} rows")
 
 
 def plan(settings: Settings) -> list[str]:

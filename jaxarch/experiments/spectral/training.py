@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from jaxarch.errors import ArgumentError, check_count, check_key, check_positive
-from jaxarch.experiments.harness.experiment import checkpoints, seed_keys
+from jaxarch.experiments.harness.experiment import check_room, checkpoints, seed_keys
 from jaxarch.finish.recruit import recruit
 from jaxarch.problem import Network, Problem
 from jaxarch.running.fit import Progress
@@ -58,6 +58,7 @@ class Setup:
         check_positive("learning_rate", self.learning_rate)
         check_positive("tolerance", self.tolerance)
         check_key("key", self.key)
+        check_room(self.seeds, self.steps(1))
 
     def steps(self, epochs: int) -> int:
         """Gradient steps of so many epochs."""
