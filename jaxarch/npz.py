@@ -45,10 +45,11 @@ def read_npz(
         with place.open("rb") as file, ZipFile(file) as archive:
             return _arrays(archive, limit)
     except FileNotFoundError:
-        raise ArgumentError(f"{argument}: no such file: {place}") from None
+        raise ArgumentError(f"{argument}: no such file: {shown(str(place), 200)}") from None
     except Exception as error:  # what zipfile, zlib and NumPy raise of damaged files is no closed list
         why = getattr(error, "strerror", None) or one_line(error)
-        raise ArgumentError(f"{argument}: {place} is no readable npz file of plain arrays ({why})") from None
+        named = shown(str(place), 200)
+        raise ArgumentError(f"{argument}: {named} is no readable npz file of plain arrays ({why})") from None
 
 
 def default_limit() -> int:

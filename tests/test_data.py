@@ -101,7 +101,7 @@ def test_rows_of_different_lengths_are_refused():
 def test_an_unknown_data_set_and_a_missing_file_are_refused():
     with pytest.raises(ValueError, match="dataset: unknown 'digit'; did you mean 'digits'"):
         load("digit")
-    with pytest.raises(ValueError, match=r"dataset: no such file: nowhere\.npz"):
+    with pytest.raises(ValueError, match=r"dataset: no such file: 'nowhere\.npz"):
         load("nowhere.npz")
 
 

@@ -133,7 +133,7 @@ BAD_FILES = {
     "dtype": ({"x": np.zeros((4, 2, 2)), "y": [0, 1, 0, 1]}, "x: expected uint8 pixels .* got float64"),
     "rank": ({"x": np.zeros((4, 2), np.uint8), "y": [0, 1, 0, 1]}, r"x: expected .* of shape \(4, 2\)"),
     "no pixels": ({"x": np.zeros((4, 0, 2), np.uint8), "y": [0, 1, 0, 1]}, r"x: expected .* \(4, 0, 2\)"),
-    "no y": ({"x": PIXELS}, "dataset: .* has no array y; it has x"),
+    "no y": ({"x": PIXELS}, "dataset: .* has no array y; it has 'x'"),
     "lengths": ({"x": PIXELS, "y": [0, 1, 0]}, "y: expected 4 labels"),
     "negative": ({"x": PIXELS, "y": [0, 1, -1, 0]}, "y: expected class labels from 0 on, got -1 to 1"),
     "fractions": ({"x": PIXELS, "y": [0, 1, 0.5, 0]}, "y: expected integer class labels"),
@@ -216,7 +216,7 @@ def test_equal_moments_are_one_gather_so_that_programs_are_shared():
         ((0.5,), (0.5, 0.5), r"mean: expected one number for each channel, .* shapes \(1,\) and \(2,\)"),
         (0.5, 0.5, "mean: expected one number for each channel"),
         ((0.5,), (0.0,), "std: expected a positive finite number"),
-        ((np.nan,), (1.0,), "mean: expected finite numbers"),
+        ((np.nan,), (1.0,), "mean: expected a finite number"),
     ],
 )
 def test_moments_that_are_none_are_refused(mean, std, message):
