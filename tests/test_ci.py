@@ -110,7 +110,7 @@ def test_ci_fails_at_the_first_command_that_fails_and_says_which(failing, ci):
     environment, *words = calls[-1]["words"]
     assert done.returncode != 0
     assert " ".join(words) == failing
-    assert re.search(rf"^== {environment}: FAILED: .*{failing}", done.stdout, flags=re.M)
+    assert re.search(rf"^== {environment}, after \d+ s: FAILED: .*{failing}", done.stdout, flags=re.M)
 
 
 def test_ci_fails_where_a_test_is_skipped_even_with_all_extras_and_data(ci):

@@ -320,7 +320,7 @@ SMALL = by_hand(hidden=dense([[1, 0]], [0.0, 0.0]), head=dense([[1], [4]], [0.0]
 
 
 @pytest.mark.parametrize(
-    ("found", "options", "message"),
+    ("network", "options", "message"),
     [
         (SMALL, {"layers": (("hidden", "norm"), "head")}, "there is no module 'norm'"),
         (SMALL, {"layers": TWO, "activation": jnp.sum}, "activation: expected a function of one value each"),
