@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -42,6 +43,11 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
+def first_line(error: BaseException, width: int = 160) -> str:
+    """The beginning of what another library's error says, where the rest is of no help."""
+    return textwrap.shorten(one_line(error), width, placeholder=" ...")
+
+
 def is_traced(value: object) -> bool:
     """Whether a value is only known inside a JAX transformation, so that it cannot be checked."""
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
@@ -72,6 +78,16 @@ def check_strength(name: str, value: object) -> None:
         raise ArgumentError(f"{name}: expected a finite number of at least 0, got {value!r}")
 
 
+def check_one_strength(name: str, value: object) -> None:
+    """Raise unless it is one finite number of at least 0. Of traced values, the shape is checked."""
+    if np.shape(value) != ():
+        raise ArgumentError(
+            f"{name}: expected one number, got shape {np.shape(value)}; for one a run pass them as "
+            "`settings` of over_seeds"
+        )
+    check_strength(name, value)
+
+
 def check_count(name: str, value: object, least: int = 1) -> None:
     """Raise unless a static size is an integer of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
@@ -82,6 +98,22 @@ def check_key(name: str, value: object) -> None:
     """Raise unless a static number makes a random key: an integer of 32 bits, at least 0."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 0 <= value < 2**32:
         raise ArgumentError(f"{name}: expected an integer from 0 to 2^32 - 1, got {value!r}")
+
+
+def check_keys(keys: object) -> None:
+    """Raise unless they are a vector of random keys, one a run."""
+    dtype, shape = getattr(keys, "dtype", None), getattr(keys, "shape", ())
+    expected = "keys: expected shape (runs,), as of jax.random.split(jax.random.key(0), runs)"
+    if isinstance(keys, jax.Array) and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
+        if len(shape) != 1 or not shape[0]:
+            raise ArgumentError(expected)
+    elif dtype == np.uint32 and shape[-1:] == (2,):
+        raise ArgumentError(
+            f"{expected}; these are old keys, of jax.random.PRNGKey: use jax.random.key, or "
+            "jax.random.wrap_key_data(keys)"
+        )
+    else:
+        raise ArgumentError(expected)
 
 
 def check_known(argument: str, names: Sequence[str], known: Iterable[str]) -> None:

@@ -8,7 +8,7 @@ import optax
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import check_strength
+from jaxarch.errors import check_one_strength
 from jaxarch.masks import apply_mask
 from jaxarch.problem import Network, Problem
 from jaxarch.running.training import Training, TrainState
@@ -37,7 +37,7 @@ def group_lasso(
     Raises:
       ArgumentError: a strength that is negative or not finite; parameters of another kind of network.
     """
-    check_strength("strength", strength)
+    check_one_strength("strength", strength)
 
     def init(key: Array, problem: Problem, network: Network | None) -> TrainState:
         if network is not None:

@@ -9,7 +9,7 @@ import optax
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, check_strength, did_you_mean
+from jaxarch.errors import ArgumentError, check_one_strength, did_you_mean
 from jaxarch.masks import full_mask
 from jaxarch.problem import Network, Problem
 from jaxarch.running.training import Training, TrainState
@@ -53,7 +53,7 @@ def spectral(
     Raises:
       ArgumentError: a strength that is negative or not finite, an unknown penalty.
     """
-    check_strength("strength", strength)
+    check_one_strength("strength", strength)
     if not callable(penalty) and penalty not in PENALTIES:
         raise ArgumentError(f"penalty: unknown {penalty!r}; {did_you_mean(str(penalty), PENALTIES)}")
     omega = penalty if callable(penalty) else PENALTIES[penalty]
@@ -63,7 +63,7 @@ def spectral(
 
     def init(key: Array, problem: Problem, network: Network | None) -> TrainState:
         params, state = problem.init(key) if network is None else (network.params, network.state)
-        trained = select(params, trainable)
+        trained = select(params, trainable, "trainable")
         return TrainState(trained, unselected(trained, params), state)
 
     def params(point: TrainState) -> PyTree:
