@@ -78,7 +78,7 @@ def check_strength(name: str, value: object) -> None:
         raise ArgumentError(f"{name}: expected a finite number of at least 0, got {value!r}")
 
 
-def check_one_strength(name: str, value: object) -> None:
+def check_one_strength(name: str, value: Any) -> None:
     """Raise unless it is one finite number of at least 0. Of traced values, the shape is checked."""
     if np.shape(value) != ():
         raise ArgumentError(
@@ -102,7 +102,8 @@ def check_key(name: str, value: object) -> None:
 
 def check_keys(keys: object) -> None:
     """Raise unless they are a vector of random keys, one a run."""
-    dtype, shape = getattr(keys, "dtype", None), getattr(keys, "shape", ())
+    dtype: Any = getattr(keys, "dtype", None)
+    shape: tuple[int, ...] = getattr(keys, "shape", ())
     expected = "keys: expected shape (runs,), as of jax.random.split(jax.random.key(0), runs)"
     if isinstance(keys, jax.Array) and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
         if len(shape) != 1 or not shape[0]:

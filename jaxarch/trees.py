@@ -97,8 +97,8 @@ def select(tree: PyTree, where: Where = matrices, name: str = "where") -> PyTree
 
     selection = jax.tree_util.tree_map_with_path(pick, tree)
     if not jax.tree.leaves(selection):
-        paths = ", ".join(named_leaves(tree)) or "none at all"
-        raise ArgumentError(f"{name}: no leaf is selected by {where!r}; the leaves are: {paths}")
+        known = ", ".join(named_leaves(tree)) or "none at all"
+        raise ArgumentError(f"{name}: no leaf is selected by {where!r}; the leaves are: {known}")
     return selection
 
 

@@ -9,7 +9,7 @@ import optax
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small import close, same
+from small import close
 
 import jaxarch
 from jaxarch import masks
@@ -248,9 +248,9 @@ def test_thresholds_are_percentiles_of_all_leaves_pooled(seed):
 
 FUNCTIONS = {
     "two_temperature": lambda tree, mask: masks.two_temperature(tree["a"], 50.0, 5.0),
-    "its gradient": lambda tree, mask: jax.grad(lambda w: masks.two_temperature(w, 5.0, 1.0).sum())(
-        tree["a"]
-    ),
+    "its gradient": lambda tree, mask: jax.vjp(lambda w: masks.two_temperature(w, 5.0, 1.0), tree["a"])[1](
+        jnp.ones_like(tree["a"])
+    )[0],
     "init_scores": lambda tree, mask: masks.init_scores(jax.random.key(0), tree),
     "soft_mask": lambda tree, mask: masks.soft_mask(tree, 50.0, 5.0),
     "hard_mask": lambda tree, mask: masks.hard_mask(tree),
@@ -283,8 +283,8 @@ def test_arrays_split_over_explicit_axes_give_what_whole_ones_do_and_stay_split(
     expected = FUNCTIONS[name](TREE, mask)
     with jax.set_mesh(mesh) if inside else contextlib.nullcontext():
         found = transform(FUNCTIONS[name])(*jax.device_put((TREE, mask), spec))
-    # Gradients are the same products in another order.
-    assert close(found, expected, 1e-6) if "gradient" in name else same(found, expected)
+    # Compiled and not, the last digit of a product may differ.
+    assert close(found, expected, 1e-6)
     for leaf in jax.tree.leaves(found):
         assert leaf.ndim < 2 or leaf.sharding.spec == spec.spec
 

@@ -555,7 +555,7 @@ def test_an_activation_is_checked_inside_of_jit_too():
 def test_a_mask_of_neurons_of_an_unknown_layer_is_refused():
     model = jaxarch.spectral_network((2, 3, 1))
     params, _ = model.init(jax.random.key(0))
-    with pytest.raises(jaxarch.ArgumentError, match="state: it masks neurons of 'L3'; the hidden layers are L2"):
+    with pytest.raises(jaxarch.ArgumentError, match="it masks neurons of 'L3'; the hidden layers are L2"):
         model.apply(params, {"neurons": {"L3": jnp.ones(1, bool)}}, jnp.ones((1, 2)), None)
 
 
@@ -566,7 +566,6 @@ def test_a_strength_that_is_an_array_is_refused(search):
 
 
 def test_a_typo_in_trainable_is_refused_by_its_name():
-    params, _ = jaxarch.spectral_network((2, 3, 1)).init(jax.random.key(0))
     problem = jaxarch.supervised(
         jaxarch.spectral_network((2, 3, 1)),
         (np.ones((4, 2), np.float32), np.ones((4, 1), np.float32)),
