@@ -97,6 +97,11 @@ def one_line(error: BaseException) -> str:
     return shortened(" ".join(str(error).split()) or type(error).__name__, 200)
 
 
+def first_line(error: BaseException, width: int = 160) -> str:
+    """The beginning of what another library's error says, where the rest is of no help."""
+    return shortened(one_line(error), width)
+
+
 def is_traced(value: object) -> bool:
     """Whether a value is only known inside a JAX transformation, so that it cannot be checked."""
     if "jax" not in sys.modules:
@@ -156,6 +161,18 @@ def check_flag(name: str, value: object) -> None:
         raise ArgumentError(f"{name}: expected True or False, got {shown(value)}")
 
 
+def check_one_strength(name: str, value: Any) -> None:
+    """Raise unless it is one finite number of at least 0. Of traced values, the shape is checked."""
+    import numpy as np
+
+    if np.shape(value) != ():
+        raise ArgumentError(
+            f"{name}: expected one number, got shape {np.shape(value)}; for one a run pass them as "
+            "`settings` of over_seeds"
+        )
+    check_strength(name, value)
+
+
 def check_count(name: str, value: object, least: int = 1) -> None:
     """Raise unless a static size is an integer of at least `least`, and JAX can count so far in 32 bits."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < least:
@@ -168,6 +185,25 @@ def check_key(name: str, value: object) -> None:
     """Raise unless a static number makes a random key: an integer of 32 bits, at least 0."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not 0 <= int(value) < 2**32:
         raise ArgumentError(f"{name}: expected an integer from 0 to 2^32 - 1, got {shown(value)}")
+
+
+def check_keys(keys: object) -> None:
+    """Raise unless they are a vector of random keys, one a run."""
+    import jax
+
+    dtype: Any = getattr(keys, "dtype", None)
+    shape: tuple[int, ...] = getattr(keys, "shape", ())
+    expected = "keys: expected shape (runs,), as of jax.random.split(jax.random.key(0), runs)"
+    if isinstance(keys, jax.Array) and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
+        if len(shape) != 1 or not shape[0]:
+            raise ArgumentError(expected)
+    elif str(dtype) == "uint32" and shape[-1:] == (2,):
+        raise ArgumentError(
+            f"{expected}; these are old keys, of jax.random.PRNGKey: use jax.random.key, or "
+            "jax.random.wrap_key_data(keys)"
+        )
+    else:
+        raise ArgumentError(expected)
 
 
 def check_known(argument: str, names: Sequence[str], known: Iterable[str]) -> None:

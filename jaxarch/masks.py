@@ -5,7 +5,11 @@ whose sharp sigmoid `sigma(hard * w)` multiplies the weights forwards while the 
 `sigma(soft * w)`, carries the gradient backwards. The mask is read off at the end as `1[w > 0]`.
 
 Scores, masks and parameters are pytrees of one structure; a leaf that is not masked is `None` in the first
-two. `hard` and `soft` are inverse temperatures, called M_hard and M_soft in [D], t_l and t_s in [A].
+two. Scores are float32 whatever the parameters are. `hard` and `soft` are inverse temperatures, called M_hard
+and M_soft in [D], t_l and t_s in [A].
+
+Arrays may be split over devices, by the axes of any mesh, explicit ones included: all but `reshuffle` leave
+them where they are.
 
 [D] Colombo & Gao, Disentangling Neural Architectures and Weights, 2021.
 [A] Colombo & Gao, Differentiable Architecture Pruning for Transfer Learning, 2021.
@@ -13,14 +17,19 @@ two. `hard` and `soft` are inverse temperatures, called M_hard and M_soft in [D]
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from jax.typing import ArrayLike
 
 from jaxarch.errors import ArgumentError, check_positive, check_strength, is_traced
-from jaxarch.trees import PyTree, check_floating, map_selected, merge, named_leaves
+from jaxarch.order_statistics import count_dtype, largest, percentile
+from jaxarch.trees import PyTree, check_floating, check_structure, map_selected, merge, named_leaves
 
 # The two-temperature gradient ------------------------------------------------------------------------
 
@@ -32,8 +41,8 @@ def two_temperature(scores: ArrayLike, hard: ArrayLike, soft: ArrayLike, *, fact
     gradient descent on the scores is [D] eq. (5), Algorithm 1, and [A] eq. (7). At `hard == soft` it is the
     ordinary sigmoid with its ordinary gradient.
 
-    Both temperatures may be traced: a grid of temperatures is one `vmap`. They receive no gradient.
-    Reverse mode only (`jax.custom_vjp`); `two_temperature_forward` also differentiates forwards.
+    Both temperatures may be traced: a grid of temperatures is one `vmap`. They receive no gradient. It is
+    differentiated in either mode, any number of times: `jax.grad`, `jax.jvp`, `jax.jacfwd`, `jax.hessian`.
 
     Args:
       scores: floating-point array of any shape.
@@ -54,19 +63,23 @@ def two_temperature(scores: ArrayLike, hard: ArrayLike, soft: ArrayLike, *, fact
     return _two_temperature(scores, hard, soft, factor)
 
 
-def two_temperature_forward(
-    scores: ArrayLike, hard: ArrayLike, soft: ArrayLike, *, factor: bool = True
-) -> Array:
-    """`two_temperature` for forward mode: the same value and the same derivative, as a `jax.custom_jvp`.
-
-    Use it under `jax.jvp`, `jax.jacfwd` or `jax.hessian`. Reverse mode works too, by transposing.
-    """
-    scores, hard, soft = _checked(scores, hard, soft)
-    return _two_temperature_forward(scores, hard, soft, factor)
+two_temperature_forward = two_temperature
+"""The same function: its name from when forward mode needed a form of its own."""
 
 
-def _value(scores: Array, hard: Array, soft: Array, factor: bool) -> Array:
+@partial(jax.custom_jvp, nondiff_argnums=(3,))
+def _two_temperature(scores: Array, hard: Array, soft: Array, factor: bool) -> Array:
     return jax.nn.sigmoid(hard * _work(scores)).astype(scores.dtype)
+
+
+@_two_temperature.defjvp
+def _tangent(
+    factor: bool, primals: tuple[Array, Array, Array], tangents: tuple[Array, Array, Array]
+) -> tuple[Array, Array]:
+    scores, hard, soft = primals
+    slope = _slope(scores, soft, factor)
+    tangent = (slope * tangents[0].astype(slope.dtype)).astype(scores.dtype)
+    return _two_temperature(scores, hard, soft, factor), tangent
 
 
 def _slope(scores: Array, soft: Array, factor: bool) -> Array:
@@ -74,34 +87,6 @@ def _slope(scores: Array, soft: Array, factor: bool) -> Array:
     below = jax.nn.sigmoid(-jnp.abs(soft * _work(scores)))
     slope = below * (1 - below)
     return soft * slope if factor else slope
-
-
-_two_temperature = jax.custom_vjp(_value, nondiff_argnums=(3,))
-_two_temperature_forward = jax.custom_jvp(_value, nondiff_argnums=(3,))
-
-_Residuals = tuple[Array, Array, Array]
-
-
-def _forwards(scores: Array, hard: Array, soft: Array, factor: bool) -> tuple[Array, _Residuals]:
-    return _value(scores, hard, soft, factor), (scores, hard, soft)
-
-
-def _backwards(factor: bool, residuals: _Residuals, cotangent: Array) -> _Residuals:
-    scores, hard, soft = residuals
-    slope = _slope(scores, soft, factor)
-    gradient = (cotangent.astype(slope.dtype) * slope).astype(scores.dtype)
-    return gradient, jnp.zeros_like(hard), jnp.zeros_like(soft)
-
-
-_two_temperature.defvjp(_forwards, _backwards)
-
-
-@_two_temperature_forward.defjvp
-def _tangent(factor: bool, primals: _Residuals, tangents: _Residuals) -> tuple[Array, Array]:
-    scores, hard, soft = primals
-    slope = _slope(scores, soft, factor)
-    tangent = (slope * tangents[0].astype(slope.dtype)).astype(scores.dtype)
-    return _value(scores, hard, soft, factor), tangent
 
 
 def _work(scores: Array) -> Array:
@@ -151,22 +136,28 @@ def init_scores(
 
     Args:
       key: a `jax.random.key`.
-      selection: the leaves to mask (see `select`), or anything with their shapes and dtypes.
+      selection: the leaves to mask (see `select`), or anything with their shapes.
       mean: mean of the scores.
       std: standard deviation of the scores, at least 0.
       hard: if given, `mean` and `std` are in units of `1/hard`, which keeps the distribution of the initial
         mask `sigma(hard * w)` the same at every temperature; if not, they are absolute.
 
     Returns:
-      Scores with the selection's structure, shapes and dtypes. The defaults, with `hard=50`, are N(-.2, .1):
-      on non-negative inputs, scores around 0 saturate the network of [D] and leave no gradient at all.
+      Scores with the selection's structure and shapes, in float32 whatever the leaves are, and split over
+      explicit axes as they are: in bfloat16 most steps of a descent are less than half a digit, and are lost.
+      The defaults, with `hard=50`, are N(-.2, .1): on non-negative inputs, scores around 0 saturate the
+      network of [D] and leave no gradient at all.
     """
     check_strength("std", std)
     unit = 1.0 if hard is None else 1.0 / jnp.asarray(hard, jnp.float32)
     leaves, treedef = jax.tree.flatten(selection)
     keys = jax.random.split(key, len(leaves))
+
+    def normal(key: Array, leaf: Any) -> Array:
+        return jax.random.normal(key, jnp.shape(leaf), jnp.float32)
+
     drawn = [
-        ((mean + std * jax.random.normal(k, jnp.shape(leaf))) * unit).astype(leaf.dtype)
+        _split_like(leaf, jnp.asarray((mean + std * normal(k, leaf)) * unit, jnp.float32))
         for k, leaf in zip(keys, leaves, strict=True)
     ]
     return jax.tree.unflatten(treedef, drawn)
@@ -187,15 +178,20 @@ def hard_mask(scores: PyTree) -> PyTree:
 
 def full_mask(selection: PyTree) -> PyTree:
     """The mask that keeps every selected connection."""
-    return map_selected(lambda leaf: jnp.ones(jnp.shape(leaf), bool), selection)
+    return map_selected(lambda leaf: jnp.ones_like(leaf, bool), selection)
 
 
 def apply_mask(mask: PyTree, params: PyTree) -> PyTree:
-    """Masked parameters, `m o theta` ([A] eq. 3). Leaves without a mask stay as they are."""
+    """Masked parameters, `m o theta` ([A] eq. 3), in their own dtypes; leaves without a mask as they are.
+
+    Raises:
+      ArgumentError: a mask of another structure or of other shapes.
+    """
+    check_fits(mask, params)
 
     def masked(m: Array, leaf: Array) -> Array:
         # A product would turn a pruned weight that overflowed into NaN.
-        return jnp.where(m, leaf, 0) if m.dtype == bool else m * leaf
+        return jnp.where(m, leaf, 0) if m.dtype == bool else m.astype(leaf.dtype) * leaf
 
     return merge(map_selected(masked, mask, params), params)
 
@@ -207,7 +203,7 @@ def check_density(name: str, density: object) -> None:
 
 
 def check_fits(mask: PyTree, params: PyTree) -> None:
-    """Raise unless every masked leaf is a parameter of the mask's shape.
+    """Raise unless a mask has the parameters' structure, and every masked leaf the mask's shape.
 
     Raises:
       ArgumentError: naming the leaf.
@@ -216,18 +212,24 @@ def check_fits(mask: PyTree, params: PyTree) -> None:
     for path, leaf in named_leaves(mask).items():
         if path not in leaves:
             raise ArgumentError(f"mask: the model has no parameter {path!r}; it has {', '.join(leaves)}")
-        if leaf.shape != leaves[path].shape:
+        if jnp.shape(leaf) != jnp.shape(leaves[path]):
             raise ArgumentError(
-                f"mask: leaf {path!r} has shape {leaf.shape}, the model's parameter {leaves[path].shape}; "
-                "where a task has another number of classes, finish with new_head() first"
+                f"mask: leaf {path!r} has shape {jnp.shape(leaf)}, the model's parameter "
+                f"{jnp.shape(leaves[path])}; where a task has another number of classes, finish with "
+                "new_head() first"
             )
+    check_structure("mask", mask, params, "the parameters")
 
 
 def weight_free(mask: PyTree, params: PyTree) -> PyTree:
     """The weight-free network: all weights 1, so that the masked leaves are the mask itself.
 
     Leaves without a mask (biases, for instance) are those of `params`.
+
+    Raises:
+      ArgumentError: a mask of another structure or of other shapes.
     """
+    check_fits(mask, params)
     return merge(map_selected(lambda m, leaf: m.astype(leaf.dtype), mask, params), params)
 
 
@@ -239,12 +241,25 @@ def density(mask: PyTree) -> Array:
     leaves = jax.tree.leaves(mask)
     if not leaves:
         raise ArgumentError("mask: no leaf is masked, so there is no density; select leaves by path")
-    return connections(mask).astype(jnp.float32) / sum(leaf.size for leaf in leaves)
+    return _total(leaves) / float(sum(leaf.size for leaf in leaves))
 
 
-def connections(mask: PyTree) -> Array:
-    """How many connections are kept, over all masked leaves together: an int32, exact, for boolean masks."""
-    return jnp.asarray(sum(_count(leaf) for leaf in jax.tree.leaves(mask)))
+def connections(mask: PyTree) -> Array | np.int64:
+    """How many connections are kept, over all masked leaves together: exact, for boolean masks.
+
+    An int32. Of masks with 2^31 entries or more it is a NumPy int64, or, where they are traced, an int64 if
+    float64 is enabled and otherwise a uint32. A mask that is not boolean is summed in float32.
+
+    Raises:
+      ArgumentError: 2^32 connections or more in one traced mask, or in one leaf, without float64.
+    """
+    leaves = jax.tree.leaves(mask)
+    counts, size = [_count(leaf) for leaf in leaves], sum(leaf.size for leaf in leaves)
+    if any(leaf.dtype != bool for leaf in leaves):
+        return jnp.asarray(sum(counts))
+    if size >= 2**31 and not is_traced(counts):
+        return np.int64(sum(int(count) for count in counts))
+    return jnp.asarray(sum(count.astype(count_dtype(size)) for count in counts))
 
 
 def layer_density(mask: PyTree) -> dict[str, Array]:
@@ -253,19 +268,34 @@ def layer_density(mask: PyTree) -> dict[str, Array]:
 
 
 def overlap(mask: PyTree, other: PyTree) -> Array:
-    """Jaccard index of two masks: connections in both over connections in either; 1 if both are empty."""
-    pairs = list(zip(jax.tree.leaves(mask), jax.tree.leaves(other), strict=True))
-    both = jnp.asarray(sum(_count(jnp.logical_and(a, b)) for a, b in pairs))
-    either = jnp.asarray(sum(_count(jnp.logical_or(a, b)) for a, b in pairs))
+    """Jaccard index of two masks: connections in both over connections in either; 1 if both are empty.
+
+    Raises:
+      ArgumentError: masks of different structures or shapes.
+    """
+    leaves, others = named_leaves(mask), named_leaves(other)
+    if apart := leaves.keys() ^ others.keys():
+        raise ArgumentError(f"other: leaf {sorted(apart)[0]!r} is masked in one of the two masks alone")
+    for path, leaf in leaves.items():
+        if leaf.shape != others[path].shape:
+            raise ArgumentError(
+                f"other: leaf {path!r} has shape {others[path].shape}, in the first mask {leaf.shape}"
+            )
+    pairs = [(leaf, others[path]) for path, leaf in leaves.items()]
+    both = _total([jnp.logical_and(a, b) for a, b in pairs])
+    either = _total([jnp.logical_or(a, b) for a, b in pairs])
     return jnp.where(either > 0, both / jnp.maximum(either, 1), 1.0)
 
 
 def reshuffle(key: Array, mask: PyTree) -> PyTree:
-    """A mask with the same density in every leaf and its connections permuted at random ([A] section 3.3)."""
+    """A mask with the same density in every leaf and its connections permuted at random ([A] section 3.3).
+
+    A leaf that is split over devices is gathered, permuted and split again.
+    """
     leaves, treedef = jax.tree.flatten(mask)
     keys = jax.random.split(key, max(len(leaves), 1))
     permuted = [
-        jax.random.permutation(k, leaf.reshape(-1)).reshape(leaf.shape)
+        _split_like(leaf, jax.random.permutation(k, _whole(leaf).reshape(-1)).reshape(leaf.shape))
         for k, leaf in zip(keys, leaves, strict=False)
     ]
     return jax.tree.unflatten(treedef, permuted)
@@ -274,19 +304,20 @@ def reshuffle(key: Array, mask: PyTree) -> PyTree:
 def top_k(scores: PyTree, k: ArrayLike) -> PyTree:
     """The mask of exactly `k` connections with the largest scores, pooled over all leaves.
 
-    Ties go to the connection that comes first in flattening order; NaN comes last. `k` may be traced.
+    Ties go to the connection that comes first in flattening order; NaN comes last. `k` may be traced. By
+    bisection (see `order_statistics`): nothing is sorted, and arrays that are split over devices stay so.
 
     Raises:
-      ArgumentError: a concrete `k` that is no integer between 0 and the number of connections.
+      ArgumentError: a `k` that is no integer, or, where it is concrete, not between 0 and the number of
+        connections.
     """
-    pooled = _pooled(scores)
-    if not is_traced(k):
-        count = np.asarray(k)
-        if not np.issubdtype(count.dtype, np.integer) or count.ndim or not 0 <= count <= pooled.size:
-            raise ArgumentError(f"k: expected an integer from 0 to {pooled.size}, got {k}")
-    order = jnp.argsort(-jnp.where(jnp.isnan(pooled), -jnp.inf, pooled), stable=True)
-    kept = jnp.zeros(pooled.shape, bool).at[order].set(jnp.arange(pooled.size) < k)
-    return _unpooled(kept, scores)
+    leaves, treedef = _masked_leaves(scores)
+    size = sum(leaf.size for leaf in leaves)
+    count = k if isinstance(k, Array) else np.asarray(k)
+    integer = jnp.issubdtype(count.dtype, jnp.integer) and count.ndim == 0
+    if not integer or (not is_traced(k) and not 0 <= np.asarray(k) <= size):
+        raise ArgumentError(f"k: expected an integer from 0 to {size}, got {k}")
+    return jax.tree.unflatten(treedef, largest(leaves, count.astype(count_dtype(size))))
 
 
 def percentile_thresholds(values: PyTree, percentiles: ArrayLike) -> Array:
@@ -297,9 +328,11 @@ def percentile_thresholds(values: PyTree, percentiles: ArrayLike) -> Array:
       percentiles: numbers in [0, 100], shape (n,).
 
     Returns:
-      Thresholds of shape (n,), linearly interpolated.
+      Thresholds of shape (n,), linearly interpolated; NaN if a value is. By bisection, like `top_k`, in
+      a time that goes with n.
     """
-    return jnp.percentile(_pooled(values), jnp.asarray(percentiles, jnp.float32))
+    leaves, _ = _masked_leaves(values)
+    return percentile(leaves, jnp.asarray(percentiles, jnp.float32))
 
 
 def threshold_mask(values: PyTree, threshold: ArrayLike) -> PyTree:
@@ -308,21 +341,44 @@ def threshold_mask(values: PyTree, threshold: ArrayLike) -> PyTree:
 
 
 def _count(leaf: Array) -> Array:
-    """How many connections a mask keeps: exactly (a float32 sum is exact up to 2^24 only)."""
-    return jnp.sum(leaf, dtype=jnp.int32 if leaf.dtype == bool else jnp.float32)
+    """How many connections a leaf keeps: exactly (a float32 sum is exact up to 2^24 only)."""
+    return jnp.sum(leaf, dtype=count_dtype(leaf.size) if leaf.dtype == bool else jnp.float32)
 
 
-def _pooled(tree: PyTree) -> Array:
-    leaves = jax.tree.leaves(tree)
+def _total(leaves: list[Array]) -> Array:
+    """The connections that are kept, as a float32: at any size, of leaves of less than 2^32."""
+    counts, size = [_count(leaf) for leaf in leaves], sum(leaf.size for leaf in leaves)
+    exact = all(leaf.dtype == bool for leaf in leaves) and size < 2**32
+    dtype = count_dtype(size) if exact else jnp.float32
+    return jnp.asarray(sum(count.astype(dtype) for count in counts), jnp.float32)
+
+
+def _masked_leaves(scores: PyTree) -> tuple[list[Array], Any]:
+    leaves, treedef = jax.tree.flatten(scores)
     if not leaves:
         raise ArgumentError("scores: no leaf is masked; select leaves by path")
-    return jnp.concatenate([jnp.ravel(leaf) for leaf in leaves])
+    return leaves, treedef
 
 
-def _unpooled(pooled: Array, like: PyTree) -> PyTree:
-    leaves, treedef = jax.tree.flatten(like)
-    pieces, start = [], 0
-    for leaf in leaves:
-        pieces.append(pooled[start : start + leaf.size].reshape(leaf.shape))
-        start += leaf.size
-    return jax.tree.unflatten(treedef, pieces)
+def _explicit(leaf: Any) -> NamedSharding | None:
+    """How an array is split over the explicit axes of a mesh; `None` for all others."""
+    if not isinstance(leaf, Array):
+        return None
+    sharding = jax.typeof(leaf).sharding if is_traced(leaf) else leaf.sharding
+    if isinstance(sharding, NamedSharding) and AxisType.Explicit in sharding.mesh.axis_types:
+        return sharding
+    return None
+
+
+def _whole(leaf: Array) -> Array:
+    """An array that is split over explicit axes gathered, so that it can be reshaped; others as they are."""
+    sharding = _explicit(leaf)
+    if sharding is None:
+        return leaf
+    return jax.sharding.reshard(leaf, NamedSharding(sharding.mesh, PartitionSpec()))
+
+
+def _split_like(leaf: Any, array: Array) -> Array:
+    """An array split over explicit axes as another is."""
+    sharding = _explicit(leaf)
+    return array if sharding is None else jax.sharding.reshard(array, sharding)

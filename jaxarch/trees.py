@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, KeyPath, SequenceKey
 
-from jaxarch.errors import ArgumentError
+from jaxarch.errors import ArgumentError, one_line
 
 PyTree = Any
 Where = Callable[[str, Any], bool] | str | Sequence[str]
@@ -67,20 +67,27 @@ def everything(path: str, leaf: Any) -> bool:
     return True
 
 
-def select(tree: PyTree, where: Where = matrices) -> PyTree:
+def select(tree: PyTree, where: Where = matrices, name: str = "where") -> PyTree:
     """The leaves that `where` names, and `None` in place of all others.
 
     Args:
       tree: any pytree of arrays: plain containers, Flax Linen parameters, an NNX state.
       where: a predicate on (path, leaf), or glob patterns such as `"*/kernel"` (`*` also crosses `/`).
+      name: the argument that the user gave `where` as, for errors.
 
     Raises:
-      ArgumentError: if nothing is selected, naming the paths that there are.
+      ArgumentError: if nothing is selected, or one of the patterns selects nothing, naming the paths that
+        there are.
     """
     if callable(where):
         chosen = where
     else:
         patterns = [where] if isinstance(where, str) else list(where)
+        paths = list(named_leaves(tree))
+        for pattern in patterns:
+            if not any(fnmatch.fnmatchcase(path, pattern) for path in paths):
+                known = ", ".join(paths) or "none at all"
+                raise ArgumentError(f"{name}: no leaf is selected by {pattern!r}; the leaves are: {known}")
 
         def chosen(path: str, leaf: Any) -> bool:
             return any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
@@ -90,8 +97,8 @@ def select(tree: PyTree, where: Where = matrices) -> PyTree:
 
     selection = jax.tree_util.tree_map_with_path(pick, tree)
     if not jax.tree.leaves(selection):
-        paths = ", ".join(named_leaves(tree)) or "none at all"
-        raise ArgumentError(f"where: no leaf is selected by {where!r}; the leaves are: {paths}")
+        known = ", ".join(named_leaves(tree)) or "none at all"
+        raise ArgumentError(f"{name}: no leaf is selected by {where!r}; the leaves are: {known}")
     return selection
 
 
@@ -123,6 +130,21 @@ def unselected(selection: PyTree, tree: PyTree) -> PyTree:
         tree,
         is_leaf=lambda leaf: leaf is None,
     )
+
+
+def check_structure(name: str, selection: PyTree, tree: PyTree, of: str) -> None:
+    """Raise unless a selection can be merged into a tree: the same containers with the same entries.
+
+    Raises:
+      ArgumentError: naming the argument, and what it should have the structure `of`.
+    """
+    try:
+        merge(selection, tree)
+    except ValueError as error:
+        raise ArgumentError(
+            f"{name}: expected the structure of {of}, with None in place of leaves that are left out; "
+            f"{one_line(error)}"
+        ) from None
 
 
 def check_floating(name: str, tree: PyTree) -> None:

@@ -213,12 +213,26 @@ def test_convolutions_on_cpu_are_evaluated_run_by_run_to_what_they_give_together
     np.testing.assert_allclose(in_turn, together, rtol=1e-5, atol=1e-5)
 
 
+class EquinoxLike:
+    """Equinox is not installed here: its modules are known by where their classes are at home."""
+
+    __module__ = "equinox._module"
+
+    def __call__(self, x):
+        return x
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [
         (3, "model: expected a Flax NNX module"),
         (lambda rngs: 3, "model: the function of rngs made"),
         ((lambda key: {"n": jnp.arange(3)}, lambda p, x: x), "params: leaf 'n' has dtype int32"),
+        (LinenCNN, r"model: got the Linen class LinenCNN; pass a module made of it, LinenCNN\(\.\.\.\)"),
+        (nnx.Linear, "model: expected a function of rngs that makes a module"),
+        (EquinoxLike(), r"model: EquinoxLike is an Equinox module; pass \(init, apply\)"),
+        (EquinoxLike, "model: EquinoxLike is an Equinox module"),
+        (lambda rngs: nnx.Linear(63, 10, rngs=rngs), r"model: it does not take inputs of shape \(1, 64\)"),
     ],
 )
 def test_things_that_are_no_models_are_refused(model, message):
@@ -340,6 +354,32 @@ def five_outputs(labels, **options):
 def test_labels_out_of_the_range_of_the_outputs_are_refused(shift, message):
     with pytest.raises(ValueError, match=message):
         five_outputs(digits().y + shift)
+
+
+def test_labels_that_are_floats_are_refused_by_a_loss_of_classes():
+    with pytest.raises(
+        ValueError, match=r"loss: it does not take .*float32.*; give y as integers"
+    ) as refused:
+        five_outputs((digits().y % 5).astype(np.float32))
+    assert "\n" not in str(refused.value)
+
+
+def test_ragged_lists_are_refused():
+    with pytest.raises(ValueError, match="data: x is ragged, its rows differ in length; pad them to one"):
+        jaxarch.supervised(
+            lambda rngs: nnx.Linear(2, 2, rngs=rngs),
+            ([[1.0], [1.0, 2.0]], [0, 1]),
+            loss=LOSS,
+            optimizer=optax.sgd(0.1),
+            steps=1,
+        )
+
+
+def test_old_keys_are_refused_with_the_way_to_new_ones():
+    with pytest.raises(ValueError, match=r"keys: expected shape .*of jax.random.PRNGKey: use jax.random.key"):
+        jaxarch.over_seeds(
+            jaxarch.search.dense(), jax.random.split(jax.random.PRNGKey(0), 2), five_outputs(digits().y % 5)
+        )
 
 
 def test_labels_of_rows_that_are_not_used_may_be_any_and_so_may_those_that_gather_turns_into_others():

@@ -1,12 +1,17 @@
 """Scores, masks and what is counted on them."""
 
+import contextlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small import close
 
+import jaxarch
 from jaxarch import masks
 from jaxarch.trees import select
 
@@ -39,11 +44,37 @@ def test_scores_in_units_of_one_over_hard_give_the_same_initial_mask_at_every_te
         np.testing.assert_allclose(flat(initial[0]), flat(other), rtol=1e-3, atol=1e-7)
 
 
-def test_scores_keep_the_leaf_s_dtype_and_leave_unselected_leaves_out():
-    tree = {"kernel": jnp.zeros((2, 3), jnp.bfloat16), "bias": jnp.zeros(3)}
-    scores = masks.init_scores(jax.random.key(0), select(tree))
-    assert scores["kernel"].dtype == jnp.bfloat16
-    assert scores["bias"] is None
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
+def test_scores_are_float32_whatever_the_parameters_are_and_leave_unselected_leaves_out(dtype):
+    with jax.enable_x64(dtype == "float64"):
+        tree = {"kernel": jnp.zeros((2, 3), dtype), "bias": jnp.zeros(3)}
+        scores = masks.init_scores(jax.random.key(0), select(tree))
+        assert scores["kernel"].dtype == jnp.float32
+        assert scores["bias"] is None
+        assert masks.apply_mask(masks.soft_mask(scores, 50.0, 5.0), tree)["kernel"].dtype == dtype
+
+
+def test_a_key_draws_the_same_scores_with_and_without_float64():
+    drawn = []
+    for enabled in (False, True):
+        with jax.enable_x64(enabled):
+            drawn.append(flat(masks.init_scores(jax.random.key(0), TREE)))
+    assert np.array_equal(*drawn)
+
+
+def test_the_scores_of_bfloat16_parameters_move_under_small_steps():
+    problem = jaxarch.supervised(
+        (lambda key: {"w": jax.random.normal(key, (8, 1), jnp.bfloat16)}, lambda p, x: x @ p["w"]),
+        (np.random.default_rng(0).normal(size=(40, 8)).astype("float32"), np.ones((40, 1), np.float32)),
+        loss=lambda outputs, y: jnp.square(outputs - y)[:, 0],
+        optimizer=optax.sgd(1e-4),
+        steps=1,
+    )
+    search = jaxarch.search.two_temperature(weights="initial")
+    before = search.init(jax.random.split(jax.random.key(0), 3)[0], problem, None).trainable
+    after = search(jax.random.key(0), problem).info["scores"]
+    assert after["w"].dtype == jnp.float32
+    assert (np.asarray(before["w"]) != np.asarray(after["w"])).all()
 
 
 def test_a_negative_standard_deviation_is_refused():
@@ -90,9 +121,65 @@ def test_layer_density_is_by_path():
     assert {path: float(d) for path, d in masks.layer_density(mask).items()} == {"a": 0.5, "b/c": 1.0}
 
 
-def test_density_is_exact_beyond_the_integers_of_float32():
+def test_connections_are_counted_exactly_beyond_the_integers_of_float32():
     mask = {"w": jnp.ones((2**12, 2**12 + 1), bool).at[0, 0].set(False)}
-    assert int(masks._count(mask["w"])) == 2**12 * (2**12 + 1) - 1
+    assert int(masks.connections(mask)) == 2**12 * (2**12 + 1) - 1
+
+
+def test_connections_are_counted_exactly_beyond_31_bits(monkeypatch):
+    # Of its size without its memory; the count of a leaf, whose size is below 2^31, stands in.
+    leaf = np.broadcast_to(True, (2**15, 2**15))
+
+    def connections(full, leaves):
+        monkeypatch.setattr(masks, "_count", lambda leaf: full - 1)
+        return masks.connections(leaves)
+
+    assert int(connections(jnp.int32(2**30), [leaf] * 5)) == 5 * (2**30 - 1)
+    traced = jax.jit(lambda full: connections(full, [leaf] * 3))(jnp.int32(2**30))
+    assert int(traced) == 3 * (2**30 - 1)
+
+
+def test_the_density_of_more_than_32_bits_of_connections_is_right(monkeypatch):
+    leaf = np.broadcast_to(True, (2**15, 2**15))
+    monkeypatch.setattr(masks, "_count", lambda leaf: jnp.int32(2**28))
+    assert float(masks.density([leaf] * 6)) == 0.25
+
+
+def test_more_connections_than_32_bits_count_are_refused_where_they_are_traced():
+    mask = [jax.ShapeDtypeStruct((2**16, 2**14), bool)] * 4
+    with pytest.raises(ValueError, match=r"mask: 4294967296 connections are more than 32 bits count"):
+        jax.eval_shape(masks.connections, mask)
+    assert jax.eval_shape(masks.density, mask).dtype == jnp.float32
+    with jax.enable_x64(True):
+        assert jax.eval_shape(masks.connections, mask).dtype == jnp.int64
+
+
+@pytest.mark.parametrize("function", [masks.apply_mask, masks.weight_free])
+@pytest.mark.parametrize(
+    ("mask", "message"),
+    [
+        ({"w": jnp.ones(3, bool), "b": None}, r"mask: leaf 'w' has shape \(3,\), the model's.*\(2, 3\)"),
+        ({"w": jnp.ones((1, 1), bool), "b": None}, "mask: leaf 'w' has shape"),
+        ({"v": jnp.ones((2, 3), bool), "b": None}, "mask: the model has no parameter 'v'; it has b, w"),
+        ({"w": jnp.ones((2, 3), bool)}, "mask: expected the structure of the parameters"),
+        ([jnp.ones((2, 3), bool)], "mask: the model has no parameter '0'"),
+    ],
+)
+def test_a_mask_that_does_not_fit_the_parameters_is_refused(function, mask, message):
+    with pytest.raises(jaxarch.ArgumentError, match=message):
+        function(mask, {"w": jnp.ones((2, 3)), "b": jnp.ones(3)})
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"w": jnp.ones((1, 2), bool)}, r"other: leaf 'w' has shape \(1, 2\), in the first mask \(2, 2\)"),
+        ({"v": jnp.ones((2, 2), bool)}, "other: leaf 'v' is masked in one of the two masks alone"),
+    ],
+)
+def test_the_overlap_of_masks_that_do_not_fit_each_other_is_refused(other, message):
+    with pytest.raises(jaxarch.ArgumentError, match=message):
+        masks.overlap({"w": jnp.ones((2, 2), bool)}, other)
 
 
 def test_density_of_no_masked_leaf_is_refused():
@@ -146,7 +233,7 @@ def test_top_k_takes_a_traced_k():
     )
 
 
-@pytest.mark.parametrize("k", [-1, 21, 2.5])
+@pytest.mark.parametrize("k", [-1, 21, 2.5, "2", True])
 def test_a_k_out_of_range_is_refused(k):
     with pytest.raises(ValueError, match="k: expected an integer from 0 to 20"):
         masks.top_k(TREE, k)
@@ -157,6 +244,58 @@ def test_thresholds_are_percentiles_of_all_leaves_pooled(seed):
     values = random_tree(seed)
     mine = masks.percentile_thresholds(values, [10, 50, 100])
     np.testing.assert_allclose(mine, np.percentile(flat(values), [10, 50, 100]), rtol=1e-5, atol=1e-6)
+
+
+FUNCTIONS = {
+    "two_temperature": lambda tree, mask: masks.two_temperature(tree["a"], 50.0, 5.0),
+    "its gradient": lambda tree, mask: jax.vjp(lambda w: masks.two_temperature(w, 5.0, 1.0), tree["a"])[1](
+        jnp.ones_like(tree["a"])
+    )[0],
+    "init_scores": lambda tree, mask: masks.init_scores(jax.random.key(0), tree),
+    "soft_mask": lambda tree, mask: masks.soft_mask(tree, 50.0, 5.0),
+    "hard_mask": lambda tree, mask: masks.hard_mask(tree),
+    "full_mask": lambda tree, mask: masks.full_mask(tree),
+    "apply_mask": lambda tree, mask: masks.apply_mask(mask, tree),
+    "apply_mask to soft masks": lambda tree, mask: masks.apply_mask(masks.soft_mask(tree, 5.0, 1.0), tree),
+    "weight_free": lambda tree, mask: masks.weight_free(mask, tree),
+    "density": lambda tree, mask: masks.density(mask),
+    "connections": lambda tree, mask: masks.connections(mask),
+    "layer_density": lambda tree, mask: masks.layer_density(mask),
+    "overlap": lambda tree, mask: masks.overlap(mask, mask),
+    "reshuffle": lambda tree, mask: masks.reshuffle(jax.random.key(0), mask),
+    "top_k": lambda tree, mask: masks.top_k(tree, 7),
+    "top_k of ties": lambda tree, mask: masks.top_k(jax.tree.map(jnp.sign, tree), 7),
+    "percentile_thresholds": lambda tree, mask: masks.percentile_thresholds(tree, [10, 50, 100]),
+    "threshold_mask": lambda tree, mask: masks.threshold_mask(tree, 0.5),
+}
+
+
+@pytest.mark.parametrize(
+    ("transform", "inside"),
+    [(lambda f: f, False), (jax.jit, True)],
+    ids=["alone", "jit in set_mesh"],
+)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_arrays_split_over_explicit_axes_give_what_whole_ones_do_and_stay_split(name, transform, inside):
+    mesh = jax.make_mesh((2,), ("x",), axis_types=(jax.sharding.AxisType.Explicit,))
+    spec = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(None, "x"))
+    mask = masks.hard_mask(TREE)
+    expected = FUNCTIONS[name](TREE, mask)
+    with jax.set_mesh(mesh) if inside else contextlib.nullcontext():
+        found = transform(FUNCTIONS[name])(*jax.device_put((TREE, mask), spec))
+    # Compiled and not, the last digit of a product may differ.
+    assert close(found, expected, 1e-6)
+    for leaf in jax.tree.leaves(found):
+        assert leaf.ndim < 2 or leaf.sharding.spec == spec.spec
+
+
+def test_every_public_function_of_masks_is_tried_on_split_arrays():
+    public = {
+        name
+        for name, value in vars(masks).items()
+        if getattr(value, "__module__", None) == masks.__name__ and not name.startswith(("_", "check"))
+    }
+    assert public <= FUNCTIONS.keys() | {"two_temperature_forward"}
 
 
 def test_the_threshold_at_the_hundredth_percentile_leaves_nothing():

@@ -14,7 +14,7 @@ import jaxarch
 from jaxarch import spectral
 from jaxarch.running import training
 from jaxarch.running.devices import float64
-from jaxarch.spectral import algebra, penalty
+from jaxarch.spectral import algebra, network, penalty
 
 WIDTHS = ((3, 2), (3, 5, 1), (2, 4, 4, 3), (1, 3, 1, 2, 4))
 
@@ -523,3 +523,57 @@ def test_bad_input_is_refused_in_one_line_that_names_the_argument(make, message)
     with pytest.raises(jaxarch.ArgumentError, match=message) as raised:
         make()
     assert "\n" not in str(raised.value)
+
+
+def test_the_gradient_is_finite_where_the_activation_of_a_removed_neuron_overflows():
+    phi = [jnp.full((2, 1), 1.0), jnp.ones((1, 2))]
+    values = [np.zeros(1, np.float32), jnp.asarray([-1000.0, -1.0]), jnp.ones(1)]
+    kept = [jnp.asarray([False, True])]
+
+    def output(phi, hidden, x):
+        return network.feedforward(phi, [values[0], hidden, values[2]], x, jnp.exp, neurons=kept).sum()
+
+    gradients = jax.grad(output, argnums=(0, 1, 2))(phi, values[1], jnp.ones((3, 1)))
+    assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(gradients))
+
+
+@pytest.mark.parametrize(
+    "activation",
+    [jax.nn.softmax, jnp.sort, lambda z: z - z.mean(), lambda z: jnp.cumsum(z, 0), lambda z: z.T, 3],
+    ids=["softmax", "sort", "mean", "sum along examples", "shape", "number"],
+)
+@pytest.mark.parametrize("make", [jaxarch.spectral_network, jaxarch.models.direct_network])
+def test_activations_that_are_not_elementwise_are_refused(make, activation):
+    with pytest.raises(jaxarch.ArgumentError, match="activation: expected an elementwise function"):
+        make((2, 3, 1), activation=activation)
+
+
+def test_an_activation_is_checked_inside_of_jit_too():
+    with pytest.raises(jaxarch.ArgumentError, match="activation: expected an elementwise function"):
+        jax.jit(lambda: jaxarch.spectral_network((2, 3, 1), activation=jax.nn.softmax) and None)()
+
+
+def test_a_mask_of_neurons_of_an_unknown_layer_is_refused():
+    model = jaxarch.spectral_network((2, 3, 1))
+    params, _ = model.init(jax.random.key(0))
+    with pytest.raises(jaxarch.ArgumentError, match="it masks neurons of 'L3'; the hidden layers are L2"):
+        model.apply(params, {"neurons": {"L3": jnp.ones(1, bool)}}, jnp.ones((1, 2)), None)
+
+
+@pytest.mark.parametrize("search", [jaxarch.search.spectral, jaxarch.search.group_lasso])
+def test_a_strength_that_is_an_array_is_refused(search):
+    with pytest.raises(jaxarch.ArgumentError, match=r"strength: expected one number, got shape \(2,\)"):
+        search(np.array([1e-3, 1e-4]))
+
+
+def test_a_typo_in_trainable_is_refused_by_its_name():
+    problem = jaxarch.supervised(
+        jaxarch.spectral_network((2, 3, 1)),
+        (np.ones((4, 2), np.float32), np.ones((4, 1), np.float32)),
+        loss=lambda outputs, y: jnp.square(outputs - y)[:, 0],
+        optimizer=optax.sgd(0.1),
+        steps=1,
+    )
+    search = jaxarch.search.spectral(trainable=["eigenvalues/*", "eigenvektors/*"])
+    with pytest.raises(jaxarch.ArgumentError, match=r"trainable: no leaf is selected by 'eigenvektors/\*'"):
+        search(jax.random.key(0), problem)

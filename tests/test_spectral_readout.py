@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax import nnx
 from small import same
 from test_spectral_network import curved, inputs, random_params
 
@@ -400,3 +401,21 @@ def test_bad_input_is_refused_in_one_line_that_names_the_argument(make, message)
     with pytest.raises(jaxarch.ArgumentError, match=message) as raised:
         make()
     assert "\n" not in str(raised.value)
+
+
+def test_direct_weights_of_many_runs_or_of_a_module_are_refused_by_what_they_are():
+    model = jaxarch.spectral_network((2, 3, 1))
+    params, _ = jax.vmap(model.init)(jax.random.split(jax.random.key(0), 2))
+    with pytest.raises(jaxarch.ArgumentError, match=r"params: they have a leading axis of runs.*of_run\(i\)"):
+        jaxarch.spectral.direct_weights(params)
+    module = jaxarch.models.SpectralMLP((2, 3, 1), rngs=nnx.Rngs(0))
+    with pytest.raises(jaxarch.ArgumentError, match=r"got a module, SpectralMLP; .*nnx.state\(module"):
+        jaxarch.spectral.direct_weights(module)
+
+
+def test_a_mask_of_neurons_that_are_not_there_is_refused():
+    weights = {"W2_1": jnp.ones((3, 2)), "W3_2": jnp.ones((1, 3))}
+    with pytest.raises(jaxarch.ArgumentError, match="kept: unknown layer 'L4'"):
+        direct.neuron_mask(weights, {"L4": jnp.ones(3, bool)})
+    with pytest.raises(jaxarch.ArgumentError, match=r"kept: L2 has 3 neurons, got shape \(2,\)"):
+        direct.neuron_mask(weights, {"L2": jnp.ones(2, bool)})

@@ -12,7 +12,7 @@ from jaxarch.errors import ArgumentError, check_widths
 from jaxarch.models.model import Model
 from jaxarch.problem import Key
 from jaxarch.spectral.direct import direct_feedforward, direct_widths
-from jaxarch.spectral.network import Activation, Initializer, xavier_uniform
+from jaxarch.spectral.network import Activation, Initializer, check_activation, xavier_uniform
 from jaxarch.trees import PyTree
 
 
@@ -42,9 +42,11 @@ def direct_network(
       `{"W2_1": (N_2, N_1), "W3_1": (N_3, N_1), "W3_2": (N_3, N_2), ..., "b2": (N_2,), ...}`.
 
     Raises:
-      ArgumentError: widths that are not at least two positive integers.
+      ArgumentError: widths that are not at least two positive integers; an activation that is not
+        elementwise.
     """
     check_widths(widths)
+    check_activation(activation)
     layers = range(1, len(widths) + 1)
     shapes = {
         f"W{i}_{j}": (widths[j - 1], widths[i - 1])

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from jaxarch.errors import ArgumentError
+from jaxarch.errors import ArgumentError, first_line
 from jaxarch.models.model import Model
 from jaxarch.models.spectral_network import spectral_network
 from jaxarch.problem import Key
@@ -104,8 +104,21 @@ def as_model(model: Any, example: Array) -> Model:
       example: a batch of inputs, for shapes.
 
     Raises:
-      ArgumentError: anything else.
+      ArgumentError: anything else, a Linen class in place of a module or an Equinox module for instance; a
+        function of rngs that raises, or makes something else.
     """
+    kind = model if isinstance(model, type) else type(model)
+    if isinstance(model, type) and issubclass(model, nn.Module):
+        raise ArgumentError(
+            f"model: got the Linen class {kind.__name__}; pass a module made of it, {kind.__name__}(...)"
+        )
+    # Known by the home of its classes: Equinox need not be there.
+    if any(base.__module__.split(".")[0] == "equinox" for base in kind.__mro__):
+        raise ArgumentError(
+            f"model: {kind.__name__} is an Equinox module; pass (init, apply): split the module by `params, "
+            "static = eqx.partition(module, eqx.is_inexact_array)`, return params from init, in apply map "
+            "`eqx.combine(params, static)` over the examples with jax.vmap"
+        )
     match model:
         case Model():
             return model
@@ -128,7 +141,15 @@ def _nnx_model(make: Callable[[nnx.Rngs], nnx.Module]) -> Model:
         return nnx.split(module, nnx.Param, nnx.RngState, ...)
 
     # Traced, so that no weights are drawn here; only the structure is kept.
-    abstract = nnx.eval_shape(lambda: make(nnx.Rngs(0)))
+    try:
+        abstract = nnx.eval_shape(lambda: make(nnx.Rngs(0)))
+    except ArgumentError:
+        raise
+    except Exception as error:
+        raise ArgumentError(
+            "model: expected a function of rngs that makes a module, such as `lambda rngs: MLP((64, 10), "
+            f"rngs=rngs)`; called with rngs it raises {type(error).__name__}: {first_line(error)}"
+        ) from error
     if not isinstance(abstract, nnx.Module):
         raise ArgumentError(f"model: the function of rngs made a {type(abstract).__name__}, no nnx.Module")
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch.errors import ArgumentError, DeadStartWarning, check_widths, one_line
+from jaxarch.errors import ArgumentError, DeadStartWarning, check_widths
 from jaxarch.models.model import Model
 from jaxarch.problem import Key
 from jaxarch.spectral import network
@@ -92,7 +92,7 @@ def spectral_network(
         raise ArgumentError("skips: without them, update and method have nothing to choose; leave them out")
     sizes = (widths[0] + bool(bias), *widths[1:])
     starts = _starts(eigenvalues, sizes, train_input_eigenvalues)
-    _check_activation(activation)
+    network.check_activation(activation)
     _warn_of_dead_start(activation, starts, skips)
 
     def init(key: Array) -> tuple[PyTree, PyTree]:
@@ -141,16 +141,6 @@ def _starts(eigenvalues: str | Sequence[Start], sizes: Sequence[int], trains_inp
     if not trains_input and (callable(starts[0]) or np.any(starts[0])):
         raise ArgumentError("eigenvalues: L_1 is held at 0; train_input_eigenvalues=True for another start")
     return starts
-
-
-def _check_activation(activation: Activation) -> None:
-    like = jax.ShapeDtypeStruct((2, 3), jnp.float32)
-    try:
-        shape = jax.eval_shape(activation, like).shape
-    except Exception as error:
-        raise ArgumentError(f"activation: it cannot be applied to an array: {one_line(error)}") from error
-    if shape != like.shape:
-        raise ArgumentError(f"activation: expected an elementwise function; it makes {like.shape} {shape}")
 
 
 def _warn_of_dead_start(activation: Activation, starts: Sequence[Start], skips: bool) -> None:

@@ -13,7 +13,7 @@ import optax
 from jax import Array
 
 from jaxarch.descent import Descent
-from jaxarch.errors import ArgumentError, is_traced
+from jaxarch.errors import ArgumentError, first_line, is_traced
 from jaxarch.models.flax_models import as_model
 from jaxarch.models.model import Model
 from jaxarch.problem import Key, Problem, take_rows
@@ -56,9 +56,10 @@ def supervised(
       metrics: `(outputs, y) -> {name: scalar}`, shown for the validation rows beside the loss.
 
     Raises:
-      ArgumentError: data of another form, NaN, labels beyond the outputs, parameters that are not floating
-        point, a loss that does not fit the outputs, an `augment` that is no function or does not keep shape
-        and dtype.
+      ArgumentError: data of another form, ragged lists, NaN, inputs that the model does not take, labels
+        beyond the outputs or of a dtype that the loss does not take, parameters that are not floating point,
+        a loss that does not fit the outputs, an `augment` that is no function or does not keep shape and
+        dtype.
     """
     if not isinstance(data, tuple) or len(data) != 2:
         raise ArgumentError("data: expected a pair (x, y) of arrays with one leading axis of examples")
@@ -70,8 +71,9 @@ def supervised(
     if augment is not None and not callable(augment):
         raise ArgumentError(f"augment: expected a function (key, x) -> x, got {augment!r}")
     first_own = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], per_run)
-    example, _ = gather((x, y), first_own, jnp.zeros(1, jnp.int32))
+    example, label = gather((x, y), first_own, jnp.zeros(1, jnp.int32))
     network = as_model(model, example)
+    _check_call(network, loss, example, label)
 
     def problem_loss(params: PyTree, state: PyTree, batch: PyTree, key: Key) -> tuple[Array, PyTree]:
         inputs, labels = batch
@@ -107,10 +109,50 @@ def supervised(
 
 
 def _numbers(name: str, array: Any) -> Array:
-    array = array if isinstance(array, Array) else np.asarray(array)
+    try:
+        array = array if isinstance(array, Array) else np.asarray(array)
+    except ValueError:
+        raise ArgumentError(f"data: {name} is ragged, its rows differ in length; pad them to one") from None
     if not (jnp.issubdtype(array.dtype, jnp.number) or jnp.issubdtype(array.dtype, jnp.bool_)):
         raise ArgumentError(f"data: {name} must be numbers, got dtype {array.dtype}; number the classes")
     return jnp.asarray(array)
+
+
+def _check_call(network: Model, loss: Callable[[Array, Array], Array], x: PyTree, y: PyTree) -> None:
+    """Raise unless the model takes the inputs, and the loss its outputs and the labels, in one line each."""
+    params, state = jax.eval_shape(network.init, jax.random.key(0))
+    try:
+        outputs, _ = jax.eval_shape(lambda p, s: network.apply(p, s, x, None), params, state)
+    except ArgumentError:
+        raise
+    except Exception as error:
+        raise ArgumentError(
+            f"model: it does not take inputs of shape {_form(x)}: {first_line(error)}"
+        ) from error
+    try:
+        jax.eval_shape(loss, outputs, y)
+    except ArgumentError:
+        raise
+    except Exception as error:
+        integers = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, jnp.int32), y)
+        remedy = "; give y as integers, y.astype(int)" if _takes(loss, outputs, integers) else ""
+        raise ArgumentError(
+            f"loss: it does not take outputs of shape {_form(outputs)} and labels of shape {_form(y)}: "
+            f"{first_line(error)}{remedy}"
+        ) from error
+
+
+def _takes(function: Callable, *arguments: PyTree) -> bool:
+    try:
+        jax.eval_shape(function, *arguments)
+    except Exception:
+        return False
+    return True
+
+
+def _form(tree: PyTree) -> Any:
+    """Shapes and dtypes, to be shown."""
+    return jax.tree.map(lambda leaf: f"{leaf.shape} ({leaf.dtype})", tree)
 
 
 def _augmented(augment: Callable[[Array, Array], Array], key: Array, inputs: PyTree) -> PyTree:

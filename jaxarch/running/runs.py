@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh
 
-from jaxarch.errors import ArgumentError, did_you_mean
+from jaxarch.errors import ArgumentError, check_keys, did_you_mean
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.devices import first_runs, gather_on_cpu, over_runs, place, runs_mesh, take_runs
@@ -249,9 +249,7 @@ def _options(options: dict[str, Any]) -> FitOptions:
 def _check_runs(
     keys: Array, problem: Problem, settings: PyTree, network: Network | None, options: FitOptions
 ) -> None:
-    is_keys = isinstance(keys, Array) and jnp.issubdtype(keys.dtype, jax.dtypes.prng_key)
-    if not is_keys or keys.ndim != 1 or not keys.size:
-        raise ArgumentError("keys: expected shape (runs,), as of jax.random.split(jax.random.key(0), runs)")
+    check_keys(keys)
     runs = keys.shape[0]
     if problem.runs not in (None, runs):
         raise ArgumentError(f"keys: expected {problem.runs}, one for each run of the problem, got {runs}")

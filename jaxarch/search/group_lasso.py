@@ -10,7 +10,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges, own_descent
-from jaxarch.errors import check_strength
+from jaxarch.errors import check_one_strength
 from jaxarch.masks import apply_mask
 from jaxarch.network import Network
 from jaxarch.problem import Problem
@@ -41,7 +41,7 @@ def group_lasso(strength: ArrayLike = 1e-3, **descent: Unpack[DescentChanges]) -
     Raises:
       ArgumentError: a strength that is negative or not finite; parameters of another kind of network.
     """
-    check_strength("strength", strength)
+    check_one_strength("strength", strength)
     return Training(
         "group lasso",
         _init,

@@ -10,7 +10,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges, own_descent
-from jaxarch.errors import ArgumentError, check_strength, did_you_mean
+from jaxarch.errors import ArgumentError, check_one_strength, did_you_mean
 from jaxarch.masks import full_mask
 from jaxarch.network import Network, NeuronMask
 from jaxarch.problem import Problem
@@ -72,7 +72,7 @@ def spectral(
     Raises:
       ArgumentError: a strength that is negative or not finite, an unknown penalty.
     """
-    check_strength("strength", strength)
+    check_one_strength("strength", strength)
     if not callable(penalty) and penalty not in PENALTIES:
         raise ArgumentError(f"penalty: unknown {penalty!r}; {did_you_mean(str(penalty), PENALTIES)}")
     omega = penalty if callable(penalty) else PENALTIES[penalty]
@@ -91,7 +91,7 @@ def spectral(
 
 def _init(settings: Settings, key: Array, problem: Problem, network: Network | None) -> TrainState:
     params, model = problem.init(key) if network is None else (network.params, network.state)
-    trained = select(params, settings.trainable)
+    trained = select(params, settings.trainable, "trainable")
     return TrainState(trained, unselected(trained, params), model)
 
 

@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch.errors import ArgumentError, is_traced
+from jaxarch.errors import ArgumentError, did_you_mean, is_traced
 from jaxarch.spectral.network import Activation, unpack, unpack_neurons
 from jaxarch.spectral.readout import bundles
-from jaxarch.trees import PyTree
+from jaxarch.trees import PyTree, named_leaves
 
 _BUNDLE = re.compile(r"W(\d+)_(\d+)")
 
@@ -43,13 +43,14 @@ def direct_weights(
       `{"W2_1": ..., "W3_1": ..., "W3_2": ...}`, and with a bias `"b2", "b3", ...`.
 
     Raises:
-      ArgumentError: many networks at once (take one with `Found.of_run`), or traced values; a layer without
-        neurons, if there are no skip connections past it.
+      ArgumentError: many networks at once (take one with `Network.of_run`), a module in place of its
+        parameters, or traced values; a layer without neurons, if there are no skip connections past it.
     """
     if is_traced((params, state)):
         raise ArgumentError(
             "params: the neurons that are left decide the shapes; export outside of jit and vmap"
         )
+    _check_one_network(params)
     blocks = bundles(params, state, skips)
     phi, values = unpack(params)
     masks = unpack_neurons({} if state is None else state, len(values))
@@ -72,6 +73,20 @@ def direct_weights(
             column = blocks[i, 1][:, -1] if (i, 1) in blocks else jnp.zeros_like(phi[i - 2][:, 0])
             weights[f"b{place[i]}"] = column[kept[i]]
     return weights
+
+
+def _check_one_network(params: PyTree) -> None:
+    """Raise if parameters are a module, or those of many runs."""
+    if hasattr(params, "eigenvectors"):
+        raise ArgumentError(
+            f"params: expected parameters, got a module, {type(params).__name__}; of an NNX module they are "
+            "nnx.state(module, nnx.Param), and its neurons nnx.state(module)"
+        )
+    depths = {jnp.ndim(leaf) for path, leaf in named_leaves(params).items() if "eigenvectors/" in path}
+    if depths == {3}:
+        raise ArgumentError(
+            "params: they have a leading axis of runs; export one network, network.of_run(i), at a time"
+        )
 
 
 def direct_feedforward(weights: Mapping[str, Array], x: Array, activation: Activation = jax.nn.relu) -> Array:
@@ -157,7 +172,17 @@ def neuron_mask(weights: Mapping[str, Array], kept: Mapping[str, Array]) -> dict
     Args:
       weights: of a network in direct space.
       kept: booleans for each hidden layer, `{"L2": (N_2,), ...}`.
+
+    Raises:
+      ArgumentError: a layer that is not there, or has another number of neurons.
     """
+    widths = direct_widths(weights)
+    for name, neurons in kept.items():
+        sizes = {f"L{i}": width for i, width in enumerate(widths[1:-1], 2)}
+        if name not in sizes:
+            raise ArgumentError(f"kept: unknown layer {name!r}; {did_you_mean(name, sizes)}")
+        if jnp.shape(neurons) != (sizes[name],):
+            raise ArgumentError(f"kept: {name} has {sizes[name]} neurons, got shape {jnp.shape(neurons)}")
 
     def mask(name: str, leaf: Array) -> Array | None:
         match = _BUNDLE.fullmatch(name)

@@ -30,7 +30,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError
+from jaxarch.errors import ArgumentError, one_line
 from jaxarch.spectral.algebra import adjacent, apply_adjacency, check_blocks, connections
 from jaxarch.trees import PyTree, named_leaves, path_name, select
 
@@ -174,6 +174,12 @@ def tells_neurons(state: PyTree) -> bool:
 def unpack_neurons(state: PyTree, layers: int) -> Neurons:
     """The masks of the hidden layers 2, ..., B of B + 1 `layers`; `None` where all neurons are left."""
     kept = named_leaves(state.get("neurons", {}))
+    hidden = [f"L{i}" for i in range(2, layers)]
+    if unknown := kept.keys() - set(hidden):
+        raise ArgumentError(
+            f"state: it masks neurons of {sorted(unknown)[0]!r}; the hidden layers are "
+            f"{', '.join(hidden) or 'none'}"
+        )
     return [kept.get(f"L{i}") for i in range(2, layers)]
 
 
@@ -347,11 +353,43 @@ def _activations(
                     f"neurons: expected a mask of shape ({z.shape[axis]},), got {jnp.shape(kept)}"
                 )
             shaped = jnp.expand_dims(kept, [i for i in range(z.ndim) if i != axis % z.ndim])
-            return jnp.where(shaped, activation(z), 0)
+            # Inside: where the activation of a removed neuron overflows, 0 times its slope would be NaN.
+            return jnp.where(shaped, activation(jnp.where(shaped, z, 0)), 0)
 
         return masked
 
     return [of_layer(kept) for kept in neurons]
+
+
+def check_activation(activation: Activation) -> None:
+    """Raise unless an activation is elementwise: a change of one input changes that output alone.
+
+    Raises:
+      ArgumentError: no function, another shape, outputs that depend on other inputs (softmax, a sort).
+    """
+    if not callable(activation):
+        raise ArgumentError(
+            f"activation: expected an elementwise function such as jax.nn.relu, got {activation!r}"
+        )
+    like = jax.ShapeDtypeStruct((2, 3), jnp.float32)
+    try:
+        shape = jax.eval_shape(activation, like).shape
+    except Exception as error:
+        raise ArgumentError(f"activation: it cannot be applied to an array: {one_line(error)}") from error
+    if shape != like.shape:
+        raise ArgumentError(f"activation: expected an elementwise function; it makes {like.shape} {shape}")
+    # One after another, so that nothing is compiled for what is mapped; concrete also inside of jit.
+    with jax.ensure_compile_time_eval():
+        before = jnp.asarray([[-1.5, 0.25, 2.0], [3.0, -0.5, 1.0]])
+        outputs = activation(before)
+        for place in np.ndindex(before.shape):
+            changed = activation(before.at[place].set(-4.0 if place[0] else 4.0)) != outputs
+            others = np.asarray(changed).copy()
+            others[place] = False
+            if others.any():
+                raise ArgumentError(
+                    "activation: expected an elementwise function; one input changes several outputs"
+                )
 
 
 def check_method(method: str) -> None:

@@ -1,0 +1,155 @@
+"""The k-th largest of many numbers by bisection of their bits: no sort, no gather, sharding kept.
+
+Read as integers, the bits of floating-point numbers are in the numbers' order, once those of negative ones
+are flipped. So the k-th largest of a list of arrays is found bit by bit, from the highest on: a bit is set if
+at least k numbers are at or above what it gives. Each round counts, over arrays that stay as and where they
+are; of arrays that are split over devices, one number a device is sent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxarch.errors import ArgumentError
+
+
+def count_dtype(size: int) -> jnp.dtype:
+    """An integer dtype that counts up to `size` exactly.
+
+    Raises:
+      ArgumentError: 2^32 or more, where JAX has no integers of 64 bits.
+    """
+    if size < 2**31:
+        return jnp.dtype(jnp.int32)
+    if jax.dtypes.canonicalize_dtype(jnp.int64) == jnp.int64:
+        return jnp.dtype(jnp.int64)
+    if size < 2**32:
+        return jnp.dtype(jnp.uint32)
+    raise ArgumentError(
+        f"mask: {size} connections are more than 32 bits count; set jax_enable_x64, or count outside of jit"
+    )
+
+
+@jax.jit
+def largest(arrays: Sequence[Array], k: Array) -> list[Array]:
+    """Which numbers are the `k` largest of all arrays together: booleans in the arrays' shapes.
+
+    Exactly k; of equal numbers, the first in row-major order, array after array. NaN counts as -inf.
+    """
+    size = sum(array.size for array in arrays)
+    dtype = count_dtype(size)
+    k = jnp.maximum(k, 0).astype(dtype)
+    ordered = _ordered([jnp.where(jnp.isnan(array), -jnp.inf, array) for array in _promoted(arrays)])
+    threshold = _kth_largest(ordered, k)
+    above = [keys > threshold for keys in ordered]
+    tied = [keys == threshold for keys in ordered]
+    wanted = k - _count(above, dtype)
+
+    # Of the tied ones, those whose place is before `end`: found by bisection, unless all of them are wanted.
+    places = _places(arrays, dtype)
+    start = jnp.where(_count(tied, dtype) <= wanted, size, 0).astype(dtype)
+
+    def before(end: Array) -> list[Array]:
+        return [ties & (place < end) for ties, place in zip(tied, places, strict=True)]
+
+    def halve(ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = ends
+        middle = low + (high - low) // 2
+        enough = _count(before(middle), dtype) >= wanted
+        return jnp.where(enough, low, middle + 1), jnp.where(enough, middle, high)
+
+    end, _ = jax.lax.while_loop(lambda ends: ends[0] < ends[1], halve, (start, jnp.full_like(start, size)))
+    return [keys | ties for keys, ties in zip(above, before(end), strict=True)]
+
+
+@jax.jit
+def percentile(arrays: Sequence[Array], percentiles: Array) -> Array:
+    """Percentiles of all arrays together, linearly interpolated, as `jnp.percentile`: NaN if there is a NaN.
+
+    Args:
+      arrays: floating-point arrays of any shapes.
+      percentiles: in [0, 100], of any shape.
+    """
+    promoted = _promoted(arrays)
+    size = sum(array.size for array in arrays)
+    dtype = count_dtype(size)
+    ordered = _ordered(promoted)
+    position = percentiles.astype(promoted[0].dtype) / 100 * (size - 1)
+    low, high = jnp.floor(position), jnp.ceil(position)
+    share = position - low
+
+    def neighbours(rank: Array) -> tuple[Array, Array]:
+        """The numbers of a rank, from 0, the smallest, and of the next."""
+        at = _kth_largest(ordered, size - rank)
+        above = [keys > at for keys in ordered]
+        most = jnp.iinfo(at.dtype).max
+        least = [jnp.min(jnp.where(a, keys, most)) for a, keys in zip(above, ordered, strict=True)]
+        is_last = rank + 1 < size - _count(above, dtype)
+        return at, jnp.where(is_last, at, jnp.min(jnp.stack(least)))
+
+    ranks = jnp.clip(low, 0, size - 1).astype(dtype)
+    at, after = jnp.vectorize(neighbours)(ranks)
+    below, above = (_number(keys, promoted[0].dtype) for keys in (at, jnp.where(high > low, after, at)))
+    value = above * share + below * (1 - share)
+    broken = jnp.stack([jnp.any(jnp.isnan(array)) for array in promoted]).any()
+    return jnp.where(broken, jnp.nan, value).astype(jnp.result_type(*arrays))
+
+
+def _kth_largest(ordered: Sequence[Array], k: Array) -> Array:
+    """The largest key that at least k keys are at or above."""
+    least = jnp.iinfo(ordered[0].dtype).min
+    highest = jnp.iinfo(ordered[0].dtype).bits - 1
+
+    def round_(index: Array, key: Array) -> Array:
+        # The highest bit is the sign: to set it is to come from the negative integers to 0.
+        candidate = key ^ (jnp.ones_like(key) << (highest - index).astype(key.dtype))
+        enough = _count([keys >= candidate for keys in ordered], k.dtype) >= k
+        return jnp.where(enough, candidate, key)
+
+    return jax.lax.fori_loop(0, highest + 1, round_, jnp.asarray(least, ordered[0].dtype))
+
+
+def _promoted(arrays: Sequence[Array]) -> list[Array]:
+    """All arrays in one dtype, float32 or float64, in which they have the order that they had."""
+    dtype = jnp.promote_types(jnp.result_type(*arrays), jnp.float32)
+    return [array.astype(dtype) for array in arrays]
+
+
+def _ordered(arrays: Sequence[Array]) -> list[Array]:
+    """Integers in the order of the arrays' numbers; 0 and -0 are one."""
+    integer = jnp.int32 if arrays[0].dtype == jnp.float32 else jnp.int64
+    bits = [jax.lax.bitcast_convert_type(jnp.where(array == 0, 0, array), integer) for array in arrays]
+    return [_flipped(keys) for keys in bits]
+
+
+def _number(keys: Array, dtype: jnp.dtype) -> Array:
+    """The numbers that have these keys."""
+    return jax.lax.bitcast_convert_type(_flipped(keys), dtype)
+
+
+def _flipped(bits: Array) -> Array:
+    """The bits of negative numbers flipped, but for the sign: its own inverse."""
+    return jnp.where(bits < 0, bits ^ jnp.iinfo(bits.dtype).max, bits)
+
+
+def _count(masks: Sequence[Array], dtype: jnp.dtype) -> Array:
+    return jnp.sum(jnp.stack([jnp.sum(mask, dtype=dtype) for mask in masks]), dtype=dtype)
+
+
+def _places(arrays: Sequence[Array], dtype: jnp.dtype) -> list[Array]:
+    """The place of every number in row-major order, array after array."""
+    places, start = [], 0
+    for array in arrays:
+        place = jnp.full([1] * array.ndim, start, dtype)
+        for axis, length in enumerate(array.shape):
+            stride = math.prod(array.shape[axis + 1 :])
+            shape = [-1 if other == axis else 1 for other in range(array.ndim)]
+            place = place + (jnp.arange(length, dtype=dtype) * stride).reshape(shape)
+        places.append(place)
+        start += array.size
+    return places

@@ -1,0 +1,74 @@
+"""The k-th largest by bisection against a sort."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxarch.order_statistics import count_dtype, largest, percentile
+
+# Few values, so that many are tied; 1e-40 is subnormal, and 0 to XLA.
+VALUES = [0.0, -0.0, 1e-40, -1e-40, 1.0, -1.0, 0.5, 3e38, -3e38, np.inf, -np.inf, np.nan]
+ARRAYS = st.one_of(
+    st.lists(st.sampled_from(VALUES), min_size=25, max_size=25),
+    st.lists(st.floats(-2, 2, width=32), min_size=25, max_size=25),
+).map(lambda values: np.array(values, np.float32))
+
+
+def pieces(values):
+    return [jnp.asarray(values[:12]).reshape(3, 4), jnp.asarray(values[12]), jnp.asarray(values[13:])]
+
+
+def flat(arrays):
+    return np.concatenate([np.ravel(array) for array in arrays])
+
+
+def by_sorting(values, k):
+    pooled = jnp.asarray(values)
+    order = jnp.argsort(-jnp.where(jnp.isnan(pooled), -jnp.inf, pooled), stable=True)
+    return jnp.zeros(pooled.shape, bool).at[order].set(jnp.arange(pooled.size) < k)
+
+
+@given(values=ARRAYS, k=st.integers(0, 25))
+def test_the_k_largest_are_those_of_a_stable_sort(values, k):
+    np.testing.assert_array_equal(flat(largest(pieces(values), jnp.asarray(k))), by_sorting(values, k))
+
+
+@given(values=ARRAYS, percentiles=st.lists(st.floats(0, 100, width=32), min_size=6, max_size=6))
+def test_percentiles_are_those_of_a_sort(values, percentiles):
+    expected = jnp.percentile(jnp.asarray(values), jnp.asarray(percentiles, jnp.float32))
+    found = percentile(pieces(values), jnp.asarray(percentiles, jnp.float32))
+    # The last digit of `low (1 - share) + high share` is the compiler's.
+    np.testing.assert_array_max_ulp(found, expected, maxulp=2)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
+def test_every_floating_point_dtype_is_ordered(dtype):
+    with jax.enable_x64(dtype == "float64"):
+        values = jax.random.normal(jax.random.key(0), (50,), dtype)
+        kept = largest([values], jnp.asarray(20))[0]
+        assert values[kept].min() > values[~kept].max()
+        median = percentile([values], jnp.asarray([50.0]))
+        assert median.dtype == dtype
+        np.testing.assert_allclose(median, np.median(np.asarray(values, float)), rtol=2e-2)
+
+
+def test_doubles_are_told_apart_beyond_the_digits_of_float32():
+    with jax.enable_x64(True):
+        values = jnp.asarray([1.0, 1.0 + 1e-12, 1.0 - 1e-12])
+        assert largest([values], jnp.asarray(1))[0].tolist() == [False, True, False]
+
+
+def test_many_ks_are_one_vmap():
+    values = jnp.asarray([0.0, 1.0, 1.0, 1.0, 2.0])
+    kept = jax.vmap(lambda k: largest([values], k)[0])(jnp.arange(6))
+    assert kept.sum(1).tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_counts_get_a_dtype_that_holds_them():
+    assert count_dtype(2**31 - 1) == jnp.int32
+    assert count_dtype(2**31) == jnp.uint32
+    with jax.enable_x64(True):
+        assert count_dtype(2**33) == jnp.int64
