@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import flax.linen as nn
@@ -123,7 +124,10 @@ def as_model(model: Any, example: Array) -> Model:
         case Model():
             return model
         case nnx.Module():
-            return _nnx_model(lambda rngs: model)
+            # As it is now: what is done to the module later does not change the problem.
+            graph, state = nnx.split(model)
+            leaves, structure = jax.tree.flatten(state)
+            return _nnx_model(partial(_rebuilt, graph, structure, tuple(leaves)))
         case nn.Module():
             return _linen_model(model, example)
         case (init, apply) if callable(init) and callable(apply):
@@ -134,6 +138,11 @@ def as_model(model: Any, example: Array) -> Model:
         "model: expected a Flax NNX module or a function of rngs that makes one, a Flax Linen module, a "
         f"jaxarch Model, or a pair of functions (init, apply); got {type(model).__name__}"
     )
+
+
+def _rebuilt(graph: Any, structure: Any, leaves: tuple[Array, ...], rngs: nnx.Rngs) -> nnx.Module:
+    """A module that was split before; all its runs start from the same weights."""
+    return nnx.merge(graph, jax.tree.unflatten(structure, leaves))
 
 
 def _nnx_model(make: Callable[[nnx.Rngs], nnx.Module]) -> Model:

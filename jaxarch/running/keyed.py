@@ -20,7 +20,7 @@ from jaxarch.problem import Problem
 
 Kind = TypeVar("Kind")
 
-LIBRARIES = ("jaxarch", "optax", "jax", "flax", "numpy")
+LIBRARIES = ("jaxarch", "optax", "jax", "jaxlib", "flax", "numpy")
 """Whose functions never change while a program runs: they are known by code and captured values."""
 
 _SMALL = 64
@@ -143,11 +143,13 @@ def _key(value: Any, above: tuple[int, ...]) -> Any:
     if getattr(getattr(type(value), "__dataclass_params__", None), "frozen", False):
         fields = tuple(inner(getattr(value, field.name)) for field in dataclasses.fields(value))
         return type(value), fields
+    if _is_of_a_library(type(value)) and type(value).__hash__ not in (None, object.__hash__):
+        return type(value), value
     return _Is(value)
 
 
-def _is_of_a_library(function: types.FunctionType) -> bool:
-    return (function.__module__ or "").split(".")[0] in LIBRARIES
+def _is_of_a_library(definition: Any) -> bool:
+    return (definition.__module__ or "").split(".")[0] in LIBRARIES
 
 
 def _content(cell: Any) -> Any:

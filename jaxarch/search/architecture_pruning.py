@@ -14,7 +14,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges, own_descent
-from jaxarch.errors import ArgumentError, check_strength
+from jaxarch.errors import ArgumentError, check_flag, check_strength
 from jaxarch.finish.at_density import Densities, check_densities, connections_kept, with_densities
 from jaxarch.masks import (
     apply_mask,
@@ -111,6 +111,7 @@ def architecture_pruning(
     check_temperatures(hard, soft)
     check_strength("strength", strength)
     check_strength("std", std)
+    check_flag("factor", factor)
     if penalty not in ("corrected", "as printed"):
         raise ArgumentError(f"penalty: expected 'corrected' or 'as printed', got {penalty!r}")
     if "optimizer" in descent:

@@ -11,7 +11,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges, own_descent
-from jaxarch.errors import ArgumentError
+from jaxarch.errors import ArgumentError, check_finite, check_flag, check_strength
 from jaxarch.masks import (
     apply_mask,
     check_temperatures,
@@ -88,6 +88,9 @@ def two_temperature(
       ArgumentError: temperatures that are not positive, soft > hard, an unknown `weights` or `units`.
     """
     check_temperatures(hard, soft)
+    check_finite("mean", mean)
+    check_strength("std", std)
+    check_flag("factor", factor)
     if not callable(weights) and weights not in ("ones", "initial"):
         raise ArgumentError(f"weights: expected 'ones', 'initial' or a function, got {weights!r}")
     if units not in ("1/hard", "absolute"):
