@@ -69,7 +69,7 @@ def supervised(
     if augment is not None and not callable(augment):
         raise ArgumentError(f"augment: expected a function (key, x) -> x, got {augment!r}")
     first_own = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], per_run)
-    example, _ = gather((x, y), first_own, jnp.zeros(1, jnp.int32))
+    example, _ = jax.jit(gather)((x, y), first_own, jnp.zeros(1, jnp.int32))
     network = as_model(model, example)
 
     def problem_loss(params: PyTree, state: PyTree, batch: PyTree, key: Key) -> tuple[Array, PyTree]:
