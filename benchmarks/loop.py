@@ -22,6 +22,8 @@ same parameters.
 [D] Colombo & Gao, Disentangling Neural Architectures and Weights, 2021.
 [S] Peri, Chicchi, Fanelli and Giambagli, Spectral Architecture Search for Neural Network Models (SPARCS).
 
+Measured on a busy shared x86-64 core, medians of 5: Algorithm 1 takes 1.03 times as long as by hand (78.5 us
+a step and network against 76.0), experiment 1 1.04 times (56.8 against 54.2), or 76.6 us with its validation.
 """
 
 from __future__ import annotations
