@@ -68,17 +68,20 @@ class Worker:
         self.process.wait()
 
 
-def check_agreement(script: str, steps: int, moved: str, tolerance: float) -> None:
-    """Stop unless both libraries do the same steps: `moved` says in words what they move."""
+def check_agreement(
+    script: str, steps: int, moved: str, tolerance: float, tasks: Sequence[str] = ("compare",)
+) -> None:
+    """Stop unless both sides do the same steps: `moved` says in words what they move."""
     worker = Worker(script, "agreement")
-    found = worker.ask("compare")
+    for task in tasks:
+        found = worker.ask(task)
+        print(
+            f"after {steps} equal steps, which move the {moved} by up to {found['moved']:.2g}, "
+            f"both sides agree to {found['apart']:.1g}"
+        )
+        if not found["apart"] <= tolerance:
+            raise SystemExit(f"the two sides are not equivalent: they must agree to {tolerance}")
     worker.close()
-    print(
-        f"after {steps} equal steps, which move the {moved} by up to {found['moved']:.2g}, "
-        f"both libraries agree to {found['apart']:.1g}"
-    )
-    if not found["apart"] <= tolerance:
-        raise SystemExit(f"the two sides are not equivalent: they must agree to {tolerance}")
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:

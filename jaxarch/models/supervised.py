@@ -71,7 +71,7 @@ def supervised(
     if augment is not None and not callable(augment):
         raise ArgumentError(f"augment: expected a function (key, x) -> x, got {augment!r}")
     first_own = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], per_run)
-    example, label = gather((x, y), first_own, jnp.zeros(1, jnp.int32))
+    example, label = jax.jit(gather)((x, y), first_own, jnp.zeros(1, jnp.int32))
     network = as_model(model, example)
     _check_call(network, loss, example, label)
 
