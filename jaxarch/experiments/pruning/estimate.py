@@ -10,15 +10,12 @@ import jax
 import numpy as np
 import pandas as pd
 
-from jaxarch.errors import ResultWarning
+from jaxarch import Report, ResultWarning, architecture, over_seeds, select
 from jaxarch.experiments.pruning.searches import SEARCHES, problem_of, trainings
 from jaxarch.experiments.pruning.tasks import Transfer
 from jaxarch.experiments.pruning.trial import learning, training
 from jaxarch.masks import full_mask
-from jaxarch.problem import architecture
-from jaxarch.running.strategy import Report, over_seeds
-from jaxarch.search.dense import dense
-from jaxarch.trees import select
+from jaxarch.search import dense
 
 MEASURED_STEPS, MEASURED_RUNS = 20, 16
 

@@ -11,31 +11,25 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxarch.data.balanced_rows import balanced_rows
+from jaxarch import Checkpoints, Network, Problem, Progress, over_seeds, select
+from jaxarch.data import balanced_rows
 from jaxarch.errors import ArgumentError, check_distinct, check_known
-from jaxarch.experiments.harness.parts import Parts
-from jaxarch.experiments.pruning.settings import Settings
+from jaxarch.experiments.harness import Parts
+from jaxarch.experiments.pruning.settings import TransferSettings
 from jaxarch.experiments.pruning.tasks import Transfer
 from jaxarch.finish.at_density import density_name
 from jaxarch.masks import reshuffle
-from jaxarch.problem import Network, Problem
-from jaxarch.running.fit import Progress
-from jaxarch.running.strategy import over_seeds
-from jaxarch.search.architecture_pruning import architecture_pruning
-from jaxarch.search.magnitude_pruning import magnitude_pruning, rounds
-from jaxarch.search.random_mask import random_mask
-from jaxarch.search.random_search import random_search
-from jaxarch.search.snip import snip
-from jaxarch.storage import Checkpoints
+from jaxarch.search import architecture_pruning, magnitude_pruning, random_mask, random_search, snip
+from jaxarch.search.magnitude_pruning import rounds
 from jaxarch.structure.nodes import layer_chain
-from jaxarch.trees import PyTree, map_selected, select
+from jaxarch.trees import PyTree, map_selected
 
 RESHUFFLED = "->reshuffled"
 SNIP_BATCHES = 10
-Make = Callable[[Settings, Sequence[float]], Any]
+Make = Callable[[TransferSettings, Sequence[float]], Any]
 
 
-def _architecture_pruning(settings: Settings, densities: Sequence[float]) -> Any:
+def _architecture_pruning(settings: TransferSettings, densities: Sequence[float]) -> Any:
     return architecture_pruning(
         densities,
         settings.hard,

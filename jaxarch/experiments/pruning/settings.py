@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self
 
 from jax import Array
 
@@ -11,12 +11,11 @@ from jaxarch.errors import (
     ArgumentError,
     check_count,
     check_distinct,
-    check_key,
     check_known,
     check_positive,
     check_strength,
 )
-from jaxarch.experiments.harness.experiment import seed_keys
+from jaxarch.experiments.harness import TrainingSettings
 from jaxarch.masks import check_temperatures
 
 WEIGHTS = ("he", "density-aware")
@@ -50,7 +49,7 @@ STREAMS = {"search": 1, "rows": 2, "reshuffle": 3, "new task": 4}
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class TransferSettings(TrainingSettings):
     """What all transfers of architectures have in common.
 
     Architectures are searched for on the `classes` of `dataset`, and trained with fresh `weights` on so many
@@ -63,8 +62,6 @@ class Settings:
     Architecture pruning takes `search_steps` of plain gradient descent, at `scores_rate` and `weights_rate`,
     from scores of spread `scores_std`, with temperatures `hard` and `soft` and penalty `strength`. A round of
     magnitude pruning removes at most `fraction`; random search draws `samples` networks.
-
-    With `resume=FOLDER` what is done is kept there, and the same command goes on from it.
     """
 
     dataset: str = "digits"
@@ -79,7 +76,6 @@ class Settings:
     sparsities: tuple[float, ...] = (0.5, 0.9, 0.95, 0.99)
     sizes: tuple[int, ...] = ()
     weights: tuple[str, ...] = WEIGHTS
-    seeds: int = 5
     search_steps: int = 0
     training_steps: int = 0
     steps: int = 0
@@ -93,22 +89,17 @@ class Settings:
     weights_rate: float = 0.1
     fraction: float = 0.2
     samples: int = 8
-    key: int = 0
-    resume: str = ""
 
-    def complete(self: S) -> S:
+    def complete(self) -> Self:
         """The same with what suits the data set where nothing is said; classes and sizes come later."""
         suits: dict[str, Any] = SUITS_ALL | {"new_dataset": self.dataset} | SUITS.get(self.dataset, {})
         if self.in_domain:
             suits["new_dataset"] = self.dataset
         chosen = {name: value for name, value in suits.items() if getattr(self, name) in ((), "", 0, "auto")}
         settings = dataclasses.replace(self, **chosen)
-        if not settings.widths:
-            settings = dataclasses.replace(settings, widths=WIDTHS.get(settings.model, ()))
-        settings.check()
-        return settings
+        return dataclasses.replace(settings, widths=settings.widths or WIDTHS.get(settings.model, ()))
 
-    def with_classes(self: S, first: list[int], second: list[int]) -> S:
+    def with_classes(self, first: list[int], second: list[int]) -> Self:
         """The same with classes and sizes, where none are named.
 
         Of one data set each task has half of the classes; of two, the new one has as many as the first.
@@ -144,26 +135,18 @@ class Settings:
 
     def check(self) -> None:
         """Raise on the first setting that cannot be used."""
-        for name in ("seeds", "search_steps", "training_steps", "steps", "batch_size", "samples", "pool"):
-            check_count(name, getattr(self, name))
-        for name in ("sparsities", "sizes", "classes", "new_classes"):
+        super().check()
+        self.check_each(check_count, "search_steps", "training_steps", "steps", "samples", "pool")
+        for name in ("sizes", "classes", "new_classes"):
             check_distinct(name, getattr(self, name))
-        check_count("sparsities", len(self.sparsities))
-        for name in ("sizes", "widths"):
-            for number in getattr(self, name):
-                check_count(name, number)
-        for name, shares in (("sparsities", self.sparsities), ("fraction", (self.fraction,))):
-            for share in shares:
-                if not 0 < share < 1:
-                    raise ArgumentError(f"{name}: expected numbers between 0 and 1, got {share}")
+        self.check_numbers(_check_share, "sparsities")
+        self.check_each(_check_share, "fraction")
+        self.check_each(check_count, "sizes", "widths")
         check_known("weights", self.weights, WEIGHTS)
         check_known("model", (self.model,), MODELS)
         check_temperatures(self.hard, self.soft)
-        for name in ("rate", "scores_rate", "weights_rate"):
-            check_positive(name, getattr(self, name))
-        for name in ("strength", "scores_std"):
-            check_strength(name, getattr(self, name))
-        check_key("key", self.key)
+        self.check_each(check_positive, "rate", "scores_rate", "weights_rate")
+        self.check_each(check_strength, "strength", "scores_std")
         if self.model not in WIDTHS and self.widths:
             raise ArgumentError(f"widths: they are of an mlp or a cnn; the {self.model} has its own")
         if self.in_domain and self.new_dataset != self.dataset:
@@ -176,9 +159,12 @@ class Settings:
 
     def keys(self, purpose: Literal["search", "rows", "reshuffle", "new task"]) -> Array:
         """One key a seed, others for each purpose: fresh weights are not those that a search began from."""
-        return seed_keys(self.key, self.seeds, STREAMS[purpose])
+        return self.seed_keys(STREAMS[purpose])
 
 
-S = TypeVar("S", bound=Settings)
+def _check_share(name: str, value: float) -> None:
+    if not 0 < value < 1:
+        raise ArgumentError(f"{name}: expected numbers between 0 and 1, got {value}")
+
 
 _IN_DOMAIN = "in_domain: the new task is the first one; leave new_dataset and new_classes out"
