@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from jaxarch import cli, results
-from jaxarch.experiments.harness.experiment import read_settings
+from jaxarch.experiments.harness import read_settings
 from jaxarch.search.disentangling import disentangling_strategies
 
 CACHE = tempfile.TemporaryDirectory()

@@ -1,6 +1,7 @@
 """Architectures from one task to another: rows, architectures, what is written, and how it goes on."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -11,7 +12,7 @@ from small import same
 
 import jaxarch
 from jaxarch.errors import ArgumentError
-from jaxarch.experiments.harness.parts import Parts
+from jaxarch.experiments.harness import Parts, plan_of, report_on, run_in
 from jaxarch.experiments.pruning import estimate, reporting, reshuffle, searches, tasks, transfer, trial
 from jaxarch.reproduction import read_findings
 from jaxarch.results import read_manifest, read_table
@@ -37,15 +38,20 @@ SETTINGS = transfer.Settings(methods=METHODS, **SMALL)
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("transfer")
-    transfer.EXPERIMENT.run(SETTINGS, made, None)
+    run_in(made, transfer.EXPERIMENT, SETTINGS)
     return made
+
+
+def prepared(**settings):
+    return tasks.prepare(dataclasses.replace(SETTINGS, **settings).complete())
 
 
 @pytest.fixture(scope="module")
 def ready():
-    return tasks.prepare(SETTINGS)
+    return tasks.prepare(SETTINGS.complete())
 
 
+@pytest.mark.long
 def test_every_architecture_is_trained_once_in_every_cell(folder):
     table = read_table(folder)
     network = table[table["strategy"] != trial.PARENT]
@@ -55,6 +61,7 @@ def test_every_architecture_is_trained_once_in_every_cell(folder):
     assert len(table) - len(network) == 2 * 2 * 2
 
 
+@pytest.mark.long
 def test_densities_are_those_of_the_sparsities_to_a_connection(folder):
     table = read_table(folder)
     connections = 64 * 12 + 12 * 5
@@ -62,12 +69,14 @@ def test_densities_are_those_of_the_sparsities_to_a_connection(folder):
     assert (kept == ((1 - table["sparsity"]) * connections).round()).all()
 
 
+@pytest.mark.long
 def test_accuracies_are_better_than_chance_and_of_methods_that_learn_better_with_more_examples(folder):
     parent = read_table(folder).query("strategy == 'parent'").groupby("size")["accuracy"].median()
     assert parent[10] > 0.3
     assert parent[40] > parent[10]
 
 
+@pytest.mark.long
 def test_reshuffled_architectures_have_the_densities_of_their_layers_and_other_connections(folder, ready):
     layers = read_table(folder, reporting.LAYERS).set_index(["sparsity", "seed", "layer"])
     first, second = (layers[layers["strategy"] == name]["density"] for name in ("AP", "AP->reshuffled"))
@@ -77,6 +86,7 @@ def test_reshuffled_architectures_have_the_densities_of_their_layers_and_other_c
     assert (ours & theirs).sum() < 0.5 * ours.sum()
 
 
+@pytest.mark.long
 def test_the_folder_has_the_masks_of_all_methods_densities_and_seeds(folder):
     masks = read_npz(folder / reporting.MASKS)
     for method in METHODS:
@@ -103,7 +113,7 @@ def test_every_run_has_the_key_and_the_rows_of_its_seed_for_the_new_task(ready, 
     seen = []
 
     def run(strategy, keys, problem, **options):
-        seen.append((jax.random.key_data(keys), problem, options["found"]))
+        seen.append((jax.random.key_data(keys), problem, options["network"]))
         return over_seeds(strategy, keys, problem, **options)
 
     monkeypatch.setattr(trial, "over_seeds", run)
@@ -124,15 +134,18 @@ def test_runs_that_fail_have_no_figures_and_are_counted(ready):
     assert (made.comparisons["runs"] == 0).all()
     figure = jaxarch.plots.sweep(transfer._curves(made.table), "share of connections left")
     assert not figure.axes[0].lines
-    assert any("random: 8 of 8 runs met NaN" in line for line in reporting.remarks({"notes": []}, made.table))
+    results = SimpleNamespace(manifest={"notes": []}, table=made.table)
+    assert any("random: 8 of 8 runs met NaN" in line for line in reporting.remarks(results))
 
 
+@pytest.mark.long
 def test_each_search_is_run_once_whatever_is_made_of_it(ready):
     seen = []
     measured(ready, lambda border: seen.append(border.name), methods=("AP->reshuffled", "AP"))
     assert len([name for name in seen if "architecture pruning" in name]) == 1
 
 
+@pytest.mark.long
 def test_layers_are_in_the_order_of_the_data_flow(folder):
     assert read_table(folder, reporting.LAYERS)["layer"].unique().tolist() == [
         "layers/0/kernel",
@@ -140,6 +153,7 @@ def test_layers_are_in_the_order_of_the_data_flow(folder):
     ]
 
 
+@pytest.mark.long
 def test_comparisons_are_within_a_cell_and_leave_the_parent_out(folder):
     pairs = read_table(folder, reporting.COMPARISONS)
     assert len(pairs) == 2 * 2 * 2 * len(METHODS) * (len(METHODS) - 1) / 2
@@ -153,17 +167,20 @@ def test_comparisons_are_within_a_cell_and_leave_the_parent_out(folder):
     assert np.isclose(pair["median"].item(), np.median(ours - theirs))
 
 
+@pytest.mark.long
 def test_the_report_has_tables_and_both_figures(folder):
-    assert len(transfer.report(folder)) >= 5
+    assert len(report_on(folder, transfer.EXPERIMENT)) >= 5
     assert {"accuracy.svg", "layers.svg"} <= {path.name for path in folder.iterdir()}
 
 
+@pytest.mark.long
 def test_the_manifest_has_all_settings_as_they_were_used(folder):
     settings = read_manifest(folder)["settings"]
     assert settings["new_classes"] == [5, 6, 7, 8, 9]
     assert settings["new_dataset"] == "digits"
 
 
+@pytest.mark.long
 def test_findings_are_ready_for_the_ledger(folder):
     network = [line.what for line in read_findings(folder)]
     assert "accuracy of AP minus random, sparsity 0.9, 40 examples, he start" in network
@@ -183,7 +200,7 @@ def test_both_tasks_label_their_classes_from_0(ready):
 
 
 def test_in_domain_the_new_examples_are_some_that_the_search_has_not_seen():
-    ready = tasks.prepare(dataclasses.replace(SETTINGS, in_domain=True, sizes=(20,)))
+    ready = prepared(in_domain=True, sizes=(20,))
     assert ready.settings.classes == ready.settings.new_classes == tuple(range(10))
     assert ready.task == "digits 0-9, in domain"
     searched = set(np.asarray(ready.searching.train).tolist())
@@ -195,7 +212,7 @@ def test_in_domain_the_new_examples_are_some_that_the_search_has_not_seen():
 def test_where_a_split_is_published_the_search_has_the_examples_for_training(monkeypatch, in_domain):
     images = jaxarch.data.load_images("digits")._replace(train=1000)
     monkeypatch.setattr(tasks, "load_images", lambda name: images)
-    ready = tasks.prepare(dataclasses.replace(SETTINGS, in_domain=in_domain, sizes=(40,)))
+    ready = prepared(in_domain=in_domain, sizes=(40,))
     assert np.asarray(ready.searching.train).tolist() == list(range(ready.old.train))
     train, test = (set(np.ravel(rows).tolist()) for rows in (ready.learning.train, ready.test[0]))
     held_out = set(range(ready.new.train, len(ready.new.y)))
@@ -205,7 +222,7 @@ def test_where_a_split_is_published_the_search_has_the_examples_for_training(mon
 
 
 def test_pooled_pictures_are_means_of_windows():
-    ready = tasks.prepare(dataclasses.replace(SETTINGS, pool=4))
+    ready = prepared(pool=4)
     raw = jaxarch.data.load_images("digits").of_classes(range(5)).x[7, :4, 4:, 0]
     assert ready.old.x.shape[1:] == (2, 2, 1)
     assert ready.old.x[7, 0, 1, 0] == np.rint(raw.mean())
@@ -236,6 +253,7 @@ def whole(ready):
     return measured(ready)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("borders", [0, 2])
 def test_a_run_that_was_killed_ends_as_one_that_was_not_and_then_has_nothing_left_to_do(
     ready, whole, tmp_path, borders
@@ -262,6 +280,7 @@ def test_a_folder_that_was_begun_with_other_data_is_refused_and_so_is_a_damaged_
         Parts(settings, data="one")
 
 
+@pytest.mark.long
 def test_what_a_search_was_given_and_did_not_reach_is_reported(ready):
     settings = dataclasses.replace(ready.settings, search_steps=5)
     with pytest.warns(jaxarch.ResultWarning, match="density 0.1 was not reached in 2 of 2 runs"):
@@ -276,20 +295,26 @@ def test_a_folder_that_was_begun_with_other_settings_is_refused(tmp_path):
         Parts(dataclasses.replace(SETTINGS, resume=str(tmp_path), steps=21))
 
 
+@pytest.mark.long
 def test_other_numbers_of_classes_get_a_new_head():
-    ready = tasks.prepare(dataclasses.replace(SETTINGS, new_classes=(5, 6, 7), sizes=(30,)))
+    ready = prepared(new_classes=(5, 6, 7), sizes=(30,))
     assert measured(ready, methods=("random",)).table["accuracy"].notna().all()
 
 
 def test_random_search_is_judged_by_examples_that_it_does_not_train_on(ready):
     problem = searches.problem_of("random search", ready)
     assert not set(np.asarray(problem.train)) & set(np.asarray(problem.validation))
+
+
+@pytest.mark.long
+def test_random_search_finds_architectures_of_the_density(ready):
     settings = dataclasses.replace(ready.settings, sparsities=(0.9,))
     transfer = ready._replace(settings=settings)
     network = searches.architectures(("random search",), transfer, Parts(settings), None)["random search"]
     assert jax.vmap(jaxarch.masks.connections)(network.masks["0.1"]).tolist() == [83, 83]
 
 
+@pytest.mark.long
 def test_pictures_of_two_files_of_the_user_s_go_through_a_cnn_with_augmentation_for_one_seed(tmp_path):
     images = jaxarch.data.load_images("digits")
     for name, classes in (("old", (0, 1)), ("new", (2, 3))):
@@ -303,20 +328,23 @@ def test_pictures_of_two_files_of_the_user_s_go_through_a_cnn_with_augmentation_
         augment=True,
         methods=("random",),
     )
-    transfer.EXPERIMENT.run(settings, tmp_path, None)
+    run_in(tmp_path, transfer.EXPERIMENT, settings)
     table = read_table(tmp_path)
     assert sorted(table["size"].unique()) == [20, 40]
     assert table["accuracy"].between(0, 1).all()
-    assert transfer.report(tmp_path)
+    assert report_on(tmp_path, transfer.EXPERIMENT)
 
 
-def test_a_dry_run_says_what_would_be_trained_and_how_long_it_takes():
-    ready = tasks.prepare(SETTINGS)
+def test_a_dry_run_says_what_would_be_trained(ready):
     lines = estimate.plan(METHODS, ready)
     assert "search: AP: 2 trainings of 60 steps of batch 50" in lines
     # From 1 to .5 one round, from .5 to .1 two: three trainings a seed.
     assert "search: IMP: 6 trainings of 10 steps of batch 50" in lines
     assert "new task: 18 runs x 4 sizes and starts = 72 trainings of 20 steps" in lines
+
+
+@pytest.mark.long
+def test_a_dry_run_says_how_long_it_takes(ready):
     [line] = estimate.duration(METHODS, ready)
     assert line.startswith("time: about ")
 
@@ -325,14 +353,15 @@ def test_a_dry_run_says_what_would_be_trained_and_how_long_it_takes():
 def reshuffled(tmp_path_factory):
     made = tmp_path_factory.mktemp("reshuffle")
     settings = reshuffle.Settings(searches=("AP",), **SMALL | {"weights": ("he",), "sizes": (40,)})
-    reshuffle.EXPERIMENT.run(settings, made, None)
+    run_in(made, reshuffle.EXPERIMENT, settings)
     return made
 
 
+@pytest.mark.long
 def test_table_1_has_every_search_and_itself_reshuffled(reshuffled):
     methods = read_table(reshuffled)["strategy"].unique().tolist()
     assert methods == [trial.PARENT, "AP", "AP->reshuffled"]
-    assert len(reshuffle.report(reshuffled)) >= 2
+    assert len(report_on(reshuffled, reshuffle.EXPERIMENT)) >= 2
     assert any("AP minus itself reshuffled" in line.what for line in read_findings(reshuffled))
 
 
@@ -361,4 +390,4 @@ def test_table_1_has_every_search_and_itself_reshuffled(reshuffled):
 )
 def test_settings_that_cannot_be_used_are_refused(settings, message):
     with pytest.raises(ArgumentError, match=message):
-        transfer.EXPERIMENT.plan(dataclasses.replace(SETTINGS, **settings))
+        plan_of(transfer.EXPERIMENT, dataclasses.replace(SETTINGS, **settings))

@@ -116,7 +116,7 @@ def run(settings: Settings, context: Context) -> Outcome:
     keys = jnp.tile(settings.run_keys(task), len(grid))
     measured, histories, spent = [], {}, {}
     for index, (name, variant) in enumerate(variants(settings).items()):
-        sweep = _sweep(settings, grid, runs, variant)
+        sweep = sweep_of(settings, grid, runs, variant)
         labels = [
             f"M_hard {hard:g}, M_soft {soft:g}, {label}"
             for hard, soft in grid
@@ -152,7 +152,7 @@ def run(settings: Settings, context: Context) -> Outcome:
     )
 
 
-def _sweep(
+def sweep_of(
     settings: Settings, grid: list[tuple[float, float]], runs: int, variant: Variant
 ) -> dict[str, Any]:
     """Every run's temperatures, distribution of initial scores, and learning rate."""
