@@ -41,7 +41,7 @@ def test_auc(
     return auc(task.labels(data, task.test)[cells["seed"]], outputs)
 
 
-def gaps(
+def above_least(
     rows: pd.DataFrame, problem: Problem, network: Network, least: np.ndarray, norm: np.ndarray
 ) -> dict[str, Any]:
     """How far F of the average and of the last mask is above its least value; the first over its bound.

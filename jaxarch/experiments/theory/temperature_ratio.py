@@ -80,7 +80,9 @@ def run(settings: Settings, context: Context) -> Outcome:
                 rows["bound"] = gaps.bounds(
                     settings, cells, start, best.masks, gradients[name][CERTIFIED], step
                 )
-                rows = rows.assign(**gaps.gaps(rows, wide, network, best.values, gradients[name][CERTIFIED]))
+                rows = rows.assign(
+                    **gaps.above_least(rows, wide, network, best.values, gradients[name][CERTIFIED])
+                )
             elif data is not None and task is not None:
                 rows["auc"] = gaps.test_auc(cells, wide, network, data, task)
             measured.append(
