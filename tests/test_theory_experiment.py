@@ -187,6 +187,7 @@ def test_the_least_value_of_linear_and_quadratic_problems_is_the_known_one(linea
     assert np.allclose(convex.least(problem).masks, slopes(problem).mean(axis=1).clip(0, 1), atol=1e-7)
 
 
+@pytest.mark.long
 def test_the_least_value_of_logistic_regression_is_below_that_of_any_other_mask():
     settings = Settings(seeds=2, problems=("logistic",), train_per_class=10)
     problem = prepare(settings)[2]["logistic"].problem

@@ -42,13 +42,14 @@ class Context:
         Raises:
           ArgumentError: a folder that was begun by another experiment, or with other settings.
         """
-        parts = Parts(self.settings, experiment=self.experiment)
-        where = "" if parts.folder is None else str(parts.folder / self.folder)
+        folder = self._parts.folder
+        where = "" if folder is None else str(folder / self.folder)
         return {"progress": self.progress, "checkpoint": checkpoints(where)}
 
     def within(self, title: str) -> Context:
         """The same for one of many tasks: its title is told, and its checkpoints are apart."""
         told = self.progress
+        _ = self._parts  # The whole folder is this run's, and not the task's alone.
 
         def progress(border: Progress) -> None:
             if told is not None:
@@ -56,6 +57,11 @@ class Context:
 
         folder = re.sub(r"\W+", "-", title)
         return dataclasses.replace(self, progress=told and progress, folder=folder)
+
+    @cached_property
+    def _parts(self) -> Parts:
+        """What keeps the folder of the setting `resume` to this experiment with these settings."""
+        return Parts(self.settings, experiment=self.experiment)
 
 
 @dataclasses.dataclass(frozen=True)
