@@ -179,6 +179,14 @@ def test_a_stopped_run_is_continued_to_the_same_numbers(student, tmp_path):
     assert read_table(tmp_path).drop(columns=drop).equals(read_table(student).drop(columns=drop))
 
 
+def test_a_rival_has_the_neurons_that_were_not_removed_and_the_loss_without_the_others():
+    losses = np.array([[1.0, 1.1, 9.0], [4.0, 5.0, 6.0]], np.float32)
+    neurons, loss, pruned = rivals.what_is_left(losses, np.array([1, 0]))
+    assert neurons.tolist() == [1, 2]
+    assert loss.tolist() == [1, 4]
+    assert np.allclose(pruned, [1.1, 4])
+
+
 @pytest.mark.long
 def test_every_rival_has_every_strength_and_leaves_fewer_neurons_at_a_greater_one(small):
     table = read_table(small)

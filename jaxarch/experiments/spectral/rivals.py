@@ -125,15 +125,16 @@ def run(settings: Settings, context: Context) -> Outcome:
         )
         rows = settings.rows()["test"]
         outputs = evaluate(rival.strategy(0.0, settings.tolerance), network, problem, rows)
-        losses = np.asarray(network.info["losses"], np.float64)
-        removed = np.asarray(network.info["removed"])
+        neurons, loss, pruned_loss = what_is_left(
+            np.asarray(network.info["losses"]), np.asarray(network.info["removed"])
+        )
         measured.append(
             cells.assign(
                 rival=name,
-                neurons=losses.shape[1] - 1 - removed,
+                neurons=neurons,
                 r2=teacher.r_squared(outputs, teacher.truth(problem, rows)),
-                loss=losses[:, 0],
-                pruned_loss=np.take_along_axis(losses, removed[:, None], axis=1)[:, 0],
+                loss=loss,
+                pruned_loss=pruned_loss,
                 seconds=report.seconds,
                 failed_at=np.asarray(network.info["failed_at"]),
             )
@@ -143,6 +144,18 @@ def run(settings: Settings, context: Context) -> Outcome:
     quantities = ["neurons", "r2", "loss", "pruned_loss"]
     table[quantities] = table[quantities].astype(float).where(table["failed_at"] < 0)
     return Outcome(table, _findings(table), costs=spent)
+
+
+def what_is_left(losses: np.ndarray, removed: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The neurons of every run that are left, and its validation loss with all of them and with those.
+
+    Args:
+      losses: with 0, 1, ..., H neurons removed, shape (runs, H + 1).
+      removed: how many were, shape (runs,).
+    """
+    losses = losses.astype(np.float64)
+    pruned = np.take_along_axis(losses, removed[:, None], axis=1)[:, 0]
+    return losses.shape[1] - 1 - removed, losses[:, 0], pruned
 
 
 def report(results: Results) -> list[RenderableType]:
