@@ -51,7 +51,8 @@ import numpy as np
 from workers import NO_TORCH, Task, Worker, quartiles, serve, timed
 
 import jaxarch
-from jaxarch.experiments.disentangling import trial
+from jaxarch.experiments.disentangling import measuring, trial
+from jaxarch.experiments.disentangling.settings import StrategySettings
 from jaxarch.finish.weights import fresh
 from jaxarch.masks import full_mask
 
@@ -94,7 +95,7 @@ class Program:
 
 def program(seeds: int, steps: int) -> Program:
     """Digits {1, 2, 3} v {4, 5, 6}, every run with its own split."""
-    settings = trial.Settings(seeds=seeds, steps=steps, strategies=NAMES)
+    settings = StrategySettings(seeds=seeds, steps=steps, strategies=NAMES)
     data = settings.data()
     task = trial.split(settings, data, GROUPS, TRAIN_PER_CLASS, orientations=(False,))
     return Program(settings.chosen(), trial.problem(settings, data, task), settings.run_keys(task))
@@ -174,7 +175,7 @@ def agreement_tasks(cores: int, seeds: int, steps: int) -> dict[str, Task]:
         ((_, (network, _)),) = runs.run(row).items()
         info = network.info
         tried = info.get("candidates", info.get("losses", np.zeros(0)))
-        ours = np.append(trial.objectives(runs.problem, network.params, network.state), tried)
+        ours = np.append(measuring.objectives(runs.problem, network.params, network.state), tried)
         theirs = eager_values(row, one, draws(row, runs.keys[0], one))
         return {"F": float(ours[0]), "apart": float(abs(ours - theirs).max())}
 

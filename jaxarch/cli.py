@@ -85,7 +85,7 @@ def run(
     """
     _prepare_jax()
     from jaxarch import results
-    from jaxarch.experiments.harness.experiment import read_settings
+    from jaxarch.experiments.harness import plan_of, read_settings, run_in, time_of
     from jaxarch.experiments.harness.own_classes import own_classes
     from jaxarch.running.progress import ProgressBar
 
@@ -94,10 +94,10 @@ def run(
     values |= {k: v for k, v in (("seeds", seeds), ("dataset", dataset)) if v is not None}
     settings = read_settings(chosen.settings, values | own_classes(chosen.settings, values))
     console = _console()
-    lines = chosen.plan(settings)
+    lines = plan_of(chosen, settings)
     if dry_run:
         console.print(f"{chosen.name} (dry run: nothing is trained or written)")
-        for line in lines + ([] if chosen.estimate is None else chosen.estimate(settings)):
+        for line in lines + time_of(chosen, settings):
             console.print(f"  {line}")
         return
     with results.new_folder(chosen.name, root, out, force) as folder:
@@ -107,7 +107,7 @@ def run(
             warnings.simplefilter("ignore", DeadStartWarning)
             warnings.simplefilter("ignore", NonFiniteWarning)
             warnings.simplefilter("ignore", ResultWarning)
-            chosen.run(settings, folder.path, None if quiet else bar)
+            run_in(folder.path, chosen, settings, None if quiet else bar)
         # A figure that cannot be drawn must not cost the results: they are kept, and the error shown.
         tables, failure = _reported(chosen, folder.path)
     for table in tables:
@@ -152,6 +152,8 @@ def report(folder: str) -> None:
 @click.argument("experiment", required=False)
 def list_(experiment: str | None) -> None:
     """List what can be run; with the name of an experiment, its settings, their defaults and meaning."""
+    from jaxarch.experiments.catalogue import EXPERIMENTS
+
     console = _console()
     if experiment is not None:
         from rich import box
@@ -161,7 +163,7 @@ def list_(experiment: str | None) -> None:
 
         chosen = _experiment(experiment)
         table = Table(
-            title=f"{chosen.name}: {chosen.summary}",
+            title=f"{chosen.name}: {EXPERIMENTS[chosen.name]}",
             title_justify="left",
             box=box.SIMPLE_HEAD,
             show_edge=False,
@@ -178,13 +180,16 @@ def list_(experiment: str | None) -> None:
         for remark in remarks(chosen.settings):
             console.print(f"\n{remark}")
         return
+    from jaxarch import finish, search
     from jaxarch.data.sources import SOURCES
-    from jaxarch.experiments.harness.catalogue import EXPERIMENTS
+    from jaxarch.running.methods import methods_of
     from jaxarch.search.disentangling import disentangling_strategies
 
     rows = {
-        "experiments": {name: e.summary for name, e in EXPERIMENTS.items()},
-        "strategies": dict.fromkeys(disentangling_strategies(), ""),
+        "experiments": EXPERIMENTS,
+        "searches, in jaxarch.search": {name: made.summary for name, made in methods_of(search).items()},
+        "finishes, in jaxarch": {name: made.summary for name, made in methods_of(finish).items()},
+        "strategies of disentangling.strategies": dict.fromkeys(disentangling_strategies(), ""),
         "data sets": {name: source.description for name, source in SOURCES.items()}
         | {"FILE.npz": "your own: arrays x (examples, features) and y (integer classes)"},
     }
@@ -339,19 +344,21 @@ def _what_is_left(folder: ResultFolder, resume: str) -> str:
 
 def _reported(experiment: Any, folder: Path) -> tuple[list[Any], Exception | None]:
     """An experiment's tables from the files of a folder, its figures redrawn; or what went wrong."""
+    from jaxarch.experiments.harness import report_on
+
     try:
-        return experiment.report(folder), None
+        return report_on(folder, experiment), None
     except Exception as error:
         return [], error
 
 
 def _experiment(name: str | None) -> Any:
-    from jaxarch.experiments.harness.catalogue import DEFAULT, EXPERIMENTS
+    from jaxarch.experiments import catalogue
 
-    name = DEFAULT if name is None else name
-    if name not in EXPERIMENTS:
-        raise ArgumentError(f"experiment: unknown {shown(name)}; {did_you_mean(name, EXPERIMENTS)}")
-    return EXPERIMENTS[name]
+    name = catalogue.DEFAULT if name is None else name
+    if name not in catalogue.EXPERIMENTS:
+        raise ArgumentError(f"experiment: unknown {shown(name)}; {did_you_mean(name, catalogue.EXPERIMENTS)}")
+    return catalogue.experiment(name)
 
 
 def _assignments(texts: tuple[str, ...]) -> dict[str, str]:

@@ -13,8 +13,10 @@ from small import keys, problem, same
 
 import jaxarch
 from jaxarch import cli
-from jaxarch.experiments.disentangling import fig2, fig3, fig4, fig5, strategies, trial
-from jaxarch.experiments.harness.catalogue import EXPERIMENTS
+from jaxarch.experiments.catalogue import EXPERIMENTS, experiment
+from jaxarch.experiments.disentangling import fig2, fig3, fig4, fig5, measuring, strategies, trial
+from jaxarch.experiments.disentangling.settings import StrategySettings
+from jaxarch.experiments.harness import plan_of, report_on, run_in
 from jaxarch.problem import Network
 from jaxarch.reproduction import read_findings
 from jaxarch.results import read_table
@@ -24,10 +26,8 @@ FEW = {"seeds": 2, "steps": 30, "lottery_rounds": 1, "agnostic_draws": 1, "agnos
 
 
 def run(module, folder, **settings):
-    made = module.Settings(**settings)
-    module.run(made, folder)
-    module.report(folder)
-    return made
+    run_in(folder, module.EXPERIMENT, module.Settings(**settings))
+    report_on(folder, module.EXPERIMENT)
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +93,49 @@ def test_figure_3_at_the_reference_is_the_same_in_all_variants_with_the_factor(t
     assert np.allclose(losses.max(axis=1), losses.min(axis=1), rtol=1e-4, atol=1e-4)
 
 
+def test_where_start_and_rate_are_scaled_they_are_so_in_units_of_the_larger_temperature():
+    settings = fig3.Settings(hards=(50.0, 500.0), ratios=(1.0, 10.0), reference=50.0)
+    plain, scaled, both, without = (
+        fig3.sweep_of(settings, settings.temperatures(), 1, variant)
+        for variant in fig3.variants(settings).values()
+    )
+    for sweep in (plain, scaled, both, without):
+        assert sweep["hard"].tolist() == [50, 50, 500, 500]
+        assert sweep["soft"].tolist() == [50, 5, 500, 50]
+    assert np.allclose(plain["mean"], -0.2) and np.allclose(plain["rate"], 0.3)
+    assert np.allclose(scaled["mean"], [-0.2, -0.2, -0.02, -0.02]) and np.allclose(scaled["rate"], 0.3)
+    assert np.allclose(both["std"], [0.1, 0.1, 0.01, 0.01])
+    assert np.allclose(both["rate"], [0.3, 0.3, 0.003, 0.003])
+    assert np.allclose(without["rate"], 3.0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("module", "borders"), [(strategies, 1), (fig4, 2)])
+def test_a_stopped_run_is_continued_to_the_same_numbers(module, borders, tmp_path):
+    class Stopped(Exception):
+        pass
+
+    left = iter(range(borders))
+
+    def stop(told):
+        if next(left, None) is None:
+            raise Stopped
+
+    settings = {**FEW, "strategies": ("real", "bin")}
+    settings |= {"train_per_class": 20} if module is strategies else {"tasks": ("1v2",), "sizes": (10, 20)}
+    folders = [tmp_path / name for name in ("whole", "resumed")]
+    for folder in folders:
+        folder.mkdir()
+    run(module, folders[0], **settings)
+    resumable = module.Settings(**settings, resume=str(tmp_path / "checkpoints"))
+    with pytest.raises(Stopped):
+        run_in(folders[1], module.EXPERIMENT, resumable, stop)
+    assert list((tmp_path / "checkpoints").rglob("*.npz"))
+    run_in(folders[1], module.EXPERIMENT, resumable)
+    whole, resumed = (read_table(folder).drop(columns="seconds") for folder in folders)
+    assert resumed.equals(whole)
+
+
 @pytest.mark.long
 def test_figure_4_has_every_strategy_in_every_cell(fourth):
     table = read_table(fourth)
@@ -113,7 +156,7 @@ def test_figure_4_measures_what_the_experiment_on_one_task_measures(fourth, tmp_
 def test_figure_4_compiles_a_training_once_for_all_tasks_and_sizes(tmp_path, caplog):
     settings = {**FEW, "steps": 31, "strategies": ("bin",), "tasks": ("1v2", "4v9"), "sizes": (10, 20)}
     with jax.log_compiles(), caplog.at_level(logging.WARNING):
-        fig4.run(fig4.Settings(**settings), tmp_path)
+        run_in(tmp_path, fig4.EXPERIMENT, fig4.Settings(**settings))
     compiled = [
         r.getMessage() for r in caplog.records if "Finished XLA compilation of jit(advance)" in r.getMessage()
     ]
@@ -124,11 +167,13 @@ def test_figure_4_compiles_a_training_once_for_all_tasks_and_sizes(tmp_path, cap
 def test_comparisons_turn_round_with_the_strategy_that_they_are_of(fourth):
     comparisons = read_table(fourth, fig4.COMPARISONS)
     ours, theirs = (
-        trial.against(comparisons, name).set_index([*fig4.CELL, "against"])["mean"].xs(other, level="against")
+        measuring.against(comparisons, name)
+        .set_index([*fig4.CELL, "against"])["mean"]
+        .xs(other, level="against")
         for name, other in (("bin", "real"), ("real", "bin"))
     )
     assert np.allclose(ours, -theirs)
-    low, high = (trial.against(comparisons, "bin")[name] for name in ("mean_low", "mean_high"))
+    low, high = (measuring.against(comparisons, "bin")[name] for name in ("mean_low", "mean_high"))
     assert (low <= high).all()
 
 
@@ -149,14 +194,14 @@ def test_findings_are_ready_for_the_ledger(which, request):
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_can_be_planned_with_its_defaults(name):
-    chosen = EXPERIMENTS[name]
-    assert chosen.plan(chosen.settings())
+    chosen = experiment(name)
+    assert plan_of(chosen, chosen.settings())
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_setting_of_every_experiment_is_listed(name):
     listed = CliRunner().invoke(cli.app, ["list", name]).output
-    for field in dataclasses.fields(EXPERIMENTS[name].settings):
+    for field in dataclasses.fields(experiment(name).settings):
         assert field.name in listed
 
 
@@ -180,6 +225,7 @@ def fifth(tmp_path_factory):
     return folder
 
 
+@pytest.mark.long
 def test_figure_5_has_a_spectrum_for_every_run_with_and_without_self_loops(fifth):
     spectra = {n: v for n, v in read_npz(fifth / fig5.SPECTRA, "folder").items() if "/" in n}
     assert len(spectra) == 2 * 2 * 5
@@ -187,6 +233,7 @@ def test_figure_5_has_a_spectrum_for_every_run_with_and_without_self_loops(fifth
     assert all(values.min() > -1e-5 and values.max() < 2 + 1e-5 for values in spectra.values())
 
 
+@pytest.mark.long
 def test_figure_5_measures_the_distances_between_the_centroids_of_spectra(fifth):
     spectra = read_npz(fifth / fig5.SPECTRA, "folder")
     similarity = fig5.similarity(read_table(fifth, fig5.BETWEEN))
@@ -214,15 +261,19 @@ def test_runs_that_failed_have_no_spectrum():
     assert np.isnan(spectra).all(axis=1).tolist() == [False, True, False]
 
 
-def test_the_shuffled_architectures_have_the_densities_of_bin(fifth):
-    within = read_table(fifth, fig5.WITHIN)
-    assert fig5.SHUFFLED in set(within["group"])
+@pytest.mark.long
+def test_figure_5_has_the_shuffled_architectures_as_a_yardstick(fifth):
+    assert fig5.SHUFFLED in set(read_table(fifth, fig5.WITHIN)["group"])
+
+
+def test_shuffled_architectures_have_the_densities_of_their_layers():
     masks = {"w1": jnp.eye(4)[None], "w2": jnp.ones((1, 4, 4)).at[0, 0].set(0)}
     shuffled = fig5.shuffled(jax.random.key(0), masks)
     assert [float(leaf.sum()) for leaf in shuffled.values()] == [4, 12]
     assert not np.array_equal(shuffled["w1"], masks["w1"])
 
 
+@pytest.mark.long
 def test_figure_5_has_findings_and_figures(fifth):
     assert len(read_findings(fifth)) == 2 * 2 * 5 * 4 / 2
     assert (fifth / "spectra-self-loops.png").is_file()
@@ -253,12 +304,12 @@ def by_hand():
 
 
 def test_the_better_orientation_is_that_of_the_trained_strategies():
-    assert trial.better_orientation(by_hand()) == {"1 v 2": True, "1,2 v 3,4": False}
+    assert measuring.better_orientation(by_hand()) == {"1 v 2": True, "1,2 v 3,4": False}
 
 
 def test_the_findings_of_figure_4_count_the_cells_whose_interval_is_clear_of_zero():
     table = by_hand()
-    network = fig4.findings(table, trial.compare_runs(table, fig4.CELL))
+    network = fig4.findings(table, measuring.compare_runs(table, fig4.CELL))
     by_what = {line["what"]: line["median"] for line in network}
     scopes = {"all tasks": (4, 2, 2), "single classes": (2, 1, 1), "groups of classes": (2, 1, 1)}
     for scope, (cells, above, below) in scopes.items():
@@ -284,7 +335,7 @@ def test_a_setting_reaches_the_strategy_that_it_is_for(setting):
     few = {name: value for name, value in FEW.items() if name not in ("seeds", "steps")}
     learning = problem(steps=1).of_run(0)
     network = [
-        jaxarch.chain(trial.Settings(**few | change).chosen()[name])(keys()[0], learning)
+        jaxarch.chain(StrategySettings(**few | change).chosen()[name])(keys()[0], learning)
         for change in ({}, {setting: value})
     ]
     assert not same(network[0], network[1])

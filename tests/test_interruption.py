@@ -48,10 +48,7 @@ def start(tmp_path):
     return run
 
 
-EARLIEST = pytest.param("jax", marks=pytest.mark.xfail(reason="until `import jaxarch` is lazy", strict=False))
-
-
-@pytest.mark.parametrize("at", ["click", EARLIEST, "jaxarch.experiments.harness.catalogue"])
+@pytest.mark.parametrize("at", ["click", "jax", "jaxarch.experiments.catalogue"])
 @pytest.mark.parametrize(
     ("number", "line", "status"),
     [(signal.SIGINT, "interrupted", 130), (signal.SIGTERM, "terminated", 143)],

@@ -1,13 +1,19 @@
 """How much memory there is, and what is refused because it would need more."""
 
+from functools import partial
+
 import pytest
 
 from jaxarch import memory
 from jaxarch.errors import ArgumentError
-from jaxarch.experiments.harness.catalogue import EXPERIMENTS
-from jaxarch.experiments.harness.experiment import read_settings
+from jaxarch.experiments import catalogue
+from jaxarch.experiments.harness import plan_of, read_settings, run_in
 
-SEEDED = [name for name, one in EXPERIMENTS.items() if "seeds" in one.settings.__dataclass_fields__]
+SEEDED = [
+    name
+    for name in catalogue.EXPERIMENTS
+    if "seeds" in catalogue.experiment(name).settings.__dataclass_fields__
+]
 
 
 @pytest.fixture
@@ -50,9 +56,12 @@ def test_nothing_is_refused_where_nobody_says_how_much_is_free(monkeypatch):
 
 
 @pytest.mark.parametrize("name", SEEDED)
-def test_every_experiment_refuses_more_seeds_than_fit_into_memory_before_anything_is_drawn(name, little):
-    settings = read_settings(EXPERIMENTS[name].settings, {"seeds": "1000000000"})
-    for begin in (EXPERIMENTS[name].plan, lambda settings: EXPERIMENTS[name].run(settings, None, None)):
+def test_every_experiment_refuses_more_seeds_than_fit_into_memory_before_anything_is_drawn(
+    name, little, tmp_path
+):
+    experiment = catalogue.experiment(name)
+    settings = read_settings(experiment.settings, {"seeds": "1000000000"})
+    for begin in (partial(plan_of, experiment), partial(run_in, tmp_path, experiment)):
         with pytest.raises(
             ArgumentError, match=r"^seeds: what 1000000000 seeds bring needs .*, but 1.907 MiB are free"
         ):
@@ -70,7 +79,7 @@ def test_every_experiment_refuses_more_seeds_than_fit_into_memory_before_anythin
         ("spectral.fig8", {"layers": "1000000000"}, "^layers: a table of 1000000000 rows needs 74.51 GiB"),
     ],
 )
-def test_networks_and_tables_that_do_not_fit_are_refused(name, values, message, little):
-    settings = read_settings(EXPERIMENTS[name].settings, values)
+def test_networks_and_tables_that_do_not_fit_are_refused(name, values, message, little, tmp_path):
+    experiment = catalogue.experiment(name)
     with pytest.raises(ArgumentError, match=message):
-        EXPERIMENTS[name].run(settings, None, None)
+        run_in(tmp_path, experiment, read_settings(experiment.settings, values))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from jaxarch.experiments.harness import report_on, run_in
 from jaxarch.experiments.pruning import fig1
 from jaxarch.reproduction import read_findings
 from jaxarch.results import read_table
@@ -13,11 +14,12 @@ CONVERGENCE = {"seeds": 2, "steps": 300, "early": 100, "soft": (1000.0, 10.0)}
 @pytest.fixture(scope="module")
 def convergence(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fig1")
-    fig1.run(fig1.Settings(**CONVERGENCE), folder)
-    fig1.report(folder)
+    run_in(folder, fig1.EXPERIMENT, fig1.Settings(**CONVERGENCE))
+    report_on(folder, fig1.EXPERIMENT)
     return folder
 
 
+@pytest.mark.long
 def test_figure_1_has_every_soft_temperature_with_every_seed(convergence):
     table = read_table(convergence)
     assert (table.groupby("soft").size() == 2).all()
@@ -25,6 +27,7 @@ def test_figure_1_has_every_soft_temperature_with_every_seed(convergence):
     assert (convergence / "convergence.svg").exists()
 
 
+@pytest.mark.long
 def test_a_softer_gradient_gets_further_and_prunes_more(convergence):
     table = read_table(convergence).set_index("soft")
     assert (table.loc[10.0, "last"] < table.loc[1000.0, "last"].min() - 0.1).all()
@@ -34,11 +37,12 @@ def test_a_softer_gradient_gets_further_and_prunes_more(convergence):
 def test_only_the_mask_and_the_weights_descend_and_the_mask_s_own_weights_are_held_at_1():
     settings = fig1.Settings(**CONVERGENCE)
     problem = fig1.prepare(settings, settings.data())
-    found = fig1.search(settings, 10.0)(fig1.seed_keys(0, 1)[0], problem)
+    found = fig1.search(settings, 10.0)(settings.seed_keys()[0], problem)
     assert (np.asarray(found.params["mask"]) == np.asarray(found.mask["mask"])).all()
     assert np.abs(np.asarray(found.params["weights"])).max() > 0
 
 
+@pytest.mark.long
 def test_findings_are_ready_for_the_ledger(convergence):
     assert len(read_findings(convergence)) == 6
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from jaxarch.experiments.disentangling import strategies
+from jaxarch.experiments.harness import run_in
 from jaxarch.results import read_table
 
 pytestmark = pytest.mark.long
@@ -14,7 +15,7 @@ MEASURED = ("real", "real->bin", "bin", "bin->real warm", "bin->real cold", "ran
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
     folder = tmp_path_factory.mktemp("digits")
-    strategies.run(strategies.Settings(strategies=MEASURED), folder)
+    run_in(folder, strategies.EXPERIMENT, strategies.Settings(strategies=MEASURED))
     return read_table(folder)
 
 
@@ -62,7 +63,7 @@ def test_retraining_keeps_the_density_of_the_architecture(table):
 
 def test_on_mnist_too_architectures_alone_reach_90_percent_and_untrained_ones_do_not(data_folder, tmp_path):
     chosen = ("real", "real->bin", "bin", "agnostic", "random")
-    strategies.run(strategies.Settings(dataset="mnist", seeds=4, strategies=chosen), tmp_path)
+    run_in(tmp_path, strategies.EXPERIMENT, strategies.Settings(dataset="mnist", seeds=4, strategies=chosen))
     medians = better_orientation(read_table(tmp_path))
     assert (medians[["real", "real->bin", "bin"]] >= 0.90).all()
     assert medians["agnostic"] <= 0.78

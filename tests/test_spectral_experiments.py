@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from jaxarch import plots, results
-from jaxarch.experiments.spectral import fig7, fig8, fig9, rivals, teacher
+from jaxarch.experiments.harness import report_on, run_in
+from jaxarch.experiments.spectral import fig7, fig8, fig9, rivals, targets, teacher
 from jaxarch.reproduction import read_findings
 from jaxarch.results import read_table
 from jaxarch.storage import read_npz
@@ -19,12 +20,15 @@ TRANSITION = {**FEW, "alphas": 3, "betas": (5.0,), "input_eigenvalues": ("zero",
 STUDENT = {**FEW, "presets": ("l1 3e-4",), "features": 4, "hidden": 6, "epochs": 100}
 
 
+def run(module, folder, **settings):
+    run_in(folder, module.EXPERIMENT, module.Settings(**settings))
+    report_on(folder, module.EXPERIMENT)
+    return folder
+
+
 @pytest.fixture(scope="module")
 def transition(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("fig7")
-    fig7.run(fig7.Settings(**TRANSITION), folder)
-    fig7.report(folder)
-    return folder
+    return run(fig7, tmp_path_factory.mktemp("fig7"), **TRANSITION)
 
 
 SMALL = {
@@ -40,25 +44,19 @@ SMALL = {
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("rivals")
-    rivals.run(rivals.Settings(**SMALL), folder)
-    rivals.report(folder)
-    return folder
+    return run(rivals, tmp_path_factory.mktemp("rivals"), **SMALL)
 
 
 @pytest.fixture(scope="module")
 def student(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("fig9")
-    fig9.run(fig9.Settings(**STUDENT), folder)
-    fig9.report(folder)
-    return folder
+    return run(fig9, tmp_path_factory.mktemp("fig9"), **STUDENT)
 
 
 def test_the_target_turns_from_half_the_sum_to_half_the_sum_of_squares():
     x = jnp.asarray([[0.5, -0.2], [1.0, 1.0]])
 
     def target(alpha):
-        return fig7.parts(x) @ fig7.shares(alpha, 1000.0)
+        return targets.parts(x) @ targets.shares(alpha, 1000.0)
 
     assert np.allclose(target(0.0), [0.15, 1.0])
     assert np.allclose(target(1.0), [0.145, 1.0])
@@ -69,10 +67,10 @@ def test_the_target_turns_from_half_the_sum_to_half_the_sum_of_squares():
 def test_the_linear_share_of_the_variance_is_what_least_squares_explains(alpha):
     side = (np.arange(100) + 0.5) / 50 - 1
     x = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
-    targets = np.asarray(fig7.parts(x) @ fig7.shares(alpha, 5.0))
+    values = np.asarray(targets.parts(x) @ targets.shares(alpha, 5.0))
     inputs = np.concatenate([x, np.ones((len(x), 1))], axis=1)
-    outputs = inputs @ np.linalg.lstsq(inputs, targets, rcond=None)[0]
-    assert np.isclose(np.var(outputs) / np.var(targets), fig7.linear_share(alpha, 5.0), atol=1e-3)
+    outputs = inputs @ np.linalg.lstsq(inputs, values, rcond=None)[0]
+    assert np.isclose(np.var(outputs) / np.var(values), targets.linear_share(alpha, 5.0), atol=1e-3)
 
 
 @pytest.mark.long
@@ -93,7 +91,7 @@ def test_input_eigenvalues_are_parameters_where_they_are_trained(name, layers):
 @pytest.mark.long
 def test_the_drawn_weights_are_those_of_the_network(transition):
     networks = read_npz(transition / fig7.NETWORKS, "folder")
-    plane = np.asarray(fig7.plane())
+    plane = np.asarray(targets.plane())
     inputs = np.concatenate([plane, np.ones_like(plane[..., :1])], axis=-1)
     w21, w31, w32 = (networks[f"zero/{name}"][1] for name in ("W21", "W31", "W32"))
     outputs = np.maximum(inputs @ w21.T, 0) @ w32.T + inputs @ w31.T
@@ -110,15 +108,14 @@ def test_the_norm_of_gamma_is_that_of_all_paths_through_the_hidden_layer(transit
 
 
 def test_figure_8_counts_two_layers_as_dearer_and_all_others_as_cheaper(tmp_path):
-    fig8.run(fig8.Settings(width=10, layers=6), tmp_path)
-    fig8.report(tmp_path)
+    run(fig8, tmp_path, width=10, layers=6)
     table = read_table(tmp_path).set_index("layers")
     assert table.loc[2, ["spectral", "direct"]].tolist() == [120, 100]
     assert (table.loc[3:, "spectral"] < table.loc[3:, "direct"]).all()
 
 
 def test_teachers_are_rotations_and_each_seed_has_its_own():
-    drawn = teacher.teachers(teacher.Setup(seeds=3, features=5))
+    drawn = teacher.teachers(teacher.TeacherSettings(seeds=3, features=5))
     for matrices in drawn.values():
         assert np.allclose(matrices @ jnp.swapaxes(matrices, 1, 2), jnp.eye(5)[None], atol=1e-5)
         assert np.allclose(jnp.linalg.det(matrices), 1, atol=1e-5)
@@ -144,10 +141,13 @@ def test_figure_9_splits_the_neurons_left_over_the_hidden_layers(student):
     assert table["recruited"].tolist() == kept
 
 
-@pytest.mark.long
-def test_eigenvalues_are_counted_by_putting_the_smallest_to_zero(student):
+def test_as_many_eigenvalues_are_left_as_the_last_loss_within_the_tolerance_has():
     losses = np.array([[1.0, 1.2, 1.04, 9.0], [1.0, 1.06, 2.0, 3.0]])
     assert fig9.eigenvalues_needed(losses, 0.05).tolist() == [1, 3]
+
+
+@pytest.mark.long
+def test_eigenvalues_are_counted_by_putting_the_smallest_to_zero(student):
     readout = read_npz(student / fig9.READOUT, "folder")
     silent, zeroed = readout["l1 3e-4/losses"], readout["l1 3e-4/zeroed_losses"]
     assert np.allclose(silent[:, 0], zeroed[:, 0], rtol=1e-5)
@@ -172,11 +172,19 @@ def test_a_stopped_run_is_continued_to_the_same_numbers(student, tmp_path):
 
     settings = fig9.Settings(**STUDENT, resume=str(tmp_path / "checkpoints"))
     with pytest.raises(Stopped):
-        fig9.run(settings, tmp_path, stop)
+        run_in(tmp_path, fig9.EXPERIMENT, settings, stop)
     assert list((tmp_path / "checkpoints").iterdir())
-    fig9.run(settings, tmp_path)
+    run_in(tmp_path, fig9.EXPERIMENT, settings)
     drop = ["seconds"]
     assert read_table(tmp_path).drop(columns=drop).equals(read_table(student).drop(columns=drop))
+
+
+def test_a_rival_has_the_neurons_that_were_not_removed_and_the_loss_without_the_others():
+    losses = np.array([[1.0, 1.1, 9.0], [4.0, 5.0, 6.0]], np.float32)
+    neurons, loss, pruned = rivals.what_is_left(losses, np.array([1, 0]))
+    assert neurons.tolist() == [1, 2]
+    assert loss.tolist() == [1, 4]
+    assert np.allclose(pruned, [1.1, 4])
 
 
 @pytest.mark.long
@@ -206,7 +214,7 @@ def test_a_report_says_which_runs_failed_and_when(module, which, request, tmp_pa
     next(iter(manifest["costs"].values()))["notes"] = {"spectral": ["seed 0: NaN at step 7"]}
     results.write_manifest(folder, manifest)
     monkeypatch.setattr(plots, "save", lambda *arguments: None)
-    lines = [line for line in module.report(folder) if isinstance(line, str)]
+    lines = [line for line in report_on(folder, module.EXPERIMENT) if isinstance(line, str)]
     assert lines[0] == "! seed 0: NaN at step 7"
     assert re.fullmatch(r"! .+: 1 of \d runs met NaN or infinity; they are left out", lines[1])
 

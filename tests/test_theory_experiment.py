@@ -12,9 +12,12 @@ import pytest
 from small import close
 
 from jaxarch import plots
-from jaxarch.experiments.harness.catalogue import EXPERIMENTS
-from jaxarch.experiments.theory import convex, temperature_ratio
-from jaxarch.experiments.theory.temperature_ratio import EXACT, ORDINARY, Case, Search, Settings
+from jaxarch.experiments.harness import report_on, run_in
+from jaxarch.experiments.theory import convex, gradients, ratio_report
+from jaxarch.experiments.theory.averaging import EXACT, ORDINARY, Search
+from jaxarch.experiments.theory.cases import Case, prepare
+from jaxarch.experiments.theory.settings import Settings
+from jaxarch.experiments.theory.temperature_ratio import EXPERIMENT
 from jaxarch.reproduction import read_findings
 from jaxarch.results import read_table
 from jaxarch.theory import mirror
@@ -48,8 +51,8 @@ def _train(search, problem, rate):
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ratio")
-    temperature_ratio.run(Settings(**FEW), folder)
-    temperature_ratio.report(folder)
+    run_in(folder, EXPERIMENT, Settings(**FEW))
+    report_on(folder, EXPERIMENT)
     return folder
 
 
@@ -62,12 +65,9 @@ def slopes(problem):
     return np.asarray(problem.data, np.float64)[problem.train]
 
 
-def test_it_is_listed():
-    assert EXPERIMENTS["theory.temperature_ratio"] is temperature_ratio.EXPERIMENT
-
-
+@pytest.mark.long
 def test_every_method_is_run_at_every_ratio_with_every_seed(small):
-    shown = temperature_ratio.lines(read_table(small))
+    shown = ratio_report.lines(read_table(small))
     cells = shown.groupby(["problem", "step", "ratio"])
     assert len(cells) == 2 * 2 * 2
     for (_, _, ratio), runs in cells:
@@ -76,12 +76,14 @@ def test_every_method_is_run_at_every_ratio_with_every_seed(small):
         assert (runs.groupby("line")["seed"].agg(sorted).map(tuple) == (0, 1)).all()
 
 
+@pytest.mark.long
 def test_it_leaves_figures_and_findings(small):
     figures = {path.stem for path in small.glob("*.svg")}
     assert figures == {"ratios", "bounds", "last-masks", "convergence-network", "convergence-linear"}
     assert len(read_findings(small)) == 4 + 2 * 8 * 3 + 6 * 2
 
 
+@pytest.mark.long
 def test_a_gap_is_positive_and_within_its_bound_which_equal_temperatures_lack(small):
     table = read_table(small)
     table = table[table["problem"] == "linear"]
@@ -90,6 +92,7 @@ def test_a_gap_is_positive_and_within_its_bound_which_equal_temperatures_lack(sm
     assert (np.isinf(table["bound"]) == (table["ratio"] == 1)).all()
 
 
+@pytest.mark.long
 def test_a_resumed_run_has_the_same_numbers(small, tmp_path):
     class Stopped(Exception):
         pass
@@ -100,9 +103,9 @@ def test_a_resumed_run_has_the_same_numbers(small, tmp_path):
 
     settings = Settings(**FEW | {"problems": ("linear",)}, resume=str(tmp_path / "checkpoints"))
     with pytest.raises(Stopped):
-        temperature_ratio.run(settings, tmp_path, stop)
+        run_in(tmp_path, EXPERIMENT, settings, stop)
     assert any(path.name.startswith("linear__Algorithm_1") for path in (tmp_path / "checkpoints").iterdir())
-    temperature_ratio.run(settings, tmp_path)
+    run_in(tmp_path, EXPERIMENT, settings)
     resumed, whole = read_table(tmp_path), read_table(small).query("problem == 'linear'")
     assert resumed.drop(columns="seconds").equals(
         whole[resumed.columns].drop(columns="seconds").reset_index(drop=True)
@@ -140,12 +143,13 @@ def test_the_average_is_that_of_the_masks_that_gradients_were_taken_at(linear):
 def test_the_largest_gradient_is_measured_and_certified():
     problem = convex.linear(KEYS, 8, 1, **TRAINING)
     norms = np.linalg.norm(slopes(problem), axis=-1).max(axis=1)
-    start, largest = temperature_ratio.first_run(Settings(**FEW), Case(problem, 0.0, 0.0), KEYS)
+    start, largest = gradients.first_run(Case(problem, 0.0, 0.0), KEYS, 50.0, 5.0, 0.3)
     assert close(start["v"], jnp.zeros((2, 8)))
     assert np.allclose(largest, norms, rtol=1e-5)
-    assert np.allclose(temperature_ratio.certified_bounds(problem), norms, rtol=1e-4)
+    assert np.allclose(gradients.certified_bounds(problem), norms, rtol=1e-4)
 
 
+@pytest.mark.long
 def test_rates_are_fixed_scaled_or_prescribed(small):
     table = read_table(small)
     fixed, scaled = (table[table["rate_rule"] == rule] for rule in ("fixed", "scaled"))
@@ -153,7 +157,7 @@ def test_rates_are_fixed_scaled_or_prescribed(small):
     assert np.allclose(scaled["rate"] * scaled["soft"], 0.3 * 5 * scaled["multiple"])
     assert set(scaled["multiple"]) == {0.1, 1.0}
     settings = Settings(**FEW)
-    norm = temperature_ratio.certified_bounds(temperature_ratio.prepare(settings)[2]["linear"].problem)
+    norm = gradients.certified_bounds(prepare(settings)[2]["linear"].problem)
     distance = mirror.start_distance(8, 50.0, 5.0)
     prescribed = table[(table["problem"] == "linear") & (table["rate_rule"] == "certified G")]
     expected = mirror.prescribed_rate(distance, 50.0, 5.0, gradient_bound=norm, steps=20)
@@ -168,7 +172,7 @@ def test_the_tuned_rate_is_the_multiple_of_least_median():
         for multiple, values in losses.items()
         for seed, loss in enumerate(values)
     ]
-    tuned = temperature_ratio.lines(pd.DataFrame(rows)).query("line == 'tuned'")
+    tuned = ratio_report.lines(pd.DataFrame(rows)).query("line == 'tuned'")
     assert tuned["value"].tolist() == [9.0, 1.5, 0.0]
     assert tuned["run"].tolist() == [3, 4, 5]
     assert not tuned["edge"].any()
@@ -183,9 +187,10 @@ def test_the_least_value_of_linear_and_quadratic_problems_is_the_known_one(linea
     assert np.allclose(convex.least(problem).masks, slopes(problem).mean(axis=1).clip(0, 1), atol=1e-7)
 
 
+@pytest.mark.long
 def test_the_least_value_of_logistic_regression_is_below_that_of_any_other_mask():
     settings = Settings(seeds=2, problems=("logistic",), train_per_class=10)
-    problem = temperature_ratio.prepare(settings)[2]["logistic"].problem
+    problem = prepare(settings)[2]["logistic"].problem
     found = convex.least(problem)
     assert (found.excess < 1e-6).all() and (found.excess >= 0).all()
     others = found.masks + np.random.default_rng(0).normal(0, 1e-3, (2, 64))

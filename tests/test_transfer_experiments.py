@@ -1,6 +1,7 @@
 """Architectures from one task to another: rows, architectures, what is written, and how it goes on."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -11,7 +12,7 @@ from small import same
 
 import jaxarch
 from jaxarch.errors import ArgumentError
-from jaxarch.experiments.harness.parts import Parts
+from jaxarch.experiments.harness import Parts, plan_of, report_on, run_in
 from jaxarch.experiments.pruning import estimate, reporting, reshuffle, searches, tasks, transfer, trial
 from jaxarch.reproduction import read_findings
 from jaxarch.results import read_manifest, read_table
@@ -37,13 +38,17 @@ SETTINGS = transfer.Settings(methods=METHODS, **SMALL)
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("transfer")
-    transfer.EXPERIMENT.run(SETTINGS, made, None)
+    run_in(made, transfer.EXPERIMENT, SETTINGS)
     return made
+
+
+def prepared(**settings):
+    return tasks.prepare(dataclasses.replace(SETTINGS, **settings).complete())
 
 
 @pytest.fixture(scope="module")
 def ready():
-    return tasks.prepare(SETTINGS)
+    return tasks.prepare(SETTINGS.complete())
 
 
 @pytest.mark.long
@@ -108,7 +113,7 @@ def test_every_run_has_the_key_and_the_rows_of_its_seed_for_the_new_task(ready, 
     seen = []
 
     def run(strategy, keys, problem, **options):
-        seen.append((jax.random.key_data(keys), problem, options["found"]))
+        seen.append((jax.random.key_data(keys), problem, options["network"]))
         return over_seeds(strategy, keys, problem, **options)
 
     monkeypatch.setattr(trial, "over_seeds", run)
@@ -129,9 +134,11 @@ def test_runs_that_fail_have_no_figures_and_are_counted(ready):
     assert (made.comparisons["runs"] == 0).all()
     figure = jaxarch.plots.sweep(transfer._curves(made.table), "share of connections left")
     assert not figure.axes[0].lines
-    assert any("random: 8 of 8 runs met NaN" in line for line in reporting.remarks({"notes": []}, made.table))
+    results = SimpleNamespace(manifest={"notes": []}, table=made.table)
+    assert any("random: 8 of 8 runs met NaN" in line for line in reporting.remarks(results))
 
 
+@pytest.mark.long
 def test_each_search_is_run_once_whatever_is_made_of_it(ready):
     seen = []
     measured(ready, lambda border: seen.append(border.name), methods=("AP->reshuffled", "AP"))
@@ -162,7 +169,7 @@ def test_comparisons_are_within_a_cell_and_leave_the_parent_out(folder):
 
 @pytest.mark.long
 def test_the_report_has_tables_and_both_figures(folder):
-    assert len(transfer.report(folder)) >= 5
+    assert len(report_on(folder, transfer.EXPERIMENT)) >= 5
     assert {"accuracy.svg", "layers.svg"} <= {path.name for path in folder.iterdir()}
 
 
@@ -193,7 +200,7 @@ def test_both_tasks_label_their_classes_from_0(ready):
 
 
 def test_in_domain_the_new_examples_are_some_that_the_search_has_not_seen():
-    ready = tasks.prepare(dataclasses.replace(SETTINGS, in_domain=True, sizes=(20,)))
+    ready = prepared(in_domain=True, sizes=(20,))
     assert ready.settings.classes == ready.settings.new_classes == tuple(range(10))
     assert ready.task == "digits 0-9, in domain"
     searched = set(np.asarray(ready.searching.train).tolist())
@@ -205,7 +212,7 @@ def test_in_domain_the_new_examples_are_some_that_the_search_has_not_seen():
 def test_where_a_split_is_published_the_search_has_the_examples_for_training(monkeypatch, in_domain):
     images = jaxarch.data.load_images("digits")._replace(train=1000)
     monkeypatch.setattr(tasks, "load_images", lambda name: images)
-    ready = tasks.prepare(dataclasses.replace(SETTINGS, in_domain=in_domain, sizes=(40,)))
+    ready = prepared(in_domain=in_domain, sizes=(40,))
     assert np.asarray(ready.searching.train).tolist() == list(range(ready.old.train))
     train, test = (set(np.ravel(rows).tolist()) for rows in (ready.learning.train, ready.test[0]))
     held_out = set(range(ready.new.train, len(ready.new.y)))
@@ -215,7 +222,7 @@ def test_where_a_split_is_published_the_search_has_the_examples_for_training(mon
 
 
 def test_pooled_pictures_are_means_of_windows():
-    ready = tasks.prepare(dataclasses.replace(SETTINGS, pool=4))
+    ready = prepared(pool=4)
     raw = jaxarch.data.load_images("digits").of_classes(range(5)).x[7, :4, 4:, 0]
     assert ready.old.x.shape[1:] == (2, 2, 1)
     assert ready.old.x[7, 0, 1, 0] == np.rint(raw.mean())
@@ -273,6 +280,7 @@ def test_a_folder_that_was_begun_with_other_data_is_refused_and_so_is_a_damaged_
         Parts(settings, data="one")
 
 
+@pytest.mark.long
 def test_what_a_search_was_given_and_did_not_reach_is_reported(ready):
     settings = dataclasses.replace(ready.settings, search_steps=5)
     with pytest.warns(jaxarch.ResultWarning, match="density 0.1 was not reached in 2 of 2 runs"):
@@ -289,14 +297,17 @@ def test_a_folder_that_was_begun_with_other_settings_is_refused(tmp_path):
 
 @pytest.mark.long
 def test_other_numbers_of_classes_get_a_new_head():
-    ready = tasks.prepare(dataclasses.replace(SETTINGS, new_classes=(5, 6, 7), sizes=(30,)))
+    ready = prepared(new_classes=(5, 6, 7), sizes=(30,))
     assert measured(ready, methods=("random",)).table["accuracy"].notna().all()
 
 
-@pytest.mark.long
 def test_random_search_is_judged_by_examples_that_it_does_not_train_on(ready):
     problem = searches.problem_of("random search", ready)
     assert not set(np.asarray(problem.train)) & set(np.asarray(problem.validation))
+
+
+@pytest.mark.long
+def test_random_search_finds_architectures_of_the_density(ready):
     settings = dataclasses.replace(ready.settings, sparsities=(0.9,))
     transfer = ready._replace(settings=settings)
     network = searches.architectures(("random search",), transfer, Parts(settings), None)["random search"]
@@ -317,21 +328,23 @@ def test_pictures_of_two_files_of_the_user_s_go_through_a_cnn_with_augmentation_
         augment=True,
         methods=("random",),
     )
-    transfer.EXPERIMENT.run(settings, tmp_path, None)
+    run_in(tmp_path, transfer.EXPERIMENT, settings)
     table = read_table(tmp_path)
     assert sorted(table["size"].unique()) == [20, 40]
     assert table["accuracy"].between(0, 1).all()
-    assert transfer.report(tmp_path)
+    assert report_on(tmp_path, transfer.EXPERIMENT)
 
 
-@pytest.mark.long
-def test_a_dry_run_says_what_would_be_trained_and_how_long_it_takes():
-    ready = tasks.prepare(SETTINGS)
+def test_a_dry_run_says_what_would_be_trained(ready):
     lines = estimate.plan(METHODS, ready)
     assert "search: AP: 2 trainings of 60 steps of batch 50" in lines
     # From 1 to .5 one round, from .5 to .1 two: three trainings a seed.
     assert "search: IMP: 6 trainings of 10 steps of batch 50" in lines
     assert "new task: 18 runs x 4 sizes and starts = 72 trainings of 20 steps" in lines
+
+
+@pytest.mark.long
+def test_a_dry_run_says_how_long_it_takes(ready):
     [line] = estimate.duration(METHODS, ready)
     assert line.startswith("time: about ")
 
@@ -340,7 +353,7 @@ def test_a_dry_run_says_what_would_be_trained_and_how_long_it_takes():
 def reshuffled(tmp_path_factory):
     made = tmp_path_factory.mktemp("reshuffle")
     settings = reshuffle.Settings(searches=("AP",), **SMALL | {"weights": ("he",), "sizes": (40,)})
-    reshuffle.EXPERIMENT.run(settings, made, None)
+    run_in(made, reshuffle.EXPERIMENT, settings)
     return made
 
 
@@ -348,7 +361,7 @@ def reshuffled(tmp_path_factory):
 def test_table_1_has_every_search_and_itself_reshuffled(reshuffled):
     methods = read_table(reshuffled)["strategy"].unique().tolist()
     assert methods == [trial.PARENT, "AP", "AP->reshuffled"]
-    assert len(reshuffle.report(reshuffled)) >= 2
+    assert len(report_on(reshuffled, reshuffle.EXPERIMENT)) >= 2
     assert any("AP minus itself reshuffled" in line.what for line in read_findings(reshuffled))
 
 
@@ -381,4 +394,4 @@ def test_table_1_has_every_search_and_itself_reshuffled(reshuffled):
 )
 def test_settings_that_cannot_be_used_are_refused(settings, message):
     with pytest.raises(ArgumentError, match=message):
-        transfer.EXPERIMENT.plan(dataclasses.replace(SETTINGS, **settings))
+        plan_of(transfer.EXPERIMENT, dataclasses.replace(SETTINGS, **settings))

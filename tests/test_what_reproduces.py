@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from jaxarch import ArgumentError, cli, reproduction
-from jaxarch.experiments.harness.catalogue import EXPERIMENTS
-from jaxarch.experiments.harness.experiment import read_settings
+from jaxarch.experiments.catalogue import experiment
+from jaxarch.experiments.harness import read_settings
 
 ROOT = Path(__file__).parent.parent
 PAPERS = reproduction.read()
@@ -66,7 +66,7 @@ def test_every_command_is_one_that_can_be_run(command):
     given = cli.run.make_context("run", arguments).params
     values = dict(text.split("=") for text in given["assignments"])
     values |= {name: given[name] for name in ("seeds", "dataset") if given[name] is not None}
-    read_settings(EXPERIMENTS[given["experiment"]].settings, values)
+    read_settings(experiment(given["experiment"]).settings, values)
 
 
 def test_the_overview_has_every_line_its_verdict_and_its_command_whole_in_80_columns():

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
-from collections.abc import Callable
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -13,20 +10,25 @@ import numpy as np
 import pandas as pd
 from rich.console import RenderableType
 
-from jaxarch import plots, results
-from jaxarch.errors import ArgumentError, check_count, check_positive
-from jaxarch.experiments.harness import records, tables
-from jaxarch.experiments.harness.experiment import Experiment
+from jaxarch import plots
+from jaxarch.errors import check_count, check_positive
+from jaxarch.experiments.harness import (
+    Context,
+    Experiment,
+    ExperimentSettings,
+    Outcome,
+    Results,
+    finding,
+    tables,
+)
 from jaxarch.masks import two_temperature
-from jaxarch.running.fit import Progress
 
-NAME = "disentangling.fig2"
 NEAR_ZERO = 0.01
 """The share of its maximum below which a derivative counts as being near 0."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class Settings(ExperimentSettings):
     """What can be set with `jaxarch run disentangling.fig2 --set NAME=VALUE`.
 
     Attributes:
@@ -41,24 +43,18 @@ class Settings:
 
     def check(self) -> None:
         """Raise on the first setting that cannot be used."""
-        if not self.hards:
-            raise ArgumentError("hards: expected at least one inverse temperature")
-        for hard in self.hards:
-            check_positive("hards", hard)
+        self.check_numbers(check_positive, "hards")
         check_positive("range", self.range)
         check_count("points", self.points, least=3)
 
 
 def plan(settings: Settings) -> list[str]:
     """What would be computed."""
-    settings.check()
     return [f"B_M and its derivative at {settings.points} scores, M = {', '.join(map(str, settings.hards))}"]
 
 
-def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] | None = None) -> None:
+def run(settings: Settings, context: Context) -> Outcome:
     """Compute the curves with the function that Algorithm 1 trains with."""
-    started = time.time()
-    settings.check()
     scores = jnp.linspace(-settings.range, settings.range, settings.points)
 
     def mask(score: jax.Array, hard: float, factor: bool) -> jax.Array:
@@ -80,14 +76,14 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
         )
     table = pd.concat(parts, ignore_index=True)
     found = [
-        results.finding(
+        finding(
             f"share of scores in [-{settings.range:g}, {settings.range:g}] where the derivative of B_M is "
             f"below {NEAR_ZERO:.0%} of its maximum M/4, M = {hard:g}",
             share,
         )
         for hard, share in near_zero(table).items()
     ]
-    records.write(folder, NAME, settings, started, table, found)
+    return Outcome(table, found)
 
 
 def near_zero(table: pd.DataFrame) -> dict[float, float]:
@@ -98,9 +94,9 @@ def near_zero(table: pd.DataFrame) -> dict[float, float]:
     }
 
 
-def report(folder: Path) -> list[RenderableType]:
-    """Draw the figure of a folder from its files, and make its table."""
-    table = results.read_table(folder)
+def report(results: Results) -> list[RenderableType]:
+    """Draw the figure, and make its table."""
+    table = results.table
     curves = {
         title: {
             f"M = {hard:g}": (curve["score"].to_numpy(), curve[column].to_numpy())
@@ -113,7 +109,7 @@ def report(folder: Path) -> list[RenderableType]:
         )
     }
     figure = plots.curves(curves, "score w", logarithmic={list(curves)[-1]: 1e-3})
-    plots.save(figure, folder, "binarisation")
+    results.draw(figure, "binarisation")
     rows = []
     for hard, share in near_zero(table).items():
         slope = table[table["hard"] == hard]["derivative"].max()
@@ -122,6 +118,4 @@ def report(folder: Path) -> list[RenderableType]:
     return [tables.table("derivative of B_M", columns, rows)]
 
 
-EXPERIMENT = Experiment(
-    NAME, "figure 2 of [D]: the binarisation B_M and its derivative", Settings, plan, run, report
-)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report)

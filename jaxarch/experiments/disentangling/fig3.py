@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -15,27 +12,20 @@ import optax
 import pandas as pd
 from rich.console import RenderableType
 
-from jaxarch import plots, results
-from jaxarch.data.dataset import Dataset
-from jaxarch.data.tasks import Task
-from jaxarch.errors import ArgumentError, check_count, check_distinct, check_positive
-from jaxarch.experiments.disentangling import trial
-from jaxarch.experiments.harness import records, tables
-from jaxarch.experiments.harness.experiment import Experiment
-from jaxarch.problem import Problem
-from jaxarch.running.fit import Progress
-from jaxarch.running.strategy import over_seeds
-from jaxarch.running.training import Training
-from jaxarch.search.two_temperature import two_temperature
-from jaxarch.storage import read_npz, save_tree
+from jaxarch import Problem, Training, over_seeds, plots
+from jaxarch.data import Dataset, Task
+from jaxarch.errors import ArgumentError, check_count, check_positive
+from jaxarch.experiments.disentangling import measuring, trial
+from jaxarch.experiments.disentangling.settings import TaskSettings
+from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, costs, finding, tables
+from jaxarch.search import two_temperature
 
-NAME = "disentangling.fig3"
 LOSSES = "losses.npz"
 CELL = ["variant", "hard", "soft", "flipped"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(trial.Setup):
+class Settings(TaskSettings):
     """What can be set with `jaxarch run disentangling.fig3 --set NAME=VALUE`.
 
     Attributes:
@@ -65,16 +55,10 @@ class Settings(trial.Setup):
         """Raise on the first setting that cannot be used."""
         super().check()
         check_count("train_per_class", self.train_per_class)
-        for name in ("hards", "ratios"):
-            if not getattr(self, name):
-                raise ArgumentError(f"{name}: expected at least one number")
-            for value in getattr(self, name):
-                check_positive(name, value)
-            check_distinct(name, getattr(self, name))
+        self.check_numbers(check_positive, "hards", "ratios")
         if min(self.ratios) < 1:
             raise ArgumentError(f"ratios: expected M_hard / M_soft of at least 1, got {min(self.ratios)}")
-        for name in ("score_std", "reference", "rate_without_factor"):
-            check_positive(name, getattr(self, name))
+        self.check_each(check_positive, "score_std", "reference", "rate_without_factor")
 
     def temperatures(self) -> list[tuple[float, float]]:
         """The grid of M_hard and M_soft."""
@@ -106,8 +90,7 @@ def variants(settings: Settings) -> dict[str, Variant]:
 
 
 def prepare(settings: Settings) -> tuple[Dataset, Task, Problem]:
-    """Data, task and problem, all checked."""
-    settings.check()
+    """Data, task and problem."""
     data = settings.data()
     task = trial.split(settings, data, (settings.positive, settings.negative), settings.train_per_class)
     return data, task, trial.problem(settings, data, task)
@@ -128,9 +111,8 @@ def plan(settings: Settings) -> list[str]:
     ]
 
 
-def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] | None = None) -> None:
-    """Train at all temperatures, each variant in one program, and write results, losses and manifest."""
-    started = time.time()
+def run(settings: Settings, context: Context) -> Outcome:
+    """Train at all temperatures, each variant in one program."""
     data, task, learning = prepare(settings)
     grid, runs = settings.temperatures(), len(task.seeds)
     wide = dataclasses.replace(
@@ -139,9 +121,9 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
         per_run=jax.tree.map(lambda leaf: jnp.tile(leaf, (len(grid), 1)), learning.per_run),
     )
     keys = jnp.tile(settings.run_keys(task), len(grid))
-    measured, histories, costs = [], {}, {}
+    measured, histories, spent = [], {}, {}
     for index, (name, variant) in enumerate(variants(settings).items()):
-        sweep = _sweep(settings, grid, runs, variant)
+        sweep = sweep_of(settings, grid, runs, variant)
         labels = [
             f"M_hard {hard:g}, M_soft {soft:g}, {label}"
             for hard, soft in grid
@@ -153,24 +135,31 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
             wide,
             sweep,
             name=name,
-            progress=progress,
             labels=labels,
             dead_start="ignore",
+            **context.options,
         )
-        costs[name] = records.costs({"bin": (network, report_)})
+        spent[name] = costs({"bin": (network, report_)})
         histories[str(index)] = np.asarray(network.info["loss"]).reshape(len(grid), runs, -1)
         for cell, (hard, soft) in enumerate(grid):
             part = jax.tree.map(lambda leaf, cell=cell: leaf[cell * runs : (cell + 1) * runs], network)
-            rows = trial.measure(data, task, learning, {"bin": two_temperature()}, {"bin": (part, report_)})
-            rows["dead_start"] = np.asarray(part.info["dead_start"])
+            rows = measuring.measure(
+                data, task, learning, {"bin": two_temperature()}, {"bin": (part, report_)}
+            )
+            rows["dead_start"] = np.asarray(part.dead_start)
             measured.append(rows.assign(variant=name, hard=hard, soft=soft))
     table = pd.concat(measured, ignore_index=True)
-    save_tree(folder / LOSSES, histories)
-    facts = {"costs": costs, "flipped": task.flipped.tolist()}
-    records.write(folder, NAME, settings, started, table, _findings(table), data, **facts)
+    return Outcome(
+        table,
+        _findings(table),
+        data,
+        spent,
+        arrays={LOSSES: histories},
+        facts={"flipped": task.flipped.tolist()},
+    )
 
 
-def _sweep(
+def sweep_of(
     settings: Settings, grid: list[tuple[float, float]], runs: int, variant: Variant
 ) -> dict[str, Any]:
     """Every run's temperatures, distribution of initial scores, and learning rate."""
@@ -200,10 +189,9 @@ class _Search:
         return two_temperature(**rest, units="absolute", factor=self.factor, optimizer=optimizer)
 
 
-def report(folder: Path) -> list[RenderableType]:
-    """Draw the figures of a folder from its files, and make its tables."""
-    manifest, table = results.read_manifest(folder), results.read_table(folder)
-    histories = read_npz(folder / LOSSES, "folder")
+def report(results: Results) -> list[RenderableType]:
+    """Draw the figures, and make the tables."""
+    manifest, table, histories = results.manifest, results.table, results.arrays(LOSSES)
     flipped = np.asarray(manifest["flipped"])
     grid = list(table[["hard", "soft"]].drop_duplicates().itertuples(index=False))
     names = list(dict.fromkeys(table["variant"]))
@@ -223,16 +211,14 @@ def report(folder: Path) -> list[RenderableType]:
         }
         title = f"{manifest['data']['name']}, {table['task'].iloc[0]}, {side}; lines: M_soft"
         figure = plots.convergence_grid(panels, "training loss F (eq. 12)", title)
-        plots.save(figure, folder, f"convergence-{'second' if flip else 'first'}")
+        results.draw(figure, f"convergence-{'second' if flip else 'first'}")
         rendered += [_table(table[table["flipped"] == flip], name, side) for name in names]
     dead = table[table["dead_start"]].groupby(CELL[:3]).size()
     rendered += [
         f"! {variant}: M_hard {hard:g}, M_soft {soft:g}: {count} runs start with a gradient of exactly 0"
         for (variant, hard, soft), count in dead.items()
     ]
-    rendered += records.notes(manifest["costs"].values())
-    rendered += trial.remarks(table)
-    return rendered
+    return rendered + measuring.remarks(results)
 
 
 def _table(table: pd.DataFrame, variant: str, side: str) -> Any:
@@ -254,7 +240,7 @@ def _table(table: pd.DataFrame, variant: str, side: str) -> Any:
 def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
     dataset, task = table[["dataset", "task"]].iloc[0]
     return [
-        results.finding(
+        finding(
             f"F at M_hard {hard:g}, M_soft {soft:g}; {variant}; {dataset} {trial.versus(task, flipped)}",
             runs["loss"],
         )
@@ -262,11 +248,4 @@ def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-EXPERIMENT = Experiment(
-    NAME,
-    "figure 3 of [D]: convergence of Algorithm 1 over M_hard and M_soft",
-    Settings,
-    plan,
-    run,
-    report,
-)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report)

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from rich.console import RenderableType
 
-from jaxarch import plots, results
-from jaxarch.data.dataset import Dataset
-from jaxarch.data.tasks import Task
+from jaxarch import Problem, compare, plots
+from jaxarch.data import Dataset, Task
 from jaxarch.errors import check_count, check_distinct
-from jaxarch.experiments.disentangling import trial
-from jaxarch.experiments.harness import records, tables
-from jaxarch.experiments.harness.experiment import Experiment
+from jaxarch.experiments.disentangling import measuring, trial
+from jaxarch.experiments.disentangling.settings import StrategySettings
+from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, costs, finding, tables
 from jaxarch.experiments.harness.tables import Table
-from jaxarch.problem import Problem
-from jaxarch.running.fit import Progress
-from jaxarch.running.strategy import compare
 
-NAME = "disentangling.fig4"
 COMPARISONS = "comparisons.csv"
 CELL = ["task", "train_per_class", "flipped"]
 REFERENCES = ("unconstrained real", "logistic regression")
@@ -42,7 +34,7 @@ SIZES = {"digits": (30, 60, 120), "mnist": (50, 100, 150), "citeseer": (50, 100,
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(trial.Settings):
+class Settings(StrategySettings):
     """What can be set with `jaxarch run disentangling.fig4 --set NAME=VALUE`.
 
     Attributes:
@@ -56,12 +48,11 @@ class Settings(trial.Settings):
     def check(self) -> None:
         """Raise on the first setting that cannot be used."""
         super().check()
-        for size in self.sizes:
-            check_count("sizes", size)
+        self.check_each(check_count, "sizes")
         check_distinct("sizes", self.sizes)
         check_distinct("tasks", self.tasks)
 
-    def complete(self) -> Settings:
+    def complete(self) -> Self:
         """The same with the tasks and sizes of the data set, where none are named."""
         tasks, sizes = self.or_known("tasks", TASKS, "0v1"), self.or_known("sizes", SIZES, "50,100")
         return dataclasses.replace(self, tasks=tasks, sizes=sizes)
@@ -75,8 +66,7 @@ class Cell(NamedTuple):
 
 
 def prepare(settings: Settings) -> tuple[Dataset, list[Cell], Problem, dict[str, Any]]:
-    """Data, cells, the problem that is moved from cell to cell, and strategies, all checked."""
-    settings.check()
+    """Data, cells, the problem that is moved from cell to cell, and strategies."""
     data = settings.data()
     cells = [
         Cell(size, trial.split(settings, data, trial.read_groups(text), size))
@@ -88,9 +78,8 @@ def prepare(settings: Settings) -> tuple[Dataset, list[Cell], Problem, dict[str,
 
 def plan(settings: Settings) -> list[str]:
     """What would be compiled and trained."""
-    settings = settings.complete()
     data, cells, _, chosen = prepare(settings)
-    runs, trainings = 2 * settings.seeds, trial.trainings(chosen)
+    runs, trainings = 2 * settings.seeds, measuring.trainings(chosen)
     return [
         f"data: {data.name}, {data.x.shape[0]} x {data.x.shape[1]}",
         f"tasks: {'; '.join(dict.fromkeys(cell.task.name for cell in cells))}; both orientations",
@@ -102,50 +91,42 @@ def plan(settings: Settings) -> list[str]:
     ]
 
 
-def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] | None = None) -> None:
-    """Train all strategies on all tasks and sizes, and write results, comparisons and manifest."""
-    started = time.time()
-    settings = settings.complete()
+def run(settings: Settings, context: Context) -> Outcome:
+    """Train all strategies on all tasks and sizes."""
     data, cells, learning, chosen = prepare(settings)
     rows = max(cell.task.train.shape[1] for cell in cells)
-    measured, costs = [], {}
+    measured, spent = [], {}
     for index, (size, task) in enumerate(cells):
         moved = trial.move(learning, task, rows)
         title = f"{task.name}, {size} a class ({index + 1} of {len(cells)})"
-        keys, labels = settings.run_keys(task), trial.labels(task)
-        done = compare(chosen, keys, moved, progress=trial.titled(title, progress), labels=labels)
-        measured.append(trial.measure(data, task, moved, chosen, done))
-        costs[title] = records.costs(done)
+        options = context.within(title).options
+        done = compare(chosen, settings.run_keys(task), moved, labels=trial.labels(task), **options)
+        measured.append(measuring.measure(data, task, moved, chosen, done))
+        spent[title] = costs(done)
     table = pd.concat(measured, ignore_index=True)
-    comparisons = trial.compare_runs(table, CELL)
-    comparisons.to_csv(folder / COMPARISONS, index=False)
-    network = findings(table, comparisons)
-    records.write(folder, NAME, settings, started, table, network, data, costs=costs)
+    comparisons = measuring.compare_runs(table, CELL)
+    return Outcome(table, findings(table, comparisons), data, spent, tables={COMPARISONS: comparisons})
 
 
-def report(folder: Path) -> list[RenderableType]:
-    """Draw the figures of a folder from its files, and make its tables."""
-    manifest = results.read_manifest(folder)
-    table, comparisons = results.read_table(folder), results.read_table(folder, COMPARISONS)
-    name, better = manifest["data"]["name"], trial.better_orientation(table)
+def report(results: Results) -> list[RenderableType]:
+    """Draw the figures, and make the tables."""
+    table, comparisons = results.table, results.read(COMPARISONS)
+    name, better = results.manifest["data"]["name"], measuring.better_orientation(table)
     is_better = table["flipped"] == table["task"].map(better)
     for side, rows in (("better", table[is_better]), ("other", table[~is_better])):
         figure = plots.runtime(_panels(rows), "test AUC", f"{name}, {side} orientation of each task", 0.5)
-        plots.save(figure, folder, f"runtime-{side}")
+        results.draw(figure, f"runtime-{side}")
     rendered: list[RenderableType] = [
         _table(rows, f"{name}, {task}, {trial.orientation(better[task])} (the better orientation)")
         for task, rows in table[is_better].groupby("task", sort=False)
     ]
     rendered.append(_times(table))
     if "bin" in set(table["strategy"]):
-        differences = trial.against(comparisons, "bin")
-        plots.save(_differences(differences, name), folder, "differences")
+        differences = measuring.against(comparisons, "bin")
+        results.draw(_differences(differences, name), "differences")
         if len(differences):
             rendered.append(_summary(differences))
-    rendered.append(_best(table))
-    rendered += records.notes(manifest["costs"].values())
-    rendered += trial.remarks(table)
-    return rendered
+    return [*rendered, _best(table), *measuring.remarks(results)]
 
 
 def best_strategies(table: pd.DataFrame) -> pd.DataFrame:
@@ -161,7 +142,7 @@ def _panels(table: pd.DataFrame) -> dict[str, dict[str, dict[str, tuple[float, n
         f"{task}\n{trial.orientation(bool(rows['flipped'].iloc[0]))}": {
             f"{size} training examples a class": {
                 strategy: (runs["seconds"].median(), runs["auc"].to_numpy())
-                for strategy, runs in trial.by_strategy(cell)
+                for strategy, runs in measuring.by_strategy(cell)
             }
             for size, cell in rows.groupby("train_per_class")
         }
@@ -183,7 +164,7 @@ def _differences(differences: pd.DataFrame, name: str) -> Figure:
 def _table(table: pd.DataFrame, title: str) -> Table:
     sizes = sorted(table["train_per_class"].unique())
     rows = []
-    for name, runs in trial.by_strategy(table):
+    for name, runs in measuring.by_strategy(table):
         spreads = [tables.spread(runs[runs["train_per_class"] == size]["auc"], ".3f") for size in sizes]
         rows.append((name, *spreads))
     return tables.table(title, ("AUC", *(f"{size} a class" for size in sizes)), rows)
@@ -247,41 +228,34 @@ def findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, A
         where = f"{dataset}, {scope}"
         if (family := _family(best)) is not None:
             what = f"cells of {len(best)} with the highest median AUC in bin or bin->real; {where}"
-            network.append(results.finding(what, family))
-        differences = trial.against(comparisons[comparisons["task"].isin(part["task"])], "bin")
+            network.append(finding(what, family))
+        differences = measuring.against(comparisons[comparisons["task"].isin(part["task"])], "bin")
         for other, cells in differences.groupby("against", sort=False):
             above, below = (cells["mean_low"] > 0).sum(), (cells["mean_high"] < 0).sum()
             of = f"cells of {len(cells)}"
             network += [
-                results.finding(f"{of} with bin above {other} (95% interval); {where}", above),
-                results.finding(f"{of} with bin below {other} (95% interval); {where}", below),
-                results.finding(
+                finding(f"{of} with bin above {other} (95% interval); {where}", above),
+                finding(f"{of} with bin below {other} (95% interval); {where}", below),
+                finding(
                     f"AUC of bin minus {other}, median of the medians of {len(cells)} cells; {where}",
                     cells["median"].median(),
                 ),
             ]
-    for strategy, runs in trial.by_strategy(table):
+    for strategy, runs in measuring.by_strategy(table):
         seconds = runs.groupby(["task", "train_per_class"])["seconds"].first().median()
         what = f"seconds a run and device of {strategy}, median over tasks and sizes; {dataset}"
-        network.append(results.finding(what, seconds))
+        network.append(finding(what, seconds))
     sizes = sorted(table["train_per_class"].unique())
     middle = sizes[len(sizes) // 2]
-    for task, flipped in trial.better_orientation(table).items():
+    for task, flipped in measuring.better_orientation(table).items():
         where = f"{dataset} {trial.versus(task, flipped)}, {middle} a class"
         cell = table[(table[CELL] == [task, middle, flipped]).all(axis=1)]
-        for strategy, runs in trial.by_strategy(cell):
-            network.append(results.finding(f"AUC of {strategy}; {where}", runs["auc"]))
+        for strategy, runs in measuring.by_strategy(cell):
+            network.append(finding(f"AUC of {strategy}; {where}", runs["auc"]))
         same = (comparisons[CELL] == [task, middle, flipped]).all(axis=1)
-        for _, pair in trial.against(comparisons[same], "bin").iterrows():
-            network.append(results.finding(f"AUC of bin minus {pair['against']}; {where}", pair))
+        for _, pair in measuring.against(comparisons[same], "bin").iterrows():
+            network.append(finding(f"AUC of bin minus {pair['against']}; {where}", pair))
     return network
 
 
-EXPERIMENT = Experiment(
-    NAME,
-    "figures 4 and 6 to 9 of [D]: run time against AUC, every strategy, tasks and training sizes",
-    Settings,
-    plan,
-    run,
-    report,
-)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report)

@@ -7,10 +7,7 @@ weights. Without these loops it does not change if all weights are scaled: both 
 from __future__ import annotations
 
 import dataclasses
-import time
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -19,20 +16,15 @@ import numpy as np
 import pandas as pd
 from rich.console import RenderableType
 
-from jaxarch import plots, results
+from jaxarch import Network, compare, plots
 from jaxarch.errors import ArgumentError, check_count, check_distinct
-from jaxarch.experiments.disentangling import trial
-from jaxarch.experiments.harness import records, tables
-from jaxarch.experiments.harness.experiment import Experiment
+from jaxarch.experiments.disentangling import measuring, trial
+from jaxarch.experiments.disentangling.settings import StrategySettings
+from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, costs, finding, tables
 from jaxarch.experiments.harness.tables import Table
 from jaxarch.masks import reshuffle
-from jaxarch.problem import Network
-from jaxarch.running.fit import Progress
-from jaxarch.running.strategy import compare
-from jaxarch.storage import read_npz, save_tree
 from jaxarch.structure import distances, graphs
 
-NAME = "disentangling.fig5"
 SPECTRA, BETWEEN, WITHIN = "spectra.npz", "between.csv", "within.csv"
 ROW = ["task", "flipped", "graph"]
 SHUFFLED = "bin shuffled"
@@ -49,7 +41,7 @@ TASKS = {"digits": ("1v2", "4v9"), "mnist": ("1v2", "4v9"), "citeseer": ("0v1", 
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(trial.Settings):
+class Settings(StrategySettings):
     """What can be set with `jaxarch run disentangling.fig5 --set NAME=VALUE`.
 
     Attributes:
@@ -78,7 +70,6 @@ class Settings(trial.Settings):
 
 def plan(settings: Settings) -> list[str]:
     """What would be compiled and trained."""
-    settings.check()
     data, runs = settings.data(), 2 * settings.seeds
     tasks = [trial.split(settings, data, groups, settings.train_per_class) for groups in settings.groups()]
     nodes = (settings.depth + 1) * data.x.shape[1]
@@ -86,26 +77,24 @@ def plan(settings: Settings) -> list[str]:
         f"data: {data.name}, {data.x.shape[0]} x {data.x.shape[1]}",
         f"tasks: {'; '.join(task.name for task in tasks)}; both orientations, {settings.seeds} seeds each",
         f"strategies: {', '.join(settings.chosen())}",
-        f"trainings: {len(trial.trainings(settings.chosen()))}, each {settings.steps} steps of batch "
+        f"trainings: {len(measuring.trainings(settings.chosen()))}, each {settings.steps} steps of batch "
         f"{settings.batch_size} x {runs} runs x {len(tasks)} tasks, compiled once",
         f"spectra: {nodes} eigenvalues for each run and strategy",
     ]
 
 
-def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] | None = None) -> None:
-    """Train all strategies on all tasks; write results, spectra, distances and manifest."""
-    started = time.time()
-    settings.check()
+def run(settings: Settings, context: Context) -> Outcome:
+    """Train all strategies on all tasks, and measure the distances of their spectra."""
     data, chosen = settings.data(), settings.chosen()
     tasks = [trial.split(settings, data, groups, settings.train_per_class) for groups in settings.groups()]
     learning, rows = trial.problem(settings, data, tasks[0]), max(task.train.shape[1] for task in tasks)
-    measured, spectra, between, within, costs = [], {}, [], [], {}
+    measured, spectra, between, within, spent = [], {}, [], [], {}
     for task in tasks:
         moved = trial.move(learning, task, rows)
-        told, labels = trial.titled(task.name, progress), trial.labels(task)
-        done = compare(chosen, settings.run_keys(task), moved, progress=told, labels=labels)
-        measured.append(trial.measure(data, task, moved, chosen, done))
-        costs[task.name] = records.costs(done)
+        options = context.within(task.name).options
+        done = compare(chosen, settings.run_keys(task), moved, labels=trial.labels(task), **options)
+        measured.append(measuring.measure(data, task, moved, chosen, done))
+        spent[task.name] = costs(done)
         networks = {name: without_failed(network) for name, (network, _) in done.items()}
         if "bin" in networks:
             shuffle = jax.random.fold_in(jax.random.key(settings.key), 2)
@@ -118,18 +107,24 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
                 where = {"task": task.name, "flipped": flipped, "graph": graph}
                 between.append(distances.between(groups).assign(**where))
                 within.append(distances.within(groups).assign(**where))
-    table = pd.concat(measured, ignore_index=True)
-    pd.concat(between, ignore_index=True).to_csv(folder / BETWEEN, index=False)
-    pd.concat(within, ignore_index=True).to_csv(folder / WITHIN, index=False)
-    save_tree(folder / SPECTRA, spectra)
-    network = _findings(data.name, pd.concat(between))
-    records.write(folder, NAME, settings, started, table, network, data, costs=costs)
+    distances_ = {
+        BETWEEN: pd.concat(between, ignore_index=True),
+        WITHIN: pd.concat(within, ignore_index=True),
+    }
+    return Outcome(
+        pd.concat(measured, ignore_index=True),
+        _findings(data.name, distances_[BETWEEN]),
+        data,
+        spent,
+        tables=distances_,
+        arrays={SPECTRA: spectra},
+    )
 
 
 def without_failed(network: Network) -> dict[str, jax.Array]:
     """The weights of every run, all NaN where some training failed: thresholded, they would look sound."""
     runs = jax.tree.leaves(network.params)[0].shape[0]
-    failed = np.asarray(network.info.get("failed_at", np.full(runs, -1))) >= 0
+    failed = np.full(runs, False) if network.failed_at is None else np.asarray(network.failed_at) >= 0
     return jax.tree.map(lambda leaf: jnp.where(failed[:, None, None], jnp.nan, leaf), network.params)
 
 
@@ -148,11 +143,10 @@ def _spectra(weights: list[jax.Array], self_loops: bool) -> jax.Array:
     return jax.vmap(partial(graphs.spectrum, self_loops=self_loops))(weights)
 
 
-def report(folder: Path) -> list[RenderableType]:
-    """Draw the figure of a folder from its files, and make its tables."""
-    manifest, table = results.read_manifest(folder), results.read_table(folder)
-    between, within = results.read_table(folder, BETWEEN), results.read_table(folder, WITHIN)
-    values = read_npz(folder / SPECTRA, "folder")
+def report(results: Results) -> list[RenderableType]:
+    """Draw the figure, and make the tables."""
+    between, within, values = results.read(BETWEEN), results.read(WITHIN), results.arrays(SPECTRA)
+    dataset = results.manifest["data"]["name"]
     names = list(dict.fromkeys(within["group"]))
     binary = [name for name in names if name in (*BINARY, SHUFFLED)]
     real = [name for name in names if name not in binary]
@@ -160,18 +154,18 @@ def report(folder: Path) -> list[RenderableType]:
     rendered: list[RenderableType] = []
     for (task, flipped, graph), part in between.groupby(ROW, sort=False):
         row = _row(str(task), bool(flipped), str(graph))
-        panels[str(graph)][f"{manifest['data']['name']}, {row}"] = {
+        panels[str(graph)][f"{dataset}, {row}"] = {
             panel: {name: values[f"{row}/{name}"] for name in shown}
             for panel, shown in {"real-valued networks": real, "binary networks": binary}.items()
             if shown
         }
         spreads = within[(within[ROW] == [task, flipped, graph]).all(axis=1)]
         if GRAPHS[str(graph)]:
-            rendered.append(_table(part, spreads, f"{manifest['data']['name']}, {row}"))
+            rendered.append(_table(part, spreads, f"{dataset}, {row}"))
     for graph, rows in panels.items():
-        plots.save(plots.spectral_comparison(rows), folder, f"spectra-{graph.replace(' ', '-')}")
+        results.draw(plots.spectral_comparison(rows), f"spectra-{graph.replace(' ', '-')}")
     rendered += _similarity(between)
-    return [*rendered, *records.notes(manifest["costs"].values()), *trial.remarks(table)]
+    return [*rendered, *measuring.remarks(results)]
 
 
 def _row(task: str, flipped: bool, graph: str) -> str:
@@ -230,7 +224,7 @@ def _similarity(between: pd.DataFrame) -> list[RenderableType]:
 def _findings(dataset: str, between: pd.DataFrame) -> list[dict[str, Any]]:
     """Every distance, with the one that two groups of the same mean would be at."""
     return [
-        results.finding(
+        finding(
             f"distance of the spectra's centroids, {pair['first']} and {pair['second']} (at one mean "
             f"{pair['standard_error']:.2f}); {dataset} {trial.versus(pair['task'], pair['flipped'])}, "
             f"{pair['graph']}",
@@ -240,11 +234,4 @@ def _findings(dataset: str, between: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-EXPERIMENT = Experiment(
-    NAME,
-    "figures 5 and 10 of [D]: Laplacian spectra of real and binary networks, distances, PCA",
-    Settings,
-    plan,
-    run,
-    report,
-)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report)

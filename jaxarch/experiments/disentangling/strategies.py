@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,26 +11,20 @@ import numpy as np
 import pandas as pd
 from rich.console import RenderableType
 
-from jaxarch import plots, results
-from jaxarch.data.dataset import Dataset
-from jaxarch.data.tasks import Task
+from jaxarch import Problem, compare, plots
+from jaxarch.data import Dataset, Task
 from jaxarch.errors import check_count
-from jaxarch.experiments.disentangling import trial
-from jaxarch.experiments.harness import records, tables
-from jaxarch.experiments.harness.experiment import Experiment
+from jaxarch.experiments.disentangling import measuring, trial
+from jaxarch.experiments.disentangling.settings import StrategySettings
+from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, costs, finding, tables
 from jaxarch.experiments.harness.tables import Table
 from jaxarch.metrics import quartiles
-from jaxarch.problem import Problem
-from jaxarch.running.fit import Progress
-from jaxarch.running.strategy import compare
-from jaxarch.storage import read_npz, save_tree
 
-NAME = "disentangling.strategies"
 LOSSES, MASKS, COMPARISONS = "losses.npz", "masks.npz", "comparisons.csv"
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(trial.Settings):
+class Settings(StrategySettings):
     """What can be set with `jaxarch run disentangling.strategies --set NAME=VALUE`.
 
     Attributes:
@@ -53,8 +44,7 @@ class Settings(trial.Settings):
 
 
 def prepare(settings: Settings) -> tuple[Dataset, Task, Problem, dict[str, Any]]:
-    """Data, task, problem and strategies, all checked."""
-    settings.check()
+    """Data, task, problem and strategies."""
     data = settings.data()
     task = trial.split(settings, data, (settings.positive, settings.negative), settings.train_per_class)
     return data, task, trial.problem(settings, data, task), settings.chosen()
@@ -77,63 +67,60 @@ def plan(settings: Settings) -> list[str]:
     each = f"{settings.steps} steps of batch {settings.batch_size} x {runs} runs"
     lines += [
         f"training: {name}: {each}" + (f", {times} times" if times > 1 else "")
-        for name, times in Counter(trial.trainings(chosen)).items()
+        for name, times in Counter(measuring.trainings(chosen)).items()
     ]
     return lines
 
 
-def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] | None = None) -> None:
-    """Train all strategies and write results, manifest, losses and masks."""
-    started = time.time()
+def run(settings: Settings, context: Context) -> Outcome:
+    """Train all strategies."""
     data, task, learning, chosen = prepare(settings)
-    keys, labels = settings.run_keys(task), trial.labels(task)
-    done = compare(chosen, keys, learning, progress=progress, labels=labels)
-
-    table = trial.measure(data, task, learning, chosen, done)
-    comparisons = trial.compare_runs(table, ["flipped"])
-    comparisons.to_csv(folder / COMPARISONS, index=False)
+    done = compare(chosen, settings.run_keys(task), learning, labels=trial.labels(task), **context.options)
+    table = measuring.measure(data, task, learning, chosen, done)
+    comparisons = measuring.compare_runs(table, ["flipped"])
     losses = {
         name: np.asarray(network.info["loss"])
         for name, (network, _) in done.items()
         if "loss" in network.info and "->" not in name
     }
-    save_tree(folder / LOSSES, losses)
-    save_tree(
-        folder / MASKS, {n: network.mask for n, (network, _) in done.items() if network.mask is not None}
-    )
+    masks = {name: network.mask for name, (network, _) in done.items() if network.mask is not None}
     splits = [
         {"seed": int(seed), "train": task.train[i].tolist(), "test": task.test[i].tolist()}
         for i, seed in enumerate(task.seeds[: settings.seeds])
     ]
-    network, costs = _findings(table, comparisons), records.costs(done)
-    records.write(folder, NAME, settings, started, table, network, data, **costs, splits=splits)
+    return Outcome(
+        table,
+        _findings(table, comparisons),
+        data,
+        tables={COMPARISONS: comparisons},
+        arrays={LOSSES: losses, MASKS: masks},
+        facts={**costs(done), "splits": splits},
+    )
 
 
 def _findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, Any]]:
     """What the ledger takes of this experiment: AUC and paired differences, the better orientation first."""
     network = []
-    [(task, better)] = trial.better_orientation(table).items()
+    [(task, better)] = measuring.better_orientation(table).items()
     for flipped in (better, not better):
         where = f"{table['dataset'].iloc[0]} {trial.versus(task, flipped)}"
         pairs = comparisons[comparisons["flipped"] == flipped]
         network += [
-            results.finding(f"AUC of {pair['first']} minus {pair['second']}, {where}", pair)
+            finding(f"AUC of {pair['first']} minus {pair['second']}, {where}", pair)
             for _, pair in pairs.iterrows()
         ]
-        for name, runs in trial.by_strategy(table[table["flipped"] == flipped]):
-            network.append(results.finding(f"AUC of {name}, {where}", runs["auc"]))
+        for name, runs in measuring.by_strategy(table[table["flipped"] == flipped]):
+            network.append(finding(f"AUC of {name}, {where}", runs["auc"]))
     return network
 
 
-def report(folder: Path) -> list[RenderableType]:
-    """Draw the figures of a folder from its files, and make its tables."""
-    manifest = results.read_manifest(folder)
-    table = results.read_table(folder)
-    comparisons = results.read_table(folder, COMPARISONS)
+def report(results: Results) -> list[RenderableType]:
+    """Draw the figures, and make the tables."""
+    manifest, table, comparisons = results.manifest, results.table, results.read(COMPARISONS)
     first, second = table["task"].iloc[0].split(" v ")
     sides = {False: f"y = 1: {{{first}}}", True: f"y = 1: {{{second}}}"}
-    _draw(folder, manifest, table, sides)
-    better = trial.better_orientation(table)[table["task"].iloc[0]]
+    _draw(results, sides)
+    better = measuring.better_orientation(table)[table["task"].iloc[0]]
     rendered: list[RenderableType] = [
         _table(table[table["flipped"] == flipped], manifest, side, flipped == better)
         for flipped, side in sides.items()
@@ -142,35 +129,33 @@ def report(folder: Path) -> list[RenderableType]:
     rendered.append(
         _comparison_table(comparisons[comparisons["flipped"] == better], reference, sides[better])
     )
-    rendered += records.notes([manifest])
-    rendered += trial.remarks(table)
-    return rendered
+    return rendered + measuring.remarks(results)
 
 
-def _draw(folder: Path, manifest: dict[str, Any], table: pd.DataFrame, sides: dict[bool, str]) -> None:
-    settings = manifest["settings"]
-    title = f"{manifest['data']['name']}, {settings['train_per_class']} training examples a class"
+def _draw(results: Results, sides: dict[bool, str]) -> None:
+    settings, table = results.settings, results.table
+    title = f"{results.manifest['data']['name']}, {settings['train_per_class']} training examples a class"
     values = {
         side: {
             name: runs["auc"].to_numpy()
-            for name, runs in trial.by_strategy(table[table["flipped"] == flipped])
+            for name, runs in measuring.by_strategy(table[table["flipped"] == flipped])
         }
         for flipped, side in sides.items()
     }
-    plots.save(plots.by_strategy(values, "test AUC", title, chance=0.5), folder, "auc")
+    results.draw(plots.by_strategy(values, "test AUC", title, chance=0.5), "auc")
     first = ~table["flipped"].iloc[: 2 * settings["seeds"]].to_numpy()
-    losses = read_npz(folder / LOSSES, "folder")
+    losses = results.arrays(LOSSES)
     histories = {name: losses[name][first] for name in dict.fromkeys(table["strategy"]) if name in losses}
     if histories:
         figure = plots.convergence(histories, "training loss F (eq. 12)", f"{title}; {sides[False]}")
-        plots.save(figure, folder, "convergence")
+        results.draw(figure, "convergence")
 
 
 def _table(table: pd.DataFrame, manifest: dict[str, Any], side: str, better: bool) -> Table:
     seeds = manifest["settings"]["seeds"]
     where = f"{side} (the better orientation)" if better else side
     rows = []
-    for name, runs in trial.by_strategy(table):
+    for name, runs in measuring.by_strategy(table):
         median, q25, q75 = quartiles(runs["auc"])
         rows.append(
             (
@@ -196,17 +181,10 @@ def _comparison_table(comparisons: pd.DataFrame, reference: str, side: str) -> T
             f"{pair['effect']:+.2f}",
             f"{pair['p_adjusted']:.3f}",
         )
-        for _, pair in trial.against(comparisons, reference).iterrows()
+        for _, pair in measuring.against(comparisons, reference).iterrows()
     ]
     columns = ("against", "median", "quartiles", "95% of mean", "effect", "p adj.")
     return tables.table(f"AUC of {reference} minus that of others, paired by split, {side}", columns, rows)
 
 
-EXPERIMENT = Experiment(
-    NAME,
-    "section 5 of [D] on one task: AUC of every strategy, both orientations, paired tests",
-    Settings,
-    plan,
-    run,
-    report,
-)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report)

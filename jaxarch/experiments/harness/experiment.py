@@ -1,97 +1,115 @@
-"""What an experiment is: typed settings, a plan, a run that writes files, a report drawn from them."""
+"""What an experiment is: settings, a plan, a run from settings to an outcome, a report on its results."""
 
 from __future__ import annotations
 
-import typing
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+import dataclasses
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import Any
 
-import jax
-from jax import Array
+import pandas as pd
 from rich.console import RenderableType
 
-from jaxarch.errors import ArgumentError, did_you_mean, shown
-from jaxarch.memory import check_memory
+from jaxarch.data import Dataset
+from jaxarch.experiments.harness.parts import Parts
+from jaxarch.experiments.harness.results import Results
+from jaxarch.experiments.harness.settings import checkpoints
 from jaxarch.running.options import Progress
-from jaxarch.storage import Checkpoints
-
-CHECKPOINT_SECONDS = 30
-"""The least time between two checkpoints."""
-
-FLOAT_BYTES = 4
-RESULT_NUMBERS = 20
-"""What a row of results has, about."""
+from jaxarch.trees import PyTree
 
 
-class Experiment(NamedTuple):
-    """A figure or table of a paper, as something to run.
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """What a run has beside what it is about: whom to tell how far it is, and where to go on from.
 
     Attributes:
-      name: as in `jaxarch run NAME`.
-      summary: one line.
-      settings: a frozen dataclass of numbers, texts and tuples of them; its defaults are the experiment's.
+      experiment: the name of the experiment that is run.
+      settings: its settings.
+      progress: called at every chunk border of a training, with a `Progress`; or `None`.
+      folder: a folder below that of the setting `resume`, for checkpoints of a part.
+    """
+
+    experiment: str
+    settings: Any
+    progress: Callable[[Progress], None] | None = None
+    folder: str = ""
+
+    @cached_property
+    def options(self) -> dict[str, Any]:
+        """What `over_seeds` and `compare` are told: whom to tell of progress, where to keep checkpoints.
+
+        Raises:
+          ArgumentError: a folder that was begun by another experiment, or with other settings.
+        """
+        folder = self._parts.folder
+        where = "" if folder is None else str(folder / self.folder)
+        return {"progress": self.progress, "checkpoint": checkpoints(where)}
+
+    def within(self, title: str) -> Context:
+        """The same for one of many tasks: its title is told, and its checkpoints are apart."""
+        told = self.progress
+        _ = self._parts  # The whole folder is this run's, and not the task's alone.
+
+        def progress(border: Progress) -> None:
+            if told is not None:
+                told(dataclasses.replace(border, name=f"{title}: {border.name}"))
+
+        folder = re.sub(r"\W+", "-", title)
+        return dataclasses.replace(self, progress=told and progress, folder=folder)
+
+    @cached_property
+    def _parts(self) -> Parts:
+        """What keeps the folder of the setting `resume` to this experiment with these settings."""
+        return Parts(self.settings, experiment=self.experiment)
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What a run found, all of which the harness writes.
+
+    Attributes:
+      table: results.csv, a row a run.
+      findings: findings.csv, lines as of `finding`.
+      data: what the experiment was run on, if it was one data set; the manifest has its digest.
+      costs: by training or by task, what `costs` says of it; for the manifest.
+      tables: further tables, by file name.
+      arrays: pytrees of arrays, by file name: masks, losses, weights.
+      facts: what else belongs in the manifest.
+      settings: as they were used, where some could only be told from the data.
+    """
+
+    table: pd.DataFrame
+    findings: Iterable[Mapping[str, Any]]
+    data: Dataset | None = None
+    costs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    tables: Mapping[str, pd.DataFrame] = dataclasses.field(default_factory=dict)
+    arrays: Mapping[str, PyTree] = dataclasses.field(default_factory=dict)
+    facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    settings: Any = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """A figure or table of a paper, as something to run: `plan_of`, `run_in` and `report_on` do so.
+
+    Attributes:
+      module: `__name__` of the module that it is in.
+      settings: a frozen dataclass, which extends `ExperimentSettings`; its defaults are the experiment's.
       plan: `settings -> lines`: what would be compiled and trained. Raises on bad settings; trains nothing.
-      run: `(settings, folder, progress)`: writes results, manifest and masks.
-      report: `folder -> tables`: draws the figures from a folder's files again, and makes its tables.
+      run: `(settings, context) -> outcome`. It writes nothing but checkpoints.
+      report: `results -> tables`: draws the figures of a folder again, and makes its tables.
       estimate: `settings -> lines`: how long it would take here, measured on a few steps; of long ones.
     """
 
-    name: str
-    summary: str
+    module: str
     settings: type
     plan: Callable[[Any], list[str]]
-    run: Callable[[Any, Path, Callable[[Progress], None] | None], None]
-    report: Callable[[Path], list[RenderableType]]
+    run: Callable[[Any, Context], Outcome]
+    report: Callable[[Results], Iterable[RenderableType]]
     estimate: Callable[[Any], list[str]] | None = None
 
-
-def seed_keys(key: int, seeds: int, stream: int = 1) -> Array:
-    """One key a seed, other ones in each stream: so what has nothing in common shares no randomness."""
-    return jax.random.split(jax.random.fold_in(jax.random.key(key), stream), seeds)
-
-
-def check_room(seeds: int, numbers: int) -> None:
-    """Raise if there is no memory for what so many seeds bring, at so many numbers a seed or more.
-
-    Raises:
-      ArgumentError: naming what they need and what there is.
-    """
-    check_memory("seeds", FLOAT_BYTES * seeds * (numbers + RESULT_NUMBERS), f"what {seeds} seeds bring")
-
-
-def checkpoints(resume: str) -> Checkpoints | None:
-    """Checkpoints in a folder of that name, from which the same command continues; none without a name."""
-    return Checkpoints(resume, every=CHECKPOINT_SECONDS) if resume else None
-
-
-def read_settings(kind: type, values: Mapping[str, str]) -> Any:
-    """Settings from texts such as `{"seeds": "20", "positive": "1,2,3"}`.
-
-    Raises:
-      ArgumentError: an unknown name, a text that is no value of the setting's type.
-    """
-    types_ = typing.get_type_hints(kind)
-    for name in values:
-        if name not in types_:
-            raise ArgumentError(f"{shown(name)[1:-1]}: no such setting; {did_you_mean(name, types_)}")
-    return kind(**{name: _parse(name, text, types_[name]) for name, text in values.items()})
-
-
-def _parse(name: str, text: str, kind: Any) -> Any:
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if origin is tuple:
-        return tuple(_parse(name, part.strip(), arguments[0]) for part in text.split(",") if part.strip())
-    if origin is Literal:
-        if text not in arguments:
-            raise ArgumentError(f"{name}: expected {' or '.join(arguments)}, got {shown(text)}")
-        return text
-    if kind is bool:
-        if text.lower() not in ("true", "false"):
-            raise ArgumentError(f"{name}: expected true or false, got {shown(text)}")
-        return text.lower() == "true"
-    try:
-        return kind(text)
-    except ValueError:
-        wanted = {int: "an integer", float: "a number"}.get(kind, kind.__name__)
-        raise ArgumentError(f"{name}: expected {wanted}, got {shown(text)}") from None
+    @property
+    def name(self) -> str:
+        """As in `jaxarch run NAME`: that of its module among the experiments."""
+        return self.module.removeprefix("jaxarch.experiments.")

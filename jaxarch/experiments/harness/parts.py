@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from jaxarch.errors import ArgumentError, shown
-from jaxarch.experiments.harness.experiment import checkpoints
+from jaxarch.experiments.harness.settings import checkpoints
 from jaxarch.files import as_path, claim, complete_file
 from jaxarch.storage import Checkpoints, load_tree, save_tree
 from jaxarch.trees import PyTree

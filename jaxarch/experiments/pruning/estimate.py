@@ -10,15 +10,12 @@ import jax
 import numpy as np
 import pandas as pd
 
-from jaxarch.errors import ResultWarning
+from jaxarch import Report, ResultWarning, architecture, over_seeds, select
 from jaxarch.experiments.pruning.searches import SEARCHES, problem_of, trainings
 from jaxarch.experiments.pruning.tasks import Transfer
 from jaxarch.experiments.pruning.trial import learning, training
 from jaxarch.masks import full_mask
-from jaxarch.problem import architecture
-from jaxarch.running.strategy import Report, over_seeds
-from jaxarch.search.dense import dense
-from jaxarch.trees import select
+from jaxarch.search import dense
 
 MEASURED_STEPS, MEASURED_RUNS = 20, 16
 
@@ -56,7 +53,8 @@ def duration(methods: Sequence[str], transfer: Transfer) -> list[str]:
     keys = settings.keys("search")
     total = 0.0
     for name, (count, steps) in trainings(methods, transfer).items():
-        problem = dataclasses.replace(problem_of(name, transfer), steps=MEASURED_STEPS, validation=None)
+        problem = problem_of(name, transfer).descending(steps=MEASURED_STEPS)
+        problem = dataclasses.replace(problem, validation=None)
         search = SEARCHES[name](settings, settings.densities) if name == "AP" else dense(nonnegative=False)
         with warnings.catch_warnings():
             # After so few steps no density is reached.
@@ -68,7 +66,7 @@ def duration(methods: Sequence[str], transfer: Transfer) -> list[str]:
     runs = (1 + len(methods) * len(settings.sparsities)) * settings.seeds
     few = pd.DataFrame({"seed": np.resize(np.arange(settings.seeds), min(MEASURED_RUNS, runs))})
     params, _ = jax.eval_shape(jax.vmap(transfer.searching.init), keys[few["seed"].to_numpy()])
-    problem = dataclasses.replace(learning(few, transfer, max(settings.sizes)), steps=MEASURED_STEPS)
+    problem = learning(few, transfer, max(settings.sizes)).descending(steps=MEASURED_STEPS)
     _, report = over_seeds(
         training(settings.weights[0], transfer),
         keys[few["seed"].to_numpy()],

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,23 +13,24 @@ import pandas as pd
 from jax import Array
 from rich.console import RenderableType
 
-from jaxarch import plots, results
-from jaxarch.data.dataset import Dataset
-from jaxarch.data.sources import load
-from jaxarch.data.transforms import unit_norm
-from jaxarch.errors import ArgumentError, check_count, check_key, check_positive, check_strength
-from jaxarch.experiments.harness import records, tables
-from jaxarch.experiments.harness.experiment import Experiment, check_room, checkpoints, seed_keys
-from jaxarch.masks import check_temperatures, density
-from jaxarch.problem import Problem
-from jaxarch.running.fit import Progress
-from jaxarch.running.strategy import over_seeds
-from jaxarch.running.training import Training
-from jaxarch.search.architecture_pruning import architecture_pruning
-from jaxarch.storage import read_npz, save_tree
+from jaxarch import Problem, Training, density, over_seeds, plots
+from jaxarch.data import Dataset, load, unit_norm
+from jaxarch.errors import ArgumentError, check_count, check_positive, check_strength
+from jaxarch.experiments.harness import (
+    Context,
+    Experiment,
+    Outcome,
+    Results,
+    TrainingSettings,
+    check_room,
+    costs,
+    finding,
+    tables,
+)
+from jaxarch.masks import check_temperatures
+from jaxarch.search import architecture_pruning
 from jaxarch.trees import PyTree
 
-NAME = "pruning.fig1"
 LOSSES = "losses.npz"
 CHUNK = 500
 WINDOW = 20
@@ -40,7 +38,7 @@ WINDOW = 20
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class Settings(TrainingSettings):
     """What can be set with `jaxarch run pruning.fig1 --set NAME=VALUE`.
 
     The objective is (12): cross entropy, gamma times the number of connections (of the soft mask: its squared
@@ -54,15 +52,12 @@ class Settings:
       soft: the inverse temperatures t_s of the mask that the gradient passes through, at most t_l.
       seeds: independent runs at each soft temperature.
       steps: gradient steps of each run.
-      batch_size: examples a step.
       early: the step at which the objective is reported, beside the last one.
       strength: gamma of the objective.
       scores_std: standard deviation of the scores at the start.
       scores_rate: learning rate of the scores.
       weights_std: standard deviation of the weights at the start.
       weights_rate: learning rate of the weights.
-      key: what all randomness derives from: an integer from 0 to 2^32 - 1.
-      resume: a folder where what is done is kept, so that the same command goes on from there; none if empty.
     """
 
     dataset: str = "digits"
@@ -71,28 +66,22 @@ class Settings:
     soft: tuple[float, ...] = (1000.0, 10.0, 1.0)
     seeds: int = 10
     steps: int = 2000
-    batch_size: int = 100
     early: int = 200
     strength: float = 1e-2
     scores_std: float = 0.1
     scores_rate: float = 0.03
     weights_std: float = 0.1
     weights_rate: float = 0.3
-    key: int = 0
-    resume: str = ""
 
     def check(self) -> None:
         """Raise on the first setting that cannot be used."""
-        for name in ("seeds", "steps", "batch_size", "early"):
-            check_count(name, getattr(self, name))
-        check_count("soft", len(self.soft))
-        check_temperatures(self.hard, np.asarray(self.soft))
-        for name in ("scores_std", "weights_std", "strength"):
-            check_strength(name, getattr(self, name))
-        for name in ("scores_rate", "weights_rate"):
-            check_positive(name, getattr(self, name))
-        check_key("key", self.key)
+        super().check()
+        self.check_each(check_count, "steps", "early")
         check_room(self.seeds, len(self.soft) * self.steps)
+        self.check_numbers(check_positive, "soft")
+        check_temperatures(self.hard, np.asarray(self.soft))
+        self.check_each(check_strength, "scores_std", "weights_std", "strength")
+        self.check_each(check_positive, "scores_rate", "weights_rate")
         if len(set(self.classes)) != 2 or len(self.classes) != 2:
             raise ArgumentError(f"classes: expected two, got {self.classes}")
 
@@ -148,7 +137,6 @@ def search(settings: Settings, soft: Any) -> Training:
 
 def plan(settings: Settings) -> list[str]:
     """What would be compiled and trained."""
-    settings.check()
     data = settings.data()
     prepare(settings, data).check()
     return [
@@ -159,24 +147,21 @@ def plan(settings: Settings) -> list[str]:
     ]
 
 
-def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] | None = None) -> None:
-    """Train at every soft temperature, and write objectives, losses and manifest."""
-    started = time.time()
-    settings.check()
+def run(settings: Settings, context: Context) -> Outcome:
+    """Train at every soft temperature."""
     data = settings.data()
     cells = pd.MultiIndex.from_product([settings.soft, range(settings.seeds)], names=["soft", "seed"])
     runs = cells.to_frame(index=False)
     network, report = over_seeds(
         lambda soft: search(settings, soft),
-        jnp.tile(seed_keys(settings.key, settings.seeds), len(settings.soft)),
+        jnp.tile(settings.seed_keys(), len(settings.soft)),
         prepare(settings, data),
         jnp.asarray(runs["soft"], jnp.float32),
         name="architecture pruning",
-        progress=progress,
         labels=[f"t_s {row.soft:g}, seed {row.seed}" for row in runs.itertuples()],
         chunk=CHUNK,
-        checkpoint=checkpoints(settings.resume),
         dead_start="ignore",
+        **context.options,
     )
     losses = np.asarray(network.info["loss"], np.float64)
     table = runs.assign(
@@ -184,12 +169,12 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
         last=_around(losses, settings.steps),
         density=np.asarray(jax.vmap(density)(network.mask)),
         seconds=report.seconds,
-        failed_at=np.asarray(network.info["failed_at"]),
+        failed_at=np.asarray(network.failed_at),
     )
     table[["early", "last"]] = table[["early", "last"]].where(table["failed_at"] < 0)
-    save_tree(folder / LOSSES, {f"{soft:g}": losses[runs["soft"] == soft] for soft in settings.soft})
-    costs = {"training": records.costs({"architecture pruning": (network, report)})}
-    records.write(folder, NAME, settings, started, table, _findings(table, settings), data, costs=costs)
+    spent = {"training": costs({"architecture pruning": (network, report)})}
+    histories = {f"{soft:g}": losses[runs["soft"] == soft] for soft in settings.soft}
+    return Outcome(table, _findings(table, settings), data, spent, arrays={LOSSES: histories})
 
 
 def _around(losses: np.ndarray, step: int) -> np.ndarray:
@@ -198,24 +183,21 @@ def _around(losses: np.ndarray, step: int) -> np.ndarray:
     return losses[:, max(end - WINDOW, 0) : end].mean(axis=1)
 
 
-def report(folder: Path) -> list[RenderableType]:
-    """Draw the figure of a folder from its files, and make its table."""
-    manifest, table = results.read_manifest(folder), results.read_table(folder)
-    settings = manifest["settings"]
-    losses = read_npz(folder / LOSSES, "folder")
+def report(results: Results) -> list[RenderableType]:
+    """Draw the figure, and make its table."""
+    settings, table, losses = results.settings, results.table, results.arrays(LOSSES)
     names = {f"{soft:g}": f"$t_s$ = {soft:g}" for soft in settings["soft"]}
     classes = " and ".join(map(str, settings["classes"]))
     title = f"{settings['dataset']}, {classes}, $t_l$ = {settings['hard']:g}"
     figure = plots.convergence({names[name]: losses[name] for name in names}, "objective (12)", title)
-    plots.save(figure, folder, "convergence")
+    results.draw(figure, "convergence")
     rows = [
         (f"{soft:g}", *(tables.spread(of_soft[column], ".3f") for column in ("early", "last", "density")))
         for soft, of_soft in table.groupby("soft", sort=False)
     ]
     columns = ("t_s", f"step {settings['early']}", f"step {settings['steps']}", "density")
-    failures = records.failures((f"t_s {soft:g}", part) for soft, part in table.groupby("soft", sort=False))
-    notes = records.notes(manifest["costs"].values())
-    return [tables.table("objective (12), median [quartiles]", columns, rows), *notes, *failures]
+    groups = ((f"t_s {soft:g}", part) for soft, part in table.groupby("soft", sort=False))
+    return [tables.table("objective (12), median [quartiles]", columns, rows), *results.remarks(groups)]
 
 
 def _findings(table: pd.DataFrame, settings: Settings) -> list[dict[str, Any]]:
@@ -225,17 +207,10 @@ def _findings(table: pd.DataFrame, settings: Settings) -> list[dict[str, Any]]:
         "density": "share of connections left",
     }
     return [
-        results.finding(f"{words}: t_s = {soft:g}", part[column])
+        finding(f"{words}: t_s = {soft:g}", part[column])
         for soft, part in table.groupby("soft", sort=False)
         for column, words in quantities.items()
     ]
 
 
-EXPERIMENT = Experiment(
-    NAME,
-    "figure 1 of [A]: convergence of a sparse logistic regression at three soft temperatures",
-    Settings,
-    plan,
-    run,
-    report,
-)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report)

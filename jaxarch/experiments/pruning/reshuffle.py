@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from rich.console import RenderableType
 
-from jaxarch import results
 from jaxarch.errors import check_distinct, check_known
-from jaxarch.experiments.harness import tables
+from jaxarch.experiments.harness import Results, finding, tables
 from jaxarch.experiments.harness.tables import Table
-from jaxarch.experiments.pruning import reporting, settings
+from jaxarch.experiments.pruning import reporting
 from jaxarch.experiments.pruning.searches import RESHUFFLED, SEARCHES
+from jaxarch.experiments.pruning.settings import TransferSettings
 from jaxarch.experiments.pruning.trial import PARENT, Measured
-
-NAME = "pruning.reshuffle"
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(settings.Settings):
+class Settings(TransferSettings):
     """What can be set with `jaxarch run pruning.reshuffle --set NAME=VALUE`, beside what all transfers have.
 
     What each search finds is compared with itself, its connections permuted within each layer.
@@ -49,23 +46,22 @@ class Settings(settings.Settings):
 def findings(measured: Measured) -> list[dict[str, Any]]:
     """What the ledger takes: every search against itself reshuffled, and the accuracy of all."""
     against = [
-        results.finding(f"accuracy of {pair['first']} minus itself reshuffled, {reporting.where(pair)}", pair)
+        finding(f"accuracy of {pair['first']} minus itself reshuffled, {reporting.where(pair)}", pair)
         for _, pair in _pairs(measured.comparisons).iterrows()
     ]
     return against + reporting.accuracies(measured)
 
 
-def report(folder: Path) -> list[RenderableType]:
-    """Draw the figure of a folder from its files, and make its tables."""
-    manifest, table = results.read_manifest(folder), results.read_table(folder)
-    pairs = _pairs(results.read_table(folder, reporting.COMPARISONS))
+def report(results: Results) -> list[RenderableType]:
+    """Draw the figure, and make the tables."""
+    table, pairs = results.table, _pairs(results.read(reporting.COMPARISONS))
     task = table["task"].iloc[0]
-    reporting.draw_layers(folder, task)
+    reporting.draw_layers(results, task)
     rendered: list[RenderableType] = []
     for (weights, size), cell in table.groupby(["weights", "size"], sort=False):
         rendered.append(_table(cell, f"{task}: test accuracy after {size} examples, {weights} start"))
         rendered.append(_differences(pairs[(pairs["weights"] == weights) & (pairs["size"] == size)]))
-    return [*rendered, *reporting.remarks(manifest, table)]
+    return [*rendered, *reporting.remarks(results)]
 
 
 def _pairs(comparisons: pd.DataFrame) -> pd.DataFrame:
@@ -98,10 +94,4 @@ def _differences(pairs: pd.DataFrame) -> Table:
     return tables.table("accuracy minus that of the same reshuffled, seed by seed", columns, rows)
 
 
-EXPERIMENT = reporting.experiment(
-    NAME,
-    "table 1 of [A]: architectures against themselves reshuffled within layers, and their layers' densities",
-    Settings,
-    findings,
-    report,
-)
+EXPERIMENT = reporting.experiment(__name__, Settings, findings, report)

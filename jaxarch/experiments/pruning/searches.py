@@ -11,31 +11,25 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxarch.data.balanced_rows import balanced_rows
+from jaxarch import Checkpoints, Network, Problem, Progress, over_seeds, select
+from jaxarch.data import balanced_rows
 from jaxarch.errors import ArgumentError, check_distinct, check_known
-from jaxarch.experiments.harness.parts import Parts
-from jaxarch.experiments.pruning.settings import Settings
+from jaxarch.experiments.harness import Parts
+from jaxarch.experiments.pruning.settings import TransferSettings
 from jaxarch.experiments.pruning.tasks import Transfer
 from jaxarch.finish.at_density import density_name
 from jaxarch.masks import reshuffle
-from jaxarch.problem import Network, Problem
-from jaxarch.running.fit import Progress
-from jaxarch.running.strategy import over_seeds
-from jaxarch.search.architecture_pruning import architecture_pruning
-from jaxarch.search.magnitude_pruning import magnitude_pruning, rounds
-from jaxarch.search.random_mask import random_mask
-from jaxarch.search.random_search import random_search
-from jaxarch.search.snip import snip
-from jaxarch.storage import Checkpoints
+from jaxarch.search import architecture_pruning, magnitude_pruning, random_mask, random_search, snip
+from jaxarch.search.magnitude_pruning import rounds
 from jaxarch.structure.nodes import layer_chain
-from jaxarch.trees import PyTree, map_selected, select
+from jaxarch.trees import PyTree, map_selected
 
 RESHUFFLED = "->reshuffled"
 SNIP_BATCHES = 10
-Make = Callable[[Settings, Sequence[float]], Any]
+Make = Callable[[TransferSettings, Sequence[float]], Any]
 
 
-def _architecture_pruning(settings: Settings, densities: Sequence[float]) -> Any:
+def _architecture_pruning(settings: TransferSettings, densities: Sequence[float]) -> Any:
     return architecture_pruning(
         densities,
         settings.hard,
@@ -158,16 +152,15 @@ def _search(
         }
     else:
         each = [run(settings.densities, name)]
-        masks = each[0][0].info["masks"]
-    whole = {
-        "failed_at": jnp.full(settings.seeds, -1, jnp.int32),
-        "lowest_density": jnp.zeros(settings.seeds),
-    }
-    infos = [jax.device_get(whole | network.info) for network, _ in each]
+        kept = each[0][0].by_density
+        assert kept is not None
+        masks = kept.masks
+    none = np.full(settings.seeds, -1, np.int32)
+    failed_at = [none if network.failed_at is None else np.asarray(network.failed_at) for network, _ in each]
     return Architectures(
         masks,
-        infos[0]["lowest_density"],
-        np.max([info["failed_at"] for info in infos], axis=0),
+        np.asarray(each[0][0].info.get("lowest_density", np.zeros(settings.seeds, np.float32))),
+        np.max(failed_at, axis=0),
         np.float64(sum(taken for _, taken in each)),
     )
 
@@ -176,7 +169,7 @@ def problem_of(name: str, transfer: Transfer) -> Problem:
     """The problem of a search; where it is judged by other examples, by a tenth of them."""
     problem = transfer.searching
     if name == "AP":
-        return dataclasses.replace(problem, steps=transfer.settings.search_steps)
+        return problem.descending(steps=transfer.settings.search_steps)
     if name in ONE_AT_A_TIME:
         rows = np.asarray(problem.train)
         fewest = int(np.bincount(transfer.old.y[rows]).min())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self
 
 from jax import Array
 
@@ -11,12 +11,11 @@ from jaxarch.errors import (
     ArgumentError,
     check_count,
     check_distinct,
-    check_key,
     check_known,
     check_positive,
     check_strength,
 )
-from jaxarch.experiments.harness.experiment import check_room, seed_keys
+from jaxarch.experiments.harness import TrainingSettings, check_room
 from jaxarch.masks import check_temperatures
 
 WEIGHTS = ("he", "density-aware")
@@ -50,7 +49,7 @@ STREAMS = {"search": 1, "rows": 2, "reshuffle": 3, "new task": 4}
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class TransferSettings(TrainingSettings):
     """What all transfers of architectures have in common.
 
     Architectures are searched for on one task and trained with fresh weights on another, with few examples.
@@ -69,7 +68,6 @@ class Settings:
       sparsities: shares of the connections that are removed.
       sizes: examples to train on in the new task, multiples of its number of classes; a training for each.
       weights: how the fresh weights are drawn: `he`, or `density-aware`, wider where connections are fewer.
-      seeds: independent runs.
       search_steps: gradient steps of architecture pruning.
       training_steps: gradient steps of each training on the first task.
       steps: gradient steps of each training on the new task.
@@ -83,8 +81,6 @@ class Settings:
       weights_rate: learning rate of its weights, by plain gradient descent.
       fraction: of the connections left, how many a round of magnitude pruning removes at most.
       samples: networks that random search draws.
-      key: what all randomness derives from: an integer from 0 to 2^32 - 1.
-      resume: a folder where what is done is kept, so that the same command goes on from there; none if empty.
     """
 
     dataset: str = "digits"
@@ -99,7 +95,6 @@ class Settings:
     sparsities: tuple[float, ...] = (0.5, 0.9, 0.95, 0.99)
     sizes: tuple[int, ...] = ()
     weights: tuple[str, ...] = WEIGHTS
-    seeds: int = 5
     search_steps: int = 0
     training_steps: int = 0
     steps: int = 0
@@ -113,22 +108,17 @@ class Settings:
     weights_rate: float = 0.1
     fraction: float = 0.2
     samples: int = 8
-    key: int = 0
-    resume: str = ""
 
-    def complete(self: S) -> S:
+    def complete(self) -> Self:
         """The same with what suits the data set where nothing is said; classes and sizes come later."""
         suits: dict[str, Any] = SUITS_ALL | {"new_dataset": self.dataset} | SUITS.get(self.dataset, {})
         if self.in_domain:
             suits["new_dataset"] = self.dataset
         chosen = {name: value for name, value in suits.items() if getattr(self, name) in ((), "", 0, "auto")}
         settings = dataclasses.replace(self, **chosen)
-        if not settings.widths:
-            settings = dataclasses.replace(settings, widths=WIDTHS.get(settings.model, ()))
-        settings.check()
-        return settings
+        return dataclasses.replace(settings, widths=settings.widths or WIDTHS.get(settings.model, ()))
 
-    def with_classes(self: S, first: list[int], second: list[int]) -> S:
+    def with_classes(self, first: list[int], second: list[int]) -> Self:
         """The same with classes and sizes, where none are named.
 
         Of one data set each task has half of the classes; of two, the new one has as many as the first.
@@ -164,29 +154,21 @@ class Settings:
 
     def check(self) -> None:
         """Raise on the first setting that cannot be used."""
-        for name in ("seeds", "search_steps", "training_steps", "steps", "batch_size", "samples", "pool"):
-            check_count(name, getattr(self, name))
-        for name in ("sparsities", "sizes", "classes", "new_classes"):
-            check_distinct(name, getattr(self, name))
-        check_count("sparsities", len(self.sparsities))
-        for name in ("sizes", "widths"):
-            for number in getattr(self, name):
-                check_count(name, number)
-        for name, shares in (("sparsities", self.sparsities), ("fraction", (self.fraction,))):
-            for share in shares:
-                if not 0 < share < 1:
-                    raise ArgumentError(f"{name}: expected numbers between 0 and 1, got {share}")
-        check_known("weights", self.weights, WEIGHTS)
-        check_known("model", (self.model,), MODELS)
-        check_temperatures(self.hard, self.soft)
-        for name in ("rate", "scores_rate", "weights_rate"):
-            check_positive(name, getattr(self, name))
-        for name in ("strength", "scores_std"):
-            check_strength(name, getattr(self, name))
-        check_key("key", self.key)
+        super().check()
+        self.check_each(check_count, "search_steps", "training_steps", "steps", "samples", "pool")
         check_room(
             self.seeds, max(self.steps, self.search_steps, self.training_steps) + max(self.sizes, default=0)
         )
+        for name in ("sizes", "classes", "new_classes"):
+            check_distinct(name, getattr(self, name))
+        self.check_numbers(_check_share, "sparsities")
+        self.check_each(_check_share, "fraction")
+        self.check_each(check_count, "sizes", "widths")
+        check_known("weights", self.weights, WEIGHTS)
+        check_known("model", (self.model,), MODELS)
+        check_temperatures(self.hard, self.soft)
+        self.check_each(check_positive, "rate", "scores_rate", "weights_rate")
+        self.check_each(check_strength, "strength", "scores_std")
         if self.model not in WIDTHS and self.widths:
             raise ArgumentError(f"widths: they are of an mlp or a cnn; the {self.model} has its own")
         if self.in_domain and self.new_dataset != self.dataset:
@@ -199,9 +181,12 @@ class Settings:
 
     def keys(self, purpose: Literal["search", "rows", "reshuffle", "new task"]) -> Array:
         """One key a seed, others for each purpose: fresh weights are not those that a search began from."""
-        return seed_keys(self.key, self.seeds, STREAMS[purpose])
+        return self.seed_keys(STREAMS[purpose])
 
 
-S = TypeVar("S", bound=Settings)
+def _check_share(name: str, value: float) -> None:
+    if not 0 < value < 1:
+        raise ArgumentError(f"{name}: expected numbers between 0 and 1, got {value}")
+
 
 _IN_DOMAIN = "in_domain: the new task is the first one; leave new_dataset and new_classes out"

@@ -9,16 +9,10 @@ import jax
 import numpy as np
 import optax
 
-from jaxarch import models
-from jaxarch.data.augmentation import crop_and_flip
-from jaxarch.data.balanced_rows import balanced_rows
-from jaxarch.data.images import Images, take_images
-from jaxarch.data.sources import load_images
-from jaxarch.data.transforms import crop_and_pool
+from jaxarch import Problem, models
+from jaxarch.data import Images, balanced_rows, crop_and_flip, crop_and_pool, load_images, take_images
 from jaxarch.errors import ArgumentError
-from jaxarch.experiments.pruning.settings import Settings
-from jaxarch.models.supervised import supervised
-from jaxarch.problem import Problem
+from jaxarch.experiments.pruning.settings import TransferSettings
 
 
 class Transfer(NamedTuple):
@@ -33,7 +27,7 @@ class Transfer(NamedTuple):
       test: rows of the new pictures to test on, shape (seeds, n).
     """
 
-    settings: Settings
+    settings: TransferSettings
     old: Images
     new: Images
     searching: Problem
@@ -58,14 +52,13 @@ def _in_words(classes: tuple[int, ...]) -> str:
     return ",".join(map(str, classes))
 
 
-def prepare(settings: Settings) -> Transfer:
-    """Load the data, draw the rows of all seeds, and build both problems.
+def prepare(settings: TransferSettings) -> Transfer:
+    """Load the data, draw the rows of all seeds, and build both problems; settings that are complete.
 
     Raises:
-      ArgumentError: settings that cannot be used; classes that overlap, that the data lack or that have fewer
+      ArgumentError: classes that overlap, that the data lack or that have fewer
         examples than asked for.
     """
-    settings = settings.complete()
     first = load_images(settings.dataset)
     second = first if settings.new_dataset == settings.dataset else load_images(settings.new_dataset)
     settings = settings.with_classes(*(np.unique(images.y).tolist() for images in (first, second)))
@@ -83,7 +76,7 @@ def prepare(settings: Settings) -> Transfer:
     moments = old.moments()
 
     def problem(images: Images, rows: np.ndarray, steps: int) -> Problem:
-        return supervised(
+        return models.supervised(
             _model(settings, images),
             (images.x, images.y),
             loss=optax.softmax_cross_entropy_with_integer_labels,
@@ -101,7 +94,9 @@ def prepare(settings: Settings) -> Transfer:
     )
 
 
-def _rows(settings: Settings, old: Images, new: Images) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+def _rows(
+    settings: TransferSettings, old: Images, new: Images
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Rows to search on, rows to draw new examples from, and rows to test on; `None`: on what is left.
 
     The search has the examples for training; of the new task, these are for training and the others for
@@ -129,7 +124,7 @@ def _pooled(images: Images, window: int) -> Images:
     return images._replace(x=np.rint(pixels).astype(np.uint8))
 
 
-def _model(settings: Settings, images: Images) -> Callable[[Any], Any]:
+def _model(settings: TransferSettings, images: Images) -> Callable[[Any], Any]:
     """The parent of all architectures, a function of Flax's rngs."""
     _, height, width, channels = images.x.shape
     outputs = len(np.unique(images.y))

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from rich.console import RenderableType
 
-from jaxarch import plots, results
-from jaxarch.experiments.harness import tables
+from jaxarch import plots
+from jaxarch.experiments.harness import Results, finding, tables
 from jaxarch.experiments.harness.tables import Table
-from jaxarch.experiments.pruning import reporting, settings
+from jaxarch.experiments.pruning import reporting
 from jaxarch.experiments.pruning.searches import RESHUFFLED, check_methods
+from jaxarch.experiments.pruning.settings import TransferSettings
 from jaxarch.experiments.pruning.trial import PARENT, Measured
 
-NAME = "pruning.transfer"
 METHODS = ("AP", "IMP", "magnitude", "SNIP", "random search", "ERK", "random", "AP" + RESHUFFLED)
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(settings.Settings):
+class Settings(TransferSettings):
     """What can be set with `jaxarch run pruning.transfer --set NAME=VALUE`, beside what all transfers have.
 
     Attributes:
@@ -42,27 +41,26 @@ def findings(measured: Measured) -> list[dict[str, Any]]:
     """What the ledger takes: AP against the others, and the accuracy of all."""
     pairs = [pair for pair in measured.comparisons.to_dict("records") if pair["first"] == "AP"]
     against = [
-        results.finding(f"accuracy of AP minus {pair['second']}, {reporting.where(pair)}", pd.Series(pair))
+        finding(f"accuracy of AP minus {pair['second']}, {reporting.where(pair)}", pd.Series(pair))
         for pair in pairs
     ]
     return against + reporting.accuracies(measured)
 
 
-def report(folder: Path) -> list[RenderableType]:
-    """Draw the figures of a folder from its files, and make its tables."""
-    manifest, table = results.read_manifest(folder), results.read_table(folder)
-    comparisons = results.read_table(folder, reporting.COMPARISONS)
+def report(results: Results) -> list[RenderableType]:
+    """Draw the figures, and make the tables."""
+    table, comparisons = results.table, results.read(reporting.COMPARISONS)
     task = table["task"].iloc[0]
     figure = plots.sweep(_curves(table), "share of connections left", task, logarithmic_setting=True)
-    plots.save(figure, folder, "accuracy")
-    reporting.draw_layers(folder, task)
+    results.draw(figure, "accuracy")
+    reporting.draw_layers(results, task)
     rendered: list[RenderableType] = [
         _accuracies(cell, f"{task}: test accuracy after {size} examples, {weights} start")
         for (weights, size), cell in table.groupby(["weights", "size"], sort=False)
     ]
     if "AP" in set(comparisons["first"]):
         rendered.append(_against(comparisons))
-    return [*rendered, *reporting.remarks(manifest, table)]
+    return [*rendered, *reporting.remarks(results)]
 
 
 def _curves(table: pd.DataFrame) -> Any:
@@ -107,10 +105,4 @@ def _against(comparisons: pd.DataFrame) -> Table:
     )
 
 
-EXPERIMENT = reporting.experiment(
-    NAME,
-    "figures 2 to 7 of [A]: architectures found on one task, trained on another with few examples",
-    Settings,
-    findings,
-    report,
-)
+EXPERIMENT = reporting.experiment(__name__, Settings, findings, report)

@@ -12,19 +12,28 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from jaxarch import results
-from jaxarch.experiments.harness.parts import Parts
+from jaxarch import (
+    Checkpoints,
+    Network,
+    Problem,
+    Progress,
+    Strategy,
+    architecture,
+    chain,
+    density,
+    evaluate,
+    layer_density,
+    new_head,
+    over_seeds,
+    retrain,
+)
+from jaxarch.experiments.harness import Parts
 from jaxarch.experiments.pruning.searches import Architectures, architectures, base, trainings
-from jaxarch.experiments.pruning.settings import Settings
+from jaxarch.experiments.pruning.settings import TransferSettings
 from jaxarch.experiments.pruning.tasks import Transfer
-from jaxarch.finish import new_head, retrain
 from jaxarch.finish.at_density import density_name
-from jaxarch.masks import density, layer_density
 from jaxarch.metrics import paired_differences
-from jaxarch.problem import Network, Problem, architecture
-from jaxarch.running.fit import Progress
-from jaxarch.running.strategy import Strategy, chain, evaluate, over_seeds
-from jaxarch.storage import Checkpoints
+from jaxarch.storage import digest
 from jaxarch.trees import PyTree, natural_order
 
 PARENT = "parent"
@@ -59,8 +68,8 @@ def measure(
     """Search for all architectures, and train them on the new task."""
     settings = transfer.settings
     digests = {
-        "old": results.digest(transfer.old.x, transfer.old.y),
-        "new": results.digest(transfer.new.x, transfer.new.y),
+        "old": digest(transfer.old.x, transfer.old.y),
+        "new": digest(transfer.new.x, transfer.new.y),
     }
     pictures = {f"{which} pictures": digest for which, digest in digests.items()}
     parts = Parts(settings, methods=",".join(methods), jaxarch=version("jaxarch"), **pictures)
@@ -143,8 +152,8 @@ def _trained(
         accuracy=_accuracy(strategy, network, problem, transfer, runs),
         loss=np.asarray(network.info["loss"], np.float64)[:, -20:].mean(axis=1),
         density=np.asarray(jax.vmap(density)(network.mask), np.float64),
-        dead_start=np.asarray(network.info["dead_start"]),
-        failed_at=np.maximum(np.asarray(network.info["failed_at"]), runs["search_failed_at"]),
+        dead_start=np.asarray(network.dead_start),
+        failed_at=np.maximum(np.asarray(network.failed_at), runs["search_failed_at"]),
         seconds=report.seconds,
     ).pipe(_without_failures)
 
@@ -191,7 +200,7 @@ def _budgets(methods: Sequence[str], transfer: Transfer) -> list[str]:
     )
 
 
-def _notes(network: dict[str, Architectures], settings: Settings) -> list[str]:
+def _notes(network: dict[str, Architectures], settings: TransferSettings) -> list[str]:
     """Searches that failed, and densities that were not reached."""
     noted = []
     for search, of_search in {base(method): network[method] for method in network}.items():

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Literal
 
 import jax
@@ -14,34 +11,23 @@ import numpy as np
 import optax
 import pandas as pd
 from jax import Array
-from jax.typing import ArrayLike
 from rich.console import RenderableType
 
-from jaxarch import plots, results
+from jaxarch import Problem, evaluate, plots, spectral_network, supervised
 from jaxarch.errors import check_count, check_known, check_positive, check_strength
-from jaxarch.experiments.harness import records, tables
-from jaxarch.experiments.harness.experiment import Experiment
-from jaxarch.experiments.spectral import training
-from jaxarch.models.spectral_network import spectral_network
-from jaxarch.models.supervised import supervised
-from jaxarch.problem import Problem
-from jaxarch.running.fit import Progress
-from jaxarch.running.strategy import evaluate
-from jaxarch.search.spectral import spectral
+from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, costs, finding, tables
+from jaxarch.experiments.spectral import targets, training
+from jaxarch.search import spectral
 from jaxarch.spectral.readout import bundles, gamma_norm
-from jaxarch.storage import read_npz, save_tree
 from jaxarch.trees import PyTree
 
-NAME = "spectral.fig7"
 NETWORKS = "networks.npz"
 VARIANTS = {"trained": "L_1 trained", "zero": "L_1 = 0"}
-SIDE = 41
-"""Points a side of the plane on which fits are drawn."""
 MOST_DRAWN = 6
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(training.Setup):
+class Settings(training.RegressionSettings):
     """What can be set with `jaxarch run spectral.fig7 --set NAME=VALUE`.
 
     [S] has `--set alphas=21 --seeds 100`. Recruitment is judged by the loss beside that of all neurons: where
@@ -71,11 +57,8 @@ class Settings(training.Setup):
         """Raise on the first setting that cannot be used."""
         super().check()
         check_count("alphas", self.alphas, least=2)
-        for name in ("hidden", "epochs"):
-            check_count(name, getattr(self, name))
-        check_count("betas", len(self.betas))
-        for beta in self.betas:
-            check_positive("betas", beta)
+        self.check_each(check_count, "hidden", "epochs")
+        self.check_numbers(check_positive, "betas")
         check_known("input_eigenvalues", self.input_eigenvalues, VARIANTS)
         check_strength("strength", self.strength)
 
@@ -85,39 +68,16 @@ class Settings(training.Setup):
         return pd.DataFrame([(b, a) for b in self.betas for a in alphas], columns=["beta", "alpha"])
 
 
-def shares(alpha: ArrayLike, beta: ArrayLike) -> np.ndarray:
-    """How much of the linear and of the quadratic function are in the target ([S] 5.1), shape (..., 2)."""
-    turn = np.tanh(np.asarray(beta) * (np.asarray(alpha) - 0.5))
-    return np.stack([1 - turn, 1 + turn], axis=-1).astype(np.float32) / 4
-
-
-def linear_share(alpha: float, beta: float) -> float:
-    """How much of the target's variance is that of its linear part; the two parts are uncorrelated."""
-    linear, quadratic = np.square(shares(alpha, beta).astype(float)) * (2 / 3, 8 / 45)
-    return float(linear / (linear + quadratic))
-
-
-def parts(x: Any) -> Array:
-    """The linear and the quadratic function, `1.x` and `x.x`, shape (..., 2)."""
-    return jnp.stack([jnp.sum(x, -1), jnp.sum(jnp.square(x), -1)], axis=-1)
-
-
-def take_target_rows(data: PyTree, per_run: PyTree, rows: Array) -> PyTree:
-    """Some rows of the inputs, with the targets of one run's alpha and beta."""
-    x, functions = data
-    return x[rows], (functions[rows] @ per_run["shares"])[:, None]
-
-
 def prepare(settings: Settings, input_eigenvalues: str) -> Problem:
     """The problem of all runs: one data set a cell, on the same inputs, and `seeds` starts for each."""
     x, rows = settings.inputs(2), settings.rows()
     cells = settings.cells()
-    per_run = shares(cells["alpha"].to_numpy(), cells["beta"].to_numpy())
+    per_run = targets.shares(cells["alpha"].to_numpy(), cells["beta"].to_numpy())
     return supervised(
         spectral_network(
             (2, settings.hidden, 1), bias=True, train_input_eigenvalues=input_eigenvalues == "trained"
         ),
-        (x, parts(x)),
+        (x, targets.parts(x)),
         loss=optax.squared_error,
         optimizer=optax.adam(settings.learning_rate),
         steps=settings.steps(settings.epochs),
@@ -125,13 +85,12 @@ def prepare(settings: Settings, input_eigenvalues: str) -> Problem:
         train=rows["train"],
         validation=rows["validation"],
         per_run={"shares": np.repeat(per_run, settings.seeds, axis=0)},
-        gather=take_target_rows,
+        gather=targets.take_target_rows,
     )
 
 
 def plan(settings: Settings) -> list[str]:
     """What would be compiled and trained."""
-    settings.check()
     for name in settings.input_eigenvalues:
         prepare(settings, name)
     alphas = ", ".join(f"{alpha:g}" for alpha in settings.cells()["alpha"].unique())
@@ -147,29 +106,26 @@ def plan(settings: Settings) -> list[str]:
     ]
 
 
-def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] | None = None) -> None:
-    """Train a network on every target from every start, and write what became of them."""
-    started = time.time()
-    settings.check()
+def run(settings: Settings, context: Context) -> Outcome:
+    """Train a network on every target from every start."""
     cells, measured = settings.cells(), []
     networks: dict[str, Any] = {}
-    costs: dict[str, Any] = {}
+    spent: dict[str, Any] = {}
     runs = cells.loc[cells.index.repeat(settings.seeds)].reset_index(drop=True)
     runs["seed"] = np.tile(np.arange(settings.seeds), len(cells))
     labels = [f"beta {row.beta:g}, alpha {row.alpha:g}, seed {row.seed}" for row in runs.itertuples()]
-    keys = jnp.tile(settings.run_keys(), len(cells))
+    keys = jnp.tile(settings.seed_keys(), len(cells))
     for name in settings.input_eigenvalues:
         problem = prepare(settings, name)
         penalised = "eigenvalues/L[12]" if name == "trained" else "eigenvalues/L2"
         search = spectral(settings.strength, penalty=settings.penalty, where=penalised)
-        trained = training.train(settings, VARIANTS[name], search, keys, problem, progress, labels)
+        trained = training.train(context, VARIANTS[name], search, keys, problem, labels, settings.tolerance)
         measured.append(_measure(settings, problem, trained, runs).assign(input_eigenvalues=name))
         first = jax.tree.map(lambda leaf: leaf[:: settings.seeds], trained.network.params)
         networks[name] = _drawn(problem, first)
-        costs[VARIANTS[name]] = records.costs({"spectral": (trained.network, trained.report)})
+        spent[VARIANTS[name]] = costs({"spectral": (trained.network, trained.report)})
     table = pd.concat(measured, ignore_index=True)
-    save_tree(folder / NETWORKS, networks)
-    records.write(folder, NAME, settings, started, table, _findings(table), costs=costs)
+    return Outcome(table, _findings(table), costs=spent, arrays={NETWORKS: networks})
 
 
 def _measure(
@@ -195,7 +151,7 @@ def _measure(
         recruited=np.asarray(pruned.mask["eigenvalues"]["L2"].sum(axis=-1)).astype(float),
         no_hidden_mse=np.asarray(pruned.info["losses"])[:, -1],
         seconds=trained.report.seconds,
-        failed_at=np.asarray(network.info["failed_at"]),
+        failed_at=np.asarray(network.failed_at),
     )
     measured.loc[measured["failed_at"] >= 0, [*errors, "gamma_norm", "recruited", "no_hidden_mse"]] = np.nan
     return measured
@@ -205,29 +161,21 @@ def _outputs(problem: Problem, network: Any, rows: np.ndarray) -> np.ndarray:
     return evaluate(spectral(), network, problem, rows)[..., 0]
 
 
-def plane() -> Array:
-    """The points at which fits are drawn, shape (SIDE, SIDE, 2)."""
-    side = jnp.linspace(-1, 1, SIDE)
-    return jnp.stack(jnp.meshgrid(side, side), axis=-1)
-
-
 def _drawn(problem: Problem, params: PyTree) -> dict[str, Array]:
     """What is drawn of the first network of each cell: its outputs on the plane, and its weights."""
 
     def one(params: PyTree) -> dict[str, Array]:
         assert problem.predict is not None
         weights = {f"W{i}{j}": block for (i, j), block in bundles(params).items()}
-        return {"outputs": problem.predict(params, {}, (plane(), None))[..., 0], **weights}
+        return {"outputs": problem.predict(params, {}, (targets.plane(), None))[..., 0], **weights}
 
     return jax.jit(jax.vmap(one))(params)
 
 
-def report(folder: Path) -> list[RenderableType]:
-    """Draw the figures of a folder from its files, and make its tables."""
-    manifest, table = results.read_manifest(folder), results.read_table(folder)
-    networks = read_npz(folder / NETWORKS, "folder")
-    settings, names = manifest["settings"], list(dict.fromkeys(table["input_eigenvalues"]))
-    betas = [f"$\\beta$ = {beta:g}" for beta in settings["betas"]]
+def report(results: Results) -> list[RenderableType]:
+    """Draw the figures, and make the tables."""
+    settings, table = results.settings, results.table
+    names = list(dict.fromkeys(table["input_eigenvalues"]))
     quantities = {
         "norm of $\\Gamma$": "gamma_norm",
         "norm of $L_1$, $L_2$": "eigenvalue_norm",
@@ -238,14 +186,13 @@ def report(folder: Path) -> list[RenderableType]:
         label: {VARIANTS[name]: _lines(table[table["input_eigenvalues"] == name], column) for name in names}
         for label, column in quantities.items()
     }
-    plots.save(plots.sweep(grid, "$\\alpha$", logarithmic=["test MSE"]), folder, "transition")
+    results.draw(plots.sweep(grid, "$\\alpha$", logarithmic=["test MSE"]), "transition")
     for name in names:
-        _draw(folder, table, networks, name, betas, settings["cutoff"])
+        _draw(results, name)
     runs = table.groupby(table["input_eigenvalues"].map(VARIANTS), sort=False)
     return [
         *(_table(table, name, beta) for name in names for beta in settings["betas"]),
-        *records.notes(manifest["costs"].values()),
-        *records.failures(runs),
+        *results.remarks(runs),
     ]
 
 
@@ -258,36 +205,32 @@ def _lines(table: pd.DataFrame, column: str) -> dict[str, tuple[np.ndarray, np.n
     return lines
 
 
-def _draw(
-    folder: Path,
-    table: pd.DataFrame,
-    networks: dict[str, np.ndarray],
-    name: str,
-    betas: list[str],
-    cutoff: float,
-) -> None:
+def _draw(results: Results, name: str) -> None:
     """Targets, fits and architectures of the first seed, at some of the alphas."""
+    table, networks, cutoff = results.table, results.arrays(NETWORKS), results.settings["cutoff"]
     cells = table[(table["input_eigenvalues"] == name) & (table["seed"] == 0)].reset_index(drop=True)
     alphas = cells["alpha"].unique()
     shown = alphas[np.linspace(0, len(alphas) - 1, min(len(alphas), MOST_DRAWN)).round().astype(int)]
     of_network = {n.removeprefix(f"{name}/"): v for n, v in networks.items() if n.startswith(f"{name}/")}
     drawings: dict[str, Any] = {}
-    for beta, label in zip(cells["beta"].unique(), betas, strict=True):
+    for beta in cells["beta"].unique():
+        label = f"$\\beta$ = {beta:g}"
         chosen = cells[(cells["beta"] == beta) & cells["alpha"].isin(shown)]
         columns = {index: f"$\\alpha$ = {alpha:g}" for index, alpha in chosen["alpha"].items()}
-        truth = np.asarray(parts(plane()) @ shares(chosen["alpha"].to_numpy(), chosen["beta"].to_numpy()).T)
+        mixed = targets.shares(chosen["alpha"].to_numpy(), chosen["beta"].to_numpy())
+        truth = np.asarray(targets.parts(targets.plane()) @ mixed.T)
         fits = {column: of_network["outputs"][i] for i, column in columns.items()}
-        targets = dict(zip(columns.values(), np.moveaxis(truth, -1, 0), strict=True))
-        errors = {column: fits[column] - targets[column] for column in fits}
-        rows = {"target f": targets, "network": fits, "error": errors}
+        wanted = dict(zip(columns.values(), np.moveaxis(truth, -1, 0), strict=True))
+        errors = {column: fits[column] - wanted[column] for column in fits}
+        rows = {"target f": wanted, "network": fits, "error": errors}
         title = f"{VARIANTS[name]}, {label}, first seed"
-        plots.save(plots.fields(rows, title=title), folder, f"fits-{name}-beta-{beta:g}")
+        results.draw(plots.fields(rows, title=title), f"fits-{name}-beta-{beta:g}")
         drawings[label] = {
             column: {(i, j): of_network[f"W{i}{j}"][index] for i, j in ((2, 1), (3, 2), (3, 1))}
             for index, column in columns.items()
         }
     title = f"{VARIANTS[name]}, first seed: connections above {cutoff:g}"
-    plots.save(plots.architectures(drawings, cutoff, title), folder, f"architectures-{name}")
+    results.draw(plots.architectures(drawings, cutoff, title), f"architectures-{name}")
 
 
 def _table(table: pd.DataFrame, name: str, beta: float) -> RenderableType:
@@ -323,28 +266,21 @@ def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
         medians = runs.groupby("alpha", as_index=False).median()
         for of, ranked in (("all runs", runs), ("medians", medians)):
             what = f"Spearman correlation of alpha and the norm of Gamma, {of}: {where}"
-            network.append(results.finding(what, ranked.corr("spearman").iloc[0, 1]))
+            network.append(finding(what, ranked.corr("spearman").iloc[0, 1]))
         network += [
-            results.finding(f"{words}: {where}, alpha {alpha:g}", runs[column])
+            finding(f"{words}: {where}, alpha {alpha:g}", runs[column])
             for column, words in quantities.items()
             for alpha, runs in part.groupby("alpha")
         ]
-        network.append(results.finding(f"largest test MSE of all runs: {where}", part["mse"].max()))
+        network.append(finding(f"largest test MSE of all runs: {where}", part["mse"].max()))
     network += [
-        results.finding(
+        finding(
             f"share of the target's variance that is linear: beta {beta:g}, alpha {alpha:g}",
-            linear_share(alpha, beta),
+            targets.linear_share(alpha, beta),
         )
         for beta, alpha in table[["beta", "alpha"]].drop_duplicates().itertuples(index=False)
     ]
     return network
 
 
-EXPERIMENT = Experiment(
-    NAME,
-    "figures 7, 11 to 15 of [S]: the hidden layer recruited as the target turns non-linear",
-    Settings,
-    plan,
-    run,
-    report,
-)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report)

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
-import time
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from rich.console import RenderableType
 
-from jaxarch import plots, results
+from jaxarch import plots
 from jaxarch.errors import check_count
-from jaxarch.experiments.harness import records, tables
-from jaxarch.experiments.harness.experiment import FLOAT_BYTES, RESULT_NUMBERS, Experiment
+from jaxarch.experiments.harness import (
+    FLOAT_BYTES,
+    RESULT_NUMBERS,
+    Context,
+    Experiment,
+    ExperimentSettings,
+    Outcome,
+    Results,
+    finding,
+    tables,
+)
 from jaxarch.memory import check_memory
-from jaxarch.running.fit import Progress
-from jaxarch.spectral.readout import parameter_counts
+from jaxarch.spectral import parameter_counts
 
-NAME = "spectral.fig8"
 FORMS = {"spectral": "spectral", "direct": "direct, with all skips", "mlp": "direct, without skips"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class Settings(ExperimentSettings):
     """What can be set with `jaxarch run spectral.fig8 --set NAME=VALUE`.
 
     Attributes:
@@ -44,14 +48,11 @@ class Settings:
 
 def plan(settings: Settings) -> list[str]:
     """What would be counted."""
-    settings.check()
     return [f"parameters of networks of 2 to {settings.layers} layers of {settings.width} neurons"]
 
 
-def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] | None = None) -> None:
+def run(settings: Settings, context: Context) -> Outcome:
     """Count the parameters."""
-    started = time.time()
-    settings.check()
     counts = [
         {"layers": layers, **parameter_counts((settings.width,) * layers)}
         for layers in range(2, settings.layers + 1)
@@ -59,25 +60,25 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
     table = pd.DataFrame(counts)
     table.insert(0, "width", settings.width)
     found = [
-        results.finding(
+        finding(
             f"parameters of the spectral form over those of all skips as weights, {layers} layers of "
             f"{settings.width}",
             spectral / direct,
         )
         for layers, spectral, direct in table[["layers", "spectral", "direct"]].itertuples(index=False)
     ]
-    records.write(folder, NAME, settings, started, table, found)
+    return Outcome(table, found)
 
 
-def report(folder: Path) -> list[RenderableType]:
-    """Draw the figure of a folder from its file, and make its table."""
-    table = results.read_table(folder)
+def report(results: Results) -> list[RenderableType]:
+    """Draw the figure, and make its table."""
+    table = results.table
     layers, width = table["layers"].to_numpy(), table["width"].iloc[0]
     title = f"parameters, layers of {width} neurons"
     lines = {label: (layers, table[form].to_numpy(np.float64)) for form, label in FORMS.items()}
     least = min(values.min() for _, values in lines.values()) / 2
     figure = plots.curves({title: lines}, "layers, input and output included", logarithmic={title: least})
-    plots.save(figure, folder, "parameters")
+    results.draw(figure, "parameters")
     rows = [
         (str(row["layers"]), *(f"{row[form]:,}" for form in FORMS), f"{row['spectral'] / row['direct']:.3f}")
         for _, row in table.iterrows()
@@ -86,11 +87,4 @@ def report(folder: Path) -> list[RenderableType]:
     return [tables.table(title, columns, rows)]
 
 
-EXPERIMENT = Experiment(
-    NAME,
-    "figure 8 of [S]: parameters of spectral networks and of networks with all skip connections",
-    Settings,
-    plan,
-    run,
-    report,
-)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import time
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -16,22 +13,15 @@ import pandas as pd
 from jax import Array
 from rich.console import RenderableType
 
-from jaxarch import plots, results
+from jaxarch import Problem, evaluate, plots, spectral_network
 from jaxarch.errors import check_count, check_known
-from jaxarch.experiments.harness import records, tables
-from jaxarch.experiments.harness.experiment import Experiment
+from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, costs, finding, tables
 from jaxarch.experiments.spectral import teacher, training
 from jaxarch.finish.recruit import largest_removal
-from jaxarch.models.spectral_network import spectral_network
-from jaxarch.problem import Problem
-from jaxarch.running.fit import Progress
-from jaxarch.running.strategy import evaluate
-from jaxarch.search.spectral import spectral
-from jaxarch.spectral.readout import neuron_order
-from jaxarch.storage import read_npz, save_tree
+from jaxarch.search import spectral
+from jaxarch.spectral import neuron_order
 from jaxarch.trees import PyTree
 
-NAME = "spectral.fig9"
 READOUT = "readout.npz"
 LAYERS = {"L2": "first hidden layer, L_2", "L3": "second hidden layer, L_3"}
 
@@ -53,7 +43,7 @@ PRESETS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(teacher.Setup):
+class Settings(teacher.TeacherSettings):
     """What can be set with `jaxarch run spectral.fig9 --set NAME=VALUE`.
 
     Attributes:
@@ -92,7 +82,6 @@ def prepare(settings: Settings, epochs: int) -> Problem:
 
 def plan(settings: Settings) -> list[str]:
     """What would be compiled and trained."""
-    settings.check()
     prepare(settings, 1)
     return [
         f"data: {settings.examples} points of [-1, 1]^{settings.features} to train on, "
@@ -107,31 +96,29 @@ def plan(settings: Settings) -> list[str]:
     ]
 
 
-def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] | None = None) -> None:
-    """Train the students under each penalty, prune them, and write what became of them."""
-    started = time.time()
-    settings.check()
+def run(settings: Settings, context: Context) -> Outcome:
+    """Train the students under each penalty, and prune them."""
     measured = []
     readout: dict[str, Any] = {}
-    costs: dict[str, Any] = {}
-    keys = settings.run_keys()
+    spent: dict[str, Any] = {}
+    keys = settings.seed_keys()
     labels = [f"seed {seed}" for seed in range(settings.seeds)]
     linear = teacher.linear(settings, prepare(settings, 1))
     for name, preset in settings.chosen().items():
         problem = prepare(settings, preset.epochs)
         search = spectral(preset.strength, penalty=preset.penalty)  # type: ignore[arg-type]
-        trained = training.train(settings, name, search, keys, problem, progress, labels)
+        trained = training.train(context, name, search, keys, problem, labels, settings.tolerance)
         measured.append(pd.concat([_measure(settings, problem, trained), linear], axis=1).assign(preset=name))
         values = {layer: trained.network.params["eigenvalues"][layer] for layer in LAYERS}
         losses = zeroed_losses(problem, trained.network.params)
         measured[-1]["eigenvalues"] = eigenvalues_needed(losses, settings.tolerance)
         readout[name] = {**values, "losses": trained.pruned.info["losses"], "zeroed_losses": losses}
-        costs[name] = records.costs({"spectral": (trained.network, trained.report)})
+        spent[name] = costs({"spectral": (trained.network, trained.report)})
     table = pd.concat(measured, ignore_index=True)
-    save_tree(folder / READOUT, readout)
     presets = {name: preset._asdict() for name, preset in settings.chosen().items()}
-    network = _findings(table)
-    records.write(folder, NAME, settings, started, table, network, presets=presets, costs=costs)
+    return Outcome(
+        table, _findings(table), costs=spent, arrays={READOUT: readout}, facts={"presets": presets}
+    )
 
 
 def _measure(settings: Settings, problem: Problem, trained: training.Trained) -> pd.DataFrame:
@@ -150,7 +137,7 @@ def _measure(settings: Settings, problem: Problem, trained: training.Trained) ->
                 f"largest_{name}": np.abs(network.params["eigenvalues"][name]).max(axis=-1) for name in LAYERS
             },
             "seconds": trained.report.seconds,
-            "failed_at": np.asarray(network.info["failed_at"]),
+            "failed_at": np.asarray(network.failed_at),
         }
     )
     failed = measured["failed_at"] >= 0
@@ -189,21 +176,20 @@ def eigenvalues_needed(losses: np.ndarray, tolerance: float) -> np.ndarray:
     return np.asarray(losses.shape[1] - 1 - removed, float)
 
 
-def report(folder: Path) -> list[RenderableType]:
-    """Draw the figures of a folder from its files, and make its tables."""
-    manifest, table = results.read_manifest(folder), results.read_table(folder)
-    readout, names = read_npz(folder / READOUT, "folder"), list(manifest["presets"])
+def report(results: Results) -> list[RenderableType]:
+    """Draw the figures, and make the table."""
+    table, readout, presets = results.table, results.arrays(READOUT), results.manifest["presets"]
+    names = list(presets)
     titles = {
-        name: f"{name}\n{preset['penalty']}, {preset['strength']:g}"
-        for name, preset in manifest["presets"].items()
+        name: f"{name}\n{preset['penalty']}, {preset['strength']:g}" for name, preset in presets.items()
     }
     sizes = {
         titles[name]: {label: np.abs(readout[f"{name}/{layer}"][0]) for layer, label in LAYERS.items()}
         for name in names
     }
     figure = plots.magnitudes(sizes, "|eigenvalue|", "hidden eigenvalues, first seed")
-    plots.save(figure, folder, "eigenvalues")
-    width, tolerance = manifest["settings"]["hidden"], manifest["settings"]["tolerance"]
+    results.draw(figure, "eigenvalues")
+    width, tolerance = results.settings["hidden"], results.settings["tolerance"]
     rules = {"eigenvalue put to 0, as in [S]": "zeroed_losses", "neuron put to 0": "losses"}
     removal = {
         titles[name]: {rule: _removal(readout[f"{name}/{of}"], 2 * width) for rule, of in rules.items()}
@@ -216,9 +202,8 @@ def report(folder: Path) -> list[RenderableType]:
         logarithmic=[quantity],
         marked={quantity: 1 + tolerance},
     )
-    plots.save(figure, folder, "removal")
-    runs = table.groupby("preset", sort=False)
-    return [_table(table, names), *records.notes(manifest["costs"].values()), *records.failures(runs)]
+    results.draw(figure, "removal")
+    return [_table(table, names), *results.remarks(table.groupby("preset", sort=False))]
 
 
 def _removal(losses: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
@@ -248,8 +233,8 @@ def _table(table: pd.DataFrame, names: list[str]) -> RenderableType:
 def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
     first = table.groupby("seed", sort=False).first()
     network = [
-        results.finding("R^2 of linear regression, with intercept", first["linear_r2"]),
-        results.finding("R^2 of linear regression, without intercept", first["linear_r2_no_intercept"]),
+        finding("R^2 of linear regression, with intercept", first["linear_r2"]),
+        finding("R^2 of linear regression, without intercept", first["linear_r2_no_intercept"]),
     ]
     quantities = {
         "r2": "R^2 of the student",
@@ -262,18 +247,11 @@ def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
         "largest_L3": "largest |eigenvalue| of the second hidden layer",
     }
     network += [
-        results.finding(f"{words}: {name}", runs[column])
+        finding(f"{words}: {name}", runs[column])
         for name, runs in table.groupby("preset", sort=False)
         for column, words in quantities.items()
     ]
     return network
 
 
-EXPERIMENT = Experiment(
-    NAME,
-    "figures 9 and 10, table 4 of [S]: a student with two hidden layers, a teacher with one of 20",
-    Settings,
-    plan,
-    run,
-    report,
-)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -14,22 +12,22 @@ import numpy as np
 import pandas as pd
 from rich.console import RenderableType
 
-from jaxarch import plots, results
+from jaxarch import (
+    Model,
+    Strategy,
+    chain,
+    direct_network,
+    evaluate,
+    over_seeds,
+    plots,
+    recruit,
+    retrain,
+    spectral_network,
+)
 from jaxarch.errors import check_count, check_known, check_strength, check_widths
-from jaxarch.experiments.harness import records, tables
-from jaxarch.experiments.harness.experiment import Experiment, checkpoints
+from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, costs, finding, tables
 from jaxarch.experiments.spectral import teacher, training
-from jaxarch.finish import retrain
-from jaxarch.finish.recruit import recruit
-from jaxarch.models.direct_network import direct_network
-from jaxarch.models.model import Model
-from jaxarch.models.spectral_network import spectral_network
-from jaxarch.running.fit import Progress
-from jaxarch.running.strategy import Strategy, chain, evaluate, over_seeds
-from jaxarch.search.group_lasso import group_lasso
-from jaxarch.search.spectral import spectral
-
-NAME = "spectral.rivals"
+from jaxarch.search import group_lasso, spectral
 
 
 class Rival(NamedTuple):
@@ -59,7 +57,7 @@ RIVALS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(teacher.Setup):
+class Settings(teacher.TeacherSettings):
     """What can be set with `jaxarch run spectral.rivals --set NAME=VALUE`.
 
     Each rival is trained, loses the neurons that its validation loss can spare, and is trained once more
@@ -85,9 +83,7 @@ class Settings(teacher.Setup):
         check_count("epochs", self.epochs)
         check_widths(self.widths())
         check_known("rivals", self.rivals, RIVALS)
-        check_count("strengths", len(self.strengths))
-        for strength in self.strengths:
-            check_strength("strengths", strength)
+        self.check_numbers(check_strength, "strengths")
 
     def widths(self) -> tuple[int, ...]:
         """Of every student."""
@@ -96,7 +92,6 @@ class Settings(teacher.Setup):
 
 def plan(settings: Settings) -> list[str]:
     """What would be compiled and trained."""
-    settings.check()
     runs = settings.seeds * len(settings.strengths)
     return [
         f"data: {settings.examples} points of [-1, 1]^{settings.features} to train on, "
@@ -109,14 +104,12 @@ def plan(settings: Settings) -> list[str]:
     ]
 
 
-def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] | None = None) -> None:
-    """Train every rival at every strength on every teacher, and write what became of them."""
-    started = time.time()
-    settings.check()
+def run(settings: Settings, context: Context) -> Outcome:
+    """Train every rival at every strength on every teacher."""
     cells = pd.MultiIndex.from_product(
         [settings.strengths, range(settings.seeds)], names=["strength", "seed"]
     ).to_frame(index=False)
-    measured, costs = [], {}
+    measured, spent = [], {}
     for name in settings.rivals:
         rival, times = RIVALS[name], len(settings.strengths)
         problem = teacher.problem(settings, rival.network(settings.widths()), settings.epochs)
@@ -126,42 +119,53 @@ def run(settings: Settings, folder: Path, progress: Callable[[Progress], None] |
         problem = dataclasses.replace(problem, per_run=per_run)
         network, report = over_seeds(
             lambda strength, rival=rival: rival.strategy(strength, settings.tolerance),
-            jnp.tile(settings.run_keys(), times),
+            jnp.tile(settings.seed_keys(), times),
             problem,
             jnp.asarray(cells["strength"], jnp.float32),
             name=name,
-            progress=progress,
             labels=[f"strength {row.strength:g}, seed {row.seed}" for row in cells.itertuples()],
             chunk=training.CHUNK,
-            checkpoint=checkpoints(settings.resume),
             dead_start="ignore",
+            **context.options,
         )
         rows = settings.rows()["test"]
         outputs = evaluate(rival.strategy(0.0, settings.tolerance), network, problem, rows)
-        losses = np.asarray(network.info["losses"], np.float64)
-        removed = np.asarray(network.info["removed"])
+        neurons, loss, pruned_loss = what_is_left(
+            np.asarray(network.info["losses"]), np.asarray(network.info["removed"])
+        )
         measured.append(
             cells.assign(
                 rival=name,
-                neurons=losses.shape[1] - 1 - removed,
+                neurons=neurons,
                 r2=teacher.r_squared(outputs, teacher.truth(problem, rows)),
-                loss=losses[:, 0],
-                pruned_loss=np.take_along_axis(losses, removed[:, None], axis=1)[:, 0],
+                loss=loss,
+                pruned_loss=pruned_loss,
                 seconds=report.seconds,
-                failed_at=np.asarray(network.info["failed_at"]),
+                failed_at=np.asarray(network.failed_at),
             )
         )
-        costs[name] = records.costs({name: (network, report)})
+        spent[name] = costs({name: (network, report)})
     table = pd.concat(measured, ignore_index=True)
     quantities = ["neurons", "r2", "loss", "pruned_loss"]
     table[quantities] = table[quantities].astype(float).where(table["failed_at"] < 0)
-    records.write(folder, NAME, settings, started, table, _findings(table), costs=costs)
+    return Outcome(table, _findings(table), costs=spent)
 
 
-def report(folder: Path) -> list[RenderableType]:
-    """Draw the figure of a folder from its file, and make its table."""
-    manifest, table = results.read_manifest(folder), results.read_table(folder)
-    settings = manifest["settings"]
+def what_is_left(losses: np.ndarray, removed: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The neurons of every run that are left, and its validation loss with all of them and with those.
+
+    Args:
+      losses: with 0, 1, ..., H neurons removed, shape (runs, H + 1).
+      removed: how many were, shape (runs,).
+    """
+    losses = losses.astype(np.float64)
+    pruned = np.take_along_axis(losses, removed[:, None], axis=1)[:, 0]
+    return losses.shape[1] - 1 - removed, losses[:, 0], pruned
+
+
+def report(results: Results) -> list[RenderableType]:
+    """Draw the figure, and make its table."""
+    settings, table = results.settings, results.table
     points = {
         name: (_by_strength(runs, "neurons"), 1 - _by_strength(runs, "r2"))
         for name, runs in table.groupby("rival", sort=False)
@@ -173,7 +177,7 @@ def report(folder: Path) -> list[RenderableType]:
         logarithmic=(False, True),
         marked={"the teacher's": settings["features"]},
     )
-    plots.save(figure, folder, "rivals")
+    results.draw(figure, "rivals")
     rows = [
         (
             name,
@@ -187,8 +191,7 @@ def report(folder: Path) -> list[RenderableType]:
     ]
     columns = ("rival", "strength", "neurons left", "1 - R^2", "loss before", "seconds")
     title = "hidden neurons left and their test error, refitted; validation loss before"
-    notes = records.notes(manifest["costs"].values())
-    return [tables.table(title, columns, rows), *notes, *records.failures(table.groupby("rival"))]
+    return [tables.table(title, columns, rows), *results.remarks(table.groupby("rival"))]
 
 
 def _by_strength(runs: pd.DataFrame, column: str) -> np.ndarray:
@@ -198,17 +201,10 @@ def _by_strength(runs: pd.DataFrame, column: str) -> np.ndarray:
 def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
     quantities = {"neurons": "hidden neurons left", "r2": "R^2 of the student that is left, refitted"}
     return [
-        results.finding(f"{words}: {name}, strength {strength:g}", runs[column])
+        finding(f"{words}: {name}, strength {strength:g}", runs[column])
         for (name, strength), runs in table.groupby(["rival", "strength"], sort=False)
         for column, words in quantities.items()
     ]
 
 
-EXPERIMENT = Experiment(
-    NAME,
-    "spectral networks and their rivals made small: neurons left against error, a teacher of 20 neurons",
-    Settings,
-    plan,
-    run,
-    report,
-)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report)

@@ -11,16 +11,14 @@ import optax
 import pandas as pd
 from jax import Array
 
+from jaxarch import Model, Problem, supervised
 from jaxarch.errors import check_count
-from jaxarch.experiments.spectral import training
-from jaxarch.models.model import Model
-from jaxarch.models.supervised import supervised
-from jaxarch.problem import Problem
+from jaxarch.experiments.spectral.training import RegressionSettings
 from jaxarch.trees import PyTree
 
 
 @dataclasses.dataclass(frozen=True)
-class Setup(training.Setup):
+class TeacherSettings(RegressionSettings):
     """What can be set where students learn from teachers; each seed has a teacher of its own.
 
     Attributes:
@@ -42,7 +40,7 @@ def rotation(key: Array, size: int) -> Array:
     return drawn.at[:, 0].multiply(jnp.linalg.det(drawn))
 
 
-def teachers(settings: Setup) -> dict[str, Array]:
+def teachers(settings: TeacherSettings) -> dict[str, Array]:
     """The weights W^(1), W^(2) of every seed's teacher, shape (seeds, features, features) each."""
     keys = jax.random.split(jax.random.fold_in(jax.random.key(settings.key), 2), (2, settings.seeds))
     first, second = (jnp.stack([rotation(key, settings.features) for key in row]) for row in keys)
@@ -60,7 +58,7 @@ def take_taught_rows(data: PyTree, own: PyTree, rows: Array) -> PyTree:
     return x, teach(own, x)
 
 
-def problem(settings: Setup, student: Model, epochs: int) -> Problem:
+def problem(settings: TeacherSettings, student: Model, epochs: int) -> Problem:
     """The problem of all seeds: one set of inputs, a teacher each."""
     x, rows = settings.inputs(settings.features), settings.rows()
     return supervised(
@@ -88,7 +86,7 @@ def truth(problem: Problem, rows: np.ndarray) -> np.ndarray:
     return np.asarray(jax.vmap(teach, (0, None))(problem.per_run, problem.data[0][rows]), np.float64)
 
 
-def linear(settings: Setup, problem: Problem) -> pd.DataFrame:
+def linear(settings: TeacherSettings, problem: Problem) -> pd.DataFrame:
     """R^2 of least squares on the training rows, with and without an intercept: one row a seed."""
     rows, x = settings.rows(), np.asarray(problem.data[0], np.float64)
     taught, tested = truth(problem, rows["train"]), truth(problem, rows["test"])

@@ -12,9 +12,8 @@ import numpy as np
 from jax import Array
 from scipy.optimize import minimize
 
-from jaxarch.data.dataset import Dataset
-from jaxarch.data.tasks import Task
-from jaxarch.experiments.disentangling.trial import objectives
+from jaxarch.data import Dataset, Task
+from jaxarch.experiments.disentangling.measuring import objectives
 from jaxarch.problem import Key, Problem
 from jaxarch.running.devices import float64
 from jaxarch.trees import PyTree

@@ -1,0 +1,56 @@
+"""All experiments: the name that `jaxarch run` knows each by, and what it is in one line.
+
+A name is that of a module of this package, which is imported when its experiment is asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jaxarch.experiments.harness import Experiment
+
+EXPERIMENTS = {
+    "disentangling.strategies": (
+        "section 5 of [D] on one task: AUC of every strategy, both orientations, paired tests"
+    ),
+    "disentangling.fig2": "figure 2 of [D]: the binarisation B_M and its derivative",
+    "disentangling.fig3": "figure 3 of [D]: convergence of Algorithm 1 over M_hard and M_soft",
+    "disentangling.fig4": (
+        "figures 4 and 6 to 9 of [D]: run time against AUC, every strategy, tasks and training sizes"
+    ),
+    "disentangling.fig5": (
+        "figures 5 and 10 of [D]: Laplacian spectra of real and binary networks, distances, PCA"
+    ),
+    "spectral.fig7": "figures 7, 11 to 15 of [S]: the hidden layer recruited as the target turns non-linear",
+    "spectral.fig8": (
+        "figure 8 of [S]: parameters of spectral networks and of networks with all skip connections"
+    ),
+    "spectral.fig9": (
+        "figures 9 and 10, table 4 of [S]: a student with two hidden layers, a teacher with one of 20"
+    ),
+    "spectral.rivals": (
+        "spectral networks and their rivals made small: neurons left against error, a teacher of 20 neurons"
+    ),
+    "pruning.fig1": (
+        "figure 1 of [A]: convergence of a sparse logistic regression at three soft temperatures"
+    ),
+    "pruning.transfer": (
+        "figures 2 to 7 of [A]: architectures found on one task, trained on another with few examples"
+    ),
+    "pruning.reshuffle": (
+        "table 1 of [A]: architectures against themselves reshuffled within layers, and their layers' "
+        "densities"
+    ),
+    "theory.temperature_ratio": (
+        "what the theory of the two-temperature step gives: exact step and prescribed rates, over soft/hard"
+    ),
+}
+DEFAULT = "disentangling.strategies"
+
+
+def experiment(name: str) -> Experiment:
+    """The experiment of a name that is in `EXPERIMENTS`."""
+    made: Experiment = import_module(f"{__package__}.{name}").EXPERIMENT
+    return made

@@ -1,0 +1,128 @@
+"""Settings of experiments: what those that train have in common, how all are checked and read from texts."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Self
+
+import jax
+from jax import Array
+
+from jaxarch.errors import ArgumentError, check_count, check_distinct, check_key, did_you_mean, shown
+from jaxarch.memory import check_memory
+from jaxarch.storage import Checkpoints
+
+CHECKPOINT_SECONDS = 30
+"""The least time between two checkpoints."""
+FLOAT_BYTES = 4
+RESULT_NUMBERS = 20
+"""What a row of results has, about."""
+
+
+class ExperimentSettings:
+    """What a frozen dataclass of settings has: numbers, texts and tuples of them, completed and checked.
+
+    The harness does both, once, before an experiment sees its settings.
+    """
+
+    def complete(self) -> Self:
+        """The same with what suits the data set where nothing is said."""
+        return self
+
+    def check(self) -> None:
+        """Raise on the first setting that cannot be used."""
+
+    def check_each(self, check: Callable[[str, Any], None], *names: str) -> None:
+        """Check settings with one of the checks of `jaxarch.errors`; of a tuple, every entry."""
+        for name in names:
+            value = getattr(self, name)
+            for entry in value if isinstance(value, tuple) else (value,):
+                check(name, entry)
+
+    def check_numbers(self, check: Callable[[str, Any], None], *names: str) -> None:
+        """Check settings that are tuples of numbers: at least one, none twice, every one by itself."""
+        for name in names:
+            if not getattr(self, name):
+                raise ArgumentError(f"{name}: expected at least one number")
+            check_distinct(name, getattr(self, name))
+        self.check_each(check, *names)
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingSettings(ExperimentSettings):
+    """What can be set in every experiment that trains.
+
+    Attributes:
+      seeds: independent runs.
+      batch_size: examples a gradient step.
+      key: what all random keys derive from.
+      resume: the name of a folder, if any, in which checkpoints are kept: a run that was stopped is continued
+        by the same command, to the same numbers.
+    """
+
+    seeds: int = 5
+    batch_size: int = 100
+    key: int = 0
+    resume: str = ""
+
+    def check(self) -> None:
+        """Raise on the first setting that cannot be used."""
+        self.check_each(check_count, "seeds", "batch_size")
+        check_key("key", self.key)
+
+    def seed_keys(self, stream: int = 1) -> Array:
+        """One key a seed; see the function of this name."""
+        return seed_keys(self.key, self.seeds, stream)
+
+
+def check_room(seeds: int, numbers: int) -> None:
+    """Raise if there is no memory for what so many seeds bring, at so many numbers a seed or more.
+
+    Raises:
+      ArgumentError: naming what they need and what there is.
+    """
+    check_memory("seeds", FLOAT_BYTES * seeds * (numbers + RESULT_NUMBERS), f"what {seeds} seeds bring")
+
+
+def seed_keys(key: int, seeds: int, stream: int = 1) -> Array:
+    """One key a seed, other ones in each stream: so what has nothing in common shares no randomness."""
+    return jax.random.split(jax.random.fold_in(jax.random.key(key), stream), seeds)
+
+
+def checkpoints(resume: str) -> Checkpoints | None:
+    """Checkpoints in a folder of that name, from which the same command continues; none without a name."""
+    return Checkpoints(resume, every=CHECKPOINT_SECONDS) if resume else None
+
+
+def read_settings(kind: type, values: Mapping[str, str]) -> Any:
+    """Settings from texts such as `{"seeds": "20", "positive": "1,2,3"}`.
+
+    Raises:
+      ArgumentError: an unknown name, a text that is no value of the setting's type.
+    """
+    types_ = typing.get_type_hints(kind)
+    for name in values:
+        if name not in types_:
+            raise ArgumentError(f"{shown(name)[1:-1]}: no such setting; {did_you_mean(name, types_)}")
+    return kind(**{name: _parse(name, text, types_[name]) for name, text in values.items()})
+
+
+def _parse(name: str, text: str, kind: Any) -> Any:
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is tuple:
+        return tuple(_parse(name, part.strip(), arguments[0]) for part in text.split(",") if part.strip())
+    if origin is Literal:
+        if text not in arguments:
+            raise ArgumentError(f"{name}: expected {' or '.join(arguments)}, got {shown(text)}")
+        return text
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise ArgumentError(f"{name}: expected true or false, got {shown(text)}")
+        return text.lower() == "true"
+    try:
+        return kind(text)
+    except ValueError:
+        wanted = {int: "an integer", float: "a number"}.get(kind, kind.__name__)
+        raise ArgumentError(f"{name}: expected {wanted}, got {shown(text)}") from None
