@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from jaxarch import cli, plots, results
+from jaxarch.experiments import catalogue
 from jaxarch.experiments.harness import read_settings
 from jaxarch.experiments.harness.setting_help import setting_help
 from jaxarch.search.disentangling import disentangling_strategies
