@@ -126,7 +126,7 @@ def test_its_loss_is_traced_as_often_for_many_runs_as_for_one(name):
             return learning.loss(params, state, batch, key)
 
         shapes = dataclasses.replace(learning, loss=loss)
-        jax.eval_shape(jax.vmap(strategy_of(name), in_axes=(0, learning.in_axes())), keys(runs), shapes)
+        jax.eval_shape(jax.vmap(strategy_of(name), in_axes=(0, shapes.in_axes())), keys(runs), shapes)
         counts.append(len(traces))
     assert counts[0] == counts[1]
 

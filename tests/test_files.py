@@ -11,7 +11,7 @@ import pytest
 import jaxarch
 from jaxarch.experiments.harness.parts import Parts
 from jaxarch.experiments.pruning.transfer import Settings
-from jaxarch.files import HOLDER, LOCK, claim, complete_file
+from jaxarch.storage.files import HOLDER, LOCK, claim, complete_file
 
 HOLD = """
 import os, sys, time

@@ -4,10 +4,10 @@ from functools import partial
 
 import pytest
 
-from jaxarch import memory
 from jaxarch.errors import ArgumentError
 from jaxarch.experiments import catalogue
 from jaxarch.experiments.harness import plan_of, read_settings, run_in
+from jaxarch.running import memory
 
 SEEDED = [
     name

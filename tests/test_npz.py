@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import jaxarch
-from jaxarch import npz
-from jaxarch.npz import LIMIT, read_npz
+from jaxarch.storage import npz
+from jaxarch.storage.npz import LIMIT, read_npz
 
 
 def write(path, shape, data=b"", dtype="<f4", name="x.npy", compression=zipfile.ZIP_STORED, **changes):

@@ -184,7 +184,7 @@ def test_a_name_that_cannot_be_made_in_the_end_leaves_the_results_under_the_temp
 
 
 ABANDON = """
-import os, sys, jaxarch.unfinished as unfinished
+import os, sys, jaxarch.results.unfinished as unfinished
 abandoned = unfinished.folder(__import__("pathlib").Path(sys.argv[1]))
 abandoned.__enter__()
 os._exit(9)

@@ -10,7 +10,7 @@ import pytest
 from small import same
 
 import jaxarch
-from jaxarch.npz import LIMIT
+from jaxarch.storage.npz import LIMIT
 
 TREE = {
     "mask": jnp.asarray([[True, False]]),

@@ -11,8 +11,8 @@ import numpy as np
 
 from jaxarch.data.folders import own_folder
 from jaxarch.errors import ArgumentError
-from jaxarch.files import complete_file
 from jaxarch.storage import digest, read_npz
+from jaxarch.storage.files import complete_file
 
 CHECKSUM = "__sha256__"
 

@@ -14,8 +14,8 @@ from jaxarch.data.dataset import Dataset, from_arrays
 from jaxarch.data.images import Images, images_from_arrays
 from jaxarch.data.tfds_files import find_prepared, prepared_status, read_prepared
 from jaxarch.errors import ArgumentError, did_you_mean, shown
-from jaxarch.files import as_path
 from jaxarch.storage import read_npz
+from jaxarch.storage.files import as_path
 
 
 @dataclasses.dataclass(frozen=True)

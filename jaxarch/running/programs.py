@@ -17,11 +17,11 @@ from jax import Array
 from jax.sharding import Mesh
 
 from jaxarch.errors import ArgumentError
-from jaxarch.memory import free_memory, in_bytes
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running import training as single
 from jaxarch.running.devices import describe, over_runs
+from jaxarch.running.memory import free_memory, in_bytes
 from jaxarch.running.options import EarlyStopping, FitOptions
 from jaxarch.running.training import Carry, Training, TrainState
 from jaxarch.trees import PyTree

@@ -16,8 +16,8 @@ from jaxarch.data import Dataset, Task, take_task_rows, two_groups
 from jaxarch.errors import ArgumentError, shown
 from jaxarch.experiments.disentangling.settings import TaskSettings
 from jaxarch.experiments.harness import FLOAT_BYTES
-from jaxarch.memory import check_memory
 from jaxarch.models import signed_output_loss, tanh_network
+from jaxarch.running.memory import check_memory
 
 Groups = tuple[Sequence[int], Sequence[int]]
 

@@ -14,8 +14,8 @@ import pandas as pd
 
 from jaxarch.errors import ArgumentError, shown
 from jaxarch.experiments.harness.settings import checkpoints
-from jaxarch.files import as_path, claim, complete_file
 from jaxarch.storage import Checkpoints, load_tree, save_tree
+from jaxarch.storage.files import as_path, claim, complete_file
 from jaxarch.trees import PyTree
 
 SETTINGS = "settings.json"

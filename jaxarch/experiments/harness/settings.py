@@ -11,7 +11,7 @@ import jax
 from jax import Array
 
 from jaxarch.errors import ArgumentError, check_count, check_distinct, check_key, did_you_mean, shown
-from jaxarch.memory import check_memory
+from jaxarch.running.memory import check_memory
 from jaxarch.storage import Checkpoints
 
 CHECKPOINT_SECONDS = 30

@@ -21,7 +21,7 @@ from jaxarch.experiments.harness import (
     finding,
     tables,
 )
-from jaxarch.memory import check_memory
+from jaxarch.running.memory import check_memory
 from jaxarch.spectral import parameter_counts
 
 FORMS = {"spectral": "spectral", "direct": "direct, with all skips", "mlp": "direct, without skips"}

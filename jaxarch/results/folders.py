@@ -1,52 +1,20 @@
-"""Result folders: numbered, complete or not there, with a manifest that says how to make them again."""
+"""Result folders: numbered, complete or not there."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import errno
-import importlib.metadata
 import itertools
-import json
-import math
 import os
-import platform
 import re
 import shutil
-import subprocess
-import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import jax
-import numpy as np
-import pandas as pd
-
-from jaxarch import unfinished
-from jaxarch.errors import ArgumentError, one_line, printable, shown
-from jaxarch.metrics import quartiles
-from jaxarch.storage import digest as digest
-
-MANIFEST = "manifest.json"
-RESULTS = "results.csv"
-FINDINGS = "findings.csv"
-COLUMNS = (
-    "experiment",
-    "dataset",
-    "task",
-    "flipped",
-    "train_per_class",
-    "strategy",
-    "seed",
-    "auc",
-    "loss",
-    "density",
-    "seconds",
-)
-"""What every results.csv of classification runs has, at least: one row a run."""
-
-_PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "scipy", "scikit-learn", "pandas")
+from jaxarch.errors import ArgumentError, one_line, shown
+from jaxarch.results import unfinished
+from jaxarch.results.manifest import MANIFEST
 
 
 @dataclasses.dataclass
@@ -222,162 +190,7 @@ def _numbers(parent: Path, name: str) -> Iterator[Path]:
         yield parent / f"{max(numbers, default=0) + 1:04d}-{name}"
 
 
-def _printed(value: Any) -> Any:
-    """Texts with their control characters escaped, in lists too; anything else as it is."""
-    if isinstance(value, list):
-        return [_printed(item) for item in value]
-    return printable(value) if isinstance(value, str) and not value.isprintable() else value
-
-
 def _reason(error: Exception) -> str:
     if isinstance(error, (FileExistsError, NotADirectoryError)):
         return "something that is no folder is in the way"
     return getattr(error, "strerror", None) or one_line(error)
-
-
-def manifest(settings: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
-    """How a result came about: versions, devices, source, settings, and further facts."""
-    devices = jax.devices()
-    return {
-        "jaxarch": importlib.metadata.version("jaxarch"),
-        "git_commit": _git_commit(),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "versions": {package: importlib.metadata.version(package) for package in _PACKAGES},
-        "devices": {
-            "backend": jax.default_backend(),
-            "kind": devices[0].device_kind,
-            "count": len(devices),
-        },
-        "settings": dict(settings),
-        **facts,
-    }
-
-
-def key_description(seed: int) -> dict[str, Any]:
-    """The random key that all keys of an experiment derive from, for the manifest."""
-    return {"seed": seed, "implementation": str(jax.random.key_impl(jax.random.key(0)))}
-
-
-def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
-    """Write a manifest as JSON."""
-    (folder / MANIFEST).write_text(json.dumps(content, indent=2, default=_plain) + "\n")
-
-
-def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """The manifest of a result folder.
-
-    Raises:
-      ArgumentError: a folder that is not there or holds no manifest that can be read.
-    """
-    path = Path(folder) / MANIFEST
-    if not _is_file(path):
-        raise ArgumentError(f"folder: {shown(Path(folder))} is no result folder (it has no {MANIFEST})")
-    try:
-        text = path.read_text()
-        content = json.loads(text, parse_float=_finite, parse_constant=_finite, object_pairs_hook=_printable)
-    except (OSError, ValueError, RecursionError) as error:
-        raise ArgumentError(f"folder: {shown(path)} cannot be read ({one_line(error)})") from None
-    for name, kind, words in (("experiment", str, "a name"), ("settings", dict, "an object")):
-        value = content.get(name) if isinstance(content, dict) else None
-        if not isinstance(value, kind):
-            raise ArgumentError(
-                f"folder: {shown(path)} cannot be read: expected {words} as {name!r}, got {shown(value)}"
-            )
-    return content
-
-
-def read_table(folder: str | os.PathLike[str], name: str = RESULTS) -> pd.DataFrame:
-    """A table of a result folder.
-
-    Raises:
-      ArgumentError: a file that is not there or is no table, or holds an infinite number.
-    """
-    path = Path(folder) / name
-    try:
-        if path.exists() and not _is_file(path):
-            raise ValueError("it is no file")
-        table = pd.read_csv(path)
-    except (OSError, ValueError) as error:
-        raise ArgumentError(f"folder: {shown(path)} cannot be read ({one_line(error)})") from None
-    for column, cells in table.items():
-        if pd.api.types.is_float_dtype(cells) and np.isinf(cells).any():
-            row = int(np.isinf(cells).argmax()) + 1
-            raise ArgumentError(f"folder: {shown(path)} has an infinite number: {shown(column)}, row {row}")
-        if not pd.api.types.is_numeric_dtype(cells):
-            table[column] = cells.map(_printed, na_action="ignore")
-    return table
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:
-        return False
-
-
-def _finite(text: str) -> float:
-    """A number of a manifest, where jaxarch writes none that is not finite."""
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{shown(text)} is no finite number")
-    return number
-
-
-def _printable(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of a manifest: a foreign one may hold control characters, which terminals obey."""
-    return {_printed(name): _printed(value) for name, value in pairs}
-
-
-def finding(what: str, values: Any) -> dict[str, Any]:
-    """One line of findings.csv, which the ledger takes: what was measured, median, quartiles, runs.
-
-    Args:
-      what: in words.
-      values: one a run, or a single number. A row of `metrics.paired_differences` is taken with its mean,
-        the 95% interval of the mean, and the Wilcoxon p.
-    """
-    if isinstance(values, pd.Series) and "mean_low" in values.index:
-        kept = ("median", "q25", "q75", "runs", "mean", "mean_low", "mean_high", "p")
-        return {"what": what} | {name: values[name] for name in kept}
-    values = np.atleast_1d(np.asarray(values, np.float64))
-    median, q25, q75 = quartiles(values)
-    line: dict[str, Any] = {"what": what, "median": median}
-    if values.size > 1:
-        line |= {"q25": q25, "q75": q75, "runs": int(np.isfinite(values).sum())}
-    return line
-
-
-def write_findings(folder: Path, findings: Iterable[Mapping[str, Any]]) -> None:
-    """Write findings.csv; what was measured in no run, because all failed, is left out."""
-    columns = ["what", "median", "q25", "q75", "runs", "mean", "mean_low", "mean_high", "p"]
-    table = pd.DataFrame(list(findings), columns=columns)
-    table[table["median"].notna()].to_csv(folder / FINDINGS, index=False)
-
-
-def _git_commit() -> str | None:
-    """The commit of the checkout that the package is run from, marked if there are changes; or `None`."""
-    package = Path(__file__).resolve().parent
-
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(package), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
-
-    try:
-        git("ls-files", "--error-unmatch", "results.py")
-        return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain", "--", ".") else "")
-    except (OSError, subprocess.SubprocessError):
-        return None
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{type(value).__name__} in a manifest")
-
-
-def command_line() -> str:
-    """The command that is running, for the manifest."""
-    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])

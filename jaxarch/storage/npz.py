@@ -11,8 +11,8 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 import numpy as np
 
 from jaxarch.errors import ArgumentError, one_line, shown
-from jaxarch.files import as_path
-from jaxarch.memory import free_memory, in_bytes
+from jaxarch.running.memory import free_memory, in_bytes
+from jaxarch.storage.files import as_path
 
 LIMIT = "JAXARCH_NPZ_LIMIT"
 """The environment variable that says how many bytes the arrays of one file may take."""

@@ -1,4 +1,4 @@
-"""Pytrees of arrays in npz files, without pickles: masks for other programs, checkpoints for a fit."""
+"""Pytrees of arrays in npz files, without pickles."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import hashlib
 import json
 import math
 import os
-import time
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxarch.errors import ArgumentError, check_strength, one_line, shown
-from jaxarch.files import as_path, claim, complete_file
-from jaxarch.npz import default_limit
-from jaxarch.npz import read_npz as read_npz
-from jaxarch.problem import Problem
+from jaxarch.errors import ArgumentError, one_line, shown
+from jaxarch.storage.files import as_path, complete_file
+from jaxarch.storage.npz import default_limit, read_npz
 from jaxarch.trees import PyTree, named_leaves
 
 DESCRIPTION = "__leaves__"
@@ -84,54 +80,6 @@ def load_tree(path: str | os.PathLike[str], like: PyTree) -> PyTree:
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
 
-def save_mask(path: str | os.PathLike[str], mask: PyTree) -> None:
-    """Write a mask as npz, one boolean array a leaf, named by its path; `load_mask` reads it.
-
-    Raises:
-      ArgumentError: a leaf that is not boolean, naming its path; a file that cannot be written.
-    """
-    for name, leaf in named_leaves(mask).items():
-        if leaf.dtype != bool:
-            raise ArgumentError(f"mask: leaf {name!r} has dtype {leaf.dtype}; expected booleans")
-    save_tree(path, mask)
-
-
-def load_mask(path: str | os.PathLike[str], problem: Problem) -> PyTree:
-    """A mask that `save_mask` wrote, in the structure of a problem's parameters.
-
-        found = jaxarch.architecture(jaxarch.load_mask("mask.npz", problem))
-
-    Args:
-      path: the file.
-      problem: whose model the mask is of. For one with another head, load it for the problem that it was
-        found on, and let `new_head()` come first.
-
-    Returns:
-      Booleans, `None` for parameters that are not masked; with a leading axis of runs if it was saved so.
-
-    Raises:
-      ArgumentError: a file that is not there, or no mask; a leaf that is no parameter of the model's or has
-        another shape, naming its path.
-    """
-    path = as_path(path)
-    stored = {name: array for name, array in read_npz(path).items() if name != DESCRIPTION}
-    params, _ = jax.eval_shape(problem.init, jax.random.key(0))
-    leaves = named_leaves(params)
-    for name, array in stored.items():
-        if name not in leaves:
-            raise ArgumentError(f"path: {path} masks {name!r}, which is none of {', '.join(leaves)}")
-        if array.dtype != bool or array.shape[array.ndim - leaves[name].ndim :] != leaves[name].shape:
-            raise ArgumentError(
-                f"path: leaf {name!r} of {path} has shape {array.shape}, dtype {array.dtype}; expected "
-                f"booleans of the parameter's shape {leaves[name].shape}, or with an axis of runs before it"
-            )
-    runs = {array.shape[: array.ndim - leaves[name].ndim] for name, array in stored.items()}
-    if len(runs) != 1 or max(map(len, runs)) > 1:
-        raise ArgumentError(f"path: {path} holds no mask of one run or of many: leading axes {sorted(runs)}")
-    chosen = [jnp.asarray(stored[name]) if name in stored else None for name in leaves]
-    return jax.tree.unflatten(jax.tree.structure(params), chosen)
-
-
 def digest(*arrays: np.ndarray) -> str:
     """SHA-256 over the bytes of arrays: which data a result, or a cache, is of."""
     total = hashlib.sha256()
@@ -168,43 +116,3 @@ def _as_kind(array: np.ndarray, kind: str) -> Any:
     if dtype.kind != "V" or array.dtype != np.dtype(f"u{dtype.itemsize}"):
         raise ValueError("other numbers were expected")
     return array.view(dtype)
-
-
-class Checkpoints:
-    """A folder of checkpoints, from which an interrupted `over_seeds` continues to the same bits.
-
-    Pass it as the option `checkpoint`. Use one folder for each experiment: a checkpoint of other keys, data,
-    settings or sizes is refused, but it cannot be seen that, say, the optimiser or the loss is another. As
-    long as the object is kept, no other process can use the folder.
-
-    Args:
-      folder: where the files are; made if need be.
-      every: seconds that must have passed since a name was last saved; 0 saves at every chunk border. The end
-        of a training is always saved.
-
-    Raises:
-      ArgumentError: a folder that cannot be made, or that another process is using; a time that is none.
-    """
-
-    def __init__(self, folder: str | os.PathLike[str], every: float = 0.0) -> None:
-        check_strength("every", every)
-        self.folder = as_path(folder, "folder")
-        self.every = every
-        self._saved: dict[str, float] = {}
-        self._held = claim(self.folder)
-
-    def load(self, name: str, like: PyTree) -> PyTree | None:
-        """The pytree last saved under a name, in the structure of `like`; `None` if there is none."""
-        path = self._path(name)
-        return load_tree(path, like) if path.exists() else None
-
-    def save(self, name: str, tree: PyTree, last: bool = False) -> None:
-        """Keep a pytree under a name, in place of the one before, if it is time or it is the last."""
-        now = time.monotonic()
-        if last or now - self._saved.get(name, -np.inf) >= self.every:
-            save_tree(self._path(name), tree, compress=False)
-            self._saved[name] = now
-
-    def _path(self, name: str) -> Path:
-        safe = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
-        return self.folder / f"{safe}-{zlib.crc32(name.encode()):08x}.npz"

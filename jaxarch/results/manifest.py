@@ -1,0 +1,131 @@
+"""The manifest of a result folder: how its results came about, and how to make them again."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxarch.errors import ArgumentError, one_line, printable, shown
+
+MANIFEST = "manifest.json"
+
+_PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "scipy", "scikit-learn", "pandas")
+
+
+def printed(value: Any) -> Any:
+    """Texts with their control characters escaped, in lists too; anything else as it is."""
+    if isinstance(value, list):
+        return [printed(item) for item in value]
+    return printable(value) if isinstance(value, str) and not value.isprintable() else value
+
+
+def manifest(settings: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
+    """How a result came about: versions, devices, source, settings, and further facts."""
+    devices = jax.devices()
+    return {
+        "jaxarch": importlib.metadata.version("jaxarch"),
+        "git_commit": _git_commit(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "versions": {package: importlib.metadata.version(package) for package in _PACKAGES},
+        "devices": {
+            "backend": jax.default_backend(),
+            "kind": devices[0].device_kind,
+            "count": len(devices),
+        },
+        "settings": dict(settings),
+        **facts,
+    }
+
+
+def key_description(seed: int) -> dict[str, Any]:
+    """The random key that all keys of an experiment derive from, for the manifest."""
+    return {"seed": seed, "implementation": str(jax.random.key_impl(jax.random.key(0)))}
+
+
+def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
+    """Write a manifest as JSON."""
+    (folder / MANIFEST).write_text(json.dumps(content, indent=2, default=_plain) + "\n")
+
+
+def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """The manifest of a result folder.
+
+    Raises:
+      ArgumentError: a folder that is not there or holds no manifest that can be read.
+    """
+    path = Path(folder) / MANIFEST
+    if not is_file(path):
+        raise ArgumentError(f"folder: {shown(Path(folder))} is no result folder (it has no {MANIFEST})")
+    try:
+        text = path.read_text()
+        content = json.loads(text, parse_float=finite, parse_constant=finite, object_pairs_hook=_printable)
+    except (OSError, ValueError, RecursionError) as error:
+        raise ArgumentError(f"folder: {shown(path)} cannot be read ({one_line(error)})") from None
+    for name, kind, words in (("experiment", str, "a name"), ("settings", dict, "an object")):
+        value = content.get(name) if isinstance(content, dict) else None
+        if not isinstance(value, kind):
+            raise ArgumentError(
+                f"folder: {shown(path)} cannot be read: expected {words} as {name!r}, got {shown(value)}"
+            )
+    return content
+
+
+def is_file(path: Path) -> bool:
+    """Whether it is a file, as far as one can look."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def _printable(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of a manifest: a foreign one may hold control characters, which terminals obey."""
+    return {printed(name): printed(value) for name, value in pairs}
+
+
+def _git_commit() -> str | None:
+    """The commit of the checkout that the package is run from, marked if there are changes; or `None`."""
+    package = Path(__file__).resolve().parent
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(package), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", "results.py")
+        return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain", "--", ".") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} in a manifest")
+
+
+def command_line() -> str:
+    """The command that is running, for the manifest."""
+    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
+
+
+def finite(text: str) -> float:
+    """A number of a manifest, where jaxarch writes none that is not finite."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{shown(text)} is no finite number")
+    return number

@@ -1,0 +1,82 @@
+"""Tables of a result folder: results, and findings that the record of what reproduces takes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from jaxarch.errors import ArgumentError, one_line, shown
+from jaxarch.metrics import quartiles
+from jaxarch.results.manifest import is_file, printed
+
+RESULTS = "results.csv"
+
+FINDINGS = "findings.csv"
+
+COLUMNS = (
+    "experiment",
+    "dataset",
+    "task",
+    "flipped",
+    "train_per_class",
+    "strategy",
+    "seed",
+    "auc",
+    "loss",
+    "density",
+    "seconds",
+)
+"""What every results.csv of classification runs has, at least: one row a run."""
+
+
+def read_table(folder: str | os.PathLike[str], name: str = RESULTS) -> pd.DataFrame:
+    """A table of a result folder.
+
+    Raises:
+      ArgumentError: a file that is not there or is no table, or holds an infinite number.
+    """
+    path = Path(folder) / name
+    try:
+        if path.exists() and not is_file(path):
+            raise ValueError("it is no file")
+        table = pd.read_csv(path)
+    except (OSError, ValueError) as error:
+        raise ArgumentError(f"folder: {shown(path)} cannot be read ({one_line(error)})") from None
+    for column, cells in table.items():
+        if pd.api.types.is_float_dtype(cells) and np.isinf(cells).any():
+            row = int(np.isinf(cells).argmax()) + 1
+            raise ArgumentError(f"folder: {shown(path)} has an infinite number: {shown(column)}, row {row}")
+        if not pd.api.types.is_numeric_dtype(cells):
+            table[column] = cells.map(printed, na_action="ignore")
+    return table
+
+
+def finding(what: str, values: Any) -> dict[str, Any]:
+    """One line of findings.csv, which the ledger takes: what was measured, median, quartiles, runs.
+
+    Args:
+      what: in words.
+      values: one a run, or a single number. A row of `metrics.paired_differences` is taken with its mean,
+        the 95% interval of the mean, and the Wilcoxon p.
+    """
+    if isinstance(values, pd.Series) and "mean_low" in values.index:
+        kept = ("median", "q25", "q75", "runs", "mean", "mean_low", "mean_high", "p")
+        return {"what": what} | {name: values[name] for name in kept}
+    values = np.atleast_1d(np.asarray(values, np.float64))
+    median, q25, q75 = quartiles(values)
+    line: dict[str, Any] = {"what": what, "median": median}
+    if values.size > 1:
+        line |= {"q25": q25, "q75": q75, "runs": int(np.isfinite(values).sum())}
+    return line
+
+
+def write_findings(folder: Path, findings: Iterable[Mapping[str, Any]]) -> None:
+    """Write findings.csv; what was measured in no run, because all failed, is left out."""
+    columns = ["what", "median", "q25", "q75", "runs", "mean", "mean_low", "mean_high", "p"]
+    table = pd.DataFrame(list(findings), columns=columns)
+    table[table["median"].notna()].to_csv(folder / FINDINGS, index=False)
