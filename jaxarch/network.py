@@ -83,6 +83,7 @@ class Network:
     params: PyTree = None
     mask: PyTree = None
     state: PyTree = None
+    _: dataclasses.KW_ONLY
     neurons: NeuronMask | None = None
     start: PyTree = None
     by_density: ByDensity | None = None

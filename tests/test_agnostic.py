@@ -75,5 +75,5 @@ def test_bad_arguments_are_refused_by_name(make, message):
 
 def test_the_best_weight_is_known_only_after_the_search():
     strategy = jaxarch.chain(jaxarch.search.untrained(), jaxarch.share_weight("best"))
-    with pytest.raises(ValueError, match=r"the best weight is known only after search\.agnostic"):
+    with pytest.raises(ValueError, match=r"needs a network with `shared_weight`; .*search\.agnostic"):
         jaxarch.over_seeds(strategy, keys(), problem())

@@ -256,7 +256,7 @@ def test_a_cold_start_has_the_spread_that_it_says(weights, inputs):
     mask = {"hidden": {"kernel": jnp.arange(64 * 400).reshape(64, 400) % 10 == 0, "bias": None}, "head": None}
     mask["head"] = {"kernel": jnp.ones((400, 5), bool), "bias": None}
     params, state = wide.init(keys()[0])
-    network = jaxarch.Network(params, mask, state, {})
+    network = jaxarch.Network(params, mask, state)
     retrained = jaxarch.retrain("cold", nonnegative=False, weights=weights)(keys()[0], wide, network)
     left = np.asarray(retrained.params["hidden"]["kernel"])[np.asarray(mask["hidden"]["kernel"])]
     assert np.isclose(left.std(), np.sqrt(2 / (64 * inputs)), rtol=0.05)

@@ -256,7 +256,7 @@ def test_without_self_loops_the_spectrum_does_not_change_with_the_scale_of_the_w
 
 def test_runs_that_failed_have_no_spectrum():
     params = {f"w{i}": jnp.ones((3, 6, 6)) for i in (1, 2)}
-    network = Network(params, {}, {}, {"failed_at": jnp.asarray([-1, 7, -1])})
+    network = Network(params, {}, {}, failed_at=jnp.asarray([-1, 7, -1]))
     spectra = fig5.network_spectra(fig5.without_failed(network), True)
     assert np.isnan(spectra).all(axis=1).tolist() == [False, True, False]
 

@@ -14,7 +14,7 @@ PERCENTILES = list(range(10, 101, 10))
 
 
 def thresholded(weights, learning):
-    network = Network(weights, jax.tree.map(lambda w: jnp.ones(w.shape, bool), weights), {}, {})
+    network = Network(weights, jax.tree.map(lambda w: jnp.ones(w.shape, bool), weights), {})
     return jaxarch.threshold()(keys()[0], learning, network)
 
 

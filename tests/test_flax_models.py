@@ -122,7 +122,7 @@ def test_a_spectral_head_is_trained_pruned_and_exported_inside_a_cnn():
     outputs = learning.outputs(one.params, one.state, jnp.arange(1300, 1797))
     assert (outputs.argmax(-1) == digits().y[1300:]).mean() > 0.7
     params, state = one.params["head"], one.state["head"]
-    kept = jaxarch.named_leaves(one.mask)["head/eigenvalues/L2"]
+    kept = jaxarch.named_leaves(one.neurons.kept)["head/eigenvalues/L2"]
     assert 0 < int(one.info["removed"]) == 12 - int(kept.sum())
     weights = jaxarch.spectral.direct_weights(params, state)
     assert jaxarch.spectral.direct_widths(weights) == ((64, int(kept.sum()), 10) if kept.any() else (64, 10))
@@ -208,7 +208,7 @@ def test_convolutions_on_cpu_are_evaluated_run_by_run_to_what_they_give_together
     network, _ = jaxarch.over_seeds(strategy, KEYS, learning)
     rows = np.stack([np.arange(6) + run for run in range(len(KEYS))])
     in_turn = jaxarch.evaluate(strategy, network, learning, rows, batch_size=4)
-    monkeypatch.setattr("jaxarch.running.strategy.is_slow_in_loops", lambda jaxpr: False)
+    monkeypatch.setattr("jaxarch.running.evaluation.is_slow_in_loops", lambda jaxpr: False)
     together = jaxarch.evaluate(strategy, network, learning, rows)
     np.testing.assert_allclose(in_turn, together, rtol=1e-5, atol=1e-5)
 

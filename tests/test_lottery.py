@@ -107,7 +107,7 @@ def test_networks_whose_loss_is_nan_are_not_found(one):
 
 
 def test_rewinding_needs_a_search_that_tells_where_it_started():
-    with pytest.raises(ValueError, match=r"retrain: to rewind, the chain must begin with search\.real"):
+    with pytest.raises(ValueError, match=r"retrain rewind: it needs a network with `start`; .*search\.dense"):
         jaxarch.over_seeds(
             jaxarch.chain(jaxarch.search.two_temperature(), jaxarch.retrain("rewind")), keys(), problem()
         )

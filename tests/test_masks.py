@@ -71,7 +71,7 @@ def test_the_scores_of_bfloat16_parameters_move_under_small_steps():
         steps=1,
     )
     search = jaxarch.search.two_temperature(weights="initial")
-    before = search.init(jax.random.split(jax.random.key(0), 3)[0], problem, None).trainable
+    before = search.init(search.settings, jax.random.split(jax.random.key(0), 3)[0], problem, None).trainable
     after = search(jax.random.key(0), problem).info["scores"]
     assert after["w"].dtype == jnp.float32
     assert (np.asarray(before["w"]) != np.asarray(after["w"])).all()

@@ -184,15 +184,16 @@ def test_a_sample_whose_training_failed_is_no_failure_of_the_one_that_is_found()
     def trained(objective, failed_at):
         def stage(key, problem, network=None):
             mask = {"w": jnp.ones(3, bool)}
-            looked_at = {"failed_at": jnp.asarray(failed_at), "dead_start": jnp.asarray(False)}
-            return Network({"w": jnp.asarray(objective, jnp.float32)}, mask, {}, looked_at)
+            params = {"w": jnp.asarray(objective, jnp.float32)}
+            failed = jnp.asarray(failed_at, jnp.int32)
+            return Network(params, mask, {}, failed_at=failed, dead_start=jnp.asarray(False))
 
         return stage
 
-    kept = keep(2, apart=True)
-    search = jaxarch.chain(trained(np.nan, 5), kept, trained(1.0, -1), kept, pick("sample", "objectives"))
+    kept, chosen = keep(2, apart=True), pick("sample", "objectives", apart=True)
+    search = jaxarch.chain(trained(np.nan, 5), kept, trained(1.0, -1), kept, chosen)
     network = search(keys()[0], learning)
     assert network.info["sample"] == 1
     assert network.failed_at == -1
-    alone = jaxarch.chain(trained(np.nan, 5), kept, trained(np.nan, 7), kept, pick("sample", "objectives"))
+    alone = jaxarch.chain(trained(np.nan, 5), kept, trained(np.nan, 7), kept, chosen)
     assert alone(keys()[0], learning).failed_at == 5

@@ -81,7 +81,7 @@ def with_random_mask(params, state, seed, share, biases=0.0):
     shifted = jax.tree.map(
         lambda leaf: leaf + biases * jnp.asarray(generator.normal(size=leaf.shape), leaf.dtype), params
     )
-    return Network(apply_mask(mask, shifted), mask, state, {})
+    return Network(apply_mask(mask, shifted), mask, state)
 
 
 def outputs(problem, network):
@@ -241,7 +241,7 @@ def test_a_smaller_model_class_takes_the_smaller_arrays_and_is_retrained(trained
     channels, hidden = [small.widths[f"convs/{i}"] for i in range(2)], small.widths["dense/0"]
     again = problem_of(lambda rngs: CNN(rngs, channels, hidden))
     assert_equal_outputs(again, small, small)
-    network = Network(small.params, small.mask, small.state, {})
+    network = Network(small.params, small.mask, small.state)
     result = jax.jit(jaxarch.retrain("cold", nonnegative=False))(jax.random.key(2), again, network)
     assert np.isfinite(result.info["loss"]).all()
     module = CNN(nnx.Rngs(0), channels, hidden)
@@ -266,7 +266,7 @@ def batch_norm_network(**changes):
         params["conv"]["kernel"] != 0,
         jnp.ones((1, 1, 2, 1), bool),
     )
-    return Network(params, mask, state, {})
+    return Network(params, mask, state)
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def test_linen_models_are_made_anew_with_the_widths_left():
     params = jax.tree.map(lambda leaf: leaf + 0.1, params)
     mask = full_mask(select(params))
     mask["conv"]["kernel"] = mask["conv"]["kernel"].at[..., 1:3].set(False)
-    network = Network(apply_mask(mask, params), mask, state, {})
+    network = Network(apply_mask(mask, params), mask, state)
     # Values .1 are not the running mean 0, but a scale of 0 says enough.
     network.params["norm"]["scale"] = network.params["norm"]["scale"].at[1].set(0)
     small = jaxarch.shrink(network, (("conv", "norm"), "head"))
@@ -315,7 +315,7 @@ def test_linen_models_are_made_anew_with_the_widths_left():
         outputs(learning, small)
 
 
-NUMBERED = by_hand(a0=dense([[1, 0]]), a1=dense([[1], [4]]))._replace(state={"norm": {"mean": jnp.zeros(2)}})
+NUMBERED = by_hand(a0=dense([[1, 0]]), a1=dense([[1], [4]])).replace(state={"norm": {"mean": jnp.zeros(2)}})
 SMALL = by_hand(hidden=dense([[1, 0]], [0.0, 0.0]), head=dense([[1], [4]], [0.0]))
 
 
@@ -324,7 +324,7 @@ SMALL = by_hand(hidden=dense([[1, 0]], [0.0, 0.0]), head=dense([[1], [4]], [0.0]
     [
         (SMALL, {"layers": (("hidden", "norm"), "head")}, "there is no module 'norm'"),
         (SMALL, {"layers": TWO, "activation": jnp.sum}, "activation: expected a function of one value each"),
-        (SMALL.replace(info={"failed_at": np.array([-1, -1])}), {}, r"network: expected that of one run"),
+        (SMALL.replace(failed_at=np.array([-1, -1])), {}, r"network: expected that of one run"),
         (
             by_hand(hidden=dense([[1.0]], [[0.0], [0.0]])),
             {"layers": ("hidden",)},
@@ -332,12 +332,12 @@ SMALL = by_hand(hidden=dense([[1, 0]], [0.0, 0.0]), head=dense([[1], [4]], [0.0]
         ),
         (NUMBERED, {}, "'norm/mean' is batch norm's, of a layer that is not known"),
         (
-            batch_norm_network()._replace(state={}),
+            batch_norm_network().replace(state={}),
             {"layers": (("conv", "norm"), "last")},
             "'norm' keeps no running mean and variance",
         ),
         (
-            Network({"w": jnp.ones((1, 1))}, {"w": jnp.ones((1, 1), bool)}, {}, {}),
+            Network({"w": jnp.ones((1, 1))}, {"w": jnp.ones((1, 1), bool)}, {}),
             {"layers": ("w",)},
             "`kernel`",
         ),

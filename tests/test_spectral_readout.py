@@ -181,8 +181,7 @@ def test_a_loss_may_be_negative_zero_or_no_number(losses, removed):
         init=net.init,
         loss=of_removed,
         data=problem.data,
-        optimizer=optax.sgd(1),
-        steps=1,
+        descent=jaxarch.Descent(optax.sgd(1), steps=1),
         validation=np.arange(3),
     )
     network = recruited(random_params((3, 4, 1)), problem)
@@ -194,7 +193,7 @@ def test_a_search_then_a_removal_then_a_refit_is_one_chain_under_vmap():
     chain = jaxarch.chain(spectral_search(3e-4), jaxarch.recruit(), spectral_search(0.0))
     problem = curved(jaxarch.spectral_network((3, 30, 1)), 150)
     problem = dataclasses.replace(
-        problem, train=np.arange(150), validation=np.arange(150, 200), batch_size=None
+        problem.descending(batch_size=None), train=np.arange(150), validation=np.arange(150, 200)
     )
     network = jax.jit(jax.vmap(chain, in_axes=(0, None)))(jax.random.split(jax.random.key(0), 3), problem)
     removed = network.info["removed"]
@@ -321,7 +320,7 @@ def test_a_neuron_s_group_is_all_its_weights_in_and_out():
 def test_a_group_lasso_then_a_removal_then_a_refit_leave_neurons_out():
     problem = curved(jaxarch.direct_network((3, 30, 1)), 200)
     problem = dataclasses.replace(
-        problem, train=np.arange(150), validation=np.arange(150, 200), batch_size=None
+        problem.descending(batch_size=None), train=np.arange(150), validation=np.arange(150, 200)
     )
     refit = jaxarch.retrain("warm", nonnegative=False)
     chain = jaxarch.chain(jaxarch.search.group_lasso(3e-3), jaxarch.recruit(), refit)

@@ -82,7 +82,7 @@ def test_another_size_compiles_nothing(caplog):
         ({"train_size": jnp.asarray(0)}, "train_size: expected 1 to 120"),
         ({"train_size": 5}, "train_size: expected an integer array"),
         ({"train_size": jnp.asarray(5.0)}, "train_size: expected an integer array"),
-        ({"train_size": jnp.asarray(5), "batch_size": None}, "train_size: it needs `train`"),
+        ({"train_size": jnp.asarray(5), "train": None}, "train_size: it needs `train`"),
         ({"train_size": jnp.full(RUNS + 1, 5)}, "per-run arrays disagree"),
     ],
 )

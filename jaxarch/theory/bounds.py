@@ -161,12 +161,12 @@ class Looseness(NamedTuple):
 
     Attributes:
       certified: the largest of `gradient_bounds`; the true G is no larger.
-      network: the largest of `largest_norms`; the true G is no smaller.
+      found: the largest of `largest_norms`; the true G is no smaller.
       ratio: certified over found, at least 1.
     """
 
     certified: Array
-    network: Array
+    found: Array
     ratio: Array
 
 
@@ -184,10 +184,10 @@ def looseness(
 ) -> Looseness:
     """The certified G of a problem beside the largest gradient found; arguments as of `largest_norms`."""
     certified = gradient_bounds(problem, params, state, weights=weights, where=where, rows=rows).max()
-    network = largest_norms(
+    found = largest_norms(
         key, problem, params, state, weights=weights, where=where, rows=rows, masks=masks, ascent=ascent
     ).max()
-    return Looseness(certified, network, certified / network)
+    return Looseness(certified, found, certified / found)
 
 
 def _masked_loss(

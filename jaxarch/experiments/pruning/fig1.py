@@ -13,7 +13,7 @@ import pandas as pd
 from jax import Array
 from rich.console import RenderableType
 
-from jaxarch import Problem, Training, density, over_seeds, plots
+from jaxarch import Descent, Problem, Training, density, over_seeds, plots
 from jaxarch.data import Dataset, load, unit_norm
 from jaxarch.errors import ArgumentError, check_count, check_positive, check_strength
 from jaxarch.experiments.harness import (
@@ -111,9 +111,8 @@ def prepare(settings: Settings, data: Dataset) -> Problem:
         entropy = optax.sigmoid_binary_cross_entropy(logits, y.astype(logits.dtype)).mean()
         return entropy + settings.strength * squares, state
 
-    return Problem(
-        init, loss, (data.x, data.y), optax.sgd(settings.weights_rate), settings.steps, settings.batch_size
-    )
+    descent = Descent(optax.sgd(settings.weights_rate), settings.steps, settings.batch_size)
+    return Problem(init, loss, (data.x, data.y), descent)
 
 
 def search(settings: Settings, soft: Any) -> Training:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import optax
 
-from jaxarch import Problem
+from jaxarch import Descent, Problem
 from jaxarch.data import Dataset, Task
 from jaxarch.experiments.disentangling import trial
 from jaxarch.experiments.theory import convex
@@ -30,15 +30,11 @@ class Case(NamedTuple):
 def prepare(settings: Settings) -> tuple[Dataset | None, Task | None, dict[str, Case]]:
     """Data and task, where any problem needs them, and the problems."""
     keys = settings.seed_keys()
-    training = {
-        "optimizer": optax.sgd(settings.learning_rate),
-        "steps": settings.steps,
-        "batch_size": settings.batch_size,
-    }
+    descent = Descent(optax.sgd(settings.learning_rate), settings.steps, settings.batch_size)
     size = (settings.dimension, settings.examples)
     makers: dict[str, Callable[[], Problem]] = {
-        "linear": partial(convex.linear, keys, *size, **training),
-        "quadratic": partial(convex.quadratic, keys, *size, **training),
+        "linear": partial(convex.linear, keys, *size, descent=descent),
+        "quadratic": partial(convex.quadratic, keys, *size, descent=descent),
     }
     data = task = None
     if set(ON_DATA) & set(settings.problems):
@@ -46,6 +42,6 @@ def prepare(settings: Settings) -> tuple[Dataset | None, Task | None, dict[str, 
         groups = (settings.positive, settings.negative)
         task = trial.split(settings, data, groups, settings.train_per_class, orientations=(False,))
         makers[NETWORK] = partial(trial.problem, settings, data, task)
-        makers["logistic"] = partial(convex.logistic, data, task, keys, settings.weight_std, **training)
+        makers["logistic"] = partial(convex.logistic, data, task, keys, settings.weight_std, descent=descent)
     cases = {name: Case(makers[name](), *STARTS.get(name, (0.0, 0.0))) for name in settings.problems}
     return data, task, cases
