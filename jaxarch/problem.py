@@ -214,7 +214,7 @@ class Problem:
         if len(sizes) > 1:
             raise ArgumentError(f"problem: per-run arrays disagree on the number of runs: {sorted(sizes)}")
         one = self if self.runs is None else self.of_run(0)
-        params, state = jax.eval_shape(self.init, jax.random.key(0))
+        params, state = _start.eval_shape(self.init, jax.random.key(0))
         check_floating("params", params)
         value = _first_loss.eval_shape(one, params, state, jax.random.key(0))
         if value.shape != ():
@@ -240,6 +240,11 @@ def _is_per_run(rows: Any) -> bool:
 
 def _as_jax(leaf: Any) -> Any:
     return jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf
+
+
+@partial(jax.jit, static_argnums=0)
+def _start(init: Callable[[Array], tuple[PyTree, PyTree]], key: Array) -> tuple[PyTree, PyTree]:
+    return init(key)
 
 
 @jax.jit

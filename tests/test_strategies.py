@@ -178,7 +178,7 @@ def test_chains_of_chains_are_chains():
 
 
 def test_things_that_are_no_stages_are_refused():
-    with pytest.raises(ValueError, match="chain: expected stages, or functions .* got str"):
+    with pytest.raises(ValueError, match=r"chain: expected stages, or functions .* got str"):
         jaxarch.chain("bin")
 
 

@@ -17,6 +17,7 @@ from jaxarch.errors import ArgumentError, first_line, is_traced
 from jaxarch.models.flax_models import as_model
 from jaxarch.models.model import Model
 from jaxarch.problem import Key, Problem, take_rows
+from jaxarch.running.keyed import keyed_problem, shapes_of
 from jaxarch.trees import PyTree
 
 
@@ -103,7 +104,7 @@ def supervised(
         predict=predict,
         metrics=None if metrics is None else problem_metrics,
     )
-    made.check()
+    keyed_problem(made).check()
     _check_labels(made, _check_loss(made, network, loss))
     return made
 
@@ -120,9 +121,9 @@ def _numbers(name: str, array: Any) -> Array:
 
 def _check_call(network: Model, loss: Callable[[Array, Array], Array], x: PyTree, y: PyTree) -> None:
     """Raise unless the model takes the inputs, and the loss its outputs and the labels, in one line each."""
-    params, state = jax.eval_shape(network.init, jax.random.key(0))
+    params, state = shapes_of(network.init, jax.random.key(0))
     try:
-        outputs, _ = jax.eval_shape(lambda p, s: network.apply(p, s, x, None), params, state)
+        outputs, _ = shapes_of(partial(_evaluated, network.apply), params, state, x)
     except ArgumentError:
         raise
     except Exception as error:
@@ -130,7 +131,7 @@ def _check_call(network: Model, loss: Callable[[Array, Array], Array], x: PyTree
             f"model: it does not take inputs of shape {_form(x)}: {first_line(error)}"
         ) from error
     try:
-        jax.eval_shape(loss, outputs, y)
+        shapes_of(loss, outputs, y)
     except ArgumentError:
         raise
     except Exception as error:
@@ -169,17 +170,13 @@ def _check_loss(problem: Problem, network: Model, loss: Callable[[Array, Array],
     Returns:
       The shapes of the outputs for some examples.
     """
-    one = problem if problem.runs is None else problem.of_run(0)
-    params, state = jax.eval_shape(problem.init, jax.random.key(0))
-
-    def values(params: PyTree, state: PyTree, rows: Array) -> tuple[Any, Array]:
-        inputs, labels = one.gather(one.data, one.per_run, rows)
-        outputs = network.apply(params, state, inputs, None)[0]
-        return outputs, loss(outputs, labels)
-
+    one = keyed_problem(problem if problem.runs is None else problem.of_run(0))
+    params, state = shapes_of(problem.init, jax.random.key(0))
+    values = partial(_outputs_and_values, network.apply, loss)
     shapes = []
     for size in (2, 3):
-        outputs, value = jax.eval_shape(values, params, state, jax.ShapeDtypeStruct((size,), jnp.int32))
+        rows = jax.ShapeDtypeStruct((size,), jnp.int32)
+        outputs, value = shapes_of(values, one, params, state, rows)
         shapes.append(value.shape)
         if value.shape and value.shape[0] != size:
             raise ArgumentError(f"loss: expected one value an example, shape ({size},), got {value.shape}")
@@ -190,6 +187,18 @@ def _check_loss(problem: Problem, network: Model, loss: Callable[[Array, Array],
             "the labels; give both one shape"
         )
     return outputs
+
+
+def _evaluated(apply: Callable, params: PyTree, state: PyTree, x: PyTree) -> Any:
+    return apply(params, state, x, None)
+
+
+def _outputs_and_values(
+    apply: Callable, loss: Callable, problem: Problem, params: PyTree, state: PyTree, rows: Array
+) -> tuple[Any, Array]:
+    inputs, labels = problem.gather(problem.data, problem.per_run, rows)
+    outputs = apply(params, state, inputs, None)[0]
+    return outputs, loss(outputs, labels)
 
 
 def _check_labels(problem: Problem, outputs: Any) -> None:

@@ -84,6 +84,16 @@ def keyed(value: Any) -> Any:
     return Keyed(value)
 
 
+def shapes_of(function: Callable[..., Any], *args: Any) -> Any:
+    """`jax.eval_shape`, which traces a function once for all those that are equal to it."""
+    return _called.eval_shape(keyed(function), *args)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _called(function: Callable[..., Any], *args: Any) -> Any:
+    return function(*args)
+
+
 def keyed_problem(problem: Problem) -> Problem:
     """A problem whose functions are equal to those of a problem made by an equal call."""
     descent = problem.descent

@@ -105,8 +105,8 @@ def compare(
     """
     fit_options = _options(options)
     _check_runs(keys, problem, settings, network, fit_options)
-    problem.check()
     problem = keyed_problem(problem)
+    problem.check()
     planned = {name: _stages(given, settings) for name, given in strategies.items()}
     first = problem if problem.runs is None else problem.of_run(0)
     for stages in planned.values():
