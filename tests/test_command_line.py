@@ -277,7 +277,9 @@ def test_bad_data_in_a_file_is_one_line_in_a_real_process(tmp_path):
     np.savez(tmp_path / "bad.npz", x=np.array([[np.nan], [1.0]]), y=[0, 1])
     done = jaxarch("run", "--dataset", "bad.npz", folder=tmp_path)
     assert done.returncode == 2
-    assert done.stderr == "jaxarch: x: 1 examples hold NaN or infinite values; remove or impute them first\n"
+    assert done.stderr == (
+        "jaxarch: x: 1 examples hold NaN or infinite values, or some beyond float32; remove or impute them first\n"
+    )
 
 
 @pytest.mark.filterwarnings("default::jaxarch.NonFiniteWarning")

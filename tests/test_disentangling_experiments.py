@@ -17,7 +17,7 @@ from jaxarch.experiments.catalogue import EXPERIMENTS, experiment
 from jaxarch.experiments.disentangling import fig2, fig3, fig4, fig5, measuring, strategies, trial
 from jaxarch.experiments.disentangling.settings import StrategySettings
 from jaxarch.experiments.harness import plan_of, report_on, run_in
-from jaxarch.problem import Network
+from jaxarch.network import Network
 from jaxarch.reproduction import read_findings
 from jaxarch.results import read_table
 from jaxarch.storage import read_npz

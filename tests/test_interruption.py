@@ -60,7 +60,9 @@ def test_a_signal_during_an_import_is_one_line(start, at, number, line, status):
 
 
 def wait_for(condition, process):
+    latest = time.monotonic() + 60
     while not condition():
+        assert time.monotonic() < latest
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
 

@@ -1,6 +1,5 @@
 """What the theory of the two-temperature step gives, as an experiment: on small problems and few steps."""
 
-import dataclasses
 from functools import partial
 
 import jax
@@ -11,7 +10,7 @@ import pandas as pd
 import pytest
 from small import close
 
-from jaxarch import plots
+from jaxarch import Descent, plots
 from jaxarch.experiments.harness import report_on, run_in
 from jaxarch.experiments.theory import convex, gradients, ratio_report
 from jaxarch.experiments.theory.averaging import EXACT, ORDINARY, Search
@@ -35,7 +34,7 @@ FEW = {
     "examples": 30,
 }
 KEYS = jax.random.split(jax.random.key(0), 2)
-TRAINING = {"optimizer": optax.sgd(0.3), "steps": 4, "batch_size": 5}
+DESCENT = Descent(optax.sgd(0.3), steps=4, batch_size=5)
 
 
 def train(step, problem, rate):
@@ -58,7 +57,7 @@ def small(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def linear():
-    return convex.linear(KEYS, 8, 30, **TRAINING)
+    return convex.linear(KEYS, 8, 30, descent=DESCENT)
 
 
 def slopes(problem):
@@ -125,13 +124,13 @@ def test_the_exact_mirror_step_is_algorithm_1_to_first_order(linear):
 
 
 def test_the_exact_mirror_step_subtracts_the_gradient_from_the_mirror_map():
-    problem = convex.linear(KEYS, 8, 1, **TRAINING)
+    problem = convex.linear(KEYS, 8, 1, descent=DESCENT)
     start, end = (mirror.mirror_map(train(EXACT, problem, rate)["scores"]["v"], 5.0) for rate in (0.0, 0.3))
-    assert close(end - start, -0.3 * TRAINING["steps"] * slopes(problem)[0, 0], 1e-4)
+    assert close(end - start, -0.3 * DESCENT.steps * slopes(problem)[0, 0], 1e-4)
 
 
 def test_the_average_is_that_of_the_masks_that_gradients_were_taken_at(linear):
-    one, two = (dataclasses.replace(linear, steps=steps) for steps in (1, 2))
+    one, two = (linear.descending(steps=steps) for steps in (1, 2))
     start, first, second = (
         train(ORDINARY, problem, rate) for problem, rate in ((one, 0.0), (one, 0.3), (two, 0.3))
     )
@@ -141,7 +140,7 @@ def test_the_average_is_that_of_the_masks_that_gradients_were_taken_at(linear):
 
 
 def test_the_largest_gradient_is_measured_and_certified():
-    problem = convex.linear(KEYS, 8, 1, **TRAINING)
+    problem = convex.linear(KEYS, 8, 1, descent=DESCENT)
     norms = np.linalg.norm(slopes(problem), axis=-1).max(axis=1)
     start, largest = gradients.first_run(Case(problem, 0.0, 0.0), KEYS, 50.0, 5.0, 0.3)
     assert close(start["v"], jnp.zeros((2, 8)))
@@ -183,7 +182,7 @@ def test_the_least_value_of_linear_and_quadratic_problems_is_the_known_one(linea
     mean = slopes(linear).mean(axis=1)
     assert (found.masks == (mean < 0)).all()
     assert np.allclose(found.values, np.minimum(mean, 0).sum(axis=1), rtol=1e-12)
-    problem = convex.quadratic(KEYS, 8, 30, **TRAINING)
+    problem = convex.quadratic(KEYS, 8, 30, descent=DESCENT)
     assert np.allclose(convex.least(problem).masks, slopes(problem).mean(axis=1).clip(0, 1), atol=1e-7)
 
 
@@ -211,7 +210,7 @@ def test_the_axis_of_a_setting_may_be_logarithmic():
     ("settings", "message"),
     [
         ({"problems": ("cubic",)}, "problems: unknown 'cubic'"),
-        ({"problems": ("linear", "linear")}, "problems: linear is named twice"),
+        ({"problems": ("linear", "linear")}, "problems: 'linear' is named twice"),
         ({"ratios": (0.1, 2.0)}, "ratios: expected soft/hard of at most 1, got 2.0"),
         ({"ratios": ()}, "ratios: expected at least one number"),
         ({"ratios": (0.0,)}, "ratios: expected a positive"),

@@ -16,7 +16,7 @@ from jaxarch.experiments.harness import Parts, plan_of, report_on, run_in
 from jaxarch.experiments.pruning import estimate, reporting, reshuffle, searches, tasks, transfer, trial
 from jaxarch.reproduction import read_findings
 from jaxarch.results import read_manifest, read_table
-from jaxarch.running.strategy import over_seeds
+from jaxarch.running import over_seeds
 from jaxarch.storage import read_npz
 
 METHODS = ("AP", "IMP", "random", "AP->reshuffled")

@@ -48,6 +48,7 @@ def plan(settings: Settings) -> list[str]:
 
 def run(settings: Settings, context: Context) -> Outcome:
     """Train every problem with both steps at all ratios and rates, and measure what became of F."""
+    options = context.options
     data, task, cases = prepare(settings)
     keys = settings.seed_keys()
     measured, histories, spent, gradients, excess = [], {}, {}, {}, {}
@@ -73,7 +74,7 @@ def run(settings: Settings, context: Context) -> Outcome:
                     for row in cells.itertuples()
                 ],
                 dead_start="ignore",
-                **context.options,
+                **options,
             )
             rows = cells.assign(problem=name, step=step, **gaps.objectives(wide, network))
             if best is not None:
