@@ -278,7 +278,8 @@ def test_bad_data_in_a_file_is_one_line_in_a_real_process(tmp_path):
     done = jaxarch("run", "--dataset", "bad.npz", folder=tmp_path)
     assert done.returncode == 2
     assert done.stderr == (
-        "jaxarch: x: 1 examples hold NaN or infinite values, or some beyond float32; remove or impute them first\n"
+        "jaxarch: x: 1 examples hold NaN or infinite values, or some beyond float32; remove or impute "
+        "them first\n"
     )
 
 

@@ -103,7 +103,7 @@ def test_fresh_weights_on_the_new_task_are_not_those_that_a_search_began_from(re
         lambda leaf: None if leaf.ndim < 2 else np.ones(leaf.shape, bool), one.init(again)[0]
     )
     strategy = trial.training("he", ready)
-    still = dataclasses.replace(one, optimizer=optax.sgd(0.0), steps=1)
+    still = one.descending(optimizer=optax.sgd(0.0), steps=1)
     fresh = strategy(again, still, jaxarch.architecture(whole)).params["layers"][0]["kernel"]
     for drawn in (start, one.init(again)[0]["layers"][0]["kernel"]):
         assert abs(np.corrcoef(np.ravel(drawn[...]), np.ravel(fresh[...]))[0, 1]) < 0.15
@@ -127,7 +127,7 @@ def test_every_run_has_the_key_and_the_rows_of_its_seed_for_the_new_task(ready, 
 
 
 def test_runs_that_fail_have_no_figures_and_are_counted(ready):
-    diverging = dataclasses.replace(ready.learning, optimizer=optax.sgd(1e30))
+    diverging = ready.learning.descending(optimizer=optax.sgd(1e30))
     with pytest.warns(jaxarch.NonFiniteWarning):
         made = measured(ready._replace(learning=diverging), methods=("random",))
     assert made.table["accuracy"].isna().all()
