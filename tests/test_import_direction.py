@@ -43,19 +43,7 @@ ORDER = [
 ]
 """From the ground up. A package (`search`, `models`, ...) is one storey: its files may use one another."""
 
-MATHEMATICS = {
-    "errors",
-    "trees",
-    "order_statistics",
-    "masks",
-    "spectral",
-    "network",
-    "descent",
-    "problem",
-    "running",
-    "theory",
-}
-MATHEMATICS |= {"finish", "search", "structure"}
+MATHEMATICS = set(ORDER[: ORDER.index("search") + 1]) - {"interruption", "storage", "metrics"}
 ALLOWED_IN_MATHEMATICS = {"jax", "numpy", "optax"}
 FURTHER = {
     "jaxarch.running.progress": {"rich"},
