@@ -34,6 +34,10 @@ class Descent:
                 f"optimizer: expected an optax transformation, as of optax.adam(1e-3), got "
                 f"{type(self.optimizer).__name__}"
             )
+        if not isinstance(self.optimizer, tuple):
+            # An object with these two methods, such as optax.MultiSteps.
+            pair = optax.GradientTransformationExtraArgs(self.optimizer.init, self.optimizer.update)
+            object.__setattr__(self, "optimizer", pair)
         check_count("steps", self.steps)
         if self.batch_size is not None:
             check_count("batch_size", self.batch_size)

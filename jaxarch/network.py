@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxarch.errors import ArgumentError, shown
 from jaxarch.trees import PyTree
 
 
@@ -72,7 +73,7 @@ class Network:
       start: the weights that training began from, for `retrain("rewind")`.
       by_density: the architectures of all densities that a search was asked for, for `at_density`.
       shared_weight: the weight that an architecture was chosen with, for `share_weight("best")`.
-      memory: what the stages of one search hand to one another; `()` when it is over.
+      memory: what the stages of one search hand to one another; `None` when it is over.
       failed_at: the first step whose loss was NaN or infinite, in the first training where that happened; -1
         for none.
       dead_start: whether some leaf's gradient stayed exactly 0 as some training began.
@@ -98,13 +99,26 @@ class Network:
         return dataclasses.replace(self, **changes)
 
     def of_run(self, run: int) -> Network:
-        """What one run found, out of many."""
+        """What one run found, out of many.
+
+        Raises:
+          ArgumentError: a run that there is none of.
+        """
+        check_run(run, self)
         return jax.tree.map(lambda leaf: leaf[run], self)
 
     def then(self, after: Network) -> Network:
         """What was made of this network: what is set in `after`, and all else as it was."""
         changes = {name: getattr(after, name) for name in _FIELDS if getattr(after, name) is not None}
         return dataclasses.replace(self, **changes | {"info": {**self.info, **after.info}})
+
+
+def check_run(run: int, tree: PyTree) -> None:
+    """Raise unless a number is that of a run: JAX would take the last one in its place."""
+    sizes = [leaf.shape[0] for leaf in jax.tree.leaves(tree) if getattr(leaf, "ndim", 0)]
+    runs = min(sizes, default=0)
+    if not -runs <= run < runs:
+        raise ArgumentError(f"run: expected 0 to {runs - 1}, got {shown(run)}")
 
 
 def architecture(mask: PyTree) -> Network:

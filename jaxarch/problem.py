@@ -15,7 +15,7 @@ import optax
 from jax import Array
 
 from jaxarch.descent import Descent, DescentChanges
-from jaxarch.errors import ArgumentError, is_traced
+from jaxarch.errors import ArgumentError, is_traced, shown
 from jaxarch.trees import PyTree, check_floating
 
 Key = Array | None
@@ -122,7 +122,13 @@ class Problem:
         )
 
     def of_run(self, run: int) -> Problem:
-        """The problem of one run alone."""
+        """The problem of one run alone.
+
+        Raises:
+          ArgumentError: a run that there is none of.
+        """
+        if self.runs is not None and not -self.runs <= run < self.runs:
+            raise ArgumentError(f"run: expected 0 to {self.runs - 1}, got {shown(run)}")
 
         def rows_of(rows: Any) -> Any:
             return rows[run] if _is_per_run(rows) else rows

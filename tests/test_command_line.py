@@ -146,7 +146,14 @@ def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(tmp_path, here)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["disentangling.strategies", "disentangling.fig4", "pruning.transfer"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "disentangling.strategies",
+        "disentangling.fig4",
+        pytest.param("pruning.transfer", marks=pytest.mark.long),
+    ],
+)
 def test_a_dry_run_says_nothing_twice(name, here):
     lines = here("run", name, "--dry-run").stdout.splitlines()
     assert len(lines) > 5

@@ -220,3 +220,79 @@ def test_values_that_may_do_something_else_have_other_keys(pair):
     # Both are alive: two objects must not share a place in memory.
     values = [make() for make in pair]
     assert key_of(values[0]) != key_of(values[1])
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    name: str = "mine"
+
+
+class Derived(Frozen):
+    """Of a frozen dataclass, and with a part that is none of its fields."""
+
+    def __init__(self, factor):
+        super().__init__()
+        object.__setattr__(self, "factor", factor)
+
+
+def test_a_class_derived_from_a_frozen_dataclass_may_hold_anything():
+    first, second = Derived(1.0), Derived(2.0)
+    assert key_of(first) != key_of(second)
+
+
+def test_a_user_s_function_that_wears_a_library_s_name_is_the_user_s():
+    def wrapped(factor):
+        @functools.wraps(optax.softmax_cross_entropy)
+        def loss(outputs, y):
+            return factor * SCALE * outputs
+
+        return loss
+
+    assert key_of(wrapped(1.0)) != key_of(wrapped(1.0))
+
+
+def test_what_a_masked_array_hides_is_not_overlooked():
+    hidden = [np.ma.masked_array(values, [True, False]) for values in ([1, 2], [3, 2])]
+    assert key_of(hidden[0]) != key_of(hidden[1])
+
+
+STEPS, STD = 3, 0.2
+
+
+def test_what_a_sweep_reads_from_elsewhere_is_seen_when_it_changes(monkeypatch):
+    def at(settings):
+        optimizer = optax.sgd(settings["rate"])
+        return jaxarch.search.dense(nonnegative=False, optimizer=optimizer, std=STD, steps=STEPS)
+
+    settings = {"rate": jnp.full(3, 0.1)}
+    jaxarch.over_seeds(at, keys(), learning(), settings)
+    with compilations() as again:
+        jaxarch.over_seeds(at, keys(), learning(), {"rate": jnp.full(3, 0.2)})
+    assert again == []
+    monkeypatch.setitem(globals(), "STEPS", 5)
+    network, _ = jaxarch.over_seeds(at, keys(), learning(), settings)
+    assert network.info["loss"].shape == (3, 5)
+    monkeypatch.setitem(globals(), "STD", 0.4)
+    with compilations() as anew:
+        jaxarch.over_seeds(at, keys(), learning(), settings)
+    assert anew
+
+
+def test_an_object_with_an_optimiser_s_two_methods_is_one():
+    network, _ = trained(learning(optimizer=optax.MultiSteps(optax.sgd(0.1), 2)))
+    assert np.isfinite(network.info["loss"]).all()
+
+
+def test_a_flax_module_that_cannot_be_hashed_is_known_by_identity():
+    import flax.linen as nn
+
+    module = nn.Sequential([nn.Dense(4), nn.relu, nn.Dense(2)])
+    problem = jaxarch.supervised(
+        module,
+        (digits().x[:60, 18:26], (digits().y[:60] >= 5).astype(np.int32)),
+        loss=optax.softmax_cross_entropy_with_integer_labels,
+        optimizer=optax.sgd(0.1),
+        steps=2,
+    )
+    network, _ = jaxarch.over_seeds(jaxarch.search.snip(0.5), keys(), problem)
+    assert jax.vmap(jaxarch.density)(network.mask).tolist() == [0.5] * 3

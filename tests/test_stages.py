@@ -233,3 +233,77 @@ def test_what_is_forgotten_is_one_thing_and_what_is_removed_another():
     assert finish.recruit().removes == ("neurons",)
     assert search.dense().removes == ()
     assert search.snip(0.5).removes == ("connections",)
+
+
+def test_a_threshold_does_not_bring_back_what_is_not_there():
+    strategy = jaxarch.chain(search.random_mask(0.5), jaxarch.retrain("cold", nonnegative=False))
+    pruned, _ = jaxarch.over_seeds(strategy, keys(), problem_for("any"))
+    binary, _ = jaxarch.over_seeds(
+        jaxarch.chain(strategy, jaxarch.threshold((10,))), keys(), problem_for("any")
+    )
+    for before, after in zip(jax.tree.leaves(pruned.mask), jax.tree.leaves(binary.mask), strict=True):
+        assert not (after & ~before).any()
+        assert (after != before).any()
+
+
+def test_every_run_of_a_network_that_is_given_is_looked_at():
+    masked, _ = jaxarch.over_seeds(search.random_mask(0.5), keys(), problem_for("any"))
+    first_whole = jax.tree.map(lambda leaf: leaf.at[0].set(True), masked.mask)
+    with pytest.raises(jaxarch.ArgumentError, match="two_temperature: it would forget the connections"):
+        given = masked.replace(mask=first_whole)
+        jaxarch.over_seeds(search.two_temperature(), keys(), problem_for("any"), network=given)
+
+
+@pytest.mark.parametrize("make", [search.two_temperature, lambda: search.architecture_pruning(0.9)])
+def test_a_mask_is_learned_within_the_one_that_a_network_has_where_that_is_only_known_later(make):
+    learning = problem_for("any")
+    masked, _ = jaxarch.over_seeds(search.random_mask(0.5), keys(), learning)
+    found = jax.jit(jax.vmap(make(), in_axes=(0, learning.in_axes(), 0)))(keys(), learning, masked)
+    for before, after in zip(jax.tree.leaves(masked.mask), jax.tree.leaves(found.mask), strict=True):
+        assert not (after & ~before).any()
+
+
+@pytest.mark.parametrize(
+    "changing",
+    [
+        jaxarch.share_weight("random"),
+        jaxarch.prune(0.5),
+        lambda key, problem, network: network.replace(params={}),
+    ],
+)
+def test_architectures_by_density_go_with_the_network_that_they_are_of(changing):
+    strategy = jaxarch.chain(search.snip((0.5, 0.1)), changing, jaxarch.at_density(0.5))
+    with pytest.raises(jaxarch.ArgumentError, match="at density 0.5: it needs a network with `by_density`"):
+        jaxarch.over_seeds(strategy, keys(), problem_for("any"))
+
+
+def test_a_training_of_one_s_own_is_taken_to_prune_unless_it_says_otherwise():
+    mine = dataclasses.replace(search.dense(), removes=jaxarch.Training.removes)
+    with pytest.raises(jaxarch.ArgumentError, match=r"two_temperature would forget"):
+        jaxarch.chain(mine, search.two_temperature())
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        (search.snip, r"snip is what makes a stage; call it, as in snip\(...\)"),
+        (lambda key, problem: {"w": jnp.ones(3)}, "expected a stage to return a Network, got dict"),
+        (lambda key, problem, network=None: None, "expected a stage to return a Network, got NoneType"),
+    ],
+)
+def test_what_is_no_stage_or_makes_no_network_is_refused(part, message):
+    with pytest.raises(jaxarch.ArgumentError, match=message):
+        jaxarch.over_seeds(part, keys(), problem_for("any"))
+
+
+@pytest.mark.parametrize("run", [3, -4])
+def test_a_run_that_there_is_none_of_is_refused(run):
+    network, _ = jaxarch.over_seeds(search.untrained(), keys(), problem_for("any"))
+    for many in (network, problem_for("any")):
+        with pytest.raises(jaxarch.ArgumentError, match=f"run: expected 0 to 2, got {run}"):
+            many.of_run(run)
+
+
+def test_after_a_removal_of_neurons_the_way_out_is_the_refit():
+    with pytest.raises(jaxarch.ArgumentError, match=r"put search\.spectral\(0\.0\) there"):
+        jaxarch.chain(search.spectral(), jaxarch.recruit(), search.two_temperature())

@@ -1,108 +1,14 @@
-"""The contract that every strategy keeps: pure, jittable, mappable, one trace, any pytree of parameters."""
-
-import dataclasses
+"""The strategies of [D], and what holds of stages in a row; every method's contract is in test_contract.py."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from small import RUNS, close, keys, problem, same, task
 
 import jaxarch
-from jaxarch.running import HostSearch
 
 STRATEGIES = jaxarch.disentangling_strategies(lottery_rounds=1, agnostic_draws=2, agnostic_weights=2)
-IN_JAX = [name for name, strategy in STRATEGIES.items() if not isinstance(strategy, HostSearch)]
-# The fewest that have every stage of the others among theirs.
-ALL_STAGES = ["real->bin", "bin->real cold", "lottery", "agnostic->real best", "random", "unconstrained real"]
-
-
-def strategy_of(name):
-    return jaxarch.chain(STRATEGIES[name])
-
-
-def two_layers(make):
-    """A network on any container: `make(first, second)` holds the kernels, next to a bias vector."""
-
-    def init(key):
-        first, second = jax.random.split(key)
-        kernels = make(0.1 * jax.random.normal(first, (6, 64)), 0.1 * jax.random.normal(second, (1, 6)))
-        return {"kernels": kernels, "bias": jnp.zeros((1,))}
-
-    def apply(params, x):
-        first, second = jax.tree.leaves(params["kernels"])
-        return (jnp.tanh(x @ first.T) @ second.T + params["bias"][None])[:, 0]
-
-    return init, apply
-
-
-def test_a_few_strategies_have_every_kind_of_stage():
-    def kinds(names):
-        stages = {stage for name in names for stage in strategy_of(name).stages}
-        return {getattr(stage, "name", None) or stage.__name__ for stage in stages}
-
-    # Each of these two differs from one that is there by an argument alone.
-    assert kinds(IN_JAX) - kinds(ALL_STAGES) == {"retrain warm", "share random weight"}
-
-
-CONTAINERS = {
-    "list": lambda a, b: [a, b],
-    "nested dict": lambda a, b: {"first": {"w": a}, "second": {"w": b}},
-    "tuple": lambda a, b: (a, b),
-}
-
-
-@pytest.mark.parametrize("name", ["real->bin", "bin", "agnostic", "random"])
-def test_jit_gives_what_eager_gives(name):
-    learning = problem(steps=3).of_run(0)
-    jitted = jax.jit(strategy_of(name))(keys()[0], learning)
-    assert close(strategy_of(name)(keys()[0], learning), jitted)
-
-
-@pytest.mark.parametrize("name", ALL_STAGES)
-def test_vmap_gives_what_a_loop_gives(name):
-    learning = problem(steps=3)
-    strategy = jax.jit(strategy_of(name))
-    mapped = jax.jit(jax.vmap(strategy_of(name), in_axes=(0, learning.in_axes())))(keys(), learning)
-    for run in range(2):
-        assert close(strategy(keys()[run], learning.of_run(run)), mapped.of_run(run), 1e-4)
-
-
-@pytest.mark.parametrize("name", ALL_STAGES)
-def test_its_loss_is_traced_as_often_for_many_runs_as_for_one(name):
-    counts = []
-    for runs in (1, RUNS):
-        traces = []
-        learning = problem(runs=runs)
-
-        def loss(params, state, batch, key, learning=learning, traces=traces):
-            traces.append(1)
-            return learning.loss(params, state, batch, key)
-
-        jaxarch.over_seeds(STRATEGIES[name], keys(runs), dataclasses.replace(learning, loss=loss))
-        counts.append(len(traces))
-    assert counts[0] == counts[1]
-
-
-@pytest.mark.parametrize(
-    ("name", "container"),
-    [(name, "nested dict") for name in ALL_STAGES] + [("bin", "list"), ("real->bin", "tuple")],
-)
-def test_parameters_may_be_any_pytree(name, container):
-    x = np.linspace(0, 1, 20 * 64, dtype=np.float32).reshape(20, 64)
-    learning = jaxarch.supervised(
-        two_layers(CONTAINERS[container]),
-        (x, np.arange(20) % 2),
-        loss=optax.sigmoid_binary_cross_entropy,
-        optimizer=optax.adam(1e-2),
-        steps=2,
-    )
-    network = jax.jit(strategy_of(name))(keys()[0], learning)
-    params, _ = jax.eval_shape(learning.init, keys()[0])
-    assert jax.tree.structure(network.params) == jax.tree.structure(params)
-    assert network.mask["bias"] is None
-    assert 0 <= float(jaxarch.density(network.mask)) <= 1
 
 
 @pytest.mark.parametrize("name", STRATEGIES)

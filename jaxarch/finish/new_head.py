@@ -57,5 +57,4 @@ def _new_head(settings: None, key: Array, problem: Problem, network: Network) ->
         mask=mask,
         state=network.state if same else state,
         start=None,
-        by_density=None,
     )

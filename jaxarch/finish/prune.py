@@ -39,7 +39,7 @@ def prune(fraction: ArrayLike = 0.2) -> FunctionStage:
 def _prune(fraction: ArrayLike, key: Array, problem: Problem, network: Network) -> Network:
     left = connections(network.mask)
     mask = largest_weights(network, left - jnp.round(fraction * left).astype(jnp.int32))
-    return network.replace(params=apply_mask(mask, network.params), mask=mask, by_density=None)
+    return network.replace(params=apply_mask(mask, network.params), mask=mask)
 
 
 def check_fraction(name: str, fraction: ArrayLike) -> None:

@@ -68,7 +68,7 @@ def _recruit(tolerance: ArrayLike, key: Array, problem: Problem, network: Networ
         kept = map_selected(lambda place: place >= removed, places)
         if direct:
             mask = map_selected(jnp.logical_and, neuron_mask(network.params, kept), network.mask)
-            return network.replace(params=apply_mask(mask, network.params), mask=mask, by_density=None)
+            return network.replace(params=apply_mask(mask, network.params), mask=mask)
         left = neurons_in(network.state, kept)
         return network.replace(neurons=NeuronMask(left), state=with_neurons(network.state, left))
 

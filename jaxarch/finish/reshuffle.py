@@ -26,4 +26,4 @@ def reshuffled() -> FunctionStage:
 
 def _reshuffled(settings: None, key: Array, problem: Problem, network: Network) -> Network:
     mask = reshuffle(key, network.mask)
-    return network.replace(params=apply_mask(mask, network.params), mask=mask, by_density=None)
+    return network.replace(params=apply_mask(mask, network.params), mask=mask)

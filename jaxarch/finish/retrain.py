@@ -93,7 +93,7 @@ def retrain(
         own_descent(descent),
         remedy=remedy,
         needs=NEEDS[start],
-        removes=("connections",),
+        removes=(),
     )
 
 

@@ -33,7 +33,7 @@ def share_weight(weight: Literal["best", "random"] = "best") -> FunctionStage:
         raise ArgumentError(f"weight: expected 'best' or 'random', got {weight!r}")
     best = Needs("required", ("params", "mask", "shared_weight"), before="search.agnostic()")
     needs = best if weight == "best" else A_NETWORK
-    return FunctionStage(f"share {weight} weight", _share_weight, weight, needs)
+    return FunctionStage(f"share {weight} weight", _share_weight, weight, needs, removes=())
 
 
 def _share_weight(weight: str, key: Array, problem: Problem, network: Network) -> Network:

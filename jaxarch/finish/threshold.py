@@ -38,7 +38,8 @@ def threshold(
     r"""The weight-free network of the weights above a threshold ([D] eq. 13).
 
     `w' = B_inf(w - xi*)`, `xi* = argmin F(B_inf(w - xi))` over the percentiles of all masked leaves together,
-    F on the training rows.
+    F on the training rows. Connections that are not there, at weight 0, count for the percentiles, and do not
+    come back at a negative threshold.
 
     Args:
       percentiles: candidates, in [0, 100]; at 100 no connection is left.
@@ -65,7 +66,8 @@ def _threshold(settings: Settings, key: Array, problem: Problem, network: Networ
     thresholds = percentile_thresholds(values, jnp.asarray(settings.percentiles))
 
     def binary(xi: ArrayLike) -> tuple[PyTree, PyTree]:
-        mask = threshold_mask(values, xi)
+        above = threshold_mask(values, xi)
+        mask = map_selected(jnp.logical_and, above, network.mask)
         return mask, weight_free(mask, network.params)
 
     def objective(xi: Array) -> Array:
@@ -86,7 +88,7 @@ def _threshold(settings: Settings, key: Array, problem: Problem, network: Networ
         info["constant"] = jnp.stack([jnp.all(leaf == leaf[:1]) for leaf in outputs]).all()
     if settings.weights == "found":
         params = apply_mask(mask, network.params)
-    return network.replace(params=params, mask=mask, by_density=None, info=network.info | info)
+    return network.replace(params=params, mask=mask, info=network.info | info)
 
 
 def check_percentiles(percentiles: tuple[float, ...]) -> None:

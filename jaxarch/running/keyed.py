@@ -10,7 +10,7 @@ import dataclasses
 import enum
 import functools
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import jax
@@ -108,17 +108,17 @@ def keyed_problem(problem: Problem) -> Problem:
     )
 
 
-def key_of(value: Any) -> Any:
+def key_of(value: Any, *, traced_alike: bool = False) -> Any:
     """What a value is known by: hashable, and equal for values that do the same.
 
     Numbers, texts, tuples, lists, dicts, small arrays, dataclasses that are frozen and functions of the
     `LIBRARIES` are known by their parts; all else, a user's functions among them, by identity, as in
-    `jax.jit`. A traced value is known by identity too.
+    `jax.jit`. A traced value is known by identity too, or with `traced_alike` by its shape and dtype.
     """
-    return _key(value, ())
+    return _key(value, (), traced_alike)
 
 
-def _key(value: Any, above: tuple[int, ...]) -> Any:
+def _key(value: Any, above: tuple[int, ...], traced_alike: bool) -> Any:
     if value is None or isinstance(value, (bool, int, str, bytes, type, np.dtype, enum.Enum)):
         return type(value), value
     if isinstance(value, (float, complex)):
@@ -126,7 +126,7 @@ def _key(value: Any, above: tuple[int, ...]) -> Any:
         return type(value), repr(value)
     if id(value) in above:
         return "above", len(above) - above.index(id(value))
-    inner = functools.partial(_key, above=(*above, id(value)))
+    inner = functools.partial(_key, above=(*above, id(value)), traced_alike=traced_alike)
     if isinstance(value, Keyed):
         return value._key
     if isinstance(value, (tuple, list)):
@@ -134,8 +134,8 @@ def _key(value: Any, above: tuple[int, ...]) -> Any:
     if type(value) in (dict, types.MappingProxyType):
         return dict, tuple((inner(name), inner(part)) for name, part in value.items())
     if isinstance(value, jax.core.Tracer):
-        return _Is(value)
-    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind != "O":
+        return ("traced", value.shape, value.dtype) if traced_alike else _Is(value)
+    if (type(value) is np.ndarray or isinstance(value, np.generic)) and value.dtype.kind != "O":
         return "array", value.dtype, value.shape, value.tobytes()
     if isinstance(value, jax.Array):
         is_small = value.size <= _SMALL and value.is_fully_addressable
@@ -146,20 +146,34 @@ def _key(value: Any, above: tuple[int, ...]) -> Any:
         return functools.partial, inner(value.func), inner(value.args), inner(value.keywords)
     if isinstance(value, types.MethodType):
         return types.MethodType, inner(value.__func__), inner(value.__self__)
-    if isinstance(value, types.FunctionType) and _is_of_a_library(value):
+    if isinstance(value, types.FunctionType) and _is_of_a_library(value.__globals__.get("__name__")):
         captured = tuple(inner(_content(cell)) for cell in value.__closure__ or ())
         defaults = inner(value.__defaults__), inner(value.__kwdefaults__)
         return value.__module__, value.__qualname__, value.__code__, captured, defaults
-    if getattr(getattr(type(value), "__dataclass_params__", None), "frozen", False):
+    # Its own parameters: a class that is derived from a frozen dataclass may hold anything.
+    if getattr(vars(type(value)).get("__dataclass_params__"), "frozen", False):
         fields = tuple(inner(getattr(value, field.name)) for field in dataclasses.fields(value))
         return type(value), fields
-    if _is_of_a_library(type(value)) and type(value).__hash__ not in (None, object.__hash__):
-        return type(value), value
+    if _is_of_a_library(type(value).__module__):
+        if isinstance(value, Mapping):
+            return type(value), tuple((inner(name), inner(part)) for name, part in value.items())
+        if _hashes_by_value(value):
+            return type(value), value
     return _Is(value)
 
 
-def _is_of_a_library(definition: Any) -> bool:
-    return (definition.__module__ or "").split(".")[0] in LIBRARIES
+def _is_of_a_library(module: str | None) -> bool:
+    return (module or "").split(".")[0] in LIBRARIES
+
+
+def _hashes_by_value(value: Any) -> bool:
+    if type(value).__hash__ in (None, object.__hash__):
+        return False
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _content(cell: Any) -> Any:

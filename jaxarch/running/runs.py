@@ -20,10 +20,10 @@ from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.devices import first_runs, gather_on_cpu, over_runs, place, runs_mesh, take_runs
 from jaxarch.running.fit import fit
-from jaxarch.running.keyed import Keyed, keyed_problem
+from jaxarch.running.keyed import Keyed, key_of, keyed_problem
 from jaxarch.running.options import FitOptions, StageReport
 from jaxarch.running.programs import Stopwatch
-from jaxarch.running.stage import HostSearch, Stage
+from jaxarch.running.stage import HostSearch, Stage, check_network
 from jaxarch.running.strategy import chain, check_stages
 from jaxarch.running.training import Training, joined
 from jaxarch.trees import PyTree, named_leaves
@@ -110,13 +110,14 @@ def compare(
     planned = {name: _stages(given, settings) for name, given in strategies.items()}
     first = problem if problem.runs is None else problem.of_run(0)
     for stages in planned.values():
+        check_network(stages[0], network)
         check_stages(stages, keys[0], first, None if network is None else network.of_run(0))
     begun = network
     done: dict[tuple[Any, ...], tuple[Network, StageReport]] = {}
     results = {}
     for name, stages in planned.items():
         makes = [
-            _Constant(Keyed(stage)) if settings is None else _StageOf(Keyed(strategies[name]), index)
+            _Constant(Keyed(stage)) if settings is None else _stage_of(strategies[name], settings, index)
             for index, stage in enumerate(stages)
         ]
         reports, network = [], begun
@@ -134,13 +135,28 @@ def compare(
 
 @dataclasses.dataclass(frozen=True)
 class _StageOf:
-    """One stage of a strategy that is a function of settings, as a hashable `Make`."""
+    """One stage of a strategy that is a function of settings, as a hashable `Make`.
+
+    `says` is what the stage is made of but for its traced numbers: what the function reads from elsewhere,
+    the steps of a descent for instance, may change from call to call.
+    """
 
     strategy: Keyed
     index: int
+    says: Any
 
     def __call__(self, settings: PyTree) -> Stage:
         return chain(self.strategy(settings)).stages[self.index]
+
+
+def _stage_of(strategy: Callable[[PyTree], Any], settings: PyTree, index: int) -> _StageOf:
+    said = []
+
+    def look(one: PyTree) -> None:
+        said.append(key_of(chain(strategy(one)).stages[index], traced_alike=True))
+
+    jax.eval_shape(look, jax.tree.map(lambda leaf: leaf[0], settings))
+    return _StageOf(Keyed(strategy), index, said[0])
 
 
 @dataclasses.dataclass(frozen=True)

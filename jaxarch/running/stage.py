@@ -96,7 +96,13 @@ class FunctionStage:
         """What one run makes."""
         check_network(self, network)
         check_problem(self, problem)
-        return self.apply(self.settings, key, problem, network)
+        after = check_made(self, self.apply(self.settings, key, problem, network))
+        if network is None or after.by_density is not network.by_density:
+            return after
+        if after.params is network.params and after.mask is network.mask:
+            return after
+        # Those were of other weights, or of a larger architecture.
+        return after.replace(by_density=None)
 
 
 @equal_by_key
@@ -137,6 +143,8 @@ def as_stage(part: Any) -> Stage:
     if isinstance(part, Stage):
         return part
     expected = "chain: expected stages, or functions (key, problem) or (key, problem, network)"
+    if (method := getattr(part, "method", None)) is not None:
+        raise ArgumentError(f"chain: {method.name} is what makes a stage; call it, as in {method.name}(...)")
     if not callable(part):
         raise ArgumentError(f"{expected}; got {type(part).__name__}")
     try:
@@ -164,7 +172,7 @@ def _of_network(
     function: Callable[..., Network], key: Array, problem: Problem, network: Network | None
 ) -> Network:
     after = function(key, problem, network)
-    return after if network is None else network.then(after)
+    return network.then(after) if isinstance(after, Network) and network is not None else after
 
 
 def check_follows(stage: Stage, earlier: Sequence[Stage]) -> None:
@@ -185,10 +193,12 @@ def check_follows(stage: Stage, earlier: Sequence[Stage]) -> None:
         for removed in other.removes:
             if removed in stage.needs.forgets:
                 raise ArgumentError(
-                    f"chain: {stage.name} would forget the {removed} that {other.name} removed; {_INSTEAD}"
+                    f"chain: {stage.name} would forget the {removed} that {other.name} removed; "
+                    f"{_INSTEAD if removed == 'connections' else _REFIT}"
                 )
 
 
+_REFIT = "to train on with those that are left, put search.spectral(0.0) there"
 _INSTEAD = 'to train on what was found, put retrain("cold", nonnegative=False) there'
 
 
@@ -220,12 +230,28 @@ def check_network(stage: Stage, network: Network | None) -> None:
         raise ArgumentError(
             f"{stage.name}: it would forget the connections that the network given lacks; {_INSTEAD}"
         )
+    neurons = None if network.neurons is None else network.neurons.kept
+    if "neurons" in needs.forgets and not _may_be_whole(neurons):
+        raise ArgumentError(
+            f"{stage.name}: it would forget the neurons that the network given lacks; {_REFIT}"
+        )
 
 
 def _may_be_whole(mask: PyTree) -> bool:
     """Whether no connection is left out, as far as is known before it is computed."""
     leaves = [leaf for leaf in jax.tree.leaves(mask) if isinstance(leaf, (np.ndarray, Array))]
     return all(bool(leaf.all()) for leaf in leaves if not is_traced(leaf))
+
+
+def check_made(stage: Any, made: Any) -> Network:
+    """What a stage has made, if it is a network.
+
+    Raises:
+      ArgumentError: naming the stage, and what it made instead.
+    """
+    if not isinstance(made, Network):
+        raise ArgumentError(f"{stage.name}: expected a stage to return a Network, got {type(made).__name__}")
+    return made
 
 
 def check_problem(stage: Stage, problem: Problem) -> None:

@@ -85,7 +85,7 @@ class Training:
     remedy: str = "start from other values, or use an activation with a slope there"
     remarks: Callable[[Network], Iterable[str]] | None = None
     needs: Needs = NOTHING
-    removes: tuple[Removed, ...] = ()
+    removes: tuple[Removed, ...] = ("connections",)
 
     def __call__(self, key: Array, problem: Problem, network: Network | None = None) -> Network:
         """What one run finds, all steps in one loop."""

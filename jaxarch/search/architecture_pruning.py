@@ -30,6 +30,7 @@ from jaxarch.problem import Problem
 from jaxarch.running.methods import method
 from jaxarch.running.stage import Needs
 from jaxarch.running.training import Training, TrainState
+from jaxarch.search.within import mask_before, within
 from jaxarch.trees import PyTree, Where, map_selected, matrices, select
 
 SCORES_RATE, WEIGHTS_RATE = 1.1, 0.1
@@ -149,7 +150,7 @@ def _init(settings: Settings, key: Array, problem: Problem, network: Network | N
         times = len(settings.targets)
         kept = map_selected(lambda leaf: jnp.broadcast_to(leaf, (times, *leaf.shape)), scores)
         memory |= {"scores": kept, "reached_at": jnp.full(times, -1, jnp.int32)}
-    return TrainState({"scores": scores, "weights": params}, None, model, memory)
+    return TrainState({"scores": scores, "weights": params}, mask_before(network), model, memory)
 
 
 def _scores_in_use(settings: Settings, state: TrainState) -> PyTree:
@@ -165,7 +166,7 @@ def _scores_in_use(settings: Settings, state: TrainState) -> PyTree:
 def _params(settings: Settings, state: TrainState) -> PyTree:
     scores = _scores_in_use(settings, state)
     mask = soft_mask(scores, settings.hard, settings.soft, factor=settings.factor)
-    return apply_mask(mask, state.trainable["weights"])
+    return apply_mask(within(mask, state.fixed), state.trainable["weights"])
 
 
 def _penalty(settings: Settings, state: TrainState) -> Array:
@@ -199,7 +200,7 @@ def _observe(settings: Settings, state: TrainState) -> PyTree:
 def _network(settings: Settings, state: TrainState) -> Network:
     memory, scores, weights = state.memory, state.trainable["scores"], state.trainable["weights"]
     if not settings.targets:
-        mask_found = hard_mask(scores)
+        mask_found = within(hard_mask(scores), state.fixed)
         return Network(apply_mask(mask_found, weights), mask_found, state.model, info=dict(memory))
 
     def mask(index: int, target: float) -> PyTree:
@@ -207,7 +208,7 @@ def _network(settings: Settings, state: TrainState) -> Network:
         last = map_selected(
             lambda leaf, kept: jnp.where(reached, kept[index], leaf), scores, memory["scores"]
         )
-        return top_k(last, connections_kept(target, scores))
+        return within(top_k(last, connections_kept(target, scores)), state.fixed)
 
     masks = {target: mask(index, target) for index, target in enumerate(settings.targets)}
     info = {name: memory[name] for name in ("reached_at", "lowest_density")}

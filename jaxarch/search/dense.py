@@ -60,7 +60,9 @@ def dense(
         name = "dense unconstrained"
         remedy = "start from smaller or less symmetric weights in the problem's init"
     settings = Settings(nonnegative, std, where)
-    return Training(name, _init, weights_of, trained, settings, own_descent(descent), remedy=remedy)
+    return Training(
+        name, _init, weights_of, trained, settings, own_descent(descent), remedy=remedy, removes=()
+    )
 
 
 def _init(settings: Settings, key: Array, problem: Problem, network: Network | None) -> TrainState:

@@ -52,6 +52,7 @@ def group_lasso(strength: ArrayLike = 1e-3, **descent: Unpack[DescentChanges]) -
         penalty=_penalty,
         remedy="start from other weights",
         needs=Needs("optional", ("params", "mask")),
+        removes=(),
     )
 
 

@@ -86,6 +86,7 @@ def spectral(
         penalty=_penalty,
         remedy="start from other eigenvalues (see `jaxarch.spectral_network`)",
         needs=Needs("optional", ("params",), forgets=("connections",)),
+        removes=(),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Literal, Unpack
+from typing import Literal, NamedTuple, Unpack
 
 import jax
 from jax import Array
@@ -25,6 +25,7 @@ from jaxarch.problem import Problem
 from jaxarch.running.methods import method
 from jaxarch.running.stage import Needs
 from jaxarch.running.training import Training, TrainState
+from jaxarch.search.within import mask_before, within
 from jaxarch.trees import PyTree, Where, matrices, merge, select
 
 Weights = Literal["ones", "initial"] | Callable[[Array, PyTree], PyTree]
@@ -44,6 +45,13 @@ class Settings:
     std: ArrayLike
     units: Literal["1/hard", "absolute"]
     factor: bool
+
+
+class Fixed(NamedTuple):
+    """What does not move: the weights, and the mask that they had before."""
+
+    weights: PyTree
+    mask: PyTree
 
 
 @method("[D] Algorithm 1")
@@ -117,20 +125,20 @@ def _init(settings: Settings, key: Array, problem: Problem, network: Network | N
     scores = init_scores(scores_key, selected, settings.mean, settings.std, unit)
     if callable(settings.weights):
         params = merge(settings.weights(weights_key, selected), params)
-    return TrainState(scores, params, model)
+    return TrainState(scores, Fixed(params, mask_before(network)), model)
 
 
 def _params(settings: Settings, state: TrainState) -> PyTree:
     soft = soft_mask(state.trainable, settings.hard, settings.soft, factor=settings.factor)
-    return _masked(settings, soft, state)
+    return _masked(settings, within(soft, state.fixed.mask), state)
 
 
 def _network(settings: Settings, state: TrainState) -> Network:
-    mask = hard_mask(state.trainable)
+    mask = within(hard_mask(state.trainable), state.fixed.mask)
     return Network(_masked(settings, mask, state), mask, state.model, info={"scores": state.trainable})
 
 
 def _masked(settings: Settings, mask: PyTree, state: TrainState) -> PyTree:
     """The fixed weights under a mask, or the mask alone."""
     masked = weight_free if settings.weights == "ones" else apply_mask
-    return masked(mask, state.fixed)
+    return masked(mask, state.fixed.weights)

@@ -77,7 +77,7 @@ def direct_weights(
 
 def _check_one_network(params: PyTree) -> None:
     """Raise if parameters are a module, or those of many runs."""
-    if hasattr(params, "eigenvectors"):
+    if not isinstance(params, Mapping) and hasattr(params, "eigenvectors"):
         raise ArgumentError(
             f"params: expected parameters, got a module, {type(params).__name__}; of an NNX module they are "
             "nnx.state(module, nnx.Param), and its neurons nnx.state(module)"
