@@ -619,6 +619,25 @@ def test_batches_dropout_and_start_draw_from_keys_of_their_own():
     assert len(set(seen.values()) | batches) == 7
 
 
+def test_every_step_has_a_batch_of_its_own():
+    from jaxarch.running import training
+
+    learning = dataclasses.replace(
+        problem(),
+        init=lambda key: ({"w": jnp.ones((1, 1))}, {"rows": jnp.zeros(20, int)}),
+        loss=lambda params, state, rows, key: (jnp.sum(params["w"]), {"rows": rows}),
+        train=None,
+        per_run=None,
+        gather=lambda data, per_run, rows: rows,
+    )
+    search, key, seen = dense(nonnegative=False), jax.random.key(5), set()
+    carry = training.begin(search, key, learning, None)
+    for index in range(3):
+        carry, _ = training.step(search, key, learning, carry, jnp.asarray(index))
+        seen.add(tuple(carry.state.model["rows"].tolist()))
+    assert len(seen) == 3
+
+
 def test_a_penalty_is_added_to_the_loss_and_observe_keeps_a_memory():
     search = dense(nonnegative=False)
     plain, _ = learned(search)

@@ -356,6 +356,12 @@ def test_labels_out_of_the_range_of_the_outputs_are_refused(shift, message):
         five_outputs(digits().y + shift)
 
 
+def test_as_many_labels_as_outputs_are_the_most():
+    five_outputs(digits().y % 5)
+    with pytest.raises(ValueError, match="y has labels 0 to 5, but the model 5 outputs"):
+        five_outputs(digits().y % 6)
+
+
 def test_labels_that_are_floats_are_refused_by_a_loss_of_classes():
     with pytest.raises(
         ValueError, match=r"loss: it does not take .*float32.*; give y as integers"

@@ -277,6 +277,12 @@ def test_a_set_is_given_by_its_size_or_by_the_size_of_each_class():
     assert not np.array_equal(rows, balanced_rows(jax.random.key(1), LABELS, ROWS, size=20))
 
 
+def test_classes_are_drawn_independently_of_one_another():
+    labels = np.repeat([0, 1], 20)
+    first, second = balanced_rows(jax.random.key(0), labels, np.arange(40), per_class=20).reshape(20, 2).T
+    assert not np.array_equal(first, second - 20)
+
+
 def test_each_row_of_a_class_is_as_likely_as_another():
     draws = [balanced_rows(jax.random.key(i), LABELS, ROWS, per_class=4) for i in range(60)]
     drawn = np.stack(draws)[:, 1::4]

@@ -14,7 +14,7 @@ from small import digits
 
 import jaxarch
 from jaxarch.models import signed_output_loss, tanh_network
-from jaxarch.running.keyed import key_of
+from jaxarch.running.keyed import Keyed, key_of
 
 EVENTS = []
 jax.monitoring.register_event_duration_secs_listener(lambda name, seconds, **_: EVENTS.append(name))
@@ -136,6 +136,13 @@ def test_a_list_that_an_optimiser_has_captured_counts_with_what_is_in_it_now():
     assert not np.array_equal(network.info["loss"], after.info["loss"])
 
 
+def test_what_is_captured_counts_as_it_was_when_the_key_was_taken():
+    captured = [1.0]
+    before = Keyed(functools.partial(optax.sgd, captured))
+    captured[0] = 2.0
+    assert before != Keyed(before.__wrapped__)
+
+
 def test_a_user_s_function_counts_by_identity_so_a_captured_value_that_changed_is_seen():
     def loss_with(factor):
         return lambda outputs, y: factor * signed_output_loss(outputs, y)
@@ -205,6 +212,10 @@ UNLIKE = [
     (lambda: optax.adam(0.1), lambda: optax.sgd(0.1)),
     (lambda: lambda x: x, lambda: lambda x: x),
     (object, object),
+    (lambda: np.zeros(2), lambda: np.zeros(2, np.int64)),
+    (lambda: np.zeros((2, 3)), lambda: np.zeros((3, 2))),
+    (lambda: jnp.asarray(1.0), lambda: jnp.asarray(1.0, jnp.float32)),
+    (lambda: functools.partial(optax.adam, b1=0.1), lambda: functools.partial(optax.adam, b1=0.2)),
 ]
 
 

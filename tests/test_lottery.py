@@ -76,6 +76,11 @@ def test_the_round_with_the_least_loss_is_found(one, ticket):
     assert float(jaxarch.density(ticket.mask)) == float(ticket.info["densities"][losses.argmin()])
 
 
+def test_every_round_and_the_network_before_them_has_its_loss_and_density(one):
+    info = jax.eval_shape(jaxarch.search.lottery(ROUNDS), keys()[0], one).info
+    assert info["losses"].shape == info["densities"].shape == (ROUNDS + 1,)
+
+
 def test_the_last_round_can_be_asked_for(one):
     last = jax.jit(jaxarch.search.lottery(ROUNDS, choose="last"))(keys()[0], one)
     assert int(last.info["round"]) == ROUNDS

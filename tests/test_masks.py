@@ -34,6 +34,11 @@ def test_scores_have_the_given_mean_and_standard_deviation():
     assert float(scores.std()) == pytest.approx(0.1, rel=1e-2)
 
 
+def test_leaves_of_one_shape_have_scores_of_their_own():
+    scores = masks.init_scores(jax.random.key(0), {"a": jnp.ones((2, 3)), "b": jnp.ones((2, 3))})
+    assert not np.array_equal(scores["a"], scores["b"])
+
+
 def test_scores_in_units_of_one_over_hard_give_the_same_initial_mask_at_every_temperature():
     key = jax.random.key(1)
     initial = [

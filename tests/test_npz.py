@@ -68,7 +68,7 @@ def test_a_header_that_claims_more_numbers_than_there_are_is_refused(count, tmp_
     refused(write(tmp_path / "a.npz", f"({count},)", b"1234"), "'x.npy' in it claims")
 
 
-@pytest.mark.parametrize("shape", [(10**30, 0), (-1,), (True,), (2,)])
+@pytest.mark.parametrize("shape", [(10**30, 0), (-1,), (True,), (2,), (0,)])
 def test_a_shape_that_no_array_of_the_file_has_is_refused(shape, tmp_path):
     refused(write(tmp_path / "a.npz", shape, b"1234"), "'x.npy' in it claims")
 
@@ -111,6 +111,12 @@ def test_arrays_beyond_the_limit_are_refused_before_any_is_expanded(tmp_path, mo
         r"its arrays take 7.63 MiB, and at most 976.6 KiB are read; .*LIMIT=BYTES",
         limit=999999,
     )
+
+
+def test_the_limit_is_of_all_arrays_together(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.zeros(100), y=np.zeros(100))
+    refused(tmp_path / "a.npz", "its arrays take", limit=1500)
+    assert set(read_npz(tmp_path / "a.npz", limit=2500)) == {"x", "y"}
 
 
 def test_a_directory_that_lies_about_the_size_of_a_bomb_expands_no_more_than_it_says(tmp_path):

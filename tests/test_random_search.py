@@ -176,6 +176,16 @@ def draw_with(**options):
     return random_search(0.5, **options).stages[0](keys()[0], problem_of(X[:, 0]))
 
 
+def test_a_failure_is_kept_with_its_network_and_handed_on_only_where_networks_build_on_one_another():
+    learning = dataclasses.replace(
+        problem_of(X[:, 0]), loss=lambda params, state, batch, key: (params["w"], state)
+    )
+    failed = Network({"w": jnp.asarray(jnp.nan)}, {"w": jnp.ones(3, bool)}, {}, failed_at=jnp.asarray(5))
+    for apart, handed_on in ((True, -1), (False, 5)):
+        network = keep(2, apart=apart)(keys()[0], learning, failed)
+        assert (network.memory.failed_at, network.failed_at) == (5, handed_on)
+
+
 def test_a_sample_whose_training_failed_is_no_failure_of_the_one_that_is_found():
     learning = dataclasses.replace(
         problem_of(X[:, 0]), loss=lambda params, state, batch, key: (params["w"], state)

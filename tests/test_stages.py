@@ -12,6 +12,7 @@ from small import same
 import jaxarch
 from jaxarch import finish, search
 from jaxarch.running.stage import Needs
+from jaxarch.running.training import joined
 
 CONTRADICTIONS = {
     "weights that would forget a mask": (
@@ -227,6 +228,33 @@ def test_a_failure_once_is_a_failure_for_good():
         network, _ = jaxarch.over_seeds(strategy, keys(), problem_for("any"))
     assert network.failed_at.tolist() == [1, 1, 1]
     assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(network.params))
+
+
+def test_a_failure_or_a_dead_start_is_one_for_good_whichever_training_it_was_of():
+    def network(failed_at, is_dead):
+        return jaxarch.Network(failed_at=jnp.asarray(failed_at), dead_start=jnp.asarray(is_dead))
+
+    fine, failed = network(-1, False), network(0, True)
+    for before, after in ((fine, failed), (failed, fine), (failed, network(5, False))):
+        whole = joined(before, after)
+        assert (int(whole.failed_at), bool(whole.dead_start)) == (0, True)
+    whole = joined(fine, fine)
+    assert (int(whole.failed_at), bool(whole.dead_start)) == (-1, False)
+
+
+def test_an_equal_stage_after_another_beginning_is_another():
+    masks = {share: jaxarch.chain(search.random_mask(share), jaxarch.reshuffled()) for share in (0.5, 0.25)}
+    found = jaxarch.compare({str(share): masks[share] for share in masks}, keys(), problem_for("any"))
+    for share, strategy in masks.items():
+        alone, _ = jaxarch.over_seeds(strategy, keys(), problem_for("any"))
+        assert same(found[str(share)][0].mask, alone.mask)
+
+
+def test_runs_that_fill_up_the_last_group_of_a_plain_stage_are_dropped():
+    drawn = search.random_mask(0.5)
+    grouped, _ = jaxarch.over_seeds(drawn, keys(3), problem_for("any"), at_once=2)
+    whole, _ = jaxarch.over_seeds(drawn, keys(3), problem_for("any"))
+    assert same(grouped.mask, whole.mask)
 
 
 def test_what_is_forgotten_is_one_thing_and_what_is_removed_another():

@@ -10,6 +10,7 @@ import pytest
 from small import same
 
 import jaxarch
+from jaxarch.storage import digest
 from jaxarch.storage.npz import LIMIT
 
 TREE = {
@@ -137,6 +138,11 @@ def test_a_tree_as_large_as_what_it_replaces_is_read_whatever_the_limit_for_stra
     monkeypatch.setenv(LIMIT, "1000")
     jaxarch.save_tree(tmp_path / "tree.npz", {"w": jnp.ones(1000)})
     assert jaxarch.load_tree(tmp_path / "tree.npz", {"w": jnp.zeros(1000)})["w"].sum() == 1000
+
+
+def test_arrays_of_the_same_bytes_but_another_shape_or_dtype_have_another_digest():
+    arrays = np.zeros((2, 3)), np.zeros((3, 2)), np.zeros((2, 3), np.int64)
+    assert len({digest(array) for array in arrays}) == 3
 
 
 @pytest.mark.parametrize("every", [np.nan, np.inf, -1, "often"])

@@ -1,0 +1,74 @@
+"""Mistakes are rejected: each mutation of `mutations.py` makes the test fail that is named beside it."""
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from mutations import MUTATIONS
+
+ROOT = Path(__file__).parent.parent
+BROKEN = 1
+"""The exit status of pytest where tests failed; from 2 on, it could not run them."""
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    """A copy of the package with its tests."""
+    place = tmp_path_factory.mktemp("copy")
+    for folder in ("jaxarch", "tests"):
+        shutil.copytree(ROOT / folder, place / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", place)
+    return place
+
+
+def outcome(copy, *nodes):
+    """Run some tests of the copy: pytest's exit status, and what it says."""
+    settings = ["-x", "-q", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers --strict-config"]
+    environment = os.environ | {
+        "PYTHONPATH": str(copy),
+        # Python takes a file of the same second and size for the one that it has compiled.
+        "PYTHONDONTWRITEBYTECODE": "1",
+        # A third of the time that such a process takes would go to plugins.
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    }
+    command = [sys.executable, "-m", "pytest", *settings, *(f"tests/{node}" for node in nodes)]
+    done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=300)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.what)
+def test_a_mutation_changes_a_text_that_is_there_once_for_a_test_that_is_there(mutation):
+    text = (ROOT / "jaxarch" / mutation.file).read_text()
+    assert text.count(mutation.old) == 1
+    ast.parse(text.replace(mutation.old, mutation.new))
+    file, name = mutation.rejected_by.partition("[")[0].split("::")
+    tests = ast.parse((ROOT / "tests" / file).read_text()).body
+    assert name in {node.name for node in tests if isinstance(node, ast.FunctionDef)}
+
+
+def test_there_are_mutations_enough_and_no_two_alike():
+    assert len({mutation[1:4] for mutation in MUTATIONS}) == len({m.what for m in MUTATIONS}) >= 40
+
+
+@pytest.mark.long
+def test_without_a_mutation_all_of_these_tests_pass(copy):
+    status, said = outcome(copy, *sorted({mutation.rejected_by for mutation in MUTATIONS}))
+    assert status == 0, said
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.what)
+def test_a_mutation_is_rejected(mutation, copy):
+    file = copy / "jaxarch" / mutation.file
+    text = file.read_text()
+    file.write_text(text.replace(mutation.old, mutation.new))
+    try:
+        status, said = outcome(copy, mutation.rejected_by)
+    finally:
+        file.write_text(text)
+    assert status != 0, f"it survives {mutation.rejected_by}"
+    assert status == BROKEN, said
