@@ -301,7 +301,7 @@ def test_a_mask_is_learned_within_the_one_that_a_network_has_where_that_is_only_
 )
 def test_architectures_by_density_go_with_the_network_that_they_are_of(changing):
     strategy = jaxarch.chain(search.snip((0.5, 0.1)), changing, jaxarch.at_density(0.5))
-    with pytest.raises(jaxarch.ArgumentError, match="at density 0.5: it needs a network with `by_density`"):
+    with pytest.raises(jaxarch.ArgumentError, match=r"at density 0\.5: it needs a network with `by_density`"):
         jaxarch.over_seeds(strategy, keys(), problem_for("any"))
 
 

@@ -1,4 +1,4 @@
-"""The strategies of [D], and what holds of stages in a row; every method's contract is in test_contract.py."""
+"""The strategies of [D], and what holds of stages in a row. Every method's contract: test_contract.py."""
 
 import jax
 import jax.numpy as jnp
