@@ -54,7 +54,7 @@ STAGES = [
     Mutation(
         "a plain function forgets what it does not set",
         "running/stage.py",
-        "return after if network is None else network.then(after)",
+        "return network.then(after) if isinstance(after, Network) and network is not None else after",
         "return after",
         "test_stages.py::test_a_plain_function_keeps_what_it_does_not_set",
     ),
@@ -404,7 +404,7 @@ KEYS = [
     Mutation(
         "a user's functions of the same text are one",
         "running/keyed.py",
-        "isinstance(value, types.FunctionType) and _is_of_a_library(value)",
+        'isinstance(value, types.FunctionType) and _is_of_a_library(value.__globals__.get("__name__"))',
         "isinstance(value, types.FunctionType)",
         "test_keyed.py::test_a_global_that_changed_is_seen_by_a_function_that_is_defined_anew",
     ),
