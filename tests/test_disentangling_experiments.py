@@ -187,7 +187,7 @@ def test_the_best_strategies_are_those_with_the_highest_median_and_none_of_the_r
 
 @pytest.mark.long
 @pytest.mark.parametrize("which", ["third", "fourth"])
-def test_findings_are_ready_for_the_ledger(which, request):
+def test_findings_are_ready_for_the_record(which, request):
     measured = read_findings(request.getfixturevalue(which))
     assert len(measured) > 10
 

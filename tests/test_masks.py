@@ -295,7 +295,7 @@ def test_every_public_function_of_masks_is_tried_on_split_arrays():
         for name, value in vars(masks).items()
         if getattr(value, "__module__", None) == masks.__name__ and not name.startswith(("_", "check"))
     }
-    assert public <= FUNCTIONS.keys() | {"two_temperature_forward"}
+    assert public <= FUNCTIONS.keys()
 
 
 def test_the_threshold_at_the_hundredth_percentile_leaves_nothing():

@@ -57,7 +57,7 @@ def read_table(folder: str | os.PathLike[str], name: str = RESULTS) -> pd.DataFr
 
 
 def finding(what: str, values: Any) -> dict[str, Any]:
-    """One line of findings.csv, which the ledger takes: what was measured, median, quartiles, runs.
+    """One line of findings.csv, which the record takes: what was measured, median, quartiles, runs.
 
     Args:
       what: in words.

@@ -211,7 +211,7 @@ def _family(best: pd.DataFrame) -> int | None:
 
 
 def findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, Any]]:
-    """What the ledger takes of this experiment.
+    """What goes into the record of this experiment.
 
     For all tasks, those of single classes and those of groups: in how many cells bin or bin->real is best,
     and how bin compares with every other strategy. Then run times; and the AUC of every strategy on every

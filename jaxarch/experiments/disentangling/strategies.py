@@ -99,7 +99,7 @@ def run(settings: Settings, context: Context) -> Outcome:
 
 
 def _findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, Any]]:
-    """What the ledger takes of this experiment: AUC and paired differences, the better orientation first."""
+    """What goes into the record: AUC and paired differences, the better orientation first."""
     network = []
     [(task, better)] = measuring.better_orientation(table).items()
     for flipped in (better, not better):

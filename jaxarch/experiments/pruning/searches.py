@@ -17,7 +17,7 @@ from jaxarch.errors import ArgumentError, check_distinct, check_known
 from jaxarch.experiments.harness import Parts
 from jaxarch.experiments.pruning.settings import TransferSettings
 from jaxarch.experiments.pruning.tasks import Transfer
-from jaxarch.finish.at_density import density_name
+from jaxarch.finish.densities import density_name
 from jaxarch.masks import reshuffle
 from jaxarch.search import architecture_pruning, magnitude_pruning, random_mask, random_search, snip
 from jaxarch.search.magnitude_pruning import rounds

@@ -31,7 +31,7 @@ from jaxarch.experiments.harness import Parts
 from jaxarch.experiments.pruning.searches import Architectures, architectures, base, trainings
 from jaxarch.experiments.pruning.settings import TransferSettings
 from jaxarch.experiments.pruning.tasks import Transfer
-from jaxarch.finish.at_density import density_name
+from jaxarch.finish.densities import density_name
 from jaxarch.metrics import paired_differences
 from jaxarch.storage import digest
 from jaxarch.trees import PyTree, natural_order

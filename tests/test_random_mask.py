@@ -13,7 +13,7 @@ from jaxarch.search import erk_densities, random_mask, snip
 
 @pytest.mark.parametrize("layers", ["pooled", "uniform", "erk"])
 @pytest.mark.parametrize("density", [0.013, 0.5, 1.0])
-def test_a_random_architecture_has_exactly_its_size(layers, density):
+def test_a_random_mask_has_exactly_its_size(layers, density):
     search = random_mask(density, layers=layers)
     network = jax.jit(search)(keys()[0], problem().of_run(0))
     assert int(jaxarch.masks.connections(network.mask)) == round(density * 2 * 64 * 64)
