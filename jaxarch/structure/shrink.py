@@ -170,7 +170,7 @@ def _constants(
 ) -> list[_Constant]:
     """The constants among the hidden neurons of each layer."""
     known, value = np.zeros(chain[0].inputs, bool), np.zeros(chain[0].inputs)
-    network = []
+    constants = []
     for layer, kernel, link, of in list(zip(chain, kernels, links, vectors, strict=True))[:-1]:
         is_dense = kernel.ndim == 2
         usable = known if is_dense else known & (value == 0)
@@ -185,8 +185,8 @@ def _constants(
             z = arrays.get("bias", np.zeros(layer.outputs))
         value = _activated(activation, z, leaves[layer.path].dtype)
         known = known & np.isfinite(value)
-        network.append(_Constant(known, value))
-    return network
+        constants.append(_Constant(known, value))
+    return constants
 
 
 def _activated(activation: Callable[[Array], Array], z: np.ndarray, dtype: Any) -> np.ndarray:
