@@ -282,8 +282,9 @@ def claims(claim: str | None, form: str, cases: int | None, seed: int, search: f
     ids = [chosen.id for chosen in book.chosen(claim)]
     outcomes = book.outcomes(ids, cases=book.CASES if cases is None else cases, key=jax.random.key(seed))
     progress = _console(stderr=True)
+    hidden = not progress.is_terminal
     report = book.Report(
-        track(outcomes, "claims", len(ids), console=progress, transient=True, disable=not progress.is_terminal)
+        track(outcomes, "claims", len(ids), console=progress, transient=True, disable=hidden)
     )
     if form == "json":
         click.echo(book.as_json(report))
