@@ -280,7 +280,7 @@ def _check_one_run(network: Network) -> None:
         raise ArgumentError(
             "network: the neurons that are left decide the shapes; shrink outside of jit and vmap"
         )
-    if np.ndim(network.info.get("failed_at", 0)):
+    if network.failed_at is not None and np.ndim(network.failed_at):
         raise ArgumentError("network: expected that of one run; take it with network.of_run(0)")
 
 
