@@ -133,7 +133,7 @@ class Network(NamedTuple):
 Stage = Callable[[Run, Any], Network]
 
 
-def real(run: Run, before: None, step: Step = descend_squares) -> Network:
+def dense(run: Run, before: None, step: Step = descend_squares) -> Network:
     """Weights `u^2`, all of them."""
     roots = run.draw(0.0, ROOTS_STD)
     return Network([square(leaf) for leaf in run.train(step, roots)], roots, [])
@@ -210,19 +210,19 @@ def random(run: Run, before: None) -> Network:
     return Network([square(leaf) for leaf in run.draw(0.0, 1.0)], [], [])
 
 
-def real_by_hand(run: Run, before: None) -> Network:
-    """`real` without autograd."""
-    return real(run, before, descend_by_hand)
+def dense_by_hand(run: Run, before: None) -> Network:
+    """`dense` without autograd."""
+    return dense(run, before, descend_by_hand)
 
 
 STRATEGIES: dict[str, tuple[Stage, ...]] = {
-    "real": (real,),
-    "real->bin": (real, threshold),
+    "real": (dense,),
+    "real->bin": (dense, threshold),
     "bin": (binary,),
     "bin->real warm": (binary, warm),
     "bin->real cold": (binary, cold),
-    "lottery": (real, lottery),
-    "lottery->bin": (real, lottery, threshold),
+    "lottery": (dense, lottery),
+    "lottery->bin": (dense, lottery, threshold),
     "agnostic": (agnostic,),
     "random->bin": (random, threshold),
 }

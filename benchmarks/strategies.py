@@ -126,7 +126,7 @@ def eager_stages(row: str) -> dict[str, tuple[Any, ...]]:
     import eager
 
     if row == BY_HAND:
-        return {"real": (eager.real_by_hand,)}
+        return {"real": (eager.dense_by_hand,)}
     return {name: eager.STRATEGIES[name] for name in ROWS[row]}
 
 

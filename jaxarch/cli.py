@@ -280,10 +280,11 @@ def claims(claim: str | None, form: str, cases: int | None, seed: int, search: f
         _search_worst_case(claim, search, jax.random.key(seed))
         return
     ids = [chosen.id for chosen in book.chosen(claim)]
-    network = book.outcomes(ids, cases=book.CASES if cases is None else cases, key=jax.random.key(seed))
+    outcomes = book.outcomes(ids, cases=book.CASES if cases is None else cases, key=jax.random.key(seed))
     progress = _console(stderr=True)
+    hidden = not progress.is_terminal
     report = book.Report(
-        track(network, "claims", len(ids), console=progress, transient=True, disable=not progress.is_terminal)
+        track(outcomes, "claims", len(ids), console=progress, transient=True, disable=hidden)
     )
     if form == "json":
         click.echo(book.as_json(report))
@@ -304,9 +305,9 @@ def _search_worst_case(claim: str, seconds: float, key: Any) -> None:
     checks = book.drawn_checks(book.chosen(claim)[0])
     held = True
     for position, check in enumerate(checks):
-        network = book.worst_case(claim, seconds=seconds / len(checks), key=key, check=position)
-        book.show(_console(), book.searched(check, network))
-        held &= network.holds
+        worst = book.worst_case(claim, seconds=seconds / len(checks), key=key, check=position)
+        book.show(_console(), book.searched(check, worst))
+        held &= worst.holds
     if not held:
         sys.exit(1)
 

@@ -63,10 +63,6 @@ def two_temperature(scores: ArrayLike, hard: ArrayLike, soft: ArrayLike, *, fact
     return _two_temperature(scores, hard, soft, factor)
 
 
-two_temperature_forward = two_temperature
-"""The same function: its name from when forward mode needed a form of its own."""
-
-
 @partial(jax.custom_jvp, nondiff_argnums=(3,))
 def _two_temperature(scores: Array, hard: Array, soft: Array, factor: bool) -> Array:
     return jax.nn.sigmoid(hard * _work(scores)).astype(scores.dtype)

@@ -1,5 +1,6 @@
 """Small problems on real data, shared by the tests."""
 
+import contextlib
 import os
 from functools import cache
 
@@ -9,6 +10,7 @@ import optax
 
 import jaxarch
 from jaxarch.models import signed_output_loss, tanh_network
+from jaxarch.running.devices import float64
 
 RUNS = 4
 
@@ -55,6 +57,11 @@ def problem(steps=12, batch_size=20, rate=0.3, runs=RUNS, validation=False, widt
         per_run={"targets": split.targets},
         gather=jaxarch.data.take_task_rows,
     )
+
+
+def in_float64(enabled=True):
+    """A context in which JAX computes in float64, if it is enabled."""
+    return float64() if enabled else contextlib.nullcontext()
 
 
 def keys(runs=RUNS):

@@ -8,7 +8,7 @@ import pytest
 from flax import nnx
 from hypothesis import given
 from hypothesis import strategies as st
-from small import digits
+from small import digits, in_float64
 
 import jaxarch
 from jaxarch.models import signed_output_loss, tanh_network
@@ -154,7 +154,7 @@ def test_elementary_functions_are_as_accurate_as_is_assumed(function, exact, low
         [np.linspace(low, high, 5000), generator.choice([-1, 1], 5000) * 10 ** generator.uniform(-9, 0, 5000)]
     )
     x = x[(x >= low) & (x <= high)].astype(dtype)
-    with jax.enable_x64(double):
+    with in_float64(double):
         least, largest = jax.jit(interval_bounds(function))(x, x)
         least, largest = np.asarray(least, np.longdouble), np.asarray(largest, np.longdouble)
     truth = exact(x.astype(np.longdouble))

@@ -187,7 +187,7 @@ def test_the_best_strategies_are_those_with_the_highest_median_and_none_of_the_r
 
 @pytest.mark.long
 @pytest.mark.parametrize("which", ["third", "fourth"])
-def test_findings_are_ready_for_the_ledger(which, request):
+def test_findings_are_ready_for_the_record(which, request):
     measured = read_findings(request.getfixturevalue(which))
     assert len(measured) > 10
 
@@ -334,11 +334,11 @@ def test_a_setting_reaches_the_strategy_that_it_is_for(setting):
     value, name = CHANGES[setting]
     few = {name: value for name, value in FEW.items() if name not in ("seeds", "steps")}
     learning = problem(steps=1).of_run(0)
-    network = [
+    networks = [
         jaxarch.chain(StrategySettings(**few | change).chosen()[name])(keys()[0], learning)
         for change in ({}, {setting: value})
     ]
-    assert not same(network[0], network[1])
+    assert not same(networks[0], networks[1])
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,17 @@ def test_the_page_s_search_keeps_the_density_that_it_is_asked_for(your_own):
     assert jax.vmap(jaxarch.density)(network.mask).tolist() == [0.25] * RUNS
 
 
+@pytest.mark.parametrize("density", [2.0, "x"])
+def test_the_page_s_search_refuses_a_density_that_cannot_be_used(your_own, density):
+    with pytest.raises(jaxarch.ArgumentError, match=r"^density: expected a number in \(0, 1\]"):
+        your_own["saliency"](density)
+
+
+def test_what_the_page_says_that_chain_refuses_is_refused(your_own):
+    with pytest.raises(jaxarch.ArgumentError, match="positive makes a network from nothing"):
+        jaxarch.chain(your_own["saliency"](0.1), your_own["positive"]())
+
+
 @pytest.mark.parametrize("name", ["saliency", "positive"])
 def test_the_page_s_methods_keep_the_contract(your_own, name):
     learning = problem(steps=4)

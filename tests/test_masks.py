@@ -9,7 +9,7 @@ import optax
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small import close
+from small import close, in_float64
 
 import jaxarch
 from jaxarch import masks
@@ -51,7 +51,7 @@ def test_scores_in_units_of_one_over_hard_give_the_same_initial_mask_at_every_te
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
 def test_scores_are_float32_whatever_the_parameters_are_and_leave_unselected_leaves_out(dtype):
-    with jax.enable_x64(dtype == "float64"):
+    with in_float64(dtype == "float64"):
         tree = {"kernel": jnp.zeros((2, 3), dtype), "bias": jnp.zeros(3)}
         scores = masks.init_scores(jax.random.key(0), select(tree))
         assert scores["kernel"].dtype == jnp.float32
@@ -62,7 +62,7 @@ def test_scores_are_float32_whatever_the_parameters_are_and_leave_unselected_lea
 def test_a_key_draws_the_same_scores_with_and_without_float64():
     drawn = []
     for enabled in (False, True):
-        with jax.enable_x64(enabled):
+        with in_float64(enabled):
             drawn.append(flat(masks.init_scores(jax.random.key(0), TREE)))
     assert np.array_equal(*drawn)
 
@@ -155,7 +155,7 @@ def test_more_connections_than_32_bits_count_are_refused_where_they_are_traced()
     with pytest.raises(ValueError, match=r"mask: 4294967296 connections are more than 32 bits count"):
         jax.eval_shape(masks.connections, mask)
     assert jax.eval_shape(masks.density, mask).dtype == jnp.float32
-    with jax.enable_x64(True):
+    with in_float64(True):
         assert jax.eval_shape(masks.connections, mask).dtype == jnp.int64
 
 
@@ -286,6 +286,8 @@ def test_arrays_split_over_explicit_axes_give_what_whole_ones_do_and_stay_split(
     spec = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(None, "x"))
     mask = masks.hard_mask(TREE)
     expected = FUNCTIONS[name](TREE, mask)
+    if name == "init_scores" and not inside and jax.__version_info__ < (0, 8):
+        pytest.skip("JAX before 0.8 draws on a mesh inside of jax.set_mesh alone")
     with jax.set_mesh(mesh) if inside else contextlib.nullcontext():
         found = transform(FUNCTIONS[name])(*jax.device_put((TREE, mask), spec))
     # Compiled and not, the last digit of a product may differ.
@@ -300,7 +302,7 @@ def test_every_public_function_of_masks_is_tried_on_split_arrays():
         for name, value in vars(masks).items()
         if getattr(value, "__module__", None) == masks.__name__ and not name.startswith(("_", "check"))
     }
-    assert public <= FUNCTIONS.keys() | {"two_temperature_forward"}
+    assert public <= FUNCTIONS.keys()
 
 
 def test_the_threshold_at_the_hundredth_percentile_leaves_nothing():

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import digamma, expit
-from small import keys, problem
+from small import in_float64, keys, problem
 
 import jaxarch
 from jaxarch import masks
@@ -45,7 +45,7 @@ def units(mine, exact, dtype):
 def test_the_inverse_mirror_map_is_right_to_a_few_units_in_the_last_place(double, soft):
     dtype = np.float64 if double else np.float32
     theta = np.geomspace(1e-20, 1e300 if double else 3e38, 4000).astype(dtype)
-    with jax.enable_x64(double):
+    with in_float64(double):
         scores = mirror.inverse_mirror_map(theta, dtype(soft))
     wide = np.longdouble(dtype(soft))
     assert scores.dtype == dtype
@@ -87,7 +87,7 @@ def test_the_exact_step_moves_the_dual_variable_by_the_rate_times_the_mask_s_gra
     x = (generator.choice([-1, 1], 4000) * np.geomspace(1e-8, 80, 4000)).astype(dtype)
     step = generator.choice([-1, 1], 4000) * 10 ** generator.uniform(-15, 3, 4000)
     step = step.astype(dtype)
-    with jax.enable_x64(double):
+    with in_float64(double):
         # At soft = 1, scores are x, and a rate of -1 makes the gradient the first-order step.
         moved = np.asarray(mirror.mirror_update(x, step, 1.0, -1.0)).astype(np.longdouble)
     x, step = x.astype(np.longdouble), step.astype(np.longdouble)
@@ -186,7 +186,7 @@ def test_the_divergence_is_its_integral(double, ratio):
     masks = (1e-6, 0.3, 0.625, *((0.0, 1.0) if ratio < 1 else (0.1, 0.9)))
     cases = [(float(dtype(u)), b) for u in masks for b in (-17.0, -1.5, 0.0, 0.25, 1.75, 21.0)]
     mask, at = np.asarray(cases, dtype).T
-    with jax.enable_x64(double):
+    with in_float64(double):
         mine = mirror.bregman_divergence(mask, at / hard, dtype(hard), dtype(soft))
     exact = [2 / (hard * soft) * integral(u, b, float(dtype(soft) / dtype(hard))) for u, b in cases]
     np.testing.assert_allclose(mine, exact, rtol=1e-12 if double else 2e-5)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small import in_float64
 
 from jaxarch.order_statistics import count_dtype, largest, percentile
 
@@ -46,7 +47,7 @@ def test_percentiles_are_those_of_a_sort(values, percentiles):
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
 def test_every_floating_point_dtype_is_ordered(dtype):
-    with jax.enable_x64(dtype == "float64"):
+    with in_float64(dtype == "float64"):
         values = jax.random.normal(jax.random.key(0), (50,), dtype)
         kept = largest([values], jnp.asarray(20))[0]
         assert values[kept].min() > values[~kept].max()
@@ -56,7 +57,7 @@ def test_every_floating_point_dtype_is_ordered(dtype):
 
 
 def test_doubles_are_told_apart_beyond_the_digits_of_float32():
-    with jax.enable_x64(True):
+    with in_float64(True):
         values = jnp.asarray([1.0, 1.0 + 1e-12, 1.0 - 1e-12])
         assert largest([values], jnp.asarray(1))[0].tolist() == [False, True, False]
 
@@ -70,5 +71,5 @@ def test_many_ks_are_one_vmap():
 def test_counts_get_a_dtype_that_holds_them():
     assert count_dtype(2**31 - 1) == jnp.int32
     assert count_dtype(2**31) == jnp.uint32
-    with jax.enable_x64(True):
+    with in_float64(True):
         assert count_dtype(2**33) == jnp.int64

@@ -43,7 +43,7 @@ def test_only_the_mask_and_the_weights_descend_and_the_mask_s_own_weights_are_he
 
 
 @pytest.mark.long
-def test_findings_are_ready_for_the_ledger(convergence):
+def test_findings_are_ready_for_the_record(convergence):
     assert len(read_findings(convergence)) == 6
 
 

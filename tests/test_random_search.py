@@ -11,9 +11,9 @@ import pytest
 from small import close, keys, same
 
 import jaxarch
-from jaxarch.finish.keep_best import keep, pick
 from jaxarch.network import Network
 from jaxarch.search import random_search
+from jaxarch.search.keep_best import keep, pick
 from jaxarch.search.random_search import sampled_widths
 from jaxarch.structure.nodes import layer_chain
 

@@ -199,7 +199,7 @@ def test_every_rival_has_every_strength_and_leaves_fewer_neurons_at_a_greater_on
 
 @pytest.mark.long
 @pytest.mark.parametrize("which", ["transition", "student", "small"])
-def test_findings_are_ready_for_the_ledger(which, request):
+def test_findings_are_ready_for_the_record(which, request):
     assert len(read_findings(request.getfixturevalue(which))) >= 8
 
 

@@ -1,4 +1,4 @@
-"""The ledger: every line is checked, shown in full, and shown alike in every form."""
+"""The record: every line is checked, shown in full, and shown alike in every form."""
 
 import dataclasses
 import io

@@ -1,68 +1,16 @@
-"""Architectures of several densities out of one search: what it keeps of them, and how to take one."""
+"""The architecture of one density, out of a search that kept those of several."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-import jax
 from jax import Array
 
-from jaxarch.errors import ArgumentError, check_count
+from jaxarch.errors import ArgumentError
+from jaxarch.finish.densities import density_name
 from jaxarch.masks import apply_mask, check_density
-from jaxarch.network import ByDensity, Network
+from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
 from jaxarch.running.stage import FunctionStage, Needs
-from jaxarch.trees import PyTree
-
-Densities = float | Sequence[float]
-"""One share of connections to keep, in (0, 1], or several."""
-
-
-def check_densities(densities: Densities) -> tuple[float, ...]:
-    """Densities without repetition, the largest first.
-
-    Raises:
-      ArgumentError: one outside (0, 1], or none.
-    """
-    given = densities if isinstance(densities, Sequence) else [densities]
-    check_count("densities", len(given))
-    for density in given:
-        check_density("densities", density)
-    return tuple(sorted({float(density) for density in given}, reverse=True))
-
-
-def density_name(density: float) -> str:
-    """What the mask of a density is called in `Network.by_density`."""
-    return f"{float(density):.6g}"
-
-
-def connections_kept(density: float, selection: PyTree) -> int:
-    """`round(density D)` of the D connections of the selected leaves."""
-    return round(density * sum(leaf.size for leaf in jax.tree.leaves(selection)))
-
-
-def with_densities(
-    masks: Mapping[float, PyTree], weights: PyTree, state: PyTree, info: Mapping[str, Any] | None = None
-) -> Network:
-    """The architecture of the smallest density, with those of all for `at_density` to take.
-
-    Args:
-      masks: by density, the largest first.
-      weights: without any mask.
-      state: the model's.
-      info: what is to be looked at.
-    """
-    named = {density_name(density): mask for density, mask in masks.items()}
-    smallest = list(named.values())[-1]
-    return Network(
-        params=apply_mask(smallest, weights),
-        mask=smallest,
-        state=state,
-        by_density=ByDensity(named, weights),
-        info=dict(info or {}),
-    )
 
 
 @method("[A] appendix A.1", density=0.5)

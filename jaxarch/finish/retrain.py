@@ -50,7 +50,7 @@ def retrain(
 
     Args:
       start: `warm` from the found weights (after a weight-free search: from 1), `cold` from fresh ones,
-        `rewind` from those that the search `real` at the beginning of the chain started from.
+        `rewind` from those that the search (`dense`, say) at the beginning of the chain started from.
       nonnegative: whether the masked leaves are `w = u^2`, u unconstrained ([D] footnote 11). A start other
         than cold then needs weights that are not negative; a run that has some is reported as failed at
         step 0.

@@ -1,4 +1,4 @@
-"""The ledger: what the papers say, what was measured here, and whether the two agree.
+"""The record of reproduction: what the papers say, what was measured here, and whether the two agree.
 
 One TOML file a paper, beside this one; `jaxarch reproduction` and docs/reproduction.md show them.
 """

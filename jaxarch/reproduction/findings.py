@@ -1,4 +1,4 @@
-"""What an experiment found, as text for the ledger: findings.csv to TOML."""
+"""What an experiment found, as text for the record: findings.csv to TOML."""
 
 from __future__ import annotations
 

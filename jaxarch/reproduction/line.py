@@ -1,4 +1,4 @@
-"""A line of the ledger: what a paper says, what was measured, and whether the two agree."""
+"""A line of the record: what a paper says, what was measured, and whether the two agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger's files, read and checked."""
+"""The record's files, read and checked."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _Kind = TypeVar("_Kind")
 
 
 def read(folder: Path = FOLDER) -> tuple[Paper, ...]:
-    """Every paper of the ledger: one TOML file each, with the fields of `Paper`, `Line` and `Measurement`.
+    """Every paper of the record: one TOML file each, with the fields of `Paper`, `Line` and `Measurement`.
 
     Texts may be broken over lines; line breaks are read as spaces.
 
@@ -35,7 +35,7 @@ def read(folder: Path = FOLDER) -> tuple[Paper, ...]:
     """
     papers: dict[str, Paper] = {}
     for path in sorted(folder.glob("*.toml")):
-        place = f"ledger: {path.name}"
+        place = f"reproduction: {path.name}"
         try:
             content = tomllib.loads(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -48,7 +48,7 @@ def read(folder: Path = FOLDER) -> tuple[Paper, ...]:
 
 
 def only(papers: Sequence[Paper], id: str) -> tuple[Paper]:
-    """The ledger with one of its lines alone.
+    """The record with one of its lines alone.
 
     Raises:
       ArgumentError: there is no such line.

@@ -1,4 +1,4 @@
-"""The ledger as tables for the terminal, as docs/reproduction.md, and as JSON."""
+"""The record as tables for the terminal, as docs/reproduction.md, and as JSON."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _details(paper: Paper, line: Line) -> Iterator[RenderableType]:
 
 
 def document(papers: Sequence[Paper]) -> str:
-    """The whole ledger in Markdown: how often each verdict, then every paper with its lines."""
+    """The whole record in Markdown: how often each verdict, then every paper with its lines."""
     counts = [
         (f"[{paper.key}]", *(str(sum(line.verdict == v for line in paper.lines)) for v in VERDICTS))
         for paper in papers

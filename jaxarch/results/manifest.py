@@ -97,14 +97,14 @@ def _printable(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _git_commit() -> str | None:
     """The commit of the checkout that the package is run from, marked if there are changes; or `None`."""
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(package), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
 
     try:
-        git("ls-files", "--error-unmatch", "results.py")
+        git("ls-files", "--error-unmatch", "__init__.py")
         return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain", "--", ".") else "")
     except (OSError, subprocess.SubprocessError):
         return None

@@ -48,8 +48,10 @@ def read_table(folder: str | os.PathLike[str], name: str = RESULTS) -> pd.DataFr
     except (OSError, ValueError) as error:
         raise ArgumentError(f"folder: {shown(path)} cannot be read ({one_line(error)})") from None
     for column, cells in table.items():
-        if pd.api.types.is_float_dtype(cells) and np.isinf(cells).any():
-            row = int(np.isinf(cells).argmax()) + 1
+        # Some releases of pandas leave a number that is too large as a text.
+        infinite = np.isinf(pd.to_numeric(cells, errors="coerce").to_numpy(np.float64))
+        if infinite.any():
+            row = int(infinite.argmax()) + 1
             raise ArgumentError(f"folder: {shown(path)} has an infinite number: {shown(column)}, row {row}")
         if not pd.api.types.is_numeric_dtype(cells):
             table[column] = cells.map(printed, na_action="ignore")
@@ -57,7 +59,7 @@ def read_table(folder: str | os.PathLike[str], name: str = RESULTS) -> pd.DataFr
 
 
 def finding(what: str, values: Any) -> dict[str, Any]:
-    """One line of findings.csv, which the ledger takes: what was measured, median, quartiles, runs.
+    """One line of findings.csv, which the record takes: what was measured, median, quartiles, runs.
 
     Args:
       what: in words.

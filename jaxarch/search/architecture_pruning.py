@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges, own_descent
 from jaxarch.errors import ArgumentError, check_flag, check_strength
-from jaxarch.finish.at_density import Densities, check_densities, connections_kept, with_densities
+from jaxarch.finish.densities import Densities, check_densities, connections_kept, with_densities
 from jaxarch.masks import (
     apply_mask,
     check_temperatures,

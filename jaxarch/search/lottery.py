@@ -8,7 +8,6 @@ from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges
 from jaxarch.errors import ArgumentError, check_count
-from jaxarch.finish.keep_best import keep, pick
 from jaxarch.finish.prune import prune
 from jaxarch.finish.retrain import retrain
 from jaxarch.finish.threshold import threshold
@@ -16,6 +15,7 @@ from jaxarch.running.methods import method
 from jaxarch.running.strategy import Strategy, chain
 from jaxarch.running.training import Training
 from jaxarch.search.dense import dense
+from jaxarch.search.keep_best import keep, pick
 
 
 @method("[D] section 5, after J. Frankle and M. Carbin, 2019", rounds=1)
@@ -44,7 +44,8 @@ def lottery(
       fraction: of the connections left that a round removes, in [0, 1).
       form: `rewind`, or `printed` for the recursion of [D].
       choose: `best` for the round with the least F, or `last`, for a given density.
-      first: the search for the dense network, `dense` with other arguments than its defaults, for instance;
+      first: the search for the dense network, `dense` with other arguments than its defaults, for instance,
+        which trains as it says itself: of the `descent` given here, it takes nothing;
         `compare` runs it once for all strategies that begin with the same one.
       nonnegative: whether the masked leaves are `w = u^2` (see `dense`), in `first` as well if there is one.
       **descent: `optimizer`, `steps`, `batch_size` in place of the problem's.

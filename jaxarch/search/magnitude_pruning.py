@@ -12,7 +12,7 @@ from jax import Array
 
 from jaxarch.descent import DescentChanges
 from jaxarch.errors import ArgumentError
-from jaxarch.finish.at_density import Densities, check_densities, connections_kept, with_densities
+from jaxarch.finish.densities import Densities, check_densities, connections_kept, with_densities
 from jaxarch.finish.prune import check_fraction, largest_weights
 from jaxarch.finish.retrain import retrain
 from jaxarch.masks import apply_mask

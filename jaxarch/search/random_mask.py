@@ -11,7 +11,7 @@ import jax
 from jax import Array
 
 from jaxarch.errors import ArgumentError
-from jaxarch.finish.at_density import Densities, check_densities, connections_kept, with_densities
+from jaxarch.finish.densities import Densities, check_densities, connections_kept, with_densities
 from jaxarch.masks import check_density, init_scores, top_k
 from jaxarch.network import Network
 from jaxarch.problem import Problem

@@ -14,7 +14,6 @@ from jax import Array
 
 from jaxarch.descent import DescentChanges
 from jaxarch.errors import ArgumentError, check_count
-from jaxarch.finish.keep_best import keep, pick
 from jaxarch.finish.retrain import retrain
 from jaxarch.masks import apply_mask, check_density, full_mask, init_scores, top_k
 from jaxarch.network import Network
@@ -22,6 +21,7 @@ from jaxarch.problem import Problem
 from jaxarch.running.methods import method
 from jaxarch.running.stage import FunctionStage, Needs
 from jaxarch.running.strategy import Strategy, chain
+from jaxarch.search.keep_best import keep, pick
 from jaxarch.structure.nodes import Layer, Layers, connection_mask, layer_chain
 from jaxarch.trees import PyTree, Where, map_selected, matrices, named_leaves, select
 

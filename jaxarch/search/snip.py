@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxarch.errors import check_count
-from jaxarch.finish.at_density import Densities, check_densities, connections_kept, with_densities
+from jaxarch.finish.densities import Densities, check_densities, connections_kept, with_densities
 from jaxarch.masks import apply_mask, top_k
 from jaxarch.network import Network
 from jaxarch.problem import Problem

@@ -1,4 +1,4 @@
-"""A found network made physically smaller: without the neurons and channels that no longer do anything."""
+"""A network made physically smaller: without the neurons and channels that no longer do anything."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def shrink(
 ) -> Shrunk:
     r"""Remove the neurons and channels that died with their connections, exactly.
 
-        small = jaxarch.shrink(found.of_run(0), ("hidden", "head"))
-        problem.predict(small.params, small.state, batch)    # as with found.of_run(0), to rounding
+        small = jaxarch.shrink(network.of_run(0), ("hidden", "head"))
+        problem.predict(small.params, small.state, batch)    # as with network.of_run(0), to rounding
         MLP(hidden=small.widths["hidden"], rngs=rngs)        # where the model class takes its widths
 
     A neuron without outgoing connections is always removed. One into which nothing comes, or only constants,
@@ -66,15 +66,15 @@ def shrink(
     with `widths`, and call it with `{"params": small.params, **small.state}`.
 
     Args:
-      network: of one run, `found.of_run(0)`; concrete, since the shapes of the result depend on its values.
+      network: of one run, `network.of_run(0)`; concrete, since the shapes of the result depend on its values.
       layers: the chain (see `nodes.layer_chain`), a layer with batch norm as a tuple of both:
         `(("convs/0", "norms/0"), "head")`. By default the masked kernels, which then are all there are. A
         layer that is named may be without a mask.
       activation: f, elementwise, of all hidden layers.
 
     Returns:
-      `Shrunk`. Retrain it on a problem whose model has its widths, with `Found(small.params, small.mask,
-      small.state, {})`.
+      `Shrunk`. Retrain it on a problem whose model has its widths, with
+      `Network(small.params, small.mask, small.state)`.
 
     Raises:
       ArgumentError: many runs at once, traced values; a chain that does not fit; a normalization that is no
@@ -170,7 +170,7 @@ def _constants(
 ) -> list[_Constant]:
     """The constants among the hidden neurons of each layer."""
     known, value = np.zeros(chain[0].inputs, bool), np.zeros(chain[0].inputs)
-    network = []
+    constants = []
     for layer, kernel, link, of in list(zip(chain, kernels, links, vectors, strict=True))[:-1]:
         is_dense = kernel.ndim == 2
         usable = known if is_dense else known & (value == 0)
@@ -185,8 +185,8 @@ def _constants(
             z = arrays.get("bias", np.zeros(layer.outputs))
         value = _activated(activation, z, leaves[layer.path].dtype)
         known = known & np.isfinite(value)
-        network.append(_Constant(known, value))
-    return network
+        constants.append(_Constant(known, value))
+    return constants
 
 
 def _activated(activation: Callable[[Array], Array], z: np.ndarray, dtype: Any) -> np.ndarray:
@@ -280,8 +280,8 @@ def _check_one_run(network: Network) -> None:
         raise ArgumentError(
             "network: the neurons that are left decide the shapes; shrink outside of jit and vmap"
         )
-    if np.ndim(0 if network.failed_at is None else network.failed_at):
-        raise ArgumentError("network: expected that of one run; take it with found.of_run(0)")
+    if network.failed_at is not None and np.ndim(network.failed_at):
+        raise ArgumentError("network: expected that of one run; take it with network.of_run(0)")
 
 
 def _replaced(tree: PyTree, arrays: Mapping[str, np.ndarray]) -> PyTree:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small import in_float64
 
 from jaxarch.claims import CLAIMS, regret
 from jaxarch.claims.checks.drawn import compiled
@@ -77,7 +78,7 @@ def recorded(dtype=np.float32, hard=HARD, soft=SOFT, steps=50):
 @pytest.mark.parametrize("double", [False, True], ids=["float32", "float64"])
 @pytest.mark.parametrize("comparator", [(0.0, 1.0, 0.5), (1.0, 1.0, 1.0)])
 def test_the_regret_of_a_recorded_run_is_within_its_bound(comparator, double):
-    with jax.enable_x64(double):
+    with in_float64(double):
         run = recorded(np.float64 if double else np.float32)
         sides = regret(comparator=np.asarray(comparator), **run)
         masks = jax.nn.sigmoid(HARD * run["scores"][:-1])

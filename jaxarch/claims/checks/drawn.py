@@ -43,8 +43,8 @@ class Inequality:
         return evaluate(statement, self.cube, points)
 
 
-class Found(NamedTuple):
-    """A statement at many points of its cube; all with a leading axis of cases.
+class Outcomes(NamedTuple):
+    """Of a statement at many points of its cube; all with a leading axis of cases.
 
     Attributes:
       holds: whether it held.
@@ -59,12 +59,12 @@ class Found(NamedTuple):
 
 @functools.cache
 def compiled(statement: Statement, cube: Cube, cases: int) -> Compiled:
-    """A statement at points of shape (cases, dimension), as a `Found`, in float64."""
+    """A statement at points of shape (cases, dimension), as its `Outcomes`, in float64."""
 
-    def at(point: Array) -> Found:
+    def at(point: Array) -> Outcomes:
         variables = cube(point)
         sides = statement(**variables)
-        return Found(sides.holds, jnp.nan_to_num(sides.margin, nan=-jnp.inf), variables)
+        return Outcomes(sides.holds, jnp.nan_to_num(sides.margin, nan=-jnp.inf), variables)
 
     with float64():
         points = jax.ShapeDtypeStruct((cases, cube.dimension), jnp.float64)

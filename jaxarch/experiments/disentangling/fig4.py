@@ -211,7 +211,7 @@ def _family(best: pd.DataFrame) -> int | None:
 
 
 def findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, Any]]:
-    """What the ledger takes of this experiment.
+    """What goes into the record of this experiment.
 
     For all tasks, those of single classes and those of groups: in how many cells bin or bin->real is best,
     and how bin compares with every other strategy. Then run times; and the AUC of every strategy on every
@@ -220,7 +220,7 @@ def findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, A
     dataset = table["dataset"].iloc[0]
     single = ~table["task"].str.contains(",")
     scopes = {"all tasks": table, "single classes": table[single], "groups of classes": table[~single]}
-    network = []
+    found = []
     for scope, part in scopes.items():
         if part.empty:
             continue
@@ -228,12 +228,12 @@ def findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, A
         where = f"{dataset}, {scope}"
         if (family := _family(best)) is not None:
             what = f"cells of {len(best)} with the highest median AUC in bin or bin->real; {where}"
-            network.append(finding(what, family))
+            found.append(finding(what, family))
         differences = measuring.against(comparisons[comparisons["task"].isin(part["task"])], "bin")
         for other, cells in differences.groupby("against", sort=False):
             above, below = (cells["mean_low"] > 0).sum(), (cells["mean_high"] < 0).sum()
             of = f"cells of {len(cells)}"
-            network += [
+            found += [
                 finding(f"{of} with bin above {other} (95% interval); {where}", above),
                 finding(f"{of} with bin below {other} (95% interval); {where}", below),
                 finding(
@@ -244,18 +244,18 @@ def findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, A
     for strategy, runs in measuring.by_strategy(table):
         seconds = runs.groupby(["task", "train_per_class"])["seconds"].first().median()
         what = f"seconds a run and device of {strategy}, median over tasks and sizes; {dataset}"
-        network.append(finding(what, seconds))
+        found.append(finding(what, seconds))
     sizes = sorted(table["train_per_class"].unique())
     middle = sizes[len(sizes) // 2]
     for task, flipped in measuring.better_orientation(table).items():
         where = f"{dataset} {trial.versus(task, flipped)}, {middle} a class"
         cell = table[(table[CELL] == [task, middle, flipped]).all(axis=1)]
         for strategy, runs in measuring.by_strategy(cell):
-            network.append(finding(f"AUC of {strategy}; {where}", runs["auc"]))
+            found.append(finding(f"AUC of {strategy}; {where}", runs["auc"]))
         same = (comparisons[CELL] == [task, middle, flipped]).all(axis=1)
         for _, pair in measuring.against(comparisons[same], "bin").iterrows():
-            network.append(finding(f"AUC of bin minus {pair['against']}; {where}", pair))
-    return network
+            found.append(finding(f"AUC of bin minus {pair['against']}; {where}", pair))
+    return found
 
 
 EXPERIMENT = Experiment(__name__, Settings, plan, run, report)

@@ -99,19 +99,19 @@ def run(settings: Settings, context: Context) -> Outcome:
 
 
 def _findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, Any]]:
-    """What the ledger takes of this experiment: AUC and paired differences, the better orientation first."""
-    network = []
+    """What goes into the record: AUC and paired differences, the better orientation first."""
+    found = []
     [(task, better)] = measuring.better_orientation(table).items()
     for flipped in (better, not better):
         where = f"{table['dataset'].iloc[0]} {trial.versus(task, flipped)}"
         pairs = comparisons[comparisons["flipped"] == flipped]
-        network += [
+        found += [
             finding(f"AUC of {pair['first']} minus {pair['second']}, {where}", pair)
             for _, pair in pairs.iterrows()
         ]
         for name, runs in measuring.by_strategy(table[table["flipped"] == flipped]):
-            network.append(finding(f"AUC of {name}, {where}", runs["auc"]))
-    return network
+            found.append(finding(f"AUC of {name}, {where}", runs["auc"]))
+    return found
 
 
 def report(results: Results) -> list[RenderableType]:

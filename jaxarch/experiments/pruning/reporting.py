@@ -89,7 +89,7 @@ def remarks(results: Results) -> list[str]:
 
 
 def accuracies(measured: Measured) -> list[dict[str, Any]]:
-    """The accuracy of every method in every cell, for the ledger."""
+    """The accuracy of every method in every cell, for the record."""
     return [
         finding(f"accuracy of {cell[-1]}, {where(dict(zip(CELL, cell, strict=False)))}", rows["accuracy"])
         for cell, rows in measured.table.groupby([*CELL, "strategy"], sort=False)

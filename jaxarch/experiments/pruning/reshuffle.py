@@ -44,7 +44,7 @@ class Settings(TransferSettings):
 
 
 def findings(measured: Measured) -> list[dict[str, Any]]:
-    """What the ledger takes: every search against itself reshuffled, and the accuracy of all."""
+    """What goes into the record: every search against itself reshuffled, and the accuracy of all."""
     against = [
         finding(f"accuracy of {pair['first']} minus itself reshuffled, {reporting.where(pair)}", pair)
         for _, pair in _pairs(measured.comparisons).iterrows()

@@ -17,7 +17,7 @@ from jaxarch.errors import ArgumentError, check_distinct, check_known
 from jaxarch.experiments.harness import Parts
 from jaxarch.experiments.pruning.settings import TransferSettings
 from jaxarch.experiments.pruning.tasks import Transfer
-from jaxarch.finish.at_density import density_name
+from jaxarch.finish.densities import density_name
 from jaxarch.masks import reshuffle
 from jaxarch.search import architecture_pruning, magnitude_pruning, random_mask, random_search, snip
 from jaxarch.search.magnitude_pruning import rounds
@@ -106,13 +106,13 @@ def architectures(
 ) -> dict[str, Architectures]:
     """The architectures that each method has for all densities and seeds; each search is run once."""
     like = _like(transfer)
-    network = {}
+    found = {}
     for search in dict.fromkeys(base(method) for method in methods):
 
         def make(checkpoint: Checkpoints | None, search: str = search) -> Architectures:
             return _search(search, transfer, progress, checkpoint)
 
-        network[search] = parts.tree(f"architectures {search}", like, make)
+        found[search] = parts.tree(f"architectures {search}", like, make)
     keys = transfer.settings.keys("reshuffle")
 
     def reshuffled(of_search: Architectures) -> Architectures:
@@ -120,7 +120,7 @@ def architectures(
         return of_search._replace(masks=masks)
 
     return {
-        method: reshuffled(network[base(method)]) if method.endswith(RESHUFFLED) else network[method]
+        method: reshuffled(found[base(method)]) if method.endswith(RESHUFFLED) else found[method]
         for method in methods
     }
 

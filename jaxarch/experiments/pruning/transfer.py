@@ -38,7 +38,7 @@ class Settings(TransferSettings):
 
 
 def findings(measured: Measured) -> list[dict[str, Any]]:
-    """What the ledger takes: AP against the others, and the accuracy of all."""
+    """What goes into the record: AP against the others, and the accuracy of all."""
     pairs = [pair for pair in measured.comparisons.to_dict("records") if pair["first"] == "AP"]
     against = [
         finding(f"accuracy of AP minus {pair['second']}, {reporting.where(pair)}", pd.Series(pair))

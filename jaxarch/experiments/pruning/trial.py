@@ -31,7 +31,7 @@ from jaxarch.experiments.harness import Parts
 from jaxarch.experiments.pruning.searches import Architectures, architectures, base, trainings
 from jaxarch.experiments.pruning.settings import TransferSettings
 from jaxarch.experiments.pruning.tasks import Transfer
-from jaxarch.finish.at_density import density_name
+from jaxarch.finish.densities import density_name
 from jaxarch.metrics import paired_differences
 from jaxarch.storage import digest
 from jaxarch.trees import PyTree, natural_order
@@ -73,8 +73,8 @@ def measure(
     }
     pictures = {f"{which} pictures": digest for which, digest in digests.items()}
     parts = Parts(settings, methods=",".join(methods), jaxarch=version("jaxarch"), **pictures)
-    network = architectures(methods, transfer, parts, progress)
-    runs, masks = _stacked(network, transfer)
+    found = architectures(methods, transfer, parts, progress)
+    runs, masks = _stacked(found, transfer)
     cells = []
     for weights in settings.weights:
         for size in sorted(settings.sizes):
@@ -89,8 +89,8 @@ def measure(
     table.insert(0, "dataset", settings.dataset)
     table.insert(1, "new_dataset", settings.new_dataset)
     table.insert(2, "task", transfer.task)
-    notes = [*_budgets(methods, transfer), *_notes(network, settings)]
-    kept = {method: of_method.masks for method, of_method in network.items()}
+    notes = [*_budgets(methods, transfer), *_notes(found, settings)]
+    kept = {method: of_method.masks for method, of_method in found.items()}
     return Measured(table, _comparisons(table), _layers(runs, masks), kept, digests, notes)
 
 
@@ -107,14 +107,14 @@ def learning(runs: pd.DataFrame, transfer: Transfer, size: int) -> Problem:
     return dataclasses.replace(transfer.learning, train=train, train_size=np.asarray(size, np.int32))
 
 
-def _stacked(network: dict[str, Architectures], transfer: Transfer) -> tuple[pd.DataFrame, PyTree]:
+def _stacked(found: dict[str, Architectures], transfer: Transfer) -> tuple[pd.DataFrame, PyTree]:
     """All architectures one after the other, the parent first, and which is which."""
     settings = transfer.settings
     seeds = np.arange(settings.seeds)
-    some = next(iter(next(iter(network.values())).masks.values()))
+    some = next(iter(next(iter(found.values())).masks.values()))
     rows = [pd.DataFrame({"strategy": PARENT, "sparsity": 0.0, "seed": seeds, "search_seconds": 0.0})]
     masks = [jax.tree.map(jnp.ones_like, some)]
-    for method, of_method in network.items():
+    for method, of_method in found.items():
         for sparsity, target in zip(settings.sparsities, settings.densities, strict=True):
             masks.append(of_method.masks[density_name(target)])
             rows.append(rows[0].assign(strategy=method, sparsity=sparsity, search_seconds=of_method.seconds))
@@ -200,10 +200,10 @@ def _budgets(methods: Sequence[str], transfer: Transfer) -> list[str]:
     )
 
 
-def _notes(network: dict[str, Architectures], settings: TransferSettings) -> list[str]:
+def _notes(found: dict[str, Architectures], settings: TransferSettings) -> list[str]:
     """Searches that failed, and densities that were not reached."""
     noted = []
-    for search, of_search in {base(method): network[method] for method in network}.items():
+    for search, of_search in {base(method): found[method] for method in found}.items():
         failed = int((np.asarray(of_search.failed_at) >= 0).sum())
         if failed:
             noted.append(f"! {search}: {failed} of {settings.seeds} searches met NaN or infinity")

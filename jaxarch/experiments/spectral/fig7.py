@@ -259,28 +259,28 @@ def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
         "mse": "test MSE",
         "no_hidden_mse": "validation MSE without the hidden layer",
     }
-    network = []
+    found = []
     for (name, beta), part in table.groupby(["input_eigenvalues", "beta"], sort=False):
         where = f"{VARIANTS[str(name)]}, beta {beta:g}"
         runs = part[["alpha", "gamma_norm"]]
         medians = runs.groupby("alpha", as_index=False).median()
         for of, ranked in (("all runs", runs), ("medians", medians)):
             what = f"Spearman correlation of alpha and the norm of Gamma, {of}: {where}"
-            network.append(finding(what, ranked.corr("spearman").iloc[0, 1]))
-        network += [
+            found.append(finding(what, ranked.corr("spearman").iloc[0, 1]))
+        found += [
             finding(f"{words}: {where}, alpha {alpha:g}", runs[column])
             for column, words in quantities.items()
             for alpha, runs in part.groupby("alpha")
         ]
-        network.append(finding(f"largest test MSE of all runs: {where}", part["mse"].max()))
-    network += [
+        found.append(finding(f"largest test MSE of all runs: {where}", part["mse"].max()))
+    found += [
         finding(
             f"share of the target's variance that is linear: beta {beta:g}, alpha {alpha:g}",
             targets.linear_share(alpha, beta),
         )
         for beta, alpha in table[["beta", "alpha"]].drop_duplicates().itertuples(index=False)
     ]
-    return network
+    return found
 
 
 EXPERIMENT = Experiment(__name__, Settings, plan, run, report)

@@ -232,7 +232,7 @@ def _table(table: pd.DataFrame, names: list[str]) -> RenderableType:
 
 def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
     first = table.groupby("seed", sort=False).first()
-    network = [
+    found = [
         finding("R^2 of linear regression, with intercept", first["linear_r2"]),
         finding("R^2 of linear regression, without intercept", first["linear_r2_no_intercept"]),
     ]
@@ -246,12 +246,12 @@ def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
         "largest_L2": "largest |eigenvalue| of the first hidden layer",
         "largest_L3": "largest |eigenvalue| of the second hidden layer",
     }
-    network += [
+    found += [
         finding(f"{words}: {name}", runs[column])
         for name, runs in table.groupby("preset", sort=False)
         for column, words in quantities.items()
     ]
-    return network
+    return found
 
 
 EXPERIMENT = Experiment(__name__, Settings, plan, run, report)

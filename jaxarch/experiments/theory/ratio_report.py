@@ -147,7 +147,7 @@ def findings(
       gradients: G by problem and by how it was told, of every seed.
       words: what the values of each problem are.
     """
-    network = [
+    found = [
         finding(f"{rule}: {name}", norm) for name, norms in gradients.items() for rule, norm in norms.items()
     ]
     shown = lines(table)
@@ -155,10 +155,10 @@ def findings(
     for (name, line, ratio), runs in cells:
         at = f"{words[name]}; {line} rate, soft/hard {ratio:g}"
         by_step = runs.pivot(index="seed", columns="step", values="value")
-        network += [finding(f"{at}, {step}", by_step[step]) for step in STEPS]
+        found += [finding(f"{at}, {step}", by_step[step]) for step in STEPS]
         difference = by_step[EXACT] - by_step[ORDINARY]
-        network.append(finding(f"{at}, {EXACT} minus {ORDINARY}", difference))
+        found.append(finding(f"{at}, {EXACT} minus {ORDINARY}", difference))
         if name != NETWORK and line != TUNED:
             last = runs.pivot(index="seed", columns="step", values="last_gap")
-            network += [finding(f"{at}, {step}, last mask", last[step]) for step in STEPS]
-    return network
+            found += [finding(f"{at}, {step}, last mask", last[step]) for step in STEPS]
+    return found

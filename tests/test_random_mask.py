@@ -13,7 +13,7 @@ from jaxarch.search import erk_densities, random_mask, snip
 
 @pytest.mark.parametrize("layers", ["pooled", "uniform", "erk"])
 @pytest.mark.parametrize("density", [0.013, 0.5, 1.0])
-def test_a_random_architecture_has_exactly_its_size(layers, density):
+def test_a_random_mask_has_exactly_its_size(layers, density):
     search = random_mask(density, layers=layers)
     network = jax.jit(search)(keys()[0], problem().of_run(0))
     assert int(jaxarch.masks.connections(network.mask)) == round(density * 2 * 64 * 64)
@@ -41,16 +41,16 @@ def test_every_run_draws_another():
 
 def test_erk_densities_are_those_of_the_formula_by_hand():
     # 100 x 10 and 3 x 3 x 8 x 16: sums 110 and 30 of sizes 1000 and 1152; half of 2152 is 1076 = 140 epsilon.
-    network = erk_densities({"dense": (100, 10), "conv": (3, 3, 8, 16)}, 0.5)
-    assert np.isclose(network["dense"], 1076 / 140 * 110 / 1000)
-    assert np.isclose(network["conv"], 1076 / 140 * 30 / 1152)
+    densities = erk_densities({"dense": (100, 10), "conv": (3, 3, 8, 16)}, 0.5)
+    assert np.isclose(densities["dense"], 1076 / 140 * 110 / 1000)
+    assert np.isclose(densities["conv"], 1076 / 140 * 30 / 1152)
 
 
 def test_erk_keeps_small_leaves_whole_and_the_total_all_the_same():
     shapes = {"body": (300, 300), "head": (300, 2)}
-    network = erk_densities(shapes, 0.3)
-    assert network["head"] == 1.0
-    kept = sum(network[path] * np.prod(shape) for path, shape in shapes.items())
+    densities = erk_densities(shapes, 0.3)
+    assert densities["head"] == 1.0
+    kept = sum(densities[path] * np.prod(shape) for path, shape in shapes.items())
     assert np.isclose(kept, 0.3 * (300 * 300 + 600))
 
 
@@ -77,8 +77,8 @@ def test_snip_keeps_the_connections_with_the_largest_weight_times_gradient():
 def test_snip_over_many_batches_comes_near_to_that_of_all_rows():
     def saliency(batch_size, batches):
         learning = problem(batch_size=batch_size).of_run(0)
-        network = snip(0.5, batches=batches)(keys()[0], learning).info["saliency"]["w1"] / batches
-        return np.asarray(network)
+        total = snip(0.5, batches=batches)(keys()[0], learning).info["saliency"]["w1"]
+        return np.asarray(total) / batches
 
     whole = saliency(None, 1)
     one, many = (np.linalg.norm(saliency(4, batches) - whole) for batches in (1, 256))

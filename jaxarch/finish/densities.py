@@ -1,0 +1,61 @@
+"""Densities that a search is given, and the network of several architectures that it makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+
+from jaxarch.errors import check_count
+from jaxarch.masks import apply_mask, check_density
+from jaxarch.network import ByDensity, Network
+from jaxarch.trees import PyTree
+
+Densities = float | Sequence[float]
+"""One share of connections to keep, in (0, 1], or several."""
+
+
+def check_densities(densities: Densities) -> tuple[float, ...]:
+    """Densities without repetition, the largest first.
+
+    Raises:
+      ArgumentError: one outside (0, 1], or none.
+    """
+    given = densities if isinstance(densities, Sequence) else [densities]
+    check_count("densities", len(given))
+    for density in given:
+        check_density("densities", density)
+    return tuple(sorted({float(density) for density in given}, reverse=True))
+
+
+def density_name(density: float) -> str:
+    """What the mask of a density is called in `Network.by_density`."""
+    return f"{float(density):.6g}"
+
+
+def connections_kept(density: float, selection: PyTree) -> int:
+    """`round(density D)` of the D connections of the selected leaves."""
+    return round(density * sum(leaf.size for leaf in jax.tree.leaves(selection)))
+
+
+def with_densities(
+    masks: Mapping[float, PyTree], weights: PyTree, state: PyTree, info: Mapping[str, Any] | None = None
+) -> Network:
+    """The architecture of the smallest density, with those of all for `at_density` to take.
+
+    Args:
+      masks: by density, the largest first.
+      weights: without any mask.
+      state: the model's.
+      info: what is to be looked at.
+    """
+    named = {density_name(density): mask for density, mask in masks.items()}
+    smallest = list(named.values())[-1]
+    return Network(
+        params=apply_mask(smallest, weights),
+        mask=smallest,
+        state=state,
+        by_density=ByDensity(named, weights),
+        info=dict(info or {}),
+    )
