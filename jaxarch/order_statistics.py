@@ -1,9 +1,9 @@
 """The k-th largest of many numbers by bisection of their bits: no sort, no gather, sharding kept.
 
 Read as integers, the bits of floating-point numbers are in the numbers' order, once those of negative ones
-are flipped; integers are as they are. So the k-th largest of a list of arrays is found bit by bit, from the highest on: a bit is set if
-at least k numbers are at or above what it gives. Each round counts, over arrays that stay as and where they
-are; of arrays that are split over devices, one number a device is sent.
+are flipped; integers are as they are. So the k-th largest of a list of arrays is found bit by bit, from the
+highest on: a bit is set if at least k numbers are at or above what it gives. Each round counts, over arrays
+that stay as and where they are; of arrays that are split over devices, one number a device is sent.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _promoted(arrays: Sequence[Array]) -> list[Array]:
     dtype = jnp.result_type(*arrays)
     if jnp.issubdtype(dtype, jnp.floating):
         dtype = jnp.promote_types(dtype, jnp.float32)
-    elif dtype == bool or jnp.iinfo(dtype).bits < 32:
+    elif jnp.issubdtype(dtype, jnp.bool_) or jnp.iinfo(dtype).bits < 32:
         dtype = jnp.dtype(jnp.int32)
     for array in arrays:
         if not _is_exact(array.dtype, dtype):
@@ -142,7 +142,7 @@ def _promoted(arrays: Sequence[Array]) -> list[Array]:
 
 def _is_exact(dtype: jnp.dtype, common: jnp.dtype) -> bool:
     """Whether every number of a dtype is one of the dtype that it was promoted to."""
-    if dtype == bool or jnp.issubdtype(dtype, jnp.floating):
+    if jnp.issubdtype(dtype, jnp.bool_) or jnp.issubdtype(dtype, jnp.floating):
         return True
     mine = jnp.iinfo(dtype)
     if jnp.issubdtype(common, jnp.floating):

@@ -90,9 +90,8 @@ def test_a_function_is_known_by_its_name_and_what_it_has_captured_not_by_what_it
         def function(x):
             return -x
 
-        other_name = function
-        other_name.__qualname__ = one().__qualname__
-        return other_name
+        function.__qualname__ = one().__qualname__
+        return function
 
     assert fingerprint(one()) == fingerprint(other())
 

@@ -98,8 +98,9 @@ def test_what_is_kept_of_the_devices_is_not_believed_where_it_cannot_be(begun, c
     ],
     ids=lambda changed: str(*changed.items()),
 )
-def test_a_checkpoint_whose_step_or_seconds_cannot_be_is_refused(begun, changed):
-    checkpoint = jaxarch.Checkpoints(begun())
+def test_a_checkpoint_whose_step_or_seconds_cannot_be_is_refused(changed, tmp_path):
+    checkpoint = jaxarch.Checkpoints(tmp_path)
+    learned(checkpoint=checkpoint)
     path = checkpoint._path("two_temperature group 0")
     with np.load(path) as file:
         arrays = dict(file)
@@ -114,15 +115,18 @@ def test_a_checkpoint_whose_step_or_seconds_cannot_be_is_refused(begun, changed)
 
 
 def of_one_name(strategy, folder, problem=problem, settings=None):
-    checkpoint = jaxarch.Checkpoints(folder)
-    options = {"checkpoint": checkpoint, "chunk": 4, "dead_start": "ignore"}
+    options = {"checkpoint": jaxarch.Checkpoints(folder), "chunk": 4, "dead_start": "ignore"}
     return jaxarch.over_seeds(strategy, keys(), problem(), settings, name="one", **options)
 
 
 def neurons():
     model = jaxarch.spectral_network((64, 8, 1))
     return jaxarch.supervised(
-        model, (digits().x[:40], digits().y[:40] / 10.0), optimizer=optax.sgd(0.1), steps=8
+        model,
+        (digits().x[:40], digits().y[:40, None] / 10.0),
+        loss=lambda outputs, y: (outputs - y)[:, 0] ** 2,
+        optimizer=optax.sgd(0.1),
+        steps=8,
     )
 
 
@@ -163,10 +167,10 @@ def halved(params, state, batch, key):
     [lambda: problem(rate=0.2), lambda: dataclasses.replace(problem(), loss=halved)],
     ids=["rate", "loss"],
 )
-def test_a_fit_does_not_go_on_with_another_descent_or_loss_of_the_problem(begun, other):
-    folder = begun()
+def test_a_fit_does_not_go_on_with_another_descent_or_loss_of_the_problem(other, tmp_path):
+    of_one_name(SEARCH, tmp_path)
     with pytest.raises(jaxarch.errors.ArgumentError, match="of another strategy, problem or descent"):
-        jaxarch.over_seeds(SEARCH, keys(), other(), chunk=4, checkpoint=jaxarch.Checkpoints(folder))
+        of_one_name(SEARCH, tmp_path, other)
 
 
 @pytest.mark.parametrize(
