@@ -27,7 +27,7 @@ from jax import Array
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, check_positive, check_strength, is_traced
+from jaxarch.errors import ArgumentError, check_positive, check_strength, is_traced, shown
 from jaxarch.order_statistics import count_dtype, largest, percentile
 from jaxarch.trees import PyTree, check_floating, check_structure, map_selected, merge, named_leaves
 
@@ -73,7 +73,7 @@ def _tangent(
     factor: bool, primals: tuple[Array, Array, Array], tangents: tuple[Array, Array, Array]
 ) -> tuple[Array, Array]:
     scores, hard, soft = primals
-    slope = _slope(scores, soft, factor)
+    slope = _slope(scores, jax.lax.stop_gradient(soft), factor)
     tangent = (slope * tangents[0].astype(slope.dtype)).astype(scores.dtype)
     return _two_temperature(scores, hard, soft, factor), tangent
 
@@ -180,14 +180,18 @@ def full_mask(selection: PyTree) -> PyTree:
 def apply_mask(mask: PyTree, params: PyTree) -> PyTree:
     """Masked parameters, `m o theta` ([A] eq. 3), in their own dtypes; leaves without a mask as they are.
 
+    Under a mask of booleans or integers, what is pruned is 0 whatever the weight was, NaN included.
+
     Raises:
       ArgumentError: a mask of another structure or of other shapes.
     """
     check_fits(mask, params)
 
     def masked(m: Array, leaf: Array) -> Array:
+        if jnp.issubdtype(m.dtype, jnp.floating):
+            return m.astype(leaf.dtype) * leaf
         # A product would turn a pruned weight that overflowed into NaN.
-        return jnp.where(m, leaf, 0) if m.dtype == bool else m.astype(leaf.dtype) * leaf
+        return jnp.where(m == 0, 0, leaf if m.dtype == bool else m.astype(leaf.dtype) * leaf)
 
     return merge(map_selected(masked, mask, params), params)
 
@@ -300,12 +304,13 @@ def reshuffle(key: Array, mask: PyTree) -> PyTree:
 def top_k(scores: PyTree, k: ArrayLike) -> PyTree:
     """The mask of exactly `k` connections with the largest scores, pooled over all leaves.
 
-    Ties go to the connection that comes first in flattening order; NaN comes last. `k` may be traced. By
-    bisection (see `order_statistics`): nothing is sorted, and arrays that are split over devices stay so.
+    Ties go to the connection that comes first in flattening order; NaN comes last, after -inf. `k` may be
+    traced. By bisection (see `order_statistics`): nothing is sorted, and arrays that are split over devices
+    stay so.
 
     Raises:
       ArgumentError: a `k` that is no integer, or, where it is concrete, not between 0 and the number of
-        connections.
+        connections; leaves whose dtypes have none in common in which all scores are exact.
     """
     leaves, treedef = _masked_leaves(scores)
     size = sum(leaf.size for leaf in leaves)
@@ -320,14 +325,22 @@ def percentile_thresholds(values: PyTree, percentiles: ArrayLike) -> Array:
     """Percentiles of the entries of all leaves together: the set T_w of [D] eq. (13).
 
     Args:
-      values: weights or scores.
+      values: weights or scores, floating point.
       percentiles: numbers in [0, 100], shape (n,).
 
     Returns:
-      Thresholds of shape (n,), linearly interpolated; NaN if a value is. By bisection, like `top_k`, in
-      a time that goes with n.
+      Thresholds of shape (n,), linearly interpolated; NaN if a value is, or if a traced percentile is not in
+      [0, 100]. By bisection, like `top_k`, in a time that goes with n.
+
+    Raises:
+      ArgumentError: concrete percentiles that are not in [0, 100]; values that are not floating point.
     """
     leaves, _ = _masked_leaves(values)
+    check_floating("values", values)
+    if not is_traced(percentiles):
+        numbers = np.asarray(percentiles)
+        if numbers.dtype.kind not in "iuf" or not ((numbers >= 0) & (numbers <= 100)).all():
+            raise ArgumentError(f"percentiles: expected numbers in [0, 100], got {shown(percentiles)}")
     return percentile(leaves, jnp.asarray(percentiles, jnp.float32))
 
 

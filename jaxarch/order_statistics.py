@@ -1,9 +1,9 @@
 """The k-th largest of many numbers by bisection of their bits: no sort, no gather, sharding kept.
 
 Read as integers, the bits of floating-point numbers are in the numbers' order, once those of negative ones
-are flipped. So the k-th largest of a list of arrays is found bit by bit, from the highest on: a bit is set if
-at least k numbers are at or above what it gives. Each round counts, over arrays that stay as and where they
-are; of arrays that are split over devices, one number a device is sent.
+are flipped; integers are as they are. So the k-th largest of a list of arrays is found bit by bit, from the
+highest on: a bit is set if at least k numbers are at or above what it gives. Each round counts, over arrays
+that stay as and where they are; of arrays that are split over devices, one number a device is sent.
 """
 
 from __future__ import annotations
@@ -39,12 +39,21 @@ def count_dtype(size: int) -> jnp.dtype:
 def largest(arrays: Sequence[Array], k: Array) -> list[Array]:
     """Which numbers are the `k` largest of all arrays together: booleans in the arrays' shapes.
 
-    Exactly k; of equal numbers, the first in row-major order, array after array. NaN counts as -inf.
+    Exactly k; of equal numbers, the first in row-major order, array after array. NaN is less than -inf.
+
+    Raises:
+      ArgumentError: arrays of dtypes that have none in common in which all numbers are exact, such as int32
+        and float32.
     """
     size = sum(array.size for array in arrays)
     dtype = count_dtype(size)
     k = jnp.maximum(k, 0).astype(dtype)
-    ordered = _ordered([jnp.where(jnp.isnan(array), -jnp.inf, array) for array in _promoted(arrays)])
+    promoted = _promoted(arrays)
+    least = jnp.iinfo(_key_dtype(promoted[0].dtype)).min
+    ordered = [
+        jnp.where(jnp.isnan(array), least, keys)
+        for array, keys in zip(promoted, _ordered(promoted), strict=True)
+    ]
     threshold = _kth_largest(ordered, k)
     above = [keys > threshold for keys in ordered]
     tied = [keys == threshold for keys in ordered]
@@ -73,7 +82,7 @@ def percentile(arrays: Sequence[Array], percentiles: Array) -> Array:
 
     Args:
       arrays: floating-point arrays of any shapes.
-      percentiles: in [0, 100], of any shape.
+      percentiles: in [0, 100], of any shape; of others the result is NaN.
     """
     promoted = _promoted(arrays)
     size = sum(array.size for array in arrays)
@@ -97,7 +106,8 @@ def percentile(arrays: Sequence[Array], percentiles: Array) -> Array:
     below, above = (_number(keys, promoted[0].dtype) for keys in (at, jnp.where(high > low, after, at)))
     value = above * share + below * (1 - share)
     broken = jnp.stack([jnp.any(jnp.isnan(array)) for array in promoted]).any()
-    return jnp.where(broken, jnp.nan, value).astype(jnp.result_type(*arrays))
+    is_one = (percentiles >= 0) & (percentiles <= 100)
+    return jnp.where(broken | ~is_one, jnp.nan, value).astype(jnp.result_type(*arrays))
 
 
 def _kth_largest(ordered: Sequence[Array], k: Array) -> Array:
@@ -115,16 +125,44 @@ def _kth_largest(ordered: Sequence[Array], k: Array) -> Array:
 
 
 def _promoted(arrays: Sequence[Array]) -> list[Array]:
-    """All arrays in one dtype, float32 or float64, in which they have the order that they had."""
-    dtype = jnp.promote_types(jnp.result_type(*arrays), jnp.float32)
+    """All arrays in one dtype of 32 or 64 bits, in which they have the order that they had."""
+    dtype = jnp.result_type(*arrays)
+    if jnp.issubdtype(dtype, jnp.floating):
+        dtype = jnp.promote_types(dtype, jnp.float32)
+    elif jnp.issubdtype(dtype, jnp.bool_) or jnp.iinfo(dtype).bits < 32:
+        dtype = jnp.dtype(jnp.int32)
+    for array in arrays:
+        if not _is_exact(array.dtype, dtype):
+            raise ArgumentError(
+                f"scores: {array.dtype} has no exact order beside the other leaves' {dtype}; give all leaves "
+                "one dtype"
+            )
     return [array.astype(dtype) for array in arrays]
+
+
+def _is_exact(dtype: jnp.dtype, common: jnp.dtype) -> bool:
+    """Whether every number of a dtype is one of the dtype that it was promoted to."""
+    if jnp.issubdtype(dtype, jnp.bool_) or jnp.issubdtype(dtype, jnp.floating):
+        return True
+    mine = jnp.iinfo(dtype)
+    if jnp.issubdtype(common, jnp.floating):
+        return mine.bits <= jnp.finfo(common).nmant + 1
+    return jnp.iinfo(common).min <= mine.min and mine.max <= jnp.iinfo(common).max
+
+
+def _key_dtype(dtype: jnp.dtype) -> jnp.dtype:
+    return jnp.dtype(jnp.int32 if dtype.itemsize == 4 else jnp.int64)
 
 
 def _ordered(arrays: Sequence[Array]) -> list[Array]:
     """Integers in the order of the arrays' numbers; 0 and -0 are one."""
-    integer = jnp.int32 if arrays[0].dtype == jnp.float32 else jnp.int64
+    dtype = arrays[0].dtype
+    integer = _key_dtype(dtype)
     bits = [jax.lax.bitcast_convert_type(jnp.where(array == 0, 0, array), integer) for array in arrays]
-    return [_flipped(keys) for keys in bits]
+    if jnp.issubdtype(dtype, jnp.floating):
+        return [_flipped(keys) for keys in bits]
+    unsigned = jnp.issubdtype(dtype, jnp.unsignedinteger)
+    return [keys ^ jnp.iinfo(integer).min for keys in bits] if unsigned else bits
 
 
 def _number(keys: Array, dtype: jnp.dtype) -> Array:

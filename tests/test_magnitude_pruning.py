@@ -61,6 +61,14 @@ def test_one_shot_keeps_the_largest_weights_of_the_network_trained_once(one_shot
         assert np.array_equal(leaf, np.abs(jaxarch.named_leaves(trained)[path]) >= cut)
 
 
+def test_weights_that_are_nan_are_pruned_first_and_nothing_that_was_pruned_comes_back():
+    mask = {"w": np.asarray([True, False, True, True, False])}
+    network = jaxarch.Network({"w": np.asarray([np.nan, np.inf, 2.0, -3.0, 0.0], np.float32)}, mask)
+    for fraction, left in [(0.0, [True, False, True, True, False]), (0.3, [False, False, True, True, False])]:
+        pruned = jaxarch.prune(fraction)(keys()[0], learning().of_run(0), network)
+        assert pruned.mask["w"].tolist() == left
+
+
 def test_a_round_trains_from_the_start_what_the_round_before_has_left(tickets):
     one, key = learning().of_run(0), keys()[0]
     stages = [jax.random.fold_in(key, index) for index in range(6)]

@@ -105,6 +105,16 @@ def test_masked_parameters_are_zero_where_pruned_even_if_a_weight_overflowed():
     assert masked["w"].tolist() == [0.0, 0.0, 3.0]
 
 
+def test_a_mask_of_integers_leaves_nothing_of_a_pruned_weight_that_overflowed():
+    params = {"w": jnp.asarray([jnp.inf, jnp.nan, 3.0])}
+    assert masks.apply_mask({"w": jnp.asarray([0, 0, 1])}, params)["w"].tolist() == [0.0, 0.0, 3.0]
+
+
+def test_a_soft_mask_that_rounds_to_0_still_carries_its_gradient():
+    gradient = jax.grad(lambda m: masks.apply_mask({"w": m}, {"w": jnp.asarray([3.0])})["w"].sum())
+    assert gradient(jnp.zeros(1)).tolist() == [3.0]
+
+
 def test_leaves_without_a_mask_pass_through():
     params = {"kernel": jnp.full((2, 2), 3.0), "bias": jnp.full(2, 7.0)}
     mask = {"kernel": jnp.eye(2, dtype=bool), "bias": None}
@@ -229,6 +239,12 @@ def test_top_k_keeps_exactly_the_k_largest_scores(seed, k):
 def test_top_k_is_exact_among_ties_and_puts_nan_last():
     mask = masks.top_k({"w": jnp.asarray([jnp.nan, 1.0, 1.0, 1.0])}, 2)
     assert mask["w"].tolist() == [False, True, True, False]
+    for nan in (jnp.nan, -jnp.nan):
+        assert masks.top_k({"w": jnp.asarray([nan, -jnp.inf])}, 1)["w"].tolist() == [False, True]
+
+
+def test_top_k_tells_integers_apart_that_float32_does_not():
+    assert masks.top_k({"w": jnp.asarray([2**24, 2**24 + 1])}, 1)["w"].tolist() == [False, True]
 
 
 def test_top_k_takes_a_traced_k():
@@ -249,6 +265,17 @@ def test_thresholds_are_percentiles_of_all_leaves_pooled(seed):
     values = random_tree(seed)
     mine = masks.percentile_thresholds(values, [10, 50, 100])
     np.testing.assert_allclose(mine, np.percentile(flat(values), [10, 50, 100]), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("percentiles", [[150.0, -10.0], [50, 101], -1, [np.nan], "50", [True]])
+def test_percentiles_out_of_range_are_refused(percentiles):
+    with pytest.raises(ValueError, match=r"^percentiles: expected numbers in \[0, 100\], got "):
+        masks.percentile_thresholds(TREE, percentiles)
+
+
+def test_percentiles_of_integers_are_refused_as_their_thresholds_would_be_rounded():
+    with pytest.raises(ValueError, match=r"^values: leaf 'w' has dtype int32"):
+        masks.percentile_thresholds({"w": jnp.arange(4)}, [50])
 
 
 FUNCTIONS = {

@@ -28,7 +28,8 @@ def flat(arrays):
 
 def by_sorting(values, k):
     pooled = jnp.asarray(values)
-    order = jnp.argsort(-jnp.where(jnp.isnan(pooled), -jnp.inf, pooled), stable=True)
+    # JAX sorts NaN last, and -NaN is one.
+    order = jnp.argsort(-pooled, stable=True)
     return jnp.zeros(pooled.shape, bool).at[order].set(jnp.arange(pooled.size) < k)
 
 
@@ -60,6 +61,46 @@ def test_doubles_are_told_apart_beyond_the_digits_of_float32():
     with in_float64(True):
         values = jnp.asarray([1.0, 1.0 + 1e-12, 1.0 - 1e-12])
         assert largest([values], jnp.asarray(1))[0].tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("values", "largest_two"),
+    [
+        (np.array([2**24, -(2**31), 2**24 + 1], np.int32), [True, False, True]),
+        (np.array([2**24, 2**24 + 1, 2**24 + 2], np.int32), [False, True, True]),
+        (np.array([2**31, 2**31 - 1, 2**32 - 1], np.uint32), [True, False, True]),
+        (np.array([-128, 127, 0], np.int8), [False, True, True]),
+        (np.array([True, False, True]), [True, False, True]),
+    ],
+    ids=lambda values: str(getattr(values, "dtype", "")),
+)
+def test_integers_are_ordered_as_they_are(values, largest_two):
+    assert largest([jnp.asarray(values)], jnp.asarray(2))[0].tolist() == largest_two
+
+
+def test_long_integers_are_ordered_as_they_are():
+    with jax.enable_x64(True):
+        signed = jnp.asarray([2**53, 2**53 + 1, -(2**63)])
+        assert largest([signed], jnp.asarray(1))[0].tolist() == [False, True, False]
+        unsigned = jnp.asarray(np.array([2**63, 2**64 - 1, 1], np.uint64))
+        assert largest([unsigned], jnp.asarray(1))[0].tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("dtypes", [("int32", "float32"), ("uint32", "bfloat16"), ("int32", "uint32")])
+def test_dtypes_without_an_exact_common_order_are_refused(dtypes):
+    arrays = [jnp.zeros(3, dtype) for dtype in dtypes]
+    with pytest.raises(ValueError, match=r"^scores: u?int32 has no exact order beside the other leaves' "):
+        largest(arrays, jnp.asarray(2))
+
+
+def test_short_integers_are_ordered_among_floating_point_numbers():
+    arrays = [jnp.asarray([3, -1], jnp.int16), jnp.asarray([2.5, 3.5])]
+    assert flat(largest(arrays, jnp.asarray(2))).tolist() == [True, False, False, True]
+
+
+def test_a_traced_percentile_out_of_range_gives_nan():
+    found = jax.jit(percentile)([jnp.arange(4.0)], jnp.asarray([150.0, -10.0, 50.0, jnp.nan]))
+    np.testing.assert_array_equal(found, [np.nan, np.nan, 1.5, np.nan])
 
 
 def test_many_ks_are_one_vmap():

@@ -4,12 +4,13 @@ import dataclasses
 
 import jax
 import numpy as np
+import optax
 import pytest
-from small import keys, problem, same
+from small import digits, keys, problem, same
 
 import jaxarch
 from jaxarch.running import layout, programs
-from jaxarch.search import two_temperature
+from jaxarch.search import dense, spectral, two_temperature
 
 SEARCH = two_temperature()
 ONE = jax.devices()[:1]
@@ -83,6 +84,93 @@ def test_what_is_kept_of_the_devices_is_not_believed_where_it_cannot_be(begun, c
     checkpoint.save(name, kept | {key: np.asarray(value) for key, value in changed.items()})
     with pytest.raises(jaxarch.errors.ArgumentError, match=r"^checkpoint: .* is damaged; use a fresh folder"):
         learned(checkpoint=checkpoint)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"step": 10**6},
+        {"step": -5},
+        {"step": 3},
+        {"seconds": np.nan},
+        {"seconds": np.inf},
+        {"seconds": -1.0},
+    ],
+    ids=lambda changed: str(*changed.items()),
+)
+def test_a_checkpoint_whose_step_or_seconds_cannot_be_is_refused(changed, tmp_path):
+    checkpoint = jaxarch.Checkpoints(tmp_path)
+    learned(checkpoint=checkpoint)
+    path = checkpoint._path("two_temperature group 0")
+    with np.load(path) as file:
+        arrays = dict(file)
+    replaced = {
+        f"state/{name}": np.asarray(value, arrays[f"state/{name}"].dtype) for name, value in changed.items()
+    }
+    np.savez(path, **arrays | replaced)
+    with pytest.raises(
+        jaxarch.errors.ArgumentError, match=r"^checkpoint: .* is damaged; use a fresh folder$"
+    ):
+        learned(checkpoint=checkpoint)
+
+
+def of_one_name(strategy, folder, problem=problem, settings=None):
+    options = {"checkpoint": jaxarch.Checkpoints(folder), "chunk": 4, "dead_start": "ignore"}
+    return jaxarch.over_seeds(strategy, keys(), problem(), settings, name="one", **options)
+
+
+def neurons():
+    model = jaxarch.spectral_network((64, 8, 1))
+    return jaxarch.supervised(
+        model,
+        (digits().x[:40], digits().y[:40, None] / 10.0),
+        loss=lambda outputs, y: (outputs - y)[:, 0] ** 2,
+        optimizer=optax.sgd(0.1),
+        steps=8,
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "problem"),
+    [
+        (lambda: two_temperature(50, 5), lambda: two_temperature(10, 1, mean=3), problem),
+        (lambda: spectral(0.1), lambda: spectral(0.0), neurons),
+        (lambda: dense(optimizer=optax.sgd(0.1)), lambda: dense(optimizer=optax.sgd(5.0)), problem),
+    ],
+    ids=["temperatures", "strength", "rate"],
+)
+def test_a_fit_goes_on_with_the_strategy_that_it_was_begun_with_alone(first, second, problem, tmp_path):
+    whole = of_one_name(first(), tmp_path, problem)[0]
+    with pytest.raises(
+        jaxarch.errors.ArgumentError, match=r"of another strategy, problem or descent; use a "
+    ):
+        of_one_name(second(), tmp_path, problem)
+    assert same(of_one_name(first(), tmp_path, problem)[0], whole)
+
+
+def test_a_sweep_goes_on_with_the_strategy_that_it_was_begun_with_alone(tmp_path):
+    hard = {"hard": np.asarray([10.0, 20.0, 30.0, 40.0])}
+    sweep = lambda mean: lambda s: two_temperature(s["hard"], mean=mean)  # noqa: E731
+    whole = of_one_name(sweep(-10), tmp_path, settings=hard)[0]
+    with pytest.raises(jaxarch.errors.ArgumentError, match="of another strategy"):
+        of_one_name(sweep(-9), tmp_path, settings=hard)
+    assert same(of_one_name(sweep(-10), tmp_path, settings=hard)[0], whole)
+
+
+def halved(params, state, batch, key):
+    value, state = problem().loss(params, state, batch, key)
+    return value / 2, state
+
+
+@pytest.mark.parametrize(
+    "other",
+    [lambda: problem(rate=0.2), lambda: dataclasses.replace(problem(), loss=halved)],
+    ids=["rate", "loss"],
+)
+def test_a_fit_does_not_go_on_with_another_descent_or_loss_of_the_problem(other, tmp_path):
+    of_one_name(SEARCH, tmp_path)
+    with pytest.raises(jaxarch.errors.ArgumentError, match="of another strategy, problem or descent"):
+        of_one_name(SEARCH, tmp_path, other)
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,16 @@ def test_temperatures_receive_no_gradient():
     assert gradients[1] == 0
 
 
+@pytest.mark.parametrize("factor", [True, False])
+def test_temperatures_receive_no_gradient_of_the_slope_either(factor):
+    def value(w, h, s):
+        return two_temperature(w, h, s, factor=factor)
+
+    gradients = jax.grad(jax.grad(value), argnums=(1, 2))(0.1, 50.0, 5.0)
+    assert [float(gradient) for gradient in gradients] == [0, 0]
+    assert jax.grad(jax.grad(value))(0.1, 50.0, 5.0) != 0
+
+
 @pytest.mark.parametrize(
     ("hard", "soft", "message"),
     [

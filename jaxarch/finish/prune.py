@@ -51,6 +51,12 @@ def check_fraction(name: str, fraction: ArrayLike) -> None:
 
 
 def largest_weights(network: Network, count: ArrayLike) -> PyTree:
-    """The mask of the `count` largest `|w|` among the connections that are left, pooled over all leaves."""
-    magnitudes = map_selected(lambda m, w: jnp.where(m, jnp.abs(w), -1), network.mask, network.params)
-    return top_k(magnitudes, count)
+    """The mask of the `count` largest `|w|` among the connections that are left, pooled over all leaves.
+
+    A weight that is NaN comes after all others that are left, but before what was pruned.
+    """
+
+    def magnitude(m: Array, w: Array) -> Array:
+        return jnp.where(m, jnp.where(jnp.isnan(w), -1, jnp.abs(w)), -2)
+
+    return top_k(map_selected(magnitude, network.mask, network.params), count)

@@ -25,6 +25,7 @@ from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running import programs
 from jaxarch.running.devices import first_runs, place, runs_mesh, take_runs
+from jaxarch.running.fingerprint import fingerprint
 from jaxarch.running.layout import Layout
 from jaxarch.running.options import FitOptions, Progress, StageReport
 from jaxarch.running.programs import Best, Make, Stopwatch
@@ -327,9 +328,12 @@ class _Group:
 
     def _saved(self, state: _State) -> PyTree:
         if self._digest is None:
+            training, problem = self.training, self.problem
+            learned = (training.name, training.init, training.params, training.network, training.settings)
+            beside = (training.penalty, training.observe, problem.init, problem.loss, problem.gather)
             self._digest = _digest(
-                (self.keys, self.settings, dataclasses.replace(self.problem, data=self.data), self.network),
-                (self.descent.steps, self.descent.batch_size, self.options.chunk, len(self.members)),
+                (self.keys, self.settings, dataclasses.replace(problem, data=self.data), self.network),
+                (fingerprint((learned, beside, self.descent)), self.options.chunk, len(self.members)),
             )
         return {"belongs_to": self._digest, "state": state}
 
@@ -343,10 +347,11 @@ class _Group:
             return state
         if not np.array_equal(saved["belongs_to"], mine["belongs_to"]):
             raise ArgumentError(
-                f"checkpoint: {self._slot!r} is of a fit with other keys, settings, data or sizes; "
-                "use a fresh folder"
+                f"checkpoint: {self._slot!r} is of a fit with other keys, settings, data or sizes, or of "
+                "another strategy, problem or descent; use a fresh folder"
             )
         state = saved["state"]
+        self._check_counts(int(state.step), float(state.seconds))
         carry, best = place(self.mesh, (0, 0), (state.carry, state.best))
         state = state._replace(
             carry=carry,
@@ -360,6 +365,13 @@ class _Group:
             self._report_dead(carry)
         self._report_failed(state.failed_at)
         return state
+
+    def _check_counts(self, step: int, seconds: float) -> None:
+        """Raise unless a checkpoint's step is a border, and its seconds are a time."""
+        steps = self.descent.steps
+        is_border = 0 <= step <= steps and (step == steps or step % self.options.chunk == 0)
+        if not is_border or not 0 <= seconds < math.inf:
+            raise ArgumentError(f"checkpoint: {self._slot!r} is damaged; use a fresh folder")
 
     @property
     def _awake(self) -> int:
@@ -396,7 +408,7 @@ def _as(value: Any, original: Array) -> Array:
 
 
 def _digest(tree: PyTree, sizes: tuple[Any, ...]) -> np.ndarray:
-    """SHA-256 of all that a fit depends on, but for its functions: 32 bytes."""
+    """SHA-256 of arrays, by their paths, and of what else is given: 32 bytes."""
     total = hashlib.sha256(repr(sizes).encode())
     for name, leaf in named_leaves(tree).items():
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):

@@ -20,8 +20,10 @@ class Checkpoints:
     """A folder of checkpoints, from which an interrupted `over_seeds` continues to the same bits.
 
     Pass it as the option `checkpoint`. Use one folder for each experiment: a checkpoint of other keys, data,
-    settings or sizes is refused, but it cannot be seen that, say, the optimiser or the loss is another. As
-    long as the object is kept, no other process can use the folder.
+    settings or sizes, of a strategy, a problem or a descent that says something else is refused. Functions
+    are known by name and by what they have captured (`jaxarch.running.fingerprint`): it cannot be seen that
+    one of the same name, a loss for instance, now does something else. As long as the object is kept, no
+    other process can use the folder.
 
     Args:
       folder: where the files are; made if need be.
