@@ -48,14 +48,21 @@ def read_table(folder: str | os.PathLike[str], name: str = RESULTS) -> pd.DataFr
     except (OSError, ValueError) as error:
         raise ArgumentError(f"folder: {shown(path)} cannot be read ({one_line(error)})") from None
     for column, cells in table.items():
-        # Some releases of pandas leave a number that is too large as a text.
-        infinite = np.isinf(pd.to_numeric(cells, errors="coerce").to_numpy(np.float64))
+        infinite = cells.map(_is_infinite)
         if infinite.any():
-            row = int(infinite.argmax()) + 1
+            row = int(infinite.to_numpy().argmax()) + 1
             raise ArgumentError(f"folder: {shown(path)} has an infinite number: {shown(column)}, row {row}")
         if not pd.api.types.is_numeric_dtype(cells):
             table[column] = cells.map(printed, na_action="ignore")
     return table
+
+
+def _is_infinite(cell: Any) -> bool:
+    """Whether a cell is an infinite number; some releases of pandas leave one that is too large as a text."""
+    try:
+        return bool(np.isinf(float(cell)))
+    except (TypeError, ValueError):
+        return False
 
 
 def finding(what: str, values: Any) -> dict[str, Any]:
