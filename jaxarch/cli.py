@@ -210,6 +210,7 @@ def data(name: str | None, download: bool) -> None:
     if download:
         if name is None:
             raise ArgumentError("download: expected a name, as in jaxarch data mnist --download")
+        interruption.tell(lambda: "nothing was written")  # What is there in part is removed.
         console.print(f"downloaded into {sources.download(name)}", soft_wrap=True)
     for line in listing.overview() if name is None else listing.details(name):
         console.print(line, soft_wrap=True)
