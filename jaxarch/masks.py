@@ -27,7 +27,7 @@ from jax import Array
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, check_positive, check_strength, is_traced
+from jaxarch.errors import ArgumentError, check_positive, check_strength, is_traced, shown
 from jaxarch.order_statistics import count_dtype, largest, percentile
 from jaxarch.trees import PyTree, check_floating, check_structure, map_selected, merge, named_leaves
 
@@ -118,7 +118,8 @@ def check_temperatures(hard: ArrayLike, soft: ArrayLike) -> None:
     check_positive("soft", soft)
     if not is_traced((hard, soft)) and (np.asarray(soft) > np.asarray(hard) * (1 + 1e-6)).any():
         raise ArgumentError(
-            f"soft: expected at most hard = {hard} (the gradient's sigmoid is the softer one), got {soft}"
+            f"soft: expected at most hard = {shown(hard)} (the gradient's sigmoid is the softer one), got "
+            f"{shown(soft)}"
         )
 
 
@@ -199,7 +200,7 @@ def apply_mask(mask: PyTree, params: PyTree) -> PyTree:
 def check_density(name: str, density: object) -> None:
     """Raise unless it is a number in (0, 1]."""
     if isinstance(density, bool) or not isinstance(density, (int, float, np.number)) or not 0 < density <= 1:
-        raise ArgumentError(f"{name}: expected a number in (0, 1], 1 - sparsity; got {density!r}")
+        raise ArgumentError(f"{name}: expected a number in (0, 1], 1 - sparsity; got {shown(density)}")
 
 
 def check_fits(mask: PyTree, params: PyTree) -> None:

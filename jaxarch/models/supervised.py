@@ -13,7 +13,7 @@ import optax
 from jax import Array
 
 from jaxarch.descent import Descent
-from jaxarch.errors import ArgumentError, first_line, is_traced
+from jaxarch.errors import ArgumentError, first_line, is_traced, shown
 from jaxarch.models.flax_models import as_model
 from jaxarch.models.model import Model
 from jaxarch.problem import Key, Problem, take_rows
@@ -70,7 +70,7 @@ def supervised(
             f"data: expected x of shape (n, ...) and y of shape (n,), got {x.shape} and {y.shape}"
         )
     if augment is not None and not callable(augment):
-        raise ArgumentError(f"augment: expected a function (key, x) -> x, got {augment!r}")
+        raise ArgumentError(f"augment: expected a function (key, x) -> x, got {shown(augment)}")
     first_own = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], per_run)
     example, label = jax.jit(gather)((x, y), first_own, jnp.zeros(1, jnp.int32))
     network = as_model(model, example)
@@ -181,9 +181,9 @@ def _check_loss(problem: Problem, network: Model, loss: Callable[[Array, Array],
         if value.shape and value.shape[0] != size:
             raise ArgumentError(f"loss: expected one value an example, shape ({size},), got {value.shape}")
     if shapes[0][1:] != shapes[1][1:]:
-        shown = jax.tree.map(lambda leaf: leaf.shape, outputs)
+        given = jax.tree.map(lambda leaf: leaf.shape, outputs)
         raise ArgumentError(
-            f"loss: for 3 examples it has shape {shapes[1]}: outputs of shape {shown} are broadcast against "
+            f"loss: for 3 examples it has shape {shapes[1]}: outputs of shape {given} are broadcast against "
             "the labels; give both one shape"
         )
     return outputs

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 import jax
 import numpy as np
 
-from jaxarch.errors import ArgumentError, check_count, check_strength, shown
+from jaxarch.errors import ArgumentError, check_count, check_one_strength, shown
 from jaxarch.trees import PyTree
 
 
@@ -34,7 +34,7 @@ class EarlyStopping:
 
     def __post_init__(self) -> None:
         check_count("patience", self.patience)
-        check_strength("least", self.least)
+        check_one_strength("least", self.least)
         if self.mode not in ("min", "max"):
             raise ArgumentError(f"mode: expected 'min' or 'max', got {shown(self.mode)}")
 

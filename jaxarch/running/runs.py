@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh
 
-from jaxarch.errors import ArgumentError, check_keys, did_you_mean
+from jaxarch.errors import ArgumentError, check_keys, did_you_mean, shown
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.devices import first_runs, gather_on_cpu, over_runs, place, runs_mesh, take_runs
@@ -242,7 +242,7 @@ def _options(options: dict[str, Any]) -> FitOptions:
     known = [field.name for field in dataclasses.fields(FitOptions)]
     for name in options:
         if name not in known:
-            raise ArgumentError(f"over_seeds: unknown option {name!r}; {did_you_mean(name, known)}")
+            raise ArgumentError(f"over_seeds: unknown option {shown(name)}; {did_you_mean(name, known)}")
     return FitOptions(**options)
 
 

@@ -30,7 +30,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, one_line
+from jaxarch.errors import ArgumentError, one_line, shown
 from jaxarch.spectral.algebra import adjacent, apply_adjacency, check_blocks, connections
 from jaxarch.trees import PyTree, named_leaves, path_name, select
 
@@ -369,7 +369,7 @@ def check_activation(activation: Activation) -> None:
     """
     if not callable(activation):
         raise ArgumentError(
-            f"activation: expected an elementwise function such as jax.nn.relu, got {activation!r}"
+            f"activation: expected an elementwise function such as jax.nn.relu, got {shown(activation)}"
         )
     like = jax.ShapeDtypeStruct((2, 3), jnp.float32)
     try:
@@ -395,7 +395,7 @@ def check_activation(activation: Activation) -> None:
 def check_method(method: str) -> None:
     """Raise unless a method is known."""
     if method not in get_args(Method):
-        raise ArgumentError(f"method: expected one of {', '.join(get_args(Method))}; got {method!r}")
+        raise ArgumentError(f"method: expected one of {', '.join(get_args(Method))}; got {shown(method)}")
 
 
 def _check(eigenvectors: Sequence[Array], eigenvalues: Sequence[Array | np.ndarray], x: Array) -> None:
