@@ -82,7 +82,11 @@ def select(tree: PyTree, where: Where = matrices, name: str = "where") -> PyTree
     if callable(where):
         chosen = where
     else:
-        patterns = [where] if isinstance(where, str) else list(where)
+        patterns = [where] if isinstance(where, str) else where
+        if not isinstance(patterns, Sequence) or not all(isinstance(pattern, str) for pattern in patterns):
+            raise ArgumentError(
+                f"{name}: expected a function (path, leaf) -> bool or glob patterns, got {shown(where)}"
+            )
         paths = list(named_leaves(tree))
         for pattern in patterns:
             if not any(fnmatch.fnmatchcase(path, pattern) for path in paths):

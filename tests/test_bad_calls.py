@@ -1,8 +1,11 @@
 """What a user may get wrong, a call each: one line that begins with the argument."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
+from small import digits, keys, problem
 
 import jaxarch
 from jaxarch import search
@@ -70,3 +73,138 @@ ONE_NUMBER = {
 def test_where_one_number_is_meant_an_array_is_refused(case):
     argument, call = ONE_NUMBER[case]
     assert refused(call).startswith(f"{argument}: expected one number, got ")
+
+
+def learn(**changes):
+    given = {
+        "model": jaxarch.models.tanh_network((64, 3)),
+        "data": (digits().x, np.where(digits().y < 5, 1.0, -1.0)),
+        "loss": jaxarch.models.signed_output_loss,
+        "optimizer": optax.sgd(0.1),
+        "steps": 4,
+        "batch_size": 10,
+    } | changes
+    return jaxarch.supervised(given.pop("model"), given.pop("data"), **given)
+
+
+def broken(key):
+    raise RuntimeError("no start\nat all")
+
+
+SUPERVISED = {
+    "train: it is ragged": {"train": [[1], [1, 2]]},
+    "validation: it is ragged": {"validation": [[1], [1, 2]]},
+    "gather: expected a function": {"gather": None},
+    "gather: expected a function (data, per_run, rows) -> (x, y); on": {"gather": lambda data, rows: data},
+    "per_run: expected arrays with a leading axis": {"per_run": 3},
+    "augment: expected a function (key, x) -> x; it does not take": {"augment": lambda x: x},
+    "augment: expected inputs of shape": {"augment": lambda key, x: x[:, :2]},
+    "model: it cannot be initialised: no start at all": {"model": (broken, lambda params, x: x)},
+    "metrics: expected a function": {"metrics": "acc"},
+    "metrics: expected a function (outputs, y) -> {name: scalar}; it makes": {"metrics": lambda o, y: y},
+    "metrics: it does not take outputs": {"metrics": lambda outputs: {}},
+}
+
+
+@pytest.mark.parametrize("message", SUPERVISED)
+def test_a_problem_of_odd_parts_is_refused_when_it_is_made(message):
+    assert refused(lambda: learn(**SUPERVISED[message])).startswith(message)
+
+
+OPTIONS = {
+    "progress": True,
+    "schedule": 3,
+    "early_stopping": True,
+    "checkpoint": "folder",
+    "devices": 2,
+    "memory": "1GB",
+    "labels": "abcd",
+    "labels ": 3,
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_option_of_another_kind_is_refused_before_anything_is_run(name):
+    option = name.strip()
+    text = refused(lambda: jaxarch.over_seeds(search.dense(), keys(), problem(), **{option: OPTIONS[name]}))
+    assert text.startswith(f"{option}: expected ")
+
+
+RATES = {"n": jnp.arange(1, 5), "rate": jnp.ones(4)}
+
+
+def run(strategy=None, learning=None, settings=None, **options):
+    learning = problem() if learning is None else learning
+    return jaxarch.over_seeds(strategy or search.dense(), keys(), learning, settings, **options)
+
+
+RUN = {
+    "problem: expected one": lambda: run(learning=(1, 2)),
+    "strategies: expected a dict": lambda: jaxarch.compare([search.dense()], keys(), problem()),
+    "network: expected what over_seeds returned": lambda: run(jaxarch.prune(), network={"a": jnp.ones(4)}),
+    "strategy: with settings": lambda: run(search.dense(), settings=RATES),
+    "settings: the strategy makes a Python number": lambda: run(
+        lambda s: search.dense(steps=int(s["n"])), settings=RATES
+    ),
+}
+
+
+@pytest.mark.parametrize("message", RUN)
+def test_a_run_of_what_cannot_be_run_is_refused(message):
+    assert refused(RUN[message]).startswith(message)
+
+
+def bare():
+    return jaxarch.architecture(jax.tree.map(lambda w: jnp.ones((4, *w.shape), bool), of_one().params))
+
+
+def of_one():
+    return search.untrained()(jax.random.key(0), problem())
+
+
+def evaluated(network, learning=None):
+    return lambda: jaxarch.evaluate(
+        search.dense(), network(), problem() if learning is None else learning, np.arange(3)
+    )
+
+
+EVALUATED = {
+    "network: expected what over_seeds returned": evaluated(lambda: of_one().params),
+    "network: it is of one run": evaluated(of_one),
+    "network: it is a bare architecture": evaluated(bare),
+    "network: expected a leading axis of 4 runs": evaluated(
+        lambda: jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), of_one())
+    ),
+    "problem: expected one": evaluated(of_one, (1, 2)),
+}
+
+
+@pytest.mark.parametrize("message", EVALUATED)
+def test_an_evaluation_of_no_networks_of_many_runs_is_refused(message):
+    assert refused(EVALUATED[message]).startswith(message)
+
+
+def other_head():
+    mask = {"other": jnp.ones((4, 2, 2), bool)}
+    return run(jaxarch.new_head(), network=jaxarch.architecture(mask))
+
+
+FILES = {
+    "path: expected that of a file": lambda path: jaxarch.save_mask(".", {"w": jnp.ones(2, bool)}),
+    "mask: expected booleans in at least one leaf": lambda path: jaxarch.save_mask(path, None),
+    "mask: leaf 'a' is no array": lambda path: jaxarch.save_mask(path, {"a": True}),
+    "tree: leaf 'a' is no array": lambda path: jaxarch.save_tree(path, {"a": 1.0}),
+    "like: leaf 'a' is no array": lambda path: jaxarch.load_tree(path, {"a": 1.0}),
+    "problem: expected one": lambda path: jaxarch.load_mask(path, None),
+    "network: it masks other; ": lambda path: other_head(),
+    "where: expected a function": lambda path: jaxarch.select({"w": jnp.ones((2, 2))}, 3),
+    "activation: expected floating-point values, got bool": lambda path: spectral_network(
+        (2, 3, 1), activation=lambda x: x > 0
+    ),
+}
+
+
+@pytest.mark.parametrize("message", FILES)
+def test_what_does_not_fit_is_refused_and_no_file_is_written(message, tmp_path):
+    assert refused(lambda: FILES[message](tmp_path / "file.npz")).startswith(message)
+    assert not list(tmp_path.iterdir())
