@@ -22,7 +22,6 @@ from jaxarch.errors import (
     NonFiniteWarning,
     ResultWarning,
     did_you_mean,
-    one_line,
     printable,
     shortened,
     shown,
@@ -85,7 +84,7 @@ def run(
     """
     _prepare_jax()
     from jaxarch import results
-    from jaxarch.experiments.harness import plan_of, read_settings, run_in, time_of
+    from jaxarch.experiments.harness import check_resumed, plan_of, read_settings, run_in, time_of
     from jaxarch.experiments.harness.own_classes import own_classes
     from jaxarch.running.progress import ProgressBar
 
@@ -96,6 +95,8 @@ def run(
     console = _console()
     lines = plan_of(chosen, settings)
     if dry_run:
+        check_resumed(chosen, settings)
+        results.check_place(root, out, force)
         console.print(f"{chosen.name} (dry run: nothing is trained or written)")
         for line in lines + time_of(chosen, settings):
             console.print(f"  {line}")
@@ -141,8 +142,10 @@ def report(folder: str) -> None:
     if isinstance(failure, ArgumentError):
         raise failure
     if failure is not None:
-        why = f"{type(failure).__name__}: {shortened(one_line(failure), 200)}"
-        raise ArgumentError(f"folder: {shown(Path(folder))} cannot be reported on ({why}); was it altered?")
+        raise ArgumentError(
+            f"folder: {shown(Path(folder))} cannot be reported on, since its files are not as jaxarch run "
+            "wrote them; were they altered?"
+        ) from failure
     console = _console()
     for table in tables:
         console.print(table)
@@ -210,6 +213,7 @@ def data(name: str | None, download: bool) -> None:
     if download:
         if name is None:
             raise ArgumentError("download: expected a name, as in jaxarch data mnist --download")
+        interruption.tell(lambda: "nothing was written")  # What is there in part is removed.
         console.print(f"downloaded into {sources.download(name)}", soft_wrap=True)
     for line in listing.overview() if name is None else listing.details(name):
         console.print(line, soft_wrap=True)

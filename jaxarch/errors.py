@@ -161,15 +161,36 @@ def check_flag(name: str, value: object) -> None:
         raise ArgumentError(f"{name}: expected True or False, got {shown(value)}")
 
 
-def check_one_strength(name: str, value: Any) -> None:
-    """Raise unless it is one finite number of at least 0. Of traced values, the shape is checked."""
+def check_one_number(name: str, value: Any) -> None:
+    """Raise if it is an array or a list of numbers where one is meant; of traced values too."""
     import numpy as np
 
-    if np.shape(value) != ():
+    try:
+        shape = np.shape(value)
+    except ValueError:
+        raise ArgumentError(f"{name}: expected one number, got {shown(value)}") from None
+    if shape != ():
         raise ArgumentError(
-            f"{name}: expected one number, got shape {np.shape(value)}; for one a run pass them as "
-            "`settings` of over_seeds"
+            f"{name}: expected one number, got shape {shape}; for one a run pass them as `settings` of "
+            "over_seeds"
         )
+
+
+def check_one_finite(name: str, value: Any) -> None:
+    """Raise unless it is one finite number. Of traced values, the shape is checked."""
+    check_one_number(name, value)
+    check_finite(name, value)
+
+
+def check_one_positive(name: str, value: Any) -> None:
+    """Raise unless it is one positive finite number. Of traced values, the shape is checked."""
+    check_one_number(name, value)
+    check_positive(name, value)
+
+
+def check_one_strength(name: str, value: Any) -> None:
+    """Raise unless it is one finite number of at least 0. Of traced values, the shape is checked."""
+    check_one_number(name, value)
     check_strength(name, value)
 
 

@@ -38,14 +38,20 @@ def run(command: Callable[[], None]) -> None:
 
 
 def tell(what_is_left: Callable[[], str]) -> None:
-    """From here on, what the line says of what an interruption leaves."""
+    """From here on there is something to clean up: a signal raises, and the line says what it leaves.
+
+    Before, a signal ends the process where it is: an exception would pass through the imports of other
+    libraries, which do not expect it.
+    """
     _Stop.what_is_left = staticmethod(what_is_left)
+    _Stop.raises = True
 
 
 class _Stop:
     """The signals of this process."""
 
     what_is_left: Callable[[], str] = staticmethod(lambda: "nothing was written")
+    raises = False
 
     def __init__(self) -> None:
         self.received: int | None = None
@@ -54,13 +60,16 @@ class _Stop:
         self._ending = threading.Lock()
 
     def watch(self) -> None:
-        """From here on a signal raises `Stopped`, and ends the process if that does not get through."""
+        """From here on a signal ends the process, or raises `Stopped` where something is to be cleaned up.
+
+        What does not get through ends the process too, after a while.
+        """
         self._wakeup, write = os.pipe()
         os.set_blocking(write, False)
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         threading.Thread(target=self._insist, daemon=True).start()
         for number in self._signals:
-            signal.signal(number, self._raise)
+            signal.signal(number, self._stop)
         show = sys.unraisablehook
         # In a finaliser nothing can be raised. The process ends all the same, when its time is over.
         sys.unraisablehook = lambda args: None if issubclass(args.exc_type, Stopped) else show(args)
@@ -83,9 +92,11 @@ class _Stop:
             os.write(2, line.encode(errors="backslashreplace"))
         os._exit(128 + self.received)
 
-    def _raise(self, number: int, frame: FrameType | None) -> None:
+    def _stop(self, number: int, frame: FrameType | None) -> None:
         if self.received is None:
             self.received = number
+            if not self.raises:
+                self.end()
             raise Stopped
 
     def _insist(self) -> None:

@@ -114,7 +114,8 @@ def check_temperatures(hard: ArrayLike, soft: ArrayLike) -> None:
     check_positive("soft", soft)
     if not is_traced((hard, soft)) and (np.asarray(soft) > np.asarray(hard) * (1 + 1e-6)).any():
         raise ArgumentError(
-            f"soft: expected at most hard = {hard} (the gradient's sigmoid is the softer one), got {soft}"
+            f"soft: expected at most hard = {shown(hard)} (the gradient's sigmoid is the softer one), got "
+            f"{shown(soft)}"
         )
 
 
@@ -199,7 +200,7 @@ def apply_mask(mask: PyTree, params: PyTree) -> PyTree:
 def check_density(name: str, density: object) -> None:
     """Raise unless it is a number in (0, 1]."""
     if isinstance(density, bool) or not isinstance(density, (int, float, np.number)) or not 0 < density <= 1:
-        raise ArgumentError(f"{name}: expected a number in (0, 1], 1 - sparsity; got {density!r}")
+        raise ArgumentError(f"{name}: expected a number in (0, 1], 1 - sparsity; got {shown(density)}")
 
 
 def check_fits(mask: PyTree, params: PyTree) -> None:

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, KeyPath, SequenceKey
 
-from jaxarch.errors import ArgumentError, one_line
+from jaxarch.errors import ArgumentError, one_line, shown
 
 PyTree = Any
 Where = Callable[[str, Any], bool] | str | Sequence[str]
@@ -82,12 +82,18 @@ def select(tree: PyTree, where: Where = matrices, name: str = "where") -> PyTree
     if callable(where):
         chosen = where
     else:
-        patterns = [where] if isinstance(where, str) else list(where)
+        patterns = [where] if isinstance(where, str) else where
+        if not isinstance(patterns, Sequence) or not all(isinstance(pattern, str) for pattern in patterns):
+            raise ArgumentError(
+                f"{name}: expected a function (path, leaf) -> bool or glob patterns, got {shown(where)}"
+            )
         paths = list(named_leaves(tree))
         for pattern in patterns:
             if not any(fnmatch.fnmatchcase(path, pattern) for path in paths):
                 known = ", ".join(paths) or "none at all"
-                raise ArgumentError(f"{name}: no leaf is selected by {pattern!r}; the leaves are: {known}")
+                raise ArgumentError(
+                    f"{name}: no leaf is selected by {shown(pattern)}; the leaves are: {known}"
+                )
 
         def chosen(path: str, leaf: Any) -> bool:
             return any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
@@ -98,7 +104,7 @@ def select(tree: PyTree, where: Where = matrices, name: str = "where") -> PyTree
     selection = jax.tree_util.tree_map_with_path(pick, tree)
     if not jax.tree.leaves(selection):
         known = ", ".join(named_leaves(tree)) or "none at all"
-        raise ArgumentError(f"{name}: no leaf is selected by {where!r}; the leaves are: {known}")
+        raise ArgumentError(f"{name}: no leaf is selected by {shown(where)}; the leaves are: {known}")
     return selection
 
 

@@ -146,6 +146,47 @@ def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(tmp_path, here)
     assert list(tmp_path.iterdir()) == []
 
 
+def everything(folder):
+    """What is in a folder, at any depth, files with their contents."""
+    paths = {path: path.read_text() if path.is_file() else None for path in folder.rglob("*")}
+    return {path.relative_to(folder).as_posix(): content for path, content in paths.items()}
+
+
+REFUSED = {
+    "a link": ["--out", "link"],
+    "a folder that is there": ["--out", "begun"],
+    "no result folder": ["--out", "begun", "--force"],
+    "a file in the way": ["--out", "file/below"],
+    "a root that is a file": ["--root", "file"],
+    "a name that is too long": ["--out", "made/" + "x" * 300],
+    "to resume a file": ["--set", "resume=file"],
+    "to resume below a file": ["--set", "resume=file/below"],
+    "to resume another run": ["--set", "resume=begun"],
+    "to resume what is damaged": ["--set", "resume=damaged"],
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_dry_run_refuses_what_the_run_would_and_leaves_nothing(tmp_path, here, case):
+    (tmp_path / "link").symlink_to("nowhere")
+    (tmp_path / "file").write_text("")
+    for name, content in (("begun", '{"seeds": 3}'), ("damaged", "?")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "settings.json").write_text(content)
+    before = everything(tmp_path)
+    command = ["run", "theory.temperature_ratio", "--seeds", "4", *REFUSED[case]]
+    dry = here(*command, "--dry-run")
+    assert everything(tmp_path) == before
+    assert (dry.returncode, dry.stdout) == (2, "")
+    assert dry.stderr == here(*command).stderr
+
+
+def test_a_dry_run_that_names_fresh_folders_makes_none(tmp_path, here):
+    done = here("run", "--dry-run", "--root", "some/where", "--set", "resume=kept/here")
+    assert done.returncode == 0, done.stderr
+    assert everything(tmp_path) == {}
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -342,6 +383,9 @@ FOREIGN = {
     "types": lambda manifest: manifest | {"settings": {"seeds": "[/]", "train_per_class": []}},
     "missing": lambda manifest: {"experiment": manifest["experiment"], "settings": {}},
     "notes": lambda manifest: manifest | {"notes": 5},
+    "notes of a strategy": lambda manifest: manifest | {"notes": {"bin": 5}},
+    "list of notes": lambda manifest: manifest | {"notes": ["a", "b"]},
+    "costs": lambda manifest: manifest | {"costs": [1]},
 }
 
 
@@ -355,7 +399,16 @@ def test_a_manifest_that_is_odd_is_refused_by_report_in_one_line(ran, tmp_path, 
     assert again.stderr.count("\n") == 1
     assert again.stderr[:-1].isprintable()
     assert len(again.stderr) < 600
+    assert "Error" not in again.stderr
     assert again.stdout == ""
+
+
+def test_a_manifest_that_is_nested_without_end_is_refused_in_words(tmp_path, here):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / results.MANIFEST).write_text("[" * 100_000)
+    again = here("report", "out")
+    assert again.returncode == 2
+    assert again.stderr == "jaxarch: folder: out/manifest.json cannot be read (it is nested too deeply)\n"
 
 
 @pytest.mark.parametrize("number", ["1e99990", "-inf", "nonsense"])

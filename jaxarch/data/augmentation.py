@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxarch.errors import ArgumentError, check_count
+from jaxarch.errors import ArgumentError, check_count, shown
 
 
 def crop_and_flip(pad: int = 4, flip: bool = True) -> Callable[[Array, Array], Array]:
@@ -33,7 +33,7 @@ def crop_and_flip(pad: int = 4, flip: bool = True) -> Callable[[Array, Array], A
     """
     check_count("pad", pad, least=0)
     if not isinstance(flip, bool):
-        raise ArgumentError(f"flip: expected True or False, got {flip!r}")
+        raise ArgumentError(f"flip: expected True or False, got {shown(flip)}")
     return _CropAndFlip(int(pad), flip)
 
 

@@ -17,7 +17,7 @@ from jaxarch.data.cache import cached
 from jaxarch.data.folders import data_folders
 from jaxarch.data.images import Images, images_from_arrays
 from jaxarch.data.tfrecords import read_tfrecords
-from jaxarch.errors import ArgumentError, did_you_mean, one_line
+from jaxarch.errors import ArgumentError, did_you_mean, one_line, shown
 
 INFO = "dataset_info.json"
 
@@ -43,7 +43,7 @@ def read_tfds(name: str, split: str, folder: str | os.PathLike[str]) -> tuple[np
     """
     place = prepared_folder(name, folder)
     if place is None:
-        raise ArgumentError(f"folder: no data set {name!r} prepared by tensorflow-datasets in {folder}")
+        raise ArgumentError(f"folder: no data set {shown(name)} prepared by tensorflow-datasets in {folder}")
     return _read_split(place, split)
 
 
@@ -140,7 +140,7 @@ def _decode(place: Path, split: str) -> dict[str, np.ndarray]:
             f"dataset: tensorflow-datasets cannot read {place / INFO} or features.json ({one_line(error)})"
         ) from None
     if split not in splits:
-        raise ArgumentError(f"split: {place} has no {split!r}; {did_you_mean(split, splits)}")
+        raise ArgumentError(f"split: {place} has no {shown(split)}; {did_you_mean(split, splits)}")
     _check_features(place, features)
     images = np.empty((splits[split].num_examples, *features["image"].shape), np.uint8)
     labels = np.empty(len(images), np.int32)
@@ -167,7 +167,8 @@ def _check_features(place: Path, features: Any) -> None:
     for key, kind in (("image", kinds.Image), ("label", kinds.ClassLabel)):
         if key not in features or not isinstance(features[key], kind):
             raise ArgumentError(
-                f"dataset: {place} has no {kind.__name__} {key!r}; its features are {', '.join(features)}"
+                f"dataset: {place} has no {kind.__name__} {shown(key)}; its features are "
+                f"{', '.join(features)}"
             )
     image = features["image"]
     if None in image.shape or image.np_dtype != np.uint8:

@@ -12,7 +12,7 @@ from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
 from jaxarch.running.stage import FunctionStage, Needs
-from jaxarch.trees import map_selected, named_leaves
+from jaxarch.trees import check_structure, map_selected, named_leaves
 
 
 @method("[A] section 3.3")
@@ -41,6 +41,13 @@ def _new_head(settings: None, key: Array, problem: Problem, network: Network) ->
         if ours != theirs:
             raise ArgumentError(f"network: it has the parameters {theirs}; the problem's model has {ours}")
         params = jax.tree.map(lambda new, old: old if old.shape == new.shape else new, params, network.params)
+    unknown = named_leaves(network.mask).keys() - named_leaves(params).keys()
+    if unknown:
+        raise ArgumentError(
+            f"network: it masks {', '.join(sorted(unknown))}; the problem's model has "
+            f"{', '.join(named_leaves(params))}"
+        )
+    check_structure("network", network.mask, params, "the problem's parameters")
     keys = iter(jax.random.split(mask_key, len(jax.tree.leaves(network.mask))))
 
     def fitting(old: Array, leaf: Array) -> Array:

@@ -7,7 +7,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, is_traced
+from jaxarch.errors import ArgumentError, is_traced, shown
 from jaxarch.masks import apply_mask, connections, top_k
 from jaxarch.network import Network
 from jaxarch.problem import Problem
@@ -47,7 +47,7 @@ def check_fraction(name: str, fraction: ArrayLike) -> None:
     if not is_traced(fraction):
         number = np.asarray(fraction)
         if number.ndim or number.dtype.kind not in "iuf" or not 0 <= number < 1:
-            raise ArgumentError(f"{name}: expected a number in [0, 1), got {fraction!r}")
+            raise ArgumentError(f"{name}: expected a number in [0, 1), got {shown(fraction)}")
 
 
 def largest_weights(network: Network, count: ArrayLike) -> PyTree:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import check_strength
+from jaxarch.errors import check_one_strength
 from jaxarch.masks import apply_mask
 from jaxarch.network import Network, NeuronMask
 from jaxarch.problem import Problem
@@ -53,7 +53,7 @@ def recruit(tolerance: ArrayLike = 0.05) -> FunctionStage:
       ArgumentError: a concrete tolerance that is negative or not finite; a problem without `validation` rows;
         parameters of another network, or without hidden neurons.
     """
-    check_strength("tolerance", tolerance)
+    check_one_strength("tolerance", tolerance)
     return FunctionStage("recruit", _recruit, tolerance, NEEDS, removes=("neurons",))
 
 

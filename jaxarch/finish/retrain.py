@@ -10,7 +10,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges, own_descent
-from jaxarch.errors import ArgumentError, check_flag, check_strength
+from jaxarch.errors import ArgumentError, check_flag, check_one_strength, shown
 from jaxarch.finish.weights import Held, fresh, he, square_roots, trained, weights_of
 from jaxarch.masks import check_fits
 from jaxarch.network import Network
@@ -73,11 +73,11 @@ def retrain(
         refits.
     """
     if start not in ("warm", "cold", "rewind"):
-        raise ArgumentError(f"start: expected 'warm', 'cold' or 'rewind', got {start!r}")
+        raise ArgumentError(f"start: expected 'warm', 'cold' or 'rewind', got {shown(start)}")
     check_flag("nonnegative", nonnegative)
-    check_strength("std", std)
+    check_one_strength("std", std)
     if weights not in ("initial", "he", "density-aware"):
-        raise ArgumentError(f"weights: expected 'initial', 'he' or 'density-aware', got {weights!r}")
+        raise ArgumentError(f"weights: expected 'initial', 'he' or 'density-aware', got {shown(weights)}")
     if weights != "initial" and (start != "cold" or nonnegative):
         raise ArgumentError("weights: they are of a cold start with nonnegative=False; leave them out")
     if start != "cold" and nonnegative:

@@ -7,7 +7,7 @@ from typing import Literal
 import jax
 from jax import Array
 
-from jaxarch.errors import ArgumentError
+from jaxarch.errors import ArgumentError, shown
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
@@ -30,7 +30,7 @@ def share_weight(weight: Literal["best", "random"] = "best") -> FunctionStage:
       ArgumentError: an unknown `weight`; `best` after another search than `search.agnostic`.
     """
     if weight not in ("best", "random"):
-        raise ArgumentError(f"weight: expected 'best' or 'random', got {weight!r}")
+        raise ArgumentError(f"weight: expected 'best' or 'random', got {shown(weight)}")
     best = Needs("required", ("params", "mask", "shared_weight"), before="search.agnostic()")
     needs = best if weight == "best" else A_NETWORK
     return FunctionStage(f"share {weight} weight", _share_weight, weight, needs, removes=())

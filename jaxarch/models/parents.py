@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from jaxarch.errors import ArgumentError, check_count, check_positive, check_widths
+from jaxarch.errors import ArgumentError, check_count, check_positive, check_widths, shown
 from jaxarch.spectral.network import Activation
 
 
@@ -78,7 +78,7 @@ class CNN(nnx.Module):
     ) -> None:
         if not isinstance(channels, Sequence) or not channels or not all(channels):
             raise ArgumentError(
-                f"channels: expected positive integers, or some for a stage, got {channels!r}"
+                f"channels: expected positive integers, or some for a stage, got {shown(channels)}"
             )
         stages = [stage if isinstance(stage, Sequence) else [stage] for stage in channels]
         widths = [inputs, *(width for stage in stages for width in stage)]
@@ -179,7 +179,7 @@ class VisionTransformer(nnx.Module):
     ) -> None:
         hidden = 4 * features if hidden is None else hidden
         if not isinstance(size, Sequence) or len(size) != 2:
-            raise ArgumentError(f"size: expected height and width, got {size!r}")
+            raise ArgumentError(f"size: expected height and width, got {shown(size)}")
         height, width = size
         _check_counts(depth=depth, features=features, heads=heads, hidden=hidden, size=size, patch=patch)
         _check_counts(inputs=inputs, outputs=outputs)
@@ -188,7 +188,7 @@ class VisionTransformer(nnx.Module):
         if features % heads:
             raise ArgumentError(f"features: expected a multiple of heads = {heads}, got {features}")
         if not 0 <= dropout < 1:
-            raise ArgumentError(f"dropout: expected a rate in [0, 1), got {dropout!r}")
+            raise ArgumentError(f"dropout: expected a rate in [0, 1), got {shown(dropout)}")
         patches = (height // patch) * (width // patch)
         positions = nnx.initializers.normal(0.02)(rngs.params(), (patches, features))
         self.embedding = nnx.Linear(patch * patch * inputs, features, rngs=rngs)

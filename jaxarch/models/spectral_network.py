@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch.errors import ArgumentError, DeadStartWarning, check_widths
+from jaxarch.errors import ArgumentError, DeadStartWarning, check_widths, shown
 from jaxarch.models.model import Model
 from jaxarch.problem import Key
 from jaxarch.spectral import network
@@ -84,10 +84,12 @@ def spectral_network(
     """
     check_widths(widths)
     if update not in ("feedforward", "recursive"):
-        raise ArgumentError(f"update: expected 'feedforward' or 'recursive', got {update!r}")
+        raise ArgumentError(f"update: expected 'feedforward' or 'recursive', got {shown(update)}")
     network.check_method(method)
     if update == "recursive" and method != "auto":
-        raise ArgumentError(f"method: it is of the feedforward update; the recursive one has no {method!r}")
+        raise ArgumentError(
+            f"method: it is of the feedforward update; the recursive one has no {shown(method)}"
+        )
     if not skips and (update, method) != ("feedforward", "auto"):
         raise ArgumentError("skips: without them, update and method have nothing to choose; leave them out")
     sizes = (widths[0] + bool(bias), *widths[1:])
@@ -121,7 +123,7 @@ def _starts(eigenvalues: str | Sequence[Start], sizes: Sequence[int], trains_inp
         hidden: dict[str, Start] = {"perceptron": 0.0, "random": RANDOM}
         if eigenvalues not in hidden:
             raise ArgumentError(
-                f"eigenvalues: expected 'perceptron', 'random' or {layers} starts, got {eigenvalues!r}"
+                f"eigenvalues: expected 'perceptron', 'random' or {layers} starts, got {shown(eigenvalues)}"
             )
         return [0.0, *[hidden[eigenvalues]] * (layers - 2), 1.0]
     starts = list(eigenvalues)
@@ -134,10 +136,10 @@ def _starts(eigenvalues: str | Sequence[Start], sizes: Sequence[int], trains_inp
         if values.dtype.kind not in "biuf" or values.shape not in ((), (size,)):
             raise ArgumentError(
                 f"eigenvalues: L_{i} starts from a number, an array of shape ({size},) or an initialiser, "
-                f"got {start!r}"
+                f"got {shown(start)}"
             )
         if not np.isfinite(values).all():
-            raise ArgumentError(f"eigenvalues: L_{i} must start finite, got {start!r}")
+            raise ArgumentError(f"eigenvalues: L_{i} must start finite, got {shown(start)}")
     if not trains_input and (callable(starts[0]) or np.any(starts[0])):
         raise ArgumentError("eigenvalues: L_1 is held at 0; train_input_eigenvalues=True for another start")
     return starts

@@ -13,7 +13,7 @@ import optax
 from jax import Array
 
 from jaxarch.descent import Descent
-from jaxarch.errors import ArgumentError, first_line, is_traced
+from jaxarch.errors import ArgumentError, first_line, is_traced, shown
 from jaxarch.models.flax_models import as_model
 from jaxarch.models.model import Model
 from jaxarch.problem import Key, Problem, take_rows
@@ -70,11 +70,18 @@ def supervised(
             f"data: expected x of shape (n, ...) and y of shape (n,), got {x.shape} and {y.shape}"
         )
     if augment is not None and not callable(augment):
-        raise ArgumentError(f"augment: expected a function (key, x) -> x, got {augment!r}")
-    first_own = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], per_run)
-    example, label = jax.jit(gather)((x, y), first_own, jnp.zeros(1, jnp.int32))
+        raise ArgumentError(f"augment: expected a function (key, x) -> x, got {shown(augment)}")
+    if metrics is not None and not callable(metrics):
+        raise ArgumentError(
+            f"metrics: expected a function (outputs, y) -> {{name: scalar}}, got {shown(metrics)}"
+        )
+    example, label = _example(gather, (x, y), per_run)
     network = as_model(model, example)
-    _check_call(network, loss, example, label)
+    outputs = _check_call(network, loss, example, label)
+    if augment is not None:
+        _check_augment(augment, example)
+    if metrics is not None:
+        _check_metrics(metrics, outputs, label)
 
     def problem_loss(params: PyTree, state: PyTree, batch: PyTree, key: Key) -> tuple[Array, PyTree]:
         inputs, labels = batch
@@ -96,9 +103,9 @@ def supervised(
         loss=problem_loss,
         data=(x, y),
         descent=Descent(optimizer, steps, batch_size),
-        train=None if train is None else np.asarray(train),
-        train_size=None if train_size is None else np.asarray(train_size),
-        validation=None if validation is None else np.asarray(validation),
+        train=None if train is None else _rows("train", train),
+        train_size=None if train_size is None else _rows("train_size", train_size),
+        validation=None if validation is None else _rows("validation", validation),
         per_run=per_run,
         gather=gather,
         predict=predict,
@@ -119,9 +126,74 @@ def _numbers(name: str, array: Any) -> Array:
     return jnp.asarray(array)
 
 
-def _check_call(network: Model, loss: Callable[[Array, Array], Array], x: PyTree, y: PyTree) -> None:
-    """Raise unless the model takes the inputs, and the loss its outputs and the labels, in one line each."""
-    params, state = shapes_of(network.init, jax.random.key(0))
+def _rows(name: str, rows: Any) -> Any:
+    try:
+        return np.asarray(rows)
+    except ValueError:
+        raise ArgumentError(
+            f"{name}: it is ragged; of runs with unlike numbers of rows, pad `train` and give `train_size`"
+        ) from None
+
+
+def _example(gather: Callable[[PyTree, PyTree, Array], PyTree], data: PyTree, per_run: PyTree) -> Any:
+    """Inputs and label of the first example, as the first run has them."""
+    if not callable(gather):
+        raise ArgumentError(
+            f"gather: expected a function (data, per_run, rows) -> (x, y), got {shown(gather)}"
+        )
+    if any(jnp.ndim(leaf) == 0 for leaf in jax.tree.leaves(per_run)):
+        raise ArgumentError(f"per_run: expected arrays with a leading axis of runs, got {shown(per_run)}")
+    first_own = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], per_run)
+    try:
+        example, label = jax.jit(gather)(data, first_own, jnp.zeros(1, jnp.int32))
+    except ArgumentError:
+        raise
+    except Exception as error:
+        raise ArgumentError(
+            f"gather: expected a function (data, per_run, rows) -> (x, y); on the first row: "
+            f"{first_line(error)}"
+        ) from error
+    return example, label
+
+
+def _check_augment(augment: Callable[[Array, Array], Array], x: PyTree) -> None:
+    try:
+        shapes_of(partial(_augmented, augment), jax.random.key(0), x)
+    except ArgumentError:
+        raise
+    except Exception as error:
+        raise ArgumentError(
+            f"augment: expected a function (key, x) -> x; it does not take inputs of shape {_form(x)}: "
+            f"{first_line(error)}"
+        ) from error
+
+
+def _check_metrics(metrics: Callable[[Any, Array], dict[str, Array]], outputs: Any, y: PyTree) -> None:
+    try:
+        made = shapes_of(metrics, outputs, y)
+    except ArgumentError:
+        raise
+    except Exception as error:
+        raise ArgumentError(
+            f"metrics: it does not take outputs of shape {_form(outputs)} and labels of shape {_form(y)}: "
+            f"{first_line(error)}"
+        ) from error
+    if not isinstance(made, dict):
+        raise ArgumentError("metrics: expected a function (outputs, y) -> {name: scalar}; it makes no dict")
+
+
+def _check_call(network: Model, loss: Callable[[Array, Array], Array], x: PyTree, y: PyTree) -> Any:
+    """Raise unless the model takes the inputs, and the loss its outputs and the labels, in one line each.
+
+    Returns:
+      The shapes of the outputs.
+    """
+    try:
+        params, state = shapes_of(network.init, jax.random.key(0))
+    except ArgumentError:
+        raise
+    except Exception as error:
+        raise ArgumentError(f"model: it cannot be initialised: {first_line(error)}") from error
     try:
         outputs, _ = shapes_of(partial(_evaluated, network.apply), params, state, x)
     except ArgumentError:
@@ -141,6 +213,7 @@ def _check_call(network: Model, loss: Callable[[Array, Array], Array], x: PyTree
             f"loss: it does not take outputs of shape {_form(outputs)} and labels of shape {_form(y)}: "
             f"{first_line(error)}{remedy}"
         ) from error
+    return outputs
 
 
 def _takes(function: Callable, *arguments: PyTree) -> bool:
@@ -181,9 +254,9 @@ def _check_loss(problem: Problem, network: Model, loss: Callable[[Array, Array],
         if value.shape and value.shape[0] != size:
             raise ArgumentError(f"loss: expected one value an example, shape ({size},), got {value.shape}")
     if shapes[0][1:] != shapes[1][1:]:
-        shown = jax.tree.map(lambda leaf: leaf.shape, outputs)
+        given = jax.tree.map(lambda leaf: leaf.shape, outputs)
         raise ArgumentError(
-            f"loss: for 3 examples it has shape {shapes[1]}: outputs of shape {shown} are broadcast against "
+            f"loss: for 3 examples it has shape {shapes[1]}: outputs of shape {given} are broadcast against "
             "the labels; give both one shape"
         )
     return outputs

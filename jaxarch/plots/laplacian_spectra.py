@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from jaxarch.errors import ArgumentError
+from jaxarch.errors import ArgumentError, shown
 from jaxarch.plots.style import STYLE, NotebookFigure, looks_of, medians
 from jaxarch.structure.distances import finite_runs, principal_plane
 
@@ -97,13 +97,15 @@ def _together(task: str, panels: Mapping[str, Mapping[str, np.ndarray]]) -> dict
     together: dict[str, np.ndarray] = {}
     for panel, values in panels.items():
         if not values:
-            raise ArgumentError(f"rows: {task!r} has no spectra in {panel!r}; leave the panel out")
+            raise ArgumentError(f"rows: {shown(task)} has no spectra in {shown(panel)}; leave the panel out")
         for name in values:
             if name in together:
-                raise ArgumentError(f"rows: {task!r} has {name!r} in {panel!r} and in a panel before it")
+                raise ArgumentError(
+                    f"rows: {shown(task)} has {shown(name)} in {shown(panel)} and in a panel before it"
+                )
         together.update(values)
     if not together:
-        raise ArgumentError(f"rows: {task!r} has no panels")
+        raise ArgumentError(f"rows: {shown(task)} has no panels")
     return together
 
 

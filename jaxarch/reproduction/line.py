@@ -6,7 +6,7 @@ import dataclasses
 import datetime
 import math
 
-from jaxarch.errors import ArgumentError, check_count, did_you_mean
+from jaxarch.errors import ArgumentError, check_count, did_you_mean, shown
 
 VERDICTS = ("reproduced", "partly", "not reproduced", "not run")
 LONGEST_CLAIM = 80
@@ -97,12 +97,14 @@ class Line:
         if len(self.claim) > LONGEST_CLAIM:
             raise ArgumentError(f"claim: expected at most {LONGEST_CLAIM} characters, got {len(self.claim)}")
         if self.verdict not in VERDICTS:
-            raise ArgumentError(f"verdict: unknown {self.verdict!r}; {did_you_mean(self.verdict, VERDICTS)}")
+            raise ArgumentError(
+                f"verdict: unknown {shown(self.verdict)}; {did_you_mean(self.verdict, VERDICTS)}"
+            )
         for name in ("measured", "settings", "commands"):
             if self.verdict == "not run" and getattr(self, name):
                 raise ArgumentError(f"{name}: expected none with the verdict 'not run'")
             if self.verdict != "not run" and not getattr(self, name):
-                raise ArgumentError(f"{name}: missing, but the verdict is {self.verdict!r}")
+                raise ArgumentError(f"{name}: missing, but the verdict is {shown(self.verdict)}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,13 +136,13 @@ class Paper:
             if line.id in seen:
                 raise ArgumentError(f"id: {line.id} occurs twice")
             if not line.id.startswith(f"{self.key}."):
-                raise ArgumentError(f"id: expected {self.key}.SOMETHING, got {line.id!r}")
+                raise ArgumentError(f"id: expected {self.key}.SOMETHING, got {shown(line.id)}")
             seen.add(line.id)
 
 
 def _check_text(name: str, text: str) -> None:
     if not text.strip() or not text.isprintable():
-        raise ArgumentError(f"{name}: expected a line of printable text, got {text!r}")
+        raise ArgumentError(f"{name}: expected a line of printable text, got {shown(text)}")
 
 
 def _check_ordered(measurement: Measurement, *names: str) -> None:

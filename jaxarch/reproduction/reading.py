@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from jaxarch.errors import ArgumentError, did_you_mean, one_line
+from jaxarch.errors import ArgumentError, did_you_mean, one_line, shown
 from jaxarch.reproduction.line import Paper
 
 FOLDER = Path(__file__).parent
@@ -55,7 +55,7 @@ def only(papers: Sequence[Paper], id: str) -> tuple[Paper]:
     """
     lines = {line.id: (paper, line) for paper in papers for line in paper.lines}
     if id not in lines:
-        raise ArgumentError(f"line: unknown {id!r}; {did_you_mean(id, lines)}")
+        raise ArgumentError(f"line: unknown {shown(id)}; {did_you_mean(id, lines)}")
     paper, line = lines[id]
     return (dataclasses.replace(paper, lines=(line,)),)
 
@@ -67,7 +67,7 @@ def build(kind: type[_Kind], table: Any, place: str) -> _Kind:
       ArgumentError: a field that is unknown, missing or of another type, or what the dataclass refuses.
     """
     if not isinstance(table, dict):
-        raise ArgumentError(f"{place}: expected a table, got {table!r}")
+        raise ArgumentError(f"{place}: expected a table, got {shown(table)}")
     types = typing.get_type_hints(kind)
     for name in table:
         if name not in types:
@@ -85,7 +85,7 @@ def build(kind: type[_Kind], table: Any, place: str) -> _Kind:
 def _value(value: Any, kind: Any, place: str) -> Any:
     if typing.get_origin(kind) is tuple:
         if not isinstance(value, list):
-            raise ArgumentError(f"{place}: expected a list, got {value!r}")
+            raise ArgumentError(f"{place}: expected a list, got {shown(value)}")
         (inner, _) = typing.get_args(kind)
         return tuple(_value(item, inner, f"{place} {_label(item, i)}") for i, item in enumerate(value, 1))
     if dataclasses.is_dataclass(kind):
@@ -95,7 +95,7 @@ def _value(value: Any, kind: Any, place: str) -> Any:
         return float(value)
     # Exactly: True is no number, and a time is no date.
     if type(value) is not wanted:
-        raise ArgumentError(f"{place}: expected {_WORDS[wanted]}, got {value!r}")
+        raise ArgumentError(f"{place}: expected {_WORDS[wanted]}, got {shown(value)}")
     return " ".join(value.split()) if wanted is str else value
 
 

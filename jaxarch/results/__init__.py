@@ -1,6 +1,7 @@
 """Result folders: complete or not there, with a manifest that says how to make them again."""
 
 from jaxarch.results.folders import ResultFolder as ResultFolder
+from jaxarch.results.folders import check_place as check_place
 from jaxarch.results.folders import new_folder as new_folder
 from jaxarch.results.manifest import MANIFEST as MANIFEST
 from jaxarch.results.manifest import command_line as command_line

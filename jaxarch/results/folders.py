@@ -9,12 +9,14 @@ import itertools
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from jaxarch.errors import ArgumentError, one_line, shown
 from jaxarch.results import unfinished
 from jaxarch.results.manifest import MANIFEST
+from jaxarch.storage.files import trial_folder
 
 
 @dataclasses.dataclass
@@ -60,9 +62,8 @@ def new_folder(
         result folder; a place that cannot be written to, a name that is too long. After it, a disk that is
         full; the message says where what was computed is.
     """
+    parent, final = _place(root, out, force)
     what = "root" if out is None else "out"
-    final = None if out is None else _checked(Path(out), force)
-    parent = Path(root) if final is None else final.parent
     failure = None
     with contextlib.ExitStack() as stack:
         try:
@@ -71,8 +72,7 @@ def new_folder(
                 _check_name(final)
             folder = ResultFolder(stack.enter_context(unfinished.folder(parent)))
         except (OSError, ValueError) as error:
-            place = (parent if final is None else final).absolute()
-            raise ArgumentError(f"{what}: cannot write to {shown(place, 200)} ({_reason(error)})") from None
+            raise _unwritable(what, parent if final is None else final, error) from None
         try:
             yield folder
         except OSError as error:
@@ -95,6 +95,38 @@ def new_folder(
         raise ArgumentError(
             f"{failed}; what was written before that is kept in {shown(folder.path, 200)}"
         ) from failure
+
+
+def check_place(
+    root: str | os.PathLike[str] = "results", out: str | os.PathLike[str] | None = None, force: bool = False
+) -> None:
+    """Refuse what `new_folder` would refuse before its block, and leave all as it was.
+
+    Raises:
+      ArgumentError: as `new_folder`.
+    """
+    parent, final = _place(root, out, force)
+    try:
+        with trial_folder(parent), tempfile.TemporaryFile(dir=parent):
+            if final is not None:
+                _check_name(final)
+    except (OSError, ValueError) as error:
+        what = "root" if out is None else "out"
+        raise _unwritable(what, parent if final is None else final, error) from None
+
+
+def _place(
+    root: str | os.PathLike[str], out: str | os.PathLike[str] | None, force: bool
+) -> tuple[Path, Path | None]:
+    """The folder that results go into, and the name there that was asked for, if one was."""
+    if out is None:
+        return Path(root), None
+    final = _checked(Path(out), force)
+    return final.parent, final
+
+
+def _unwritable(what: str, place: Path, error: Exception) -> ArgumentError:
+    return ArgumentError(f"{what}: cannot write to {shown(place.absolute(), 200)} ({_reason(error)})")
 
 
 def _checked(final: Path, force: bool) -> Path:

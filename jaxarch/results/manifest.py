@@ -71,7 +71,9 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         text = path.read_text()
         content = json.loads(text, parse_float=finite, parse_constant=finite, object_pairs_hook=_printable)
-    except (OSError, ValueError, RecursionError) as error:
+    except RecursionError:
+        raise ArgumentError(f"folder: {shown(path)} cannot be read (it is nested too deeply)") from None
+    except (OSError, ValueError) as error:
         raise ArgumentError(f"folder: {shown(path)} cannot be read ({one_line(error)})") from None
     for name, kind, words in (("experiment", str, "a name"), ("settings", dict, "an object")):
         value = content.get(name) if isinstance(content, dict) else None

@@ -11,14 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch.errors import check_count
+from jaxarch.errors import ArgumentError, check_count, shown
 from jaxarch.network import Network
 from jaxarch.problem import Problem, check_rows
 from jaxarch.running.devices import over_runs, take_runs
-from jaxarch.running.keyed import keyed, keyed_problem
+from jaxarch.running.keyed import keyed, keyed_problem, shapes_of
 from jaxarch.running.programs import is_slow_in_loops
 from jaxarch.running.strategy import chain
-from jaxarch.trees import PyTree
+from jaxarch.trees import PyTree, named_leaves
 
 
 def evaluate(
@@ -42,8 +42,10 @@ def evaluate(
       The problem's `predict` on those rows, with leading axes of runs and rows, on the host.
 
     Raises:
-      ArgumentError: rows that are not in the data, a problem without `predict`.
+      ArgumentError: rows that are not in the data, a problem without `predict`; a network of one run, a bare
+        architecture, or what is none.
     """
+    _check_network(network, problem)
     predict, problem = keyed(chain(strategy).predict(problem)), keyed_problem(problem)
     rows = jnp.asarray(rows)
     check_rows("rows", rows, jax.tree.leaves(problem.data)[0].shape[0])
@@ -63,6 +65,27 @@ def evaluate(
         ]
         results.append(jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=1), *parts))
     return jax.tree.map(lambda *leaves: np.concatenate(leaves), *results)
+
+
+def _check_network(network: Network, problem: Problem) -> None:
+    """Raise unless it is what many runs found, weights included."""
+    if not isinstance(problem, Problem):
+        raise ArgumentError(f"problem: expected one, as of jaxarch.supervised(...), got {shown(problem)}")
+    if not isinstance(network, Network):
+        raise ArgumentError(f"network: expected what over_seeds returned, got {shown(network)}")
+    if network.params is None:
+        raise ArgumentError("network: it is a bare architecture; retrain it first, retrain('cold')")
+    leaves = named_leaves(network.params)
+    of_one = named_leaves(shapes_of(problem.init, jax.random.key(0))[0])
+    if leaves.keys() == of_one.keys() and all(jnp.ndim(leaves[path]) == of_one[path].ndim for path in leaves):
+        raise ArgumentError(
+            "network: it is of one run, and a leading axis of runs is expected: "
+            "jax.tree.map(lambda leaf: leaf[None], network)"
+        )
+    runs = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves((network.params, network.state))}
+    if len(runs) != 1 or () in runs or problem.runs not in (None, *(size for (size,) in runs)):
+        expected = "of runs" if problem.runs is None else f"of {problem.runs} runs, those of the problem"
+        raise ArgumentError(f"network: expected a leading axis {expected}, got {sorted(runs)}")
 
 
 @partial(jax.jit, static_argnames=("predict", "alone"))

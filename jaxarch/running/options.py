@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import numbers
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
 import jax
 import numpy as np
 
-from jaxarch.errors import ArgumentError, check_count, check_strength, shown
+from jaxarch.errors import ArgumentError, check_count, check_one_strength, shown
 from jaxarch.trees import PyTree
 
 
@@ -34,7 +36,7 @@ class EarlyStopping:
 
     def __post_init__(self) -> None:
         check_count("patience", self.patience)
-        check_strength("least", self.least)
+        check_one_strength("least", self.least)
         if self.mode not in ("min", "max"):
             raise ArgumentError(f"mode: expected 'min' or 'max', got {shown(self.mode)}")
 
@@ -115,8 +117,25 @@ class FitOptions:
         check_count("chunk", self.chunk)
         if self.at_once is not None:
             check_count("at_once", self.at_once)
-        if self.memory is not None and (isinstance(self.memory, bool) or not self.memory > 0):
+        if self.memory is not None and not _is_size(self.memory):
             raise ArgumentError(f"memory: expected bytes, more than 0, got {shown(self.memory)}")
+        for name, value in (("progress", self.progress), ("schedule", self.schedule)):
+            if value is not None and not callable(value):
+                raise ArgumentError(f"{name}: expected a function, got {shown(value)}")
+        if self.early_stopping is not None and not isinstance(self.early_stopping, EarlyStopping):
+            raise ArgumentError(
+                f"early_stopping: expected jaxarch.EarlyStopping(...), got {shown(self.early_stopping)}"
+            )
+        if self.checkpoint is not None and not (
+            hasattr(self.checkpoint, "load") and hasattr(self.checkpoint, "save")
+        ):
+            raise ArgumentError(
+                f"checkpoint: expected jaxarch.Checkpoints(folder), got {shown(self.checkpoint)}"
+            )
+        if self.devices is not None and not _are(jax.Device, self.devices):
+            raise ArgumentError(f"devices: expected some of jax.devices(), got {shown(self.devices)}")
+        if self.labels is not None and not _are(str, self.labels):
+            raise ArgumentError(f"labels: expected texts, one for each run, got {shown(self.labels)}")
         if self.loop not in ("auto", "scan", "step"):
             raise ArgumentError(f"loop: expected 'auto', 'scan' or 'step', got {shown(self.loop)}")
         if self.dead_start not in ("warn", "raise", "ignore"):
@@ -127,6 +146,19 @@ class FitOptions:
     def label(self, run: int) -> str:
         """The name of a run in reports."""
         return f"run {run}" if self.labels is None else self.labels[run]
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 < float(value) < math.inf
+
+
+def _are(kind: type, values: object) -> bool:
+    """Whether it is a sequence of such things, and not one of them, as a text is of texts."""
+    return (
+        isinstance(values, Sequence)
+        and not isinstance(values, str)
+        and all(isinstance(v, kind) for v in values)
+    )
 
 
 @dataclasses.dataclass(frozen=True)

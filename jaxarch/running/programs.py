@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.sharding import Mesh
 
-from jaxarch.errors import ArgumentError
+from jaxarch.errors import ArgumentError, shown
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running import training as single
@@ -133,7 +133,9 @@ def border(
             metrics |= problem.metrics(network.params, network.state, batch)
         for name, value in metrics.items():
             if jnp.shape(value) != ():
-                raise ArgumentError(f"metrics: expected scalars, but {name!r} has shape {jnp.shape(value)}")
+                raise ArgumentError(
+                    f"metrics: expected scalars, but {shown(name)} has shape {jnp.shape(value)}"
+                )
         metrics = {name: jnp.asarray(value, jnp.float32) for name, value in metrics.items()}
         if stopping is None or best is None:
             return metrics, best
@@ -145,7 +147,9 @@ def border(
 
 def _judge(stopping: EarlyStopping, metrics: dict[str, Array], carry: Carry, best: Best) -> Best:
     if stopping.metric not in metrics:
-        raise ArgumentError(f"early_stopping: no metric {stopping.metric!r}; there are: {', '.join(metrics)}")
+        raise ArgumentError(
+            f"early_stopping: no metric {shown(stopping.metric)}; there are: {', '.join(metrics)}"
+        )
     value = metrics[stopping.metric] * (1 if stopping.mode == "min" else -1)
     # NaN compares as false: it is never an improvement.
     better = ~best.stopped & (value < best.value - stopping.least)

@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh
 
-from jaxarch.errors import ArgumentError, check_keys, did_you_mean
+from jaxarch.errors import ArgumentError, check_keys, did_you_mean, first_line, shown
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.devices import first_runs, gather_on_cpu, over_runs, place, runs_mesh, take_runs
@@ -24,7 +24,7 @@ from jaxarch.running.keyed import Keyed, key_of, keyed_problem
 from jaxarch.running.options import FitOptions, StageReport
 from jaxarch.running.programs import Stopwatch
 from jaxarch.running.stage import HostSearch, Stage, check_network
-from jaxarch.running.strategy import chain, check_stages
+from jaxarch.running.strategy import Strategy, chain, check_stages
 from jaxarch.running.training import Training, joined
 from jaxarch.trees import PyTree, named_leaves
 
@@ -104,7 +104,7 @@ def compare(
     Each report's costs include those of the stages that were shared. With `settings` nothing is shared.
     """
     fit_options = _options(options)
-    _check_runs(keys, problem, settings, network, fit_options)
+    _check_runs(strategies, keys, problem, settings, network, fit_options)
     problem = keyed_problem(problem)
     problem.check()
     planned = {name: _stages(given, settings) for name, given in strategies.items()}
@@ -246,11 +246,21 @@ def _stages(strategy: Any, settings: PyTree) -> tuple[Any, ...]:
     """The stages of a strategy; with settings, every run's are made once, so that bad values are found."""
     if settings is None:
         return chain(strategy).stages
-    if not callable(strategy):
-        raise ArgumentError("strategy: with settings, it must be a function from one run's settings")
+    if not callable(strategy) or isinstance(strategy, (Stage, Strategy)):
+        raise ArgumentError(
+            "strategy: with settings, it must be a function from one run's settings, such as lambda s: "
+            "search.spectral(s)"
+        )
     host = jax.device_get(settings)
     runs = jax.tree.leaves(host)[0].shape[0]
     made = [chain(strategy(jax.tree.map(lambda leaf, i=i: leaf[i], host))).stages for i in range(runs)]
+    try:
+        jax.eval_shape(lambda one: chain(strategy(one)) and None, jax.tree.map(lambda leaf: leaf[0], host))
+    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
+        raise ArgumentError(
+            "settings: the strategy makes a Python number of one of them, or a decision, but they are "
+            f"traced; for other steps, widths or branches compare several strategies ({first_line(error)})"
+        ) from error
     return made[0]
 
 
@@ -258,14 +268,27 @@ def _options(options: dict[str, Any]) -> FitOptions:
     known = [field.name for field in dataclasses.fields(FitOptions)]
     for name in options:
         if name not in known:
-            raise ArgumentError(f"over_seeds: unknown option {name!r}; {did_you_mean(name, known)}")
+            raise ArgumentError(f"over_seeds: unknown option {shown(name)}; {did_you_mean(name, known)}")
     return FitOptions(**options)
 
 
 def _check_runs(
-    keys: Array, problem: Problem, settings: PyTree, network: Network | None, options: FitOptions
+    strategies: Mapping[str, Any],
+    keys: Array,
+    problem: Problem,
+    settings: PyTree,
+    network: Network | None,
+    options: FitOptions,
 ) -> None:
+    if not isinstance(strategies, Mapping):
+        raise ArgumentError(f"strategies: expected a dict, of strategies by name, got {shown(strategies)}")
     check_keys(keys)
+    if not isinstance(problem, Problem):
+        raise ArgumentError(f"problem: expected one, as of jaxarch.supervised(...), got {shown(problem)}")
+    if network is not None and not isinstance(network, Network):
+        raise ArgumentError(
+            f"network: expected what over_seeds returned, or jaxarch.architecture(mask), got {shown(network)}"
+        )
     runs = keys.shape[0]
     if problem.runs not in (None, runs):
         raise ArgumentError(f"keys: expected {problem.runs}, one for each run of the problem, got {runs}")

@@ -14,7 +14,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges, own_descent
-from jaxarch.errors import ArgumentError, check_flag, check_strength
+from jaxarch.errors import ArgumentError, check_flag, check_one_number, check_one_strength, shown
 from jaxarch.finish.densities import Densities, check_densities, connections_kept, with_densities
 from jaxarch.masks import (
     apply_mask,
@@ -109,12 +109,14 @@ def architecture_pruning(
         strength that is negative or not finite; an unknown penalty.
     """
     targets = () if densities == () else check_densities(densities)
+    check_one_number("hard", hard)
+    check_one_number("soft", soft)
     check_temperatures(hard, soft)
-    check_strength("strength", strength)
-    check_strength("std", std)
+    check_one_strength("strength", strength)
+    check_one_strength("std", std)
     check_flag("factor", factor)
     if penalty not in ("corrected", "as printed"):
-        raise ArgumentError(f"penalty: expected 'corrected' or 'as printed', got {penalty!r}")
+        raise ArgumentError(f"penalty: expected 'corrected' or 'as printed', got {shown(penalty)}")
     if "optimizer" in descent:
         raise ArgumentError("optimizer: it has two of them, scores_optimizer and weights_optimizer")
     both = _each(

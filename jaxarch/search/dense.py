@@ -10,7 +10,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges, own_descent
-from jaxarch.errors import check_flag, check_strength
+from jaxarch.errors import check_flag, check_one_strength
 from jaxarch.finish.weights import Held, fresh, squares, trained, weights_of
 from jaxarch.masks import full_mask
 from jaxarch.network import Network
@@ -53,7 +53,7 @@ def dense(
       began from: rewinding (`retrain("rewind")`) goes back to them.
     """
     check_flag("nonnegative", nonnegative)
-    check_strength("std", std)
+    check_one_strength("std", std)
     if nonnegative:
         name, remedy = "dense", "lower `std`: large weights saturate the network"
     else:

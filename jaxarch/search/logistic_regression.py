@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch.errors import ArgumentError, check_count, check_positive
+from jaxarch.errors import ArgumentError, check_count, check_one_positive
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
@@ -40,7 +40,7 @@ def logistic_regression(C: float = 1000.0, max_iter: int = 1000) -> HostSearch:
       A search on the host. Its params are `coef` (runs, features) and `intercept` (runs,); it has no mask.
       It raises an `ArgumentError` when run on labels other than 0 and 1.
     """
-    check_positive("C", C)
+    check_one_positive("C", C)
     check_count("max_iter", max_iter)
     return HostSearch("logistic regression", _fitted, _predict, Settings(C, max_iter))
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, Unpack
 from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges
-from jaxarch.errors import ArgumentError, check_count
+from jaxarch.errors import ArgumentError, check_count, shown
 from jaxarch.finish.prune import prune
 from jaxarch.finish.retrain import retrain
 from jaxarch.finish.threshold import threshold
@@ -60,9 +60,9 @@ def lottery(
     """
     check_count("rounds", rounds)
     if form not in ("rewind", "printed"):
-        raise ArgumentError(f"form: expected 'rewind' or 'printed', got {form!r}")
+        raise ArgumentError(f"form: expected 'rewind' or 'printed', got {shown(form)}")
     if choose not in ("best", "last"):
-        raise ArgumentError(f"choose: expected 'best' or 'last', got {choose!r}")
+        raise ArgumentError(f"choose: expected 'best' or 'last', got {shown(choose)}")
     first = first or dense(nonnegative=nonnegative, **descent)
     if form == "printed":
         again: tuple[Any, ...] = (threshold(weights="found"),)

@@ -10,7 +10,7 @@ from typing import Literal
 import jax
 from jax import Array
 
-from jaxarch.errors import ArgumentError
+from jaxarch.errors import ArgumentError, shown
 from jaxarch.finish.densities import Densities, check_densities, connections_kept, with_densities
 from jaxarch.masks import check_density, init_scores, top_k
 from jaxarch.network import Network
@@ -50,7 +50,7 @@ def random_mask(densities: Densities, *, layers: Layers = "pooled", where: Where
       ArgumentError: a density outside (0, 1], an unknown word.
     """
     if layers not in ("pooled", "uniform", "erk"):
-        raise ArgumentError(f"layers: expected 'pooled', 'uniform' or 'erk', got {layers!r}")
+        raise ArgumentError(f"layers: expected 'pooled', 'uniform' or 'erk', got {shown(layers)}")
     settings = Settings(check_densities(densities), layers, where)
     return FunctionStage(f"random mask, {layers}", _random_mask, settings)
 

@@ -10,7 +10,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges, own_descent
-from jaxarch.errors import ArgumentError, check_one_strength, did_you_mean
+from jaxarch.errors import ArgumentError, check_one_strength, did_you_mean, shown
 from jaxarch.masks import full_mask
 from jaxarch.network import Network, NeuronMask
 from jaxarch.problem import Problem
@@ -74,7 +74,7 @@ def spectral(
     """
     check_one_strength("strength", strength)
     if not callable(penalty) and penalty not in PENALTIES:
-        raise ArgumentError(f"penalty: unknown {penalty!r}; {did_you_mean(str(penalty), PENALTIES)}")
+        raise ArgumentError(f"penalty: unknown {shown(penalty)}; {did_you_mean(str(penalty), PENALTIES)}")
     omega = penalty if callable(penalty) else PENALTIES[penalty]
     return Training(
         "spectral",

@@ -11,7 +11,14 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges, own_descent
-from jaxarch.errors import ArgumentError, check_finite, check_flag, check_strength
+from jaxarch.errors import (
+    ArgumentError,
+    check_flag,
+    check_one_finite,
+    check_one_number,
+    check_one_strength,
+    shown,
+)
 from jaxarch.masks import (
     apply_mask,
     check_temperatures,
@@ -95,14 +102,16 @@ def two_temperature(
     Raises:
       ArgumentError: temperatures that are not positive, soft > hard, an unknown `weights` or `units`.
     """
+    check_one_number("hard", hard)
+    check_one_number("soft", soft)
     check_temperatures(hard, soft)
-    check_finite("mean", mean)
-    check_strength("std", std)
+    check_one_finite("mean", mean)
+    check_one_strength("std", std)
     check_flag("factor", factor)
     if not callable(weights) and weights not in ("ones", "initial"):
-        raise ArgumentError(f"weights: expected 'ones', 'initial' or a function, got {weights!r}")
+        raise ArgumentError(f"weights: expected 'ones', 'initial' or a function, got {shown(weights)}")
     if units not in ("1/hard", "absolute"):
-        raise ArgumentError(f"units: expected '1/hard' or 'absolute', got {units!r}")
+        raise ArgumentError(f"units: expected '1/hard' or 'absolute', got {shown(units)}")
     return Training(
         "two_temperature",
         _init,

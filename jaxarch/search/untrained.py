@@ -8,7 +8,7 @@ import jax
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import check_strength
+from jaxarch.errors import check_one_strength
 from jaxarch.finish.weights import fresh, squares
 from jaxarch.masks import full_mask
 from jaxarch.network import Network
@@ -37,7 +37,7 @@ def untrained(std: ArrayLike = 1.0, *, where: Where = matrices) -> FunctionStage
     Returns:
       A search; its mask keeps every selected connection.
     """
-    check_strength("std", std)
+    check_one_strength("std", std)
     return FunctionStage("untrained", _untrained, Settings(std, where), removes=())
 
 

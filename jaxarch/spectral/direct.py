@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch.errors import ArgumentError, did_you_mean, is_traced
+from jaxarch.errors import ArgumentError, did_you_mean, is_traced, shown
 from jaxarch.spectral.network import Activation, unpack, unpack_neurons
 from jaxarch.spectral.readout import bundles
 from jaxarch.trees import PyTree, named_leaves
@@ -180,7 +180,7 @@ def neuron_mask(weights: Mapping[str, Array], kept: Mapping[str, Array]) -> dict
     for name, neurons in kept.items():
         sizes = {f"L{i}": width for i, width in enumerate(widths[1:-1], 2)}
         if name not in sizes:
-            raise ArgumentError(f"kept: unknown layer {name!r}; {did_you_mean(name, sizes)}")
+            raise ArgumentError(f"kept: unknown layer {shown(name)}; {did_you_mean(name, sizes)}")
         if jnp.shape(neurons) != (sizes[name],):
             raise ArgumentError(f"kept: {name} has {sizes[name]} neurons, got shape {jnp.shape(neurons)}")
 

@@ -373,11 +373,14 @@ def check_activation(activation: Activation) -> None:
         )
     like = jax.ShapeDtypeStruct((2, 3), jnp.float32)
     try:
-        shape = jax.eval_shape(activation, like).shape
+        made = jax.eval_shape(activation, like)
+        shape, dtype = made.shape, made.dtype
     except Exception as error:
         raise ArgumentError(f"activation: it cannot be applied to an array: {one_line(error)}") from error
     if shape != like.shape:
         raise ArgumentError(f"activation: expected an elementwise function; it makes {like.shape} {shape}")
+    if not jnp.issubdtype(dtype, jnp.floating):
+        raise ArgumentError(f"activation: expected floating-point values, got {dtype}")
     # One after another, so that nothing is compiled for what is mapped; concrete also inside of jit.
     with jax.ensure_compile_time_eval():
         before = jnp.asarray([[-1.5, 0.25, 2.0], [3.0, -0.5, 1.0]])
@@ -399,7 +402,7 @@ def check_activation(activation: Activation) -> None:
 def check_method(method: str) -> None:
     """Raise unless a method is known."""
     if method not in get_args(Method):
-        raise ArgumentError(f"method: expected one of {', '.join(get_args(Method))}; got {method!r}")
+        raise ArgumentError(f"method: expected one of {', '.join(get_args(Method))}; got {shown(method)}")
 
 
 def _check(eigenvectors: Sequence[Array], eigenvalues: Sequence[Array | np.ndarray], x: Array) -> None:

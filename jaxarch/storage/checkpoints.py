@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxarch.errors import check_strength
+from jaxarch.errors import check_one_strength
 from jaxarch.storage.files import as_path, claim
 from jaxarch.storage.npz import read_npz as read_npz
 from jaxarch.storage.trees import load_tree, save_tree
@@ -35,7 +35,7 @@ class Checkpoints:
     """
 
     def __init__(self, folder: str | os.PathLike[str], every: float = 0.0) -> None:
-        check_strength("every", every)
+        check_one_strength("every", every)
         self.folder = as_path(folder, "folder")
         self.every = every
         self._saved: dict[str, float] = {}

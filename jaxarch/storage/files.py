@@ -6,6 +6,7 @@ import contextlib
 import os
 import platform
 import secrets
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,14 +74,57 @@ def claim(folder: Path, argument: str = "folder") -> BaseFileLock:
             for partial in folder.glob(f"*{PARTIAL}"):
                 partial.unlink(missing_ok=True)
     except Timeout:
-        raise ArgumentError(
-            f"{argument}: {shown(str(folder))} is in use by {_holder(folder)}; wait until it ends, or name "
-            "another folder"
-        ) from None
+        raise _in_use(folder, argument) from None
     except (OSError, NotImplementedError) as error:
-        why = getattr(error, "strerror", None) or one_line(error)
-        raise ArgumentError(f"{argument}: cannot use {shown(str(folder))} ({why})") from None
+        raise _unusable(folder, argument, error) from None
     return lock
+
+
+def check_claim(folder: Path, argument: str = "folder") -> None:
+    """Refuse what `claim` would refuse, and leave all as it was.
+
+    Raises:
+      ArgumentError: as `claim`.
+    """
+    try:
+        with trial_folder(folder), tempfile.TemporaryFile(dir=folder):
+            if (folder / LOCK).exists():
+                lock = FileLock(folder.resolve() / LOCK, is_singleton=True, thread_local=False)
+                lock.acquire(blocking=False)
+                lock.release()
+    except Timeout:
+        raise _in_use(folder, argument) from None
+    except (OSError, NotImplementedError, ValueError) as error:
+        raise _unusable(folder, argument, error) from None
+
+
+@contextlib.contextmanager
+def trial_folder(folder: Path) -> Iterator[None]:
+    """A folder that is there within the block, and removed after it as far as it was made for it.
+
+    Raises:
+      OSError: a folder that cannot be made.
+    """
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    finally:
+        for place in made:
+            with contextlib.suppress(OSError):
+                place.rmdir()
+
+
+def _in_use(folder: Path, argument: str) -> ArgumentError:
+    return ArgumentError(
+        f"{argument}: {shown(str(folder))} is in use by {_holder(folder)}; wait until it ends, or name "
+        "another folder"
+    )
+
+
+def _unusable(folder: Path, argument: str, error: Exception) -> ArgumentError:
+    why = getattr(error, "strerror", None) or one_line(error)
+    return ArgumentError(f"{argument}: cannot use {shown(str(folder))} ({why})")
 
 
 def _holder(folder: Path) -> str:

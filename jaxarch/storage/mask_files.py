@@ -7,11 +7,11 @@ import os
 import jax
 import jax.numpy as jnp
 
-from jaxarch.errors import ArgumentError
+from jaxarch.errors import ArgumentError, shown
 from jaxarch.problem import Problem
 from jaxarch.storage.files import as_path
 from jaxarch.storage.npz import read_npz
-from jaxarch.storage.trees import DESCRIPTION, save_tree
+from jaxarch.storage.trees import DESCRIPTION, check_array, save_tree
 from jaxarch.trees import PyTree, named_leaves
 
 
@@ -21,7 +21,11 @@ def save_mask(path: str | os.PathLike[str], mask: PyTree) -> None:
     Raises:
       ArgumentError: a leaf that is not boolean, naming its path; a file that cannot be written.
     """
-    for name, leaf in named_leaves(mask).items():
+    leaves = named_leaves(mask)
+    if not leaves:
+        raise ArgumentError(f"mask: expected booleans in at least one leaf, got {shown(mask)}")
+    for name, leaf in leaves.items():
+        check_array("mask", name, leaf)
         if leaf.dtype != bool:
             raise ArgumentError(f"mask: leaf {name!r} has dtype {leaf.dtype}; expected booleans")
     save_tree(path, mask)
@@ -44,6 +48,8 @@ def load_mask(path: str | os.PathLike[str], problem: Problem) -> PyTree:
       ArgumentError: a file that is not there, or no mask; a leaf that is no parameter of the model's or has
         another shape, naming its path.
     """
+    if not isinstance(problem, Problem):
+        raise ArgumentError(f"problem: expected one, as of jaxarch.supervised(...), got {shown(problem)}")
     path = as_path(path)
     stored = {name: array for name, array in read_npz(path).items() if name != DESCRIPTION}
     params, _ = jax.eval_shape(problem.init, jax.random.key(0))

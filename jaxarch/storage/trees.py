@@ -28,11 +28,12 @@ def save_tree(path: str | os.PathLike[str], tree: PyTree, *, compress: bool = Tr
     The file is complete or not there: it is written under another name first.
 
     Raises:
-      ArgumentError: a file that cannot be written.
+      ArgumentError: a leaf that is no array; a file that cannot be written.
     """
     arrays: dict[str, Any] = {}
     description: dict[str, str] = {}
     for name, leaf in named_leaves(tree).items():
+        check_array("tree", name, leaf)
         kind = str(leaf.dtype)
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             kind, leaf = f"key:{jax.random.key_impl(leaf)}", jax.random.key_data(leaf)
@@ -42,6 +43,8 @@ def save_tree(path: str | os.PathLike[str], tree: PyTree, *, compress: bool = Tr
         arrays[name], description[name] = array, kind
     arrays[DESCRIPTION] = np.asarray(json.dumps(description))
     path = as_path(path)
+    if path.name in ("", ".."):
+        raise ArgumentError(f"path: expected that of a file, got {shown(path)}")
     try:
         with complete_file(path) as file:
             (np.savez_compressed if compress else np.savez)(file, **arrays)
@@ -61,6 +64,8 @@ def load_tree(path: str | os.PathLike[str], like: PyTree) -> PyTree:
         shape or dtype, naming its path.
     """
     path, expected = as_path(path), named_leaves(like)
+    for name, leaf in expected.items():
+        check_array("like", name, leaf)
     # What fits into memory twice is no bomb: the file is as large as what it is to replace.
     size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in expected.values())
     stored = read_npz(path, limit=max(default_limit(), 2 * size))
@@ -78,6 +83,16 @@ def load_tree(path: str | os.PathLike[str], like: PyTree) -> PyTree:
         raise ArgumentError(f"path: {path} {what} {odd!r}; it was written for another structure")
     leaves = [_restored(path, name, stored[name], description[name], leaf) for name, leaf in expected.items()]
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+
+def check_array(argument: str, name: str, leaf: object) -> None:
+    """Raise unless a leaf is an array.
+
+    Raises:
+      ArgumentError: naming the argument that the tree was handed in as, and the leaf's path.
+    """
+    if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
+        raise ArgumentError(f"{argument}: leaf {name!r} is no array, got {shown(leaf)}")
 
 
 def digest(*arrays: np.ndarray) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jaxarch.errors import ArgumentError
+from jaxarch.errors import ArgumentError, shown
 from jaxarch.metrics import quartiles
 
 if TYPE_CHECKING:
@@ -33,11 +33,13 @@ def finite_runs(groups: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         try:
             array = np.asarray(runs)
         except ValueError:
-            raise ArgumentError(f"groups: {name!r}: expected an array, got rows of unlike lengths") from None
+            raise ArgumentError(
+                f"groups: {shown(name)}: expected an array, got rows of unlike lengths"
+            ) from None
         if array.dtype.kind not in "fiub":
-            raise ArgumentError(f"groups: {name!r}: expected real numbers, got {array.dtype}")
+            raise ArgumentError(f"groups: {shown(name)}: expected real numbers, got {array.dtype}")
         if array.ndim != 2 or not array.shape[1]:
-            raise ArgumentError(f"groups: {name!r}: expected shape (runs, entries), got {array.shape}")
+            raise ArgumentError(f"groups: {shown(name)}: expected shape (runs, entries), got {array.shape}")
         finite[name] = array[np.isfinite(array).all(axis=1)].astype(np.float64)
     return finite
 
@@ -169,7 +171,7 @@ def _comparable(groups: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     for name, count in others:
         if count != entries:
             raise ArgumentError(
-                f"groups: {name!r} has vectors of {count} entries, {first!r} of {entries}; "
+                f"groups: {shown(name)} has vectors of {count} entries, {shown(first)} of {entries}; "
                 "only vectors of one length can be compared"
             )
     return finite

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.tree_util import tree_map_with_path
 
-from jaxarch.errors import ArgumentError, did_you_mean
+from jaxarch.errors import ArgumentError, did_you_mean, shown
 from jaxarch.trees import PyTree, matrices, named_leaves, natural_order, path_name
 
 Layers = Sequence[str | Sequence[str]]
@@ -109,10 +109,12 @@ def connection_mask(mask: PyTree, nodes: Mapping[str, Array], layers: Layers | N
     hidden = {layer.name: layer.outputs for layer in chain[:-1]}
     for name, present in nodes.items():
         if name not in hidden:
-            raise ArgumentError(f"nodes: no hidden nodes are called {name!r}; {did_you_mean(name, hidden)}")
+            raise ArgumentError(
+                f"nodes: no hidden nodes are called {shown(name)}; {did_you_mean(name, hidden)}"
+            )
         if present.shape != (hidden[name],):
             raise ArgumentError(
-                f"nodes: {name!r} has {hidden[name]} nodes; expected shape ({hidden[name]},), "
+                f"nodes: {shown(name)} has {hidden[name]} nodes; expected shape ({hidden[name]},), "
                 f"got {present.shape}"
             )
     ends: dict[str, Array] = {}
@@ -180,7 +182,7 @@ def _entries(layers: Layers) -> list[tuple[str, ...]]:
     for entry in entries or [None]:
         is_names = isinstance(entry, (tuple, list)) and all(isinstance(name, str) for name in entry)
         if not entry or not is_names:
-            raise ArgumentError(f"layers: expected names in the order of the data flow, got {layers!r}")
+            raise ArgumentError(f"layers: expected names in the order of the data flow, got {shown(layers)}")
     return [tuple(entry) for entry in entries]
 
 
@@ -190,8 +192,10 @@ def _path(name: str, paths: list[str]) -> str:
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        raise ArgumentError(f"layers: {name!r} has more than one kernel: {', '.join(fitting)}; name one each")
-    raise ArgumentError(f"layers: no kernel is called {name!r}; {did_you_mean(name, paths)}")
+        raise ArgumentError(
+            f"layers: {shown(name)} has more than one kernel: {', '.join(fitting)}; name one each"
+        )
+    raise ArgumentError(f"layers: no kernel is called {shown(name)}; {did_you_mean(name, paths)}")
 
 
 def _positions(before: int | None, shape: tuple[int, ...]) -> int | None:

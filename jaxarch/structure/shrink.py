@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 from jax.tree_util import tree_map_with_path
 
-from jaxarch.errors import ArgumentError, did_you_mean, is_traced
+from jaxarch.errors import ArgumentError, did_you_mean, is_traced, shown
 from jaxarch.masks import apply_mask, full_mask
 from jaxarch.network import Network
 from jaxarch.structure.nodes import Layer, Layers, dead_nodes, layer_chain, links_between
@@ -241,10 +241,10 @@ def _norm(module: str, leaves: Mapping[str, Array], state: Mapping[str, Array]) 
     running = _leaves_of(module, state) or _leaves_of(module, state, in_collection=True)
     if not params and not running:
         modules = {path.rpartition("/")[0] for path in leaves}
-        raise ArgumentError(f"layers: there is no module {module!r}; {did_you_mean(module, modules)}")
+        raise ArgumentError(f"layers: there is no module {shown(module)}; {did_you_mean(module, modules)}")
     if not {"mean", "var"} <= set(running):
         raise ArgumentError(
-            f"layers: {module!r} keeps no running mean and variance. Layer and group norm depend on all "
+            f"layers: {shown(module)} keeps no running mean and variance. Layer and group norm depend on all "
             "neurons, and none can be removed exactly"
         )
     _check_known(params, ("scale", "bias"), "of batch norm")

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxarch.errors import ArgumentError, check_count
+from jaxarch.errors import ArgumentError, check_count, shown
 from jaxarch.masks import apply_mask, weight_free
 from jaxarch.problem import Problem
 from jaxarch.theory.intervals import interval_bounds
@@ -194,7 +194,7 @@ def _masked_loss(
     problem: Problem, params: PyTree, state: PyTree, weights: str, where: Where, rows: Array | None
 ) -> tuple[Callable[[PyTree, Array], Array], PyTree, Array]:
     if weights not in ("ones", "initial"):
-        raise ArgumentError(f"weights: expected 'ones' or 'initial', got {weights!r}")
+        raise ArgumentError(f"weights: expected 'ones' or 'initial', got {shown(weights)}")
     masked = weight_free if weights == "ones" else apply_mask
     state = {} if state is None else state
     rows = problem.training_rows() if rows is None else jnp.asarray(rows)

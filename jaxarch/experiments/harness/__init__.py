@@ -4,7 +4,7 @@ from jaxarch.experiments.harness import tables
 from jaxarch.experiments.harness.experiment import Context, Experiment, Outcome
 from jaxarch.experiments.harness.parts import Parts
 from jaxarch.experiments.harness.results import Results, costs
-from jaxarch.experiments.harness.run import plan_of, report_on, run_in, time_of
+from jaxarch.experiments.harness.run import check_resumed, plan_of, report_on, run_in, time_of
 from jaxarch.experiments.harness.settings import (
     FLOAT_BYTES,
     RESULT_NUMBERS,
@@ -26,6 +26,7 @@ __all__ = [
     "Parts",
     "Results",
     "TrainingSettings",
+    "check_resumed",
     "check_room",
     "costs",
     "finding",

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pandas as pd
 from jaxarch.errors import ArgumentError, shown
 from jaxarch.experiments.harness.settings import checkpoints
 from jaxarch.storage import Checkpoints, load_tree, save_tree
-from jaxarch.storage.files import as_path, claim, complete_file
+from jaxarch.storage.files import as_path, check_claim, claim, complete_file
 from jaxarch.trees import PyTree
 
 SETTINGS = "settings.json"
@@ -48,18 +48,7 @@ class Parts:
         path = self.folder / SETTINGS
         if not path.exists():
             _write_text(path, json.dumps(ours, indent=2) + "\n")
-        try:
-            theirs = json.loads(path.read_text())
-        except (ValueError, RecursionError):
-            theirs = None
-        if not isinstance(theirs, dict):
-            raise ArgumentError(f"resume: {path} is damaged; name a fresh folder") from None
-        for name, value in json.loads(json.dumps(ours)).items():
-            if theirs.get(name) != value:
-                raise ArgumentError(
-                    f"resume: {self.folder} was begun with {name}={_value(theirs.get(name))}, not "
-                    f"{_value(value)}; name a fresh folder"
-                )
+        _check_begun(path, ours)
 
     def tree(self, name: str, like: PyTree, make: Callable[[Checkpoints | None], PyTree]) -> PyTree:
         """A part that is a pytree of arrays, in the structure of `like`."""
@@ -86,6 +75,45 @@ class Parts:
             shutil.rmtree(working, ignore_errors=True)
         # Read in any case, so that a run in one sitting has the same numbers as one in several.
         return read(path)
+
+
+def check_parts(settings: Any, experiment: str) -> None:
+    """Refuse what `Parts` would refuse of the folder and the settings, and leave all as it was.
+
+    Raises:
+      ArgumentError: as `Parts`.
+    """
+    if not getattr(settings, "resume", ""):
+        return
+    folder = as_path(settings.resume, "resume")
+    check_claim(folder, "resume")
+    if (folder / SETTINGS).exists():
+        ours = dataclasses.asdict(settings)
+        del ours["resume"]
+        _check_begun(folder / SETTINGS, ours, {"experiment": experiment})
+
+
+def _check_begun(path: Path, ours: dict[str, Any], if_there: Mapping[str, str] | None = None) -> None:
+    """Raise unless a folder was begun with these settings, by the file of them that is in it.
+
+    Args:
+      path: the file.
+      ours: the settings, and what else the parts depend on.
+      if_there: what is compared if the file has it.
+    """
+    try:
+        theirs = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError):
+        theirs = None
+    if not isinstance(theirs, dict):
+        raise ArgumentError(f"resume: {path} is damaged; name a fresh folder") from None
+    ours |= {name: value for name, value in (if_there or {}).items() if name in theirs}
+    for name, value in json.loads(json.dumps(ours)).items():
+        if theirs.get(name) != value:
+            raise ArgumentError(
+                f"resume: {path.parent} was begun with {name}={_value(theirs.get(name))}, not "
+                f"{_value(value)}; name a fresh folder"
+            )
 
 
 def _write_table(path: Path, table: pd.DataFrame) -> None:

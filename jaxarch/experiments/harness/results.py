@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from jaxarch import plots, results
+from jaxarch.errors import ArgumentError, shown
 from jaxarch.running import Report
 from jaxarch.storage import read_npz
 
@@ -67,9 +68,21 @@ class Results:
 
     def _notes(self) -> Iterator[str]:
         # An experiment of one comparison has its costs in the manifest itself.
-        for cost in self.manifest.get("costs", {"": self.manifest}).values():
-            for notes in cost["notes"].values():
+        parts = self.manifest.get("costs", {"": self.manifest})
+        for cost in self._object("costs", parts).values():
+            for notes in self._object("notes", self._object("costs", cost).get("notes")).values():
+                if not isinstance(notes, list):
+                    raise self._odd("notes", "a list of texts for each strategy", notes)
                 yield from (f"! {note}" for note in notes)
+
+    def _object(self, name: str, value: object) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise self._odd(name, "an object", value)
+        return value
+
+    def _odd(self, name: str, words: str, value: object) -> ArgumentError:
+        path = shown(self.folder / results.MANIFEST)
+        return ArgumentError(f"folder: {path} is damaged: expected {words} as {name!r}, got {shown(value)}")
 
 
 def costs(done: dict[str, tuple[Any, Report]]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from rich.console import RenderableType
 
 from jaxarch import results
 from jaxarch.experiments.harness.experiment import Context, Experiment, Outcome
+from jaxarch.experiments.harness.parts import check_parts
 from jaxarch.experiments.harness.results import Results
 from jaxarch.running.options import Progress
 from jaxarch.storage import save_tree
@@ -24,6 +25,11 @@ def plan_of(experiment: Experiment, settings: Any) -> list[str]:
       ArgumentError: settings that cannot be used.
     """
     return experiment.plan(_ready(settings))
+
+
+def check_resumed(experiment: Experiment, settings: Any) -> None:
+    """Raise if a run would refuse the folder of the setting `resume`, and leave it as it is."""
+    check_parts(_ready(settings), experiment.name)
 
 
 def time_of(experiment: Experiment, settings: Any) -> list[str]:
