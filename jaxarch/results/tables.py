@@ -38,7 +38,7 @@ def read_table(folder: str | os.PathLike[str], name: str = RESULTS) -> pd.DataFr
     """A table of a result folder.
 
     Raises:
-      ArgumentError: a file that is not there or is no table, or holds an infinite number.
+      ArgumentError: a file that is not there or is no table, or holds a number beyond float64.
     """
     path = Path(folder) / name
     try:
@@ -48,13 +48,18 @@ def read_table(folder: str | os.PathLike[str], name: str = RESULTS) -> pd.DataFr
     except (OSError, ValueError) as error:
         raise ArgumentError(f"folder: {shown(path)} cannot be read ({one_line(error)})") from None
     for column, cells in table.items():
-        infinite = cells.map(_is_infinite)
-        if infinite.any():
-            row = int(infinite.to_numpy().argmax()) + 1
+        if cells.map(_is_infinite).any() and (row := _overflow(path, column)) is not None:
             raise ArgumentError(f"folder: {shown(path)} has an infinite number: {shown(column)}, row {row}")
         if not pd.api.types.is_numeric_dtype(cells):
             table[column] = cells.map(printed, na_action="ignore")
     return table
+
+
+def _overflow(path: Path, column: Any) -> int | None:
+    """The first row whose number is too large, and not written as `inf`, as a bound that there is none of."""
+    texts = pd.read_csv(path, usecols=[column], dtype=str)[column]
+    too_large = texts.map(_is_infinite) & ~texts.isin(["inf", "-inf"])
+    return int(too_large.to_numpy().argmax()) + 1 if too_large.any() else None
 
 
 def _is_infinite(cell: Any) -> bool:

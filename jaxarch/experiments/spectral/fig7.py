@@ -148,7 +148,7 @@ def _measure(
         input_eigenvalue_norm=np.asarray(inputs),
         hidden_eigenvalue_norm=np.asarray(norms["L2"]),
         eigenvalue_norm=np.asarray(jnp.hypot(inputs, norms["L2"])),
-        recruited=np.asarray(pruned.mask["eigenvalues"]["L2"].sum(axis=-1)).astype(float),
+        recruited=trained.neurons_left("L2").astype(float),
         no_hidden_mse=np.asarray(pruned.info["losses"])[:, -1],
         seconds=trained.report.seconds,
         failed_at=np.asarray(network.failed_at),

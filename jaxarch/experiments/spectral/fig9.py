@@ -125,7 +125,7 @@ def _measure(settings: Settings, problem: Problem, trained: training.Trained) ->
     """One row a seed."""
     rows = settings.rows()["test"]
     truth, network, pruned = teacher.truth(problem, rows), trained.network, trained.pruned
-    recruited = {name: np.asarray(pruned.mask["eigenvalues"][name].sum(axis=-1)) for name in LAYERS}
+    recruited = {name: trained.neurons_left(name) for name in LAYERS}
     measured = pd.DataFrame(
         {
             "seed": np.arange(settings.seeds),

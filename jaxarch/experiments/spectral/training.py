@@ -70,6 +70,11 @@ class Trained(NamedTuple):
     pruned: Network
     report: Report
 
+    def neurons_left(self, layer: str) -> np.ndarray:
+        """How many neurons of a hidden layer each pruned network has left."""
+        assert self.pruned.neurons is not None
+        return np.asarray(self.pruned.neurons.kept["eigenvalues"][layer].sum(axis=-1))
+
 
 def train(
     context: Context,
