@@ -51,7 +51,9 @@ def shown(value: object, limit: int = 80) -> str:
         path = os.fsdecode(value)
         return shortened(printable(path[:limit] + path[-limit:] if len(path) > 2 * limit else path), limit)
     try:
-        text = _Short(limit).repr(value)
+        # A number of NumPy's or JAX's as a number of Python's.
+        number = value.item() if getattr(value, "ndim", None) == 0 and hasattr(value, "item") else value
+        text = _Short(limit).repr(number)
     except Exception:
         text = f"<{type(value).__name__}>"
     return shortened(printable(text if isinstance(value, str) else " ".join(text.split())), limit)

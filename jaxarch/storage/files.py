@@ -66,7 +66,7 @@ def claim(folder: Path, argument: str = "folder") -> BaseFileLock:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder.resolve() / LOCK, is_singleton=True, thread_local=False)
+        lock = _lock(folder)
         lock.acquire(blocking=False)
         if lock.lock_counter == 1:
             now = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -89,7 +89,7 @@ def check_claim(folder: Path, argument: str = "folder") -> None:
     try:
         with trial_folder(folder), tempfile.TemporaryFile(dir=folder):
             if (folder / LOCK).exists():
-                lock = FileLock(folder.resolve() / LOCK, is_singleton=True, thread_local=False)
+                lock = _lock(folder)
                 lock.acquire(blocking=False)
                 lock.release()
     except Timeout:
@@ -125,6 +125,11 @@ def _in_use(folder: Path, argument: str) -> ArgumentError:
 def _unusable(folder: Path, argument: str, error: Exception) -> ArgumentError:
     why = getattr(error, "strerror", None) or one_line(error)
     return ArgumentError(f"{argument}: cannot use {shown(str(folder))} ({why})")
+
+
+def _lock(folder: Path) -> FileLock:
+    """The lock of a folder: one object a process, which may hold it several times."""
+    return FileLock(folder.resolve() / LOCK, is_singleton=True, thread_local=False)
 
 
 def _holder(folder: Path) -> str:
