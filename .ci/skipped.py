@@ -3,7 +3,13 @@
 import sys
 from xml.etree import ElementTree
 
+KINDS = {"pytest.skip", "collect"}
+"""A test that was skipped, and a file that was as a whole; a test that is expected to fail is neither."""
+
 for case in ElementTree.parse(sys.argv[1]).iter("testcase"):
     skipped = case.find("skipped")
-    if skipped is not None and skipped.get("type") == "pytest.skip":
-        print(f"{case.attrib['classname'].replace('.', '/')}.py::{case.attrib['name']}")
+    if skipped is None or skipped.get("type", "collect") not in KINDS:
+        continue
+    # A file that is skipped as a whole has its own name where others have that of a test.
+    file, name = case.attrib["classname"], case.attrib["name"]
+    print(f"{file.replace('.', '/')}.py::{name}" if file else f"{name.replace('.', '/')}.py")

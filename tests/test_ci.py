@@ -117,3 +117,16 @@ def test_ci_fails_where_a_test_is_skipped_even_with_all_extras_and_data(ci):
     done, _ = ci(NEVER="1")
     assert done.returncode != 0
     assert done.stdout.splitlines()[-1] == "tests/b/test_c.py::test_d[1]"
+
+
+def test_a_file_that_was_skipped_as_a_whole_is_named_and_what_is_expected_to_fail_is_not(tmp_path):
+    (tmp_path / "quick.xml").write_text(
+        "<testsuites>"
+        '<testcase classname="" name="tests.a.test_b"><skipped message="collection skipped"/></testcase>'
+        '<testcase classname="tests.test_c" name="test_d[1]"><skipped type="pytest.skip"/></testcase>'
+        '<testcase classname="tests.test_c" name="test_e"><skipped type="pytest.xfail"/></testcase>'
+        '<testcase classname="tests.test_c" name="test_f"/></testsuites>'
+    )
+    command = [sys.executable, ROOT / ".ci" / "skipped.py", tmp_path / "quick.xml"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["tests/a/test_b.py", "tests/test_c.py::test_d[1]"]
