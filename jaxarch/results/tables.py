@@ -58,7 +58,7 @@ def read_table(folder: str | os.PathLike[str], name: str = RESULTS) -> pd.DataFr
 def _overflow(path: Path, column: Any) -> int | None:
     """The first row whose number is too large, and not written as `inf`, as a bound that there is none of."""
     texts = pd.read_csv(path, usecols=[column], dtype=str)[column]
-    too_large = texts.map(_is_infinite) & ~texts.isin(["inf", "-inf"])
+    too_large = texts.map(_is_infinite) & (texts != "inf")
     return int(too_large.to_numpy().argmax()) + 1 if too_large.any() else None
 
 
