@@ -13,6 +13,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxarch.running.keyed import captured_by
+
 
 def fingerprint(value: Any) -> str:
     """SHA-256 of what a value says: equal for values that were made by equal calls, in any process.
@@ -56,7 +58,7 @@ def _of(value: Any, above: tuple[int, ...]) -> str:
     if isinstance(value, types.MethodType):
         return _digest("method", inner(value.__func__), inner(value.__self__))
     if isinstance(value, types.FunctionType):
-        captured = (inner(_content(cell)) for cell in value.__closure__ or ())
+        captured = map(inner, captured_by(value))
         defaults = inner(value.__defaults__), inner(value.__kwdefaults__)
         return _digest("function", _name(value), *defaults, *captured)
     if hasattr(value, "__wrapped__"):
@@ -77,14 +79,6 @@ def _name(definition: Any) -> str:
     """The module and the qualified name of a definition; of what has none, nothing."""
     name = getattr(definition, "__qualname__", None) or getattr(definition, "__name__", "")
     return f"{getattr(definition, '__module__', '')}.{name}"
-
-
-def _content(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        # Not yet assigned, in a function that refers to itself.
-        return None
 
 
 def _digest(*parts: str) -> str:

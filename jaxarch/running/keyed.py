@@ -147,7 +147,7 @@ def _key(value: Any, above: tuple[int, ...], traced_alike: bool) -> Any:
     if isinstance(value, types.MethodType):
         return types.MethodType, inner(value.__func__), inner(value.__self__)
     if isinstance(value, types.FunctionType) and _is_of_a_library(value.__globals__.get("__name__")):
-        captured = tuple(inner(_content(cell)) for cell in value.__closure__ or ())
+        captured = tuple(map(inner, captured_by(value)))
         defaults = inner(value.__defaults__), inner(value.__kwdefaults__)
         return value.__module__, value.__qualname__, value.__code__, captured, defaults
     # Its own parameters: a class that is derived from a frozen dataclass may hold anything.
@@ -176,7 +176,12 @@ def _hashes_by_value(value: Any) -> bool:
     return True
 
 
-def _content(cell: Any) -> Any:
+def captured_by(function: types.FunctionType) -> tuple[Any, ...]:
+    """The values that a function has captured, in the order of its free variables."""
+    return tuple(_content(cell) for cell in function.__closure__ or ())
+
+
+def _content(cell: types.CellType) -> Any:
     try:
         return cell.cell_contents
     except ValueError:
