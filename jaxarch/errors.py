@@ -210,6 +210,18 @@ def check_key(name: str, value: object) -> None:
         raise ArgumentError(f"{name}: expected an integer from 0 to 2^32 - 1, got {shown(value)}")
 
 
+def check_one_key(key: object) -> None:
+    """Raise unless it is one random key: of `jax.random.key`, or an old one, of `jax.random.PRNGKey`."""
+    import jax
+
+    dtype: Any = getattr(key, "dtype", None)
+    shape: tuple[int, ...] = getattr(key, "shape", ())
+    is_new = isinstance(key, jax.Array) and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
+    if not (is_new and shape == ()) and not (str(dtype) == "uint32" and len(shape) == 1):
+        many = "; for many keys use over_seeds" if is_new else ""
+        raise ArgumentError(f"key: expected one, as of jax.random.key(0), got {shown(key)}{many}")
+
+
 def check_keys(keys: object) -> None:
     """Raise unless they are a vector of random keys, one a run."""
     import jax

@@ -239,7 +239,7 @@ def density(mask: PyTree) -> Array:
 
     For masks with a leading axis of runs, `jax.vmap(density)`.
     """
-    leaves = jax.tree.leaves(mask)
+    leaves = _arrays(mask)
     if not leaves:
         raise ArgumentError("mask: no leaf is masked, so there is no density; select leaves by path")
     return _total(leaves) / float(sum(leaf.size for leaf in leaves))
@@ -254,7 +254,7 @@ def connections(mask: PyTree) -> Array | np.int64:
     Raises:
       ArgumentError: 2^32 connections or more in one traced mask, or in one leaf, without float64.
     """
-    leaves = jax.tree.leaves(mask)
+    leaves = _arrays(mask)
     counts, size = [_count(leaf) for leaf in leaves], sum(leaf.size for leaf in leaves)
     if any(leaf.dtype != bool for leaf in leaves):
         return jnp.asarray(sum(counts))
@@ -274,6 +274,7 @@ def overlap(mask: PyTree, other: PyTree) -> Array:
     Raises:
       ArgumentError: masks of different structures or shapes.
     """
+    _arrays((mask, other))
     leaves, others = named_leaves(mask), named_leaves(other)
     if apart := leaves.keys() ^ others.keys():
         raise ArgumentError(f"other: leaf {sorted(apart)[0]!r} is masked in one of the two masks alone")
@@ -363,8 +364,17 @@ def _total(leaves: list[Array]) -> Array:
     return jnp.asarray(sum(count.astype(dtype) for count in counts), jnp.float32)
 
 
+def _arrays(mask: PyTree) -> list[Array]:
+    for path, leaf in named_leaves(mask).items():
+        if not hasattr(leaf, "dtype"):
+            raise ArgumentError(f"mask: expected arrays, got {shown(leaf)} as leaf {path!r}")
+    return jax.tree.leaves(mask)
+
+
 def _masked_leaves(scores: PyTree) -> tuple[list[Array], Any]:
     leaves, treedef = jax.tree.flatten(scores)
+    if any(not hasattr(leaf, "dtype") for leaf in leaves):
+        raise ArgumentError(f"scores: expected arrays, got {shown(scores)}")
     if not leaves:
         raise ArgumentError("scores: no leaf is masked; select leaves by path")
     return leaves, treedef

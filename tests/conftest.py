@@ -1,8 +1,8 @@
 """Two CPU devices, strict broadcasting, one hypothesis profile, and small problems that many tests share."""
 
+import gc
 import mmap
 import os
-import tempfile
 from pathlib import Path
 
 import jax
@@ -22,19 +22,16 @@ def known_to_xla(flag: str) -> bool:
         return content.find(flag.encode()) >= 0
 
 
-# Most of the time goes to compiling. LLVM's cheaper optimisation takes some 30% less, and simpler code for
-# loops another 25% (11.6 and 8.7 s of CPU time for three strategies of [D]); XLA's passes stay. Without any
-# optimisation, at 0, three files took 18% less, but a program crashed once as it was written to the cache.
-FLAGS = {"xla_backend_optimization_level": "1", "xla_cpu_use_fusion_emitters": "false"}
+# Most of the time goes to compiling: half of it without LLVM's optimisation and with simpler code for loops.
+# The passes of XLA stay. No program is kept on disk: few are needed twice, and reading takes its time.
+FLAGS = {"xla_backend_optimization_level": "0", "xla_cpu_use_fusion_emitters": "false"}
 chosen = [f"--{flag}={value}" for flag, value in FLAGS.items() if known_to_xla(flag)]
 os.environ["XLA_FLAGS"] = " ".join([*chosen, os.environ.get("XLA_FLAGS", "")])
-# Many tests compile the same programs: they are kept for the length of the run, for all of its processes.
-if "JAXARCH_TEST_CACHE" not in os.environ:
-    CACHE = tempfile.TemporaryDirectory()
-    os.environ["JAXARCH_TEST_CACHE"] = CACHE.name
-jaxarch.use_compilation_cache(os.environ["JAXARCH_TEST_CACHE"])
 jaxarch.use_cpu_cores(2)
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+# What is imported stays: collecting garbage need not look through it again and again.
+gc.freeze()
 
 # No deadline: the first example of a shape compiles. Strategies draw shapes from a fixed menu.
 settings.register_profile(

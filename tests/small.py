@@ -1,7 +1,6 @@
 """Small problems on real data, shared by the tests."""
 
 import contextlib
-import os
 from functools import cache
 
 import jax
@@ -13,13 +12,6 @@ from jaxarch.models import signed_output_loss, tanh_network
 from jaxarch.running.devices import float64
 
 RUNS = 4
-
-CACHED = {
-    "JAX_COMPILATION_CACHE_DIR": os.environ["JAXARCH_TEST_CACHE"],
-    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",
-}
-"""The environment of a process that shares its compiled programs with the tests and with others like it."""
 
 
 @cache

@@ -28,6 +28,7 @@ def refused(call):
 
 
 ECHOED = {
+    "percentiles": lambda: jaxarch.threshold(tuple(range(-1, 5000))),
     "start": lambda: jaxarch.retrain(LONG),
     "units": lambda: search.two_temperature(units=LONG),
     "weights": lambda: search.two_temperature(weights=LONG),
@@ -139,6 +140,16 @@ def run(strategy=None, learning=None, settings=None, **options):
 
 
 RUN = {
+    "schedule: it must return settings of the structure": lambda: run(
+        lambda s: search.dense(std=s["rate"]), settings=RATES, schedule=lambda step, settings: [1.0]
+    ),
+    "schedule: it must return": lambda: run(
+        lambda s: search.dense(std=s["rate"]), settings=RATES, schedule=lambda step, s: s | {"rate": THREE}
+    ),
+    "key: expected one, as of jax.random.key(0), got 3": lambda: jaxarch.chain(search.dense())(3, problem()),
+    "key: expected one, as of jax.random.key(0), got Array": lambda: jaxarch.chain(search.dense())(
+        keys(), problem()
+    ),
     "problem: expected one": lambda: run(learning=(1, 2)),
     "strategies: expected a dict": lambda: jaxarch.compare([search.dense()], keys(), problem()),
     "network: expected what over_seeds returned": lambda: run(jaxarch.prune(), network={"a": jnp.ones(4)}),
@@ -152,6 +163,22 @@ RUN = {
 @pytest.mark.parametrize("message", RUN)
 def test_a_run_of_what_cannot_be_run_is_refused(message):
     assert refused(RUN[message]).startswith(message)
+
+
+MASKS = {
+    "percentiles: expected numbers in [0, 100], got ((1, 2), (3,))": lambda: jaxarch.threshold(
+        ((1, 2), (3,))
+    ),
+    "mask: expected arrays, got True as leaf 'a'": lambda: jaxarch.density({"a": True}),
+    "mask: expected arrays, got False as leaf 'b'": lambda: jaxarch.masks.connections({"b": False}),
+    "mask: expected arrays, got 1": lambda: jaxarch.overlap({"a": jnp.ones(2, bool)}, {"a": 1}),
+    "scores: expected arrays": lambda: jaxarch.masks.top_k({"a": 1.0}, 1),
+}
+
+
+@pytest.mark.parametrize("message", MASKS)
+def test_masks_and_scores_that_are_no_arrays_are_refused(message):
+    assert refused(MASKS[message]).startswith(message)
 
 
 def bare():

@@ -2,12 +2,15 @@
 
 import dataclasses
 import errno
+import io
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import redirect_stderr, redirect_stdout
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +22,10 @@ from jaxarch import cli, plots, results
 from jaxarch.experiments import catalogue
 from jaxarch.experiments.harness import read_settings
 from jaxarch.experiments.harness.setting_help import setting_help
-from jaxarch.search.disentangling import disentangling_strategies
 
 CACHE = tempfile.TemporaryDirectory()
-QUICK = ["--quiet", "--seeds", "3", "--set", "steps=40"]
-QUICK += ["--set", "lottery_rounds=2", "--set", "agnostic_draws=2", "--set", "agnostic_weights=2"]
-STRATEGIES = len(disentangling_strategies())
+CHOSEN = ("real", "bin", "real->bin", "bin->real cold")
+QUICK = ["--quiet", "--seeds", "3", "--set", "steps=40", "--set", f"strategies={','.join(CHOSEN)}"]
 
 
 def jaxarch(*arguments, folder):
@@ -35,26 +36,28 @@ def jaxarch(*arguments, folder):
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch, capsys):
-    """Run the command line in this process, which has its devices and its cache already."""
-
-    def run(*arguments):
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(cli, "_prepare_jax", lambda: None)
-        monkeypatch.setattr(sys, "argv", ["jaxarch", *arguments])
+def in_process(folder, *arguments):
+    """Run the command line in this process, which has its devices already."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.chdir(folder)
+        patch.setattr(cli, "_prepare_jax", lambda: None)
+        patch.setattr(sys, "argv", ["jaxarch", *arguments])
         with pytest.raises(SystemExit) as exit_:
             cli.main()
-        captured = capsys.readouterr()
-        return subprocess.CompletedProcess(arguments, exit_.value.code, captured.out, captured.err)
+    return subprocess.CompletedProcess(arguments, exit_.value.code, out.getvalue(), err.getvalue())
 
-    return run
+
+@pytest.fixture
+def here(tmp_path):
+    """Run the command line in a folder of its own, in this process."""
+    return partial(in_process, tmp_path)
 
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ran")
-    return jaxarch("run", *QUICK, folder=folder), folder / "results" / "0001-disentangling.strategies"
+    return in_process(folder, "run", *QUICK), folder / "results" / "0001-disentangling.strategies"
 
 
 def test_a_run_prints_its_tables_and_names_its_folder(ran):
@@ -67,7 +70,7 @@ def test_a_run_prints_its_tables_and_names_its_folder(ran):
 def test_a_run_writes_one_row_for_each_run_and_strategy(ran):
     table = pd.read_csv(ran[1] / results.RESULTS)
     assert set(results.COLUMNS) <= set(table.columns)
-    assert len(table) == STRATEGIES * 3 * 2
+    assert len(table) == len(CHOSEN) * 3 * 2
     assert table["auc"].between(0, 1).all()
     assert (table["seconds"] > 0).all()
     prerequisites = table.groupby("strategy")["seconds"].first()
@@ -93,30 +96,30 @@ def test_figures_masks_and_comparisons_are_written(ran):
         assert masks["bin/w1"].shape == (6, 64, 64)
         assert masks["bin/w1"].dtype == bool
     pairs = pd.read_csv(ran[1] / "comparisons.csv")
-    assert len(pairs) == 2 * STRATEGIES * (STRATEGIES - 1) / 2
+    assert len(pairs) == 2 * len(CHOSEN) * (len(CHOSEN) - 1) / 2
 
 
 def test_a_report_prints_the_same_tables_and_redraws_the_same_figures(ran):
     done, folder = ran
     figure = (folder / "auc.png").read_bytes()
     (folder / "auc.png").unlink()
-    again = jaxarch("report", str(folder), folder=folder.parent)
+    again = in_process(folder.parent, "report", str(folder))
     assert again.returncode == 0, again.stderr
     assert again.stdout.strip() == done.stdout.split("written to")[0].strip()
     assert (folder / "auc.png").read_bytes() == figure
 
 
 @pytest.mark.long
-def test_a_second_run_compiles_nothing_and_gives_the_same_numbers(ran):
-    _, folder = ran
-    compiled = {path.name for path in Path(CACHE.name).rglob("*-cache")}
-    again = jaxarch("run", *QUICK, folder=folder.parent.parent)
-    assert again.returncode == 0, again.stderr
-    assert compiled
-    assert {path.name for path in Path(CACHE.name).rglob("*-cache")} == compiled
+def test_a_second_run_compiles_nothing_and_gives_the_same_numbers(tmp_path):
+    compiled = []
+    for out in ("first", "second"):
+        done = jaxarch("run", *QUICK, "--out", out, folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+        compiled.append({path.name for path in Path(CACHE.name).rglob("*-cache")})
+    assert compiled[0]
+    assert compiled[1] == compiled[0]
     first, second = (
-        pd.read_csv(path / results.RESULTS).drop(columns="seconds")
-        for path in (folder, folder.with_name("0002-disentangling.strategies"))
+        pd.read_csv(tmp_path / out / results.RESULTS).drop(columns="seconds") for out in ("first", "second")
     )
     pd.testing.assert_frame_equal(first, second)
 
@@ -460,6 +463,29 @@ def test_results_that_cannot_be_written_are_kept_as_far_as_they_are(tmp_path, he
     assert "out-incomplete" in done.stderr
     assert done.stderr.count("\n") == 1
     assert len(results.read_table(tmp_path / "out-incomplete"))
+
+
+def test_on_a_full_disk_all_results_go_to_a_temporary_folder(tmp_path, here, monkeypatch):
+    write = results.write_manifest
+    (tmp_path / "elsewhere").mkdir()
+
+    def full(folder, manifest):
+        if folder.parent.name != "elsewhere":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(folder, manifest)
+
+    monkeypatch.setattr(results, "write_manifest", full)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "elsewhere"))
+    done = here("run", "disentangling.fig2", "--out", "out", "--quiet")
+    assert done.returncode == 2
+    (kept,) = (tmp_path / "elsewhere").iterdir()
+    assert done.stderr == (
+        "jaxarch: results: they could not be written where they belong (No space left on device); they are "
+        f"in {kept}\n"
+    )
+    assert here("report", str(kept)).returncode == 0
+    assert not (tmp_path / "out").exists()
+    assert not list(tmp_path.glob(".unfinished-*"))
 
 
 def test_a_folder_that_appears_while_the_run_goes_on_is_left_alone(tmp_path, here, monkeypatch):

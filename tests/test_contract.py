@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from compilations import compilations
 from methods import IN_JAX, METHODS, RUNS, keys, problem_for, problem_of, strategy_of
 from small import close, same
 
@@ -70,6 +71,14 @@ def test_over_seeds_gives_one_finite_result_a_run(name, networks):
     assert np.isfinite(outputs).all()
     assert report.seconds >= 0
     assert all(leaf.shape[0] == RUNS for leaf in jax.tree.leaves(network))
+
+
+@pytest.mark.parametrize("name", IN_JAX)
+def test_a_second_equal_call_compiles_nothing(name, networks):
+    networks(name)
+    with compilations() as seen:
+        jaxarch.over_seeds(strategy_of(name), keys(), problem_of(name))
+    assert seen == []
 
 
 @pytest.mark.parametrize("name", IN_JAX)

@@ -153,6 +153,7 @@ def test_figure_4_measures_what_the_experiment_on_one_task_measures(fourth, tmp_
     assert np.allclose(alone, here, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.long
 def test_figure_4_compiles_a_training_once_for_all_tasks_and_sizes(tmp_path, caplog):
     settings = {**FEW, "steps": 31, "strategies": ("bin",), "tasks": ("1v2", "4v9"), "sizes": (10, 20)}
     with jax.log_compiles(), caplog.at_level(logging.WARNING):
@@ -329,6 +330,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("setting", CHANGES)
 def test_a_setting_reaches_the_strategy_that_it_is_for(setting):
     value, name = CHANGES[setting]

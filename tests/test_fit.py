@@ -354,7 +354,7 @@ def test_validation_metrics_are_recorded_at_every_border():
 
 
 def test_early_stopping_keeps_each_run_s_best_border():
-    learning = problem(steps=60, validation=True, rate=30.0)
+    learning = problem(steps=60, validation=True, rate=0.1)
     search = dense(nonnegative=False)
     options = {"chunk": 3, "dead_start": "ignore"}
     _, everything = learned(search, learning, **options)
@@ -368,6 +368,7 @@ def test_early_stopping_keeps_each_run_s_best_border():
             if waited == 2:
                 break
         assert int(network.info["kept_at"][run]) == 3 * (best + 1)
+    assert len(set(network.info["kept_at"].tolist())) > 2
     validation = jax.vmap(lambda p, one: one.objective(p, {}, one.validation), (0, learning.in_axes()))
     kept = validation(network.params, learning)
     stopped_best = [losses[int(k) // 3 - 1, run] for run, k in enumerate(network.info["kept_at"])]

@@ -115,6 +115,7 @@ class SpectralCNN(nnx.Module):
         return self.head(x.reshape(x.shape[0], -1))
 
 
+@pytest.mark.long
 def test_a_spectral_head_is_trained_pruned_and_exported_inside_a_cnn():
     learning = pictures(SpectralCNN, steps=60, validation=np.arange(1200, 1300))
     strategy = jaxarch.chain(jaxarch.search.spectral(1e-3), jaxarch.recruit(0.2))
@@ -157,6 +158,7 @@ def test_batch_norm_uses_the_batch_in_training_and_running_statistics_in_evaluat
     assert not same(moved, state)
 
 
+@pytest.mark.long
 def test_nnx_and_linen_learn_ten_seeds_at_once_with_the_same_call():
     keys = jax.random.split(jax.random.key(0), 10)
 

@@ -79,6 +79,7 @@ def wait_for(condition, process):
         time.sleep(0.05)
 
 
+@pytest.mark.long
 def test_a_run_that_is_interrupted_leaves_nothing(start, tmp_path):
     process = start("run", *LONG)
     wait_for(lambda: list(tmp_path.glob("here/results/.unfinished-*")), process)
@@ -89,6 +90,7 @@ def test_a_run_that_is_interrupted_leaves_nothing(start, tmp_path):
     assert not [path for path in left if not path.name.startswith(".unfinished-")]
 
 
+@pytest.mark.long
 def test_a_run_that_can_be_resumed_says_so(start, tmp_path):
     process = start(
         *("run", "theory.temperature_ratio", "--quiet", "--seeds", "1", "--set", "resume=kept"),

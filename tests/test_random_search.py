@@ -136,6 +136,7 @@ def test_all_layers_keep_the_same_share_of_their_nodes(total, widths):
     assert sampled_widths(chain, [1, 1, 1], total) == widths
 
 
+@pytest.mark.long
 def test_over_seeds_every_sample_starts_from_the_weights_of_the_whole_network(tmp_path):
     fixed = problem_of(3 * X[:, 0])
 

@@ -141,9 +141,7 @@ def neurons():
 )
 def test_a_fit_goes_on_with_the_strategy_that_it_was_begun_with_alone(first, second, problem, tmp_path):
     whole = of_one_name(first(), tmp_path, problem)[0]
-    with pytest.raises(
-        jaxarch.errors.ArgumentError, match=r"of another strategy, problem or descent; use a "
-    ):
+    with pytest.raises(jaxarch.errors.ArgumentError, match="of another strategy, problem or descent"):
         of_one_name(second(), tmp_path, problem)
     assert same(of_one_name(first(), tmp_path, problem)[0], whole)
 
@@ -171,6 +169,29 @@ def test_a_fit_does_not_go_on_with_another_descent_or_loss_of_the_problem(other,
     of_one_name(SEARCH, tmp_path)
     with pytest.raises(jaxarch.errors.ArgumentError, match="of another strategy, problem or descent"):
         of_one_name(SEARCH, tmp_path, other)
+
+
+def slower(factor):
+    return lambda step, settings: {"hard": settings["hard"] * factor}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"early_stopping": jaxarch.EarlyStopping()}, {"early_stopping": jaxarch.EarlyStopping(patience=2)}),
+        ({"schedule": slower(0.5)}, {"schedule": slower(0.25)}),
+    ],
+    ids=["early stopping", "schedule"],
+)
+def test_a_fit_does_not_go_on_with_another_schedule_or_early_stopping(first, second, tmp_path):
+    options = {"checkpoint": jaxarch.Checkpoints(tmp_path), "dead_start": "ignore"}
+    hard = {"hard": np.asarray([10.0, 20.0, 30.0, 40.0])}
+    at = lambda s: two_temperature(s["hard"], mean=2.0)  # noqa: E731
+    learning = problem(validation=True)
+    whole, _ = jaxarch.over_seeds(at, keys(), learning, hard, **options, **first)
+    with pytest.raises(jaxarch.errors.ArgumentError, match="schedule or early stopping; use a fresh folder"):
+        jaxarch.over_seeds(at, keys(), learning, hard, **options, **second)
+    assert same(jaxarch.over_seeds(at, keys(), learning, hard, **options, **first)[0], whole)
 
 
 @pytest.mark.parametrize(

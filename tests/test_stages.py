@@ -172,6 +172,15 @@ def test_a_stage_of_one_s_own_says_what_it_needs():
     assert same(network.params, jax.tree.map(lambda w: w / 2, dense.params))
 
 
+def test_a_stage_of_one_s_own_may_need_a_problem_that_predicts():
+    mine = jaxarch.FunctionStage(
+        "calibrated", lambda s, key, problem, network: network, needs=Needs("required", predict=True)
+    )
+    learning = dataclasses.replace(never_trained(problem_for("any")), predict=None)
+    with pytest.raises(jaxarch.ArgumentError, match="it has no `predict`, which calibrated needs"):
+        jaxarch.over_seeds(jaxarch.chain(search.dense(), mine), keys(), learning)
+
+
 def test_a_plain_function_keeps_what_it_does_not_set():
     def nothing(key, problem, network):
         return jaxarch.Network(info={"seen": jnp.zeros(())})

@@ -11,6 +11,7 @@ import jaxarch
 STRATEGIES = jaxarch.disentangling_strategies(lottery_rounds=1, agnostic_draws=2, agnostic_weights=2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_over_seeds_gives_one_result_a_run(name):
     network, report = jaxarch.over_seeds(STRATEGIES[name], keys(), problem())

@@ -56,6 +56,7 @@ def test_the_objective_has_its_gradient_through_the_padding(params):
     assert close(gradient, jax.grad(problem().of_run(0).objective)(one, {}))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["real->bin", "bin", "logistic regression"])
 def test_padding_changes_no_strategy(name):
     network, _ = jaxarch.over_seeds(STRATEGIES[name], keys(), problem())

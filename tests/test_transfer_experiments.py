@@ -95,6 +95,7 @@ def test_the_folder_has_the_masks_of_all_methods_densities_and_seeds(folder):
             assert kept.tolist() == [round(float(density) * (64 * 12 + 12 * 5))] * 2
 
 
+@pytest.mark.long
 def test_fresh_weights_on_the_new_task_are_not_those_that_a_search_began_from(ready):
     searched, again = (ready.settings.keys(purpose)[0] for purpose in ("search", "new task"))
     start = jaxarch.search.random_mask(1.0)(searched, ready.searching).params["layers"][0]["kernel"]
@@ -109,6 +110,7 @@ def test_fresh_weights_on_the_new_task_are_not_those_that_a_search_began_from(re
         assert abs(np.corrcoef(np.ravel(drawn[...]), np.ravel(fresh[...]))[0, 1]) < 0.15
 
 
+@pytest.mark.long
 def test_every_run_has_the_key_and_the_rows_of_its_seed_for_the_new_task(ready, monkeypatch):
     seen = []
 
@@ -126,6 +128,7 @@ def test_every_run_has_the_key_and_the_rows_of_its_seed_for_the_new_task(ready, 
         assert problem.train_size == size
 
 
+@pytest.mark.long
 def test_runs_that_fail_have_no_figures_and_are_counted(ready):
     diverging = ready.learning.descending(optimizer=optax.sgd(1e30))
     with pytest.warns(jaxarch.NonFiniteWarning):
@@ -199,6 +202,7 @@ def test_both_tasks_label_their_classes_from_0(ready):
     assert ready.task == "digits 0-4 -> digits 5-9"
 
 
+@pytest.mark.long
 def test_in_domain_the_new_examples_are_some_that_the_search_has_not_seen():
     ready = prepared(in_domain=True, sizes=(20,))
     assert ready.settings.classes == ready.settings.new_classes == tuple(range(10))
@@ -208,6 +212,7 @@ def test_in_domain_the_new_examples_are_some_that_the_search_has_not_seen():
     assert not searched & set(ready.test.ravel().tolist())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("in_domain", [False, True])
 def test_where_a_split_is_published_the_search_has_the_examples_for_training(monkeypatch, in_domain):
     images = jaxarch.data.load_images("digits")._replace(train=1000)

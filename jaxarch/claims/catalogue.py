@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import jax
-import jax.numpy as jnp
 from jax import Array
 
 from jaxarch.claims import disentangling, own, pruning, spectral
 from jaxarch.claims.checks.adversary import drawn_checks, search
 from jaxarch.claims.checks.core import CASES, Claim, Evidence, Outcome, judge
-from jaxarch.errors import ArgumentError, check_count, check_positive, did_you_mean
+from jaxarch.errors import ArgumentError, check_count, check_one_key, check_positive, did_you_mean, shown
 
 IDEAS = (
     disentangling.binarization,
@@ -63,11 +62,11 @@ def chosen(ids: Iterable[str] | str | None = None) -> list[Claim]:
       ArgumentError: an id that is unknown.
     """
     if ids is not None and not isinstance(ids, Iterable):
-        raise ArgumentError(f"claim: expected ids such as 'D.lemma-4.2', got {ids!r}")
+        raise ArgumentError(f"claim: expected ids such as 'D.lemma-4.2', got {shown(ids)}")
     ids = list(CLAIMS) if ids is None else [ids] if isinstance(ids, str) else list(ids)
     for name in ids:
         if name not in CLAIMS:
-            raise ArgumentError(f"claim: unknown {name!r}; {did_you_mean(name, CLAIMS)}")
+            raise ArgumentError(f"claim: unknown {shown(name)}; {did_you_mean(name, CLAIMS)}")
     return [CLAIMS[name] for name in ids]
 
 
@@ -76,8 +75,7 @@ def outcomes(
 ) -> Iterator[Outcome]:
     """Each claim's outcome as soon as it is known, in the catalogue's order."""
     key = jax.random.key(0) if key is None else key
-    if not isinstance(key, Array) or not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
-        raise ArgumentError(f"key: expected one as of jax.random.key(0), got {key!r}")
+    check_one_key(key)
     for claim in chosen(ids):
         # The cases of a claim do not depend on which others are checked.
         yield judge(claim, jax.random.fold_in(key, list(CLAIMS).index(claim.id)), cases)
@@ -104,7 +102,7 @@ def worst_case(claim: str, *, seconds: float = 10.0, key: Array | None = None, c
         positive.
     """
     if not isinstance(claim, str):
-        raise ArgumentError(f"claim: expected one id, such as 'D.lemma-4.2', got {claim!r}")
+        raise ArgumentError(f"claim: expected one id, such as 'D.lemma-4.2', got {shown(claim)}")
     (found,) = chosen(claim)
     check_positive("seconds", seconds)
     check_count("check", check, least=0)

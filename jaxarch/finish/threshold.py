@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError
+from jaxarch.errors import ArgumentError, shown
 from jaxarch.masks import apply_mask, percentile_thresholds, threshold_mask, weight_free
 from jaxarch.network import Network
 from jaxarch.problem import Problem
@@ -56,7 +56,7 @@ def threshold(
       ArgumentError: percentiles outside [0, 100], or none; an unknown `weights`.
     """
     if weights not in ("ones", "found"):
-        raise ArgumentError(f"weights: expected 'ones' or 'found', got {weights!r}")
+        raise ArgumentError(f"weights: expected 'ones' or 'found', got {shown(weights)}")
     check_percentiles(percentiles)
     return FunctionStage("threshold", _threshold, Settings(tuple(percentiles), weights), A_NETWORK)
 
@@ -93,8 +93,10 @@ def _threshold(settings: Settings, key: Array, problem: Problem, network: Networ
 
 def check_percentiles(percentiles: tuple[float, ...]) -> None:
     """Raise unless there are percentiles, all in [0, 100]."""
-    numbers = np.asarray(percentiles)
-    if numbers.ndim != 1 or numbers.dtype.kind not in "iuf" or not numbers.size:
-        raise ArgumentError(f"percentiles: expected numbers in [0, 100], got {percentiles!r}")
-    if not ((numbers >= 0) & (numbers <= 100)).all():
-        raise ArgumentError(f"percentiles: expected numbers in [0, 100], got {percentiles!r}")
+    try:
+        numbers = np.asarray(percentiles)
+    except ValueError:
+        numbers = np.empty(0)
+    usable = numbers.ndim == 1 and numbers.dtype.kind in "iuf" and numbers.size
+    if not usable or not ((numbers >= 0) & (numbers <= 100)).all():
+        raise ArgumentError(f"percentiles: expected numbers in [0, 100], got {shown(percentiles)}")

@@ -20,7 +20,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh
 
-from jaxarch.errors import ArgumentError, DeadStartWarning, NonFiniteWarning, ResultWarning
+from jaxarch.errors import ArgumentError, DeadStartWarning, NonFiniteWarning, ResultWarning, first_line, shown
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running import programs
@@ -234,7 +234,7 @@ class _Group:
             return self.settings, self.problem
         if index not in self._scheduled:
             scheduled = self.options.schedule(index, self.settings)
-            self._scheduled[index] = jax.tree.map(_as, scheduled, self.settings)
+            self._scheduled[index] = _scheduled(scheduled, self.settings)
         return self._scheduled[index], self.problem
 
     def _compile_advance(self, carry: Carry) -> Callable[[Carry, int, int], tuple[Carry, Any]]:
@@ -331,9 +331,14 @@ class _Group:
             training, problem = self.training, self.problem
             learned = (training.name, training.init, training.params, training.network, training.settings)
             beside = (training.penalty, training.observe, problem.init, problem.loss, problem.gather)
+            borders = (self.options.early_stopping, self.options.schedule)
             self._digest = _digest(
                 (self.keys, self.settings, dataclasses.replace(problem, data=self.data), self.network),
-                (fingerprint((learned, beside, self.descent)), self.options.chunk, len(self.members)),
+                (
+                    fingerprint((learned, beside, self.descent, borders)),
+                    self.options.chunk,
+                    len(self.members),
+                ),
             )
         return {"belongs_to": self._digest, "state": state}
 
@@ -348,7 +353,7 @@ class _Group:
         if not np.array_equal(saved["belongs_to"], mine["belongs_to"]):
             raise ArgumentError(
                 f"checkpoint: {self._slot!r} is of a fit with other keys, settings, data or sizes, or of "
-                "another strategy, problem or descent; use a fresh folder"
+                "another strategy, problem or descent, schedule or early stopping; use a fresh folder"
             )
         state = saved["state"]
         self._check_counts(int(state.step), float(state.seconds))
@@ -401,10 +406,20 @@ class _Group:
         return network
 
 
-def _as(value: Any, original: Array) -> Array:
-    """A scheduled setting in the shape, dtype and place of the one that it replaces."""
-    value = jnp.broadcast_to(jnp.asarray(value, original.dtype), original.shape)
-    return jax.device_put(value, original.sharding)
+def _scheduled(scheduled: PyTree, settings: PyTree) -> PyTree:
+    """Scheduled settings in the shapes, dtypes and places of those that they replace."""
+
+    def placed(value: Any, original: Array) -> Array:
+        value = jnp.broadcast_to(jnp.asarray(value, original.dtype), original.shape)
+        return jax.device_put(value, original.sharding)
+
+    try:
+        return jax.tree.map(placed, scheduled, settings)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"schedule: it must return settings of the structure and shapes that it was given, which are "
+            f"{shown(jax.tree.map(jnp.shape, settings))} ({first_line(error)})"
+        ) from None
 
 
 def _digest(tree: PyTree, sizes: tuple[Any, ...]) -> np.ndarray:

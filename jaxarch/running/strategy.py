@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxarch.errors import ArgumentError
+from jaxarch.errors import ArgumentError, check_one_key
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.keyed import equal_by_key, keyed, keyed_problem
@@ -35,7 +35,12 @@ class Strategy:
     stages: tuple[Stage, ...]
 
     def __call__(self, key: Array, problem: Problem, network: Network | None = None) -> Network:
-        """What one run finds, beginning from a network if one is given."""
+        """What one run finds, beginning from a network if one is given.
+
+        Raises:
+          ArgumentError: what is no key, or more than one; a stage that lacks something.
+        """
+        check_one_key(key)
         check_stages(self.stages, key, problem, network)
         for index, stage in enumerate(self.stages):
             network = stage(jax.random.fold_in(key, index), problem, network)

@@ -92,6 +92,7 @@ def test_every_mutated_statement_is_rejected(name):
     assert all(rejected), dict(zip(check.mutations, rejected, strict=True))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", INEQUALITIES)
 def test_no_case_that_hypothesis_finds_breaks_it(name):
     cube = CHECKS[name].cube

@@ -85,6 +85,7 @@ def test_the_comparator_is_where_the_loss_is_least(found):
     assert np.argmin(losses.mean(axis=1)) == 0
 
 
+@pytest.mark.long
 def test_a_linear_loss_uses_up_nearly_all_of_the_bound():
     """Small steps from the middle to where the run ends, hard and soft far apart: the bound is sharp."""
     data, steps, rate = np.ones((1, 1)), 5, 0.1

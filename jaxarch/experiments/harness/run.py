@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from jaxarch import results
+from jaxarch.errors import ArgumentError, shown
 from jaxarch.experiments.harness.experiment import Context, Experiment, Outcome
 from jaxarch.experiments.harness.parts import check_parts
 from jaxarch.experiments.harness.results import Results
@@ -52,11 +55,28 @@ def run_in(
       progress: called at the chunk borders of every training.
 
     Raises:
-      ArgumentError: settings that cannot be used.
+      ArgumentError: settings that cannot be used; a folder that cannot be written to in the end, of a disk
+        that is full: all that was found is then in a temporary folder, which the message names.
     """
     started = time.time()
     settings = _ready(settings)
     outcome = experiment.run(settings, Context(experiment.name, settings, progress))
+    try:
+        _write(folder, experiment, outcome.settings or settings, outcome, started)
+    except OSError as error:
+        elsewhere = Path(tempfile.mkdtemp(prefix="jaxarch-"))
+        try:
+            _write(elsewhere, experiment, outcome.settings or settings, outcome, started)
+        except OSError:
+            shutil.rmtree(elsewhere, ignore_errors=True)
+            raise error from None
+        raise ArgumentError(
+            f"results: they could not be written where they belong ({error.strerror}); they are in "
+            f"{shown(elsewhere, 200)}"
+        ) from error
+
+
+def _write(folder: Path, experiment: Experiment, settings: Any, outcome: Outcome, started: float) -> None:
     for name, table in outcome.tables.items():
         table.to_csv(folder / name, index=False)
     for name, arrays in outcome.arrays.items():
@@ -65,13 +85,12 @@ def run_in(
     runs.insert(0, "experiment", experiment.name)
     runs.to_csv(folder / results.RESULTS, index=False)
     results.write_findings(folder, outcome.findings)
-    used = outcome.settings or settings
     manifest = results.manifest(
-        dataclasses.asdict(used),
+        dataclasses.asdict(settings),
         experiment=experiment.name,
         command=results.command_line(),
         wall_seconds=time.time() - started,
-        **_facts(used, outcome),
+        **_facts(settings, outcome),
     )
     results.write_manifest(folder, manifest)
 
