@@ -5,8 +5,10 @@ from . import data as data
 from . import masks as masks
 from . import metrics as metrics
 from . import models as models
+from . import optim as optim
 from . import plots as plots
 from . import reproduction as reproduction
+from . import saliency as saliency
 from . import search as search
 from . import spectral as spectral
 from . import structure as structure

@@ -480,7 +480,7 @@ KEYS = [
     ),
     Mutation(
         "all leaves have the same scores",
-        "masks.py",
+        "masks/gradient.py",
         "jnp.asarray((mean + std * normal(k, leaf)) * unit, jnp.float32)",
         "jnp.asarray((mean + std * normal(key, leaf)) * unit, jnp.float32)",
         "test_masks.py::test_leaves_of_one_shape_have_scores_of_their_own",
@@ -546,7 +546,7 @@ ERRORS = [
     ),
     Mutation(
         "masks are broadcast to the parameters",
-        "masks.py",
+        "masks/arithmetic.py",
         "if jnp.shape(leaf) != jnp.shape(leaves[path]):",
         "if jnp.ndim(leaf) != jnp.ndim(leaves[path]):",
         "test_masks.py::test_a_mask_that_does_not_fit_the_parameters_is_refused"
@@ -554,7 +554,7 @@ ERRORS = [
     ),
     Mutation(
         "masks are applied whatever their shapes",
-        "masks.py",
+        "masks/arithmetic.py",
         "    check_fits(mask, params)\n\n    def masked(",
         "    def masked(",
         "test_masks.py::test_a_mask_that_does_not_fit_the_parameters_is_refused"
@@ -562,7 +562,7 @@ ERRORS = [
     ),
     Mutation(
         "a mask may lack leaves",
-        "masks.py",
+        "masks/arithmetic.py",
         '    check_structure("mask", mask, params, "the parameters")\n',
         "",
         "test_masks.py::test_a_mask_that_does_not_fit_the_parameters_is_refused"

@@ -35,7 +35,7 @@ ECHOED = {
     "fraction": lambda: jaxarch.prune(LONG),
     "density": lambda: jaxarch.at_density(LONG),
     "weight": lambda: jaxarch.share_weight(LONG),
-    "layers": lambda: search.random_mask(0.5, layers=LONG),
+    "per": lambda: search.random_mask(0.5, per=LONG),
     "form": lambda: search.lottery(form=LONG),
     "penalty": lambda: search.spectral(penalty=LONG),
     "activation": lambda: spectral_network((2, 3, 1), activation=LONG),
@@ -222,7 +222,7 @@ FILES = {
     "mask: leaf 'a' is no array": lambda path: jaxarch.save_mask(path, {"a": True}),
     "tree: leaf 'a' is no array": lambda path: jaxarch.save_tree(path, {"a": 1.0}),
     "like: leaf 'a' is no array": lambda path: jaxarch.load_tree(path, {"a": 1.0}),
-    "problem: expected one": lambda path: jaxarch.load_mask(path, None),
+    "like: expected a pytree with at least one array": lambda path: jaxarch.load_mask(path, None),
     "network: it masks other; ": lambda path: other_head(),
     "where: expected a function": lambda path: jaxarch.select({"w": jnp.ones((2, 2))}, 3),
     "activation: expected floating-point values, got bool": lambda path: spectral_network(

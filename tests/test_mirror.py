@@ -15,7 +15,7 @@ from scipy.special import digamma, expit
 from small import in_float64, keys, problem
 
 import jaxarch
-from jaxarch import masks
+from jaxarch import masks, optim
 from jaxarch.running.devices import float64
 from jaxarch.theory import mirror
 
@@ -123,7 +123,7 @@ def test_the_optimiser_is_the_exact_step_through_the_two_temperature_gradient():
     def loss(mask):
         return jnp.sum(target * mask["w"]) + jnp.sum(mask["w"] ** 2)
 
-    optimizer = mirror.mirror_descent(lambda count: 0.5 / (1 + count), 5.0)
+    optimizer = optim.mirror_descent(lambda count: 0.5 / (1 + count), 5.0)
     state = optimizer.init(scores)
     for count in range(3):
         mask = masks.soft_mask(scores, 50.0, 5.0)
@@ -138,7 +138,7 @@ def test_the_optimiser_is_the_exact_step_through_the_two_temperature_gradient():
 
 def test_the_two_temperature_search_trains_with_it_over_a_sweep_of_rates():
     def search(settings):
-        optimizer = optax.chain(optax.clip(1e3), mirror.mirror_descent(settings["rate"], 5.0))
+        optimizer = optax.chain(optax.clip(1e3), optim.mirror_descent(settings["rate"], 5.0))
         return jaxarch.search.two_temperature(50.0, 5.0, optimizer=optimizer)
 
     network, _ = jaxarch.over_seeds(
@@ -150,14 +150,14 @@ def test_the_two_temperature_search_trains_with_it_over_a_sweep_of_rates():
 
 
 def test_the_optimiser_without_scores_is_refused():
-    optimizer = mirror.mirror_descent(0.3, 5.0)
+    optimizer = optim.mirror_descent(0.3, 5.0)
     with pytest.raises(ValueError, match="params: mirror descent needs the scores"):
         optimizer.update(jnp.ones(2), optimizer.init(jnp.ones(2)))
 
 
 def test_a_soft_temperature_that_is_not_positive_is_refused():
     with pytest.raises(ValueError, match="soft: expected a positive finite number"):
-        mirror.mirror_descent(0.3, soft=0.0)
+        optim.mirror_descent(0.3, soft=0.0)
 
 
 # The divergence

@@ -8,13 +8,14 @@ import pytest
 from small import keys, problem, same
 
 import jaxarch
-from jaxarch.search import erk_densities, random_mask, snip
+from jaxarch.masks import erk_densities
+from jaxarch.search import random_mask, snip
 
 
-@pytest.mark.parametrize("layers", ["pooled", "uniform", "erk"])
+@pytest.mark.parametrize("per", ["all", "leaf", "erk"])
 @pytest.mark.parametrize("density", [0.013, 0.5, 1.0])
-def test_a_random_mask_has_exactly_its_size(layers, density):
-    search = random_mask(density, layers=layers)
+def test_a_random_mask_has_exactly_its_size(per, density):
+    search = random_mask(density, per=per)
     network = jax.jit(search)(keys()[0], problem().of_run(0))
     assert int(jaxarch.masks.connections(network.mask)) == round(density * 2 * 64 * 64)
 
@@ -29,7 +30,7 @@ def test_of_several_densities_each_is_what_it_is_alone(search):
 
 
 def test_uniform_layers_differ_by_one_connection_at_most():
-    network = random_mask(0.013, layers="uniform")(keys()[0], problem().of_run(0))
+    network = random_mask(0.013, per="leaf")(keys()[0], problem().of_run(0))
     counts = [int(leaf.sum()) for leaf in jax.tree.leaves(network.mask)]
     assert abs(counts[0] - counts[1]) <= 1
 
@@ -89,7 +90,7 @@ def test_snip_over_many_batches_comes_near_to_that_of_all_rows():
     ("make", "message"),
     [
         (lambda: random_mask(0.0), r"densities: expected a number in \(0, 1\]"),
-        (lambda: random_mask(0.5, layers="even"), "layers: expected"),
+        (lambda: random_mask(0.5, per="even"), "per: expected"),
         (lambda: snip(1.5), r"densities: expected a number in \(0, 1\]"),
         (lambda: snip(0.5, batches=0), "batches: expected an integer of at least 1"),
     ],

@@ -7,7 +7,6 @@ from jaxarch.search.group_lasso import group_lasso as group_lasso
 from jaxarch.search.logistic_regression import logistic_regression as logistic_regression
 from jaxarch.search.lottery import lottery as lottery
 from jaxarch.search.magnitude_pruning import magnitude_pruning as magnitude_pruning
-from jaxarch.search.random_mask import erk_densities as erk_densities
 from jaxarch.search.random_mask import random_mask as random_mask
 from jaxarch.search.random_search import random_search as random_search
 from jaxarch.search.snip import snip as snip

@@ -8,14 +8,15 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxarch import saliency
 from jaxarch.errors import check_count
-from jaxarch.finish.densities import Densities, check_densities, connections_kept, with_densities
-from jaxarch.masks import apply_mask, top_k
+from jaxarch.finish.densities import Densities, check_densities, with_densities
+from jaxarch.masks import keep
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
 from jaxarch.running.stage import FunctionStage
-from jaxarch.trees import PyTree, Where, map_selected, matrices, select
+from jaxarch.trees import PyTree, Where, matrices
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,18 +55,14 @@ def snip(densities: Densities, *, batches: int = 1, where: Where = matrices) -> 
 def _snip(settings: Settings, key: Array, problem: Problem, network: None) -> Network:
     params_key, batch_key, loss_key = jax.random.split(key, 3)
     params, state = problem.init(params_key)
-    ones = map_selected(jnp.ones_like, select(params, settings.where))
 
     def gradient(index: Array) -> PyTree:
         batch = problem.batch(jax.random.fold_in(batch_key, index))
         dropout = jax.random.fold_in(loss_key, index)
 
-        def loss(mask: PyTree) -> Array:
-            return problem.loss(apply_mask(mask, params), state, batch, dropout)[0]
-
-        return jax.grad(loss)(ones)
+        return jax.grad(lambda params: problem.loss(params, state, batch, dropout)[0])(params)
 
     total = jax.tree.map(lambda leaf: leaf.sum(0), jax.lax.map(gradient, jnp.arange(settings.batches)))
-    saliency = map_selected(jnp.abs, total)
-    masks = {target: top_k(saliency, connections_kept(target, saliency)) for target in settings.densities}
-    return with_densities(masks, params, state, {"saliency": saliency})
+    scores = saliency.snip(params, total, settings.where)
+    masks = {density: keep(scores, density) for density in settings.densities}
+    return with_densities(masks, params, state, {"saliency": scores})

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 
 import jax
-import jax.numpy as jnp
 
 from jaxarch.errors import ArgumentError, shown
+from jaxarch.masks.sharding import beside
 from jaxarch.problem import Problem
 from jaxarch.storage.files import as_path
 from jaxarch.storage.npz import read_npz
 from jaxarch.storage.trees import DESCRIPTION, check_array, save_tree
-from jaxarch.trees import PyTree, named_leaves
+from jaxarch.trees import PyTree, check_floating, named_leaves
 
 
 def save_mask(path: str | os.PathLike[str], mask: PyTree) -> None:
@@ -31,28 +31,30 @@ def save_mask(path: str | os.PathLike[str], mask: PyTree) -> None:
     save_tree(path, mask)
 
 
-def load_mask(path: str | os.PathLike[str], problem: Problem) -> PyTree:
-    """A mask that `save_mask` wrote, in the structure of a problem's parameters.
+def load_mask(path: str | os.PathLike[str], like: Problem | PyTree) -> PyTree:
+    """A mask that `save_mask` wrote, in the structure of a model's parameters.
 
-        found = jaxarch.architecture(jaxarch.load_mask("mask.npz", problem))
+        mask = jaxarch.load_mask("mask.npz", like=params)
+        network = jaxarch.architecture(jaxarch.load_mask("mask.npz", problem))
 
     Args:
       path: the file.
-      problem: whose model the mask is of. For one with another head, load it for the problem that it was
-        found on, and let `new_head()` come first.
+      like: the parameters of the model that the mask is of, or their shapes: any pytree, an NNX state; or a
+        problem, whose model it is. For one with another head, load it for the problem that it was found on,
+        and let `new_head()` come first.
 
     Returns:
       Booleans, `None` for parameters that are not masked; with a leading axis of runs if it was saved so.
+      Where the parameters are arrays, it is on their devices, and split as they are.
 
     Raises:
       ArgumentError: a file that is not there, or no mask; a leaf that is no parameter of the model's or has
         another shape, naming its path.
     """
-    if not isinstance(problem, Problem):
-        raise ArgumentError(f"problem: expected one, as of jaxarch.supervised(...), got {shown(problem)}")
+    params = jax.eval_shape(like.init, jax.random.key(0))[0] if isinstance(like, Problem) else like
+    check_floating("like", params)
     path = as_path(path)
     stored = {name: array for name, array in read_npz(path).items() if name != DESCRIPTION}
-    params, _ = jax.eval_shape(problem.init, jax.random.key(0))
     leaves = named_leaves(params)
     for name, array in stored.items():
         if name not in leaves:
@@ -65,5 +67,5 @@ def load_mask(path: str | os.PathLike[str], problem: Problem) -> PyTree:
     runs = {array.shape[: array.ndim - leaves[name].ndim] for name, array in stored.items()}
     if len(runs) != 1 or max(map(len, runs)) > 1:
         raise ArgumentError(f"path: {path} holds no mask of one run or of many: leading axes {sorted(runs)}")
-    chosen = [jnp.asarray(stored[name]) if name in stored else None for name in leaves]
+    chosen = [beside(leaf, stored[name]) if name in stored else None for name, leaf in leaves.items()]
     return jax.tree.unflatten(jax.tree.structure(params), chosen)

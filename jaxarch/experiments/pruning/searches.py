@@ -47,8 +47,8 @@ SEARCHES: dict[str, Make] = {
     "magnitude": lambda settings, densities: magnitude_pruning(densities, fraction=None),
     "SNIP": lambda settings, densities: snip(densities, batches=SNIP_BATCHES),
     "random": lambda settings, densities: random_mask(densities),
-    "uniform": lambda settings, densities: random_mask(densities, layers="uniform"),
-    "ERK": lambda settings, densities: random_mask(densities, layers="erk"),
+    "uniform": lambda settings, densities: random_mask(densities, per="leaf"),
+    "ERK": lambda settings, densities: random_mask(densities, per="erk"),
     "random search": lambda settings, densities: random_search(densities[0], samples=settings.samples),
 }
 """By the name that it has in results."""

@@ -13,14 +13,14 @@ from jax import Array
 
 from jaxarch import Network, Problem, Training, TrainState, everything
 from jaxarch.masks import soft_mask
+from jaxarch.optim import mirror_descent
 from jaxarch.search import two_temperature
-from jaxarch.theory import mirror
 from jaxarch.trees import PyTree
 
 ORDINARY, EXACT = "Algorithm 1", "exact mirror step"
 STEPS: dict[str, Callable[[Any, Any], optax.GradientTransformation]] = {
     ORDINARY: lambda rate, soft: optax.sgd(rate),
-    EXACT: mirror.mirror_descent,
+    EXACT: mirror_descent,
 }
 
 

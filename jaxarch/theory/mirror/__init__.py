@@ -24,7 +24,6 @@ from jaxarch.theory.mirror.divergence import (
     vertex_distance,
 )
 from jaxarch.theory.mirror.dual_variables import inverse_mirror_map, mirror_map, mirror_update
-from jaxarch.theory.mirror.optimizer import mirror_descent
 from jaxarch.theory.mirror.rates import (
     anytime_bound,
     average_iterate_bound,
@@ -46,7 +45,6 @@ __all__ = [
     "inverse_mirror_map",
     "largest_descent_rate",
     "last_iterate_bound",
-    "mirror_descent",
     "mirror_map",
     "mirror_update",
     "prescribed_rate",

@@ -55,7 +55,7 @@ def regret_constant(
       hard: inverse temperature of the value, positive.
       soft: inverse temperature of the gradient, positive, at most `hard`.
       gradient_bound: G.
-      exact: whether the step is `mirror_descent`, for which `K = hard soft / 32` at every rate.
+      exact: whether the step is `optim.mirror_descent`, for which `K = hard soft / 32` at every rate.
     """
     check_temperatures(hard, soft)
     _check_numbers(rate=rate, gradient_bound=gradient_bound)

@@ -19,7 +19,7 @@ def mirror_descent(
     r"""The exact mirror step as an optimiser of scores: `theta(w+) = theta(w) - eta grad_v f`.
 
         search = jaxarch.search.two_temperature(
-            50.0, 5.0, optimizer=jaxarch.theory.mirror.mirror_descent(0.3, soft=5.0)
+            50.0, 5.0, optimizer=jaxarch.optim.mirror_descent(0.3, soft=5.0)
         )
 
     Args:

@@ -1,0 +1,39 @@
+r"""Masks over the connections of a network, and the two-temperature gradient that learns them.
+
+A mask is the architecture: one bit a connection. It is learned through real *scores* w, one a connection,
+whose sharp sigmoid `sigma(hard * w)` multiplies the weights forwards while the slope of a softer one,
+`sigma(soft * w)`, carries the gradient backwards. The mask is read off at the end as `1[w > 0]`.
+
+Scores, masks and parameters are pytrees of one structure; a leaf that is not masked is `None` in the first
+two. Scores are float32 whatever the parameters are. `hard` and `soft` are inverse temperatures, called M_hard
+and M_soft in [D], t_l and t_s in [A].
+
+Arrays may be split over devices, by the axes of any mesh, explicit ones included: all but `reshuffle` leave
+them where they are.
+
+[D] Colombo & Gao, Disentangling Neural Architectures and Weights, 2021.
+[A] Colombo & Gao, Differentiable Architecture Pruning for Transfer Learning, 2021.
+"""
+
+from jaxarch.masks.arithmetic import apply_mask as apply_mask
+from jaxarch.masks.arithmetic import check_fits as check_fits
+from jaxarch.masks.arithmetic import connections as connections
+from jaxarch.masks.arithmetic import density as density
+from jaxarch.masks.arithmetic import full_mask as full_mask
+from jaxarch.masks.arithmetic import layer_density as layer_density
+from jaxarch.masks.arithmetic import overlap as overlap
+from jaxarch.masks.arithmetic import reshuffle as reshuffle
+from jaxarch.masks.arithmetic import weight_free as weight_free
+from jaxarch.masks.gradient import check_temperatures as check_temperatures
+from jaxarch.masks.gradient import hard_mask as hard_mask
+from jaxarch.masks.gradient import init_scores as init_scores
+from jaxarch.masks.gradient import soft_mask as soft_mask
+from jaxarch.masks.gradient import two_temperature as two_temperature
+from jaxarch.masks.largest import Per as Per
+from jaxarch.masks.largest import check_density as check_density
+from jaxarch.masks.largest import check_per as check_per
+from jaxarch.masks.largest import erk_densities as erk_densities
+from jaxarch.masks.largest import keep as keep
+from jaxarch.masks.largest import percentile_thresholds as percentile_thresholds
+from jaxarch.masks.largest import threshold_mask as threshold_mask
+from jaxarch.masks.largest import top_k as top_k

@@ -1,0 +1,157 @@
+"""Masks applied, counted, compared and permuted."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxarch.errors import ArgumentError, is_traced, shown
+from jaxarch.masks.sharding import split_like, whole
+from jaxarch.order_statistics import count_dtype
+from jaxarch.trees import PyTree, check_structure, map_selected, merge, named_leaves
+
+
+def full_mask(selection: PyTree) -> PyTree:
+    """The mask that keeps every selected connection."""
+    return map_selected(lambda leaf: jnp.ones_like(leaf, bool), selection)
+
+
+def apply_mask(mask: PyTree, params: PyTree) -> PyTree:
+    """Masked parameters, `m o theta` ([A] eq. 3), in their own dtypes; leaves without a mask as they are.
+
+    Under a mask of booleans or integers, what is pruned is 0 whatever the weight was, NaN included.
+
+    Raises:
+      ArgumentError: a mask of another structure or of other shapes.
+    """
+    check_fits(mask, params)
+
+    def masked(m: Array, leaf: Array) -> Array:
+        if jnp.issubdtype(m.dtype, jnp.floating):
+            return m.astype(leaf.dtype) * leaf
+        # A product would turn a pruned weight that overflowed into NaN.
+        return jnp.where(m == 0, 0, leaf if m.dtype == bool else m.astype(leaf.dtype) * leaf)
+
+    return merge(map_selected(masked, mask, params), params)
+
+
+def check_fits(mask: PyTree, params: PyTree) -> None:
+    """Raise unless a mask has the parameters' structure, and every masked leaf the mask's shape.
+
+    Raises:
+      ArgumentError: naming the leaf.
+    """
+    leaves = named_leaves(params)
+    for path, leaf in named_leaves(mask).items():
+        if path not in leaves:
+            raise ArgumentError(f"mask: the model has no parameter {path!r}; it has {', '.join(leaves)}")
+        if jnp.shape(leaf) != jnp.shape(leaves[path]):
+            raise ArgumentError(
+                f"mask: leaf {path!r} has shape {jnp.shape(leaf)}, the model's parameter "
+                f"{jnp.shape(leaves[path])}; where a task has another number of classes, finish with "
+                "new_head() first"
+            )
+    check_structure("mask", mask, params, "the parameters")
+
+
+def weight_free(mask: PyTree, params: PyTree) -> PyTree:
+    """The weight-free network: all weights 1, so that the masked leaves are the mask itself.
+
+    Leaves without a mask (biases, for instance) are those of `params`.
+
+    Raises:
+      ArgumentError: a mask of another structure or of other shapes.
+    """
+    check_fits(mask, params)
+    return merge(map_selected(lambda m, leaf: m.astype(leaf.dtype), mask, params), params)
+
+
+def density(mask: PyTree) -> Array:
+    """The share of connections that are kept, over all masked leaves together: a scalar in [0, 1].
+
+    For masks with a leading axis of runs, `jax.vmap(density)`.
+    """
+    leaves = _arrays(mask)
+    if not leaves:
+        raise ArgumentError("mask: no leaf is masked, so there is no density; select leaves by path")
+    return _total(leaves) / float(sum(leaf.size for leaf in leaves))
+
+
+def connections(mask: PyTree) -> Array | np.int64:
+    """How many connections are kept, over all masked leaves together: exact, for boolean masks.
+
+    An int32. Of masks with 2^31 entries or more it is a NumPy int64, or, where they are traced, an int64 if
+    float64 is enabled and otherwise a uint32. A mask that is not boolean is summed in float32.
+
+    Raises:
+      ArgumentError: 2^32 connections or more in one traced mask, or in one leaf, without float64.
+    """
+    leaves = _arrays(mask)
+    counts, size = [_count(leaf) for leaf in leaves], sum(leaf.size for leaf in leaves)
+    if any(leaf.dtype != bool for leaf in leaves):
+        return jnp.asarray(sum(counts))
+    if size >= 2**31 and not is_traced(counts):
+        return np.int64(sum(int(count) for count in counts))
+    return jnp.asarray(sum(count.astype(count_dtype(size)) for count in counts))
+
+
+def layer_density(mask: PyTree) -> dict[str, Array]:
+    """The share of connections that are kept in each masked leaf, by path."""
+    return {path: density(leaf) for path, leaf in named_leaves(mask).items()}
+
+
+def overlap(mask: PyTree, other: PyTree) -> Array:
+    """Jaccard index of two masks: connections in both over connections in either; 1 if both are empty.
+
+    Raises:
+      ArgumentError: masks of different structures or shapes.
+    """
+    _arrays((mask, other))
+    leaves, others = named_leaves(mask), named_leaves(other)
+    if apart := leaves.keys() ^ others.keys():
+        raise ArgumentError(f"other: leaf {sorted(apart)[0]!r} is masked in one of the two masks alone")
+    for path, leaf in leaves.items():
+        if leaf.shape != others[path].shape:
+            raise ArgumentError(
+                f"other: leaf {path!r} has shape {others[path].shape}, in the first mask {leaf.shape}"
+            )
+    pairs = [(leaf, others[path]) for path, leaf in leaves.items()]
+    both = _total([jnp.logical_and(a, b) for a, b in pairs])
+    either = _total([jnp.logical_or(a, b) for a, b in pairs])
+    return jnp.where(either > 0, both / jnp.maximum(either, 1), 1.0)
+
+
+def reshuffle(key: Array, mask: PyTree) -> PyTree:
+    """A mask with the same density in every leaf and its connections permuted at random ([A] section 3.3).
+
+    A leaf that is split over devices is gathered, permuted and split again.
+    """
+    leaves, treedef = jax.tree.flatten(mask)
+    keys = jax.random.split(key, max(len(leaves), 1))
+    permuted = [
+        split_like(leaf, jax.random.permutation(k, whole(leaf).reshape(-1)).reshape(leaf.shape))
+        for k, leaf in zip(keys, leaves, strict=False)
+    ]
+    return jax.tree.unflatten(treedef, permuted)
+
+
+def _count(leaf: Array) -> Array:
+    """How many connections a leaf keeps: exactly (a float32 sum is exact up to 2^24 only)."""
+    return jnp.sum(leaf, dtype=count_dtype(leaf.size) if leaf.dtype == bool else jnp.float32)
+
+
+def _total(leaves: list[Array]) -> Array:
+    """The connections that are kept, as a float32: at any size, of leaves of less than 2^32."""
+    counts, size = [_count(leaf) for leaf in leaves], sum(leaf.size for leaf in leaves)
+    exact = all(leaf.dtype == bool for leaf in leaves) and size < 2**32
+    dtype = count_dtype(size) if exact else jnp.float32
+    return jnp.asarray(sum(count.astype(dtype) for count in counts), jnp.float32)
+
+
+def _arrays(mask: PyTree) -> list[Array]:
+    for path, leaf in named_leaves(mask).items():
+        if not hasattr(leaf, "dtype"):
+            raise ArgumentError(f"mask: expected arrays, got {shown(leaf)} as leaf {path!r}")
+    return jax.tree.leaves(mask)

@@ -1,0 +1,152 @@
+"""The two-temperature gradient, and the scores that are learned through it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxarch.errors import ArgumentError, check_positive, check_strength, is_traced, shown
+from jaxarch.masks.sharding import split_like
+from jaxarch.trees import PyTree, check_floating, map_selected
+
+
+def two_temperature(scores: ArrayLike, hard: ArrayLike, soft: ArrayLike, *, factor: bool = True) -> Array:
+    r"""A mask in (0, 1) with the value of a sharp sigmoid and the gradient of a soft one.
+
+    Value `v = sigma(hard * w)`; derivative `soft * sigma(soft * w) * (1 - sigma(soft * w))`, so that
+    gradient descent on the scores is [D] eq. (5), Algorithm 1, and [A] eq. (7). At `hard == soft` it is the
+    ordinary sigmoid with its ordinary gradient.
+
+    Both temperatures may be traced: a grid of temperatures is one `vmap`. They receive no gradient. It is
+    differentiated in either mode, any number of times: `jax.grad`, `jax.jvp`, `jax.jacfwd`, `jax.hessian`.
+
+    Args:
+      scores: floating-point array of any shape.
+      hard: inverse temperature of the value, positive; broadcast against the scores.
+      soft: inverse temperature of the gradient, positive, at most `hard`.
+      factor: whether the derivative carries its factor `soft` ([A] eq. 7 and the appendix of [D]) or not
+        ([A] eq. 15; [D] section 3 prints it without, which is not the derivative of the sigmoid).
+
+    Returns:
+      An array of the scores' shape and dtype. Infinite products are taken to their limits: no score and no
+      temperature makes value or gradient NaN. bfloat16 and float16 are computed in float32 inside.
+
+    Raises:
+      ArgumentError: scores that are not floating point; temperatures that are not positive, or soft > hard
+        (where they are concrete; traced ones are clipped to the positive finite range).
+    """
+    scores, hard, soft = _checked(scores, hard, soft)
+    return _two_temperature(scores, hard, soft, factor)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(3,))
+def _two_temperature(scores: Array, hard: Array, soft: Array, factor: bool) -> Array:
+    return jax.nn.sigmoid(hard * _work(scores)).astype(scores.dtype)
+
+
+@_two_temperature.defjvp
+def _tangent(
+    factor: bool, primals: tuple[Array, Array, Array], tangents: tuple[Array, Array, Array]
+) -> tuple[Array, Array]:
+    scores, hard, soft = primals
+    slope = _slope(scores, jax.lax.stop_gradient(soft), factor)
+    tangent = (slope * tangents[0].astype(slope.dtype)).astype(scores.dtype)
+    return _two_temperature(scores, hard, soft, factor), tangent
+
+
+def _slope(scores: Array, soft: Array, factor: bool) -> Array:
+    # At -|x| the sigmoid is at most 1/2; at large x, 1 - sigma(x) would round to 0.
+    below = jax.nn.sigmoid(-jnp.abs(soft * _work(scores)))
+    slope = below * (1 - below)
+    return soft * slope if factor else slope
+
+
+def _work(scores: Array) -> Array:
+    return scores.astype(jnp.promote_types(scores.dtype, jnp.float32))
+
+
+def _checked(scores: ArrayLike, hard: ArrayLike, soft: ArrayLike) -> tuple[Array, Array, Array]:
+    check_temperatures(hard, soft)
+    scores = jnp.asarray(scores)
+    check_floating("scores", scores)
+    dtype = jnp.promote_types(scores.dtype, jnp.float32)
+    limits = jnp.finfo(dtype)
+
+    if jnp.broadcast_shapes(scores.shape, jnp.shape(hard), jnp.shape(soft)) != scores.shape:
+        raise ArgumentError(
+            f"hard: temperatures of shapes {jnp.shape(hard)} and {jnp.shape(soft)} do not fit scores of "
+            f"shape {scores.shape}; for a grid of temperatures use vmap"
+        )
+
+    def clip(temperature: ArrayLike) -> Array:
+        return jnp.clip(jnp.asarray(temperature, dtype), limits.tiny, limits.max)
+
+    return scores, clip(hard), clip(soft)
+
+
+def check_temperatures(hard: ArrayLike, soft: ArrayLike) -> None:
+    """Raise unless 0 < soft <= hard (up to rounding), where the temperatures are concrete."""
+    check_positive("hard", hard)
+    check_positive("soft", soft)
+    if not is_traced((hard, soft)) and (np.asarray(soft) > np.asarray(hard) * (1 + 1e-6)).any():
+        raise ArgumentError(
+            f"soft: expected at most hard = {shown(hard)} (the gradient's sigmoid is the softer one), got "
+            f"{shown(soft)}"
+        )
+
+
+def init_scores(
+    key: Array,
+    selection: PyTree,
+    mean: ArrayLike = -10.0,
+    std: ArrayLike = 5.0,
+    hard: ArrayLike | None = None,
+) -> PyTree:
+    """Random scores `N(mean, std)` for every selected leaf (`std` is the standard deviation).
+
+    Args:
+      key: a `jax.random.key`.
+      selection: the leaves to mask (see `select`), or anything with their shapes.
+      mean: mean of the scores.
+      std: standard deviation of the scores, at least 0.
+      hard: if given, `mean` and `std` are in units of `1/hard`, which keeps the distribution of the initial
+        mask `sigma(hard * w)` the same at every temperature; if not, they are absolute.
+
+    Returns:
+      Scores with the selection's structure and shapes, in float32 whatever the leaves are, and split over
+      explicit axes as they are: in bfloat16 most steps of a descent are less than half a digit, and are lost.
+      The defaults, with `hard=50`, are N(-.2, .1): on non-negative inputs, scores around 0 saturate the
+      network of [D] and leave no gradient at all.
+    """
+    check_strength("std", std)
+    unit = 1.0 if hard is None else 1.0 / jnp.asarray(hard, jnp.float32)
+    leaves, treedef = jax.tree.flatten(selection)
+    keys = jax.random.split(key, len(leaves))
+
+    def normal(key: Array, leaf: Any) -> Array:
+        return jax.random.normal(key, jnp.shape(leaf), jnp.float32)
+
+    drawn = [
+        split_like(leaf, jnp.asarray((mean + std * normal(k, leaf)) * unit, jnp.float32))
+        for k, leaf in zip(keys, leaves, strict=True)
+    ]
+    return jax.tree.unflatten(treedef, drawn)
+
+
+def soft_mask(scores: PyTree, hard: ArrayLike, soft: ArrayLike, *, factor: bool = True) -> PyTree:
+    """The mask in (0, 1) that training multiplies with the weights: `two_temperature`, leaf by leaf."""
+    return map_selected(lambda w: two_temperature(w, hard, soft, factor=factor), scores)
+
+
+def hard_mask(scores: PyTree) -> PyTree:
+    """The architecture: `1[w > 0]`, as booleans ([A] section 2.3; the limit of `sigma(M w)`).
+
+    [D] footnote 3 keeps a connection whose score is exactly 0; this library, like [A], prunes it.
+    """
+    return map_selected(lambda w: w > 0, scores)

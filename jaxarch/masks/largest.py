@@ -1,0 +1,201 @@
+"""Masks of the largest scores: exact sizes, thresholds, and how connections are spread over leaves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxarch.errors import ArgumentError, check_one_number, did_you_mean, is_traced, shown
+from jaxarch.order_statistics import count_dtype, largest, percentile
+from jaxarch.trees import PyTree, check_floating, map_selected, named_leaves
+
+Per = Literal["all", "leaf", "erk"]
+"""How the connections that are kept are spread over leaves: see `keep`."""
+
+
+def keep(scores: PyTree, density: ArrayLike | Mapping[str, float], per: Per = "all") -> PyTree:
+    r"""The mask of the largest scores: exactly `round(d D)` of the D connections.
+
+    Of equal scores, the first in flattening order; NaN comes last, after -inf. By bisection, as `top_k`:
+    nothing is sorted, and arrays that are split over devices stay so.
+
+    Args:
+      scores: one a connection, `None` for leaves that are not masked; as of `jaxarch.saliency`.
+      density: d, the share of connections that are kept, in (0, 1]; it may be traced, unless they are spread
+        as `erk`, and is then a float32. Or the density of each leaf, by path: `round(d_l D_l)` in leaf l.
+      per: where they are kept: `all`, wherever scores are largest; `leaf`, the same density in every leaf;
+        `erk`, the densities of `erk_densities`. Whole numbers are made by the largest remainders, so that
+        their sum is `round(d D)` in each case.
+
+    Returns:
+      Booleans in the scores' structure and shapes.
+
+    Raises:
+      ArgumentError: a density outside (0, 1], of a leaf that there is none of or not of all; an unknown word;
+        scores that are no arrays.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> scores = {"a": jnp.array([0.1, 0.9, 0.2, 0.3]), "b": jnp.array([0.8, 0.7, 0.6, 0.5])}
+      >>> [leaf.astype(int).tolist() for leaf in jaxarch.masks.keep(scores, 0.5).values()]
+      [[0, 1, 0, 0], [1, 1, 1, 0]]
+      >>> [leaf.astype(int).tolist() for leaf in jaxarch.masks.keep(scores, 0.5, per="leaf").values()]
+      [[0, 1, 0, 1], [1, 1, 0, 0]]
+    """
+    _masked_leaves(scores)
+    check_per(per)
+    if isinstance(density, Mapping):
+        counts = _counts_by_path(scores, density, per)
+    else:
+        counts = _counts(scores, density, per)
+        if per == "all":
+            return top_k(scores, counts)
+    each = iter(counts)
+    return map_selected(lambda leaf: top_k(leaf, next(each)), scores)
+
+
+def top_k(scores: PyTree, k: ArrayLike) -> PyTree:
+    """The mask of exactly `k` connections with the largest scores, pooled over all leaves.
+
+    Ties go to the connection that comes first in flattening order; NaN comes last, after -inf. `k` may be
+    traced. By bisection (see `order_statistics`): nothing is sorted, and arrays that are split over devices
+    stay so.
+
+    Raises:
+      ArgumentError: a `k` that is no integer, or, where it is concrete, not between 0 and the number of
+        connections; leaves whose dtypes have none in common in which all scores are exact.
+    """
+    leaves, treedef = _masked_leaves(scores)
+    size = sum(leaf.size for leaf in leaves)
+    count = k if isinstance(k, Array) else np.asarray(k)
+    integer = jnp.issubdtype(count.dtype, jnp.integer) and count.ndim == 0
+    if not integer or (not is_traced(k) and not 0 <= np.asarray(k) <= size):
+        raise ArgumentError(f"k: expected an integer from 0 to {size}, got {k}")
+    return jax.tree.unflatten(treedef, largest(leaves, count.astype(count_dtype(size))))
+
+
+def percentile_thresholds(values: PyTree, percentiles: ArrayLike) -> Array:
+    """Percentiles of the entries of all leaves together: the set T_w of [D] eq. (13).
+
+    Args:
+      values: weights or scores, floating point.
+      percentiles: numbers in [0, 100], shape (n,).
+
+    Returns:
+      Thresholds of shape (n,), linearly interpolated; NaN if a value is, or if a traced percentile is not in
+      [0, 100]. By bisection, like `top_k`, in a time that goes with n.
+
+    Raises:
+      ArgumentError: concrete percentiles that are not in [0, 100]; values that are not floating point.
+    """
+    leaves, _ = _masked_leaves(values)
+    check_floating("values", values)
+    if not is_traced(percentiles):
+        numbers = np.asarray(percentiles)
+        if numbers.dtype.kind not in "iuf" or not ((numbers >= 0) & (numbers <= 100)).all():
+            raise ArgumentError(f"percentiles: expected numbers in [0, 100], got {shown(percentiles)}")
+    return percentile(leaves, jnp.asarray(percentiles, jnp.float32))
+
+
+def threshold_mask(values: PyTree, threshold: ArrayLike) -> PyTree:
+    """`B_inf(w - xi)`: the connections above a threshold, `1[w > xi]` ([D] eq. 13)."""
+    return map_selected(lambda w: w > threshold, values)
+
+
+def erk_densities(shapes: Mapping[str, tuple[int, ...]], density: float) -> dict[str, float]:
+    r"""Erdos-Renyi-Kernel densities: a kernel of shape (n_1, ..., n_k) gets `epsilon sum_i n_i / prod_i n_i`.
+
+    epsilon is such that all together have the density asked for; a leaf that would have more than all of its
+    connections keeps all of them, and epsilon is that of the others. U. Evci et al., Rigging the Lottery,
+    2020.
+
+    Args:
+      shapes: of the leaves, by path.
+      density: in (0, 1].
+
+    Returns:
+      The density of each leaf.
+
+    Raises:
+      ArgumentError: a density outside (0, 1].
+    """
+    check_density("density", density)
+    sizes = {path: math.prod(shape) for path, shape in shapes.items()}
+    full: set[str] = set()
+    while True:
+        sparse = [path for path in shapes if path not in full]
+        left = density * sum(sizes.values()) - sum(sizes[path] for path in full)
+        unit = left / max(sum(sum(shapes[path]) for path in sparse), 1)
+        over = {path for path in sparse if unit * sum(shapes[path]) > sizes[path]}
+        if not over:
+            return {path: 1.0 if path in full else unit * sum(shapes[path]) / sizes[path] for path in shapes}
+        full |= over
+
+
+def check_per(per: object) -> None:
+    """Raise unless it is a word of `Per`."""
+    if per not in ("all", "leaf", "erk"):
+        raise ArgumentError(f"per: expected 'all', 'leaf' or 'erk', got {shown(per)}")
+
+
+def check_density(name: str, density: object) -> None:
+    """Raise unless it is a number in (0, 1]."""
+    if isinstance(density, bool) or not isinstance(density, (int, float, np.number)) or not 0 < density <= 1:
+        raise ArgumentError(f"{name}: expected a number in (0, 1], 1 - sparsity; got {shown(density)}")
+
+
+def _counts(scores: PyTree, density: Any, per: Per) -> Any:
+    """How many connections are kept: of all leaves together, or of each."""
+    check_one_number("density", density)
+    if is_traced(density):
+        if per == "erk":
+            raise ArgumentError("density: it is traced, which 'erk' does not take; give it as a number")
+        xp: Any = jnp
+    else:
+        density, xp = _as_number(density), np
+        check_density("density", density)
+    shapes = {path: leaf.shape for path, leaf in named_leaves(scores).items()}
+    sizes = np.asarray([math.prod(shape) for shape in shapes.values()])
+    dtype = count_dtype(int(sizes.sum()))
+    total = xp.rint(density * sizes.sum()).astype(dtype)
+    if per == "all":
+        return total
+    spread = np.asarray(list(erk_densities(shapes, density).values())) if per == "erk" else density
+    shares = spread * sizes
+    counts = xp.floor(shares).astype(dtype)
+    # The largest remainders are rounded up, so that the sum is right.
+    rank = xp.argsort(xp.argsort(counts - shares, stable=True))
+    return counts + (rank < total - counts.sum())
+
+
+def _counts_by_path(scores: PyTree, densities: Mapping[str, float], per: Per) -> list[int]:
+    if per != "all":
+        raise ArgumentError(f"per: the densities are of each leaf already; leave {shown(per)} out")
+    leaves = named_leaves(scores)
+    for path, density in densities.items():
+        if path not in leaves:
+            raise ArgumentError(f"density: no leaf {shown(path)}; {did_you_mean(str(path), leaves)}")
+        check_density(f"density of {path!r}", density)
+    if absent := leaves.keys() - densities.keys():
+        raise ArgumentError(f"density: expected one for each leaf, and there is none for {min(absent)!r}")
+    return [round(densities[path] * leaf.size) for path, leaf in leaves.items()]
+
+
+def _as_number(density: Any) -> Any:
+    return density.item() if getattr(density, "ndim", None) == 0 else density
+
+
+def _masked_leaves(scores: PyTree) -> tuple[list[Array], Any]:
+    leaves, treedef = jax.tree.flatten(scores)
+    if any(not hasattr(leaf, "dtype") for leaf in leaves):
+        raise ArgumentError(f"scores: expected arrays, got {shown(scores)}")
+    if not leaves:
+        raise ArgumentError("scores: no leaf is masked; select leaves by path")
+    return leaves, treedef

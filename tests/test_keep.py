@@ -1,0 +1,115 @@
+"""Masks of an exact size: how connections are spread over leaves, ties, tracing and sharding."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+
+import jaxarch
+from jaxarch.masks import connections, erk_densities, keep, top_k
+
+SCORES = {
+    "wide": jax.random.normal(jax.random.key(0), (30, 20)),
+    "bias": None,
+    "small": jax.random.normal(jax.random.key(1), (7, 3)),
+}
+SHAPES = {"small": (7, 3), "wide": (30, 20)}
+SIZE = 621
+
+
+def counts(mask):
+    return {path: int(leaf.sum()) for path, leaf in jaxarch.named_leaves(mask).items()}
+
+
+@pytest.mark.parametrize("per", ["all", "leaf", "erk"])
+@pytest.mark.parametrize("density", [1.0, 0.5, 0.013, 1e-6])
+def test_a_mask_has_exactly_its_size_however_it_is_spread(per, density):
+    assert int(connections(keep(SCORES, density, per))) == round(density * SIZE)
+
+
+def test_all_keeps_the_largest_scores_wherever_they_are():
+    mask = keep(SCORES, 0.2)
+    kept = np.concatenate([np.asarray(SCORES[path])[np.asarray(mask[path])] for path in SHAPES])
+    cut = np.concatenate([np.asarray(SCORES[path])[~np.asarray(mask[path])] for path in SHAPES])
+    assert kept.min() > cut.max()
+
+
+def test_leaf_keeps_one_density_in_every_leaf():
+    assert counts(keep(SCORES, 1 / 3, "leaf")) == {"small": 7, "wide": 200}
+
+
+def test_erk_keeps_the_densities_of_the_formula():
+    for path, density in erk_densities(SHAPES, 0.1).items():
+        assert abs(counts(keep(SCORES, 0.1, "erk"))[path] - density * math.prod(SHAPES[path])) < 1
+
+
+def test_densities_by_path_are_each_leaf_s_own():
+    assert counts(keep(SCORES, {"wide": 0.1, "small": 1.0})) == {"small": 21, "wide": 60}
+
+
+@pytest.mark.parametrize("per", ["all", "leaf"])
+def test_the_size_may_be_traced(per):
+    traced = jax.jit(keep, static_argnames="per")
+    for density in (0.1, 0.37, 1.0):
+        mask, expected = traced(SCORES, density, per=per), keep(SCORES, density, per)
+        assert all(map(np.array_equal, jax.tree.leaves(mask), jax.tree.leaves(expected)))
+
+
+def test_sizes_are_one_vmap():
+    many = jax.vmap(lambda density: keep(SCORES, density))(jnp.asarray([0.1, 0.5]))
+    assert many["wide"].shape == (2, 30, 20)
+    assert jax.vmap(connections)(many).tolist() == [62, 310]
+
+
+def test_ties_go_to_the_first_and_nan_comes_last():
+    scores = {"a": jnp.array([0.0, jnp.nan, -0.0, -jnp.inf, 0.0])}
+    assert keep(scores, 0.4)["a"].astype(int).tolist() == [1, 0, 1, 0, 0]
+    assert keep(scores, 0.8)["a"].astype(int).tolist() == [1, 0, 1, 1, 1]
+
+
+@pytest.mark.parametrize("axis_type", ["Auto", "Explicit"])
+def test_arrays_that_are_split_stay_so(axis_type):
+    mesh = jax.make_mesh((2,), ("x",), axis_types=(getattr(jax.sharding.AxisType, axis_type),))
+    sharding = NamedSharding(mesh, PartitionSpec("x"))
+    split = {"w": jax.device_put(SCORES["wide"], sharding)}
+    mask = jax.jit(lambda scores: keep(scores, 0.1))(split)
+    assert mask["w"].sharding.is_equivalent_to(sharding, 2)
+    assert np.array_equal(mask["w"], keep({"w": SCORES["wide"]}, 0.1)["w"])
+
+
+def test_no_device_holds_an_array_of_global_size():
+    mesh = jax.make_mesh((2,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
+    rows = 64
+    scores = jax.device_put(jnp.ones((rows, 32)), NamedSharding(mesh, PartitionSpec("x")))
+    compiled = jax.jit(lambda s: top_k([s], 100)).lower(scores).compile().as_text()
+    assert "all-reduce" in compiled
+    for gathered in ("all-gather", "sort(", f"[{rows},32]", f"[{rows * 32}]"):
+        assert gathered not in compiled
+
+
+BAD = {
+    "density: expected a number in (0, 1], 1 - sparsity; got 0": lambda: keep(SCORES, 0.0),
+    "density: expected a number in (0, 1], 1 - sparsity; got 1.5": lambda: keep(SCORES, 1.5),
+    "density: expected a number in (0, 1], 1 - sparsity; got '.1'": lambda: keep(SCORES, ".1"),
+    "density: expected one number": lambda: keep(SCORES, [0.1, 0.2]),
+    "density: no leaf 'wid'; did you mean 'wide'": lambda: keep(SCORES, {"wid": 0.1}),
+    "density: expected one for each leaf, and there is none for 'small'": lambda: keep(SCORES, {"wide": 0.1}),
+    "density of 'wide': expected a number in (0, 1]": lambda: keep(SCORES, {"wide": 2.0, "small": 0.1}),
+    "per: the densities are of each leaf already": lambda: keep(SCORES, {"wide": 1.0, "small": 0.1}, "leaf"),
+    "per: expected 'all', 'leaf' or 'erk', got 'layer'": lambda: keep(SCORES, 0.1, "layer"),
+    "density: it is traced, which 'erk' does not take": lambda: jax.jit(lambda d: keep(SCORES, d, "erk"))(
+        0.1
+    ),
+    "scores: no leaf is masked": lambda: keep({"a": None}, 0.1),
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_sizes_that_cannot_be_are_refused_in_one_line(message):
+    with pytest.raises(jaxarch.ArgumentError) as error:
+        BAD[message]()
+    assert str(error.value).startswith(message)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,122 @@
+"""Saliencies are their formulas, and the searches' own."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from small import keys, problem, same
+
+import jaxarch
+from jaxarch import masks, saliency
+
+PARAMS = {
+    "first": {"kernel": jax.random.normal(jax.random.key(0), (3, 4)), "bias": jnp.ones(4)},
+    "last": {"kernel": jax.random.normal(jax.random.key(1), (4, 2)), "bias": jnp.zeros(2)},
+}
+X = jax.random.normal(jax.random.key(2), (10, 3))
+
+
+def outputs(params, x=X):
+    hidden = jax.nn.relu(x @ params["first"]["kernel"] + params["first"]["bias"][None])
+    return hidden @ params["last"]["kernel"] + params["last"]["bias"][None]
+
+
+def loss(params):
+    return jnp.mean(jnp.tanh(outputs(params)) ** 2)
+
+
+def kernels(tree):
+    return {layer: {"bias": None, "kernel": tree[layer]["kernel"]} for layer in tree}
+
+
+def test_snip_is_the_derivative_by_a_mask_of_ones():
+    ones = masks.full_mask(jaxarch.select(PARAMS))
+    floats = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), ones)
+    by_mask = jax.grad(lambda mask: loss(masks.apply_mask(mask, PARAMS)))(floats)
+    scores = saliency.snip(PARAMS, jax.grad(loss)(PARAMS))
+    assert same(scores, jax.tree.map(jnp.abs, by_mask))
+
+
+def test_grasp_is_half_of_what_the_gradient_s_norm_loses_by_a_removal_to_first_order():
+    scores = saliency.grasp(loss, PARAMS)
+
+    def norm(params):
+        gradient = jax.grad(loss)(params)
+        return sum(jnp.sum(gradient[layer]["kernel"] ** 2) for layer in gradient)
+
+    for layer, index in (("first", (0, 1)), ("last", (2, 0)), ("last", (3, 1))):
+        kernel = PARAMS[layer]["kernel"]
+        slope = jax.grad(norm)(PARAMS)[layer]["kernel"][index]
+        np.testing.assert_allclose(
+            scores[layer]["kernel"][index], kernel[index] * slope / 2, rtol=1e-4, atol=1e-7
+        )
+
+
+def test_synflow_sums_the_products_of_weights_along_all_paths_through_a_connection():
+    no_bias = {"a": PARAMS["first"]["kernel"], "b": PARAMS["last"]["kernel"]}
+    scores = saliency.synflow(lambda p: jax.nn.relu(jnp.ones((1, 3)) @ p["a"]) @ p["b"], no_bias)
+    a, b = jnp.abs(no_bias["a"]), jnp.abs(no_bias["b"])
+    np.testing.assert_allclose(scores["a"], a * b.sum(1)[None], rtol=1e-5)
+    np.testing.assert_allclose(scores["b"], a.sum(0)[:, None] * b, rtol=1e-5)
+
+
+def test_synflow_conserves_the_flow_from_layer_to_layer():
+    no_bias = {"a": PARAMS["first"]["kernel"], "b": PARAMS["last"]["kernel"]}
+    scores = saliency.synflow(lambda p: jnp.ones((1, 3)) @ p["a"] @ p["b"], no_bias)
+    np.testing.assert_allclose(scores["a"].sum(), scores["b"].sum(), rtol=1e-5)
+
+
+def test_magnitude_is_the_weight_s():
+    assert same(saliency.magnitude(PARAMS), jax.tree.map(jnp.abs, kernels(PARAMS)))
+
+
+SALIENCIES = {
+    "magnitude": lambda params, **where: saliency.magnitude(params, **where),
+    "snip": lambda params, **where: saliency.snip(params, jax.grad(loss)(params), **where),
+    "grasp": lambda params, **where: saliency.grasp(loss, params, **where),
+    "synflow": lambda params, **where: saliency.synflow(
+        lambda p: outputs(p, jnp.ones((1, 3))), params, **where
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SALIENCIES)
+def test_they_are_float32_with_none_where_nothing_is_masked(name):
+    low = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), PARAMS)
+    scores = SALIENCIES[name](low)
+    assert {leaf.dtype for leaf in jax.tree.leaves(scores)} == {jnp.dtype("float32")}
+    assert list(jaxarch.named_leaves(scores)) == ["first/kernel", "last/kernel"]
+    assert list(jaxarch.named_leaves(SALIENCIES[name](PARAMS, where="last/*"))) == [
+        "last/bias",
+        "last/kernel",
+    ]
+
+
+@pytest.mark.parametrize("name", SALIENCIES)
+def test_what_has_no_weights_to_score_is_refused(name):
+    with pytest.raises(jaxarch.ArgumentError, match="where: no leaf is selected by 'nothing'"):
+        SALIENCIES[name](PARAMS, where="nothing")
+
+
+def test_gradients_of_another_model_are_refused():
+    with pytest.raises(jaxarch.ArgumentError, match="gradients: expected the structure of the parameters"):
+        saliency.snip(PARAMS, {"first": PARAMS["first"]})
+    with pytest.raises(jaxarch.ArgumentError, match="params: "):
+        saliency.magnitude({"kernel": jnp.ones((2, 2), int)})
+
+
+def test_in_one_s_own_loop_snip_gives_the_mask_of_the_search():
+    one, key = problem().of_run(0), keys()[0]
+    found = jax.jit(jaxarch.search.snip(0.3))(key, one)
+    params_key, batch_key, loss_key = jax.random.split(key, 3)
+    params, state = one.init(params_key)
+    batch = one.batch(jax.random.fold_in(batch_key, 0))
+    gradient = jax.grad(lambda p: one.loss(p, state, batch, jax.random.fold_in(loss_key, 0))[0])(params)
+    assert same(masks.keep(saliency.snip(params, gradient), 0.3), found.mask)
+
+
+def test_in_one_s_own_loop_magnitudes_give_the_mask_of_the_search():
+    one, key = problem().of_run(0), keys()[0]
+    found = jax.jit(jaxarch.search.magnitude_pruning(0.3, fraction=None))(key, one)
+    trained = jax.jit(jaxarch.chain(jaxarch.search.dense(nonnegative=False)))(key, one)
+    assert same(masks.keep(saliency.magnitude(trained.params), 0.3), found.mask)
