@@ -105,12 +105,18 @@ class Network:
           ArgumentError: a run that there is none of.
         """
         check_run(run, self)
-        return jax.tree.map(lambda leaf: leaf[run], self)
+        return _of_run(self, run)
 
     def then(self, after: Network) -> Network:
         """What was made of this network: what is set in `after`, and all else as it was."""
         changes = {name: getattr(after, name) for name in _FIELDS if getattr(after, name) is not None}
         return dataclasses.replace(self, **changes | {"info": {**self.info, **after.info}})
+
+
+@jax.jit
+def _of_run(network: Network, run: Array) -> Network:
+    # One program for all leaves: their shapes are many.
+    return jax.tree.map(lambda leaf: leaf[run], network)
 
 
 def check_run(run: int, tree: PyTree) -> None:

@@ -282,5 +282,8 @@ def check_rows(name: str, rows: Any, examples: int) -> None:
         raise ArgumentError(f"{name}: expected integer rows of shape (n,) or (runs, n)")
     if rows.size == 0:
         raise ArgumentError(f"{name}: expected at least one row")
-    if not is_traced(rows) and (int(rows.min()) < 0 or int(rows.max()) >= examples):
-        raise ArgumentError(f"{name}: rows must lie in [0, {examples}), got {rows.min()} to {rows.max()}")
+    if is_traced(rows):
+        return
+    least, most = np.asarray(rows).min(), np.asarray(rows).max()
+    if least < 0 or most >= examples:
+        raise ArgumentError(f"{name}: rows must lie in [0, {examples}), got {least} to {most}")

@@ -571,8 +571,8 @@ ERRORS = [
     Mutation(
         "the row after the last one is in the data",
         "problem.py",
-        "int(rows.max()) >= examples",
-        "int(rows.max()) > examples",
+        "most >= examples",
+        "most > examples",
         "test_data.py::test_problems_refuse_data_that_cannot_be_learned_from",
     ),
     Mutation(

@@ -62,6 +62,7 @@ def kept(mask):
     return jax.vmap(jaxarch.masks.connections)(mask).tolist()
 
 
+@pytest.mark.long
 def test_masks_have_exactly_the_sizes_that_were_asked_for(pruned):
     assert kept(pruned.mask) == [round(0.1 * CONNECTIONS)] * RUNS
     for density in DENSITIES:
@@ -187,6 +188,7 @@ def carried(pruned, *finishes, classes=NEW, steps=5, **sizes):
     return jaxarch.over_seeds(strategy, keys(), learning(classes, steps, **sizes), network=pruned)[0]
 
 
+@pytest.mark.long
 def test_an_architecture_of_one_task_is_retrained_on_another(pruned):
     network = carried(pruned, jaxarch.at_density(0.2), jaxarch.retrain("cold", nonnegative=False))
     assert same(network.mask, pruned.by_density.masks["0.2"])

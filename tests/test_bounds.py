@@ -244,6 +244,7 @@ def mlp():
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("make", "weights", "factor"), [(network_11, "ones", 2), (mlp, "initial", 4)])
 def test_a_certified_bound_is_above_every_gradient_found_and_within_a_factor(make, weights, factor):
     problem = make()
@@ -255,6 +256,7 @@ def test_a_certified_bound_is_above_every_gradient_found_and_within_a_factor(mak
     assert certified.max() < factor * found.max()
 
 
+@pytest.mark.long
 def test_looseness_is_the_certified_bound_over_the_largest_gradient_found():
     problem = network_11()
     params, _ = problem.init(jax.random.key(0))

@@ -84,6 +84,7 @@ def test_groups_of_runs_give_what_all_at_once_give():
     assert close(grouped, learned()[0])
 
 
+@pytest.mark.long
 def test_plain_stages_keep_to_the_runs_at_once_too():
     strategy = jaxarch.chain(dense(), jaxarch.threshold())
     grouped, report = learned(strategy, at_once=1)
@@ -133,6 +134,7 @@ def test_a_group_that_is_done_is_not_trained_again_however_rarely_checkpoints_ar
     assert same(resumed, learned(chunk=4, at_once=2)[0])
 
 
+@pytest.mark.long
 def test_a_chain_of_trainings_continues_within_its_second_training(tmp_path):
     strategy = jaxarch.chain(dense(), jaxarch.threshold(), jaxarch.retrain("cold"), jaxarch.retrain("warm"))
     whole, _ = learned(strategy, chunk=4)
@@ -288,6 +290,7 @@ def test_nan_out_of_the_last_update_is_reported():
     assert len(report.notes) == RUNS
 
 
+@pytest.mark.long
 def test_a_failure_is_not_forgotten_by_the_stages_after_it():
     def strategy(settings):
         return jaxarch.chain(explosive(settings), jaxarch.threshold(), jaxarch.retrain("cold"))
@@ -329,6 +332,7 @@ def test_a_partly_dead_start_warns_and_is_recorded():
         )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", [{"loop": "step"}, {"at_once": 2}])
 def test_a_dead_run_does_not_take_the_others_with_it_when_groups_are_small(options):
     stds = {"std": jnp.asarray([30.0, 30.0, 0.2, 0.2])}
@@ -452,6 +456,7 @@ def test_early_stopping_by_a_metric_of_one_s_own(mode, least, kept):
     assert int(network.info["kept_at"][0]) == kept
 
 
+@pytest.mark.long
 def test_a_schedule_changes_settings_while_training():
     rates = {"rate": jnp.full(RUNS, 0.3)}
     called = []
@@ -468,6 +473,7 @@ def test_a_schedule_changes_settings_while_training():
     assert called == [0, 4, 8]
 
 
+@pytest.mark.long
 def test_a_sweep_of_settings_is_one_program_and_equals_separate_runs():
     def at(settings):
         return two_temperature(settings["hard"], settings["soft"])
@@ -639,6 +645,7 @@ def test_every_step_has_a_batch_of_its_own():
     assert len(seen) == 3
 
 
+@pytest.mark.long
 def test_a_penalty_is_added_to_the_loss_and_observe_keeps_a_memory():
     search = dense(nonnegative=False)
     plain, _ = learned(search)
@@ -666,6 +673,7 @@ def test_a_penalty_is_added_to_the_loss_and_observe_keeps_a_memory():
     assert float(small.info["loss"][0, 0]) > float(plain.info["loss"][0, 0]) + 100
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "optimizer",
     [

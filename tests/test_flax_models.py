@@ -78,6 +78,7 @@ def accuracy(learning, strategy, network):
 MODELS = {"NNX": CNN, "Linen": LinenCNN()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_cnn_with_batch_norm_and_dropout_trains_and_its_statistics_move(kind):
     learning = pictures(MODELS[kind], steps=60)
@@ -90,6 +91,7 @@ def test_a_cnn_with_batch_norm_and_dropout_trains_and_its_statistics_move(kind):
     assert report.width == (1 if jax.default_backend() == "cpu" else 2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_mask_is_learned_over_a_cnn_s_initial_weights(kind):
     learning = pictures(MODELS[kind], steps=80)
@@ -183,6 +185,7 @@ def test_a_module_s_own_weights_are_the_start_of_every_run():
     assert same(first["hidden"]["kernel"], module.hidden.kernel)
 
 
+@pytest.mark.long
 def test_what_was_found_can_be_put_back_into_the_flax_model():
     learning = pictures(MLP, steps=20, flat=True)
     strategy = jaxarch.search.dense(nonnegative=False)
@@ -254,6 +257,7 @@ class Attention(nnx.Module):
         return self.head(self.norm(x + self.attention(x)).reshape(x.shape[0], -1))
 
 
+@pytest.mark.long
 def test_attention_is_masked_in_its_kernels_alone():
     data = digits()
     learning = jaxarch.supervised(

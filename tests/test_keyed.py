@@ -155,6 +155,7 @@ def test_a_global_that_changed_is_seen_by_a_function_that_is_defined_anew(monkey
     np.testing.assert_allclose(other.info["loss"][:, 0], 3 * first.info["loss"][:, 0], rtol=1e-5)
 
 
+@pytest.mark.long
 def test_a_flax_module_whose_weights_changed_is_another_start():
     from flax import nnx
 
@@ -255,6 +256,7 @@ def test_what_a_masked_array_hides_is_not_overlooked():
 STEPS, STD = 3, 0.2
 
 
+@pytest.mark.long
 def test_what_a_sweep_reads_from_elsewhere_is_seen_when_it_changes(monkeypatch):
     def at(settings):
         optimizer = optax.sgd(settings["rate"])

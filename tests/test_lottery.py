@@ -53,6 +53,7 @@ def test_rewinding_starts_from_the_weights_that_the_first_training_started_from(
     assert close(again, jax.tree.map(lambda m, w: jnp.where(m, w, 0), network.mask, start))
 
 
+@pytest.mark.long
 def test_it_is_training_pruning_rewinding_and_training_again(one, ticket):
     @jax.jit
     def by_hand(key):

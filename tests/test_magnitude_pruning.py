@@ -43,6 +43,7 @@ def test_halving_takes_one_round():
     assert rounds(0.5, 0.5) == [0.5]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("network", ["tickets", "one_shot"])
 def test_masks_have_exactly_the_sizes_that_were_asked_for(network, request):
     network = request.getfixturevalue(network)
@@ -69,6 +70,7 @@ def test_weights_that_are_nan_are_pruned_first_and_nothing_that_was_pruned_comes
         assert pruned.mask["w"].tolist() == left
 
 
+@pytest.mark.long
 def test_a_round_trains_from_the_start_what_the_round_before_has_left(tickets):
     one, key = learning().of_run(0), keys()[0]
     stages = [jax.random.fold_in(key, index) for index in range(6)]

@@ -136,6 +136,7 @@ def test_the_optimiser_is_the_exact_step_through_the_two_temperature_gradient():
         scores = moved
 
 
+@pytest.mark.long
 def test_the_two_temperature_search_trains_with_it_over_a_sweep_of_rates():
     def search(settings):
         optimizer = optax.chain(optax.clip(1e3), optim.mirror_descent(settings["rate"], 5.0))
@@ -232,6 +233,7 @@ def test_the_divergence_from_the_mask_itself_is_zero():
     np.testing.assert_allclose(mirror.bregman_divergence(mask, scores, 50.0, 5.0), 0, atol=1e-10)
 
 
+@pytest.mark.long
 def test_the_total_divergence_is_summed_over_masked_leaves():
     scores = {"a": jnp.zeros((2, 3)), "b": None, "c": jnp.zeros(4)}
     mask = {"a": jnp.ones((2, 3), bool), "b": None, "c": jnp.zeros(4, bool)}

@@ -81,6 +81,7 @@ def parent(request):
     return request.param, jax.device_get(run(learning))
 
 
+@pytest.mark.long
 def test_kernels_are_masked_in_the_order_of_the_data_flow_and_nothing_else(parent):
     name, seen = parent
     assert list(jaxarch.named_leaves(seen["pruned"].mask)) == [f"{path}/kernel" for path in MASKED[name]]
@@ -147,6 +148,7 @@ def transformer(**options):
     return VisionTransformer(1, 8, **(sizes | options), rngs=nnx.Rngs(0))
 
 
+@pytest.mark.long
 def test_a_vision_transformer_knows_where_a_patch_is_by_the_positional_embedding_alone():
     model = transformer()
     x = pictures(8)[:, :4]

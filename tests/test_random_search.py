@@ -101,6 +101,7 @@ def shapes_of(name):
     return {layer: {"kernel": jnp.ones(shape)} for layer, shape in shapes.items()}, layers
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("density", [0.01, 0.3, 1.0])
 def test_a_sample_has_exactly_its_size_between_as_few_nodes_as_can_be(name, density):

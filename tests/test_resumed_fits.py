@@ -130,6 +130,7 @@ def neurons():
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("first", "second", "problem"),
     [
@@ -146,6 +147,7 @@ def test_a_fit_goes_on_with_the_strategy_that_it_was_begun_with_alone(first, sec
     assert same(of_one_name(first(), tmp_path, problem)[0], whole)
 
 
+@pytest.mark.long
 def test_a_sweep_goes_on_with_the_strategy_that_it_was_begun_with_alone(tmp_path):
     hard = {"hard": np.asarray([10.0, 20.0, 30.0, 40.0])}
     sweep = lambda mean: lambda s: two_temperature(s["hard"], mean=mean)  # noqa: E731

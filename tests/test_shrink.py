@@ -183,6 +183,7 @@ def mlp(params):
     return x
 
 
+@pytest.mark.long
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.1, 0.4]), st.sampled_from([0.0, 1.0]))
 def test_a_smaller_mlp_has_the_same_outputs_and_no_dead_neuron(seed, share, biases):
     network = with_random_mask(*DENSE.init(jax.random.key(0)), seed, share, biases)
@@ -197,6 +198,7 @@ def test_a_smaller_mlp_has_the_same_outputs_and_no_dead_neuron(seed, share, bias
         assert not any(small.kept.values())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [2, 6, 9])
 def test_a_smaller_network_of_convolutions_has_the_same_outputs(seed):
     params, state = PICTURES.init(jax.random.key(0))
@@ -236,6 +238,7 @@ def test_after_training_outputs_are_the_same_and_what_had_to_stay_is_counted(tra
     assert small.widths["dense/1"] == 3
 
 
+@pytest.mark.long
 def test_a_smaller_model_class_takes_the_smaller_arrays_and_is_retrained(trained):
     small = jaxarch.shrink(trained, CHAIN)
     channels, hidden = [small.widths[f"convs/{i}"] for i in range(2)], small.widths["dense/0"]

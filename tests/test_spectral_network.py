@@ -367,6 +367,7 @@ SEARCHES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SEARCHES)
 def test_it_learns_what_no_perceptron_can_and_layers_that_wait_are_not_called_dead(name):
     activation, start, search = SEARCHES[name]

@@ -188,6 +188,7 @@ def test_a_loss_may_be_negative_zero_or_no_number(losses, removed):
     assert int(network.info["removed"]) == removed
 
 
+@pytest.mark.long
 def test_a_search_then_a_removal_then_a_refit_is_one_chain_under_vmap():
     spectral_search = jaxarch.search.spectral
     chain = jaxarch.chain(spectral_search(3e-4), jaxarch.recruit(), spectral_search(0.0))

@@ -143,6 +143,7 @@ def test_a_chain_called_by_hand_is_checked_as_a_whole_too():
         strategy(keys()[0], never_trained(problem_for("any")).of_run(0))
 
 
+@pytest.mark.long
 def test_a_search_over_the_whole_network_may_follow_its_training():
     strategy = jaxarch.chain(
         search.dense(nonnegative=False), search.two_temperature(weights="initial", mean=2.0)
@@ -228,6 +229,7 @@ def test_a_descent_that_is_none_is_refused_where_the_stage_is_made(descent, mess
             make(**descent)
 
 
+@pytest.mark.long
 def test_a_failure_once_is_a_failure_for_good():
     import optax
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
+from jax import Array
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from jaxarch.errors import ArgumentError, check_count
@@ -76,7 +78,7 @@ def over_runs(function: Callable[..., PyTree], mesh: Mesh | None, in_axes: tuple
     if mesh is None:
 
         def single(*args: PyTree) -> PyTree:
-            result = function(*_map_runs(lambda leaf: leaf[0], in_axes, args))
+            result = function(*_with_runs(lambda leaves: [leaf[0] for leaf in leaves], in_axes, args))
             return jax.tree.map(lambda leaf: leaf[None], result)
 
         return single
@@ -138,21 +140,30 @@ def _shardings(mesh: Mesh, in_axes: tuple[Any, ...], args: tuple[PyTree, ...]) -
 
 def take_runs(in_axes: tuple[Any, ...], args: tuple[PyTree, ...], runs: np.ndarray) -> tuple[PyTree, ...]:
     """Some runs' share of the arguments."""
-    return _map_runs(lambda leaf: leaf[runs], in_axes, args)
+    return _with_runs(partial(_take, runs), in_axes, args)
 
 
+@jax.jit
+def _take(runs: Array, leaves: list[Array]) -> list[Array]:
+    # One program for all leaves: their shapes are many.
+    return [leaf[runs] for leaf in leaves]
+
+
+@partial(jax.jit, static_argnums=0)
 def first_runs(count: int, tree: PyTree) -> PyTree:
     """The first runs of a result: without those that only filled a program up."""
     return jax.tree.map(lambda leaf: leaf[:count], tree)
 
 
-def _map_runs(
-    function: Callable[[Any], Any], in_axes: tuple[Any, ...], args: tuple[PyTree, ...]
+def _with_runs(
+    function: Callable[[list[Array]], list[Array]], in_axes: tuple[Any, ...], args: tuple[PyTree, ...]
 ) -> tuple[PyTree, ...]:
+    """The arguments with a function applied to the leaves that have an axis of runs."""
     leaves, treedef = jax.tree.flatten(args)
     own = _has_runs(in_axes, args)
+    made = iter(function([leaf for leaf, has in zip(leaves, own, strict=True) if has]))
     return jax.tree.unflatten(
-        treedef, [function(leaf) if has else leaf for leaf, has in zip(leaves, own, strict=True)]
+        treedef, [next(made) if has else leaf for leaf, has in zip(leaves, own, strict=True)]
     )
 
 

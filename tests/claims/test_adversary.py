@@ -22,6 +22,7 @@ def test_it_finds_the_sharp_constant_of_lemma_4_2():
     assert found.kind == "searched"
 
 
+@pytest.mark.long
 def test_it_breaks_what_random_cases_do_not():
     (check, *_) = drawn_checks(CLAIMS["projected-sgd.convex"])
     barely = {"barely": lambda **case: check.statement(**case, constant=0.9999)}

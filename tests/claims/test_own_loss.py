@@ -66,6 +66,7 @@ def found():
     return inside_bound(**OWN)
 
 
+@pytest.mark.long
 def test_runs_on_a_convex_loss_stay_inside_the_bound_at_the_prescribed_rate(found):
     assert 0 < found.ratio < 1
     assert found.ratio == found.gap / found.bound
