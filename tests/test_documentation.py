@@ -49,6 +49,16 @@ def test_the_readme_s_commands_exist():
         assert command in app.commands
 
 
+def test_the_page_on_loops_of_one_s_own_holds_its_mask_and_learns(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for block in code_blocks("docs/your_own_loop.md"):
+        exec(compile(block, "docs/your_own_loop.md", "exec"), names)
+    assert int(jaxarch.masks.connections(names["mask"])) == 740
+    assert float(names["accuracy"]) > 0.85
+    assert jaxarch.named_leaves(names["again"]).keys() == {"hidden/kernel", "head/kernel"}
+
+
 ONE_FILE, ONE_LINE, TRAINING, NEEDS, ANYWHERE = code_blocks("docs/your_own_method.md")
 
 

@@ -188,6 +188,19 @@ def mask_of(model, mask):
     )
 
 
+def test_the_mask_is_split_over_devices_as_the_parameters_are():
+    mesh = jax.make_mesh((2,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
+    split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
+    params, mask = {"w": jax.device_put(jnp.ones((4, 3)), split)}, {"w": jnp.arange(12).reshape(4, 3) < 6}
+    params = apply_mask(jax.device_put(mask, split), params)
+    tx = optax.chain(optax.adamw(0.1), hold(mask))
+    state = tx.init(params)
+    assert state[1].mask["w"].sharding.is_equivalent_to(split, 2)
+    updates, _ = jax.jit(tx.update)(params, state, params)
+    assert updates["w"].sharding.is_equivalent_to(split, 2)
+    check_held(mask, optax.apply_updates(params, updates))
+
+
 def test_the_mask_is_in_the_state_by_path():
     state = hold(half()).init(apply_mask(half(), init()))
     assert state.mask.keys() == {"hidden/kernel", "head/kernel"}

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax import nnx
 from small import same
 
 import jaxarch
@@ -195,6 +196,26 @@ def test_a_mask_comes_back_for_the_model_that_it_is_of(tmp_path, runs):
     loaded = jaxarch.load_mask(tmp_path / "mask.npz", model())
     assert same(loaded, mask)
     assert loaded["hidden"]["bias"] is None
+
+
+def test_a_mask_is_read_for_parameters_without_a_problem(tmp_path):
+    params = {"kernel": jnp.ones((4, 3)), "bias": jnp.ones(3)}
+    mask = {"kernel": jnp.arange(12).reshape(4, 3) % 2 == 0, "bias": None}
+    jaxarch.save_mask(tmp_path / "mask.npz", mask)
+    assert same(jaxarch.load_mask(tmp_path / "mask.npz", like=params), mask)
+    shapes = jax.eval_shape(lambda: params)
+    assert same(jaxarch.load_mask(tmp_path / "mask.npz", like=shapes), mask)
+    state = nnx.state(nnx.Linear(4, 3, rngs=nnx.Rngs(0)), nnx.Param)
+    loaded = jaxarch.load_mask(tmp_path / "mask.npz", like=state)
+    assert same(jaxarch.named_leaves(loaded), {"kernel": mask["kernel"]})
+
+
+def test_a_mask_is_read_to_where_the_parameters_are(tmp_path):
+    mesh = jax.make_mesh((2,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
+    split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
+    jaxarch.save_mask(tmp_path / "mask.npz", {"kernel": jnp.ones((4, 3), bool)})
+    like = {"kernel": jax.device_put(jnp.ones((4, 3)), split)}
+    assert jaxarch.load_mask(tmp_path / "mask.npz", like=like)["kernel"].sharding.is_equivalent_to(split, 2)
 
 
 def test_a_mask_from_a_file_is_an_architecture_to_go_on_from(tmp_path):
