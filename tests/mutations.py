@@ -662,4 +662,63 @@ ERRORS = [
     ),
 ]
 
-MUTATIONS = [*STAGES, *FILES, *KEYS, *ERRORS]
+LOOPS = [
+    Mutation(
+        "a weight that is held keeps its value in place of 0",
+        "optim/hold.py",
+        "-weights[path].astype(moved.dtype)",
+        "jnp.zeros_like(moved)",
+        "test_hold.py::test_a_start_that_could_not_be_seen_is_masked_by_the_first_step",
+    ),
+    Mutation(
+        "what is kept is held, and what is pruned moves",
+        "optim/hold.py",
+        "jnp.where(state.mask[path], moved,",
+        "jnp.where(~state.mask[path], moved,",
+        "test_hold.py::test_what_is_not_masked_moves_as_without_it",
+    ),
+    Mutation(
+        "parameters that another transformation has need not be held for the check",
+        "optim/hold.py",
+        "_found(masked, params, everywhere=True)",
+        "_found(masked, params)",
+        "test_hold.py::test_a_mask_that_is_of_more_than_the_parameters_is_seen_by_the_check",
+    ),
+    Mutation(
+        "only the fast parameters of lookahead are held",
+        "optim/hold.py",
+        "for copy in params._fields]",
+        "for copy in params._fields[:1]]",
+        "test_hold.py::test_the_slow_parameters_of_lookahead_are_held_too[outside]",
+    ),
+    Mutation(
+        "shares are rounded down",
+        "masks/largest.py",
+        "return counts + (rank < total - counts.sum())",
+        "return counts",
+        "test_keep.py::test_a_mask_has_exactly_its_size_however_it_is_spread[0.013-erk]",
+    ),
+    Mutation(
+        "GraSP keeps what the flow of gradients does not need",
+        "saliency.py",
+        "_float32(theta) * _float32(hg)",
+        "-_float32(theta) * _float32(hg)",
+        "test_saliency.py::test_grasp_is_half_of_what_the_gradient_s_norm_loses_by_a_removal_to_first_order",
+    ),
+    Mutation(
+        "the gradient of biases goes through GraSP's Hessian",
+        "saliency.py",
+        "jnp.zeros_like(g) if theta is None else g",
+        "g",
+        "test_saliency.py::test_grasp_is_half_of_what_the_gradient_s_norm_loses_by_a_removal_to_first_order",
+    ),
+    Mutation(
+        "SynFlow takes the weights with their signs",
+        "saliency.py",
+        "lambda theta: jnp.abs(_float32(theta)), params",
+        "lambda theta: _float32(theta), params",
+        "test_saliency.py::test_synflow_sums_the_products_of_weights_along_all_paths_through_a_connection",
+    ),
+]
+
+MUTATIONS = [*STAGES, *FILES, *KEYS, *ERRORS, *LOOPS]

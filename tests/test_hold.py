@@ -155,6 +155,13 @@ def test_what_is_not_masked_moves_as_without_it():
         np.testing.assert_array_equal(leaf, expected)
 
 
+def test_a_start_that_could_not_be_seen_is_masked_by_the_first_step():
+    tx = optax.chain(optax.adamw(1e-2), hold(half()))
+    state = jax.jit(tx.init)(init())
+    updates, _ = jax.jit(tx.update)(jax.grad(loss)(init()), state, init())
+    check_held(half(), optax.apply_updates(init(), updates))
+
+
 class TwoLayers(nnx.Module):
     def __init__(self, rngs):
         self.hidden, self.head = nnx.Linear(6, 8, rngs=rngs), nnx.Linear(8, 1, rngs=rngs)
@@ -248,6 +255,13 @@ def test_what_cannot_be_held_is_refused_in_one_line(message):
         BAD[message]()
     assert str(error.value).startswith(message)
     assert "\n" not in str(error.value)
+
+
+def test_a_mask_that_is_of_more_than_the_parameters_is_seen_by_the_check():
+    shown = {"hidden": MASKED["hidden"], "head": optax.MaskedNode()}
+    assert hold(half()).init(shown).mask.keys() == {"hidden/kernel"}
+    with pytest.raises(jaxarch.ArgumentError, match="mask: the parameters have no 'head/kernel'"):
+        check_held(half(), shown)
 
 
 def test_a_part_of_the_parameters_that_nobody_holds_is_seen_by_the_check():

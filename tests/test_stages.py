@@ -17,12 +17,12 @@ from jaxarch.running.training import joined
 CONTRADICTIONS = {
     "weights that would forget a mask": (
         lambda: jaxarch.chain(search.random_mask(0.5), search.dense(nonnegative=False)),
-        r"dense unconstrained makes a network from nothing, and would forget what random mask, pooled found; "
+        r"dense unconstrained makes a network from nothing, and would forget what random mask found; "
         r'to train on what was found, put retrain\("cold", nonnegative=False\) there',
     ),
     "a mask that would forget a mask": (
         lambda: jaxarch.chain(search.random_mask(0.5), search.two_temperature()),
-        "two_temperature would forget the connections that random mask, pooled removed",
+        "two_temperature would forget the connections that random mask removed",
     ),
     "even if it is not the one just before": (
         lambda: jaxarch.chain(search.snip(0.5), jaxarch.retrain(), search.architecture_pruning(0.1)),
@@ -34,7 +34,7 @@ CONTRADICTIONS = {
     ),
     "a mask of connections for spectral networks": (
         lambda: jaxarch.chain(search.random_mask(0.5), search.spectral()),
-        "spectral would forget the connections that random mask, pooled removed",
+        "spectral would forget the connections that random mask removed",
     ),
     "a mask over removed neurons": (
         lambda: jaxarch.chain(search.spectral(), jaxarch.recruit(), search.two_temperature()),

@@ -45,7 +45,8 @@ def random_mask(densities: Densities, *, per: Per = "all", where: Where = matric
     """
     check_per(per)
     settings = Settings(check_densities(densities), per, where)
-    return FunctionStage(f"random mask, per {per}", _random_mask, settings)
+    spread = {"all": "", "leaf": ", the same density in each leaf", "erk": ", Erdos-Renyi densities"}[per]
+    return FunctionStage(f"random mask{spread}", _random_mask, settings)
 
 
 def _random_mask(settings: Settings, key: Array, problem: Problem, network: None) -> Network:
