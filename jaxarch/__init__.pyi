@@ -5,6 +5,7 @@ from . import data as data
 from . import masks as masks
 from . import metrics as metrics
 from . import models as models
+from . import nnx as nnx
 from . import optim as optim
 from . import plots as plots
 from . import reproduction as reproduction

@@ -27,6 +27,7 @@ from jaxarch.masks.arithmetic import weight_free as weight_free
 from jaxarch.masks.gradient import check_temperatures as check_temperatures
 from jaxarch.masks.gradient import hard_mask as hard_mask
 from jaxarch.masks.gradient import init_scores as init_scores
+from jaxarch.masks.gradient import penalty as penalty
 from jaxarch.masks.gradient import soft_mask as soft_mask
 from jaxarch.masks.gradient import two_temperature as two_temperature
 from jaxarch.masks.largest import Per as Per

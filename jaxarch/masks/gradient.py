@@ -150,3 +150,30 @@ def hard_mask(scores: PyTree) -> PyTree:
     [D] footnote 3 keeps a connection whose score is exactly 0; this library, like [A], prunes it.
     """
     return map_selected(lambda w: w > 0, scores)
+
+
+def penalty(scores: PyTree, weights: PyTree, strength: ArrayLike = 1.0) -> Array:
+    r"""What [A] adds to the loss so that connections go: `gamma sum ((1 + w)^2 + theta^2)`, equation (18).
+
+    A sum over connections, so that it goes with the size of the network: it pulls every score to -1.
+
+    Args:
+      scores: w, floating point.
+      weights: theta, of the leaves that are scored, in their structure.
+      strength: gamma, at least 0; may be traced.
+
+    Returns:
+      A scalar.
+
+    Raises:
+      ArgumentError: a strength that is negative or not finite.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> print(jaxarch.masks.penalty({"a": jnp.array([1.0, -1.0])}, {"a": jnp.array([2.0, 3.0])}, 0.5))
+      8.5
+    """
+    check_strength("strength", strength)
+    squares = [jnp.sum(jnp.square(1 + leaf)) for leaf in jax.tree.leaves(scores)]
+    squares += [jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(weights)]
+    return jnp.asarray(strength) * jnp.sum(jnp.stack(squares))

@@ -49,14 +49,22 @@ def keep(scores: PyTree, density: ArrayLike | Mapping[str, float], per: Per = "a
       >>> [leaf.astype(int).tolist() for leaf in jaxarch.masks.keep(scores, 0.5, per="leaf").values()]
       [[0, 1, 0, 1], [1, 1, 0, 0]]
     """
+    return largest_of(scores, counts_kept(scores, density, per))
+
+
+def counts_kept(scores: PyTree, density: ArrayLike | Mapping[str, float], per: Per = "all") -> Any:
+    """How many connections `keep` keeps: an integer of all leaves together, or an array of one a leaf."""
     _masked_leaves(scores)
     check_per(per)
     if isinstance(density, Mapping):
-        counts = _counts_by_path(scores, density, per)
-    else:
-        counts = _counts(scores, density, per)
-        if per == "all":
-            return top_k(scores, counts)
+        return _counts_by_path(scores, density, per)
+    return _counts(scores, density, per)
+
+
+def largest_of(scores: PyTree, counts: Any) -> PyTree:
+    """The mask of as many of the largest scores: a number of all leaves together, or one of each leaf."""
+    if np.ndim(counts) == 0:
+        return top_k(scores, counts)
     each = iter(counts)
     return map_selected(lambda leaf: top_k(leaf, next(each)), scores)
 
@@ -175,7 +183,7 @@ def _counts(scores: PyTree, density: Any, per: Per) -> Any:
     return counts + (rank < total - counts.sum())
 
 
-def _counts_by_path(scores: PyTree, densities: Mapping[str, float], per: Per) -> list[int]:
+def _counts_by_path(scores: PyTree, densities: Mapping[str, float], per: Per) -> np.ndarray:
     if per != "all":
         raise ArgumentError(f"per: the densities are of each leaf already; leave {shown(per)} out")
     leaves = named_leaves(scores)
@@ -185,7 +193,7 @@ def _counts_by_path(scores: PyTree, densities: Mapping[str, float], per: Per) ->
         check_density(f"density of {path!r}", density)
     if absent := leaves.keys() - densities.keys():
         raise ArgumentError(f"density: expected one for each leaf, and there is none for {min(absent)!r}")
-    return [round(densities[path] * leaf.size) for path, leaf in leaves.items()]
+    return np.asarray([round(densities[path] * leaf.size) for path, leaf in leaves.items()])
 
 
 def _as_number(density: Any) -> Any:

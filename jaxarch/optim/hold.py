@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
 
-from jaxarch.errors import ArgumentError, is_traced, shown
+from jaxarch.errors import ArgumentError, is_traced
 from jaxarch.masks.sharding import beside
+from jaxarch.optim.masked_leaves import booleans, check_masked, map_masked, of_parameters
 from jaxarch.trees import PyTree, named_leaves
 
 
@@ -69,11 +68,11 @@ def hold(mask: PyTree) -> optax.GradientTransformationExtraArgs:
       >>> print(params["kernel"])
       [0.9 0. ]
     """
-    masked = _booleans(mask)
+    masked = booleans(mask)
 
     def init(params: PyTree) -> HoldState:
-        held, weights = _found(masked, params), named_leaves(params)
-        _check_masked(held, weights, "begin from masks.apply_mask(mask, params)")
+        held, weights = of_parameters(masked, params), named_leaves(params)
+        check_masked(held, weights, "begin from masks.apply_mask(mask, params)")
         return HoldState({path: beside(weights[path], leaf) for path, leaf in held.items()})
 
     def update(
@@ -82,16 +81,12 @@ def hold(mask: PyTree) -> optax.GradientTransformationExtraArgs:
         if params is None:
             raise ArgumentError("params: hold needs the parameters: tx.update(gradients, state, params)")
         weights = named_leaves(params)
-        _check_masked(state.mask, weights, "what comes after `hold` moves them: place it last")
+        check_masked(state.mask, weights, "what comes after `hold` moves them: place it last")
 
-        def held(path: str, moved: Array) -> Array:
-            if path not in state.mask:
-                return moved
-            return jnp.where(state.mask[path], moved, -weights[path].astype(moved.dtype))
+        def held(update: Array, kept: Array, weight: Array) -> Array:
+            return jnp.where(kept, update, -weight.astype(update.dtype))
 
-        leaves, treedef = jax.tree.flatten(updates)
-        paths = named_leaves(updates)
-        return jax.tree.unflatten(treedef, list(map(held, paths, leaves))), state
+        return map_masked(held, updates, state.mask, weights), state
 
     return optax.GradientTransformationExtraArgs(init, update)
 
@@ -111,61 +106,12 @@ def check_held(mask: PyTree, params: PyTree) -> None:
       ArgumentError: a pruned weight that is not 0 (or NaN), naming leaf and number; a mask that does not fit;
         parameters that are traced.
     """
-    masked = _booleans(mask)
+    masked = booleans(mask)
     if is_traced(params):
         raise ArgumentError("params: they are traced; call check_held outside of jit, on the parameters")
-    held = _found(masked, params, everywhere=True)
-    _check_masked(
+    held = of_parameters(masked, params, everywhere=True)
+    check_masked(
         held,
         named_leaves(params),
         "something moves them after `hold`, or beside it; or they were not masked at the start",
     )
-
-
-def _booleans(mask: PyTree) -> dict[str, Array]:
-    """The leaves of a mask by path."""
-    leaves = named_leaves(mask)
-    if not leaves:
-        raise ArgumentError("mask: no leaf is masked; select leaves by path")
-    for path, leaf in leaves.items():
-        dtype = getattr(leaf, "dtype", None)
-        if dtype is None or not jnp.issubdtype(dtype, jnp.bool_):
-            raise ArgumentError(
-                f"mask: expected booleans, got {shown(leaf) if dtype is None else dtype} as leaf {path!r}"
-            )
-    return leaves
-
-
-def _found(masked: Mapping[str, Array], params: PyTree, everywhere: bool = False) -> dict[str, Array]:
-    """The masks of those parameters that are there, by the paths that they have there."""
-    leaves = named_leaves(params)
-    copies = [f"{copy}/" for copy in params._fields] if isinstance(params, optax.LookaheadParams) else [""]
-    found = {f"{copy}{path}": leaf for copy in copies for path, leaf in masked.items()}
-    absent = [path for path in found if path not in leaves]
-    if absent and (everywhere or len(absent) == len(found) or not _is_part(params)):
-        raise ArgumentError(
-            f"mask: the parameters have no {shown(absent[0])}; they have {', '.join(leaves) or 'no leaf'}"
-        )
-    for path in absent:
-        del found[path]
-    for path, leaf in found.items():
-        if leaf.shape != jnp.shape(leaves[path]):
-            raise ArgumentError(
-                f"mask: leaf {path!r} has shape {leaf.shape}, the parameter {jnp.shape(leaves[path])}"
-            )
-    return found
-
-
-def _is_part(params: PyTree) -> bool:
-    """Whether some parameters are another optimiser's, as in `optax.multi_transform`."""
-    nodes = jax.tree.leaves(params, is_leaf=lambda node: isinstance(node, optax.MaskedNode))
-    return any(isinstance(node, optax.MaskedNode) for node in nodes)
-
-
-def _check_masked(held: Mapping[str, Array], weights: Mapping[str, Any], remedy: str) -> None:
-    if is_traced((held, [weights[path] for path in held])):
-        return
-    for path, leaf in held.items():
-        moved = int(jnp.sum(~leaf & (weights[path] != 0)))
-        if moved:
-            raise ArgumentError(f"params: {moved} pruned weights of {path!r} are not 0; {remedy}")

@@ -22,10 +22,12 @@ from jaxarch.masks import (
     connections,
     hard_mask,
     init_scores,
+    penalty,
     soft_mask,
     top_k,
 )
 from jaxarch.network import Network
+from jaxarch.optim import stop_at
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
 from jaxarch.running.stage import Needs
@@ -119,9 +121,10 @@ def architecture_pruning(
         raise ArgumentError(f"penalty: expected 'corrected' or 'as printed', got {shown(penalty)}")
     if "optimizer" in descent:
         raise ArgumentError("optimizer: it has two of them, scores_optimizer and weights_optimizer")
+    of_scores = scores_optimizer or optax.sgd(SCORES_RATE)
     both = _each(
         {
-            "scores": scores_optimizer or optax.sgd(SCORES_RATE),
+            "scores": optax.chain(of_scores, stop_at(targets[-1])) if targets else of_scores,
             "weights": weights_optimizer or optax.sgd(WEIGHTS_RATE),
         }
     )
@@ -149,54 +152,42 @@ def _init(settings: Settings, key: Array, problem: Problem, network: Network | N
     scores = map_selected(jnp.abs, drawn)
     memory = {"lowest_density": jnp.ones(())}
     if settings.targets:
-        times = len(settings.targets)
-        kept = map_selected(lambda leaf: jnp.broadcast_to(leaf, (times, *leaf.shape)), scores)
-        memory |= {"scores": kept, "reached_at": jnp.full(times, -1, jnp.int32)}
+        memory["reached_at"] = jnp.full(len(settings.targets), -1, jnp.int32)
+        # The last ones are held by their optimiser, and are those that descend.
+        before = len(settings.targets) - 1
+        memory["scores"] = map_selected(lambda leaf: jnp.broadcast_to(leaf, (before, *leaf.shape)), scores)
     return TrainState({"scores": scores, "weights": params}, mask_before(network), model, memory)
 
 
-def _scores_in_use(settings: Settings, state: TrainState) -> PyTree:
-    """The scores that descend, or those that are held."""
-    if not settings.targets:
-        return state.trainable["scores"]
-    held = state.memory["reached_at"][-1] >= 0
-    return map_selected(
-        lambda leaf, kept: jnp.where(held, kept[-1], leaf), state.trainable["scores"], state.memory["scores"]
-    )
-
-
 def _params(settings: Settings, state: TrainState) -> PyTree:
-    scores = _scores_in_use(settings, state)
-    mask = soft_mask(scores, settings.hard, settings.soft, factor=settings.factor)
+    mask = soft_mask(state.trainable["scores"], settings.hard, settings.soft, factor=settings.factor)
     return apply_mask(within(mask, state.fixed), state.trainable["weights"])
 
 
 def _penalty(settings: Settings, state: TrainState) -> Array:
-    scores = _scores_in_use(settings, state)
+    scores = state.trainable["scores"]
     weights = map_selected(lambda score, leaf: leaf, scores, state.trainable["weights"])
-    squares = [jnp.sum(jnp.square(1 + leaf)) for leaf in jax.tree.leaves(scores)]
-    squares += [jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(weights)]
-    return settings.sign * jnp.asarray(settings.strength) * jnp.sum(jnp.stack(squares))
+    return settings.sign * penalty(scores, weights, settings.strength)
 
 
 def _observe(settings: Settings, state: TrainState) -> PyTree:
     memory, scores = state.memory, state.trainable["scores"]
     share = _share_positive(scores)
+    memory = memory | {"lowest_density": jnp.minimum(memory["lowest_density"], share)}
     if not settings.targets:
-        return {"lowest_density": jnp.minimum(memory["lowest_density"], share)}
+        return memory
     hits = (memory["reached_at"] < 0) & (share <= jnp.asarray(settings.targets))
+    memory["reached_at"] = jnp.where(hits, state.step, memory["reached_at"])
+    if len(settings.targets) == 1:
+        return memory
 
     def keep() -> PyTree:
         def kept(leaf: Array, before: Array) -> Array:
-            return jnp.where(hits.reshape(-1, *[1] * leaf.ndim), leaf, before)
+            return jnp.where(hits[:-1].reshape(-1, *[1] * leaf.ndim), leaf, before)
 
         return map_selected(kept, scores, memory["scores"])
 
-    return {
-        "scores": jax.lax.cond(hits.any(), keep, lambda: memory["scores"]),
-        "reached_at": jnp.where(hits, state.step, memory["reached_at"]),
-        "lowest_density": jnp.minimum(memory["lowest_density"], share),
-    }
+    return memory | {"scores": jax.lax.cond(hits[:-1].any(), keep, lambda: memory["scores"])}
 
 
 def _network(settings: Settings, state: TrainState) -> Network:
@@ -206,11 +197,12 @@ def _network(settings: Settings, state: TrainState) -> Network:
         return Network(apply_mask(mask_found, weights), mask_found, state.model, info=dict(memory))
 
     def mask(index: int, target: float) -> PyTree:
-        reached = memory["reached_at"][index] >= 0
-        last = map_selected(
-            lambda leaf, kept: jnp.where(reached, kept[index], leaf), scores, memory["scores"]
-        )
-        return within(top_k(last, connections_kept(target, scores)), state.fixed)
+        def at_its_step(leaf: Array, kept: Array) -> Array:
+            return jnp.where(memory["reached_at"][index] >= 0, kept[index], leaf)
+
+        is_last = index == len(settings.targets) - 1
+        chosen = scores if is_last else map_selected(at_its_step, scores, memory["scores"])
+        return within(top_k(chosen, connections_kept(target, scores)), state.fixed)
 
     masks = {target: mask(index, target) for index, target in enumerate(settings.targets)}
     info = {name: memory[name] for name in ("reached_at", "lowest_density")}

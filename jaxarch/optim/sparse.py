@@ -1,0 +1,268 @@
+"""Masks that change as training goes on: they live in the state of the optimiser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from jaxarch.errors import ArgumentError, check_count, check_one_key, shown
+from jaxarch.masks import Per, check_density, check_per, full_mask
+from jaxarch.masks.largest import counts_kept, largest_of
+from jaxarch.masks.sharding import beside, split_like
+from jaxarch.optim.masked_leaves import booleans, check_masked, map_masked, of_parameters
+from jaxarch.order_statistics import count_dtype
+from jaxarch.trees import PyTree, Where, matrices, named_leaves, select
+
+Leaves = dict[str, Array]
+Score = Callable[[Leaves, Leaves], Leaves]
+Growth = Callable[[Array, Leaves, Leaves], Leaves]
+
+
+class SparseState(NamedTuple):
+    """What goes on from step to step.
+
+    Attributes:
+      step: how many steps there were, int32.
+      mask: booleans in the shapes of the parameters that are masked, by path.
+      inner: the state of the optimiser inside.
+    """
+
+    step: Array
+    mask: Leaves
+    inner: Any
+
+
+def sparse(
+    tx: optax.GradientTransformation,
+    density: float | optax.Schedule | None = None,
+    score: Score | Literal["magnitude"] = "magnitude",
+    *,
+    replaced: float | optax.Schedule = 0.0,
+    regrow: Growth | Literal["gradients"] | None = None,
+    every: int = 100,
+    until: int | None = None,
+    mask: PyTree | None = None,
+    per: Per = "all",
+    where: Where = matrices,
+) -> optax.GradientTransformationExtraArgs:
+    r"""Train under a mask that changes: connections are dropped, and others grow, while weights descend.
+
+    At step t = `every`, 2 `every`, ... before `until`, first the mask changes: of its connections the
+    `n - round(rho n)` with the largest scores are retained, n = `round(d(t) D)` (or all that there are, if
+    they are fewer), and then as many grow elsewhere as are missing to `round(d(t) D)`. What grows begins at
+    0. At every step the optimiser gets the gradients of the connections that are there, and what is not there
+    is 0, as by `hold`.
+
+    *Gradual magnitude pruning*, the cubic schedule of M. Zhu and S. Gupta, To prune, or not to prune, 2017,
+    equation (1):
+
+        density = optax.polynomial_schedule(1.0, 0.1, power=3, transition_steps=700, transition_begin=100)
+        tx = jaxarch.optim.sparse(optax.adamw(1e-3), density, every=20)
+
+    *SET*, D. Mocanu et al., Scalable training of artificial neural networks with adaptive sparse
+    connectivity, 2018; there, what is small on either side of 0 is dropped, and what grows is random:
+
+        mask = jaxarch.masks.keep(jaxarch.masks.init_scores(key, params), 0.1, per="erk")
+        tx = jaxarch.optim.sparse(
+            tx, mask=mask, replaced=0.3, regrow=jaxarch.optim.at_random(key), every=200
+        )
+
+    *RigL*, U. Evci et al., Rigging the lottery, 2020, Algorithm 1; there, the change takes the place of a
+    step of the optimiser, and here the step is taken too, under the new mask:
+
+        replaced = optax.cosine_decay_schedule(0.3, 7500)
+        tx = jaxarch.optim.sparse(tx, mask=mask, replaced=replaced, regrow="gradients", until=7500)
+
+    It goes around the optimiser, and what skips or gathers steps around it (`optax.MultiSteps`,
+    `apply_if_finite`). `lookahead` and `schedule_free` average weights of different masks: with them, what
+    they evaluate is to be masked again. The mask is `find_mask(state)`.
+
+    Args:
+      tx: any optax transformation of the weights.
+      density: d, the share of connections that are there after a change: a number in (0, 1], or a function of
+        the step. By default every leaf keeps as many as it has.
+      score: what is retained: `magnitude`, `|theta|`, or a function `(params, gradients) -> scores` of the
+        masked leaves by path, such as `saliency.snip`. Of equal ones, those that come first; NaN comes last.
+      replaced: rho, the share of connections that is replaced at a change: a number in [0, 1), or a function
+        of the step.
+      regrow: what grows: `gradients`, where `|dL/dtheta|` is largest; or a function `(step, params,
+        gradients) -> scores`, such as `at_random(key)`. By default nothing grows, and a density that rises
+        again changes nothing.
+      every: steps from one change to the next.
+      until: the step from which on the mask stays; by default it never does.
+      mask: booleans that training begins with, as of `hold`; by default all of the leaves `where`.
+      per: where connections are counted, as in `masks.keep`: over all leaves or in each.
+      where: the leaves that are masked, by path, if no mask is given.
+
+    Returns:
+      An optax transformation, whose `update` needs the parameters. A change costs as much as two
+      `masks.keep`, and between changes nothing is computed but what is held; where `vmap` is over states, the
+      step among them, a change is computed at every step. Let it be over whole trainings.
+
+    Raises:
+      ArgumentError: numbers out of range; `replaced` without `regrow`; a mask that is not boolean. In `init`:
+        a mask of other paths or shapes, parameters that are not masked, scores of other leaves or shapes. In
+        `update`: no parameters.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch, optax
+      >>> params = {"kernel": jnp.array([[4.0, -3.0, 2.0, 1.0]])}
+      >>> tx = jaxarch.optim.sparse(optax.sgd(0.125), lambda step: 1 - step / 4, every=1)
+      >>> state = tx.init(params)
+      >>> for _ in range(3):
+      ...     updates, state = tx.update({"kernel": jnp.ones((1, 4))}, state, params)
+      ...     params = optax.apply_updates(params, updates)
+      >>> print(params["kernel"])
+      [[ 3.625 -3.375  0.     0.   ]]
+    """
+    inner = optax.with_extra_args_support(tx)
+    check_count("every", every)
+    if until is not None:
+        check_count("until", until)
+    check_per(per)
+    _check(density, replaced, regrow, score, per)
+    begin = None if mask is None else booleans(mask)
+    of: Any = (lambda weights, slopes: _sizes(weights)) if score == "magnitude" else score
+    grow: Any = (lambda step, weights, slopes: _sizes(slopes)) if regrow == "gradients" else regrow
+
+    def init(params: PyTree) -> SparseState:
+        if isinstance(params, optax.LookaheadParams):
+            raise ArgumentError("params: the mask changes, and lookahead averages weights of different masks")
+        weights = named_leaves(params)
+        if begin is None:
+            masked = named_leaves(full_mask(select(params, where)))
+        else:
+            masked = of_parameters(begin, params)
+        check_masked(masked, weights, "begin from masks.apply_mask(mask, params)")
+        theta = _those_of(masked, params)
+        jax.eval_shape(partial(_scored, "score", of), theta, theta)
+        if grow is not None:
+            jax.eval_shape(partial(_scored, "regrow", partial(grow, jnp.zeros((), jnp.int32))), theta, theta)
+        placed = {path: beside(weights[path], leaf) for path, leaf in masked.items()}
+        return SparseState(jnp.zeros((), jnp.int32), placed, inner.init(params))
+
+    def update(
+        gradients: PyTree, state: SparseState, params: PyTree | None = None, **extra: Any
+    ) -> tuple[PyTree, SparseState]:
+        if params is None:
+            raise ArgumentError("params: sparse needs the parameters: tx.update(gradients, state, params)")
+        weights, slopes = _those_of(state.mask, params), _those_of(state.mask, gradients)
+
+        def changed() -> tuple[Leaves, Leaves]:
+            counts = _counts(state, density, replaced, per)
+            retained = largest_of(_among(state.mask, _scored("score", of, weights, slopes)), counts.retained)
+            if grow is None:
+                return retained, retained
+            growth = _scored("regrow", partial(grow, state.step), weights, slopes)
+            free = {path: ~leaf for path, leaf in retained.items()}
+            grown = largest_of(_among(free, growth), counts.kept - counts.retained)
+            return {path: leaf | grown[path] for path, leaf in retained.items()}, retained
+
+        now = (state.step > 0) & (state.step % every == 0)
+        if until is not None:
+            now &= state.step < until
+        kept, retained = jax.lax.cond(now, changed, lambda: (state.mask, state.mask))
+
+        there = map_masked(lambda slope, keep: jnp.where(keep, slope, 0), gradients, kept)
+        updates, after = inner.update(there, state.inner, params, **extra)
+
+        def moved(update: Array, keep: Array, retain: Array, weight: Array) -> Array:
+            return jnp.where(keep, update, 0) - jnp.where(retain, 0, weight.astype(update.dtype))
+
+        moves = map_masked(moved, updates, kept, retained, weights)
+        return moves, SparseState(optax.safe_increment(state.step), kept, after)
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def at_random(key: Array) -> Growth:
+    """Connections grow anywhere, each as likely as any other: for `sparse(regrow=...)`.
+
+    Args:
+      key: a `jax.random.key`; a step's draw is of `fold_in(key, step)`.
+    """
+    check_one_key(key)
+
+    def growth(step: Array, params: Leaves, gradients: Leaves) -> Leaves:
+        keys = jax.random.split(jax.random.fold_in(key, step), len(params))
+        return {
+            path: split_like(leaf, jax.random.uniform(each, leaf.shape))
+            for each, (path, leaf) in zip(keys, params.items(), strict=True)
+        }
+
+    return growth
+
+
+def _sizes(leaves: Leaves) -> Leaves:
+    return {path: jnp.abs(leaf) for path, leaf in leaves.items()}
+
+
+class _Counts(NamedTuple):
+    """How many connections there are after a change, and how many of them before it, too: in all, or each."""
+
+    kept: Any
+    retained: Any
+
+
+def _counts(state: SparseState, density: Any, replaced: Any, per: Per) -> _Counts:
+    dtype = count_dtype(sum(leaf.size for leaf in state.mask.values()))
+    there: Any = jnp.stack([jnp.sum(leaf, dtype=dtype) for leaf in state.mask.values()])
+    if density is None:
+        kept = there
+    else:
+        share = jnp.asarray(density(state.step), jnp.float32) if callable(density) else density
+        kept = counts_kept(state.mask, share, per)
+        there = there.sum() if per == "all" else there
+    least = jnp.minimum(kept, there)
+    share = replaced(state.step) if callable(replaced) else replaced
+    return _Counts(kept, least - jnp.rint(share * least).astype(least.dtype))
+
+
+def _scored(name: str, function: Callable[..., Any], weights: Leaves, slopes: Leaves) -> Leaves:
+    """Scores by path, of the leaves that are masked."""
+    scores = named_leaves(function(weights, slopes))
+    for path, weight in weights.items():
+        if path not in scores or scores[path].shape != weight.shape:
+            shape = scores[path].shape if path in scores else "none"
+            raise ArgumentError(
+                f"{name}: expected scores of {path!r} in its shape {weight.shape}, got {shape}"
+            )
+    return {path: scores[path] for path in weights}
+
+
+def _among(there: Leaves, scores: Leaves) -> Leaves:
+    """Scores that are NaN, which comes last of all, wherever none can be taken."""
+    return {
+        path: jnp.where(
+            there[path], jnp.nan_to_num(leaf, nan=-jnp.inf, posinf=jnp.inf, neginf=-jnp.inf), jnp.nan
+        )
+        for path, leaf in scores.items()
+    }
+
+
+def _those_of(mask: Leaves, tree: PyTree) -> Leaves:
+    leaves = named_leaves(tree)
+    return {path: leaves[path] for path in mask}
+
+
+def _check(density: Any, replaced: Any, regrow: Any, score: Any, per: Per) -> None:
+    if density is not None and not callable(density):
+        check_density("density", density)
+    if callable(density) and per == "erk":
+        raise ArgumentError("density: 'erk' takes a number, not a function of the step")
+    if not callable(replaced) and not (isinstance(replaced, (int, float)) and 0 <= replaced < 1):
+        raise ArgumentError(
+            f"replaced: expected a number in [0, 1) or a function of the step, got {shown(replaced)}"
+        )
+    if replaced != 0 and regrow is None:
+        raise ArgumentError("replaced: nothing grows in the place of what is dropped; say what, with regrow=")
+    if not callable(score) and score != "magnitude":
+        raise ArgumentError(f"score: expected 'magnitude' or a function, got {shown(score)}")
+    if regrow is not None and not callable(regrow) and regrow != "gradients":
+        raise ArgumentError(f"regrow: expected 'gradients' or a function, got {shown(regrow)}")
