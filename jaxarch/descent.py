@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 import optax
 
-from jaxarch.errors import ArgumentError, check_count, did_you_mean
+from jaxarch.errors import ArgumentError, check_count, did_you_mean, shown
+
+Sampling = Literal["independent", "epochs"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,16 +19,19 @@ class Descent:
     Attributes:
       optimizer: any optax transformation.
       steps: gradient steps.
-      batch_size: examples a step, drawn independently and uniformly with replacement (the sampling that the
-        theorems of [D] and [A] assume), or `None` for all of them at every step.
+      batch_size: examples a step, or `None` for all of them at every step.
+      sampling: how the examples of a step are chosen: `independent`, uniformly with replacement, as the
+        theorems of [D] and [A] assume; or `epochs`, without: each comes once an epoch, in an order that is
+        drawn anew for each (see `epochs.epoch_rows`).
 
     Raises:
-      ArgumentError: an optimiser that is none, sizes that are no positive integers.
+      ArgumentError: an optimiser that is none, sizes that are no positive integers, an unknown word.
     """
 
     optimizer: optax.GradientTransformation
     steps: int
     batch_size: int | None = None
+    sampling: Sampling = "independent"
 
     def __post_init__(self) -> None:
         if not callable(getattr(self.optimizer, "update", None)):
@@ -41,9 +46,11 @@ class Descent:
         check_count("steps", self.steps)
         if self.batch_size is not None:
             check_count("batch_size", self.batch_size)
+        if self.sampling not in ("independent", "epochs"):
+            raise ArgumentError(f"sampling: expected 'independent' or 'epochs', got {shown(self.sampling)}")
 
     def replace(self, **changes: Unpack[DescentChanges]) -> Descent:
-        """The descent with some of `optimizer`, `steps` and `batch_size` replaced."""
+        """The descent with some of its fields replaced."""
         return dataclasses.replace(self, **changes)
 
 
@@ -56,6 +63,7 @@ class DescentChanges(TypedDict, total=False):
     optimizer: optax.GradientTransformation | None
     steps: int
     batch_size: int | None
+    sampling: Sampling
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,6 +15,7 @@ import optax
 from jax import Array
 
 from jaxarch.descent import Descent, DescentChanges
+from jaxarch.epochs import epoch_rows
 from jaxarch.errors import ArgumentError, is_traced, shown
 from jaxarch.trees import PyTree, check_floating
 
@@ -141,12 +142,16 @@ class Problem:
             per_run=jax.tree.map(lambda leaf: leaf[run], self.per_run),
         )
 
-    def batch(self, key: Array) -> PyTree:
-        """A batch of one run's training examples."""
+    def batch(self, key: Array, step: int | Array) -> PyTree:
+        """The training examples of one run's step: a function of the key and of the step alone."""
         rows = self.training_rows()
         if self.batch_size is not None:
             size = rows.shape[0] if self.train_size is None else self.train_size
-            rows = rows[jax.random.randint(key, (self.batch_size,), 0, size)]
+            if self.descent.sampling == "epochs":
+                chosen = epoch_rows(key, step, self.batch_size, size)
+            else:
+                chosen = jax.random.randint(jax.random.fold_in(key, step), (self.batch_size,), 0, size)
+            rows = rows[chosen]
         return self.gather(self.data, self.per_run, rows)
 
     def objective(self, params: PyTree, state: PyTree, rows: Array | None = None) -> Array:
@@ -215,6 +220,7 @@ class Problem:
         for name, rows in (("train", self.train), ("validation", self.validation)):
             check_rows(name, rows, examples)
         _check_train_size(self)
+        _check_sampling(self, examples)
         sizes = {leaf.shape[0] for leaf in jax.tree.leaves((self.per_run, self._own_train_size()))}
         sizes |= {r.shape[0] for r in (self.train, self.validation) if _is_per_run(r)}
         if len(sizes) > 1:
@@ -240,6 +246,16 @@ def _check_train_size(problem: Problem) -> None:
         raise ArgumentError(f"train_size: expected 1 to {rows}, the rows of `train`, got {size}")
 
 
+def _check_sampling(problem: Problem, examples: int) -> None:
+    rows = examples if problem.train is None else problem.train.shape[-1]
+    batch_size = problem.batch_size
+    if problem.descent.sampling == "epochs" and batch_size is not None and rows * batch_size >= 2**32:
+        raise ArgumentError(
+            f"sampling: epochs of {rows} examples in batches of {batch_size} are beyond 2^32; take smaller "
+            "batches, or 'independent'"
+        )
+
+
 def _is_per_run(rows: Any) -> bool:
     return getattr(rows, "ndim", 0) == 2
 
@@ -255,7 +271,7 @@ def _start(init: Callable[[Array], tuple[PyTree, PyTree]], key: Array) -> tuple[
 
 @jax.jit
 def _first_loss(problem: Problem, params: PyTree, state: PyTree, key: Array) -> Array:
-    return problem.loss(params, state, problem.batch(key), key)[0]
+    return problem.loss(params, state, problem.batch(key, 0), key)[0]
 
 
 def _check_data(data: PyTree) -> int:

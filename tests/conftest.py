@@ -23,8 +23,13 @@ def known_to_xla(flag: str) -> bool:
 
 
 # Most of the time goes to compiling: half of it without LLVM's optimisation and with simpler code for loops.
-# The passes of XLA stay. No program is kept on disk: few are needed twice, and reading takes its time.
-FLAGS = {"xla_backend_optimization_level": "0", "xla_cpu_use_fusion_emitters": "false"}
+# The passes of XLA stay, and a module is compiled as one, since tests run in parallel. No program is kept on
+# disk: few are needed twice, and reading takes its time.
+FLAGS = {
+    "xla_backend_optimization_level": "0",
+    "xla_cpu_use_fusion_emitters": "false",
+    "xla_cpu_parallel_codegen_split_count": "1",
+}
 chosen = [f"--{flag}={value}" for flag, value in FLAGS.items() if known_to_xla(flag)]
 os.environ["XLA_FLAGS"] = " ".join([*chosen, os.environ.get("XLA_FLAGS", "")])
 jaxarch.use_cpu_cores(2)

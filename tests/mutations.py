@@ -432,8 +432,8 @@ KEYS = [
     Mutation(
         "every step has the same batch",
         "running/training.py",
-        "problem.batch(jax.random.fold_in(batch_key, index))",
-        "problem.batch(batch_key)",
+        "problem.batch(batch_key, index)",
+        "problem.batch(batch_key, 0)",
         "test_fit.py::test_every_step_has_a_batch_of_its_own",
     ),
     Mutation(

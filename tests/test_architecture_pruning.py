@@ -69,6 +69,7 @@ def test_masks_have_exactly_the_sizes_that_were_asked_for(pruned):
         assert kept(pruned.by_density.masks[f"{density:g}"]) == [round(density * CONNECTIONS)] * RUNS
 
 
+@pytest.mark.long
 def test_biases_are_trained_without_a_mask(pruned):
     assert pruned.mask["head"]["bias"] is None
     assert (jnp.abs(pruned.params["head"]["bias"]) > 0).any()
@@ -133,6 +134,7 @@ def test_a_step_is_that_of_the_equations(factor):
     np.testing.assert_allclose(after["weights"]["head"]["kernel"], expected_theta, atol=1e-6)
 
 
+@pytest.mark.long
 def test_the_penalty_as_printed_prunes_nothing_and_says_so():
     with pytest.warns(jaxarch.ResultWarning, match=r"density 0.5 was not reached in 4 of 4 runs"):
         network, report = jaxarch.over_seeds(pruning(0.5, penalty="as printed"), keys(), learning())
@@ -197,6 +199,7 @@ def test_an_architecture_of_one_task_is_retrained_on_another(pruned):
     assert not np.allclose(weights, pruned.params["hidden"]["kernel"])
 
 
+@pytest.mark.long
 def test_reshuffling_keeps_the_density_of_every_layer_and_no_more(pruned):
     network = carried(pruned, jaxarch.reshuffled())
     before, after = (jax.vmap(jaxarch.layer_density)(mask) for mask in (pruned.mask, network.mask))
@@ -204,6 +207,7 @@ def test_reshuffling_keeps_the_density_of_every_layer_and_no_more(pruned):
     assert (jax.vmap(jaxarch.overlap)(pruned.mask, network.mask) < 0.5).all()
 
 
+@pytest.mark.long
 def test_a_new_head_has_the_density_of_the_old_one(pruned):
     network = carried(
         pruned, jaxarch.new_head(), jaxarch.retrain("cold", nonnegative=False), classes=range(7, 10)
@@ -252,6 +256,7 @@ def test_he_s_weights_are_drawn_apart_from_the_model_s_own():
     assert abs(np.corrcoef(both)[0, 1]) < 0.15
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("weights", "inputs"), [("he", 1.0), ("density-aware", 0.1)])
 def test_a_cold_start_has_the_spread_that_it_says(weights, inputs):
     wide = learning(steps=1, hidden=400).descending(optimizer=optax.sgd(0.0))

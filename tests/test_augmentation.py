@@ -89,7 +89,7 @@ def problem(augment, apply=None):
 def test_inputs_are_augmented_in_training_and_not_in_evaluation():
     made = problem(lambda key, x: 3 * x)
     params, state = made.init(KEY)
-    batch = made.batch(KEY)
+    batch = made.batch(KEY, 0)
     assert made.loss(params, state, batch, KEY)[0] == 3
     assert made.loss(params, state, batch, None)[0] == 1
     assert made.objective(params, state) == 1
@@ -104,7 +104,9 @@ def test_augmentation_and_dropout_draw_from_different_keys():
         return x[:, 0, 0, 0] * params["w"] - draw(key, x.shape[:1]), state
 
     made = problem(lambda key, x: draw(key, x.shape), apply)
-    differences = [float(made.loss({"w": 1.0}, {}, made.batch(KEY), jax.random.key(i))[0]) for i in range(4)]
+    differences = [
+        float(made.loss({"w": 1.0}, {}, made.batch(KEY, 0), jax.random.key(i))[0]) for i in range(4)
+    ]
     assert (np.abs(differences) > 1e-3).all()
     assert len(set(differences)) == 4
 
@@ -114,7 +116,7 @@ def test_without_augmentation_a_network_s_key_is_the_step_s():
         return params["w"] * (0.0 if key is None else jax.random.uniform(key)) * x[:, 0, 0, 0], state
 
     made = problem(None, apply)
-    value = made.loss({"w": 1.0}, {}, made.batch(KEY), KEY)[0]
+    value = made.loss({"w": 1.0}, {}, made.batch(KEY, 0), KEY)[0]
     assert value == pytest.approx(float(jax.random.uniform(KEY)), rel=1e-6)
 
 

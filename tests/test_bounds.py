@@ -267,6 +267,7 @@ def test_looseness_is_the_certified_bound_over_the_largest_gradient_found():
     assert got.ratio == got.certified / got.found
 
 
+@pytest.mark.long
 def test_a_bound_over_all_inputs_is_above_the_bound_of_each():
     problem = network_11()
     params, _ = problem.init(jax.random.key(0))

@@ -124,6 +124,7 @@ def test_a_second_run_compiles_nothing_and_gives_the_same_numbers(tmp_path):
     pd.testing.assert_frame_equal(first, second)
 
 
+@pytest.mark.long
 def test_an_npz_file_of_the_user_s_can_be_run_on(tmp_path, here):
     random = np.random.default_rng(0)
     y = np.repeat([0, 1], 40)
@@ -334,6 +335,7 @@ def test_bad_data_in_a_file_is_one_line_in_a_real_process(tmp_path):
     )
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("default::jaxarch.NonFiniteWarning")
 def test_runs_that_diverge_are_reported_and_left_out_and_the_results_are_kept(tmp_path, here):
     done = here(
@@ -366,6 +368,7 @@ def figure_2(folder, here):
     return folder / "out"
 
 
+@pytest.mark.long
 def test_a_report_replaces_links_by_figures_and_never_writes_through_them(tmp_path, here):
     out = figure_2(tmp_path, here)
     (tmp_path / "thesis").write_text("years of work")
@@ -414,6 +417,7 @@ def test_a_manifest_that_is_nested_without_end_is_refused_in_words(tmp_path, her
     assert again.stderr == "jaxarch: folder: out/manifest.json cannot be read (it is nested too deeply)\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", ["1e99990", "-inf", "nonsense"])
 def test_a_table_with_a_number_that_is_none_is_refused_by_report_in_one_line(tmp_path, here, number):
     out = figure_2(tmp_path, here)

@@ -106,6 +106,7 @@ def test_outputs_may_be_any_pytree():
     assert not bool(thresholded({"w": jnp.linspace(0, 1, 64).reshape(1, 64)}, learning).info["constant"])
 
 
+@pytest.mark.long
 def test_a_warm_nonnegative_start_from_negative_weights_is_reported():
     strategy = jaxarch.chain(jaxarch.search.dense(nonnegative=False), jaxarch.retrain("warm"))
     with pytest.warns(jaxarch.NonFiniteWarning, match=r"at step 0; .* nonnegative=False"):

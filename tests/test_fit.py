@@ -50,6 +50,7 @@ def test_the_size_of_a_chunk_changes_nothing(chunk):
     assert same(learned(chunk=chunk)[0], learned(chunk=12)[0])
 
 
+@pytest.mark.long
 def test_the_host_loop_equals_the_pure_function_under_vmap():
     learning = problem()
     pure = jax.vmap(jaxarch.chain(SEARCH), in_axes=(0, learning.in_axes()))
@@ -149,6 +150,7 @@ def test_a_chain_of_trainings_continues_within_its_second_training(tmp_path):
     assert same(resumed, whole)
 
 
+@pytest.mark.long
 def test_early_stopping_continues_from_a_checkpoint_with_its_memory(tmp_path):
     learning = problem(steps=40, validation=True)
     options = {"chunk": 4, "early_stopping": jaxarch.EarlyStopping(patience=2)}
@@ -205,6 +207,7 @@ def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
         run(0.2)
 
 
+@pytest.mark.long
 def test_strategies_whose_names_look_alike_have_checkpoints_of_their_own(tmp_path):
     strategies = {"lr<1": dense(optimizer=optax.sgd(0.1)), "lr>1": dense(optimizer=optax.sgd(3.0))}
     kept = jaxarch.compare(strategies, keys(), problem(), checkpoint=jaxarch.Checkpoints(tmp_path))
@@ -233,6 +236,7 @@ def test_a_resumed_fit_reports_the_time_and_the_notes_of_the_whole(tmp_path):
     assert resumed.seconds >= first.seconds * 0.5
 
 
+@pytest.mark.long
 def test_a_fit_in_groups_with_a_schedule_continues_to_the_same_bits(tmp_path):
     def run(**options):
         return jaxarch.over_seeds(
@@ -383,6 +387,7 @@ def at_rate(settings):
     return dense(nonnegative=False, optimizer=optax.sgd(settings["rate"]))
 
 
+@pytest.mark.long
 def test_early_stopping_does_not_depend_on_the_other_runs():
     learning = problem(steps=60, validation=True)
     options = {"chunk": 3, "early_stopping": jaxarch.EarlyStopping(patience=2), "devices": jax.devices()[:1]}

@@ -207,6 +207,7 @@ def test_convolutions_on_cpu_are_run_step_by_step_and_dense_models_are_not():
         assert not programs.is_slow_in_loops(step, backend="gpu")
 
 
+@pytest.mark.long
 def test_convolutions_on_cpu_are_evaluated_run_by_run_to_what_they_give_together(monkeypatch):
     learning = pictures(CNN, steps=1)
     strategy = jaxarch.search.dense(nonnegative=False)

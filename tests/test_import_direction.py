@@ -18,6 +18,7 @@ ORDER = [
     "errors",
     "trees",
     "order_statistics",
+    "epochs",
     "masks",
     "saliency",
     "spectral",

@@ -82,6 +82,7 @@ def test_every_round_and_the_network_before_them_has_its_loss_and_density(one):
     assert info["losses"].shape == info["densities"].shape == (ROUNDS + 1,)
 
 
+@pytest.mark.long
 def test_the_last_round_can_be_asked_for(one):
     last = jax.jit(jaxarch.search.lottery(ROUNDS, choose="last"))(keys()[0], one)
     assert int(last.info["round"]) == ROUNDS

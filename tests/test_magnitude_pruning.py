@@ -89,6 +89,7 @@ def tickets_at(network, density):
     return jaxarch.at_density(density)(keys()[0], learning().of_run(0), network.of_run(0)).mask
 
 
+@pytest.mark.long
 def test_smaller_tickets_lie_within_larger_ones(tickets):
     small, large = (tickets.by_density.masks[f"{density:g}"] for density in sorted(DENSITIES))
     for inner, outer in zip(jax.tree.leaves(small), jax.tree.leaves(large), strict=True):

@@ -110,7 +110,7 @@ def problem(optimizer, steps=100):
 def batches(learning, key, steps):
     """The batches that a stage would draw."""
     _, batch_key, _ = jax.random.split(key, 3)
-    return [learning.batch(jax.random.fold_in(batch_key, index)) for index in range(steps)]
+    return [learning.batch(batch_key, index) for index in range(steps)]
 
 
 def plain_model(params):
@@ -136,6 +136,7 @@ def test_a_hundred_steps_in_one_s_own_loop_are_those_of_the_search():
         np.testing.assert_allclose(model.scores[path][...], score, atol=2e-4)
 
 
+@pytest.mark.long
 def test_a_hundred_steps_of_architecture_pruning_in_one_s_own_loop_are_those_of_the_search():
     learning, key = problem(optax.sgd(0.1)), jax.random.key(4)
     search = jaxarch.search.architecture_pruning(0.5, strength=1e-3, std=0.03)
@@ -287,6 +288,7 @@ def test_layers_of_a_scan_have_a_score_for_each_connection_of_each():
     assert len(np.unique(np.asarray(model.mask()["stack"]["kernel"]).mean((1, 2)))) > 1
 
 
+@pytest.mark.long
 def test_a_stack_of_masked_models_is_trained_as_each_alone():
     def make(key):
         return Masked(perceptron(nnx.Rngs(key)))

@@ -145,6 +145,7 @@ def dead_by_loops(mask, chain):
             return dead
 
 
+@pytest.mark.long
 @given(st.sampled_from(SHAPES), st.integers(0, 2**32 - 1), st.sampled_from([0.05, 0.2, 0.5]))
 def test_dead_nodes_are_those_that_are_removed_one_after_the_other(shapes, seed, share):
     generator = np.random.default_rng(seed)

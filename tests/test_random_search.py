@@ -48,6 +48,7 @@ def trained_by_hand(second, steps):
     return (a * b - 3) ** 2 * square
 
 
+@pytest.mark.long
 def test_the_best_sample_is_found_with_the_weights_that_it_was_trained_to():
     # Half of 4 connections are those of one node. The second one starts at the solution.
     network = jax.jit(random_search(0.5, samples=4, layers=CHAIN))(keys()[0], problem_of(3 * X[:, 0]))

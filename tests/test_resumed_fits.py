@@ -177,6 +177,7 @@ def slower(factor):
     return lambda step, settings: {"hard": settings["hard"] * factor}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("first", "second"),
     [

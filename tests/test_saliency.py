@@ -110,7 +110,7 @@ def test_in_one_s_own_loop_snip_gives_the_mask_of_the_search():
     found = jax.jit(jaxarch.search.snip(0.3))(key, one)
     params_key, batch_key, loss_key = jax.random.split(key, 3)
     params, state = one.init(params_key)
-    batch = one.batch(jax.random.fold_in(batch_key, 0))
+    batch = one.batch(batch_key, 0)
     gradient = jax.grad(lambda p: one.loss(p, state, batch, jax.random.fold_in(loss_key, 0))[0])(params)
     assert same(masks.keep(saliency.snip(params, gradient), 0.3), found.mask)
 

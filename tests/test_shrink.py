@@ -211,6 +211,7 @@ def test_a_smaller_network_of_convolutions_has_the_same_outputs(seed):
         assert small.widths[name] == int((~gone).sum()) + small.kept[name]
 
 
+@pytest.mark.long
 def test_before_training_all_dead_nodes_go():
     network = with_random_mask(*PICTURES.init(jax.random.key(0)), seed=6, share=0.5)
     dead = jaxarch.structure.nodes.dead_nodes(network.mask, CHAIN)

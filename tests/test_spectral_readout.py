@@ -318,6 +318,7 @@ def test_a_neuron_s_group_is_all_its_weights_in_and_out():
     assert not any(leaf.any() for leaf in jax.tree.leaves(gradient))
 
 
+@pytest.mark.long
 def test_a_group_lasso_then_a_removal_then_a_refit_leave_neurons_out():
     problem = curved(jaxarch.direct_network((3, 30, 1)), 200)
     problem = dataclasses.replace(

@@ -200,6 +200,7 @@ def test_neurons_are_no_mask_of_connections():
         jaxarch.masks.apply_mask(network.neurons, network.params)
 
 
+@pytest.mark.long
 def test_a_stage_may_have_steps_an_optimiser_and_a_batch_size_of_its_own():
     import optax
 

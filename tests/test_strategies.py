@@ -22,6 +22,7 @@ def test_over_seeds_gives_one_result_a_run(name):
     assert all(leaf.shape[0] == RUNS for leaf in jax.tree.leaves(network))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["real->bin", "bin", "random->bin", "lottery->bin", "agnostic"])
 def test_binary_strategies_have_no_weights_but_zero_and_one(name):
     network, _ = jaxarch.over_seeds(STRATEGIES[name], keys(), problem())

@@ -40,6 +40,7 @@ def test_the_objective_is_the_mean_over_the_rows_that_count(params):
     assert close(objectives(padded(problem()), params), objectives(problem(), params))
 
 
+@pytest.mark.long
 def test_each_run_may_have_a_size_of_its_own(params):
     sizes = np.array([3, 100, 101, 120])
     learning = padded(problem(), sizes)

@@ -60,7 +60,7 @@ def retrain(
         own; `he`, `N(0, sqrt(2 / n))`, n the inputs of a neuron (all axes of a kernel but the last);
         `density-aware`, `N(0, sqrt(2 / (n d)))`, d the leaf's density, so that signals keep their size
         however few connections are left. [A] has N(0, epsilon) without saying which epsilon.
-      **descent: `optimizer`, `steps`, `batch_size` in place of the problem's.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
       A finish. Leaves that are not masked are trained too, unconstrained, from the found values (warm), the

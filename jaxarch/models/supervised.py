@@ -12,41 +12,46 @@ import numpy as np
 import optax
 from jax import Array
 
-from jaxarch.descent import Descent
+from jaxarch.descent import Descent, Sampling
 from jaxarch.errors import ArgumentError, first_line, is_traced, shown
 from jaxarch.models.flax_models import as_model
 from jaxarch.models.model import Model
 from jaxarch.problem import Key, Problem, take_rows
 from jaxarch.running.keyed import keyed_problem, shapes_of
-from jaxarch.trees import PyTree
+from jaxarch.trees import PyTree, path_name
 
 
 def supervised(
     model: Any,
-    data: tuple[Any, Any],
+    data: tuple[PyTree, PyTree],
     *,
-    loss: Callable[[Array, Array], Array],
+    loss: Callable[[Any, Any], Array],
     optimizer: optax.GradientTransformation,
     steps: int,
     batch_size: int | None = None,
+    sampling: Sampling = "independent",
     train: Any = None,
     train_size: Any = None,
     validation: Any = None,
     per_run: PyTree = None,
     gather: Callable[[PyTree, PyTree, Array], PyTree] = take_rows,
-    augment: Callable[[Array, Array], Array] | None = None,
-    metrics: Callable[[Any, Array], dict[str, Array]] | None = None,
+    augment: Callable[[Array, Any], Any] | None = None,
+    metrics: Callable[[Any, Any], dict[str, Array]] | None = None,
 ) -> Problem:
     """A supervised problem: what every search and every strategy is run on.
 
     Args:
       model: a Flax NNX module or a function `rngs -> module`, a Flax Linen module, a pair of pure functions
         `(init, apply)`, or a jaxarch `Model`.
-      data: `(x, y)`, arrays with one leading axis of examples.
+      data: `(x, y)`, with one leading axis of examples: arrays, or tuples and dicts of arrays. The model is
+        called with x as its one argument, and y, labels, weights of examples, lengths, goes to the loss as
+        it is; `None` where there is nothing to compare with.
       loss: `(outputs, y) -> values`, of which the mean is taken: any of optax's losses.
       optimizer: any optax transformation.
       steps: gradient steps of a training.
-      batch_size: examples a step, drawn uniformly with replacement; `None` for all of them.
+      batch_size: examples a step; `None` for all of them.
+      sampling: `independent`, uniformly with replacement; or `epochs`, each example once an epoch (see
+        `Descent`).
       train: rows to train on, shape (n,), or (runs, n) where each run has its own; by default all.
       train_size: how many of these rows count, the rest being padding (see `Problem`); by default all.
       validation: rows to validate on, likewise; by default none.
@@ -64,11 +69,8 @@ def supervised(
     """
     if not isinstance(data, tuple) or len(data) != 2:
         raise ArgumentError("data: expected a pair (x, y) of arrays with one leading axis of examples")
-    x, y = (_numbers(name, array) for name, array in zip("xy", data, strict=True))
-    if x.ndim < 2 or y.shape[:1] != x.shape[:1]:
-        raise ArgumentError(
-            f"data: expected x of shape (n, ...) and y of shape (n,), got {x.shape} and {y.shape}"
-        )
+    x, y = (_arrays(name, tree) for name, tree in zip("xy", data, strict=True))
+    _check_axis(x, y)
     if augment is not None and not callable(augment):
         raise ArgumentError(f"augment: expected a function (key, x) -> x, got {shown(augment)}")
     if metrics is not None and not callable(metrics):
@@ -102,7 +104,7 @@ def supervised(
         init=network.init,
         loss=problem_loss,
         data=(x, y),
-        descent=Descent(optimizer, steps, batch_size),
+        descent=Descent(optimizer, steps, batch_size, sampling),
         train=None if train is None else _rows("train", train),
         train_size=None if train_size is None else _rows("train_size", train_size),
         validation=None if validation is None else _rows("validation", validation),
@@ -114,6 +116,23 @@ def supervised(
     keyed_problem(made).check()
     _check_labels(made, _check_loss(made, network, loss))
     return made
+
+
+def _arrays(name: str, tree: Any) -> PyTree:
+    """Arrays in dicts and tuples; lists are arrays."""
+    if tree is None:
+        return None
+    leaves, treedef = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda node: isinstance(node, list))
+    named = [(f"{name}/{path_name(path)}" if path else name, leaf) for path, leaf in leaves]
+    return jax.tree.unflatten(treedef, [_numbers(path, leaf) for path, leaf in named])
+
+
+def _check_axis(x: PyTree, y: PyTree) -> None:
+    shapes = [leaf.shape for leaf in jax.tree.leaves((x, y))]
+    bare = getattr(x, "ndim", 2) < 2 or not jax.tree.leaves(x)
+    if bare or len({shape[:1] for shape in shapes}) > 1 or () in shapes:
+        given = " and ".join(str(jax.tree.map(lambda leaf: leaf.shape, tree)) for tree in (x, y))
+        raise ArgumentError(f"data: expected x of shape (n, ...) and y of shape (n,), got {given}")
 
 
 def _numbers(name: str, array: Any) -> Array:
@@ -156,7 +175,7 @@ def _example(gather: Callable[[PyTree, PyTree, Array], PyTree], data: PyTree, pe
     return example, label
 
 
-def _check_augment(augment: Callable[[Array, Array], Array], x: PyTree) -> None:
+def _check_augment(augment: Callable[[Array, Any], Any], x: PyTree) -> None:
     try:
         shapes_of(partial(_augmented, augment), jax.random.key(0), x)
     except ArgumentError:
@@ -168,7 +187,7 @@ def _check_augment(augment: Callable[[Array, Array], Array], x: PyTree) -> None:
         ) from error
 
 
-def _check_metrics(metrics: Callable[[Any, Array], dict[str, Array]], outputs: Any, y: PyTree) -> None:
+def _check_metrics(metrics: Callable[[Any, Any], dict[str, Array]], outputs: Any, y: PyTree) -> None:
     try:
         made = shapes_of(metrics, outputs, y)
     except ArgumentError:
@@ -182,7 +201,7 @@ def _check_metrics(metrics: Callable[[Any, Array], dict[str, Array]], outputs: A
         raise ArgumentError("metrics: expected a function (outputs, y) -> {name: scalar}; it makes no dict")
 
 
-def _check_call(network: Model, loss: Callable[[Array, Array], Array], x: PyTree, y: PyTree) -> Any:
+def _check_call(network: Model, loss: Callable[[Any, Any], Array], x: PyTree, y: PyTree) -> Any:
     """Raise unless the model takes the inputs, and the loss its outputs and the labels, in one line each.
 
     Returns:
@@ -229,7 +248,7 @@ def _form(tree: PyTree) -> Any:
     return jax.tree.map(lambda leaf: f"{leaf.shape} ({leaf.dtype})", tree)
 
 
-def _augmented(augment: Callable[[Array, Array], Array], key: Array, inputs: PyTree) -> PyTree:
+def _augmented(augment: Callable[[Array, Any], Any], key: Array, inputs: PyTree) -> PyTree:
     made = augment(key, inputs)
     before, after = (jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), x) for x in (inputs, made))
     if before != after:
@@ -237,7 +256,7 @@ def _augmented(augment: Callable[[Array, Array], Array], key: Array, inputs: PyT
     return made
 
 
-def _check_loss(problem: Problem, network: Model, loss: Callable[[Array, Array], Array]) -> Any:
+def _check_loss(problem: Problem, network: Model, loss: Callable[[Any, Any], Array]) -> Any:
     """Raise unless there is one loss an example; (n, 1) outputs and (n,) labels broadcast to (n, n).
 
     Returns:
@@ -277,7 +296,13 @@ def _outputs_and_values(
 def _check_labels(problem: Problem, outputs: Any) -> None:
     """Raise if classes are more than there are outputs: XLA takes such an index for the last, or for NaN."""
     y = problem.data[1]
-    if problem.per_run is not None or is_traced(y) or not jnp.issubdtype(y.dtype, jnp.integer) or y.ndim != 1:
+    if (
+        problem.per_run is not None
+        or not hasattr(y, "dtype")
+        or is_traced(y)
+        or not jnp.issubdtype(y.dtype, jnp.integer)
+        or y.ndim != 1
+    ):
         return
     if getattr(outputs, "ndim", 0) != 2 or outputs.shape[1] < 2:
         return

@@ -130,7 +130,7 @@ def step(training: Training, key: Array, problem: Problem, carry: Carry, index: 
     """One gradient step, and the loss that it started from. Its randomness depends on key and index alone."""
     problem = training.on(problem)
     _, batch_key, loss_key = jax.random.split(key, 3)
-    batch = problem.batch(jax.random.fold_in(batch_key, index))
+    batch = problem.batch(batch_key, index)
     loss_key = jax.random.fold_in(loss_key, index)
     settings, state = training.settings, carry.state
 

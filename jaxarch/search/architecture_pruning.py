@@ -98,7 +98,7 @@ def architecture_pruning(
       where: the leaves that are masked, by path. The others are trained as well, without a penalty.
       scores_optimizer: any optax transformation; by default gradient descent at rate 1.1.
       weights_optimizer: any optax transformation; by default gradient descent at rate 0.1.
-      **descent: `steps`, `batch_size` in place of the problem's.
+      **descent: `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
       A search. What it finds are architecture and weights; [A] transfers the architecture alone, `chain(...,

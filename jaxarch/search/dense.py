@@ -46,7 +46,7 @@ def dense(
       std: with `nonnegative`, the start is `u ~ N(0, std)`, std the standard deviation. At 1, as [D] has it
         for random networks, the gradient is exactly 0 in float32. Without, it is the problem's own.
       where: the leaves that are constrained and counted as connections, by path.
-      **descent: `optimizer`, `steps`, `batch_size` in place of the problem's.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
       A search; its mask keeps every selected connection. Its `start` is the weights that training

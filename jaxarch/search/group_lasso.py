@@ -33,7 +33,7 @@ def group_lasso(strength: ArrayLike = 1e-3, **descent: Unpack[DescentChanges]) -
 
     Args:
       strength: at least 0. May be traced: a sweep is one program.
-      **descent: `optimizer`, `steps`, `batch_size` in place of the problem's.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
       A search. Its mask keeps all weights; as a finish it trains on within the mask that was found.

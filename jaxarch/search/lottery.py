@@ -48,7 +48,7 @@ def lottery(
         which trains as it says itself: of the `descent` given here, it takes nothing;
         `compare` runs it once for all strategies that begin with the same one.
       nonnegative: whether the masked leaves are `w = u^2` (see `dense`), in `first` as well if there is one.
-      **descent: `optimizer`, `steps`, `batch_size` in place of the problem's.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
       A strategy, to be run as it is or finished. Its `info` has `losses` and `densities`, F and density of

@@ -67,7 +67,7 @@ def magnitude_pruning(
       fraction: the largest share of the connections left that a round may remove, in (0, 1); `None` for one
         shot: every density from the whole network, trained once.
       where: the leaves that are masked, by path.
-      **descent: `optimizer`, `steps`, `batch_size` in place of the problem's.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
       A strategy. With rounds its weights are those that training began from, masked: the winning ticket,

@@ -61,7 +61,7 @@ def random_search(
         default all masked kernels, in the order in which they fit. Where matrices have shape (outputs,
         inputs), name them from the last to the first.
       where: the leaves that are masked, by path: kernels of the chain, all of them.
-      **descent: `optimizer`, `steps`, `batch_size` in place of the problem's.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
       A strategy, to be run as it is or finished: the best sample's mask of exactly `round(density D)`

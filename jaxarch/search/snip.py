@@ -57,7 +57,7 @@ def _snip(settings: Settings, key: Array, problem: Problem, network: None) -> Ne
     params, state = problem.init(params_key)
 
     def gradient(index: Array) -> PyTree:
-        batch = problem.batch(jax.random.fold_in(batch_key, index))
+        batch = problem.batch(batch_key, index)
         dropout = jax.random.fold_in(loss_key, index)
 
         return jax.grad(lambda params: problem.loss(params, state, batch, dropout)[0])(params)

@@ -62,7 +62,7 @@ def spectral(
         alone. Where [S] trains L_1 (experiment 1) it penalises it too: `where="eigenvalues/L[12]"`.
       trainable: the leaves that are trained, by path; the others keep their start. `"eigenvalues/*"` trains
         eigenvalues on fixed random eigenvectors.
-      **descent: `optimizer`, `steps`, `batch_size` in place of the problem's.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
       A search. Its `neurons` are all hidden neurons, one an eigenvalue. As a finish it trains on from what

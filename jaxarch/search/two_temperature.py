@@ -93,7 +93,7 @@ def two_temperature(
       units: whether `mean` and `std` are in units of `1/hard` (the distribution of the initial *mask* is then
         the same at every temperature) or absolute.
       factor: whether the gradient carries the factor `soft` (see `masks.two_temperature`).
-      **descent: `optimizer`, `steps`, `batch_size` in place of the problem's.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
       A search; after another stage, one over the weights that were found. Its `info` has `scores`, the final

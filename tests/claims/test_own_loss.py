@@ -80,6 +80,7 @@ def test_runs_on_a_convex_loss_stay_inside_the_bound_at_the_prescribed_rate(foun
     np.testing.assert_allclose([found.rate, found.bound], [rate, bound], rtol=1e-12)
 
 
+@pytest.mark.long
 def test_the_comparator_is_where_the_loss_is_least(found):
     masks = np.stack([found.comparator, *RANDOM.random((20, 4))])
     losses = jax.jit(jax.vmap(jax.vmap(Logistic(), (None, 0)), (0, None)))(masks, DATA)

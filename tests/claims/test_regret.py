@@ -87,6 +87,7 @@ def test_the_regret_of_a_recorded_run_is_within_its_bound(comparator, double):
         assert sides.rounding < (1e-10 if double else 1e-2)
 
 
+@pytest.mark.long
 def test_the_right_side_is_the_two_divergences_and_the_noise():
     with float64():
         run, u = recorded(np.float64), np.asarray([1.0, 0.0, 0.25])
