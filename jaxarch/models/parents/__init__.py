@@ -1,0 +1,11 @@
+"""Parent models to find architectures in, in Flax NNX: dense, convolutional and attention networks.
+
+A problem takes them as functions of rngs: `lambda rngs: models.CNN(inputs=3, outputs=10, rngs=rngs)`. Their
+kernels are masked by default; biases, the scales of norms and positional embeddings are not. The paths of
+the kernels, sorted, are in the order of the data flow from layer to layer.
+"""
+
+from jaxarch.models.parents.convolutional import CNN as CNN
+from jaxarch.models.parents.convolutional import VGG19 as VGG19
+from jaxarch.models.parents.perceptrons import MLP as MLP
+from jaxarch.models.parents.transformers import VisionTransformer as VisionTransformer
