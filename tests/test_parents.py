@@ -12,7 +12,7 @@ from flax import nnx
 from small import same
 
 import jaxarch
-from jaxarch.models import CNN, MLP, VGG19, VisionTransformer
+from jaxarch.models import CNN, MLP, VGG11, VGG16, VGG19, LeNet300100, VisionTransformer
 
 KEY = jax.random.key(0)
 SIZES = {"inputs": 3, "outputs": 4}
@@ -45,6 +45,12 @@ MASKED = {
 
 def pictures(side, count=6):
     return jax.random.normal(jax.random.key(1), (count, side, side, 3))
+
+
+def parameters(network, **options):
+    """How many a network has, none of which is drawn."""
+    model = nnx.eval_shape(lambda: network(**options, rngs=nnx.Rngs(0)))
+    return sum(leaf.size for leaf in jax.tree.leaves(nnx.state(model, nnx.Param)))
 
 
 compiled_fast = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
@@ -119,20 +125,40 @@ def test_batch_norm_s_averages_move_in_training_and_not_in_evaluation(parent):
     assert same(trained, evaluated)
 
 
+CHANNELS = {
+    VGG11: [64, 128, *[256] * 2, *[512] * 4],
+    VGG16: [*[64] * 2, *[128] * 2, *[256] * 3, *[512] * 6],
+    VGG19: [*[64] * 2, *[128] * 2, *[256] * 4, *[512] * 8],
+}
+"""Of the convolutions of configurations A, D and E."""
+
+
 @pytest.mark.parametrize(("inputs", "outputs"), [(3, 10), (1, 100)])
-def test_vgg19_has_the_parameters_of_its_sixteen_convolutions_and_one_dense_layer(inputs, outputs):
-    model = nnx.eval_shape(lambda: VGG19(inputs=inputs, outputs=outputs, rngs=nnx.Rngs(0)))
-    channels = [inputs, *[64] * 2, *[128] * 2, *[256] * 4, *[512] * 8]
+@pytest.mark.parametrize("vgg", CHANNELS)
+def test_a_vgg_has_the_parameters_of_its_convolutions_and_of_one_dense_layer(vgg, inputs, outputs):
+    channels = [inputs, *CHANNELS[vgg]]
     convolutions = sum(9 * n * m for n, m in pairwise(channels))
-    parameters = sum(leaf.size for leaf in jax.tree.leaves(nnx.state(model, nnx.Param)))
-    assert parameters == convolutions + 2 * sum(channels[1:]) + (512 + 1) * outputs
+    norms = 2 * sum(channels[1:])
+    assert parameters(vgg, inputs=inputs, outputs=outputs) == convolutions + norms + (512 + 1) * outputs
 
 
-def test_vgg19_pools_after_2_4_8_12_and_16_convolutions(monkeypatch):
-    sides = []
-    monkeypatch.setattr(nnx.BatchNorm, "__call__", lambda norm, x: sides.append(x.shape[1]) or x)
-    jax.eval_shape(lambda: VGG19(**SIZES, rngs=nnx.Rngs(0))(pictures(32)))
-    assert sides == [32] * 2 + [16] * 2 + [8] * 4 + [4] * 4 + [2] * 4
+@pytest.mark.parametrize(
+    ("vgg", "sides"),
+    [
+        (VGG11, [32, 16] + [8] * 2 + [4] * 2 + [2] * 2),
+        (VGG16, [32] * 2 + [16] * 2 + [8] * 3 + [4] * 3 + [2] * 3),
+        (VGG19, [32] * 2 + [16] * 2 + [8] * 4 + [4] * 4 + [2] * 4),
+    ],
+)
+def test_a_vgg_pools_after_each_of_its_five_stages(vgg, sides, monkeypatch):
+    seen = []
+    monkeypatch.setattr(nnx.BatchNorm, "__call__", lambda norm, x: seen.append(x.shape[1]) or x)
+    jax.eval_shape(lambda: vgg(**SIZES, rngs=nnx.Rngs(0))(pictures(32)))
+    assert seen == sides
+
+
+def test_lenet_300_100_has_the_266_thousand_parameters_of_the_lottery_tickets():
+    assert parameters(LeNet300100) == 784 * 300 + 300 * 100 + 100 * 10 + 300 + 100 + 10 == 266_610
 
 
 def test_an_mlp_is_its_formula():
@@ -183,6 +209,9 @@ def convolutional(channels=(4,), **sizes):
         (lambda: convolutional(outputs=0), "outputs: expected an integer of at least 1"),
         (lambda: convolutional((1, 1))(jnp.ones((1, 4, 3, 3))), "height and width at least 4"),
         (lambda: convolutional()(jnp.ones((1, 4, 4, 1))), r"pictures of shape \(batch, height, width, 3\)"),
+        (lambda: LeNet300100(inputs=0, rngs=nnx.Rngs(0)), "inputs: expected an integer of at least 1, got 0"),
+        (lambda: VGG11(-1.0, **SIZES, rngs=nnx.Rngs(0)), "width: expected a positive finite number"),
+        (lambda: VGG16((1, 2), **SIZES, rngs=nnx.Rngs(0)), "width: expected one number"),
         (lambda: VGG19(0.0, **SIZES, rngs=nnx.Rngs(0)), "width: expected a positive finite number"),
         (lambda: transformer(heads=3), "features: expected a multiple of heads = 3"),
         (lambda: transformer(patch=3), "size: expected multiples of patch = 3"),

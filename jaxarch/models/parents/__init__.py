@@ -6,6 +6,9 @@ the kernels, sorted, are in the order of the data flow from layer to layer.
 """
 
 from jaxarch.models.parents.convolutional import CNN as CNN
+from jaxarch.models.parents.convolutional import VGG11 as VGG11
+from jaxarch.models.parents.convolutional import VGG16 as VGG16
 from jaxarch.models.parents.convolutional import VGG19 as VGG19
 from jaxarch.models.parents.perceptrons import MLP as MLP
+from jaxarch.models.parents.perceptrons import LeNet300100 as LeNet300100
 from jaxarch.models.parents.transformers import VisionTransformer as VisionTransformer

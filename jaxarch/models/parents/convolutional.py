@@ -8,7 +8,7 @@ from itertools import pairwise
 from flax import nnx
 from jax import Array
 
-from jaxarch.errors import ArgumentError, check_positive, shown
+from jaxarch.errors import ArgumentError, check_one_positive, shown
 from jaxarch.models.parents.checks import check_counts, check_pictures
 
 
@@ -68,6 +68,46 @@ class CNN(nnx.Module):
         return self.head(x.mean((1, 2)))
 
 
+class VGG11(CNN):
+    """VGG11 for small pictures: 8 convolutions in five stages, and one dense layer.
+
+    Configuration A of K. Simonyan, A. Zisserman, 2014, in the form of `VGG19`. With 3 inputs and 10 outputs
+    it has 9.2 million connections.
+
+    Args:
+      width: a factor of the channels, which at 1 are 64, 128, 256, 512 and 512 in the five stages.
+      inputs: channels of the pictures, which are at least 32 x 32.
+      outputs: of the head, one a class.
+      rngs: kernels are drawn from `rngs.params()`.
+
+    Raises:
+      ArgumentError: a width that is not positive; otherwise as `CNN`.
+    """
+
+    def __init__(self, width: float = 1.0, *, inputs: int, outputs: int, rngs: nnx.Rngs) -> None:
+        super().__init__(_vgg(width, (1, 1, 2, 2, 2)), inputs=inputs, outputs=outputs, rngs=rngs)
+
+
+class VGG16(CNN):
+    """VGG16 for small pictures: 13 convolutions in five stages, and one dense layer.
+
+    Configuration D of K. Simonyan, A. Zisserman, 2014, in the form of `VGG19`. With 3 inputs and 10 outputs
+    it has 14.7 million connections.
+
+    Args:
+      width: a factor of the channels, which at 1 are 64, 128, 256, 512 and 512 in the five stages.
+      inputs: channels of the pictures, which are at least 32 x 32.
+      outputs: of the head, one a class.
+      rngs: kernels are drawn from `rngs.params()`.
+
+    Raises:
+      ArgumentError: a width that is not positive; otherwise as `CNN`.
+    """
+
+    def __init__(self, width: float = 1.0, *, inputs: int, outputs: int, rngs: nnx.Rngs) -> None:
+        super().__init__(_vgg(width, (2, 2, 3, 3, 3)), inputs=inputs, outputs=outputs, rngs=rngs)
+
+
 class VGG19(CNN):
     """VGG19 for small pictures: 16 convolutions in five stages, and one dense layer.
 
@@ -87,7 +127,20 @@ class VGG19(CNN):
     """
 
     def __init__(self, width: float = 1.0, *, inputs: int, outputs: int, rngs: nnx.Rngs) -> None:
-        check_positive("width", width)
-        stages = ((2, 64), (2, 128), (4, 256), (4, 512), (4, 512))
-        channels = [[max(round(width * size), 1)] * convolutions for convolutions, size in stages]
-        super().__init__(channels, inputs=inputs, outputs=outputs, rngs=rngs)
+        super().__init__(_vgg(width, (2, 2, 4, 4, 4)), inputs=inputs, outputs=outputs, rngs=rngs)
+
+
+def _vgg(width: float, convolutions: Sequence[int]) -> list[list[int]]:
+    """The channels of each stage's convolutions."""
+    sizes = scaled(width, (64, 128, 256, 512, 512))
+    return [[size] * count for size, count in zip(sizes, convolutions, strict=True)]
+
+
+def scaled(width: float, sizes: Sequence[int]) -> list[int]:
+    """Channels times a factor, at least 1.
+
+    Raises:
+      ArgumentError: a width that is not one positive number.
+    """
+    check_one_positive("width", width)
+    return [max(round(width * size), 1) for size in sizes]

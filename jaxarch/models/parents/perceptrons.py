@@ -9,6 +9,7 @@ from flax import nnx
 from jax import Array
 
 from jaxarch.errors import ArgumentError, check_widths
+from jaxarch.models.parents.checks import check_counts
 from jaxarch.spectral.network import Activation
 
 
@@ -38,6 +39,34 @@ class MLP(nnx.Module):
         if x.size != x.shape[0] * inputs:
             raise ArgumentError(f"x: expected {inputs} numbers an example, got shape {x.shape[1:]}")
         return perceptron(self.layers, self.activation, x.reshape(-1, inputs))
+
+
+class LeNet300100(MLP):
+    """LeNet-300-100: a perceptron of 300 and 100 hidden neurons, for the pictures of MNIST.
+
+    Y. LeCun et al., Gradient-based learning applied to document recognition, 1998. With ReLU it is the
+    network of J. Frankle, M. Carbin, The Lottery Ticket Hypothesis, 2019, figure 2: 266,200 connections.
+
+    Args:
+      inputs: numbers a picture, by default 28 x 28.
+      outputs: one a class.
+      activation: f, elementwise.
+      rngs: kernels are drawn from `rngs.params()`.
+
+    Raises:
+      ArgumentError: sizes that are not positive integers; inputs of another size.
+    """
+
+    def __init__(
+        self,
+        *,
+        inputs: int = 784,
+        outputs: int = 10,
+        activation: Activation = nnx.relu,
+        rngs: nnx.Rngs,
+    ) -> None:
+        check_counts(inputs=inputs, outputs=outputs)
+        super().__init__((inputs, 300, 100, outputs), activation=activation, rngs=rngs)
 
 
 def dense(widths: Sequence[int], rngs: nnx.Rngs) -> nnx.List:
