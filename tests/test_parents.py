@@ -9,10 +9,10 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
-from small import same
+from small import parameters, same
 
 import jaxarch
-from jaxarch.models import CNN, MLP, VGG11, VGG16, VGG19, LeNet300100, VisionTransformer
+from jaxarch.models import CNN, MLP, VGG11, VGG16, VGG19, LeNet300100, ResNet20, VisionTransformer
 
 KEY = jax.random.key(0)
 SIZES = {"inputs": 3, "outputs": 4}
@@ -21,6 +21,7 @@ PARENTS = {
     "MLP": (lambda rngs: MLP((192, 6, 5, 4), rngs=rngs), 8),
     "CNN": (lambda rngs: CNN((3, (4, 5)), **SIZES, rngs=rngs), 8),
     "VGG19": (lambda rngs: VGG19(1 / 64, **SIZES, rngs=rngs), 32),
+    "ResNet20": (lambda rngs: ResNet20(1 / 8, **SIZES, rngs=rngs), 8),
     "VisionTransformer": (
         lambda rngs: VisionTransformer(1, 8, heads=2, size=(8, 8), dropout=0.1, **SIZES, rngs=rngs),
         8,
@@ -28,29 +29,30 @@ PARENTS = {
 }
 """Small ones, and the side of the pictures that they see."""
 
-LONG = {name: pytest.param(name, marks=pytest.mark.long) for name in ("VGG19", "VisionTransformer")}
+LONG = {
+    name: pytest.param(name, marks=pytest.mark.long) for name in ("VGG19", "ResNet20", "VisionTransformer")
+}
 """They compile for 10 s and more."""
 
 RETRAINED = ["MLP", "CNN", LONG["VisionTransformer"]]
-"""VGG19 is a CNN, and one more training of it compiles for seconds."""
+"""VGG19 is a CNN, and one more training of it or of ResNet20 compiles for seconds."""
 
 BLOCK = ("attention/key", "attention/out", "attention/query", "attention/value", "layers/0", "layers/1")
 MASKED = {
     "MLP": ["layers/0", "layers/1", "layers/2"],
     "CNN": ["convolutions/0", "convolutions/1", "convolutions/2", "head"],
     "VGG19": [*(f"convolutions/{i}" for i in range(16)), "head"],
+    "ResNet20": [
+        "convolution",
+        *(f"encoder/{i}/convolutions/{j}" for i in range(9) for j in range(2)),
+        "head",
+    ],
     "VisionTransformer": ["embedding", *(f"encoder/0/{name}" for name in BLOCK), "head"],
 }
 
 
 def pictures(side, count=6):
     return jax.random.normal(jax.random.key(1), (count, side, side, 3))
-
-
-def parameters(network, **options):
-    """How many a network has, none of which is drawn."""
-    model = nnx.eval_shape(lambda: network(**options, rngs=nnx.Rngs(0)))
-    return sum(leaf.size for leaf in jax.tree.leaves(nnx.state(model, nnx.Param)))
 
 
 compiled_fast = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
@@ -80,7 +82,7 @@ def parent(request):
             "outputs": problem.outputs(pruned.params, pruned.state),
             "evaluated": problem.loss(pruned.params, pruned.state, problem.data, None)[1],
         }
-        if request.param != "VGG19":
+        if request.param not in ("VGG19", "ResNet20"):
             seen["retrained"] = jaxarch.retrain("cold", nonnegative=False)(KEY, problem, pruned)
         return seen
 
@@ -120,7 +122,7 @@ def test_batch_norm_s_averages_move_in_training_and_not_in_evaluation(parent):
     start, trained, evaluated = (
         jax.tree.leaves(state) for state in (seen["start"], seen["pruned"].state, seen["evaluated"])
     )
-    assert len(start) == {"CNN": 2 * 3, "VGG19": 2 * 16}.get(name, 0)
+    assert len(start) == {"CNN": 2 * 3, "VGG19": 2 * 16, "ResNet20": 2 * 19}.get(name, 0)
     assert not any(np.array_equal(*pair) for pair in zip(start, trained, strict=True))
     assert same(trained, evaluated)
 

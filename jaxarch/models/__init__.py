@@ -3,7 +3,18 @@
 from jaxarch.models.direct_network import direct_network
 from jaxarch.models.flax_models import SpectralMLP, as_model
 from jaxarch.models.model import Model
-from jaxarch.models.parents import CNN, MLP, VGG11, VGG16, VGG19, LeNet300100, VisionTransformer
+from jaxarch.models.parents import (
+    CNN,
+    MLP,
+    VGG11,
+    VGG16,
+    VGG19,
+    LeNet300100,
+    ResNet,
+    ResNet18,
+    ResNet20,
+    VisionTransformer,
+)
 from jaxarch.models.spectral_network import spectral_network
 from jaxarch.models.supervised import supervised
 from jaxarch.models.tanh_network import signed_output_loss, tanh_network
@@ -16,6 +27,9 @@ __all__ = [
     "VGG19",
     "LeNet300100",
     "Model",
+    "ResNet",
+    "ResNet18",
+    "ResNet20",
     "SpectralMLP",
     "VisionTransformer",
     "as_model",
