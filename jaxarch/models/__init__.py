@@ -5,6 +5,7 @@ from jaxarch.models.flax_models import SpectralMLP, as_model
 from jaxarch.models.model import Model
 from jaxarch.models.parents import (
     CNN,
+    GPT,
     MLP,
     VGG11,
     VGG16,
@@ -21,6 +22,7 @@ from jaxarch.models.tanh_network import signed_output_loss, tanh_network
 
 __all__ = [
     "CNN",
+    "GPT",
     "MLP",
     "VGG11",
     "VGG16",

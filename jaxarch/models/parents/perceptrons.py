@@ -30,7 +30,7 @@ class MLP(nnx.Module):
 
     def __init__(self, widths: Sequence[int], *, activation: Activation = nnx.relu, rngs: nnx.Rngs) -> None:
         check_widths(widths)
-        self.layers = dense(widths, rngs)
+        self.layers = nnx.List(nnx.Linear(before, after, rngs=rngs) for before, after in pairwise(widths))
         self.activation = activation
 
     def __call__(self, x: Array) -> Array:
@@ -67,11 +67,6 @@ class LeNet300100(MLP):
     ) -> None:
         check_counts(inputs=inputs, outputs=outputs)
         super().__init__((inputs, 300, 100, outputs), activation=activation, rngs=rngs)
-
-
-def dense(widths: Sequence[int], rngs: nnx.Rngs) -> nnx.List:
-    """Dense layers of these widths, those of the input first."""
-    return nnx.List(nnx.Linear(before, after, rngs=rngs) for before, after in pairwise(widths))
 
 
 def perceptron(layers: nnx.List, activation: Activation, x: Array) -> Array:
