@@ -88,8 +88,9 @@ def test_a_padded_shortcut_is_every_second_pixel_and_channels_of_zeros():
     block = small(shortcut="padding").encoder[1]
     for convolution in block.convolutions:
         convolution.kernel[...] = jnp.zeros_like(convolution.kernel[...])
-    x = jnp.abs(pictures(7, channels=2))
-    assert np.array_equal(block(x), jnp.pad(x[:, ::2, ::2], ((0, 0),) * 3 + ((0, 1),)))
+    x = pictures(7, channels=2)
+    taken = np.pad(x[:, ::2, ::2], ((0, 0),) * 3 + ((0, 1),))
+    assert np.array_equal(block(x), np.maximum(taken, 0))
 
 
 @pytest.mark.parametrize("side", [6, 7])
