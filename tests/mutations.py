@@ -721,4 +721,66 @@ LOOPS = [
     ),
 ]
 
-MUTATIONS = [*STAGES, *FILES, *KEYS, *ERRORS, *LOOPS]
+PARENTS = [
+    Mutation(
+        "attention sees all tokens but those before",
+        "models/parents/transformers.py",
+        "jnp.tri(length, dtype=bool)",
+        "~jnp.tri(length, k=-1, dtype=bool)",
+        "test_language_models.py::test_a_token_changes_its_own_logits_and_later_ones_and_none_before[2]",
+    ),
+    Mutation(
+        "attention sees the next token too",
+        "models/parents/transformers.py",
+        "jnp.tri(length, dtype=bool)",
+        "jnp.tri(length, k=1, dtype=bool)",
+        "test_language_models.py::test_a_token_changes_its_own_logits_and_later_ones_and_none_before[2]",
+    ),
+    Mutation(
+        "branches start without regard to how many they are",
+        "models/parents/transformers.py",
+        "(1, (2 * depth) ** -0.5)",
+        "(1, 2**-0.5)",
+        "test_language_models.py::test_kernels_that_end_a_branch_start_smaller_by_the_root_of_all_branches",
+    ),
+    Mutation(
+        "a convolution that halves is padded by Flax's default",
+        "models/parents/residual.py",
+        "padding=side // 2",
+        'padding="SAME"',
+        "test_residual_networks.py::"
+        "test_a_convolution_that_halves_looks_around_the_pixels_that_the_shortcut_takes[6]",
+    ),
+    Mutation(
+        "every shortcut is a projection where one is",
+        "models/parents/residual.py",
+        'shortcut == "projection" and (before, stride) != (after, 1)',
+        'shortcut == "projection"',
+        "test_residual_networks.py::"
+        "test_resnet_18_has_11_million_parameters_with_those_of_its_three_projections",
+    ),
+    Mutation(
+        "a shortcut between equal widths is no projection though it halves",
+        "models/parents/residual.py",
+        "(before, stride) != (after, 1)",
+        "before != after",
+        "test_residual_networks.py::"
+        "test_a_shortcut_has_parameters_where_it_is_a_projection[projection-widths3-24]",
+    ),
+    Mutation(
+        "the first stage halves the picture too",
+        "models/parents/residual.py",
+        "for stage in range(1, len(widths))",
+        "for stage in range(len(widths))",
+        "test_residual_networks.py::test_every_stage_but_the_first_halves_the_picture[ResNet20-sides0]",
+    ),
+    Mutation(
+        "configuration D has three convolutions in its second stage",
+        "models/parents/convolutional.py",
+        "(2, 2, 3, 3, 3)",
+        "(2, 3, 3, 3, 3)",
+        "test_parents.py::test_a_vgg_pools_after_each_of_its_five_stages[VGG16-sides1]",
+    ),
+]
+
+MUTATIONS = [*STAGES, *FILES, *KEYS, *ERRORS, *LOOPS, *PARENTS]

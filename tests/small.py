@@ -6,10 +6,12 @@ from functools import cache
 import jax
 import numpy as np
 import optax
+from flax import nnx
 
 import jaxarch
 from jaxarch.models import signed_output_loss, tanh_network
 from jaxarch.running.devices import float64
+from jaxarch.trees import natural_order, select
 
 RUNS = 4
 
@@ -49,6 +51,23 @@ def problem(steps=12, batch_size=20, rate=0.3, runs=RUNS, validation=False, widt
         per_run={"targets": split.targets},
         gather=jaxarch.data.take_task_rows,
     )
+
+
+def abstract(network, *sizes, **options):
+    """A Flax NNX network of which nothing is drawn."""
+    return nnx.eval_shape(lambda: network(*sizes, **options, rngs=nnx.Rngs(0)))
+
+
+def parameters(network, *sizes, **options):
+    """How many a Flax NNX network has."""
+    model = abstract(network, *sizes, **options)
+    return sum(leaf.size for leaf in jax.tree.leaves(nnx.state(model, nnx.Param)))
+
+
+def masked_by_default(network, *sizes, **options):
+    """The paths of what is masked of a Flax NNX network, in natural order."""
+    params = nnx.state(abstract(network, *sizes, **options), nnx.Param)
+    return sorted(jaxarch.named_leaves(select(params)), key=natural_order)
 
 
 def in_float64(enabled=True):

@@ -9,10 +9,10 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
-from small import same
+from small import parameters, same
 
 import jaxarch
-from jaxarch.models import CNN, MLP, VGG19, VisionTransformer
+from jaxarch.models import CNN, MLP, VGG11, VGG16, VGG19, LeNet300100, ResNet20, VisionTransformer
 
 KEY = jax.random.key(0)
 SIZES = {"inputs": 3, "outputs": 4}
@@ -21,6 +21,7 @@ PARENTS = {
     "MLP": (lambda rngs: MLP((192, 6, 5, 4), rngs=rngs), 8),
     "CNN": (lambda rngs: CNN((3, (4, 5)), **SIZES, rngs=rngs), 8),
     "VGG19": (lambda rngs: VGG19(1 / 64, **SIZES, rngs=rngs), 32),
+    "ResNet20": (lambda rngs: ResNet20(1 / 8, **SIZES, rngs=rngs), 8),
     "VisionTransformer": (
         lambda rngs: VisionTransformer(1, 8, heads=2, size=(8, 8), dropout=0.1, **SIZES, rngs=rngs),
         8,
@@ -28,17 +29,24 @@ PARENTS = {
 }
 """Small ones, and the side of the pictures that they see."""
 
-LONG = {name: pytest.param(name, marks=pytest.mark.long) for name in ("VGG19", "VisionTransformer")}
+LONG = {
+    name: pytest.param(name, marks=pytest.mark.long) for name in ("VGG19", "ResNet20", "VisionTransformer")
+}
 """They compile for 10 s and more."""
 
 RETRAINED = ["MLP", "CNN", LONG["VisionTransformer"]]
-"""VGG19 is a CNN, and one more training of it compiles for seconds."""
+"""VGG19 is a CNN, and one more training of it or of ResNet20 compiles for seconds."""
 
 BLOCK = ("attention/key", "attention/out", "attention/query", "attention/value", "layers/0", "layers/1")
 MASKED = {
     "MLP": ["layers/0", "layers/1", "layers/2"],
     "CNN": ["convolutions/0", "convolutions/1", "convolutions/2", "head"],
     "VGG19": [*(f"convolutions/{i}" for i in range(16)), "head"],
+    "ResNet20": [
+        "convolution",
+        *(f"encoder/{i}/convolutions/{j}" for i in range(9) for j in range(2)),
+        "head",
+    ],
     "VisionTransformer": ["embedding", *(f"encoder/0/{name}" for name in BLOCK), "head"],
 }
 
@@ -74,7 +82,7 @@ def parent(request):
             "outputs": problem.outputs(pruned.params, pruned.state),
             "evaluated": problem.loss(pruned.params, pruned.state, problem.data, None)[1],
         }
-        if request.param != "VGG19":
+        if request.param not in ("VGG19", "ResNet20"):
             seen["retrained"] = jaxarch.retrain("cold", nonnegative=False)(KEY, problem, pruned)
         return seen
 
@@ -114,25 +122,45 @@ def test_batch_norm_s_averages_move_in_training_and_not_in_evaluation(parent):
     start, trained, evaluated = (
         jax.tree.leaves(state) for state in (seen["start"], seen["pruned"].state, seen["evaluated"])
     )
-    assert len(start) == {"CNN": 2 * 3, "VGG19": 2 * 16}.get(name, 0)
+    assert len(start) == {"CNN": 2 * 3, "VGG19": 2 * 16, "ResNet20": 2 * 19}.get(name, 0)
     assert not any(np.array_equal(*pair) for pair in zip(start, trained, strict=True))
     assert same(trained, evaluated)
 
 
+CHANNELS = {
+    VGG11: [64, 128, *[256] * 2, *[512] * 4],
+    VGG16: [*[64] * 2, *[128] * 2, *[256] * 3, *[512] * 6],
+    VGG19: [*[64] * 2, *[128] * 2, *[256] * 4, *[512] * 8],
+}
+"""Of the convolutions of configurations A, D and E."""
+
+
 @pytest.mark.parametrize(("inputs", "outputs"), [(3, 10), (1, 100)])
-def test_vgg19_has_the_parameters_of_its_sixteen_convolutions_and_one_dense_layer(inputs, outputs):
-    model = nnx.eval_shape(lambda: VGG19(inputs=inputs, outputs=outputs, rngs=nnx.Rngs(0)))
-    channels = [inputs, *[64] * 2, *[128] * 2, *[256] * 4, *[512] * 8]
+@pytest.mark.parametrize("vgg", CHANNELS)
+def test_a_vgg_has_the_parameters_of_its_convolutions_and_of_one_dense_layer(vgg, inputs, outputs):
+    channels = [inputs, *CHANNELS[vgg]]
     convolutions = sum(9 * n * m for n, m in pairwise(channels))
-    parameters = sum(leaf.size for leaf in jax.tree.leaves(nnx.state(model, nnx.Param)))
-    assert parameters == convolutions + 2 * sum(channels[1:]) + (512 + 1) * outputs
+    norms = 2 * sum(channels[1:])
+    assert parameters(vgg, inputs=inputs, outputs=outputs) == convolutions + norms + (512 + 1) * outputs
 
 
-def test_vgg19_pools_after_2_4_8_12_and_16_convolutions(monkeypatch):
-    sides = []
-    monkeypatch.setattr(nnx.BatchNorm, "__call__", lambda norm, x: sides.append(x.shape[1]) or x)
-    jax.eval_shape(lambda: VGG19(**SIZES, rngs=nnx.Rngs(0))(pictures(32)))
-    assert sides == [32] * 2 + [16] * 2 + [8] * 4 + [4] * 4 + [2] * 4
+@pytest.mark.parametrize(
+    ("vgg", "sides"),
+    [
+        (VGG11, [32, 16] + [8] * 2 + [4] * 2 + [2] * 2),
+        (VGG16, [32] * 2 + [16] * 2 + [8] * 3 + [4] * 3 + [2] * 3),
+        (VGG19, [32] * 2 + [16] * 2 + [8] * 4 + [4] * 4 + [2] * 4),
+    ],
+)
+def test_a_vgg_pools_after_each_of_its_five_stages(vgg, sides, monkeypatch):
+    seen = []
+    monkeypatch.setattr(nnx.BatchNorm, "__call__", lambda norm, x: seen.append(x.shape[1]) or x)
+    jax.eval_shape(lambda: vgg(**SIZES, rngs=nnx.Rngs(0))(pictures(32)))
+    assert seen == sides
+
+
+def test_lenet_300_100_has_the_266_thousand_parameters_of_the_lottery_tickets():
+    assert parameters(LeNet300100) == 784 * 300 + 300 * 100 + 100 * 10 + 300 + 100 + 10 == 266_610
 
 
 def test_an_mlp_is_its_formula():
@@ -183,6 +211,9 @@ def convolutional(channels=(4,), **sizes):
         (lambda: convolutional(outputs=0), "outputs: expected an integer of at least 1"),
         (lambda: convolutional((1, 1))(jnp.ones((1, 4, 3, 3))), "height and width at least 4"),
         (lambda: convolutional()(jnp.ones((1, 4, 4, 1))), r"pictures of shape \(batch, height, width, 3\)"),
+        (lambda: LeNet300100(inputs=0, rngs=nnx.Rngs(0)), "inputs: expected an integer of at least 1, got 0"),
+        (lambda: VGG11(-1.0, **SIZES, rngs=nnx.Rngs(0)), "width: expected a positive finite number"),
+        (lambda: VGG16((1, 2), **SIZES, rngs=nnx.Rngs(0)), "width: expected one number"),
         (lambda: VGG19(0.0, **SIZES, rngs=nnx.Rngs(0)), "width: expected a positive finite number"),
         (lambda: transformer(heads=3), "features: expected a multiple of heads = 3"),
         (lambda: transformer(patch=3), "size: expected multiples of patch = 3"),

@@ -3,16 +3,35 @@
 from jaxarch.models.direct_network import direct_network
 from jaxarch.models.flax_models import SpectralMLP, as_model
 from jaxarch.models.model import Model
-from jaxarch.models.parents import CNN, MLP, VGG19, VisionTransformer
+from jaxarch.models.parents import (
+    CNN,
+    GPT,
+    MLP,
+    VGG11,
+    VGG16,
+    VGG19,
+    LeNet300100,
+    ResNet,
+    ResNet18,
+    ResNet20,
+    VisionTransformer,
+)
 from jaxarch.models.spectral_network import spectral_network
 from jaxarch.models.supervised import supervised
 from jaxarch.models.tanh_network import signed_output_loss, tanh_network
 
 __all__ = [
     "CNN",
+    "GPT",
     "MLP",
+    "VGG11",
+    "VGG16",
     "VGG19",
+    "LeNet300100",
     "Model",
+    "ResNet",
+    "ResNet18",
+    "ResNet20",
     "SpectralMLP",
     "VisionTransformer",
     "as_model",

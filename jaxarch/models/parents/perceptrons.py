@@ -1,0 +1,77 @@
+"""Multi-layer perceptrons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from flax import nnx
+from jax import Array
+
+from jaxarch.errors import ArgumentError, check_widths
+from jaxarch.models.parents.checks import check_counts
+from jaxarch.spectral.network import Activation
+
+
+class MLP(nnx.Module):
+    """A multi-layer perceptron: `x <- f(x W + b)`, layer after layer, without f in the last.
+
+    Attributes:
+      layers: dense, `layers/0/kernel` of shape (widths[0], widths[1]) and so on.
+
+    Args:
+      widths: neurons a layer: those of the input first, of the output last.
+      activation: f, elementwise.
+      rngs: kernels are drawn from `rngs.params()`.
+
+    Raises:
+      ArgumentError: widths that are not at least two positive integers; inputs of another size.
+    """
+
+    def __init__(self, widths: Sequence[int], *, activation: Activation = nnx.relu, rngs: nnx.Rngs) -> None:
+        check_widths(widths)
+        self.layers = nnx.List(nnx.Linear(before, after, rngs=rngs) for before, after in pairwise(widths))
+        self.activation = activation
+
+    def __call__(self, x: Array) -> Array:
+        """Outputs of shape (batch, widths[-1]) for inputs of shape (batch, ...), each widths[0] numbers."""
+        inputs = self.layers[0].in_features
+        if x.size != x.shape[0] * inputs:
+            raise ArgumentError(f"x: expected {inputs} numbers an example, got shape {x.shape[1:]}")
+        return perceptron(self.layers, self.activation, x.reshape(-1, inputs))
+
+
+class LeNet300100(MLP):
+    """LeNet-300-100: a perceptron of 300 and 100 hidden neurons, for the pictures of MNIST.
+
+    Y. LeCun et al., Gradient-based learning applied to document recognition, 1998. With ReLU it is the
+    network of J. Frankle, M. Carbin, The Lottery Ticket Hypothesis, 2019, figure 2: 266,200 connections.
+
+    Args:
+      inputs: numbers a picture, by default 28 x 28.
+      outputs: one a class.
+      activation: f, elementwise.
+      rngs: kernels are drawn from `rngs.params()`.
+
+    Raises:
+      ArgumentError: sizes that are not positive integers; inputs of another size.
+    """
+
+    def __init__(
+        self,
+        *,
+        inputs: int = 784,
+        outputs: int = 10,
+        activation: Activation = nnx.relu,
+        rngs: nnx.Rngs,
+    ) -> None:
+        check_counts(inputs=inputs, outputs=outputs)
+        super().__init__((inputs, 300, 100, outputs), activation=activation, rngs=rngs)
+
+
+def perceptron(layers: nnx.List, activation: Activation, x: Array) -> Array:
+    """`x <- f(x W + b)`, layer after layer, without f in the last."""
+    *hidden, last = layers
+    for layer in hidden:
+        x = activation(layer(x))
+    return last(x)
