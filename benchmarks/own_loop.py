@@ -1,15 +1,23 @@
-"""What do jaxarch's parts cost in a training loop of one's own: holding a mask, and making one?
+"""What do jaxarch's parts cost in a training loop of one's own: masks that are held, learned, and made?
 
-    python benchmarks/own_loop.py                       # some three minutes, on one core of a CPU
+    python benchmarks/own_loop.py                       # some ten minutes, on one core of a CPU
+    python benchmarks/own_loop.py --parts held made     # some of the parts only
 
-The steps are one program each, donated, with optax.adamw, on random inputs in 10 classes: MLP 784-300-100-10
-in batches of 128, the vision transformer of `jaxarch.models` (6 blocks of width 128) on 32 x 32 x 3 in
-batches of 16.
+Held: the steps are one program each, donated, with optax.adamw, on random inputs in 10 classes: MLP
+784-300-100-10 in batches of 128, the vision transformer of `jaxarch.models` (6 blocks of width 128) on 32 x
+32 x 3 in batches of 16.
 
 - plain: `optax.adamw` alone.
 - held: with `optim.hold(mask)` behind it, on a tenth of the connections.
 
-Making a mask: a tenth of 2 million normal scores in three leaves, by `masks.keep`, and by `jnp.argsort` of
+Learned: `nnx.jit` steps with `nnx.Optimizer` and optax.adam, ResNet-20 in batches of 64 pictures of 32 x 32 x
+3, and a GPT of 6 blocks of width 128 in batches of 16 texts of 64 of 256 tokens.
+
+- all: every parameter is trained.
+- kernels: those leaves alone that are masked by default.
+- masked: their scores alone, in `jaxarch.nnx.Masked`.
+
+Made: a tenth of 2 million normal scores in three leaves, by `masks.keep`, and by `jnp.argsort` of
 all of them, ties by place, as one would write it.
 
 Both sides take turns in one process, so that what else the machine does strikes them alike; ratios are of
@@ -18,6 +26,7 @@ neighbours in time, medians of 15 with quartiles. Times are CPU times.
 
 from __future__ import annotations
 
+import argparse
 import os
 import time
 from collections.abc import Callable
@@ -36,7 +45,7 @@ from flax import nnx
 from workers import quartiles
 
 import jaxarch
-from jaxarch import masks, models, optim, saliency
+from jaxarch import masks, matrices, models, optim, saliency
 
 REPETITIONS = 15
 MODELS: dict[str, tuple[Callable[[], nnx.Module], tuple[int, ...], int]] = {
@@ -110,8 +119,50 @@ def show(name: str, milliseconds: list[float], found: list[float]) -> None:
     )
 
 
-def main() -> None:
-    """Print how long the first of each pair takes, and how many times as long the second."""
+class OwnStep:
+    """A step of a model's training by `nnx.Optimizer`, of the variables of a filter."""
+
+    def __init__(self, model: nnx.Module, wrt: Any, loss: Callable[[nnx.Module], jax.Array]) -> None:
+        self.model, self.optimizer = model, nnx.Optimizer(model, optax.adam(1e-3), wrt=wrt)
+
+        @nnx.jit
+        def step(model: nnx.Module, optimizer: nnx.Optimizer) -> None:
+            optimizer.update(model, nnx.grad(loss, argnums=nnx.DiffState(0, wrt))(model))
+
+        self.step = step
+
+    def __call__(self) -> None:
+        """One step."""
+        self.step(self.model, self.optimizer)
+        jax.block_until_ready(nnx.state(self.model))
+
+
+def pictures_loss(model: nnx.Module) -> jax.Array:
+    """Of random pictures in 10 classes."""
+    x = jax.random.normal(jax.random.key(0), (64, 32, 32, 3))
+    return optax.softmax_cross_entropy_with_integer_labels(model(x), jnp.arange(64) % 10).mean()
+
+
+def texts_loss(model: nnx.Module) -> jax.Array:
+    """Of the next tokens of random texts."""
+    tokens = jax.random.randint(jax.random.key(0), (16, 65), 0, 256)
+    logits = model(tokens[:, :-1])
+    return optax.softmax_cross_entropy_with_integer_labels(logits, tokens[:, 1:]).mean()
+
+
+LEARNERS: dict[str, tuple[Callable[[], nnx.Module], Callable[[nnx.Module], jax.Array]]] = {
+    "ResNet-20": (lambda: models.ResNet20(inputs=3, outputs=10, rngs=nnx.Rngs(0)), pictures_loss),
+    "GPT": (lambda: models.GPT(6, 128, length=64, vocabulary=256, rngs=nnx.Rngs(0)), texts_loss),
+}
+
+
+def is_masked(path: tuple[Any, ...], variable: Any) -> bool:
+    """Whether a parameter is masked by default."""
+    return isinstance(variable, nnx.Param) and matrices("/".join(map(str, path)), variable[...])
+
+
+def held() -> None:
+    """Print what a step under a mask takes beside one without."""
     print(f"{'':<34}{'plain':>13}   held / plain, quartiles")
     for name, (make, shape, times) in MODELS.items():
         model = make()
@@ -119,8 +170,23 @@ def main() -> None:
         mask = masks.keep(saliency.magnitude(params), 0.1)
         params = masks.apply_mask(mask, params)
         plain = step_of(model, shape, optax.adamw(1e-3), params)
-        held = step_of(model, shape, optax.chain(optax.adamw(1e-3), optim.hold(mask)), params)
-        show(name, *ratios(plain, held, times))
+        under = step_of(model, shape, optax.chain(optax.adamw(1e-3), optim.hold(mask)), params)
+        show(name, *ratios(plain, under, times))
+
+
+def learned() -> None:
+    """Print what a step on scores takes beside one on the weights that they are of, and on all."""
+    print(f"{'':<34}{'first':>13}   second / first, quartiles")
+    for name, (make, loss) in LEARNERS.items():
+        every = OwnStep(make(), nnx.Param, loss)
+        kernels = OwnStep(make(), is_masked, loss)
+        scores = OwnStep(jaxarch.nnx.Masked(make()), jaxarch.nnx.Score, loss)
+        show(f"{name}: all, kernels", *ratios(every, kernels, 1))
+        show(f"{name}: kernels, masked", *ratios(kernels, scores, 1))
+
+
+def made() -> None:
+    """Print what a mask of an exact size takes beside one made by sorting."""
     shapes = ((1000, 1000), (800, 1000), (200, 1000))
     keys = jax.random.split(jax.random.key(0), len(shapes))
     scores = [jax.random.normal(key, shape) for key, shape in zip(keys, shapes, strict=True)]
@@ -135,6 +201,19 @@ def main() -> None:
             lambda: jax.block_until_ready(kept(scores)), lambda: jax.block_until_ready(ordered(scores)), 1
         ),
     )
+
+
+PARTS: dict[str, Callable[[], None]] = {"held": held, "learned": learned, "made": made}
+
+
+def main() -> None:
+    """Print how long the first of each pair takes, and how many times as long the second."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    for part in parser.parse_args().parts:
+        PARTS[part]()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.errors import ArgumentError, check_positive, check_strength, is_traced, shown
-from jaxarch.masks.sharding import split_like
+from jaxarch.masks.sharding import beside, split_like
 from jaxarch.trees import PyTree, check_floating, map_selected
 
 
@@ -120,7 +120,7 @@ def init_scores(
 
     Returns:
       Scores with the selection's structure and shapes, in float32 whatever the leaves are, and split over
-      explicit axes as they are: in bfloat16 most steps of a descent are less than half a digit, and are lost.
+      devices as they are: in bfloat16 most steps of a descent are less than half a digit, and are lost.
       The defaults, with `hard=50`, are N(-.2, .1): on non-negative inputs, scores around 0 saturate the
       network of [D] and leave no gradient at all.
     """
@@ -133,7 +133,7 @@ def init_scores(
         return jax.random.normal(key, jnp.shape(leaf), jnp.float32)
 
     drawn = [
-        split_like(leaf, jnp.asarray((mean + std * normal(k, leaf)) * unit, jnp.float32))
+        beside(leaf, split_like(leaf, jnp.asarray((mean + std * normal(k, leaf)) * unit, jnp.float32)))
         for k, leaf in zip(keys, leaves, strict=True)
     ]
     return jax.tree.unflatten(treedef, drawn)

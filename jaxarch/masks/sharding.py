@@ -37,8 +37,8 @@ def split_like(leaf: Any, array: Array) -> Array:
 
 
 def beside(leaf: Any, array: Any) -> Array:
-    """An array on the devices of another, and split like it where it has its shape."""
+    """An array on the devices that another was put on, and split like it where it has its shape."""
     concrete = isinstance(leaf, Array) and not is_traced((leaf, array))
-    if concrete and jnp.shape(array) == leaf.shape:
+    if concrete and leaf.committed and jnp.shape(array) == leaf.shape:
         return jax.device_put(array, leaf.sharding)
     return jnp.asarray(array)
