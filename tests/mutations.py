@@ -721,4 +721,86 @@ LOOPS = [
     ),
 ]
 
-MUTATIONS = [*STAGES, *FILES, *KEYS, *ERRORS, *LOOPS]
+IN_AND_OUT = [
+    Mutation(
+        "a name that has the suffix anywhere counts",
+        "storage/safetensors_files.py",
+        "path.suffix.lower() == SUFFIX",
+        "SUFFIX in str(path)",
+        "test_safetensors.py::test_every_other_suffix_means_npz[mask.safetensors.npz]",
+    ),
+    Mutation(
+        "a mask is said to be parameters",
+        "storage/mask_files.py",
+        'save_leaves(path, mask, "mask")',
+        'save_leaves(path, mask, "parameters")',
+        "test_safetensors.py::test_a_file_says_what_it_is",
+    ),
+    Mutation(
+        "arrays are written in the order that they have in memory",
+        "storage/safetensors_files.py",
+        'np.asarray(array, order="C")',
+        "np.asarray(array)",
+        "test_safetensors.py::test_a_transposed_array_is_kept_as_it_is_seen",
+    ),
+    Mutation(
+        "what is kept as raw numbers is not described",
+        "storage/safetensors_files.py",
+        "    if raw:\n        metadata",
+        "    if not raw:\n        metadata",
+        "test_safetensors.py::test_a_tree_comes_back_as_it_was_whatever_its_dtypes",
+    ),
+    Mutation(
+        "the header is read however long it is",
+        "storage/safetensors_files.py",
+        "header > min(HEADER_LIMIT, found.st_size)",
+        "header > found.st_size",
+        "test_safetensors.py::test_a_header_that_would_fill_the_memory_is_refused_before_it_is_read",
+    ),
+    Mutation(
+        "any byte counts as a boolean",
+        "storage/safetensors_files.py",
+        "array.view(np.uint8).max() > 1",
+        "array.view(np.uint8).max() > 255",
+        "test_safetensors.py::test_a_damaged_or_hostile_file_is_refused_in_one_line"
+        "[bytes that are no booleans]",
+    ),
+    Mutation(
+        "a later version is read as this one",
+        "storage/safetensors_files.py",
+        'metadata.get("version")) != VERSION',
+        'metadata.get("version")) == ""',
+        "test_safetensors.py::test_a_damaged_or_hostile_file_is_refused_in_one_line[a later version]",
+    ),
+    Mutation(
+        "a description of other arrays passes",
+        "storage/safetensors_files.py",
+        "if not raw.keys() <= arrays.keys():",
+        "if raw.keys() < arrays.keys() < raw.keys():",
+        "test_safetensors.py::test_a_damaged_or_hostile_file_is_refused_in_one_line[raw numbers of others]",
+    ),
+    Mutation(
+        "the size of a file has no limit",
+        "storage/safetensors_files.py",
+        "if found.st_size > limit:",
+        "if found.st_size > limit**2:",
+        "test_safetensors.py::test_a_file_larger_than_the_limit_is_refused_unless_it_is_as_large_as_what_it_"
+        "replaces",
+    ),
+    Mutation(
+        "safetensors is written in place",
+        "storage/trees.py",
+        "with complete_file(path) as file:\n                write_safetensors",
+        'with path.open("wb") as file:\n                write_safetensors',
+        "test_safetensors.py::test_a_file_that_cannot_be_written_is_refused_and_the_one_before_stays",
+    ),
+    Mutation(
+        "of two leaves of one path the last is kept",
+        "storage/trees.py",
+        "if len(leaves) < len(jax.tree.leaves(tree)):",
+        "if len(leaves) > len(jax.tree.leaves(tree)):",
+        "test_safetensors.py::test_what_it_has_no_place_for_is_refused_and_no_file_is_left",
+    ),
+]
+
+MUTATIONS = [*STAGES, *FILES, *KEYS, *ERRORS, *LOOPS, *IN_AND_OUT]
