@@ -81,10 +81,10 @@ def save_leaves(path: str | os.PathLike[str], tree: PyTree, content: str, compre
             with complete_file(path) as file:
                 write_safetensors(file, stored, raw, content)
         else:
-            stored = {name: _raw(array) for name, array in arrays.items()}
-            stored[DESCRIPTION] = np.asarray(json.dumps(description))
+            kept: dict[str, Any] = {name: _raw(array) for name, array in arrays.items()}
+            kept[DESCRIPTION] = np.asarray(json.dumps(description))
             with complete_file(path) as file:
-                (np.savez_compressed if compress else np.savez)(file, **stored)
+                (np.savez_compressed if compress else np.savez)(file, **kept)
     except OSError as error:
         raise ArgumentError(f"path: cannot write {path} ({error.strerror})") from None
 
@@ -125,6 +125,20 @@ def check_array(argument: str, name: str, leaf: object) -> None:
     """
     if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
         raise ArgumentError(f"{argument}: leaf {name!r} is no array, got {shown(leaf)}")
+
+
+def check_leaf(argument: str, path: Path, name: str, stored: Any, like: Any) -> None:
+    """Raise unless a leaf that is in a file has the shape and dtype of one that is expected.
+
+    Raises:
+      ArgumentError: naming the argument that the path came from, the file, and the leaf's path.
+    """
+    shape, dtype = jnp.shape(like), getattr(like, "dtype", None)
+    if stored.shape != shape or stored.dtype != dtype:
+        raise ArgumentError(
+            f"{argument}: leaf {name!r} of {path} has shape {shown(stored.shape)}, dtype {stored.dtype}; "
+            f"expected {shape}, {dtype}"
+        )
 
 
 def digest(*arrays: np.ndarray) -> str:
@@ -175,12 +189,7 @@ def _restored(path: Path, name: str, array: np.ndarray, kind: str, like: Any) ->
             f"path: leaf {name!r} of {path} is damaged: {array.dtype} is not how {shown(kind)} is kept "
             f"({one_line(error)})"
         ) from None
-    shape, dtype = jnp.shape(like), getattr(like, "dtype", None)
-    if restored.shape != shape or restored.dtype != dtype:
-        raise ArgumentError(
-            f"path: leaf {name!r} of {path} has shape {shown(restored.shape)}, dtype {restored.dtype}; "
-            f"expected {shape}, {dtype}"
-        )
+    check_leaf("path", path, name, restored, like)
     return restored
 
 
