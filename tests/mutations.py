@@ -843,6 +843,48 @@ IN_AND_OUT = [
         "if True:",
         "test_hold.py::test_its_state_has_a_shape_without_being_made",
     ),
+    Mutation(
+        "a callback is told the losses of the step before",
+        "running/fit.py",
+        "int(state.step) - 1]\n        finite",
+        "int(state.step) - 2]\n        finite",
+        "test_progress.py::test_a_callback_is_told_every_run_s_loss_by_name",
+    ),
+    Mutation(
+        "runs are called by their place in the group",
+        "running/fit.py",
+        "labels=tuple(self.options.label(run) for run in self.members)",
+        "labels=tuple(self.options.label(run) for run in range(len(self.members)))",
+        "test_progress.py::test_runs_that_are_trained_in_groups_are_told_of_group_by_group",
+    ),
+    Mutation(
+        "a callback is told of runs that only fill a program up",
+        "running/fit.py",
+        "return first_runs(len(self.members), found)",
+        "return found",
+        "test_progress.py::test_runs_that_are_trained_in_groups_are_told_of_group_by_group",
+    ),
+    Mutation(
+        "a callback may look when the next chunk has been written over it",
+        "running/fit.py",
+        "        over = True",
+        "        over = None",
+        "test_progress.py::test_what_is_asked_for_too_late_is_refused_in_one_line",
+    ),
+    Mutation(
+        "what a callback looks at is the start",
+        "running/fit.py",
+        "self._concluded(state, state.carry))",
+        "self._concluded(state, self._first_state()[0].carry))",
+        "test_progress.py::test_what_would_be_found_at_a_border_is_what_a_training_of_so_many_steps_finds",
+    ),
+    Mutation(
+        "a callback is not told what the stages before have made",
+        "running/fit.py",
+        "found = joined(self.network, self._concluded(state, state.carry))",
+        "found = self._concluded(state, state.carry)",
+        "test_progress.py::test_a_finish_is_told_of_all_that_the_stages_before_it_made",
+    ),
 ]
 
 MUTATIONS = [*STAGES, *FILES, *KEYS, *ERRORS, *LOOPS, *IN_AND_OUT]
