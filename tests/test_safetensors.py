@@ -1,5 +1,6 @@
 """Pytrees and masks in safetensors files: what is kept, who else reads them, what is refused in one line."""
 
+import errno
 import importlib.util
 import json
 import os
@@ -72,6 +73,12 @@ def test_every_other_suffix_means_npz(name, tmp_path):
     jaxarch.save_mask(tmp_path / name, MASK)
     with np.load(tmp_path / name) as file:
         assert set(file.files) == {"hidden/kernel", "__leaves__"}
+
+
+def test_whoever_may_read_npz_may_read_it(tmp_path):
+    for name in ("mask.npz", "mask.safetensors"):
+        jaxarch.save_mask(tmp_path / name, MASK)
+    assert (tmp_path / "mask.npz").stat().st_mode == (tmp_path / "mask.safetensors").stat().st_mode
 
 
 def metadata(path):
@@ -167,15 +174,13 @@ def test_what_it_has_no_place_for_is_refused_and_no_file_is_left(tmp_path, tree,
 
 
 def test_a_file_that_cannot_be_written_is_refused_and_the_one_before_stays(tmp_path, monkeypatch):
-    import safetensors.numpy
-
-    def full(arrays, path, metadata):
-        raise safetensors.SafetensorError("No space left on device")
+    def full(partial, path):
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     path = tmp_path / "mask.safetensors"
     jaxarch.save_mask(path, MASK)
     before = path.read_bytes()
-    monkeypatch.setattr(safetensors.numpy, "save_file", full)
+    monkeypatch.setattr(os, "replace", full)
     refused(lambda: jaxarch.save_mask(path, MASK), r"^path: cannot write .* \(No space left on device\)")
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]

@@ -67,10 +67,10 @@ def is_native(array: np.ndarray) -> bool:
 def write_safetensors(
     file: BinaryIO, arrays: Mapping[str, np.ndarray], raw: Mapping[str, str], content: str
 ) -> None:
-    """Write arrays into a file that is open for writing, and has a name.
+    """Write arrays into a file, by way of as many bytes in memory.
 
     Args:
-      file: what to write to.
+      file: what to write to, open.
       arrays: by name, of dtypes that `_NATIVE` lists.
       raw: as in `Stored`.
       content: `mask` or `parameters`. It is in the file's `__metadata__`, beside `format` (`jaxarch`),
@@ -80,7 +80,7 @@ def write_safetensors(
       ArgumentError: an array of another dtype, or one called `__metadata__`.
       OSError: a file that cannot be written.
     """
-    library = _library(Path(file.name), "path")
+    library = _library(SUFFIX, "path")
     for name, array in arrays.items():
         if not is_native(array):
             raise ArgumentError(
@@ -92,10 +92,8 @@ def write_safetensors(
     if raw:
         metadata["raw"] = json.dumps(raw)
     dense = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    try:
-        library.numpy.save_file(dense, file.name, metadata)
-    except library.SafetensorError as error:  # it says so of a full disk, too
-        raise OSError(0, one_line(error)) from None
+    # Its own save_file puts another file in the place of this one, which nobody else may read.
+    file.write(library.numpy.save(dense, metadata))
 
 
 def read_safetensors(
@@ -135,7 +133,7 @@ def read_safetensors(
         raise ArgumentError(f"{argument}: {named} is no readable safetensors file ({why})") from None
 
 
-def _library(path: Path, argument: str) -> Any:
+def _library(path: Path | str, argument: str) -> Any:
     try:
         import safetensors
         import safetensors.numpy

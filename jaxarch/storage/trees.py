@@ -66,7 +66,8 @@ def save_leaves(path: str | os.PathLike[str], tree: PyTree, content: str, compre
     description: dict[str, str] = {}
     leaves = named_leaves(tree)
     if len(leaves) < len(jax.tree.leaves(tree)):
-        raise ArgumentError("tree: it has two leaves of one path; give them names of their own")
+        argument = "mask" if content == "mask" else "tree"
+        raise ArgumentError(f"{argument}: it has two leaves of one path; give them names of their own")
     for name, leaf in leaves.items():
         check_array("tree", name, leaf)
         kind = str(leaf.dtype)
