@@ -16,7 +16,7 @@ from small import same
 
 import jaxarch
 from jaxarch.errors import ArgumentError
-from jaxarch.storage import read_safetensors
+from jaxarch.storage import read_safetensors, safetensors_files
 from jaxarch.storage.npz import LIMIT
 
 pytest.importorskip("safetensors")
@@ -291,6 +291,15 @@ def test_a_changed_byte_is_refused_in_one_line_or_changes_no_name_shape_or_dtype
 def test_a_header_that_would_fill_the_memory_is_refused_before_it_is_read(tmp_path):
     path = write(tmp_path / "a.safetensors", b" " * 2**23 + b"{}")
     refused(lambda: read_safetensors(path), "its header claims 8 MiB")
+
+
+def test_a_header_that_would_not_be_read_is_not_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(safetensors_files, "HEADER_LIMIT", 1000)
+    tree = {f"layer {index}": np.ones(1) for index in range(20)}
+    refused(
+        lambda: jaxarch.save_tree(tmp_path / "tree.safetensors", tree), "^tree: its names and shapes take"
+    )
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_file_larger_than_the_limit_is_refused_unless_it_is_as_large_as_what_it_replaces(

@@ -40,6 +40,13 @@ class Checkpoints:
     Raises:
       ArgumentError: a folder that cannot be made, or that another process is using; a time that is none; an
         unknown format. In `load`: a state that the folder has in the other format.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch, tempfile
+      >>> checkpoint = jaxarch.Checkpoints(tempfile.mkdtemp(), format="orbax")
+      >>> checkpoint.save("state", {"scores": jnp.array([1.5, -2.0])})
+      >>> print(checkpoint.load("state", like={"scores": jnp.zeros(2)})["scores"])
+      [ 1.5 -2. ]
     """
 
     def __init__(self, folder: str | os.PathLike[str], every: float = 0.0, format: Format = "npz") -> None:

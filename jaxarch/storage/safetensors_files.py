@@ -77,7 +77,7 @@ def write_safetensors(
         `version`, `about` (in words) and `raw` (JSON).
 
     Raises:
-      ArgumentError: an array of another dtype, or one called `__metadata__`.
+      ArgumentError: an array of another dtype, or one called `__metadata__`; a header beyond `HEADER_LIMIT`.
       OSError: a file that cannot be written.
     """
     library = _library(SUFFIX, "path")
@@ -93,7 +93,14 @@ def write_safetensors(
         metadata["raw"] = json.dumps(raw)
     dense = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     # Its own save_file puts another file in the place of this one, which nobody else may read.
-    file.write(library.numpy.save(dense, metadata))
+    written = library.numpy.save(dense, metadata)
+    header = int.from_bytes(written[:8], "little")
+    if header > HEADER_LIMIT:
+        raise ArgumentError(
+            f"tree: its names and shapes take {in_bytes(header)}, and at most {in_bytes(HEADER_LIMIT)} are "
+            "read of safetensors; save it as npz"
+        )
+    file.write(written)
 
 
 def read_safetensors(
