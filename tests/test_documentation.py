@@ -1,15 +1,18 @@
 """What the README and the pages under docs/ print as code runs as printed."""
 
+import contextlib
+import importlib.util
 import os
 import re
 import shutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import jax
 import pytest
-from small import RUNS, close, keys, problem
+from small import RUNS, close, keys, problem, same
 
 import jaxarch
 from jaxarch.cli import app
@@ -61,6 +64,65 @@ def test_the_page_on_loops_of_one_s_own_holds_its_mask_and_learns(tmp_path, monk
     assert {name for name, bound in least.items() if float(names[name]) > bound} == least.keys()
     assert 0.1 < float(names["learned_density"]) < 0.9
     assert jaxarch.named_leaves(names["again"]).keys() == {"hidden/kernel", "head/kernel"}
+
+
+class Recorder(types.ModuleType):
+    """A stand-in for tensorboardX and wandb, which keeps what it is told."""
+
+    def __init__(self, name):
+        super().__init__(name)
+        self.told = []
+
+    def SummaryWriter(self, folder):
+        return types.SimpleNamespace(
+            add_scalar=lambda *row: self.told.append((folder, *row)), close=lambda: self.told.append(folder)
+        )
+
+    def init(self, project):
+        return contextlib.nullcontext(types.SimpleNamespace(log=self.told.append, define_metric=self.axes))
+
+    def axes(self, name, step_metric):
+        self.metrics = {name: step_metric}
+
+
+@pytest.mark.long
+def test_the_page_on_saving_keeps_masks_weights_and_trainings_and_tells_loss_and_density(
+    tmp_path, monkeypatch, capsys
+):
+    pytest.importorskip("safetensors")
+    monkeypatch.chdir(tmp_path)
+    board, wandb = Recorder("tensorboardX"), Recorder("wandb")
+    monkeypatch.setitem(sys.modules, "tensorboardX", board)
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    names, has_torch = {}, importlib.util.find_spec("torch") is not None
+    for block in code_blocks("docs/saving_and_loading.md"):
+        if "import torch" not in block or has_torch:
+            exec(compile(block, "docs/saving_and_loading.md", "exec"), names)
+    run, network = names["run"], names["network"]
+    assert same(names["mask"], run.mask)
+    assert same(names["weights"], run.params)
+    if has_torch:
+        assert names["kernel"].tolist() == run.params["hidden"]["kernel"].tolist()
+        assert names["layer"].weight_mask.T.bool().tolist() == run.mask["hidden"]["kernel"].tolist()
+    assert same(names["retrained"].mask, network.mask)
+    assert same(names["again"], network)
+    assert same(names["restored"], names["state"])
+
+    densities = jax.vmap(jaxarch.density)(network.mask).tolist()
+    losses = network.info["loss"][:, -1].tolist()
+    printed = capsys.readouterr().out
+    for index, (loss, density) in enumerate(zip(losses, densities, strict=True)):
+        assert f"two_temperature, run {index}, step 40: loss {loss:.3f}, density {density:.3f}" in printed
+        folder = f"logs/run {index}"
+        assert (folder, "two_temperature/loss", loss, 40) in board.told
+        assert (folder, "two_temperature/density", density, 40) in board.told
+        assert folder in board.told
+        assert wandb.told[-1][f"two_temperature/loss/run {index}"] == loss
+        assert wandb.told[-1][f"two_temperature/density/run {index}"] == density
+    assert wandb.metrics == {"two_temperature/*": "two_temperature/step"}
+    assert [row["two_temperature/step"] for row in wandb.told] == [20, 40]
+    count = int(run.mask["hidden"]["kernel"].sum())
+    assert f"<jax.Array bool(64, 32) true:{count:_} false:{2048 - count:_}>" in printed
 
 
 ONE_FILE, ONE_LINE, TRAINING, NEEDS, ANYWHERE = code_blocks("docs/your_own_method.md")

@@ -208,6 +208,13 @@ def test_the_mask_is_split_over_devices_as_the_parameters_are():
     check_held(mask, optax.apply_updates(params, updates))
 
 
+def test_its_state_has_a_shape_without_being_made():
+    params = apply_mask(half(), init())
+    tx = optax.chain(optax.sgd(0.1), hold(half()))
+    state = jax.eval_shape(lambda: tx.init(params))
+    assert state[-1].mask["hidden/kernel"] == jax.ShapeDtypeStruct((6, 8), bool)
+
+
 def test_the_mask_is_in_the_state_by_path():
     state = hold(half()).init(apply_mask(half(), init()))
     assert state.mask.keys() == {"hidden/kernel", "head/kernel"}

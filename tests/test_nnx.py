@@ -93,6 +93,7 @@ def test_by_default_it_begins_nearly_as_the_model_it_was_given():
     outputs = plain(x)
     np.testing.assert_allclose(Masked(plain)(x), outputs, rtol=0.05, atol=0.05)
     assert Masked(plain).density() == 1
+    assert np.unique(Masked(plain, hard=50.0).scores["layers/0/kernel"]) == np.float32(0.1)
 
 
 def problem(optimizer, steps=100):
@@ -217,8 +218,10 @@ def test_what_is_stripped_is_the_plain_model_with_weights_that_are_0():
     kept = {path: leaf != 0 for path, leaf in arrays(found, nnx.Param).items() if "kernel" in path}
     assert masks.overlap(kept, jaxarch.named_leaves(model.mask(0.25))) == 1
     assert masks.density(model.mask(0.25)) == 0.25
-    found.layers[0].kernel[...] = 0.0
-    assert model.model.layers[0].kernel[...].any()
+    found.layers[0].kernel[...] = jnp.full((64, 20), 7.0)
+    found.layers[0].bias[...] = jnp.full(20, 7.0)
+    assert not (model.model.layers[0].kernel[...] == 7).any()
+    assert not (model.model.layers[0].bias[...] == 7).any()
 
 
 def test_what_is_stripped_is_trained_on_under_its_mask():

@@ -1,9 +1,15 @@
-"""The progress bar, on a terminal and off it."""
+"""What a progress callback is told, and the progress bar, on a terminal and off it."""
 
 import io
+import math
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
 from rich.console import Console
-from small import keys, problem
+from small import RUNS, keys, problem, same
 
 import jaxarch
 
@@ -42,3 +48,94 @@ def test_off_a_terminal_there_is_one_line_a_training():
 def test_outside_of_its_block_the_bar_prints_lines():
     assert "steps" in shown(terminal=True, inside=False)
     assert "12/12" not in shown(terminal=True, inside=False)
+
+
+ONE = jax.devices()[:1]
+SEARCH = jaxarch.search.two_temperature()
+
+
+def watched(look, strategy=SEARCH, **options):
+    """What a callback makes of each border, and what is found."""
+    seen = []
+    network, _ = jaxarch.over_seeds(
+        strategy, keys(), problem(), chunk=4, progress=lambda told: seen.append(look(told)), **options
+    )
+    return seen, network
+
+
+def test_a_callback_is_told_every_run_s_loss_by_name():
+    labels = tuple("abcd")
+    seen, network = watched(lambda told: (told.step, told.losses, told.labels, told.loss), labels=labels)
+    for step, losses, names, median in seen:
+        assert np.array_equal(losses, network.info["loss"][:, step - 1])
+        assert names == labels
+        assert median == np.median(losses)
+    assert [step for step, *_ in seen] == [4, 8, 12]
+
+
+def test_a_callback_that_asks_is_told_every_run_s_density():
+    seen, network = watched(lambda told: told.densities())
+    assert all(densities.shape == (RUNS,) for densities in seen)
+    assert len(np.unique(seen)) > RUNS
+    assert np.array_equal(seen[-1], jax.vmap(jaxarch.density)(network.mask))
+
+
+def test_runs_that_are_trained_in_groups_are_told_of_group_by_group():
+    seen, network = watched(lambda told: (told.group, told.labels, told.densities()), at_once=3, devices=ONE)
+    (first, names, densities), (second, name, density) = seen[2], seen[5]
+    assert (first, second) == (0, 1)
+    assert (*names, *name) == ("run 0", "run 1", "run 2", "run 3")
+    assert np.array_equal([*densities, *density], jax.vmap(jaxarch.density)(network.mask))
+
+
+def test_what_would_be_found_at_a_border_is_what_a_training_of_so_many_steps_finds():
+    seen, _ = watched(lambda told: told.network())
+    shorter, _ = jaxarch.over_seeds(SEARCH, keys(), problem(steps=8), chunk=4)
+    assert same(seen[1].mask, shorter.mask)
+    assert same(seen[1].params, shorter.params)
+
+
+def test_what_was_looked_at_stays_as_it_was_while_the_training_goes_on():
+    seen, _ = watched(lambda told: (told.network(), jax.tree.map(np.array, told.network())))
+    assert all(same(network, copy) for network, copy in seen)
+
+
+def test_to_look_changes_no_bit():
+    assert same(watched(lambda told: told.network())[1], watched(lambda told: None)[1])
+
+
+def marked(key, problem, network):
+    return network.replace(info={**network.info, "mark": jnp.ones(())})
+
+
+def test_a_finish_is_told_of_all_that_the_stages_before_it_made():
+    strategy = jaxarch.chain(SEARCH, marked, jaxarch.retrain("cold", nonnegative=False))
+    seen, network = watched(lambda told: told.network(), strategy)
+    assert same(seen[-1], network)
+    assert same(seen[-1].mask, seen[2].mask)
+
+
+def test_without_a_mask_there_is_no_density():
+    told = jaxarch.Progress("spectral", 1, 2, 0, 1, 4, 0.5, look=jaxarch.Network)
+    assert told.densities() is None
+
+
+def test_what_is_asked_for_too_late_is_refused_in_one_line():
+    told, _ = watched(lambda told: told)
+    by_hand = jaxarch.Progress("bin", 1, 2, 0, 1, 4, 0.5)
+    for look in (told[0].network, told[0].densities, by_hand.network):
+        with pytest.raises(
+            jaxarch.ArgumentError, match=r"^progress: what would be found is known within the"
+        ):
+            look()
+
+
+@pytest.mark.filterwarnings("ignore::jaxarch.NonFiniteWarning")
+def test_a_run_that_failed_has_no_loss_and_the_others_have_theirs():
+    rates = jnp.asarray([0.1, math.nan, 0.1, 0.1])
+    seen, _ = watched(
+        lambda told: np.isfinite(told.losses).tolist(),
+        lambda rate: jaxarch.search.dense(nonnegative=False, optimizer=optax.sgd(rate)),
+        settings=rates,
+    )
+    assert seen == [[True, False, True, True]] * 3

@@ -115,7 +115,7 @@ METHODS = {
     "SET": lambda: {"mask": tenth(), "replaced": 0.3, "regrow": at_random(jax.random.key(3)), "every": 5},
     "RigL": lambda: {
         "mask": tenth(),
-        "replaced": optax.cosine_decay_schedule(0.3, 40),
+        "replaced": optax.cosine_decay_schedule(0.3, 60),
         "regrow": "gradients",
         "every": 5,
         "until": 40,
@@ -172,7 +172,7 @@ def test_rigl_replaces_as_many_as_the_cosine_says(runs):
     n = int(hidden[0].sum())
     for step in range(5, 40, 5):
         dropped = (hidden[step - 1] & ~hidden[step]).sum()
-        assert dropped <= np.rint(n * 0.15 * (1 + np.cos(np.pi * step / 40)))
+        assert dropped <= np.rint(n * 0.15 * (1 + np.cos(np.pi * step / 60)))
 
 
 def test_seeds_are_one_program_and_each_as_alone():

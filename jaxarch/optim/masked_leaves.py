@@ -69,6 +69,8 @@ def check_masked(held: Mapping[str, Array], weights: Mapping[str, Any], remedy: 
     if is_traced((held, [weights[path] for path in held])):
         return
     for path, leaf in held.items():
-        moved = int(jnp.sum(~leaf & (weights[path] != 0)))
+        # Within a trace, as of jax.eval_shape around `init`, what is done with concrete arrays is traced too.
+        with jax.ensure_compile_time_eval():
+            moved = int(jnp.sum(~leaf & (weights[path] != 0)))
         if moved:
             raise ArgumentError(f"params: {moved} pruned weights of {path!r} are not 0; {remedy}")

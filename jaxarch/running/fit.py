@@ -27,9 +27,9 @@ from jaxarch.running import programs
 from jaxarch.running.devices import first_runs, place, runs_mesh, take_runs
 from jaxarch.running.fingerprint import fingerprint
 from jaxarch.running.layout import Layout
-from jaxarch.running.options import FitOptions, Progress, StageReport
+from jaxarch.running.options import TOO_LATE, FitOptions, Progress, StageReport
 from jaxarch.running.programs import Best, Make, Stopwatch
-from jaxarch.running.training import WAKING, Carry
+from jaxarch.running.training import WAKING, Carry, joined
 from jaxarch.trees import PyTree, named_leaves
 
 
@@ -278,6 +278,14 @@ class _Group:
             return
         last = state.losses[: len(self.members), int(state.step) - 1]
         finite = last[np.isfinite(last)]
+        over = False
+
+        def look() -> Network:
+            if over:
+                raise ArgumentError(TOO_LATE)
+            found = joined(self.network, self._concluded(state, state.carry))
+            return first_runs(len(self.members), found)
+
         self.options.progress(
             Progress(
                 name=self.name,
@@ -287,8 +295,12 @@ class _Group:
                 groups=self.groups,
                 runs=len(self.members),
                 loss=float(np.median(finite)) if finite.size else math.nan,
+                losses=last.copy(),
+                labels=tuple(self.options.label(run) for run in self.members),
+                look=look,
             )
         )
+        over = True
 
     def _report_failed(self, failed_at: np.ndarray) -> None:
         for run, step in zip(self.members, failed_at, strict=False):
@@ -387,16 +399,20 @@ class _Group:
     def _slot(self) -> str:
         return f"{self.name} group {self.group}"
 
-    def _result(self, state: _State) -> Network:
-        carry, best = state.carry, state.best
-        if best is not None:
-            carry = carry._replace(state=best.state)
+    def _concluded(self, state: _State, carry: Carry) -> Network:
+        """What is found where the training ends with a carry."""
         (losses, failed_at) = place(self.mesh, (0, 0), (state.losses, state.failed_at))
         carry = carry._replace(failed_at=failed_at)
         last_chunk = (int(state.step) - 1) // self.options.chunk * self.options.chunk
         settings = self._inputs(last_chunk)[0]
         conclude = self.watch.compile(programs.conclude, self.make, self.mesh, settings, carry, losses)
-        network = self.watch.run(conclude, settings, carry, losses)
+        return self.watch.run(conclude, settings, carry, losses)
+
+    def _result(self, state: _State) -> Network:
+        best = state.best
+        network = self._concluded(
+            state, state.carry if best is None else state.carry._replace(state=best.state)
+        )
         self._report_failed(np.asarray(network.failed_at))
         if self.training.remarks is not None:
             for line in self.training.remarks(jax.device_get(first_runs(len(self.members), network))):

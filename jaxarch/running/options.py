@@ -12,6 +12,8 @@ import jax
 import numpy as np
 
 from jaxarch.errors import ArgumentError, check_count, check_one_strength, shown
+from jaxarch.masks import density
+from jaxarch.network import Network
 from jaxarch.trees import PyTree
 
 
@@ -41,12 +43,26 @@ class EarlyStopping:
             raise ArgumentError(f"mode: expected 'min' or 'max', got {shown(self.mode)}")
 
 
+TOO_LATE = "progress: what would be found is known within the callback alone; ask for it there"
+
+
 @dataclasses.dataclass(frozen=True)
 class Progress:
     """What a progress callback is told at a chunk border.
 
-    `name` is the strategy's and the stage's; `group` counts the groups of runs that are trained one after the
-    other when memory or the kind of model does not allow all at once; `loss` is the median over the group.
+    Attributes:
+      name: the strategy's and the stage's.
+      step: how many steps have been taken.
+      steps: how many there are.
+      group: which of the groups of runs that are trained one after the other when memory or the kind of model
+        does not allow all at once.
+      groups: how many there are.
+      runs: how many runs the group has.
+      loss: the median of `losses` that are finite.
+      losses: the last step's loss of each run of the group, shape (runs,); NaN where early stopping has
+        stopped a run.
+      labels: what each of these runs is called.
+      look: makes what `network` returns.
     """
 
     name: str
@@ -56,6 +72,35 @@ class Progress:
     groups: int
     runs: int
     loss: float
+    losses: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0), compare=False, repr=False)
+    labels: tuple[str, ...] = ()
+    look: Callable[[], Network] | None = dataclasses.field(default=None, compare=False, repr=False)
+
+    def network(self) -> Network:
+        """What would be found if the training ended here, masks hard, with a leading axis of runs.
+
+        The program that the training ends with makes it when it is asked for, which costs nothing otherwise;
+        within the callback, since the next chunk is written in its place. What early stopping would keep of
+        an earlier border is not looked at.
+
+        Raises:
+          ArgumentError: it is asked for after the callback has returned.
+        """
+        if self.look is None:
+            raise ArgumentError(TOO_LATE)
+        return self.look()
+
+    def densities(self) -> np.ndarray | None:
+        """The share of connections that each run of the group keeps, shape (runs,); `None` without a mask.
+
+        Raises:
+          ArgumentError: as of `network`.
+        """
+        mask = self.network().mask
+        return np.asarray(_densities(mask)) if jax.tree.leaves(mask) else None
+
+
+_densities = jax.jit(jax.vmap(density))
 
 
 class Checkpoint(Protocol):
@@ -83,7 +128,7 @@ class FitOptions:
 
     Attributes:
       chunk: steps between two borders.
-      progress: called at every border, with a `Progress`.
+      progress: called at every border, with a `Progress`: step, losses, and, if asked, the densities.
       early_stopping: needs the problem's `validation` rows.
       schedule: `(step, settings) -> settings`: temperatures, rates or penalties that change while training.
         It is called with the first step of every chunk and the settings that the fit was given. Needs

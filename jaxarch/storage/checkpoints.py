@@ -6,14 +6,17 @@ import os
 import time
 import zlib
 from pathlib import Path
+from typing import Literal, get_args
 
 import numpy as np
 
-from jaxarch.errors import check_one_strength
+from jaxarch.errors import ArgumentError, check_one_strength, shown
 from jaxarch.storage.files import as_path, claim
-from jaxarch.storage.npz import read_npz as read_npz
+from jaxarch.storage.orbax_folders import load_folder, save_folder
 from jaxarch.storage.trees import load_tree, save_tree
 from jaxarch.trees import PyTree
+
+Format = Literal["npz", "orbax"]
 
 
 class Checkpoints:
@@ -25,34 +28,61 @@ class Checkpoints:
     one of the same name, a loss for instance, now does something else. As long as the object is kept, no
     other process can use the folder.
 
+    Orbax keeps a state as the last step of a `CheckpointManager`, one folder a state, for tools that read
+    these; arrays that are split over devices are written and read as they are split. It changes no bit.
+
     Args:
       folder: where the files are; made if need be.
       every: seconds that must have passed since a name was last saved; 0 saves at every chunk border. The end
         of a training is always saved.
+      format: `npz`, one file a state, or `orbax`.
 
     Raises:
-      ArgumentError: a folder that cannot be made, or that another process is using; a time that is none.
+      ArgumentError: a folder that cannot be made, or that another process is using; a time that is none; an
+        unknown format. In `load`: a state that the folder has in the other format.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch, tempfile
+      >>> checkpoint = jaxarch.Checkpoints(tempfile.mkdtemp(), format="orbax")
+      >>> checkpoint.save("state", {"scores": jnp.array([1.5, -2.0])})
+      >>> print(checkpoint.load("state", like={"scores": jnp.zeros(2)})["scores"])
+      [ 1.5 -2. ]
     """
 
-    def __init__(self, folder: str | os.PathLike[str], every: float = 0.0) -> None:
+    def __init__(self, folder: str | os.PathLike[str], every: float = 0.0, format: Format = "npz") -> None:
         check_one_strength("every", every)
+        if format not in get_args(Format):
+            raise ArgumentError(f"format: expected 'npz' or 'orbax', got {shown(format)}")
         self.folder = as_path(folder, "folder")
         self.every = every
+        self.format: Format = format
         self._saved: dict[str, float] = {}
         self._held = claim(self.folder)
 
     def load(self, name: str, like: PyTree) -> PyTree | None:
         """The pytree last saved under a name, in the structure of `like`; `None` if there is none."""
         path = self._path(name)
-        return load_tree(path, like) if path.exists() else None
+        for other in get_args(Format):
+            if other != self.format and path.with_suffix(f".{other}").exists():
+                raise ArgumentError(
+                    f"format: {self.folder} has {name!r} as {other!r}, not as {self.format!r}; go on with "
+                    "that, or use a fresh folder"
+                )
+        if not path.exists():
+            return None
+        return (load_folder if self.format == "orbax" else load_tree)(path, like)
 
     def save(self, name: str, tree: PyTree, last: bool = False) -> None:
         """Keep a pytree under a name, in place of the one before, if it is time or it is the last."""
         now = time.monotonic()
         if last or now - self._saved.get(name, -np.inf) >= self.every:
-            save_tree(self._path(name), tree, compress=False)
+            path = self._path(name)
+            if self.format == "orbax":
+                save_folder(path, tree)
+            else:
+                save_tree(path, tree, compress=False)
             self._saved[name] = now
 
     def _path(self, name: str) -> Path:
         safe = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
-        return self.folder / f"{safe}-{zlib.crc32(name.encode()):08x}.npz"
+        return self.folder / f"{safe}-{zlib.crc32(name.encode()):08x}.{self.format}"

@@ -1,4 +1,4 @@
-"""Masks in npz files, for other programs, and checked against the model that they are loaded for."""
+"""Masks in files, for other programs, and checked against the model that they are loaded for."""
 
 from __future__ import annotations
 
@@ -10,16 +10,29 @@ from jaxarch.errors import ArgumentError, shown
 from jaxarch.masks.sharding import beside
 from jaxarch.problem import Problem
 from jaxarch.storage.files import as_path
-from jaxarch.storage.npz import read_npz
-from jaxarch.storage.trees import DESCRIPTION, check_array, save_tree
+from jaxarch.storage.trees import check_array, load_arrays, save_leaves
 from jaxarch.trees import PyTree, check_floating, named_leaves
 
 
 def save_mask(path: str | os.PathLike[str], mask: PyTree) -> None:
-    """Write a mask as npz, one boolean array a leaf, named by its path; `load_mask` reads it.
+    """Write a mask, one boolean array a leaf, named by its path; `load_mask` reads it.
+
+    Args:
+      path: the file: safetensors where its name ends with `.safetensors`, for PyTorch and others
+        (`pip install 'jaxarch[safetensors]'`), and npz otherwise.
+      mask: booleans, `None` for parameters that are not masked; one mask, or many along a leading axis.
 
     Raises:
-      ArgumentError: a leaf that is not boolean, naming its path; a file that cannot be written.
+      ArgumentError: a leaf that is not boolean, naming its path; a file that cannot be written; safetensors
+        is not installed.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch, pathlib, tempfile
+      >>> path = pathlib.Path(tempfile.mkdtemp()) / "mask.npz"
+      >>> jaxarch.save_mask(path, {"kernel": jnp.array([True, False]), "bias": None})
+      >>> params = {"kernel": jnp.ones(2), "bias": jnp.ones(1)}
+      >>> print(jaxarch.load_mask(path, like=params)["kernel"])
+      [ True False]
     """
     leaves = named_leaves(mask)
     if not leaves:
@@ -28,17 +41,18 @@ def save_mask(path: str | os.PathLike[str], mask: PyTree) -> None:
         check_array("mask", name, leaf)
         if leaf.dtype != bool:
             raise ArgumentError(f"mask: leaf {name!r} has dtype {leaf.dtype}; expected booleans")
-    save_tree(path, mask)
+    save_leaves(path, mask, "mask")
 
 
 def load_mask(path: str | os.PathLike[str], like: Problem | PyTree) -> PyTree:
-    """A mask that `save_mask` wrote, in the structure of a model's parameters.
+    """A mask that `save_mask` wrote, or another program, in the structure of a model's parameters.
 
         mask = jaxarch.load_mask("mask.npz", like=params)
         network = jaxarch.architecture(jaxarch.load_mask("mask.npz", problem))
 
     Args:
-      path: the file.
+      path: the file: safetensors where its name ends so, and npz otherwise; booleans by the paths of the
+        parameters that they mask.
       like: the parameters of the model that the mask is of, or their shapes: any pytree, an NNX state; or a
         problem, whose model it is. For one with another head, load it for the problem that it was found on,
         and let `new_head()` come first.
@@ -49,12 +63,12 @@ def load_mask(path: str | os.PathLike[str], like: Problem | PyTree) -> PyTree:
 
     Raises:
       ArgumentError: a file that is not there, or no mask; a leaf that is no parameter of the model's or has
-        another shape, naming its path.
+        another shape, naming its path; safetensors is not installed.
     """
     params = jax.eval_shape(like.init, jax.random.key(0))[0] if isinstance(like, Problem) else like
     check_floating("like", params)
     path = as_path(path)
-    stored = {name: array for name, array in read_npz(path).items() if name != DESCRIPTION}
+    stored = load_arrays(path)
     leaves = named_leaves(params)
     for name, array in stored.items():
         if name not in leaves:

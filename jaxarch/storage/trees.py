@@ -1,4 +1,4 @@
-"""Pytrees of arrays in npz files, without pickles."""
+"""Pytrees of arrays in npz and safetensors files, without pickles."""
 
 from __future__ import annotations
 
@@ -16,38 +16,76 @@ import numpy as np
 from jaxarch.errors import ArgumentError, one_line, shown
 from jaxarch.storage.files import as_path, complete_file
 from jaxarch.storage.npz import default_limit, read_npz
+from jaxarch.storage.safetensors_files import (
+    check_safetensors,
+    is_native,
+    is_safetensors,
+    read_safetensors,
+    write_safetensors,
+)
 from jaxarch.trees import PyTree, named_leaves
 
 DESCRIPTION = "__leaves__"
 
 
 def save_tree(path: str | os.PathLike[str], tree: PyTree, *, compress: bool = True) -> None:
-    """Write a pytree of arrays as npz: one array a leaf, named by its path.
+    """Write a pytree of arrays: one array a leaf, named by its path.
 
-    Any dtype is kept: bfloat16 and PRNG keys too, as raw numbers that an entry `__leaves__` (JSON) describes.
+    As safetensors where the name of the file ends with `.safetensors`, for PyTorch and others
+    (`pip install 'jaxarch[safetensors]'`), and as npz otherwise. Any dtype is kept, bfloat16 and PRNG keys
+    too. What the format has no dtype for is kept as raw numbers, which an entry `__leaves__` of an npz (JSON)
+    describes, and `raw` in the `__metadata__` of safetensors; complex numbers are for npz alone.
     The file is complete or not there: it is written under another name first.
 
+    Args:
+      path: the file; folders are made if need be.
+      tree: the pytree.
+      compress: whether to compress an npz. safetensors never is.
+
     Raises:
-      ArgumentError: a leaf that is no array; a file that cannot be written.
+      ArgumentError: a leaf that is no array, or that the format has no place for; two leaves of one path; a
+        file that cannot be written; safetensors is not installed.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch, pathlib, tempfile
+      >>> path = pathlib.Path(tempfile.mkdtemp()) / "weights.npz"
+      >>> params = {"kernel": jnp.array([1.5, 0.0], jnp.bfloat16)}
+      >>> jaxarch.save_tree(path, params)
+      >>> print(jaxarch.load_tree(path, like=params)["kernel"])
+      [1.5 0]
     """
+    save_leaves(path, tree, "parameters", compress)
+
+
+def save_leaves(path: str | os.PathLike[str], tree: PyTree, content: str, compress: bool = True) -> None:
+    """`save_tree`, of a file that says what is in it: `parameters` or a `mask`."""
+    path = as_path(path)
+    if path.name in ("", ".."):
+        raise ArgumentError(f"path: expected that of a file, got {shown(path)}")
     arrays: dict[str, Any] = {}
     description: dict[str, str] = {}
-    for name, leaf in named_leaves(tree).items():
+    leaves = named_leaves(tree)
+    if len(leaves) < len(jax.tree.leaves(tree)):
+        argument = "mask" if content == "mask" else "tree"
+        raise ArgumentError(f"{argument}: it has two leaves of one path; give them names of their own")
+    for name, leaf in leaves.items():
         check_array("tree", name, leaf)
         kind = str(leaf.dtype)
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             kind, leaf = f"key:{jax.random.key_impl(leaf)}", jax.random.key_data(leaf)
-        array = np.asarray(leaf)
-        if array.dtype.kind == "V":
-            array = array.view(f"u{array.dtype.itemsize}")
-        arrays[name], description[name] = array, kind
-    arrays[DESCRIPTION] = np.asarray(json.dumps(description))
-    path = as_path(path)
-    if path.name in ("", ".."):
-        raise ArgumentError(f"path: expected that of a file, got {shown(path)}")
+        arrays[name], description[name] = np.asarray(leaf), kind
     try:
-        with complete_file(path) as file:
-            (np.savez_compressed if compress else np.savez)(file, **arrays)
+        if is_safetensors(path):
+            check_safetensors(path)
+            stored = {name: array if is_native(array) else _raw(array) for name, array in arrays.items()}
+            raw = {name: kind for name, kind in description.items() if str(stored[name].dtype) != kind}
+            with complete_file(path) as file:
+                write_safetensors(file, stored, raw, content)
+        else:
+            kept: dict[str, Any] = {name: _raw(array) for name, array in arrays.items()}
+            kept[DESCRIPTION] = np.asarray(json.dumps(description))
+            with complete_file(path) as file:
+                (np.savez_compressed if compress else np.savez)(file, **kept)
     except OSError as error:
         raise ArgumentError(f"path: cannot write {path} ({error.strerror})") from None
 
@@ -55,28 +93,23 @@ def save_tree(path: str | os.PathLike[str], tree: PyTree, *, compress: bool = Tr
 def load_tree(path: str | os.PathLike[str], like: PyTree) -> PyTree:
     """Read a pytree that `save_tree` wrote, in the structure of `like`.
 
+    Of safetensors, any file that has its paths, shapes and dtypes will do, PyTorch's for instance.
+
     Args:
-      path: the file.
+      path: the file: safetensors where its name ends so, and npz otherwise.
       like: a pytree with the same paths, shapes and dtypes (arrays or `jax.ShapeDtypeStruct`).
 
     Raises:
       ArgumentError: a file that is not there or not ours; a leaf that is missing, left over, or of another
-        shape or dtype, naming its path.
+        shape or dtype, naming its path; safetensors is not installed.
     """
     path, expected = as_path(path), named_leaves(like)
     for name, leaf in expected.items():
         check_array("like", name, leaf)
     # What fits into memory twice is no bomb: the file is as large as what it is to replace.
     size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in expected.values())
-    stored = read_npz(path, limit=max(default_limit(), 2 * size))
-    try:
-        description = json.loads(str(stored.pop(DESCRIPTION)))
-    except (KeyError, ValueError, RecursionError):
-        description = None
-    if not isinstance(description, dict) or not all(isinstance(kind, str) for kind in description.values()):
-        raise ArgumentError(f"path: {path} was not written by save_tree: it has no {DESCRIPTION}")
-    if stored.keys() != description.keys():
-        raise ArgumentError(f"path: {path} is damaged: {DESCRIPTION} is of other arrays than it has")
+    limit = max(default_limit(), 2 * size)
+    stored, description = (_of_safetensors if is_safetensors(path) else _of_npz)(path, limit)
     if stored.keys() != expected.keys():
         odd = sorted(stored.keys() ^ expected.keys())[0]
         what = "has no leaf" if odd in expected else "has an unknown leaf"
@@ -95,6 +128,20 @@ def check_array(argument: str, name: str, leaf: object) -> None:
         raise ArgumentError(f"{argument}: leaf {name!r} is no array, got {shown(leaf)}")
 
 
+def check_leaf(argument: str, path: Path, name: str, stored: Any, like: Any) -> None:
+    """Raise unless a leaf that is in a file has the shape and dtype of one that is expected.
+
+    Raises:
+      ArgumentError: naming the argument that the path came from, the file, and the leaf's path.
+    """
+    shape, dtype = jnp.shape(like), getattr(like, "dtype", None)
+    if stored.shape != shape or stored.dtype != dtype:
+        raise ArgumentError(
+            f"{argument}: leaf {name!r} of {path} has shape {shown(stored.shape)}, dtype {stored.dtype}; "
+            f"expected {shape}, {dtype}"
+        )
+
+
 def digest(*arrays: np.ndarray) -> str:
     """SHA-256 over the bytes of arrays: which data a result, or a cache, is of."""
     total = hashlib.sha256()
@@ -102,6 +149,37 @@ def digest(*arrays: np.ndarray) -> str:
         total.update(f"{array.dtype}{array.shape}".encode())
         total.update(np.ascontiguousarray(array).tobytes())
     return total.hexdigest()
+
+
+def load_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a file by the paths that they were saved under, whoever wrote it."""
+    if is_safetensors(path):
+        return read_safetensors(path).arrays
+    return {name: array for name, array in read_npz(path).items() if name != DESCRIPTION}
+
+
+def _raw(array: np.ndarray) -> np.ndarray:
+    """An array of a dtype that NumPy has not as raw numbers; any other as it is."""
+    return array.view(f"u{array.dtype.itemsize}") if array.dtype.kind == "V" else array
+
+
+def _of_npz(path: Path, limit: int) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """Arrays, and what each of them was before it was kept."""
+    stored = read_npz(path, limit=limit)
+    try:
+        description = json.loads(str(stored.pop(DESCRIPTION)))
+    except (KeyError, ValueError, RecursionError):
+        description = None
+    if not isinstance(description, dict) or not all(isinstance(kind, str) for kind in description.values()):
+        raise ArgumentError(f"path: {path} was not written by save_tree: it has no {DESCRIPTION}")
+    if stored.keys() != description.keys():
+        raise ArgumentError(f"path: {path} is damaged: {DESCRIPTION} is of other arrays than it has")
+    return stored, description
+
+
+def _of_safetensors(path: Path, limit: int) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    stored, raw = read_safetensors(path, limit=limit)
+    return stored, {name: str(array.dtype) for name, array in stored.items()} | raw
 
 
 def _restored(path: Path, name: str, array: np.ndarray, kind: str, like: Any) -> Any:
@@ -112,12 +190,7 @@ def _restored(path: Path, name: str, array: np.ndarray, kind: str, like: Any) ->
             f"path: leaf {name!r} of {path} is damaged: {array.dtype} is not how {shown(kind)} is kept "
             f"({one_line(error)})"
         ) from None
-    shape, dtype = jnp.shape(like), getattr(like, "dtype", None)
-    if restored.shape != shape or restored.dtype != dtype:
-        raise ArgumentError(
-            f"path: leaf {name!r} of {path} has shape {shown(restored.shape)}, dtype {restored.dtype}; "
-            f"expected {shape}, {dtype}"
-        )
+    check_leaf("path", path, name, restored, like)
     return restored
 
 
