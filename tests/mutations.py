@@ -741,7 +741,7 @@ LOOPS = [
         "test_nnx.py::test_what_is_stripped_is_the_plain_model_with_weights_that_are_0",
     ),
     Mutation(
-        "batch statistics are a copy"s",
+        "batch statistics are those of a copy",
         "nnx.py",
         "is_leaf=_is_variable), *rest)",
         "is_leaf=_is_variable), *rest, copy=True)",
@@ -866,7 +866,6 @@ PARENTS = [
         "test_parents.py::test_a_vgg_pools_after_each_of_its_five_stages[VGG16-sides1]",
     ),
 ]
-
 
 
 IN_AND_OUT = [

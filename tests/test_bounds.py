@@ -104,6 +104,7 @@ def test_bounds_enclose_what_is_computed_at_every_point(name):
     [("relu", 0.999), ("tanh", 0.999), ("sigmoid", 0.999), ("softplus", 0.999),
      ("slope of cross-entropy", 0.98), ("slope of binary cross-entropy", 0.999), ("softmax", 0.98)],
 )  # fmt: skip
+@pytest.mark.long
 def test_bounds_of_slopes_are_no_looser_than_values_that_are_attained(name, share):
     lower, upper = jnp.asarray([-2.0, -0.5, 0.25, 1.0]), jnp.asarray([-1.0, 0.75, 3.0, 1.5])
     low, high = interval_bounds(FUNCTIONS[name])(lower, upper)

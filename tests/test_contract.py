@@ -108,6 +108,7 @@ def test_it_removes_no_more_than_it_says(name, networks):
         assert is_whole or "connections" in removes
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", IN_JAX)
 def test_a_run_is_the_same_alone_and_mapped(name, networks):
     # Alone it is one loop of all steps; `over_seeds` maps it over the runs and devices.

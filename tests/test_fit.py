@@ -45,6 +45,7 @@ def test_every_run_has_a_result_and_the_loss_goes_down():
     assert report.seconds > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chunk", [1, 5, 100])
 def test_the_size_of_a_chunk_changes_nothing(chunk):
     assert same(learned(chunk=chunk)[0], learned(chunk=12)[0])

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 
@@ -51,17 +52,20 @@ def start(tmp_path):
 INTERRUPTED, TERMINATED = (signal.SIGINT, "interrupted", 130), (signal.SIGTERM, "terminated", 143)
 
 
+long = partial(pytest.param, marks=pytest.mark.long)
+
+
 # Some are imported by C extensions, which make errors of their own of an exception that passes through.
 @pytest.mark.parametrize(
     ("at", "number", "line", "status"),
     [
         ("click", *INTERRUPTED),
-        ("numpy.exceptions", *INTERRUPTED),
+        long("numpy.exceptions", *INTERRUPTED),
         ("numpy.random._pcg64", *TERMINATED),
-        ("jaxlib.mlir._mlir_libs._mlirRegisterEverything", *INTERRUPTED),
+        long("jaxlib.mlir._mlir_libs._mlirRegisterEverything", *INTERRUPTED),
         ("jax._src.api_util", *TERMINATED),
-        ("pandas._libs.tslibs.parsing", *INTERRUPTED),
-        ("scipy.linalg.cython_lapack", *TERMINATED),
+        long("pandas._libs.tslibs.parsing", *INTERRUPTED),
+        long("scipy.linalg.cython_lapack", *TERMINATED),
         ("jaxarch.experiments.catalogue", *INTERRUPTED),
     ],
 )

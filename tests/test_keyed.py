@@ -83,6 +83,7 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optax_transformations_made_by_equal_calls_are_one(name):
     make = OPTIMIZERS[name]

@@ -340,5 +340,5 @@ def test_the_threshold_at_the_hundredth_percentile_leaves_nothing():
 def test_random_scores_begin_where_their_parameters_are():
     mesh = jax.make_mesh((2,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
     split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
-    scores = init_scores(jax.random.key(0), {"w": jax.device_put(jnp.ones((4, 3)), split)})
+    scores = masks.init_scores(jax.random.key(0), {"w": jax.device_put(jnp.ones((4, 3)), split)})
     assert scores["w"].sharding.is_equivalent_to(split, 2)

@@ -178,6 +178,7 @@ def integral(mask, at, ratio):
     return sum(quad(rise, p, q, epsabs=0, epsrel=1e-13)[0] for p, q in pairwise(knots))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ratio", [0.1, 0.5, 0.9, 1.0])
 @PRECISIONS
 def test_the_divergence_is_its_integral(double, ratio):

@@ -224,6 +224,7 @@ def test_what_is_stripped_is_the_plain_model_with_weights_that_are_0():
     assert not (model.model.layers[0].bias[...] == 7).any()
 
 
+@pytest.mark.long
 def test_what_is_stripped_is_trained_on_under_its_mask():
     model = Masked(perceptron(nnx.Rngs(0)))
     mask, found = model.mask(0.25), model.strip(0.25)

@@ -175,6 +175,7 @@ def test_rigl_replaces_as_many_as_the_cosine_says(runs):
         assert dropped <= np.rint(n * 0.15 * (1 + np.cos(np.pi * step / 60)))
 
 
+@pytest.mark.long
 def test_seeds_are_one_program_and_each_as_alone():
     settings = METHODS["SET"]()
 

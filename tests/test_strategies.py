@@ -30,6 +30,7 @@ def test_binary_strategies_have_no_weights_but_zero_and_one(name):
         assert same(params, mask.astype(jnp.float32))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["bin->real warm", "bin->real cold"])
 def test_retraining_leaves_the_architecture_as_it_was_found(name):
     results = jaxarch.compare({n: STRATEGIES[n] for n in ("bin", name)}, keys(), problem())
