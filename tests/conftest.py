@@ -40,7 +40,7 @@ gc.freeze()
 
 # No deadline: the first example of a shape compiles. Strategies draw shapes from a fixed menu.
 settings.register_profile(
-    "jaxarch", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    "jaxarch", deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 settings.load_profile("jaxarch")
 

@@ -717,7 +717,8 @@ LOOPS = [
         "optim/sparse.py",
         "free = {path: ~leaf for",
         "free = {path: leaf | True for",
-        "test_sparse.py::test_what_is_replaced_keeps_the_size_of_every_leaf[RigL]",
+        "test_sparse.py::"
+        "test_as_many_grow_as_are_dropped_where_the_gradient_is_largest_of_those_that_are_not_there",
     ),
     Mutation(
         "scores go on when their density is reached",

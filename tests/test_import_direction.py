@@ -5,6 +5,7 @@ import inspect
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -69,8 +70,13 @@ def module_name(path):
     return ".".join(parts)
 
 
+@cache
 def imported(path):
     """The modules that a file imports, names from packages resolved to modules where they are modules."""
+    return tuple(_imported(path))
+
+
+def _imported(path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

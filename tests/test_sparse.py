@@ -65,9 +65,9 @@ def test_the_smallest_weights_are_dropped_to_the_density_of_the_step():
     assert weights == [4.0, -3.0, 0.0, 0.0]
 
 
-def test_as_many_grow_as_are_dropped_where_the_gradient_is_largest():
+def test_as_many_grow_as_are_dropped_where_the_gradient_is_largest_of_those_that_are_not_there():
     mask, weights = one_change(
-        [4.0, -3.0, 0.0, 0.0], [1, 1, 0, 0], [0.0, 0.0, 2.0, -5.0], replaced=0.5, regrow="gradients"
+        [4.0, -3.0, 0.0, 0.0], [1, 1, 0, 0], [9.0, 0.0, 2.0, -5.0], replaced=0.5, regrow="gradients"
     )
     assert mask == [1, 0, 0, 1]
     assert weights == [4.0, 0.0, 0.0, 0.0]
