@@ -22,6 +22,11 @@ all of them, ties by place, as one would write it.
 
 Both sides take turns in one process, so that what else the machine does strikes them alike; ratios are of
 neighbours in time, medians of 15 with quartiles. Times are CPU times.
+
+Measured on one core of a shared x86-64 machine: held / plain .996 [.945, 1.035] for the MLP and .991 [.958,
+1.059] for the vision transformer; masked / kernels 1.043 [1.025, 1.087] for ResNet-20 and 1.043 [.989, 1.064]
+for the GPT, where kernels / all is .98 [.91, 1.10] and 1.14 [1.05, 1.23]. Sorting 2 million scores takes 19
+times as long as `masks.keep`, which takes 59 ms.
 """
 
 from __future__ import annotations

@@ -58,7 +58,8 @@ def descended(tx, params, x, y):
 
     state = tx.init(params)
     for _ in range(STEPS):
-        params, state = step(params, state)
+        # Steps that wait in line for one another's data may end in XLA's time-out on virtual devices.
+        params, state = jax.block_until_ready(step(params, state))
     return params, state
 
 
@@ -91,7 +92,7 @@ def learned(params, x, y):
 
     state = tx.init(scores)
     for _ in range(STEPS):
-        scores, state = step(scores, state)
+        scores, state = jax.block_until_ready(step(scores, state))
     return scores, jax.jit(lambda scores: masks.keep(scores, 0.5))(scores)
 
 
@@ -119,6 +120,7 @@ def in_nnx(params, x, y):
 
     for _ in range(STEPS):
         step(model, optimizer)
+        jax.block_until_ready(nnx.state(model))
     return {path: score[...] for path, score in model.scores.items()}, nnx.to_pure_dict(model.mask(0.5))
 
 

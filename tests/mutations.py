@@ -706,6 +706,13 @@ LOOPS = [
         "test_sparse.py::test_an_optimiser_sees_no_gradient_of_what_is_not_there",
     ),
     Mutation(
+        "an optimiser steps while connections grow",
+        "optim/sparse.py",
+        "jax.lax.cond(now, skipped, stepped)",
+        "stepped()",
+        "test_sparse.py::test_where_something_grows_the_change_takes_the_place_of_a_step",
+    ),
+    Mutation(
         "a mask changes for ever",
         "optim/sparse.py",
         "now &= state.step < until",

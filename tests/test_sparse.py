@@ -187,6 +187,16 @@ def test_seeds_are_one_program_and_each_as_alone():
     assert all(jax.vmap(masks.overlap)(together, jax.lax.map(run, jnp.arange(3))) == 1)
 
 
+def test_where_something_grows_the_change_takes_the_place_of_a_step(runs):
+    for name, taken in (("gradual magnitude", 60), ("SET", 60 - 11), ("RigL", 60 - 7)):
+        _, state = runs[name]
+        assert state.inner[0].count[-1] == taken
+    params, state = runs["RigL"]
+    for leaf in jax.tree.leaves(params):
+        before, after = np.asarray(leaf[9]), np.asarray(leaf[10])
+        assert ((after == before) | (after == 0)).all()
+
+
 def test_an_optimiser_sees_no_gradient_of_what_is_not_there():
     start = masks.apply_mask(tenth(), init())
     _, state = trained(sparse(optax.sgd(0.05, momentum=0.9), mask=tenth()), start, 3)

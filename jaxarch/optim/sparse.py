@@ -53,11 +53,11 @@ def sparse(
 ) -> optax.GradientTransformationExtraArgs:
     r"""Train under a mask that changes: connections are dropped, and others grow, while weights descend.
 
-    At step t = `every`, 2 `every`, ... before `until`, first the mask changes: of its connections the
-    `n - round(rho n)` with the largest scores are retained, n = `round(d(t) D)` (or all that there are, if
-    they are fewer), and then as many grow elsewhere as are missing to `round(d(t) D)`. What grows begins at
-    0. At every step the optimiser gets the gradients of the connections that are there, and what is not there
-    is 0, as by `hold`.
+    At step t = `every`, 2 `every`, ... before `until` the mask changes: of its connections the `n -
+    round(rho n)` with the largest scores are retained, n = `round(d(t) D)` (or all that there are, if they
+    are fewer), and then as many grow elsewhere as are missing to `round(d(t) D)`. What grows begins at 0, and
+    where something grows, the change takes the place of a step of the optimiser. At every other step it gets
+    the gradients of the connections that are there, and what is not there is 0, as by `hold`.
 
     *Gradual magnitude pruning*, the cubic schedule of M. Zhu and S. Gupta, To prune, or not to prune, 2017,
     equation (1):
@@ -68,13 +68,13 @@ def sparse(
     *SET*, D. Mocanu et al., Scalable training of artificial neural networks with adaptive sparse
     connectivity, 2018; there, what is small on either side of 0 is dropped, and what grows is random:
 
-        mask = jaxarch.masks.keep(jaxarch.masks.init_scores(key, params), 0.1, per="erk")
+        drawn = jaxarch.masks.init_scores(key, jaxarch.select(params))
+        mask = jaxarch.masks.keep(drawn, 0.1, per="erk")
         tx = jaxarch.optim.sparse(
             tx, mask=mask, replaced=0.3, regrow=jaxarch.optim.at_random(key), every=200
         )
 
-    *RigL*, U. Evci et al., Rigging the lottery, 2020, Algorithm 1; there, the change takes the place of a
-    step of the optimiser, and here the step is taken too, under the new mask:
+    *RigL*, U. Evci et al., Rigging the lottery, 2020, Algorithm 1:
 
         replaced = optax.cosine_decay_schedule(0.3, 7500)
         tx = jaxarch.optim.sparse(tx, mask=mask, replaced=replaced, regrow="gradients", until=7500)
@@ -170,7 +170,17 @@ def sparse(
         kept, retained = jax.lax.cond(now, changed, lambda: (state.mask, state.mask))
 
         there = map_masked(lambda slope, keep: jnp.where(keep, slope, 0), gradients, kept)
-        updates, after = inner.update(there, state.inner, params, **extra)
+
+        def stepped() -> tuple[PyTree, Any]:
+            return inner.update(there, state.inner, params, **extra)
+
+        def skipped() -> tuple[PyTree, Any]:
+            moves, _ = jax.eval_shape(stepped)
+            return jax.tree.map(
+                lambda leaf, move: jnp.zeros_like(leaf, move.dtype), there, moves
+            ), state.inner
+
+        updates, after = stepped() if grow is None else jax.lax.cond(now, skipped, stepped)
 
         def moved(update: Array, keep: Array, retain: Array, weight: Array) -> Array:
             return jnp.where(keep, update, 0) - jnp.where(retain, 0, weight.astype(update.dtype))

@@ -1,0 +1,60 @@
+"""LoRA: low-rank corrections of a frozen network are trained, and half of their connections go on the way.
+
+python docs/examples/lora.py --steps 300
+"""
+
+import argparse
+
+import jax.numpy as jnp
+import optax
+from flax import nnx
+
+import jaxarch
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("--steps", type=int, default=300)
+steps = parser.parse_args().steps
+
+digits = jaxarch.data.load("digits")
+x, y = jnp.asarray(digits.x / 16), jnp.asarray(digits.y)
+old, new = (x[y < 5], y[y < 5]), (x[y >= 5], y[y >= 5] - 5)  # the digits it knows, and those it is to learn
+
+
+class Net(nnx.Module):
+    def __init__(self, rngs):
+        self.hidden, self.head = nnx.Linear(64, 128, rngs=rngs), nnx.Linear(128, 5, rngs=rngs)
+
+    def __call__(self, x):
+        return self.head(nnx.relu(self.hidden(x)))
+
+
+def loss_of(model, x, y):
+    return optax.softmax_cross_entropy_with_integer_labels(model(x), y).mean()
+
+
+def trained(model, tx, wrt, data):
+    optimizer = nnx.Optimizer(model, tx, wrt=wrt)
+
+    @nnx.jit
+    def step(model, optimizer):
+        loss, gradient = nnx.value_and_grad(loss_of, argnums=nnx.DiffState(0, wrt))(model, *data)
+        optimizer.update(model, gradient)
+        return loss
+
+    for _ in range(steps):
+        loss = step(model, optimizer)
+    return loss, optimizer
+
+
+net = Net(nnx.Rngs(0))
+trained(net, optax.adam(1e-2), nnx.Param, old)
+net.hidden = nnx.LoRA(64, 8, 128, base_module=net.hidden, rngs=nnx.Rngs(1))
+net.head = nnx.LoRA(128, 8, 5, base_module=net.head, rngs=nnx.Rngs(2))
+
+# Corrections alone are trained; the mask that the optimiser holds falls to half of them.
+half = optax.polynomial_schedule(1.0, 0.5, power=3, transition_steps=max(steps // 2, 1))
+tx = jaxarch.optim.sparse(optax.adam(1e-2), half, every=max(steps // 20, 1), where="*lora*")
+loss, optimizer = trained(net, tx, nnx.LoRAParam, new)
+mask = jaxarch.optim.find_mask(optimizer.opt_state)
+accuracy = (net(new[0]).argmax(-1) == new[1]).mean()
+print(f"loss {loss:.3f}, accuracy {accuracy:.3f} at density {jaxarch.density(mask):.2f} of the corrections")
