@@ -9,7 +9,7 @@ import pytest
 
 from jaxarch import plots
 from jaxarch.plots.strategies import LEAST_MAGNIFICATION, MOST_MAGNIFICATION, crowd
-from jaxarch.plots.style import with_indices
+from jaxarch.plots.style import NotebookFigure, log_scale, with_indices
 
 CHANCE = np.linspace(0.42, 0.58, 9)
 CLOSE = {f"close {i}": 0.95 + 0.002 * i + np.linspace(-0.004, 0.004, 9) for i in range(5)}
@@ -148,3 +148,17 @@ print(*({"matplotlib", "pandas", "sklearn", "scipy.stats"} & set(sys.modules)))
     folder = plots.__file__.removesuffix("/plots/__init__.py")
     done = subprocess.run([sys.executable, "-c", program, folder], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_a_logarithmic_axis_near_1_is_labelled_in_decimals_and_a_wide_one_in_powers():
+    def labels(low, high):
+        figure = NotebookFigure()
+        axes = figure.subplots()
+        axes.plot([1, 2], [low, high])
+        log_scale(axes, "y")
+        figure.canvas.draw()
+        return " ".join(label.get_text() for label in axes.get_yticklabels(which="both"))
+
+    assert "0.02" in labels(0.0123, 0.04)
+    assert "times" not in labels(1.0, 1.06)
+    assert "10^{" in labels(1e-6, 1e-2)

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from jaxarch.plots.style import COLOURS, LINES, STYLE, NotebookFigure, named_handles
+from jaxarch.plots.style import COLOURS, LINES, STYLE, NotebookFigure, log_scale, named_handles
 
 BINS = 40
 
@@ -45,7 +45,7 @@ def magnitudes(
                     lw=1.2,
                     label=name,
                 )
-            axes.set_xscale("log")
+            log_scale(axes, "x")
             axes.set_xlabel(f"{label} (first bin: {least:g} and less)")
             axes.set_title(panel, loc="left", size=9)
         row[0].set_ylabel("neurons")

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from jaxarch.metrics import quartiles
-from jaxarch.plots.style import STYLE, legend_below, look, panel_grid
+from jaxarch.plots.style import STYLE, legend_below, log_scale, look, panel_grid
 
 
 def layer_densities(
@@ -49,7 +49,7 @@ def layer_densities(
                     elinewidth=1.2,
                     label=name,
                 )
-            axes.set_yscale("log")
+            log_scale(axes, "y")
             axes.set_xticks(
                 range(len(layers)), [name.removesuffix("/kernel") for name in layers], rotation=90
             )

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from jaxarch.plots.style import COLOURS, LINES, STYLE, NotebookFigure, medians, panel_grid
+from jaxarch.plots.style import COLOURS, LINES, STYLE, NotebookFigure, log_scale, medians, panel_grid
 
 
 def convergence(
@@ -105,7 +105,7 @@ def curves(
                 axes.plot(x, y, lw=1.6, label=name, **look)
             axes.set_title(title, loc="left")
             if logarithmic is not None and title in logarithmic:
-                axes.set_yscale("log")
+                log_scale(axes, "y")
                 axes.set_ylim(bottom=logarithmic[title])
         column[-1].set_xlabel(label)
         if all(np.asarray(x).dtype.kind == "i" for lines in panels.values() for x, _ in lines.values()):

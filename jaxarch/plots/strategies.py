@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from jaxarch.metrics import quartiles
-from jaxarch.plots.style import STYLE, NotebookFigure, look, looks_of, panel_grid
+from jaxarch.plots.style import STYLE, NotebookFigure, log_scale, look, looks_of, panel_grid
 
 LEAST_MAGNIFICATION = 3.0
 """A panel that magnifies less shows little that the whole one does not, and takes half of its width."""
@@ -169,7 +169,7 @@ def runtime(
                     median, q25, q75 = quartiles(runs)
                     bars = [[median - q25], [q75 - median]]
                     axes.errorbar([seconds], [median], yerr=bars, lw=1, ms=5.5, **looks[name] | {"ls": ""})
-                axes.set_xscale("log")
+                log_scale(axes, "x")
                 if chance is not None:
                     axes.axhline(chance, color="#666666", lw=0.9, ls=":")
             axes_row[0].set_ylabel(f"{row_name}\n\n{label}")

@@ -12,6 +12,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from matplotlib.ticker import LogFormatterSciNotation
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's palette: told apart by colour-blind readers, and distinct in print."""
@@ -69,6 +70,25 @@ _INDEX = re.compile(r"(?<![\w\\])([A-Za-z])([_^])([A-Za-z]+|\d+)(?!\w)")
 def _set(found: re.Match[str]) -> str:
     letter, kind, index = found.groups()
     return f"${letter}{kind}{{{index}}}$" if len(index) == 1 else rf"${letter}{kind}\mathrm{{{index}}}$"
+
+
+class _Decimals(LogFormatterSciNotation):
+    """Plain decimals where all of an axis lies between a thousandth and ten thousand."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        label = super().__call__(x, pos)
+        if self.axis is None:
+            return label
+        low, high = sorted(self.axis.get_view_interval())
+        return f"{x:g}" if label and low >= 1e-3 and high < 1e4 else label
+
+
+def log_scale(axes: Any, which: str) -> None:
+    """Make an axis, `x` or `y`, logarithmic, and label it for people."""
+    getattr(axes, f"set_{which}scale")("log")
+    axis = getattr(axes, f"{which}axis")
+    axis.set_major_formatter(_Decimals())
+    axis.set_minor_formatter(_Decimals())
 
 
 def panel_grid(

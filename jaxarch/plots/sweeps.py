@@ -8,7 +8,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from jaxarch.plots.style import STYLE, legend_below, look, medians, panel_grid
+from jaxarch.plots.style import STYLE, legend_below, log_scale, look, medians, panel_grid
 
 MOST_MARKERS = 25
 
@@ -43,9 +43,9 @@ def sweep(
                         line["marker"] = ""
                     medians(axes, at, runs, **line, lw=1.4, label=name)
                 if logarithmic_setting:
-                    axes.set_xscale("log")
+                    log_scale(axes, "x")
                 if quantity in logarithmic:
-                    axes.set_yscale("log")
+                    log_scale(axes, "y")
                 if marked and quantity in marked:
                     axes.axhline(marked[quantity], color="#666666", lw=1.0, ls=":")
             axes_row[0].set_ylabel(quantity)

@@ -8,7 +8,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from jaxarch.plots.style import COLOURS, LINES, MARKERS, STYLE, NotebookFigure
+from jaxarch.plots.style import COLOURS, LINES, MARKERS, STYLE, NotebookFigure, log_scale
 
 
 def trade_off(
@@ -53,9 +53,9 @@ def trade_off(
             )
         for name, value in (marked or {}).items():
             axes.axvline(value, color="#666666", lw=1.0, ls=":", label=name)
-        for axis, scale in zip((axes.set_xscale, axes.set_yscale), logarithmic, strict=True):
+        for which, scale in (("x", logarithmic[0]), ("y", logarithmic[1])):
             if scale:
-                axis("log")
+                log_scale(axes, which)
         axes.set_xlabel(x)
         axes.set_ylabel(y)
         axes.set_title(title, loc="left")
