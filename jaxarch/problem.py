@@ -17,6 +17,7 @@ from jax import Array
 from jaxarch.descent import Descent, DescentChanges
 from jaxarch.epochs import epoch_rows
 from jaxarch.errors import ArgumentError, is_traced, shown
+from jaxarch.streams import Stream, Window
 from jaxarch.trees import PyTree, check_floating
 
 Key = Array | None
@@ -33,8 +34,8 @@ def take_rows(data: PyTree, per_run: PyTree, rows: Array) -> PyTree:
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["data", "train", "train_size", "validation", "per_run"],
-    meta_fields=["init", "loss", "descent", "predict", "metrics", "gather"],
+    data_fields=["data", "train", "train_size", "validation", "per_run", "window"],
+    meta_fields=["init", "loss", "descent", "predict", "metrics", "gather", "stream"],
 )
 @dataclasses.dataclass(frozen=True)
 class Problem:
@@ -60,6 +61,12 @@ class Problem:
       gather: `(data, per_run, rows) -> batch`.
       predict: `(params, state, batch) -> outputs`, for evaluation; `None` where there is nothing to predict.
       metrics: `(params, state, batch) -> {name: scalar}`, shown for the validation rows beside the loss.
+      stream: training batches from the host in place of rows of `data`: an iterable, or a function
+        `step -> iterable` (see `streams.Stream`). All runs see the same batches, which go to the loss as they
+        come, in every training from the first one on. `data` is then what validation and `evaluate` take
+        their rows from, and `train`, if given, rows that stand for the training examples where a stage looks
+        at all of them.
+      window: the batches of the stream that the device has; `over_seeds` sees to it.
     """
 
     init: Callable[[Array], tuple[PyTree, PyTree]]
@@ -73,8 +80,14 @@ class Problem:
     gather: Callable[[PyTree, PyTree, Array], PyTree] = take_rows
     predict: Callable[[PyTree, PyTree, PyTree], Any] | None = None
     metrics: Callable[[PyTree, PyTree, PyTree], dict[str, Array]] | None = None
+    stream: Any = None
+    window: Window | None = None
 
     def __post_init__(self) -> None:
+        if self.stream is not None:
+            _check_streamed(self)
+            if not isinstance(self.stream, Stream):
+                object.__setattr__(self, "stream", Stream(self.stream))
         # NumPy arrays cannot be indexed by traced rows.
         for field in ("data", "train", "train_size", "validation", "per_run"):
             tree = jax.tree.map(_as_jax, getattr(self, field))
@@ -120,6 +133,7 @@ class Problem:
             train_size=None if self._own_train_size() is None else 0,
             validation=axis(self.validation),
             per_run=per_run,
+            window=None,
         )
 
     def of_run(self, run: int) -> Problem:
@@ -143,7 +157,18 @@ class Problem:
         )
 
     def batch(self, key: Array, step: int | Array) -> PyTree:
-        """The training examples of one run's step: a function of the key and of the step alone."""
+        """The training examples of one run's step: a function of the key and of the step alone.
+
+        Raises:
+          ArgumentError: batches of a stream, outside of what `over_seeds` runs.
+        """
+        if self.stream is not None:
+            if self.window is None:
+                raise ArgumentError(
+                    "stream: its batches are handed out by over_seeds, to a training as it goes on, and to "
+                    "any other stage as many as its Needs(batches=...) say"
+                )
+            return self.window.at(step)
         rows = self.training_rows()
         if self.batch_size is not None:
             size = rows.shape[0] if self.train_size is None else self.train_size
@@ -200,6 +225,11 @@ class Problem:
         return self.train_size if getattr(self.train_size, "ndim", 0) == 1 else None
 
     def _rows(self, rows: Array | None) -> Array:
+        if rows is None and self.stream is not None:
+            raise ArgumentError(
+                "stream: its examples have no rows, and this looks at all of them; give `train=rows` of the "
+                "data that stand for them"
+            )
         if rows is None:
             return jnp.arange(jax.tree.leaves(self.data)[0].shape[0])
         if jnp.ndim(rows) != 1:
@@ -226,11 +256,20 @@ class Problem:
         if len(sizes) > 1:
             raise ArgumentError(f"problem: per-run arrays disagree on the number of runs: {sorted(sizes)}")
         one = self if self.runs is None else self.of_run(0)
+        if self.stream is not None:
+            one = dataclasses.replace(one, window=self.stream.outline(1))
         params, state = _start.eval_shape(self.init, jax.random.key(0))
         check_floating("params", params)
         value = _first_loss.eval_shape(one, params, state, jax.random.key(0))
         if value.shape != ():
             raise ArgumentError(f"loss: expected a scalar, the mean over a batch; got shape {value.shape}")
+
+
+def _check_streamed(problem: Problem) -> None:
+    if problem.per_run is not None or problem.train_size is not None:
+        raise ArgumentError("stream: all runs see the same batches; leave out `per_run` and `train_size`")
+    if problem.batch_size is not None or problem.descent.sampling != "independent":
+        raise ArgumentError("stream: its batches are what they are; leave out `batch_size` and `sampling`")
 
 
 def _check_train_size(problem: Problem) -> None:

@@ -10,7 +10,7 @@ from flax import nnx
 
 import jaxarch
 from jaxarch.models import signed_output_loss, tanh_network
-from jaxarch.running.devices import float64
+from jaxarch.precision import float64
 from jaxarch.trees import natural_order, select
 
 RUNS = 4

@@ -20,7 +20,7 @@ from jaxarch.errors import (
     one_line,
     shown,
 )
-from jaxarch.running.devices import float64
+from jaxarch.precision import float64
 
 
 @pytest.mark.parametrize("value", [1, 2.5, np.float32(1), jnp.ones(3), jnp.ones(2, jnp.bfloat16), [1, 2.0]])

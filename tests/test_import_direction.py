@@ -17,6 +17,7 @@ PACKAGE = Path(__file__).parent.parent / "jaxarch"
 ORDER = [
     "interruption",
     "errors",
+    "precision",
     "trees",
     "order_statistics",
     "epochs",
@@ -25,6 +26,7 @@ ORDER = [
     "spectral",
     "network",
     "descent",
+    "streams",
     "problem",
     "running",
     "storage",

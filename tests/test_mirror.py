@@ -16,7 +16,7 @@ from small import in_float64, keys, problem
 
 import jaxarch
 from jaxarch import masks, optim
-from jaxarch.running.devices import float64
+from jaxarch.precision import float64
 from jaxarch.theory import mirror
 
 TEMPERATURES = st.tuples(st.floats(0.5, 100), st.floats(0.01, 0.99)).map(lambda t: (t[0], t[0] * t[1]))

@@ -12,8 +12,8 @@ from small import keys, same
 
 import jaxarch
 from jaxarch import spectral
+from jaxarch.precision import float64
 from jaxarch.running import training
-from jaxarch.running.devices import float64
 from jaxarch.spectral import algebra, network, penalty
 
 WIDTHS = ((3, 2), (3, 5, 1), (2, 4, 4, 3), (1, 3, 1, 2, 4))

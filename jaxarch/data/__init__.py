@@ -8,6 +8,7 @@ from jaxarch.data.sources import SOURCES, Source, download, load, load_images
 from jaxarch.data.tasks import Task, take_task_rows, two_groups
 from jaxarch.data.tfds_files import read_tfds
 from jaxarch.data.transforms import crop_and_pool, principal_components, unit_norm
+from jaxarch.streams import prefetch, repeat
 
 __all__ = [
     "SOURCES",
@@ -23,8 +24,10 @@ __all__ = [
     "images_from_arrays",
     "load",
     "load_images",
+    "prefetch",
     "principal_components",
     "read_tfds",
+    "repeat",
     "take_images",
     "take_task_rows",
     "two_groups",

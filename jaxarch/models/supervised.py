@@ -37,6 +37,7 @@ def supervised(
     gather: Callable[[PyTree, PyTree, Array], PyTree] = take_rows,
     augment: Callable[[Array, Any], Any] | None = None,
     metrics: Callable[[Any, Any], dict[str, Array]] | None = None,
+    stream: Any = None,
 ) -> Problem:
     """A supervised problem: what every search and every strategy is run on.
 
@@ -60,12 +61,16 @@ def supervised(
       augment: `(key, x) -> x`, of the same shape and dtype, such as `jaxarch.data.crop_and_flip()`: what is
         done to the inputs of a batch in training, after `gather`. Evaluation is without it.
       metrics: `(outputs, y) -> {name: scalar}`, shown for the validation rows beside the loss.
+      stream: where training batches come from the host, in place of rows of `data`: an iterable of `(x, y)`
+        that can be begun again (a PyTorch `DataLoader`, Grain's and TensorFlow's data sets, a list), or a
+        function `step -> iterable` that begins with the batch of that step. All runs see the same batches, in
+        every training from the first one on; `data` is what validation and `evaluate` take rows from.
 
     Raises:
       ArgumentError: data of another form, ragged lists, NaN, inputs that the model does not take, labels
         beyond the outputs or of a dtype that the loss does not take, parameters that are not floating point,
         a loss that does not fit the outputs, an `augment` that is no function or does not keep shape and
-        dtype.
+        dtype; a stream whose batches are not of the form of `data`.
     """
     if not isinstance(data, tuple) or len(data) != 2:
         raise ArgumentError("data: expected a pair (x, y) of arrays with one leading axis of examples")
@@ -112,7 +117,10 @@ def supervised(
         gather=gather,
         predict=predict,
         metrics=None if metrics is None else problem_metrics,
+        stream=stream,
     )
+    if stream is not None:
+        _check_stream(made, (example, label))
     keyed_problem(made).check()
     _check_labels(made, _check_loss(made, network, loss))
     return made
@@ -291,6 +299,19 @@ def _outputs_and_values(
     inputs, labels = problem.gather(problem.data, problem.per_run, rows)
     outputs = apply(params, state, inputs, None)[0]
     return outputs, loss(outputs, labels)
+
+
+def _check_stream(problem: Problem, example: PyTree) -> None:
+    """Raise unless the batches of a stream are like rows of the data."""
+    theirs, ours = (
+        (jax.tree.structure(tree), [(leaf.shape[1:], leaf.dtype) for leaf in jax.tree.leaves(tree)])
+        for tree in (problem.stream.first, example)
+    )
+    if theirs != ours:
+        raise ArgumentError(
+            f"stream: expected batches like rows of the data, {_form(example)}, got "
+            f"{_form(problem.stream.first)}"
+        )
 
 
 def _check_labels(problem: Problem, outputs: Any) -> None:

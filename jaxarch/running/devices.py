@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -176,12 +175,3 @@ def _has_runs(in_axes: tuple[Any, ...], args: tuple[PyTree, ...]) -> list[bool]:
     axes = jax.tree.leaves(jax.tree.broadcast(in_axes, args, is_leaf=is_none), is_leaf=is_none)
     present = [leaf is not None for leaf in jax.tree.leaves(args, is_leaf=is_none)]
     return [axis is not None for axis, kept in zip(axes, present, strict=True) if kept]
-
-
-def float64() -> AbstractContextManager[None]:
-    """A context in which JAX computes in float64, whatever it does elsewhere."""
-    if hasattr(jax, "enable_x64"):
-        return jax.enable_x64(True)
-    from jax.experimental import enable_x64  # type: ignore[attr-defined]
-
-    return enable_x64()

@@ -6,8 +6,10 @@ schedules, reports of runs that failed, checkpoints.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
+import itertools
 import math
 import warnings
 from collections.abc import Callable
@@ -30,6 +32,7 @@ from jaxarch.running.layout import Layout
 from jaxarch.running.options import TOO_LATE, FitOptions, Progress, StageReport
 from jaxarch.running.programs import Best, Make, Stopwatch
 from jaxarch.running.training import WAKING, Carry, joined
+from jaxarch.streams import Ahead, Window
 from jaxarch.trees import PyTree, named_leaves
 
 
@@ -61,12 +64,14 @@ def fit(
     Raises:
       ArgumentError: an early stopping without validation rows, a schedule without settings, a start from
         which no run can move, a checkpoint of another fit, or of this one on other devices, one run that
-        needs more memory than there is.
+        needs more memory than there is; a stream of batches that ends too early or does not stay alike.
     """
     options = options or FitOptions()
     _check_options(options, problem, settings)
     training, runs = make_one(make, settings), keys.shape[0]
     name = name or training.name
+    if problem.stream is not None:
+        problem = dataclasses.replace(problem, window=problem.stream.outline(options.chunk))
     args = (keys, settings, problem, network)
     axes = (0, 0, problem.in_axes(), 0)
     begun = Layout.saved(options.checkpoint, name)
@@ -74,12 +79,15 @@ def fit(
     watch = Stopwatch()
     data = place(mesh, (None,), (problem.data,))[0]
     args = (keys, settings, dataclasses.replace(problem, data=data), network)
-    same = None if options.checkpoint is None else _digest(problem.data, ())
+    streamed = () if problem.stream is None else (problem.stream.digest.tobytes(),)
+    same = None if options.checkpoint is None else _digest(problem.data, streamed)
     job = _Job(make, mesh, options, watch, name, same)
     width = programs.width(make, mesh, axes, args, options, watch) if begun is None else begun.width
     if begun is None and options.checkpoint is not None:
         Layout.of(mesh, width).save(options.checkpoint, name)
 
+    # The batches themselves come as the training goes on.
+    args = (keys, settings, dataclasses.replace(args[2], window=None), network)
     results, notes, validations, dead = [], [], [], []
     groups = math.ceil(runs / width)
     for group in range(groups):
@@ -139,7 +147,7 @@ class _State(NamedTuple):
     """All that the loop over one group of runs keeps: what a checkpoint holds.
 
     `failed_at` is that of the carry, for runs that had not stopped before; `seconds` is the time that was
-    spent so far.
+    spent so far; `last_batch` the digest of the last batch, of a stream.
     """
 
     step: np.ndarray
@@ -149,6 +157,7 @@ class _State(NamedTuple):
     validation: dict[str, np.ndarray]
     failed_at: np.ndarray
     seconds: np.ndarray
+    last_batch: np.ndarray | None
 
 
 class _Group:
@@ -175,28 +184,45 @@ class _Group:
         before = self.watch.running
         state, border = self._first_state()
         state = self._restored(state)
-        advance = self._compile_advance(state.carry)
-        while state.step < steps and not self._over(state):
-            start = int(state.step)
-            stop = min(start + chunk, steps)
-            running = self._running(state)
-            carry, values = advance(state.carry, start, stop)
-            state.losses[running, start:stop] = np.asarray(values)[running, : stop - start]
-            state.failed_at[running] = np.asarray(carry.failed_at)[running]
-            best = state.best
-            if start < self._awake <= stop:
-                self._report_dead(carry)
-            if border is not None:
-                metrics, best = self.watch.run(border, *self._inputs(start), carry, best)
-                for name, row in metrics.items():
-                    state.validation[name][start // chunk] = row
-            seconds = np.asarray(self.watch.running - before)
-            state = state._replace(step=np.asarray(stop), carry=carry, best=best, seconds=seconds)
-            self._report(state)
-            if self.options.checkpoint is not None:
-                over = stop == steps or self._over(state)
-                self.options.checkpoint.save(self._slot, self._saved(state), last=over)
+        advance = None
+        with self._windows(state) as windows:
+            while state.step < steps and not self._over(state):
+                start = int(state.step)
+                stop = min(start + chunk, steps)
+                running = self._running(state)
+                window, last_batch = self.watch.run(next, windows)
+                advance = advance or self._compile_advance(state.carry, window)
+                carry, values = advance(state.carry, start, stop, window)
+                state.losses[running, start:stop] = np.asarray(values)[running, : stop - start]
+                state.failed_at[running] = np.asarray(carry.failed_at)[running]
+                best = state.best
+                if start < self._awake <= stop:
+                    self._report_dead(carry)
+                if border is not None:
+                    metrics, best = self.watch.run(border, *self._inputs(start), carry, best)
+                    for name, row in metrics.items():
+                        state.validation[name][start // chunk] = row
+                seconds = np.asarray(self.watch.running - before)
+                state = state._replace(step=np.asarray(stop), carry=carry, best=best)
+                state = state._replace(seconds=seconds, last_batch=last_batch)
+                self._report(state)
+                if self.options.checkpoint is not None:
+                    over = stop == steps or self._over(state)
+                    self.options.checkpoint.save(self._slot, self._saved(state), last=over)
         return self._result(state), state.validation
+
+    def _windows(self, state: _State) -> Any:
+        """The window of every chunk that is left, and the digest of its last batch, a chunk ahead."""
+        stream, steps = self.problem.stream, self.descent.steps
+        start = int(state.step)
+        if stream is None or start == steps:
+            return contextlib.nullcontext(itertools.repeat((None, None)))
+        last = state.last_batch if start else None
+
+        def placed(item: tuple[Window, np.ndarray]) -> tuple[Window, np.ndarray]:
+            return place(self.mesh, (None,), item[:1])[0], item[1]
+
+        return Ahead(stream.windows(start, steps, self.options.chunk, last), 1, placed)
 
     def _first_state(self) -> tuple[_State, Any]:
         """The state before the first step, and the program for the borders, if there is something to do."""
@@ -214,7 +240,9 @@ class _Group:
             border = self.watch.compile(programs.border, *args)
         losses = np.full((width, steps), np.nan, np.float32)
         failed_at = np.full(width, -1, np.int32)
-        return _State(np.asarray(0), carry, best, losses, validation, failed_at, np.asarray(0.0)), border
+        last_batch = None if self.problem.stream is None else self.problem.stream.digest
+        state = _State(np.asarray(0), carry, best, losses, validation, failed_at, np.asarray(0.0), last_batch)
+        return state, border
 
     def _first_best(self, carry: Carry) -> Best | None:
         if self.options.early_stopping is None:
@@ -228,33 +256,37 @@ class _Group:
         )
         return place(self.mesh, (0,), (best,))[0]
 
-    def _inputs(self, index: int) -> tuple[PyTree, Problem]:
+    def _inputs(self, index: int, window: Window | None = None) -> tuple[PyTree, Problem]:
         """Settings and problem for the chunk that begins with a step."""
+        problem = self.problem if window is None else dataclasses.replace(self.problem, window=window)
         if self.options.schedule is None:
-            return self.settings, self.problem
+            return self.settings, problem
         if index not in self._scheduled:
             scheduled = self.options.schedule(index, self.settings)
             self._scheduled[index] = _scheduled(scheduled, self.settings)
-        return self._scheduled[index], self.problem
+        return self._scheduled[index], problem
 
-    def _compile_advance(self, carry: Carry) -> Callable[[Carry, int, int], tuple[Carry, Any]]:
-        """`(carry, start, stop) -> (carry, losses)`: one program a chunk, or one a step."""
+    def _compile_advance(
+        self, carry: Carry, window: Window | None
+    ) -> Callable[[Carry, int, int, Window | None], tuple[Carry, Any]]:
+        """`(carry, start, stop, window) -> (carry, losses)`: one program a chunk, or one a step."""
         zero = jnp.zeros((), jnp.int32)
         if self.mesh is not None:
             static = (self.make, self.mesh, self.options.chunk)
-            inputs = (self.keys, *self._inputs(0))
+            inputs = (self.keys, *self._inputs(0, window))
             chunk = self.watch.compile(programs.advance, *static, *inputs, carry, zero, zero)
 
-            def advance(carry: Carry, start: int, stop: int) -> tuple[Carry, Array]:
+            def advance(carry: Carry, start: int, stop: int, window: Window | None) -> tuple[Carry, Array]:
                 borders = jnp.asarray(start, jnp.int32), jnp.asarray(stop, jnp.int32)
-                return self.watch.run(chunk, self.keys, *self._inputs(start), carry, *borders)
+                return self.watch.run(chunk, self.keys, *self._inputs(start, window), carry, *borders)
 
             return advance
 
-        step = self.watch.compile(programs.step, self.make, self.keys, *self._inputs(0), carry, zero)
+        first = self._inputs(0, window)
+        step = self.watch.compile(programs.step, self.make, self.keys, *first, carry, zero)
 
-        def steps(carry: Carry, start: int, stop: int) -> tuple[Carry, Array]:
-            inputs, values = self._inputs(start), []
+        def steps(carry: Carry, start: int, stop: int, window: Window | None) -> tuple[Carry, Array]:
+            inputs, values = self._inputs(start, window), []
             for index in range(start, stop):
                 carry, value = step(self.keys, *inputs, carry, jnp.asarray(index, jnp.int32))
                 values.append(value)

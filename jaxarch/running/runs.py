@@ -192,7 +192,8 @@ def _run_stage(
         start = time.perf_counter()
         after = stage.search(stage.settings, keys, problem)
         return after, StageReport(stage.name, (time.perf_counter() - start) / keys.shape[0], 0.0, 1, 1)
-    return _run_function(make, name, keys, problem, settings, network, options)
+    batches = stage.needs.batches
+    return _run_function(make, name, keys, problem, settings, network, options, batches)
 
 
 def _run_function(
@@ -203,14 +204,20 @@ def _run_function(
     settings: PyTree,
     network: Network | None,
     options: FitOptions,
+    batches: int,
 ) -> tuple[Network, StageReport]:
-    """A stage that is a plain function: one program, or one for each group of `at_once` runs."""
+    """A stage that is a plain function: one program, or one for each group of `at_once` runs.
+
+    Where the problem's batches are a stream's, it gets so many of them.
+    """
     runs = keys.shape[0]
     at_once = min(runs, options.at_once or runs)
     mesh = runs_mesh(options.devices, at_once)
     width = math.ceil(at_once / mesh.size) * mesh.size
-    axes, args = (0, 0, problem.in_axes(), 0), (keys, settings, problem, network)
     watch, results = Stopwatch(), []
+    if problem.stream is not None and batches:
+        problem = dataclasses.replace(problem, window=watch.run(problem.stream.window, batches))
+    axes, args = (0, 0, problem.in_axes(), 0), (keys, settings, problem, network)
     for start in range(0, runs, width):
         members = np.arange(start, min(start + width, runs))
         share = args if width == runs else take_runs(axes, args, np.resize(members, width))

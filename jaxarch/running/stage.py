@@ -31,6 +31,8 @@ class Needs:
       forgets: what the stage would forget, had an earlier one removed it: `connections`, `neurons`.
       validation: whether the problem must have validation rows.
       predict: whether the problem must have a `predict`.
+      batches: how many training batches a stage that is no training looks at, by `problem.batch`, where they
+        come from a stream: those of the first steps.
       before: what to put before the stage, in an error: `search.dense()`, for instance.
     """
 
@@ -39,6 +41,7 @@ class Needs:
     forgets: tuple[Removed, ...] = ()
     validation: bool = False
     predict: bool = False
+    batches: int = 0
     before: str = "search.dense()"
 
 

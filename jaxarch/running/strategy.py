@@ -106,7 +106,14 @@ def check_stages(
         check_network(stage, network)
         if isinstance(stage, HostSearch):
             return
-        network = _outline.eval_shape(keyed(stage), key, shapes, network)
+        network = _outline.eval_shape(keyed(stage), key, _with_outline(shapes, stage), network)
+
+
+def _with_outline(problem: Problem, stage: Stage) -> Problem:
+    """The problem as a stage is to have it, where its batches are a stream's."""
+    if problem.stream is None or not stage.needs.batches:
+        return problem
+    return dataclasses.replace(problem, window=problem.stream.outline(stage.needs.batches))
 
 
 @partial(jax.jit, static_argnums=0)

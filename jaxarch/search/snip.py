@@ -15,7 +15,7 @@ from jaxarch.masks import keep
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
-from jaxarch.running.stage import FunctionStage
+from jaxarch.running.stage import FunctionStage, Needs
 from jaxarch.trees import PyTree, Where, matrices
 
 
@@ -49,7 +49,8 @@ def snip(densities: Densities, *, batches: int = 1, where: Where = matrices) -> 
       ArgumentError: a density outside (0, 1], batches that are no positive integer.
     """
     check_count("batches", batches)
-    return FunctionStage("snip", _snip, Settings(check_densities(densities), batches, where))
+    settings = Settings(check_densities(densities), batches, where)
+    return FunctionStage("snip", _snip, settings, Needs(batches=batches))
 
 
 def _snip(settings: Settings, key: Array, problem: Problem, network: None) -> Network:

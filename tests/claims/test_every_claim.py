@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import jaxarch
 from jaxarch.claims import CLAIMS, Inequality, judge
 from jaxarch.claims.checks.core import QUICK, Evidence, Sides
-from jaxarch.running.devices import float64
+from jaxarch.precision import float64
 
 KEY = jax.random.key(1)
 CHECKS = {

@@ -10,7 +10,7 @@ import pytest
 from jaxarch.claims import inside_bound
 from jaxarch.claims.checks.two_temperature import trajectory
 from jaxarch.claims.own.iterates import average_iterate
-from jaxarch.running.devices import float64
+from jaxarch.precision import float64
 from jaxarch.theory import mirror
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jaxarch.claims.checks import proofs
 from jaxarch.claims.checks.interval_arithmetic import Reals
 from jaxarch.claims.checks.two_temperature import slope
-from jaxarch.running.devices import float64
+from jaxarch.precision import float64
 
 
 def test_the_bounds_of_the_curvature_are_identities_of_polynomials():

@@ -12,7 +12,7 @@ from jaxarch.claims import CLAIMS, regret
 from jaxarch.claims.checks.drawn import compiled
 from jaxarch.claims.checks.two_temperature import trajectory
 from jaxarch.claims.own.regret import STEPS, convergence
-from jaxarch.running.devices import float64
+from jaxarch.precision import float64
 from jaxarch.theory import mirror
 
 CONVERGENCE = jax.jit(convergence)

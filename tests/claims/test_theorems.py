@@ -12,7 +12,7 @@ from jaxarch.claims.disentangling import binarization, convergence, mean_loss, s
 from jaxarch.claims.own import convex_sgd, strongly_convex_sgd
 from jaxarch.claims.pruning import penalty
 from jaxarch.claims.pruning import step_error as smaller
-from jaxarch.running.devices import float64
+from jaxarch.precision import float64
 
 SHARPNESS = st.floats(0.1, 200)
 SCORE = st.floats(-5, 5)

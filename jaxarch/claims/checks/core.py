@@ -16,7 +16,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.errors import check_count
-from jaxarch.running.devices import float64
+from jaxarch.precision import float64
 
 Verdict = Literal["holds", "holds as corrected", "refuted", "fails", "not refuted"]
 """The last two are never recorded: a check that a true claim fails, a counterexample that is none."""

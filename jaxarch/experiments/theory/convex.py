@@ -14,8 +14,8 @@ from scipy.optimize import minimize
 
 from jaxarch.data import Dataset, Task
 from jaxarch.experiments.disentangling.measuring import objectives
+from jaxarch.precision import float64
 from jaxarch.problem import Key, Problem
-from jaxarch.running.devices import float64
 from jaxarch.trees import PyTree
 
 Loss = Callable[[Array, PyTree], Array]

@@ -1,0 +1,16 @@
+"""In float64, whatever JAX computes in elsewhere."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+import jax
+
+
+def float64() -> AbstractContextManager[None]:
+    """A context in which JAX computes in float64, in the thread that enters it."""
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(True)
+    from jax.experimental import enable_x64  # type: ignore[attr-defined]
+
+    return enable_x64()

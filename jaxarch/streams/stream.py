@@ -1,0 +1,161 @@
+"""Training batches as a function of the step, in windows of as many steps as one program takes."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import Array
+
+from jaxarch.errors import ArgumentError, shown
+from jaxarch.streams.host_batches import Form, host_batches
+from jaxarch.trees import PyTree
+
+Source = Any
+"""An iterable of batches, or a function `step -> iterable`."""
+
+_EXPECTED = "stream: expected an iterable of batches, or a function step -> iterable"
+
+
+class Window(NamedTuple):
+    """The batches of some steps in a row.
+
+    Attributes:
+      first: the first of these steps, int32.
+      batches: their batches, every array with a leading axis of steps.
+    """
+
+    first: Any
+    batches: PyTree
+
+    def at(self, step: int | Array) -> PyTree:
+        """The batch of a step, which is one of these."""
+        index = jax.lax.dynamic_index_in_dim
+        return jax.tree.map(lambda array: index(array, step - self.first, keepdims=False), self.batches)
+
+
+class Stream:
+    """Training batches in an order of their own: batch t is that of step t, in every training alike.
+
+    Two streams of the same form are equal, since a compiled program depends on that alone.
+
+    Args:
+      source: an iterable of batches that can be begun again: a list, a PyTorch `DataLoader`, Grain's and
+        TensorFlow's data sets; or a function `step -> iterable`, whose first batch is that of the step. To go
+        on at a step, a source with an index is asked for it, and of another iterable as many batches are
+        drawn. The first batch is drawn at once, to see its form.
+
+    Raises:
+      ArgumentError: an iterator, which can be gone through once; what is none of these; no batch at all.
+    """
+
+    def __init__(self, source: Source) -> None:
+        if isinstance(source, Iterator):
+            raise ArgumentError(
+                f"stream: a {type(source).__name__} can be gone through once, and every training begins "
+                "anew; give what makes it: a loader, or a function step -> iterable"
+            )
+        if isinstance(source, (Mapping, str)) or not (hasattr(source, "__iter__") or callable(source)):
+            raise ArgumentError(f"{_EXPECTED}, got {shown(source)}")
+        self.source = source
+        batch = next(host_batches("stream", self._from(0)), None)
+        if batch is None:
+            raise ArgumentError("stream: it has no batch")
+        self.form = Form.of(batch)
+        self.first = batch
+        self.digest = _digest(batch)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream) and self.form == other.form
+
+    def __hash__(self) -> int:
+        return hash(self.form)
+
+    def outline(self, size: int) -> Window:
+        """A window of so many steps, as shapes and dtypes."""
+        return Window(jax.ShapeDtypeStruct((), np.int32), self.form.outline(size))
+
+    def window(self, size: int) -> Window:
+        """The first so many batches, on the host."""
+        return next(self.windows(0, size, size))[0]
+
+    def windows(
+        self, start: int, stop: int, size: int, last: np.ndarray | None = None
+    ) -> Iterator[tuple[Window, np.ndarray]]:
+        """The batches of the steps from `start` to `stop`, `size` at a time, on the host.
+
+        Args:
+          start: the first step.
+          stop: the step after the last.
+          size: steps of a window; what the last one lacks is 0.
+          last: the digest of the batch before `start`, as came with the window that it was in; it is drawn
+            again, and compared.
+
+        Yields:
+          A window, and the digest of its last batch.
+
+        Raises:
+          ArgumentError: a stream that ends before `stop`, or is not the one that `last` is of; a batch that
+            is not like the others.
+        """
+        self._check_length(stop)
+        begun = start if last is None else start - 1
+        batches = host_batches("stream", self._from(begun), self.form, begun)
+        if last is not None and not np.array_equal(_digest(self._next(batches, begun, stop)), last):
+            raise ArgumentError(
+                f"stream: batch {begun} is another one than before the training was interrupted; give a "
+                "stream whose order is fixed, by a seed, or a fresh folder"
+            )
+        for first in range(start, stop, size):
+            rooms = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), self.form.outline(size))
+            for place in range(min(size, stop - first)):
+                batch = self._next(batches, first + place, stop)
+                for room, leaf in zip(jax.tree.leaves(rooms), jax.tree.leaves(batch), strict=True):
+                    room[place] = leaf
+            yield Window(np.asarray(first, np.int32), rooms), _digest(batch)
+
+    def _from(self, step: int) -> Iterable[Any]:
+        """The batches from a step on."""
+        # From the beginning a data set is iterated, which may read in parallel.
+        if step and hasattr(self.source, "__getitem__") and hasattr(self.source, "__len__"):
+            return (self.source[index] for index in range(step, len(self.source)))
+        if hasattr(self.source, "__iter__"):
+            return itertools.islice(self.source, step, None)
+        batches = self.source(step)
+        if not hasattr(batches, "__iter__"):
+            raise ArgumentError(f"{_EXPECTED}; it returned {shown(batches)}")
+        return batches
+
+    def _next(self, batches: Iterator[PyTree], step: int, stop: int) -> PyTree:
+        batch = next(batches, None)
+        if batch is None:
+            raise ArgumentError(_ended(step, stop))
+        return batch
+
+    def _check_length(self, stop: int) -> None:
+        try:
+            length = len(self.source)
+        except TypeError:
+            # None is known.
+            return
+        if length < stop:
+            raise ArgumentError(_ended(length, stop))
+
+
+def _ended(batches: int, steps: int) -> str:
+    return (
+        f"stream: it ends after {batches} batches, and the training takes {steps} steps; take fewer, or "
+        "begin it again whenever it ends: jaxarch.data.repeat(loader)"
+    )
+
+
+def _digest(batch: PyTree) -> np.ndarray:
+    """SHA-256 of a batch: 32 bytes."""
+    total = hashlib.sha256()
+    for leaf in jax.tree.leaves(batch):
+        total.update(np.ascontiguousarray(leaf).tobytes())
+    return np.frombuffer(total.digest(), np.uint8)
