@@ -1042,4 +1042,81 @@ IN_AND_OUT = [
     ),
 ]
 
-MUTATIONS = [*STAGES, *FILES, *KEYS, *ERRORS, *LOOPS, *PARENTS, *IN_AND_OUT]
+STREAMS = [
+    Mutation(
+        "a batch is that of the step before",
+        "streams/stream.py",
+        "index(array, step - self.first, keepdims=False)",
+        "index(array, step - self.first - 1, keepdims=False)",
+        "test_streams.py::test_a_stream_of_the_batches_that_rows_would_give_gives_the_same_numbers[step]",
+    ),
+    Mutation(
+        "a training that goes on begins its stream anew",
+        "running/fit.py",
+        "stream.windows(start, steps, self.options.chunk, last)",
+        "stream.windows(0, steps, self.options.chunk)",
+        "test_streams.py::test_an_interrupted_training_goes_on_to_the_same_bits_with_batches_from[a list]",
+    ),
+    Mutation(
+        "the batch before an interruption is not compared",
+        "streams/stream.py",
+        "if last is not None and not np.array_equal(",
+        "if last is None and not np.array_equal(",
+        "test_streams.py::test_an_interrupted_training_does_not_go_on_with_other_batches"
+        "[other1-stream: batch 4 is another one than before]",
+    ),
+    Mutation(
+        "checkpoints do not know the stream",
+        "running/fit.py",
+        "(problem.stream.digest.tobytes(),)",
+        "()",
+        "test_streams.py::test_an_interrupted_training_does_not_go_on_with_other_batches"
+        "[other0-checkpoint: .* is of a fit with other keys, settings, data or sizes]",
+    ),
+    Mutation(
+        "a loader that is drawn from is not drawn up to the step",
+        "streams/stream.py",
+        "itertools.islice(self.source, step, None)",
+        "itertools.islice(self.source, 0, None)",
+        "test_streams.py::test_an_interrupted_training_goes_on_to_the_same_bits_with_batches_from[a loader]",
+    ),
+    Mutation(
+        "held-out rows stand for the training examples of a stream",
+        "problem.py",
+        "if rows is None and self.stream is not None:",
+        "if rows is not None and self.stream is None:",
+        "test_streams.py::test_what_looks_at_all_training_examples_is_refused_before_anything_is_trained"
+        "[threshold]",
+    ),
+    Mutation(
+        "SNIP looks at one batch of a stream",
+        "search/snip.py",
+        "Needs(batches=batches)",
+        "Needs(batches=1)",
+        "test_streams.py::test_a_search_that_is_no_training_gets_as_many_batches_as_it_needs",
+    ),
+    Mutation(
+        "a loader may change what was read ahead",
+        "streams/host_batches.py",
+        "array = np.array(batch)",
+        "array = np.asarray(batch)",
+        "test_prefetch.py::test_a_loader_may_write_all_its_batches_to_the_same_place",
+    ),
+    Mutation(
+        "the state of a loader is that of what was read ahead",
+        "streams/prefetch.py",
+        "        return self._state\n",
+        "        return self._now()\n",
+        "test_prefetch.py::test_its_state_is_that_after_the_last_batch_that_was_handed_out",
+    ),
+    Mutation(
+        "integers wrap around",
+        "streams/host_batches.py",
+        "elif kept.dtype != array.dtype and not np.array_equal(kept, array):",
+        "elif kept.dtype == array.dtype and not np.array_equal(kept, array):",
+        "test_streams.py::test_a_stream_that_does_not_go_on_alike_is_refused_at_the_step_where_it_happens"
+        "[large integers]",
+    ),
+]
+
+MUTATIONS = [*STAGES, *FILES, *KEYS, *ERRORS, *LOOPS, *PARENTS, *IN_AND_OUT, *STREAMS]
