@@ -163,8 +163,6 @@ def principal_plane(groups: Mapping[str, np.ndarray]) -> Plane:
       >>> [round(float(plane.points[name][0, 0]), 3) for name in ("ours", "theirs")]
       [-5.0, 5.0]
     """
-    from sklearn.decomposition import PCA
-
     finite = _comparable(groups)
     runs = np.concatenate(list(finite.values()))
     if runs.shape[1] < 2:
