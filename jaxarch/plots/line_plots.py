@@ -12,7 +12,16 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from jaxarch.plots.style import COLOURS, LINES, STYLE, NotebookFigure, log_scale, medians, panel_grid
+from jaxarch.plots.style import (
+    COLOURS,
+    LINES,
+    STYLE,
+    NotebookFigure,
+    log_scale,
+    medians,
+    named_handles,
+    panel_grid,
+)
 
 
 def convergence(
@@ -88,19 +97,21 @@ def curves(
     label: str,
     logarithmic: Mapping[str, float] | None = None,
 ) -> Figure:
-    """Lines in panels below each other, on one horizontal axis.
+    """Lines in panels below each other, on one horizontal axis; a name looks the same in all of them.
 
     Args:
       panels: by title, by line: horizontal and vertical values.
       label: of the horizontal axis.
       logarithmic: the panels with a logarithmic vertical axis, and the least value that it shows.
     """
+    names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
     with matplotlib.rc_context(STYLE):
         size = (6.4, 1.8 * len(panels) + 0.6)
         figure = NotebookFigure(figsize=size, layout="constrained")
         column = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
         for axes, (title, lines) in zip(column, panels.items(), strict=True):
-            for index, (name, (x, y)) in enumerate(lines.items()):
+            for name, (x, y) in lines.items():
+                index = names.index(name)
                 look = {"color": COLOURS[index % len(COLOURS)], "ls": LINES[index % len(LINES)]}
                 axes.plot(x, y, lw=1.6, label=name, **look)
             axes.set_title(title, loc="left")
@@ -110,6 +121,6 @@ def curves(
         column[-1].set_xlabel(label)
         if all(np.asarray(x).dtype.kind == "i" for lines in panels.values() for x, _ in lines.values()):
             column[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
-        handles, labels = column[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside right center")
+        handles = named_handles(figure)
+        figure.legend(list(handles.values()), list(handles), loc="outside right center")
     return figure
