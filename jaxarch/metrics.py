@@ -27,6 +27,12 @@ def auc(labels: np.ndarray, outputs: np.ndarray) -> np.ndarray:
 
     Raises:
       ArgumentError: shapes that differ, labels of one class only.
+
+    Example:
+      >>> import jaxarch, numpy as np
+      >>> labels, outputs = np.array([0, 0, 1, 1]), np.array([0.1, 0.4, 0.4, 0.8])
+      >>> print(jaxarch.metrics.auc(labels, outputs))  # of four pairs three are in order, and one is a tie
+      0.875
     """
     from scipy import stats
 
@@ -43,7 +49,13 @@ def auc(labels: np.ndarray, outputs: np.ndarray) -> np.ndarray:
 
 
 def quartiles(values: pd.Series | np.ndarray) -> tuple[float, float, float]:
-    """Median, first and third quartile of the finite values; NaN if there are none."""
+    """Median, first and third quartile of the finite values; NaN if there are none.
+
+    Example:
+      >>> import jaxarch, numpy as np
+      >>> jaxarch.metrics.quartiles(np.array([1.0, 2.0, 3.0, 4.0, 5.0, np.nan]))
+      (3.0, 2.0, 4.0)
+    """
     finite = np.asarray(values, np.float64)
     finite = finite[np.isfinite(finite)]
     if not finite.size:
@@ -64,6 +76,13 @@ def paired_differences(values: Mapping[str, np.ndarray]) -> pd.DataFrame:
       rank-biserial correlation `effect` (1: better in every run, -1: worse in every run, 0: no difference),
       the two-sided Wilcoxon signed-rank `p`, and `p_adjusted` over all pairs (false discovery rate, valid
       under any dependence). With fewer than two runs there is no test, and these are NaN.
+
+    Example:
+      >>> import jaxarch, numpy as np
+      >>> values = {"ours": np.array([2.0, 4.0, 6.0, 1.0]), "theirs": np.array([1.0, 2.0, 3.0, 5.0])}
+      >>> table = jaxarch.metrics.paired_differences(values)  # of 1, 2, 3 and -4
+      >>> table[["median", "wins", "effect", "p"]].iloc[0].tolist()
+      [1.5, 3.0, 0.2, 0.875]
     """
     import pandas as pd
     from scipy import stats

@@ -83,6 +83,19 @@ def test_every_line_of_every_panel_is_in_the_legend():
     assert [text.get_text() for text in legend.get_texts()] == ["one", "two"]
 
 
+def test_the_legend_of_curves_has_the_lines_of_all_panels_and_tells_them_apart():
+    line = (np.arange(3.0), np.arange(3.0))
+    figure = plots.curves({"first": {"one": line, "two": line}, "second": {"two": line, "three": line}}, "x")
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["one", "two", "three"]
+    shown = {line.get_label(): line.get_color() for axes in figure.axes for line in axes.lines}
+    assert shown == {
+        text.get_text(): line.get_color()
+        for text, line in zip(legend.get_texts(), legend.get_lines(), strict=True)
+    }
+    assert len(set(shown.values())) == 3
+
+
 def test_rows_of_spectra_keep_clear_of_the_labels_above_them():
     runs = np.sort(np.random.default_rng(0).random((3, 20)), axis=1)
     rows = {f"task {i}": {"real": {"real": runs}, "binary": {"bin": runs + 0.1}} for i in range(3)}

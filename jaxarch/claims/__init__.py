@@ -39,6 +39,14 @@ def check(ids: Iterable[str] | str | None = None, *, cases: int = CASES, key: Ar
 
     Raises:
       ArgumentError: an id that is unknown.
+
+    Example:
+      >>> import jaxarch
+      >>> report = jaxarch.claims.check(["S.fig-5-text", "D.zero-mean-error"])
+      >>> [(outcome.claim.statement, outcome.verdict) for outcome in report]
+      [('Lambda_B has B + 1 diagonal blocks', 'holds as corrected'), ('E(r) = 0', 'refuted')]
+      >>> report.as_recorded
+      True
     """
     return Report(outcomes(ids, cases=cases, key=key))
 

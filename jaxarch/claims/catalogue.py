@@ -60,6 +60,11 @@ def chosen(ids: Iterable[str] | str | None = None) -> list[Claim]:
 
     Raises:
       ArgumentError: an id that is unknown.
+
+    Example:
+      >>> import jaxarch
+      >>> [(claim.id, claim.verdict) for claim in jaxarch.claims.chosen(["D.lemma-4.2", "D.one-to-one"])]
+      [('D.lemma-4.2', 'holds as corrected'), ('D.one-to-one', 'refuted')]
     """
     if ids is not None and not isinstance(ids, Iterable):
         raise ArgumentError(f"claim: expected ids such as 'D.lemma-4.2', got {shown(ids)}")
@@ -73,7 +78,15 @@ def chosen(ids: Iterable[str] | str | None = None) -> list[Claim]:
 def outcomes(
     ids: Iterable[str] | str | None = None, *, cases: int = CASES, key: Array | None = None
 ) -> Iterator[Outcome]:
-    """Each claim's outcome as soon as it is known, in the catalogue's order."""
+    """Each claim's outcome as soon as it is known, in the catalogue's order.
+
+    Example:
+      >>> import jaxarch
+      >>> for outcome in jaxarch.claims.outcomes(["S.fig-5-text", "D.zero-mean-error"]):
+      ...     print(outcome.claim.id, "-", outcome.verdict, "-", outcome.kinds)
+      S.fig-5-text - holds as corrected - formal, exact
+      D.zero-mean-error - refuted - counterexample
+    """
     key = jax.random.key(0) if key is None else key
     check_one_key(key)
     for claim in chosen(ids):
@@ -100,6 +113,12 @@ def worst_case(claim: str, *, seconds: float = 10.0, key: Array | None = None, c
     Raises:
       ArgumentError: an unknown id; a claim that draws no cases, or has no such check; seconds that are not
         positive.
+
+    Example:
+      >>> import jaxarch
+      >>> found = jaxarch.claims.worst_case("binarize.one-to-one", seconds=0.1)
+      >>> found.kind, found.holds, sorted(found.worst)
+      ('searched', True, ['hard', 'scores'])
     """
     if not isinstance(claim, str):
         raise ArgumentError(f"claim: expected one id, such as 'D.lemma-4.2', got {shown(claim)}")

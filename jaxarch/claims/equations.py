@@ -28,7 +28,14 @@ class Entry(NamedTuple):
 
 
 def read_equations() -> dict[str, list[Entry]]:
-    """The entries of each paper, by its letter."""
+    """The entries of each paper, by its letter.
+
+    Example:
+      >>> import jaxarch
+      >>> entry = jaxarch.claims.read_equations()["A"][0]
+      >>> entry.equations, entry.claims
+      (['1', '2'], ('A.eq-2',))
+    """
     text = resources.files("jaxarch.claims").joinpath("equations.toml").read_text()
     return {
         paper: [

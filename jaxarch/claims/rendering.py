@@ -39,13 +39,29 @@ class Report(tuple[Outcome, ...]):
 
 
 def show(console: Console, part: RenderableType) -> None:
-    """Print so that each claim keeps to one line and each line of Python stays in one piece."""
+    """Print so that each claim keeps to one line and each line of Python stays in one piece.
+
+    Example:
+      >>> import jaxarch
+      >>> from rich.console import Console
+      >>> from rich.text import Text
+      >>> row = Text("S.parameter-count  [S] section 5, figure 8  holds")
+      >>> jaxarch.claims.show(Console(color_system=None, width=20), row)
+      S.parameter-count  [S] section 5, figure 8  holds
+    """
     console.width = max(console.width, _WIDEST)
     console.print(part, crop=False, highlight=False)
 
 
 def overview(outcomes: Iterable[Outcome]) -> Table:
-    """A row for each claim."""
+    """A row for each claim.
+
+    Example:
+      >>> import jaxarch
+      >>> table = jaxarch.claims.overview(jaxarch.claims.check(["S.fig-5-text", "D.zero-mean-error"]))
+      >>> table.row_count, [column.header for column in table.columns][:3]
+      (2, ['claim', 'source', 'verdict'])
+    """
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     for heading in _HEADINGS:
         right = heading in ("margin", "cases", "seconds")
@@ -63,7 +79,20 @@ def _row(outcome: Outcome) -> list[RenderableType]:
 
 
 def details(outcome: Outcome) -> Group:
-    """One claim in full: statement, assumptions, evidence, counterexample, what replaces it."""
+    """One claim in full: statement, assumptions, evidence, counterexample, what replaces it.
+
+    Example:
+      >>> import jaxarch
+      >>> from rich.console import Console
+      >>> (outcome,) = jaxarch.claims.check("D.zero-mean-error")
+      >>> part = jaxarch.claims.details(outcome)
+      >>> jaxarch.claims.show(Console(color_system=None), part)  # doctest: +ELLIPSIS
+      D.zero-mean-error  refuted
+      [D] eq. (39); [A] eq. (46)
+      <BLANKLINE>
+      E(r) = 0
+      ...
+    """
     return Group(*_details(outcome))
 
 
@@ -95,7 +124,18 @@ def _details(outcome: Outcome) -> Iterator[RenderableType]:
 
 
 def searched(check: Inequality, found: Evidence) -> Group:
-    """What a search for the worst case of an inequality found."""
+    """What a search for the worst case of an inequality found.
+
+    Example:
+      >>> import jax, jaxarch
+      >>> from rich.console import Console
+      >>> (inequality,) = jaxarch.claims.drawn_checks(jaxarch.claims.CLAIMS["binarize.one-to-one"])
+      >>> part = jaxarch.claims.searched(inequality, inequality.run(jax.random.key(0), cases=100))
+      >>> jaxarch.claims.show(Console(color_system=None), part)  # doctest: +ELLIPSIS
+      `w = logit(sigma(H w))/H`, with the error that v's rounding causes.
+        held in 100 cases, largest ratio left/right 0...
+        worst case: hard = ..., scores = ...
+    """
     held = "held" if found.holds else "FAILED"
     return Group(
         Text(_title(check)),
@@ -113,7 +153,14 @@ def _title(check: Check) -> str:
 
 
 def as_markdown(outcomes: Sequence[Outcome]) -> str:
-    """A table of verdicts, then each claim with its formula."""
+    """A table of verdicts, then each claim with its formula.
+
+    Example:
+      >>> import jaxarch
+      >>> text = jaxarch.claims.as_markdown(jaxarch.claims.check("D.zero-mean-error"))
+      >>> text.splitlines()[4:7]
+      ['### D.zero-mean-error', '', '[D] eq. (39); [A] eq. (46): **refuted**']
+    """
     rows = [_markdown_row(_HEADINGS), _markdown_row(["---"] * len(_HEADINGS))]
     rows += [_markdown_row(_cells(outcome)) for outcome in outcomes]
     return "\n".join([*rows, "", *(part for outcome in outcomes for part in _section(outcome))])
@@ -138,7 +185,17 @@ def _section(outcome: Outcome) -> Iterator[str]:
 
 
 def equations_as_markdown(papers: Mapping[str, Sequence[Entry]]) -> str:
-    """A table of every numbered equation and the claims that judge it, or why there are none."""
+    """A table of every numbered equation and the claims that judge it, or why there are none.
+
+    Example:
+      >>> import jaxarch
+      >>> papers = {"A": jaxarch.claims.read_equations()["A"][:1]}
+      >>> for line in jaxarch.claims.equations_as_markdown(papers).splitlines()[2:]:
+      ...     print(line.rstrip(" |"))
+      | paper | equation, lemma, theorem | claims | note
+      | --- | --- | --- | ---
+      | [A] | 1, 2 | A.eq-2
+    """
     headings = ("paper", "equation, lemma, theorem", "claims", "note")
     rows = [_markdown_row(headings), _markdown_row(["---"] * len(headings))]
     rows += [
@@ -150,7 +207,14 @@ def equations_as_markdown(papers: Mapping[str, Sequence[Entry]]) -> str:
 
 
 def as_json(outcomes: Iterable[Outcome]) -> str:
-    """A list of objects, one a claim."""
+    """A list of objects, one a claim.
+
+    Example:
+      >>> import jaxarch, json
+      >>> (claim,) = json.loads(jaxarch.claims.as_json(jaxarch.claims.check("D.zero-mean-error")))
+      >>> claim["verdict"], claim["recorded"], len(claim["counterexamples"])
+      ('refuted', 'refuted', 2)
+    """
     return json.dumps([_object(outcome) for outcome in outcomes], indent=2)
 
 

@@ -30,6 +30,17 @@ def crop_and_flip(pad: int = 4, flip: bool = True) -> Callable[[Array, Array], A
     Raises:
       ArgumentError: a `pad` that is no such number, a `flip` that is no boolean; and, when it is used,
         another rank.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch
+      >>> x = jnp.zeros((100, 3, 3, 1)).at[:, 1, 1].set(1)  # a dot in the middle of each picture
+      >>> moved = jaxarch.data.crop_and_flip(pad=1)(jax.random.key(0), x)
+      >>> print(moved.sum())  # none is lost
+      100.0
+      >>> print(moved.max(axis=0)[..., 0])  # each of the nine places has it in some picture
+      [[1. 1. 1.]
+       [1. 1. 1.]
+       [1. 1. 1.]]
     """
     check_count("pad", pad, least=0)
     if not isinstance(flip, bool):

@@ -35,6 +35,16 @@ def balanced_rows(
     Raises:
       ArgumentError: both or neither of `per_class` and `size`, a size that is no such multiple, more than a
         class has, labels or rows that are none.
+
+    Example:
+      >>> import jax, jaxarch, numpy as np
+      >>> labels = np.array([0, 0, 0, 0, 1, 1, 1, 1, 1, 1])
+      >>> rows = jaxarch.data.balanced_rows(jax.random.key(0), labels, np.arange(10), size=6)
+      >>> labels[rows].tolist()
+      [0, 1, 0, 1, 0, 1]
+      >>> fewer = jaxarch.data.balanced_rows(jax.random.key(0), labels, np.arange(10), size=4)
+      >>> (fewer == rows[:4]).all().item()
+      True
     """
     labels, rows = np.asarray(labels), np.asarray(rows)
     _check(labels, rows)

@@ -34,6 +34,15 @@ def from_arrays(x: object, y: object, name: str = "arrays") -> Dataset:
 
     Raises:
       ArgumentError: wrong rank or dtype, lengths that differ, NaN or infinity, fewer than two classes.
+
+    Example:
+      >>> import jaxarch, numpy as np
+      >>> data = jaxarch.data.from_arrays(np.zeros((4, 3, 3)), [0, 1, 0, 1], name="mine")
+      >>> data.name, data.x.shape, data.y.tolist()
+      ('mine', (4, 9), [0, 1, 0, 1])
+      >>> jaxarch.data.from_arrays(np.zeros((4, 9)), [0, 1, 0])
+      Traceback (most recent call last):
+      jaxarch.errors.ArgumentError: y: expected 4 labels, one for each row of x, got 3
     """
     values = array_of("x", x)
     if values.ndim < 2 or 0 in values.shape[1:] or values.dtype.kind not in "biuf":

@@ -65,6 +65,12 @@ def images_from_arrays(x: object, y: object, name: str = "arrays", train: int | 
 
     Raises:
       ArgumentError: wrong rank or dtype, lengths that differ, fewer than two classes.
+
+    Example:
+      >>> import jaxarch, numpy as np
+      >>> pictures = jaxarch.data.images_from_arrays(np.zeros((4, 8, 8), np.uint8), [0, 1, 0, 1], train=3)
+      >>> pictures.x.shape, pictures.train
+      ((4, 8, 8, 1), 3)
     """
     pixels = array_of("x", x)
     if pixels.dtype != np.uint8 or pixels.ndim not in (3, 4) or 0 in pixels.shape[1:]:
@@ -96,6 +102,14 @@ def take_images(
     Raises:
       ArgumentError: numbers that are not finite, deviations that are not positive; and, when it is used,
         pixels that are not uint8, or another number of channels.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> x, y = jnp.array([0, 255, 51], jnp.uint8).reshape(3, 1, 1, 1), jnp.array([0, 1, 0])
+      >>> gather = jaxarch.data.take_images(mean=[0.5], std=[0.25])
+      >>> inputs, labels = gather((x, y), None, jnp.array([0, 1]))  # (0 - 0.5)/0.25, (1 - 0.5)/0.25
+      >>> inputs.ravel().tolist(), labels.tolist()
+      ([-2.0, 2.0], [0, 1])
     """
     channels = tuple(np.shape(std))
     if len(channels) != 1 or np.shape(mean) != channels:

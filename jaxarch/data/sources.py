@@ -108,6 +108,12 @@ def load(dataset: str | os.PathLike[str]) -> Dataset:
     Raises:
       ArgumentError: an unknown name, a data set that is not there, a file that cannot be read or lacks `x` or
         `y`; see also `from_arrays`.
+
+    Example:
+      >>> import jaxarch
+      >>> digits = jaxarch.data.load("digits")
+      >>> digits.x.shape, digits.x.max().item(), sorted(set(digits.y.tolist()))
+      ((1797, 64), 16.0, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
     """
     name = str(as_path(dataset, "dataset"))
     if name in SOURCES and (features := SOURCES[name].features):
@@ -134,6 +140,12 @@ def load_images(dataset: str | os.PathLike[str]) -> Images:
     Raises:
       ArgumentError: no such data set, none of pictures, one that is not there or that is damaged; see also
         `images_from_arrays`.
+
+    Example:
+      >>> import jaxarch
+      >>> digits = jaxarch.data.load_images("digits")
+      >>> digits.x.shape, digits.x.dtype.name, digits.train
+      ((1797, 8, 8, 1), 'uint8', 1797)
     """
     name = str(as_path(dataset, "dataset"))
     if name in SOURCES:
@@ -167,6 +179,13 @@ def download(name: str) -> Path:
 
     Raises:
       ArgumentError: no such data set, none that is fetched, no network, a file that is not the original.
+
+    Example:
+      >>> import jaxarch
+      >>> folder = jaxarch.data.download("mnist")  # doctest: +SKIP
+      >>> jaxarch.data.download("citeseer")  # doctest: +ELLIPSIS
+      Traceback (most recent call last):
+      jaxarch.errors.ArgumentError: download: citeseer is not fetched by jaxarch; to get it: ...
     """
     if name not in SOURCES:
         raise ArgumentError(f"dataset: unknown {shown(name)}; {did_you_mean(name, SOURCES)}")

@@ -58,6 +58,16 @@ def two_groups(
     Raises:
       ArgumentError: groups that are empty, overlap or have classes that the data lacks; more examples asked
         for than a class has; counts that are not positive integers.
+
+    Example:
+      >>> import jax, jaxarch, numpy as np
+      >>> data = jaxarch.data.from_arrays(np.eye(12), np.repeat([0, 1, 2], 4))  # four examples of each class
+      >>> split = {"train_per_class": 3, "test_per_class": 1, "seeds": 5}
+      >>> task = jaxarch.data.two_groups(jax.random.key(0), data, [0, 2], [1], **split)
+      >>> task.name, task.train.shape, task.test.shape  # ten runs: five splits, as they are and flipped
+      ('0,2 v 1', (10, 9), (10, 3))
+      >>> task.labels(data, task.test)[[0, 5]].tolist()  # one test example each of the classes 0, 2 and 1
+      [[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
     check_count("train_per_class", train_per_class)
     check_count("test_per_class", test_per_class)
@@ -101,6 +111,14 @@ def take_task_rows(data: PyTree, per_run: Any, rows: Array) -> tuple[Array, Arra
     """A `gather` for problems: inputs, and classes turned into a run's own binary labels.
 
     `data` is `(x, y)`, `per_run` is `{"targets": (classes,)}` for one run.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> x, y = jnp.array([[10.0], [20.0], [30.0]]), jnp.array([0, 1, 2])
+      >>> per_run = {"targets": jnp.array([1.0, 0.0, 1.0])}  # classes 0 and 2 count as 1
+      >>> inputs, labels = jaxarch.data.take_task_rows((x, y), per_run, jnp.array([2, 1]))
+      >>> inputs.tolist(), labels.tolist()
+      ([[30.0], [20.0]], [1.0, 0.0])
     """
     x, y = data
     return x[rows], per_run["targets"][y[rows]]

@@ -40,6 +40,15 @@ def read_tfds(name: str, split: str, folder: str | os.PathLike[str]) -> tuple[np
     Raises:
       ArgumentError: no such data set or split; no features `image` and `label`; pictures that are not of one
         size; a file that is truncated, altered or foreign; a package that is not installed.
+
+    Example:
+      >>> import jaxarch
+      >>> x, y = jaxarch.data.read_tfds("mnist", "test", "tensorflow_datasets")  # doctest: +SKIP
+      >>> x.shape, y.shape  # doctest: +SKIP
+      ((10000, 28, 28, 1), (10000,))
+      >>> jaxarch.data.read_tfds("mnist", "test", "nowhere")
+      Traceback (most recent call last):
+      jaxarch.errors.ArgumentError: folder: no data set 'mnist' prepared by tensorflow-datasets in nowhere
     """
     place = prepared_folder(name, folder)
     if place is None:

@@ -10,7 +10,15 @@ from jaxarch.errors import ArgumentError, check_count
 
 
 def unit_norm(data: Dataset) -> Dataset:
-    """Every example scaled to Euclidean norm 1 ([D] section 5); an example that is all zeros stays so."""
+    """Every example scaled to Euclidean norm 1 ([D] section 5); an example that is all zeros stays so.
+
+    Example:
+      >>> import jaxarch
+      >>> data = jaxarch.data.from_arrays([[3, 4], [0, 0]], [0, 1])
+      >>> print(jaxarch.data.unit_norm(data).x)
+      [[0.6 0.8]
+       [0.  0. ]]
+    """
     norms = np.linalg.norm(data.x, axis=1, keepdims=True)
     return data._replace(x=np.divide(data.x, norms, out=np.zeros_like(data.x), where=norms > 0))
 
@@ -31,6 +39,14 @@ def crop_and_pool(images: np.ndarray, crop: int = 2, window: int = 3) -> np.ndar
 
     Raises:
       ArgumentError: another rank; a side that, cropped, is no multiple of `window`.
+
+    Example:
+      >>> import jaxarch, numpy as np
+      >>> picture = np.arange(16).reshape(1, 4, 4)  # 0, 1, 4 and 5 are in the first window
+      >>> jaxarch.data.crop_and_pool(picture, crop=0, window=2).tolist()
+      [[2.5, 4.5, 10.5, 12.5]]
+      >>> jaxarch.data.crop_and_pool(np.zeros((1, 28, 28))).shape
+      (1, 64)
     """
     check_count("crop", crop, least=0)
     check_count("window", window)
@@ -63,6 +79,12 @@ def principal_components(x: np.ndarray | sparse.spmatrix, count: int) -> np.ndar
 
     Raises:
       ArgumentError: more components than there are (of a sparse matrix, one fewer).
+
+    Example:
+      >>> import jaxarch, numpy as np
+      >>> x = np.array([[0, 0], [3, 4], [9, 12]])  # on a line, 5 and 10 apart; the mean is (4, 16/3)
+      >>> [[round(number, 2) for number in row] for row in jaxarch.data.principal_components(x, 1).tolist()]
+      [[-6.67], [-1.67], [8.33]]
     """
     from sklearn.decomposition import PCA
 

@@ -22,6 +22,13 @@ def fields(
       rows: by row, by column: values of shape (n, m), the second variable upwards along the first axis.
       extent: of the variables: first from and to, second from and to.
       title: of the figure.
+
+    Example:
+      >>> import jaxarch, numpy as np
+      >>> first, second = np.meshgrid(np.linspace(-1, 1, 9), np.linspace(-1, 1, 9))
+      >>> figure = jaxarch.plots.fields({"f": {"saddle": first * second, "plane": first + second}})
+      >>> [axes.images[0].get_clim() for axes in figure.axes[:2]]  # one scale for the row
+      [(-2.0, 2.0), (-2.0, 2.0)]
     """
     with matplotlib.rc_context({**STYLE, "axes.grid": False, "axes.titlesize": 9}):
         figure, grid, columns = panel_grid(rows, (1.3, 1.35), (1.4, 0.7), title, sharey=True)

@@ -24,6 +24,15 @@ def magnitudes(
       label: of the axis.
       title: of the figure.
       least: all that are smaller, zeros too, are counted in the first bin.
+
+    Example:
+      >>> import jaxarch, numpy as np
+      >>> panels = {"hidden layer": {"start": np.array([0.0, 1e-8]), "end": np.array([0.5, 2.0, np.nan])}}
+      >>> figure = jaxarch.plots.magnitudes(panels, label="|eigenvalue|")
+      >>> figure.axes[0].get_xlabel()
+      '|eigenvalue| (first bin: 1e-06 and less)'
+      >>> [text.get_text() for text in figure.legends[0].get_texts()]
+      ['start', 'end']
     """
     names = list(dict.fromkeys(name for groups in panels.values() for name in groups))
     largest = max(float(np.nanmax(v, initial=0)) for groups in panels.values() for v in groups.values())

@@ -23,6 +23,13 @@ def spectra(values: Mapping[str, np.ndarray], label: str = "eigenvalue", title: 
         NaN is left out.
       label: of the vertical axis.
       title: of the figure.
+
+    Example:
+      >>> import jaxarch, numpy as np
+      >>> values = {"star": np.array([[0.0, 1.0, 2.0]]), "triangle": np.array([[0.0, 1.5, 1.5]])}
+      >>> figure = jaxarch.plots.spectra(values)
+      >>> [line.get_ydata().tolist() for line in figure.axes[0].lines], figure.axes[0].get_ylabel()
+      ([[0.0, 1.0, 2.0], [0.0, 1.5, 1.5]], 'eigenvalue')
     """
     with matplotlib.rc_context(STYLE):
         figure = NotebookFigure(figsize=(5.6, 3.6), layout="constrained")
@@ -42,6 +49,13 @@ def plane(values: Mapping[str, np.ndarray], title: str = "") -> Figure:
     Args:
       values: by name, shape (runs, entries); a run with NaN is left out. See `distances.principal_plane`.
       title: of the figure.
+
+    Example:
+      >>> import jaxarch, numpy as np
+      >>> values = {"ours": np.array([[0, 0, 0], [2, 0, 0]]), "theirs": np.array([[0, 1, 0], [2, 1, 0]])}
+      >>> figure = jaxarch.plots.plane(values)  # the corners of a rectangle, 2 by 1
+      >>> figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()
+      ('first component (80%)', 'second component (20%)')
     """
     with matplotlib.rc_context(STYLE):
         figure = NotebookFigure(figsize=(5.6, 3.8), layout="constrained")
@@ -65,6 +79,14 @@ def spectral_comparison(rows: Mapping[str, Mapping[str, Mapping[str, np.ndarray]
     Raises:
       ArgumentError: no tasks, a task without panels, a panel without strategies, or a strategy in two panels
         of one task; spectra that `distances.principal_plane` refuses.
+
+    Example:
+      >>> import jaxarch, numpy as np
+      >>> ours, theirs = np.array([[0.0, 1.0, 2.0], [0.0, 1.2, 1.8]]), np.array([[0.0, 1.5, 1.5]])
+      >>> rows = {"0 v 1": {"real-valued networks": {"ours": ours}, "binary networks": {"theirs": theirs}}}
+      >>> figure = jaxarch.plots.spectral_comparison(rows)
+      >>> [axes.get_title(loc="left").strip() for axes in figure.axes]
+      ['real-valued networks', 'binary networks', 'runs (filled), centroids (hollow)']
     """
     if not rows:
         raise ArgumentError("rows: expected at least one task, got none")

@@ -25,6 +25,15 @@ def layer_densities(
         densities of all runs, shape (runs,).
       title: of the figure.
       floor: the density that an empty layer is drawn at, a logarithm of 0 being none.
+
+    Example:
+      >>> import jaxarch, numpy as np
+      >>> densities = {"hidden/kernel": np.array([0.1, 0.2, 0.3]), "head/kernel": np.array([0.0, 0.0, 0.0])}
+      >>> figure = jaxarch.plots.layer_densities({"sparsity 0.9": {"snip": densities}})
+      >>> [label.get_text() for label in figure.axes[0].get_xticklabels()]
+      ['hidden', 'head']
+      >>> figure.axes[0].lines[0].get_ydata().tolist()  # the median, and the floor in place of 0
+      [0.2, 0.0001]
     """
     lines = list(dict.fromkeys(name for panel in panels.values() for name in panel))
     layers = list(dict.fromkeys(layer for panel in panels.values() for of in panel.values() for layer in of))

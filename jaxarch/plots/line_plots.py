@@ -12,7 +12,16 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from jaxarch.plots.style import COLOURS, LINES, STYLE, NotebookFigure, log_scale, medians, panel_grid
+from jaxarch.plots.style import (
+    COLOURS,
+    LINES,
+    STYLE,
+    NotebookFigure,
+    log_scale,
+    medians,
+    named_handles,
+    panel_grid,
+)
 
 
 def convergence(
@@ -25,6 +34,12 @@ def convergence(
       label: of the vertical axis.
       title: of the figure.
       smooth: steps that are averaged to one point, so that batches do not hide the trend.
+
+    Example:
+      >>> import jaxarch, numpy as np
+      >>> figure = jaxarch.plots.convergence({"dense": np.array([[8.0, 6.0, 4.0, 2.0]])}, smooth=2)
+      >>> figure.axes[0].lines[0].get_xdata().tolist(), figure.axes[0].lines[0].get_ydata().tolist()
+      ([1.0, 3.0], [7.0, 3.0])
     """
     with matplotlib.rc_context(STYLE):
         figure = NotebookFigure(figsize=(6.4, 3.6), layout="constrained")
@@ -52,6 +67,14 @@ def convergence_grid(
       label: of the vertical axis.
       title: of the figure.
       smooth: steps that are averaged to one point.
+
+    Example:
+      >>> import jaxarch, numpy as np
+      >>> losses = np.array([[3.0, 2.0, 1.0], [4.0, 3.0, 2.0]])
+      >>> panels = {"digits": {"5 per class": {"dense": losses}, "50 per class": {"dense": losses / 2}}}
+      >>> figure = jaxarch.plots.convergence_grid(panels, smooth=1)
+      >>> [(axes.get_title(loc="left"), axes.lines[0].get_ydata().tolist()) for axes in figure.axes]
+      [('5 per class', [3.5, 2.5, 1.5]), ('50 per class', [1.75, 1.25, 0.75])]
     """
     lines = list(dict.fromkeys(n for row in panels.values() for cell in row.values() for n in cell))
     with matplotlib.rc_context(STYLE):
@@ -88,19 +111,31 @@ def curves(
     label: str,
     logarithmic: Mapping[str, float] | None = None,
 ) -> Figure:
-    """Lines in panels below each other, on one horizontal axis.
+    """Lines in panels below each other, on one horizontal axis; a name looks the same in all of them.
 
     Args:
       panels: by title, by line: horizontal and vertical values.
       label: of the horizontal axis.
       logarithmic: the panels with a logarithmic vertical axis, and the least value that it shows.
+
+    Example:
+      >>> import jaxarch, numpy as np
+      >>> x = np.arange(4)
+      >>> panels = {"values": {"x": (x, x), "x squared": (x, x**2)}, "growth": {"2 to the x": (x, 2**x)}}
+      >>> figure = jaxarch.plots.curves(panels, "x", logarithmic={"growth": 0.5})
+      >>> [(len(axes.lines), axes.get_yscale()) for axes in figure.axes]
+      [(2, 'linear'), (1, 'log')]
+      >>> [text.get_text() for text in figure.legends[0].get_texts()]
+      ['x', 'x squared', '2 to the x']
     """
+    names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
     with matplotlib.rc_context(STYLE):
         size = (6.4, 1.8 * len(panels) + 0.6)
         figure = NotebookFigure(figsize=size, layout="constrained")
         column = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
         for axes, (title, lines) in zip(column, panels.items(), strict=True):
-            for index, (name, (x, y)) in enumerate(lines.items()):
+            for name, (x, y) in lines.items():
+                index = names.index(name)
                 look = {"color": COLOURS[index % len(COLOURS)], "ls": LINES[index % len(LINES)]}
                 axes.plot(x, y, lw=1.6, label=name, **look)
             axes.set_title(title, loc="left")
@@ -110,6 +145,6 @@ def curves(
         column[-1].set_xlabel(label)
         if all(np.asarray(x).dtype.kind == "i" for lines in panels.values() for x, _ in lines.values()):
             column[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
-        handles, labels = column[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside right center")
+        handles = named_handles(figure)
+        figure.legend(list(handles.values()), list(handles), loc="outside right center")
     return figure

@@ -30,6 +30,13 @@ def architectures(rows: Mapping[str, Mapping[str, Bundles]], cutoff: float = 0.0
       rows: by row, by column: the bundles of a network, as `spectral.algebra.connections` has them.
       cutoff: the least absolute weight that is drawn.
       title: of the figure.
+
+    Example:
+      >>> import jaxarch, numpy as np
+      >>> bundles = {(2, 1): np.array([[-9, 0]]), (3, 1): np.array([[8, 3]]), (3, 2): np.array([[-6]])}
+      >>> figure = jaxarch.plots.architectures({"ours": {"start": bundles}})
+      >>> [len(lines.get_segments()) for lines in figure.axes[0].collections]  # the weight of 0 is not drawn
+      [1, 2, 1]
     """
     columns = list(dict.fromkeys(name for row in rows.values() for name in row))
     with matplotlib.rc_context(STYLE):

@@ -42,6 +42,13 @@ def by_strategy(
       chance: the value of guessing, marked.
       zero: a value that it matters to be on one side of. It is marked, and the second panel has it.
       dots: what a dot is, for the legend.
+
+    Example:
+      >>> import jaxarch, numpy as np
+      >>> values = {"digits": {"dense": np.array([0.9, 0.95, 1.0]), "random": np.array([0.4, 0.5, np.nan])}}
+      >>> figure = jaxarch.plots.by_strategy(values, "AUC", chance=0.5)
+      >>> [label.get_text() for label in figure.axes[0].get_yticklabels()], figure.axes[0].get_xlabel()
+      (['dense', 'random'], 'AUC')
     """
     strategies = list(dict.fromkeys(name for series in values.values() for name in series))
     runs = {
@@ -155,6 +162,13 @@ def runtime(
       label: of the vertical axis.
       title: of the figure.
       chance: the value of guessing, marked.
+
+    Example:
+      >>> import jaxarch, numpy as np
+      >>> cell = {"snip": (2.0, np.array([0.8, 0.9])), "snip->retrain": (3.0, np.array([0.9, 1.0]))}
+      >>> figure = jaxarch.plots.runtime({"digits": {"5 per class": cell}}, "AUC", chance=0.5)
+      >>> [text.get_text() for text in figure.legends[0].get_texts()], figure.axes[0].get_xscale()
+      (['snip', 'snip->retrain'], 'log')
     """
     strategies = list(
         dict.fromkeys(name for row in panels.values() for cell in row.values() for name in cell)

@@ -198,7 +198,16 @@ def looks_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def save(figure: Figure, folder: Path, name: str, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
-    """Write a figure in several formats; equal figures give equal files. Where a link is, it is replaced."""
+    """Write a figure in several formats; equal figures give equal files. Where a link is, it is replaced.
+
+    Example:
+      >>> import jaxarch, numpy as np, pathlib, tempfile
+      >>> figure = jaxarch.plots.convergence({"dense": np.array([[3.0, 2.0, 1.0]])}, smooth=1)
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     paths = jaxarch.plots.save(figure, pathlib.Path(folder), "loss")
+      ...     print([path.name for path in paths], all(path.is_file() for path in paths))
+      ['loss.png', 'loss.svg'] True
+    """
     paths = [folder / f"{name}.{kind}" for kind in formats]
     with matplotlib.rc_context(STYLE):
         for path, kind in zip(paths, formats, strict=True):

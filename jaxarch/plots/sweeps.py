@@ -31,6 +31,16 @@ def sweep(
       logarithmic: the quantities with a logarithmic axis.
       marked: by quantity, a value that is marked in its panels.
       logarithmic_setting: whether the setting's axis is logarithmic.
+
+    Example:
+      >>> import jaxarch, numpy as np
+      >>> densities, accuracies = np.array([0.01, 0.1, 1.0]), np.array([[0.5, 0.8, 0.9], [0.7, 0.9, 0.9]])
+      >>> rows = {"accuracy": {"digits": {"snip": (densities, accuracies)}}}
+      >>> figure = jaxarch.plots.sweep(rows, "density", logarithmic_setting=True)
+      >>> figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel(), figure.axes[0].get_xscale()
+      ('density', 'accuracy', 'log')
+      >>> figure.axes[0].lines[0].get_ydata().round(3).tolist()  # medians
+      [0.6, 0.85, 0.9]
     """
     lines = list(dict.fromkeys(n for row in rows.values() for panel in row.values() for n in panel))
     with matplotlib.rc_context(STYLE):

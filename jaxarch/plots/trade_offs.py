@@ -29,6 +29,14 @@ def trade_off(
       title: of the figure.
       logarithmic: whether x and y have logarithmic axes.
       marked: by name, values of x that are marked.
+
+    Example:
+      >>> import jaxarch, numpy as np
+      >>> densities, accuracies = np.array([[0.1, 0.5], [0.3, 0.7]]), np.array([[0.8, 0.9], [0.6, 0.9]])
+      >>> figure = jaxarch.plots.trade_off({"ours": (densities, accuracies)}, "density", "accuracy")
+      >>> line = figure.axes[0].lines[0]  # two runs, two settings: a point is the median of a setting
+      >>> line.get_xdata().round(3).tolist(), line.get_ydata().round(3).tolist()
+      ([0.2, 0.6], [0.7, 0.9])
     """
     with matplotlib.rc_context(STYLE):
         figure = NotebookFigure(figsize=(5.6, 3.6), layout="constrained")

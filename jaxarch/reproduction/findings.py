@@ -25,6 +25,15 @@ def read_findings(folder: str | os.PathLike[str]) -> tuple[Measurement, ...]:
 
     Raises:
       ArgumentError: no such file, or one that does not hold measurements. The message names row and column.
+
+    Example:
+      >>> import pathlib, tempfile
+      >>> from jaxarch import reproduction, results
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     results.write_findings(pathlib.Path(folder), [results.finding("accuracy", [1.0, 2.0, 3.0])])
+      ...     (measurement,) = reproduction.read_findings(folder)
+      >>> measurement.what, measurement.median, measurement.q25, measurement.runs, measurement.p
+      ('accuracy', 2.0, 1.5, 3, None)
     """
     rows = read_table(folder, FINDINGS).to_dict("records")
     if not rows:
@@ -49,7 +58,16 @@ def _as_number(cell: Any) -> Any:
 
 
 def as_toml(measured: Iterable[Measurement]) -> str:
-    """Measurements as the field `measured` of a line, to be pasted; numbers to three significant digits."""
+    """Measurements as the field `measured` of a line, to be pasted; numbers to three significant digits.
+
+    Example:
+      >>> from jaxarch import reproduction
+      >>> accuracy = reproduction.Measurement("accuracy", 0.91234, q25=0.9, q75=0.92, runs=10)
+      >>> print(reproduction.as_toml([accuracy]).strip())
+      measured = [
+          { what = "accuracy", median = 0.912, q25 = 0.9, q75 = 0.92, runs = 10 },
+      ]
+    """
     lines = ["measured = ["]
     for measurement in measured:
         present = {

@@ -32,6 +32,11 @@ def read(folder: Path = FOLDER) -> tuple[Paper, ...]:
     Raises:
       ArgumentError: a file that is no TOML; a field that is unknown, missing or of another type; a line that
         contradicts itself; a paper that occurs twice. The message names file, line and field.
+
+    Example:
+      >>> from jaxarch import reproduction
+      >>> [(paper.key, paper.year) for paper in reproduction.read()]
+      [('D', 2021), ('A', 2021), ('S', 2025)]
     """
     papers: dict[str, Paper] = {}
     for path in sorted(folder.glob("*.toml")):
@@ -52,6 +57,12 @@ def only(papers: Sequence[Paper], id: str) -> tuple[Paper]:
 
     Raises:
       ArgumentError: there is no such line.
+
+    Example:
+      >>> from jaxarch import reproduction
+      >>> (paper,) = reproduction.only(reproduction.read(), "D.figure-2")
+      >>> paper.key, [line.id for line in paper.lines]
+      ('D', ['D.figure-2'])
     """
     lines = {line.id: (paper, line) for paper in papers for line in paper.lines}
     if id not in lines:

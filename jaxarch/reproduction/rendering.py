@@ -38,7 +38,15 @@ def number(value: float) -> str:
 
 
 def overview(papers: Sequence[Paper]) -> Table:
-    """A row for each line: id and verdict, claim and first measurement, first command."""
+    """A row for each line: id and verdict, claim and first measurement, first command.
+
+    Example:
+      >>> from jaxarch import reproduction
+      >>> papers = reproduction.only(reproduction.read(), "D.figure-2")
+      >>> table = reproduction.overview(papers)
+      >>> table.row_count, [column.header for column in table.columns]
+      (1, ['line, verdict', 'what the paper says, and what was measured', 'command'])
+    """
     table = _plain_table()
     table.add_column("line, verdict", no_wrap=True)
     lines = [line for paper in papers for line in paper.lines]
@@ -62,7 +70,19 @@ def overview(papers: Sequence[Paper]) -> Table:
 
 
 def details(papers: Iterable[Paper]) -> Group:
-    """Every line in full."""
+    """Every line in full.
+
+    Example:
+      >>> from jaxarch import reproduction
+      >>> from rich.console import Console
+      >>> papers = reproduction.only(reproduction.read(), "D.figure-2")
+      >>> part = reproduction.details(papers)
+      >>> Console(color_system=None, width=100).print(part)  # doctest: +ELLIPSIS
+      D.figure-2  reproduced
+      figure 2 of ...
+      <BLANKLINE>
+      The paper says: The shape of B_M(w) = sigma(M w) and of its derivative ...
+    """
     return Group(*(part for paper in papers for line in paper.lines for part in _details(paper, line)))
 
 
@@ -93,7 +113,14 @@ def _details(paper: Paper, line: Line) -> Iterator[RenderableType]:
 
 
 def document(papers: Sequence[Paper]) -> str:
-    """The whole record in Markdown: how often each verdict, then every paper with its lines."""
+    """The whole record in Markdown: how often each verdict, then every paper with its lines.
+
+    Example:
+      >>> from jaxarch import reproduction
+      >>> text = reproduction.document(reproduction.only(reproduction.read(), "D.figure-2"))
+      >>> [line for line in text.splitlines() if line.startswith("#")]
+      ['# What reproduces', '## [D]', '### D.figure-2']
+    """
     counts = [
         (f"[{paper.key}]", *(str(sum(line.verdict == v for line in paper.lines)) for v in VERDICTS))
         for paper in papers
@@ -110,7 +137,14 @@ def document(papers: Sequence[Paper]) -> str:
 
 
 def sections(papers: Iterable[Paper]) -> str:
-    """Every line in full, in Markdown, a section each."""
+    """Every line in full, in Markdown, a section each.
+
+    Example:
+      >>> from jaxarch import reproduction
+      >>> text = reproduction.sections(reproduction.only(reproduction.read(), "D.figure-2"))
+      >>> text.splitlines()[:3]
+      ['### D.figure-2', '', 'Figure 2: **reproduced**']
+    """
     return "\n".join(part for paper in papers for line in paper.lines for part in _section(line))
 
 
@@ -129,7 +163,15 @@ def _section(line: Line) -> Iterator[str]:
 
 
 def as_json(papers: Iterable[Paper]) -> str:
-    """Every line as a JSON object with the fields of `Line` and the paper's key; absent numbers are null."""
+    """Every line as a JSON object with the fields of `Line` and the paper's key; absent numbers are null.
+
+    Example:
+      >>> import json
+      >>> from jaxarch import reproduction
+      >>> (line,) = json.loads(reproduction.as_json(reproduction.only(reproduction.read(), "D.figure-2")))
+      >>> line["paper"], line["id"], line["verdict"]
+      ('D', 'D.figure-2', 'reproduced')
+    """
     lines = [{"paper": paper.key, **dataclasses.asdict(line)} for paper in papers for line in paper.lines]
     return json.dumps(lines, indent=2, default=str)
 

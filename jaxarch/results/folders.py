@@ -44,7 +44,7 @@ def new_folder(
     out: str | os.PathLike[str] | None = None,
     force: bool = False,
 ) -> Iterator[ResultFolder]:
-    """A folder that appears under its name only when all that is written to it is complete.
+    r"""A folder that appears under its name only when all that is written to it is complete.
 
     Args:
       name: of the experiment; the folder is `root/0001-name`, numbered on from those that are there.
@@ -61,6 +61,17 @@ def new_folder(
       ArgumentError: before the block, an explicit folder that exists, without `force`, that is a link or no
         result folder; a place that cannot be written to, a name that is too long. After it, a disk that is
         full; the message says where what was computed is.
+
+    Example:
+      >>> import tempfile
+      >>> from jaxarch import results
+      >>> with tempfile.TemporaryDirectory() as root:
+      ...     for number in range(2):
+      ...         with results.new_folder("demo", root=root) as folder:
+      ...             _ = (folder.path / "results.csv").write_text("seed,auc\n0,0.9\n")
+      ...         print(folder.path.name, folder.finished)
+      0001-demo True
+      0002-demo True
     """
     parent, final = _place(root, out, force)
     what = "root" if out is None else "out"
@@ -104,6 +115,15 @@ def check_place(
 
     Raises:
       ArgumentError: as `new_folder`.
+
+    Example:
+      >>> import tempfile
+      >>> from jaxarch import results
+      >>> with tempfile.TemporaryDirectory() as root:
+      ...     results.check_place(out=f"{root}/new")
+      ...     results.check_place(out=root)  # doctest: +ELLIPSIS
+      Traceback (most recent call last):
+      jaxarch.errors.ArgumentError: out: ... exists; choose another folder or add --force to replace it
     """
     parent, final = _place(root, out, force)
     try:

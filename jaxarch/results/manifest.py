@@ -31,7 +31,14 @@ def printed(value: Any) -> Any:
 
 
 def manifest(settings: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
-    """How a result came about: versions, devices, source, settings, and further facts."""
+    """How a result came about: versions, devices, source, settings, and further facts.
+
+    Example:
+      >>> from jaxarch import results
+      >>> content = results.manifest({"steps": 100}, experiment="demo")
+      >>> content["settings"], content["experiment"], "jax" in content["versions"]
+      ({'steps': 100}, 'demo', True)
+    """
     devices = jax.devices()
     return {
         "jaxarch": importlib.metadata.version("jaxarch"),
@@ -50,12 +57,32 @@ def manifest(settings: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
 
 
 def key_description(seed: int) -> dict[str, Any]:
-    """The random key that all keys of an experiment derive from, for the manifest."""
+    """The random key that all keys of an experiment derive from, for the manifest.
+
+    Example:
+      >>> from jaxarch import results
+      >>> results.key_description(7)
+      {'seed': 7, 'implementation': 'threefry2x32'}
+    """
     return {"seed": seed, "implementation": str(jax.random.key_impl(jax.random.key(0)))}
 
 
 def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
-    """Write a manifest as JSON."""
+    """Write a manifest as JSON.
+
+    Example:
+      >>> import numpy as np, pathlib, tempfile
+      >>> from jaxarch import results
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     results.write_manifest(pathlib.Path(folder), {"densities": np.array([0.1, 0.5])})
+      ...     print((pathlib.Path(folder) / results.MANIFEST).read_text().strip())
+      {
+        "densities": [
+          0.1,
+          0.5
+        ]
+      }
+    """
     (folder / MANIFEST).write_text(json.dumps(content, indent=2, default=_plain) + "\n")
 
 
@@ -64,6 +91,15 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
     Raises:
       ArgumentError: a folder that is not there or holds no manifest that can be read.
+
+    Example:
+      >>> import pathlib, tempfile
+      >>> from jaxarch import results
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     content = {"experiment": "demo", "settings": {"steps": 100}}
+      ...     results.write_manifest(pathlib.Path(folder), content)
+      ...     results.read_manifest(folder) == content
+      True
     """
     path = Path(folder) / MANIFEST
     if not is_file(path):
@@ -121,7 +157,15 @@ def _plain(value: Any) -> Any:
 
 
 def command_line() -> str:
-    """The command that is running, for the manifest."""
+    """The command that is running, for the manifest.
+
+    Example:
+      >>> import sys, unittest.mock
+      >>> from jaxarch import results
+      >>> with unittest.mock.patch.object(sys, "argv", ["/usr/bin/jaxarch", "run", "fig2"]):
+      ...     results.command_line()
+      'jaxarch run fig2'
+    """
     return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
 
 

@@ -35,10 +35,18 @@ COLUMNS = (
 
 
 def read_table(folder: str | os.PathLike[str], name: str = RESULTS) -> pd.DataFrame:
-    """A table of a result folder.
+    r"""A table of a result folder.
 
     Raises:
       ArgumentError: a file that is not there or is no table, or holds a number beyond float64.
+
+    Example:
+      >>> import pathlib, tempfile
+      >>> from jaxarch import results
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     _ = (pathlib.Path(folder) / "results.csv").write_text("seed,auc\n0,0.75\n1,0.5\n")
+      ...     results.read_table(folder)["auc"].tolist()
+      [0.75, 0.5]
     """
     path = Path(folder) / name
     try:
@@ -77,6 +85,13 @@ def finding(what: str, values: Any) -> dict[str, Any]:
       what: in words.
       values: one a run, or a single number. A row of `metrics.paired_differences` is taken with its mean,
         the 95% interval of the mean, and the Wilcoxon p.
+
+    Example:
+      >>> from jaxarch import results
+      >>> results.finding("accuracy on digits", [1.0, 2.0, 3.0])
+      {'what': 'accuracy on digits', 'median': 2.0, 'q25': 1.5, 'q75': 2.5, 'runs': 3}
+      >>> results.finding("connections", 784)
+      {'what': 'connections', 'median': 784.0}
     """
     if isinstance(values, pd.Series) and "mean_low" in values.index:
         kept = ("median", "q25", "q75", "runs", "mean", "mean_low", "mean_high", "p")
@@ -90,7 +105,17 @@ def finding(what: str, values: Any) -> dict[str, Any]:
 
 
 def write_findings(folder: Path, findings: Iterable[Mapping[str, Any]]) -> None:
-    """Write findings.csv; what was measured in no run, because all failed, is left out."""
+    """Write findings.csv; what was measured in no run, because all failed, is left out.
+
+    Example:
+      >>> import pathlib, tempfile
+      >>> from jaxarch import results
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     results.write_findings(pathlib.Path(folder), [results.finding("accuracy", [1.0, 2.0, 3.0])])
+      ...     print((pathlib.Path(folder) / results.FINDINGS).read_text().strip())
+      what,median,q25,q75,runs,mean,mean_low,mean_high,p
+      accuracy,2.0,1.5,2.5,3,,,,
+    """
     columns = ["what", "median", "q25", "q75", "runs", "mean", "mean_low", "mean_high", "p"]
     table = pd.DataFrame(list(findings), columns=columns)
     table[table["median"].notna()].to_csv(folder / FINDINGS, index=False)

@@ -40,7 +40,17 @@ Blocks = dict[tuple[int, int], Any]
 
 
 def eigenvector_blocks(eigenvectors: Sequence[Any]) -> Blocks:
-    """Phi_B: identities, and phi_j below the j-th of them ([S] B.1)."""
+    """Phi_B: identities, and phi_j below the j-th of them ([S] B.1).
+
+    Example:
+      >>> import numpy as np
+      >>> from jaxarch.spectral import algebra
+      >>> eigenvectors = [np.array([[2]]), np.array([[3]])]
+      >>> print(algebra.dense(algebra.eigenvector_blocks(eigenvectors)))
+      [[1 0 0]
+       [2 1 0]
+       [0 3 1]]
+    """
     return power(eigenvectors, 1)
 
 
@@ -49,6 +59,15 @@ def power(eigenvectors: Sequence[Any], n: int) -> Blocks:
 
     [S] has it for n > 0. Since Phi_B - I is nilpotent (A.2), the binomial series of `(I + (Phi_B - I))^n`
     ends, and it holds for n <= 0 as well, with `C(-n, r) = (-1)^r C(n + r - 1, r)`: (4.2) is n = -1.
+
+    Example:
+      >>> import numpy as np
+      >>> from jaxarch.spectral import algebra
+      >>> eigenvectors = [np.array([[2]]), np.array([[3]])]
+      >>> print(algebra.dense(algebra.power(eigenvectors, 5)))  # C(5, 1) times 2 and 3, C(5, 2) times 6
+      [[ 1  0  0]
+       [10  1  0]
+       [60 15  1]]
     """
     check_blocks(eigenvectors)
     below = {
@@ -60,12 +79,32 @@ def power(eigenvectors: Sequence[Any], n: int) -> Blocks:
 
 
 def inverse_by_blocks(eigenvectors: Sequence[Any]) -> Blocks:
-    r"""Phi_B^-1 by its blocks: `S_ij = (-1)^(i-j) phi_{i-1} ... phi_j` ([S] 4.2, B.11)."""
+    r"""Phi_B^-1 by its blocks: `S_ij = (-1)^(i-j) phi_{i-1} ... phi_j` ([S] 4.2, B.11).
+
+    Example:
+      >>> import numpy as np
+      >>> from jaxarch.spectral import algebra
+      >>> eigenvectors = [np.array([[2]]), np.array([[3]])]
+      >>> print(algebra.dense(algebra.inverse_by_blocks(eigenvectors)))
+      [[ 1  0  0]
+       [-2  1  0]
+       [ 6 -3  1]]
+    """
     return power(eigenvectors, -1)
 
 
 def inverse_by_substitution(eigenvectors: Sequence[Any]) -> Blocks:
-    """Phi_B^-1 by forward substitution into the columns of the identity."""
+    """Phi_B^-1 by forward substitution into the columns of the identity.
+
+    Example:
+      >>> import numpy as np
+      >>> from jaxarch.spectral import algebra
+      >>> eigenvectors = [np.array([[2]]), np.array([[3]])]
+      >>> print(algebra.dense(algebra.inverse_by_substitution(eigenvectors)))
+      [[ 1  0  0]
+       [-2  1  0]
+       [ 6 -3  1]]
+    """
     blocks = {}
     for (j, _), identity in _identity(eigenvectors).items():
         column = substitute(eigenvectors[j - 1 :], [identity] + [0] * (len(eigenvectors) + 1 - j))
@@ -78,6 +117,15 @@ def inverse_by_powers(eigenvectors: Sequence[Any]) -> Blocks:
 
     A theorem, not an algorithm: it is exact on integers and fractions, while in floating point its error
     grows like the binomial coefficients. Use `substitute`, or `inverse_by_blocks`.
+
+    Example:
+      >>> import numpy as np
+      >>> from jaxarch.spectral import algebra
+      >>> eigenvectors = [np.array([[2]]), np.array([[3]])]
+      >>> print(algebra.dense(algebra.inverse_by_powers(eigenvectors)))  # 3 I - 3 Phi + Phi^2
+      [[ 1  0  0]
+       [-2  1  0]
+       [ 6 -3  1]]
     """
     depth = len(eigenvectors)
     phi, term = power(eigenvectors, 1), power(eigenvectors, 0)
@@ -97,6 +145,14 @@ def substitute(eigenvectors: Sequence[Any], a: Sequence[Any]) -> list[Any]:
 
     Returns:
       The blocks of s. It costs one product with each phi, and its error is small for every depth.
+
+    Example:
+      >>> import numpy as np
+      >>> from jaxarch.spectral import algebra
+      >>> eigenvectors = [np.array([[2]]), np.array([[3]])]
+      >>> s = algebra.substitute(eigenvectors, [np.array([1]), np.array([4]), np.array([9])])
+      >>> [block.tolist() for block in s]  # 1, 4 - 2 * 1, 9 - 3 * 2
+      [[1], [2], [3]]
     """
     s = [a[0]]
     for phi, block in zip(eigenvectors, a[1:], strict=True):
@@ -108,7 +164,16 @@ def substitute(eigenvectors: Sequence[Any], a: Sequence[Any]) -> list[Any]:
 
 
 def eigenvalue_blocks(eigenvalues: Sequence[Any]) -> Blocks:
-    """Lambda_B: the diagonal matrices of L_1, ..., L_{B+1}."""
+    """Lambda_B: the diagonal matrices of L_1, ..., L_{B+1}.
+
+    Example:
+      >>> import numpy as np
+      >>> from jaxarch.spectral import algebra
+      >>> print(algebra.dense(algebra.eigenvalue_blocks([np.array([5, 6]), np.array([7])])))
+      [[5 0 0]
+       [0 6 0]
+       [0 0 7]]
+    """
     return {(i, i): _eye(values) * values[None, :] for i, values in enumerate(eigenvalues, 1)}
 
 
@@ -119,6 +184,12 @@ def adjacent(phi: Any, inner: Any, outer: Any) -> Any:
       phi: phi_{i-1}, shape (N_i, N_{i-1}).
       inner: L_{i-1}, shape (N_{i-1},).
       outer: L_i, shape (N_i,).
+
+    Example:
+      >>> import numpy as np
+      >>> from jaxarch.spectral import algebra
+      >>> print(algebra.adjacent(np.array([[2, 3]]), inner=np.array([5, 7]), outer=np.array([1])))
+      [[ 8 18]]
     """
     return phi * (inner[None, :] - outer[:, None])
 
@@ -128,6 +199,14 @@ def connections(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any]) -> Bloc
 
     `W_ij = (-1)^(i-1-j) (phi_{i-1} L_{i-1} - L_i phi_{i-1}) phi_{i-2} ... phi_j`, the blocks of A_B below its
     diagonal. They cost O(B^2 N^3) to build: a forward pass of a deep network does without them (`network`).
+
+    Example:
+      >>> import numpy as np
+      >>> from jaxarch.spectral import algebra
+      >>> eigenvectors, eigenvalues = [np.array([[2]]), np.array([[3]])], [np.array([n]) for n in (0, 5, 7)]
+      >>> bundles = algebra.connections(eigenvectors, eigenvalues)  # W_31 = -W_32 phi_1
+      >>> {key: bundles[key].tolist() for key in sorted(bundles)}
+      {(2, 1): [[-10]], (3, 1): [[12]], (3, 2): [[-6]]}
     """
     check_blocks(eigenvectors, eigenvalues)
     blocks = {}
@@ -141,7 +220,17 @@ def connections(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any]) -> Bloc
 
 
 def adjacency(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any]) -> Blocks:
-    """A_B by its blocks: the bundles W_ij, and the self-loops L_i on its diagonal ([S] C.3)."""
+    """A_B by its blocks: the bundles W_ij, and the self-loops L_i on its diagonal ([S] C.3).
+
+    Example:
+      >>> import numpy as np
+      >>> from jaxarch.spectral import algebra
+      >>> eigenvectors, eigenvalues = [np.array([[2]]), np.array([[3]])], [np.array([n]) for n in (0, 5, 7)]
+      >>> print(algebra.dense(algebra.adjacency(eigenvectors, eigenvalues)))
+      [[  0   0   0]
+       [-10   5   0]
+       [ 12  -6   7]]
+    """
     return {**eigenvalue_blocks(eigenvalues), **connections(eigenvectors, eigenvalues)}
 
 
@@ -152,6 +241,14 @@ def apply_adjacency(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], a: 
       eigenvectors: phi_1, ..., phi_B.
       eigenvalues: L_1, ..., L_{B+1}.
       a: B + 1 blocks of shape (N_i, columns).
+
+    Example:
+      >>> import numpy as np
+      >>> from jaxarch.spectral import algebra
+      >>> eigenvectors, eigenvalues = [np.array([[2]]), np.array([[3]])], [np.array([n]) for n in (0, 5, 7)]
+      >>> ones = [np.array([[1]])] * 3
+      >>> [block.tolist() for block in algebra.apply_adjacency(eigenvectors, eigenvalues, ones)]
+      [[[0]], [[-5]], [[13]]]
     """
     check_blocks(eigenvectors, eigenvalues)
     scaled = [values[:, None] * s for values, s in zip(eigenvalues, substitute(eigenvectors, a), strict=True)]
@@ -163,7 +260,18 @@ def apply_adjacency(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], a: 
 
 
 def product(first: Blocks, second: Blocks) -> Blocks:
-    """The product of two block matrices."""
+    """The product of two block matrices.
+
+    Example:
+      >>> import numpy as np
+      >>> from jaxarch.spectral import algebra
+      >>> eigenvectors = [np.array([[2]]), np.array([[3]])]
+      >>> phi, inverse = algebra.power(eigenvectors, 1), algebra.power(eigenvectors, -1)
+      >>> print(algebra.dense(algebra.product(phi, inverse)))
+      [[1 0 0]
+       [0 1 0]
+       [0 0 1]]
+    """
     total: Blocks = {}
     for (i, k), left in first.items():
         for j in range(1, k + 1):
@@ -173,7 +281,17 @@ def product(first: Blocks, second: Blocks) -> Blocks:
 
 
 def dense(blocks: Blocks) -> Any:
-    """A block matrix as one array; every diagonal block must be there."""
+    """A block matrix as one array; every diagonal block must be there.
+
+    Example:
+      >>> import numpy as np
+      >>> from jaxarch.spectral import algebra
+      >>> blocks = {(1, 1): np.eye(2, dtype=int), (2, 1): np.array([[4, 5]]), (2, 2): np.array([[9]])}
+      >>> print(algebra.dense(blocks))
+      [[1 0 0]
+       [0 1 0]
+       [4 5 9]]
+    """
     layers = sorted(i for i, j in blocks if i == j)
     sizes = {i: blocks[i, i].shape[0] for i in layers}
     dtype = blocks[layers[-1], layers[-1]].dtype

@@ -45,6 +45,18 @@ def direct_weights(
     Raises:
       ArgumentError: many networks at once (take one with `Network.of_run`), a module in place of its
         parameters, or traced values; a layer without neurons, if there are no skip connections past it.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> params = {
+      ...     "eigenvectors": {"phi1": jnp.array([[2.0]]), "phi2": jnp.array([[3.0]])},
+      ...     "eigenvalues": {"L2": jnp.array([5.0]), "L3": jnp.array([7.0])},
+      ... }
+      >>> {name: w.item() for name, w in sorted(jaxarch.spectral.direct_weights(params).items())}
+      {'W2_1': -10.0, 'W3_1': 12.0, 'W3_2': -6.0}
+      >>> removed = {"neurons": {"L2": jnp.array([False])}}  # the one hidden neuron, and with it the layer
+      >>> {name: w.item() for name, w in jaxarch.spectral.direct_weights(params, removed).items()}
+      {'W2_1': 12.0}
     """
     if is_traced((params, state)):
         raise ArgumentError(
@@ -102,6 +114,14 @@ def direct_feedforward(weights: Mapping[str, Array], x: Array, activation: Activ
 
     Raises:
       ArgumentError: weights of another form, or that do not fit one another or the input.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> weights = {"W2_1": jnp.array([[-10.0]]), "W3_1": jnp.array([[12.0]]), "W3_2": jnp.array([[-6.0]])}
+      >>> x = jnp.array([[1.0], [-1.0]])
+      >>> print(jaxarch.spectral.direct_feedforward(weights, x))  # 12, and -12 - 6 * 10
+      [[ 12.]
+       [-72.]]
     """
     widths = direct_widths(weights)
     if jnp.ndim(x) == 0 or x.shape[-1] != widths[0]:
@@ -121,6 +141,12 @@ def direct_widths(weights: Mapping[str, Any]) -> tuple[int, ...]:
 
     Raises:
       ArgumentError: no such weights, or some that do not fit one another.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> weights = {"W2_1": jnp.ones((3, 4)), "W3_2": jnp.ones((2, 3)), "b2": jnp.ones(3)}
+      >>> jaxarch.spectral.direct_widths(weights)
+      (4, 3, 2)
     """
     wrong = "weights: expected those of a network in direct space, "
     names = [(name, _BUNDLE.fullmatch(name)) for name in weights if not re.fullmatch(r"b\d+", name)]

@@ -69,6 +69,14 @@ def init(
       eigenvalues: one start a layer.
       eigenvectors: an initialiser of matrices of shape (inputs, outputs), as JAX's are.
       train_input_eigenvalues: whether L_1 is a parameter. If not it is 0, whatever its start.
+
+    Example:
+      >>> import jax, jaxarch
+      >>> params = jaxarch.spectral.init(jax.random.key(0), (4, 3, 2), eigenvalues=(0.0, 0.0, 1.0))
+      >>> {path: leaf.shape for path, leaf in jaxarch.named_leaves(params["eigenvectors"]).items()}
+      {'phi1': (3, 4), 'phi2': (2, 3)}
+      >>> {path: leaf.tolist() for path, leaf in params["eigenvalues"].items()}
+      {'L2': [0.0, 0.0, 0.0], 'L3': [1.0, 1.0]}
     """
     depth = len(widths) - 1
     phi_keys, value_keys = (jax.random.split(k, depth + 1) for k in jax.random.split(key))
@@ -90,6 +98,16 @@ def unpack(params: PyTree) -> tuple[list[Array], list[Array | np.ndarray]]:
 
     Raises:
       ArgumentError: parameters of something else, or of many networks at once; blocks that do not fit.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> params = {
+      ...     "eigenvectors": {"phi1": jnp.array([[2.0]]), "phi2": jnp.array([[3.0]])},
+      ...     "eigenvalues": {"L2": jnp.array([5.0]), "L3": jnp.array([7.0])},
+      ... }
+      >>> phi, values = jaxarch.spectral.unpack(params)
+      >>> [vector.tolist() for vector in values]  # L_1 is not there, and so 0
+      [[0.0], [5.0], [7.0]]
     """
     try:
         vectors, values = (named_leaves(params[kind]) for kind in ("eigenvectors", "eigenvalues"))
@@ -115,6 +133,13 @@ def hidden_eigenvalues(params: PyTree) -> PyTree:
 
     Raises:
       ArgumentError: there are none.
+
+    Example:
+      >>> import jax, jaxarch
+      >>> params = jaxarch.spectral.init(jax.random.key(0), (4, 3, 2), eigenvalues=(0.0, 0.5, 1.0))
+      >>> hidden = jaxarch.spectral.hidden_eigenvalues(params)
+      >>> {path: leaf.tolist() for path, leaf in jaxarch.named_leaves(hidden).items()}
+      {'eigenvalues/L2': [0.5, 0.5, 0.5]}
     """
     names = named_leaves(params)
 
@@ -225,6 +250,15 @@ def feedforward(
 
     Raises:
       ArgumentError: blocks that do not fit one another or the input, an unknown method.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> eigenvectors = [jnp.array([[2.0]]), jnp.array([[3.0]])]  # W_21 = -10, W_32 = -6, W_31 = 12
+      >>> eigenvalues = [jnp.array([0.0]), jnp.array([5.0]), jnp.array([7.0])]
+      >>> x = jnp.array([[1.0], [-1.0]])
+      >>> print(jaxarch.spectral.feedforward(eigenvectors, eigenvalues, x))  # 12, and -12 - 6 * 10
+      [[ 12.]
+       [-72.]]
     """
     _check(eigenvectors, eigenvalues, x)
     check_method(method)
@@ -256,6 +290,15 @@ def recursive(
 
     Returns:
       The last layer's block, shape (..., N_{B+1}).
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> eigenvectors = [jnp.array([[2.0]]), jnp.array([[3.0]])]  # W_21 = -10, W_32 = -6, W_31 = 12
+      >>> eigenvalues = [jnp.array([0.0]), jnp.array([5.0]), jnp.array([7.0])]
+      >>> x = jnp.array([[1.0], [-1.0]])  # the first turn makes 1 (0, -10, 12), and -1 (0, 10, -12)
+      >>> print(jaxarch.spectral.recursive(eigenvectors, eigenvalues, x))  # 7 * 12, and -6 * 10
+      [[ 84.]
+       [-60.]]
     """
     _check(eigenvectors, eigenvalues, x)
     columns = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]).T
@@ -289,6 +332,13 @@ def layer_by_layer(
 
     Returns:
       Outputs of shape (..., N_{B+1}).
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> eigenvectors = [jnp.array([[2.0]]), jnp.array([[3.0]])]  # W_21 = -10, W_32 = -6
+      >>> eigenvalues = [jnp.array([0.0]), jnp.array([5.0]), jnp.array([7.0])]
+      >>> print(jaxarch.spectral.layer_by_layer(eigenvectors, eigenvalues, jnp.array([-1.0])))
+      [-60.]
     """
     _check(eigenvectors, eigenvalues, x)
     *hidden, last = zip(eigenvectors, eigenvalues[:-1], eigenvalues[1:], strict=True)

@@ -20,13 +20,25 @@ Penalty = Callable[[PyTree], Array]
 
 
 def l1(eigenvalues: PyTree) -> Array:
-    r"""`sum |lambda|`: selects neurons ([S] appendices F and G)."""
+    r"""`sum |lambda|`: selects neurons ([S] appendices F and G).
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> print(jaxarch.spectral.penalty.l1({"L2": jnp.array([3.0, -4.0]), "L3": jnp.array([2.0])}))
+      9.0
+    """
     # JAX's own derivative of |x| at 0 is 1.
     return _total(lambda layer: jnp.sum(layer * jax.lax.stop_gradient(jnp.sign(layer))), eigenvalues)
 
 
 def l2(eigenvalues: PyTree) -> Array:
-    r"""`sum_k ||L_k||`, not squared, as in the code of [S]: a group lasso, which selects whole layers."""
+    r"""`sum_k ||L_k||`, not squared, as in the code of [S]: a group lasso, which selects whole layers.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> print(jaxarch.spectral.penalty.l2({"L2": jnp.array([3.0, -4.0]), "L3": jnp.array([2.0])}))
+      7.0
+    """
 
     def norm(layer: Array) -> Array:
         # In units of the largest, so that the squares of small eigenvalues do not underflow.
@@ -41,7 +53,13 @@ def l2(eigenvalues: PyTree) -> Array:
 
 
 def squared_l2(eigenvalues: PyTree) -> Array:
-    r"""`sum lambda^2`: weight decay. It makes all eigenvalues small and none of them 0."""
+    r"""`sum lambda^2`: weight decay. It makes all eigenvalues small and none of them 0.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> print(jaxarch.spectral.penalty.squared_l2({"L2": jnp.array([3.0, -4.0]), "L3": jnp.array([2.0])}))
+      29.0
+    """
     return _total(lambda layer: jnp.sum(jnp.square(layer)), eigenvalues)
 
 

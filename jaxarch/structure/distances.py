@@ -25,6 +25,12 @@ def finite_runs(groups: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
     Raises:
       ArgumentError: no groups, or arrays that are not real or not of shape (runs, entries).
+
+    Example:
+      >>> import numpy as np
+      >>> from jaxarch.structure import distances
+      >>> distances.finite_runs({"ours": np.array([[1, 2], [3, np.nan]])})
+      {'ours': array([[1., 2.]])}
     """
     if not isinstance(groups, Mapping) or not groups:
         raise ArgumentError("groups: expected a mapping from names to arrays of shape (runs, entries)")
@@ -59,6 +65,14 @@ def between(groups: Mapping[str, np.ndarray]) -> pd.DataFrame:
 
     Raises:
       ArgumentError: as `finite_runs`; vectors of different lengths.
+
+    Example:
+      >>> import numpy as np
+      >>> from jaxarch.structure import distances
+      >>> groups = {"ours": np.array([[-1, 0], [1, 0]]), "theirs": np.array([[3, 3], [3, 5]])}
+      >>> table = distances.between(groups)  # of the centroids (0, 0) and (3, 4); tr S = 2 in both
+      >>> table[["distance", "standard_error"]].iloc[0].round(3).tolist()
+      [5.0, 1.414]
     """
     import pandas as pd
 
@@ -85,6 +99,13 @@ def within(groups: Mapping[str, np.ndarray]) -> pd.DataFrame:
 
     Raises:
       ArgumentError: as `finite_runs`.
+
+    Example:
+      >>> import numpy as np
+      >>> from jaxarch.structure import distances
+      >>> groups = {"ours": np.array([[0, 0], [0, 2], [np.nan, 1]])}  # the centroid is (0, 1)
+      >>> distances.within(groups).to_dict("records")
+      [{'group': 'ours', 'runs': 2, 'failed': 1, 'spread': 1.0, 'q25': 1.0, 'q75': 1.0}]
     """
     import pandas as pd
 
@@ -132,9 +153,16 @@ def principal_plane(groups: Mapping[str, np.ndarray]) -> Plane:
 
     Raises:
       ArgumentError: as `between`; vectors of one entry.
-    """
-    from sklearn.decomposition import PCA
 
+    Example:
+      >>> import numpy as np
+      >>> from jaxarch.structure import distances
+      >>> plane = distances.principal_plane({"ours": np.array([[0, 0]]), "theirs": np.array([[6, 8]])})
+      >>> print(plane.components[0].round(3), plane.explained.round(3))  # along (6, 8), seen from (3, 4)
+      [0.6 0.8] [1. 0.]
+      >>> [round(float(plane.points[name][0, 0]), 3) for name in ("ours", "theirs")]
+      [-5.0, 5.0]
+    """
     finite = _comparable(groups)
     runs = np.concatenate(list(finite.values()))
     if runs.shape[1] < 2:

@@ -47,6 +47,16 @@ def adjacency(weights: Sequence[ArrayLike], *, self_loops: bool = True) -> Array
 
     Raises:
       ArgumentError: no matrices, something other than matrices of real numbers, matrices that do not chain.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from jaxarch.structure import graphs
+      >>> weights = [jnp.array([[2, 3]]), jnp.array([[5]])]  # two inputs, one hidden unit, one output
+      >>> print(graphs.adjacency(weights).astype(int))
+      [[1 5 0 0]
+       [5 1 2 3]
+       [0 2 1 0]
+       [0 3 0 1]]
     """
     matrices = _chain(weights)
     nodes = sum(matrix.shape[0] for matrix in matrices) + matrices[0].shape[1]
@@ -87,6 +97,14 @@ def normalized_laplacian(adjacency: ArrayLike) -> Array:
     Raises:
       ArgumentError: anything but a square matrix of real numbers; one that is not symmetric (to rounding),
         where it is concrete.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from jaxarch.structure import graphs
+      >>> print(graphs.normalized_laplacian(jnp.array([[0, 4, 0], [4, 0, 0], [0, 0, 0]])))
+      [[ 1. -1.  0.]
+       [-1.  1.  0.]
+       [ 0.  0.  0.]]
     """
     matrix = _matrix("adjacency", adjacency)
     if matrix.shape[0] != matrix.shape[1]:
@@ -114,6 +132,13 @@ def spectrum(weights: Sequence[ArrayLike], *, self_loops: bool = True) -> Array:
 
     Raises:
       ArgumentError: as `adjacency`.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from jaxarch.structure import graphs
+      >>> star = [jnp.ones((1, 3))]  # three inputs, one output
+      >>> [f"{abs(value):.3f}" for value in graphs.spectrum(star, self_loops=False).tolist()]
+      ['0.000', '1.000', '1.000', '2.000']
     """
     return jnp.linalg.eigvalsh(_normalized_laplacian(adjacency(weights, self_loops=self_loops)))
 

@@ -71,6 +71,13 @@ def layer_chain(tree: PyTree, layers: Layers | None = None) -> tuple[Layer, ...]
       ArgumentError: a name of no kernel, or of more than one; layers that do not fit one another; without
         names, leaves that fit in no order or in more than one, or that are not called as in Flax, so that
         their orientation is not known.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from jaxarch.structure import nodes
+      >>> params = {"head": {"kernel": jnp.ones((4, 2))}, "hidden": {"kernel": jnp.ones((3, 4))}}
+      >>> [(layer.name, layer.inputs, layer.outputs) for layer in nodes.layer_chain(params)]
+      [('hidden', 3, 4), ('head', 4, 2)]
     """
     shapes = {path: leaf.shape for path, leaf in named_leaves(tree).items() if matrices(path, leaf)}
     if not shapes:
@@ -104,6 +111,14 @@ def connection_mask(mask: PyTree, nodes: Mapping[str, Array], layers: Layers | N
 
     Raises:
       ArgumentError: as `layer_chain`; nodes of a layer that has none, or of another shape.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from jaxarch.structure import nodes
+      >>> mask = {"hidden": {"kernel": jnp.ones((3, 2), bool)}, "head": {"kernel": jnp.ones((2, 1), bool)}}
+      >>> left = nodes.connection_mask(mask, {"hidden": jnp.array([True, False])})
+      >>> [left[name]["kernel"].astype(int).tolist() for name in ("hidden", "head")]
+      [[[1, 0], [1, 0], [1, 0]], [[1], [0]]]
     """
     chain = layer_chain(mask, layers)
     hidden = {layer.name: layer.outputs for layer in chain[:-1]}
@@ -145,6 +160,14 @@ def dead_nodes(mask: PyTree, layers: Layers | None = None) -> dict[str, Array]:
 
     Raises:
       ArgumentError: as `layer_chain`.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from jaxarch.structure import nodes
+      >>> hidden, head = jnp.array([[1, 0, 1], [1, 0, 1]], bool), jnp.array([[1], [1], [0]], bool)
+      >>> dead = nodes.dead_nodes({"hidden": {"kernel": hidden}, "head": {"kernel": head}})
+      >>> {name: gone.tolist() for name, gone in dead.items()}  # one without inputs, one without outputs
+      {'hidden': [False, True, True]}
     """
     chain = layer_chain(mask, layers)
     leaves = named_leaves(mask)
@@ -165,6 +188,15 @@ def links_between(leaf: Array, layer: Layer) -> Array:
     Args:
       leaf: the mask of the layer's kernel, booleans.
       layer: of a chain.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from jaxarch.structure import nodes
+      >>> kernel = jnp.zeros((8, 1), bool).at[5].set(True)  # position 2 of channel 1
+      >>> mask = {"conv": {"kernel": jnp.ones((3, 3, 1, 2), bool)}, "head": {"kernel": kernel}}
+      >>> conv, head = nodes.layer_chain(mask)
+      >>> head.positions, nodes.links_between(kernel, head).tolist()
+      (4, [[False], [True]])
     """
     return leaf.reshape(-1, layer.positions, layer.inputs // layer.positions, layer.outputs).any((0, 1))
 

@@ -45,6 +45,14 @@ def gradient_bound(
 
     Raises:
       ArgumentError: as of `interval_bounds`; a selection without floating-point leaves.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from jaxarch.theory.bounds import gradient_bound
+      >>> def loss(mask):  # its gradient is (3, 4) times 3 v_1 + 4 v_2
+      ...     return jnp.square(mask @ jnp.array([3.0, 4.0])) / 2
+      >>> round(float(gradient_bound(loss, jnp.zeros(2))), 3)
+      35.0
     """
     check_floating("selection", selection)
     if len(lower) != len(upper):
@@ -89,6 +97,16 @@ def gradient_bounds(
 
     Raises:
       ArgumentError: an unknown `weights`; a primitive in the loss that has no interval rule.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch, optax
+      >>> from jaxarch.theory.bounds import gradient_bounds
+      >>> model = (lambda key: {"kernel": jnp.ones((2, 1))}, lambda params, x: x @ params["kernel"])
+      >>> x, y = jnp.array([[3.0, 4.0], [1.0, 0.0]]), jnp.zeros((2, 1))
+      >>> problem = jaxarch.supervised(model, (x, y), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=1)
+      >>> bounds = gradient_bounds(problem, {"kernel": jnp.ones((2, 1))})
+      >>> [round(bound, 3) for bound in bounds.tolist()]  # (v . x) x is largest at v = (1, 1)
+      [35.0, 1.0]
     """
     loss, selection, rows = _masked_loss(problem, params, state, weights, where, rows)
     return _in_blocks(lambda row: gradient_bound(lambda mask: loss(mask, row), selection), rows, at_once)
@@ -126,6 +144,16 @@ def largest_norms(
 
     Returns:
       Norms of shape (n,), each attained by some mask.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> from jaxarch.theory.bounds import largest_norms
+      >>> model = (lambda key: {"kernel": jnp.ones((2, 1))}, lambda params, x: x @ params["kernel"])
+      >>> x, y = jnp.array([[3.0, 4.0], [1.0, 0.0]]), jnp.zeros((2, 1))
+      >>> problem = jaxarch.supervised(model, (x, y), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=1)
+      >>> norms = largest_norms(jax.random.key(0), problem, {"kernel": jnp.ones((2, 1))})
+      >>> [round(norm, 3) for norm in norms.tolist()]  # found at v = (1, 1), where they are largest
+      [35.0, 1.0]
     """
     loss, selection, rows = _masked_loss(problem, params, state, weights, where, rows)
     check_count("masks", masks)
@@ -182,7 +210,18 @@ def looseness(
     masks: int = 20,
     ascent: int = 20,
 ) -> Looseness:
-    """The certified G of a problem beside the largest gradient found; arguments as of `largest_norms`."""
+    """The certified G of a problem beside the largest gradient found; arguments as of `largest_norms`.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> from jaxarch.theory.bounds import looseness
+      >>> model = (lambda key: {"kernel": jnp.ones((2, 1))}, lambda params, x: x @ params["kernel"])
+      >>> x, y = jnp.array([[3.0, -4.0]]), jnp.zeros((1, 1))  # (v . x) x is largest at v = (0, 1), of norm 20
+      >>> problem = jaxarch.supervised(model, (x, y), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=1)
+      >>> found = looseness(jax.random.key(0), problem, {"kernel": jnp.ones((2, 1))})
+      >>> print(f"{found.certified:.1f} {found.found:.1f} {found.ratio:.1f}")
+      20.0 20.0 1.0
+    """
     certified = gradient_bounds(problem, params, state, weights=weights, where=where, rows=rows).max()
     found = largest_norms(
         key, problem, params, state, weights=weights, where=where, rows=rows, masks=masks, ascent=ascent

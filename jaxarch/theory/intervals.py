@@ -50,6 +50,16 @@ def interval_bounds(fun: Callable[[PyTree], PyTree]) -> Callable[[PyTree, PyTree
     Raises:
       ArgumentError: bounds of different structures or shapes, or out of order; a primitive without a rule
         whose inputs depend on the box (loops and conditionals among them), by its name.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from jaxarch.theory.intervals import interval_bounds
+      >>> box = jnp.array([-1.0]), jnp.array([2.0])
+      >>> [round(float(end[0]), 3) for end in interval_bounds(lambda x: x * x)(*box)]
+      [0.0, 4.0]
+      >>> loose = interval_bounds(lambda x: x - x * x)(*box)  # x and x x are taken to be independent
+      >>> [round(float(end[0]), 3) for end in loose]  # the range is [-2, 1/4]
+      [-5.0, 2.0]
     """
 
     def bounds(lower: PyTree, upper: PyTree) -> tuple[PyTree, PyTree]:

@@ -31,6 +31,14 @@ def drawn_checks(claim: Claim) -> list[Inequality]:
 
     Raises:
       ArgumentError: there are none.
+
+    Example:
+      >>> from jaxarch.claims import CLAIMS, drawn_checks
+      >>> len(drawn_checks(CLAIMS["D.lemma-4.2"]))
+      3
+      >>> drawn_checks(CLAIMS["D.zero-mean-error"])  # doctest: +ELLIPSIS
+      Traceback (most recent call last):
+      jaxarch.errors.ArgumentError: claim: D.zero-mean-error is refuted by its counterexamples, ...
     """
     checks = [check for check in claim.checks if isinstance(check, Inequality)]
     if not checks:

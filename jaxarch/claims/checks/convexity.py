@@ -67,6 +67,12 @@ def convexity_gap(
 
     Raises:
       ArgumentError: a loss that is no finite real number; a dimension or steps that are no such count.
+
+    Example:
+      >>> import jaxarch
+      >>> found = jaxarch.claims.convexity_gap(lambda v: -(v @ v), 2, steps=0)  # |u - v|^2 / 4, at corners
+      >>> found.gap, found.convex
+      (0.5, False)
     """
     check_count("dimension", dimension)
     check_count("steps", steps, least=0)
@@ -120,6 +126,13 @@ def check_convex(loss: Callable[[Array], Array], dimension: int, *, key: Array |
 
     Raises:
       ArgumentError: naming two points between which the loss rises above its chord.
+
+    Example:
+      >>> import jaxarch
+      >>> jaxarch.claims.check_convex(lambda v: v @ v, 2)
+      >>> jaxarch.claims.check_convex(lambda v: -(v @ v), 2)  # doctest: +ELLIPSIS
+      Traceback (most recent call last):
+      jaxarch.errors.ArgumentError: loss: expected one that is convex in the mask; midway between v = ...
     """
     found = convexity_gap(loss, dimension, key=key)
     if not found.convex:

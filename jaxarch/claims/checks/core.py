@@ -224,6 +224,16 @@ def judge(claim: Claim, key: Array, cases: int = CASES) -> Outcome:
       claim: the claim.
       key: a `jax.random.key`, for the cases that are drawn.
       cases: how many to draw for each inequality, at least 1.
+
+    Example:
+      >>> import jax
+      >>> from jaxarch.claims import Claim, Exact, judge
+      >>> sums = Exact(lambda n: sum(range(n + 1)) == n * (n + 1) // 2, lambda: [{"n": n} for n in range(50)])
+      >>> statement = "1 + ... + n = n (n + 1)/2"
+      >>> claim = Claim("sums", "school", statement, latex=statement, verdict="holds", checks=(sums,))
+      >>> outcome = judge(claim, jax.random.key(0))
+      >>> outcome.verdict, outcome.kinds, outcome.cases
+      ('holds', 'exact', 50)
     """
     check_count("cases", cases)
     keys = jax.random.split(key, max(len(claim.checks), 1))

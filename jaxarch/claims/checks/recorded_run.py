@@ -50,6 +50,13 @@ def regret(
     Raises:
       ArgumentError: shapes that do not fit; a comparator outside the cube; soft above hard; a rate that is
         not positive; scores that do not follow from one another by steps of this rate.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> scores, gradients = jnp.array([[0.0], [-0.5]]), jnp.array([[1.0]])  # ds_soft(0) = 1/2: one step
+      >>> sides = jaxarch.claims.regret(scores, gradients, jnp.zeros(1), hard=4.0, soft=2.0, rate=1.0)
+      >>> round(float(sides.left), 3), round(float(sides.right), 3)  # v_1 = 1/2
+      (0.5, 0.985)
     """
     w = jnp.asarray(scores)
     check_floating("scores", w)

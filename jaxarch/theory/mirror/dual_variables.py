@@ -26,6 +26,13 @@ def mirror_map(scores: ArrayLike, soft: ArrayLike) -> Array:
     Returns:
       An array of the scores' shape and dtype, odd and increasing in them; infinite where it overflows, in
       float32 beyond `|soft w|` of about 88.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from jaxarch.theory import mirror
+      >>> scores = jnp.log(jnp.array([0.5, 1.0, 2.0]))  # sinh(log 2) = 3/4
+      >>> [round(theta, 3) for theta in mirror.mirror_map(scores, soft=1.0).tolist()]
+      [-2.886, 0.0, 2.886]
     """
     scores, soft = scores_and_temperature(scores, soft)
     return 2 / soft * (scores + jnp.sinh(soft * scores) / soft)
@@ -40,6 +47,13 @@ def inverse_mirror_map(theta: ArrayLike, soft: ArrayLike) -> Array:
     Args:
       theta: floating-point array of any shape, any finite or infinite values.
       soft: as of `mirror_map`.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from jaxarch.theory import mirror
+      >>> theta = mirror.mirror_map(jnp.array([-3.0, 0.5, 40.0]), soft=2.0)
+      >>> [round(score, 3) for score in mirror.inverse_mirror_map(theta, soft=2.0).tolist()]
+      [-3.0, 0.5, 40.0]
     """
     theta, soft = scores_and_temperature(theta, soft)
     size = jnp.abs(theta)
@@ -68,6 +82,14 @@ def mirror_update(scores: ArrayLike, gradient: ArrayLike, soft: ArrayLike, rate:
     two large thetas is taken), a gradient of 0 moves nothing, and no score overflows. The limit is that of c:
     in float32 it underflows where `g ds_soft(w) < 1e-38`, beyond `|soft w|` of about 87, and the score
     stays, as it does under any other optimiser.
+
+    Example:
+      >>> from jaxarch.theory import mirror
+      >>> step = mirror.mirror_update(0.0, gradient=0.5, soft=2.0, rate=10.0)  # ds_soft(0) = 0.5, so g = 1
+      >>> round(float(step), 2)  # the ordinary step would be -5
+      -1.75
+      >>> round(float(mirror.mirror_map(step, soft=2.0)), 3)
+      -10.0
     """
     scores, soft = scores_and_temperature(scores, soft)
     step = -jnp.asarray(rate, scores.dtype) * soft * jnp.asarray(gradient, scores.dtype)

@@ -35,6 +35,12 @@ def prescribed_rate(
       soft: inverse temperature of the gradient, positive, at most `hard`.
       gradient_bound: G, with `norm(grad_v f) <= G` for every example.
       steps: T.
+
+    Example:
+      >>> from jaxarch.theory import mirror
+      >>> rate = mirror.prescribed_rate(2.0, hard=4.0, soft=1.0, gradient_bound=2.0, steps=100)
+      >>> round(float(rate), 3)  # 4/2 sqrt(4/400)
+      0.2
     """
     check_temperatures(hard, soft)
     _check_numbers(distance=distance, gradient_bound=gradient_bound, steps=steps)
@@ -56,6 +62,14 @@ def regret_constant(
       soft: inverse temperature of the gradient, positive, at most `hard`.
       gradient_bound: G.
       exact: whether the step is `optim.mirror_descent`, for which `K = hard soft / 32` at every rate.
+
+    Example:
+      >>> from jaxarch.theory import mirror
+      >>> float(mirror.regret_constant(0.5, hard=8.0, soft=4.0, gradient_bound=1.0, exact=True))
+      1.0
+      >>> rates = (1e-9, 0.5)  # (1 + 1/4) psi(0), and (1 + 1/4) psi(4)
+      >>> [round(float(mirror.regret_constant(rate, 8.0, 4.0, gradient_bound=1.0)), 2) for rate in rates]
+      [1.25, 7.75]
     """
     check_temperatures(hard, soft)
     _check_numbers(rate=rate, gradient_bound=gradient_bound)
@@ -79,6 +93,15 @@ def average_iterate_bound(
     """`D/(eta T) + eta K G^2` bounds the expected gap `E F((v_1 + ... + v_T)/T) - F(u)`, f convex.
 
     Arguments as of `prescribed_rate` and `regret_constant`.
+
+    Example:
+      >>> from jaxarch.theory import mirror
+      >>> given = {"hard": 4.0, "soft": 1.0, "gradient_bound": 2.0, "steps": 100}
+      >>> rate = mirror.prescribed_rate(2.0, **given)
+      >>> round(float(mirror.average_iterate_bound(2.0, rate, **given, exact=True)), 3)  # 0.1 + 0.1
+      0.2
+      >>> round(float(mirror.average_iterate_bound(2.0, rate, **given)), 3)
+      0.214
     """
     _check_numbers(rate=rate, gradient_bound=gradient_bound, steps=steps)
     constant = regret_constant(rate, hard, soft, gradient_bound=gradient_bound, exact=exact)
@@ -96,7 +119,15 @@ def last_iterate_bound(
     steps: ArrayLike,
     exact: bool = False,
 ) -> Array:
-    """`D/(eta T) + eta K G^2 (2 + log T)` bounds the expected gap of the last iterate, `E F(v_T) - F(u)`."""
+    """`D/(eta T) + eta K G^2 (2 + log T)` bounds the expected gap of the last iterate, `E F(v_T) - F(u)`.
+
+    Example:
+      >>> from jaxarch.theory import mirror
+      >>> given = {"hard": 4.0, "soft": 1.0, "gradient_bound": 2.0, "steps": 100}
+      >>> bound = mirror.last_iterate_bound(2.0, 0.2, **given, exact=True)  # 0.1 + 0.1 (2 + log 100)
+      >>> round(float(bound), 3)
+      0.761
+    """
     _check_numbers(rate=rate, gradient_bound=gradient_bound, steps=steps)
     constant = regret_constant(rate, hard, soft, gradient_bound=gradient_bound, exact=exact)
     eta, G, T = _number(rate), _number(gradient_bound), _number(steps)
@@ -117,6 +148,13 @@ def anytime_bound(
 
     It bounds the expected gap of the average of the iterates, weighted by their rates. `scale` is c; K is
     `regret_constant` at the largest rate, c.
+
+    Example:
+      >>> from jaxarch.theory import mirror
+      >>> given = {"hard": 4.0, "soft": 1.0, "gradient_bound": 2.0, "exact": True}
+      >>> bounds = [mirror.anytime_bound(2.0, 1.0, steps=steps, **given) for steps in (3, 99, 9999)]
+      >>> [round(float(bound), 3) for bound in bounds]  # at 99: (2 + (1 + log 99)/2) / 18
+      [1.525, 0.267, 0.036]
     """
     _check_numbers(scale=scale, gradient_bound=gradient_bound, steps=steps)
     constant = regret_constant(scale, hard, soft, gradient_bound=gradient_bound, exact=exact)
@@ -151,6 +189,14 @@ def heavy_ball_bound(
       momentum: mu, in [0, 1).
       gradient_bound: G.
       steps: T.
+
+    Example:
+      >>> from jaxarch.theory import mirror
+      >>> given = {"hard": 4.0, "soft": 1.0, "momentum": 0.5, "gradient_bound": 2.0, "steps": 100}
+      >>> round(float(mirror.heavy_ball_bound(2.0, 0.1, **given)), 3)
+      0.613
+      >>> float(mirror.heavy_ball_bound(2.0, 1.0, **given))  # delta' = 1, and e/2 is not below 1
+      inf
     """
     check_temperatures(hard, soft)
     _check_numbers(rate=rate, gradient_bound=gradient_bound, steps=steps)
@@ -167,7 +213,13 @@ def heavy_ball_bound(
 
 
 def largest_descent_rate(hard: ArrayLike, soft: ArrayLike, *, smoothness: ArrayLike) -> Array:
-    """`16 / (L hard soft)`: up to this rate every full-gradient step lowers an L-smooth F, convex or not."""
+    """`16 / (L hard soft)`: up to this rate every full-gradient step lowers an L-smooth F, convex or not.
+
+    Example:
+      >>> from jaxarch.theory import mirror
+      >>> float(mirror.largest_descent_rate(hard=4.0, soft=2.0, smoothness=2.0))
+      1.0
+    """
     check_temperatures(hard, soft)
     _check_numbers(smoothness=smoothness)
     return 16 / (_number(smoothness) * _number(hard) * _number(soft))
@@ -194,6 +246,12 @@ def descent_bound(
       soft: inverse temperature of the gradient, positive, at most `hard`.
       smoothness: L, with grad F L-Lipschitz on [0, 1]^d.
       steps: T.
+
+    Example:
+      >>> from jaxarch.theory import mirror
+      >>> given = {"hard": 4.0, "soft": 2.0, "smoothness": 2.0, "steps": 100}  # up to a rate of 1
+      >>> [round(float(mirror.descent_bound(1.0, rate, **given)), 3) for rate in (0.5, 1.0, 1.5)]
+      [0.04, 0.02, inf]
     """
     largest = largest_descent_rate(hard, soft, smoothness=smoothness)
     _check_numbers(rate=rate, steps=steps)
@@ -227,6 +285,13 @@ def stochastic_descent_bound(
       largest_entry: G_inf, with `abs(dF/dv_i) <= G_inf`.
       second_moment: V, with `E norm(g_t)^2 <= V`; g_t is unbiased.
       steps: T.
+
+    Example:
+      >>> from jaxarch.theory import mirror
+      >>> given = {"smoothness": 16.0, "largest_entry": 1.0, "second_moment": 1.0, "steps": 1000}
+      >>> bound = mirror.stochastic_descent_bound(1.0, 0.01, hard=4.0, soft=2.0, **given)
+      >>> round(float(bound), 3)  # 0.1 + 0.02 (1 + 1/(6 sqrt 3))
+      0.122
     """
     check_temperatures(hard, soft)
     _check_numbers(rate=rate, smoothness=smoothness, second_moment=second_moment, steps=steps)
