@@ -60,6 +60,18 @@ class Problem:
       gather: `(data, per_run, rows) -> batch`.
       predict: `(params, state, batch) -> outputs`, for evaluation; `None` where there is nothing to predict.
       metrics: `(params, state, batch) -> {name: scalar}`, shown for the validation rows beside the loss.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> def init(key):
+      ...     return {"w": jnp.zeros(())}, {}
+      >>> def loss(params, state, batch, key):
+      ...     return jnp.square(batch - params["w"]).mean(), state
+      >>> descent = jaxarch.Descent(optax.sgd(0.5), steps=1)
+      >>> problem = jaxarch.Problem(init, loss, jnp.array([1.0, 3.0]), descent)
+      >>> network = jaxarch.search.dense(nonnegative=False, where="w")(jax.random.key(0), problem)
+      >>> print(network.params["w"], problem.objective(network.params, {}))  # the mean, and the variance
+      2.0 1.0
     """
 
     init: Callable[[Array], tuple[PyTree, PyTree]]
