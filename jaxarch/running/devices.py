@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax import Array
+from jax.experimental.compilation_cache import compilation_cache
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from jaxarch.errors import ArgumentError, check_count
@@ -69,6 +70,8 @@ def use_compilation_cache(folder: str | os.PathLike[str]) -> None:
       True
       >>> jax.config.update("jax_compilation_cache_dir", None)  # and no more
     """
+    # JAX keeps to the first folder of a process until it is told otherwise.
+    compilation_cache.reset_cache()
     jax.config.update("jax_compilation_cache_dir", os.fspath(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
