@@ -35,7 +35,7 @@ class ByDensity(NamedTuple):
     """The architectures of several densities that one search found, of which `at_density` takes one.
 
     Attributes:
-      masks: by the name of the density, the largest first.
+      masks: by the name of the density, such as `0.05`, in any order.
       weights: those that the search ended with, without any mask.
     """
 
