@@ -64,7 +64,7 @@ def use_compilation_cache(folder: str | os.PathLike[str]) -> None:
 
     Example:
       >>> import jax, jaxarch, tempfile
-      >>> folder = tempfile.mkdtemp()  # one that stays, in earnest
+      >>> folder = tempfile.mkdtemp()  # a lasting one, in earnest
       >>> jaxarch.use_compilation_cache(folder)
       >>> jax.config.jax_compilation_cache_dir == folder
       True
