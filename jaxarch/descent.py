@@ -26,6 +26,12 @@ class Descent:
 
     Raises:
       ArgumentError: an optimiser that is none, sizes that are no positive integers, an unknown word.
+
+    Example:
+      >>> import jaxarch, optax
+      >>> descent = jaxarch.Descent(optax.adam(1e-3), steps=1000, batch_size=32, sampling="epochs")
+      >>> descent.replace(steps=50).batch_size
+      32
     """
 
     optimizer: optax.GradientTransformation
@@ -90,6 +96,13 @@ def own_descent(changes: DescentChanges) -> OwnDescent:
 
     Raises:
       ArgumentError: a keyword that is none of a descent's, a value that `Descent` does not take.
+
+    Example:
+      >>> import jaxarch, optax
+      >>> own = jaxarch.descent.own_descent({"steps": 2000})
+      >>> descent = own.of(jaxarch.Descent(optax.sgd(0.1), steps=1000, batch_size=32))
+      >>> descent.steps, descent.batch_size
+      (2000, 32)
     """
     known = [field.name for field in dataclasses.fields(Descent)]
     for name in changes:

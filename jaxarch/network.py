@@ -35,7 +35,7 @@ class ByDensity(NamedTuple):
     """The architectures of several densities that one search found, of which `at_density` takes one.
 
     Attributes:
-      masks: by the name of the density, the largest first.
+      masks: by the name of the density, such as `0.05`, in any order.
       weights: those that the search ended with, without any mask.
     """
 
@@ -79,6 +79,13 @@ class Network:
       dead_start: whether some leaf's gradient stayed exactly 0 as some training began.
       info: arrays to look at, by name, kept from stage to stage. A training adds `loss`, one value a step, of
         the last training in a chain.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> mask = {"kernel": jnp.array([[True, False], [True, True]])}  # two runs
+      >>> network = jaxarch.Network({"kernel": jnp.array([[1.5, 0.0], [2.5, 3.5]])}, mask)
+      >>> print(network.of_run(1).params["kernel"], jaxarch.density(network.of_run(0).mask))
+      [2.5 3.5] 0.5
     """
 
     params: PyTree = None
@@ -138,5 +145,11 @@ def architecture(mask: PyTree) -> Network:
 
     Returns:
       A `Network` without parameters or state.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> network = jaxarch.architecture({"kernel": jnp.array([[True, False]]), "bias": None})
+      >>> print(network.params, jaxarch.density(network.mask))
+      None 0.5
     """
     return Network(mask=mask)

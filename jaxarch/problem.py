@@ -67,6 +67,18 @@ class Problem:
         their rows from, and `train`, if given, rows that stand for the training examples where a stage looks
         at all of them.
       window: the batches of the stream that the device has; `over_seeds` sees to it.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> def init(key):
+      ...     return {"w": jnp.zeros(())}, {}
+      >>> def loss(params, state, batch, key):
+      ...     return jnp.square(batch - params["w"]).mean(), state
+      >>> descent = jaxarch.Descent(optax.sgd(0.5), steps=1)
+      >>> problem = jaxarch.Problem(init, loss, jnp.array([1.0, 3.0]), descent)
+      >>> network = jaxarch.search.dense(nonnegative=False, where="w")(jax.random.key(0), problem)
+      >>> print(network.params["w"], problem.objective(network.params, {}))  # the mean, and the variance
+      2.0 1.0
     """
 
     init: Callable[[Array], tuple[PyTree, PyTree]]

@@ -44,7 +44,13 @@ def _key_name(key: Any) -> str:
 
 
 def named_leaves(tree: PyTree) -> dict[str, Any]:
-    """The leaves of a tree by path name, in flattening order. `None` leaves are left out."""
+    """The leaves of a tree by path name, in flattening order. `None` leaves are left out.
+
+    Example:
+      >>> import jaxarch
+      >>> jaxarch.named_leaves({"layers": [{"kernel": 1.5}, {"kernel": 2.5, "bias": None}]})
+      {'layers/0/kernel': 1.5, 'layers/1/kernel': 2.5}
+    """
     return {path_name(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
 
 
@@ -58,12 +64,24 @@ def matrices(path: str, leaf: Any) -> bool:
     """Leaves of two or more dimensions, but for those called `bias` or `scale`: kernels and embeddings.
 
     By name too, since the biases of an attention layer are matrices (heads x features).
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> [jaxarch.matrices(path, jnp.zeros((2, 3))) for path in ("query/kernel", "query/bias")]
+      [True, False]
     """
     return jnp.ndim(leaf) >= 2 and path.split("/")[-1] not in ("bias", "scale")
 
 
 def everything(path: str, leaf: Any) -> bool:
-    """Every leaf."""
+    """Every leaf.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> params = {"kernel": jnp.ones((1, 2)), "bias": jnp.ones(2)}
+      >>> list(jaxarch.named_leaves(jaxarch.select(params, jaxarch.everything)))
+      ['bias', 'kernel']
+    """
     return True
 
 
@@ -78,6 +96,14 @@ def select(tree: PyTree, where: Where = matrices, name: str = "where") -> PyTree
     Raises:
       ArgumentError: if nothing is selected, or one of the patterns selects nothing, naming the paths that
         there are.
+
+    Example:
+      >>> import jaxarch
+      >>> params = {"hidden": {"kernel": 1.5, "bias": 0.5}, "head": {"kernel": 2.5, "bias": 0.5}}
+      >>> jaxarch.select(params, "hidden/*")
+      {'head': {'bias': None, 'kernel': None}, 'hidden': {'bias': 0.5, 'kernel': 1.5}}
+      >>> jaxarch.named_leaves(jaxarch.select(params, lambda path, leaf: leaf > 1))
+      {'head/kernel': 2.5, 'hidden/kernel': 1.5}
     """
     if callable(where):
         chosen = where
@@ -109,7 +135,13 @@ def select(tree: PyTree, where: Where = matrices, name: str = "where") -> PyTree
 
 
 def map_selected(function: Callable[..., Any], selection: PyTree, *trees: PyTree) -> PyTree:
-    """`function(leaf, *leaves)` where a leaf is selected; `None` elsewhere."""
+    """`function(leaf, *leaves)` where a leaf is selected; `None` elsewhere.
+
+    Example:
+      >>> from jaxarch.trees import map_selected
+      >>> map_selected(lambda m, w: m * w, {"kernel": 0, "bias": None}, {"kernel": 1.5, "bias": 0.5})
+      {'bias': None, 'kernel': 0.0}
+    """
     return jax.tree.map(
         lambda leaf, *others: None if leaf is None else function(leaf, *others),
         selection,
@@ -119,7 +151,13 @@ def map_selected(function: Callable[..., Any], selection: PyTree, *trees: PyTree
 
 
 def merge(selection: PyTree, tree: PyTree) -> PyTree:
-    """The selected leaves of `selection`, and those of `tree` elsewhere."""
+    """The selected leaves of `selection`, and those of `tree` elsewhere.
+
+    Example:
+      >>> from jaxarch.trees import merge
+      >>> merge({"kernel": 2.5, "bias": None}, {"kernel": 1.5, "bias": 0.5})
+      {'bias': 0.5, 'kernel': 2.5}
+    """
     return jax.tree.map(
         lambda leaf, other: other if leaf is None else leaf,
         selection,

@@ -27,6 +27,15 @@ def at_density(density: float) -> FunctionStage:
 
     Raises:
       ArgumentError: a search before that kept no masks, or none of this density.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> search = jaxarch.search.random_mask((0.5, 0.25))
+      >>> network = jaxarch.chain(search, jaxarch.at_density(0.5))(jax.random.key(0), problem)
+      >>> print(jaxarch.density(network.mask))
+      0.5
     """
     check_density("density", density)
     needs = Needs("required", ("by_density",), before="search.snip((0.5, 0.1))")

@@ -29,6 +29,15 @@ def new_head() -> FunctionStage:
 
     Raises:
       ArgumentError: a model of other layers than the network's.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> mask = {"W2_1": jnp.ones((8, 4), bool), "W3_2": jnp.arange(16).reshape(2, 8) < 4}  # of 2 classes
+      >>> network = jaxarch.new_head()(jax.random.key(0), problem, jaxarch.architecture(mask))
+      >>> print(network.mask["W3_2"].shape, jaxarch.density(network.mask["W3_2"]))
+      (4, 8) 0.25
     """
     return FunctionStage("new head", _new_head, None, Needs("required", ("mask",)))
 

@@ -31,6 +31,14 @@ def prune(fraction: ArrayLike = 0.2) -> FunctionStage:
 
     Raises:
       ArgumentError: a concrete fraction outside [0, 1).
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> strategy = jaxarch.chain(jaxarch.search.untrained(), jaxarch.prune(0.5), jaxarch.prune(0.5))
+      >>> print(jaxarch.density(strategy(jax.random.key(0), problem).mask))
+      0.25
     """
     check_fraction("fraction", fraction)
     return FunctionStage("prune", _prune, fraction, A_NETWORK)

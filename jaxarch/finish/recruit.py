@@ -52,6 +52,17 @@ def recruit(tolerance: ArrayLike = 0.05) -> FunctionStage:
     Raises:
       ArgumentError: a concrete tolerance that is negative or not finite; a problem without `validation` rows;
         parameters of another network, or without hidden neurons.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> net, x = jaxarch.spectral_network((4, 8, 4)), jnp.eye(4)
+      >>> problem = jaxarch.supervised(
+      ...     net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2, validation=jnp.arange(4)
+      ... )
+      >>> strategy = jaxarch.chain(jaxarch.search.spectral(), jaxarch.recruit(tolerance=1.0))
+      >>> network = strategy(jax.random.key(0), problem)
+      >>> print(network.neurons.count(), network.info["losses"].shape)
+      0 (9,)
     """
     check_one_strength("tolerance", tolerance)
     return FunctionStage("recruit", _recruit, tolerance, NEEDS, removes=("neurons",))

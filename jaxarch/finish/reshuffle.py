@@ -20,6 +20,16 @@ def reshuffled() -> FunctionStage:
 
     Returns:
       A finish.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> mask = {"W2_1": jnp.arange(32).reshape(8, 4) < 8, "W3_2": jnp.ones((4, 8), bool)}
+      >>> params, _ = net.init(jax.random.key(0))
+      >>> network = jaxarch.reshuffled()(jax.random.key(1), problem, jaxarch.Network(params, mask, {}))
+      >>> {path: float(share) for path, share in jaxarch.layer_density(network.mask).items()}
+      {'W2_1': 0.25, 'W3_2': 1.0}
     """
     return FunctionStage("reshuffled", _reshuffled, None, A_NETWORK)
 

@@ -71,6 +71,16 @@ def retrain(
       ArgumentError: an unknown `start`; `rewind` after a search that does not tell where it started; a
         spectral network, whose mask is one of neurons: there, `search.spectral(0.0)` is the finish that
         refits.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> again = jaxarch.retrain("cold", nonnegative=False, steps=3)
+      >>> drawn = jaxarch.search.random_mask(0.25, per="leaf")
+      >>> network = jaxarch.chain(drawn, again)(jax.random.key(0), problem)
+      >>> {name: (weights != 0).sum().item() for name, weights in network.params.items()}  # of 32 each
+      {'W2_1': 8, 'W3_2': 8}
     """
     if start not in ("warm", "cold", "rewind"):
         raise ArgumentError(f"start: expected 'warm', 'cold' or 'rewind', got {shown(start)}")

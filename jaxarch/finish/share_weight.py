@@ -28,6 +28,15 @@ def share_weight(weight: Literal["best", "random"] = "best") -> FunctionStage:
 
     Raises:
       ArgumentError: an unknown `weight`; `best` after another search than `search.agnostic`.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> strategy = jaxarch.chain(jaxarch.search.agnostic(draws=3, weights=2), jaxarch.share_weight())
+      >>> network = strategy(jax.random.key(0), problem)
+      >>> print((network.params["W2_1"] == network.shared_weight * network.mask["W2_1"]).all())
+      True
     """
     if weight not in ("best", "random"):
         raise ArgumentError(f"weight: expected 'best' or 'random', got {shown(weight)}")

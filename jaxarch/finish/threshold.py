@@ -54,6 +54,15 @@ def threshold(
 
     Raises:
       ArgumentError: percentiles outside [0, 100], or none; an unknown `weights`.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> strategy = jaxarch.chain(jaxarch.search.dense(), jaxarch.threshold((25, 50)))
+      >>> network = strategy(jax.random.key(0), problem)
+      >>> print(network.info["candidates"].shape, (network.params["W2_1"] == network.mask["W2_1"]).all())
+      (2,) True
     """
     if weights not in ("ones", "found"):
         raise ArgumentError(f"weights: expected 'ones' or 'found', got {shown(weights)}")

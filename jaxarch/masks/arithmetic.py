@@ -14,7 +14,14 @@ from jaxarch.trees import PyTree, check_structure, map_selected, merge, named_le
 
 
 def full_mask(selection: PyTree) -> PyTree:
-    """The mask that keeps every selected connection."""
+    """The mask that keeps every selected connection.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> params = {"kernel": jnp.zeros((1, 2)), "bias": jnp.zeros(2)}
+      >>> jaxarch.masks.full_mask(jaxarch.select(params))
+      {'bias': None, 'kernel': Array([[ True,  True]], dtype=bool)}
+    """
     return map_selected(lambda leaf: jnp.ones_like(leaf, bool), selection)
 
 
@@ -25,6 +32,12 @@ def apply_mask(mask: PyTree, params: PyTree) -> PyTree:
 
     Raises:
       ArgumentError: a mask of another structure or of other shapes.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> mask = {"kernel": jnp.array([True, False]), "bias": None}
+      >>> jaxarch.masks.apply_mask(mask, {"kernel": jnp.array([1.5, jnp.nan]), "bias": jnp.ones(1)})
+      {'bias': Array([1.], dtype=float32), 'kernel': Array([1.5, 0. ], dtype=float32)}
     """
     check_fits(mask, params)
 
@@ -42,6 +55,13 @@ def check_fits(mask: PyTree, params: PyTree) -> None:
 
     Raises:
       ArgumentError: naming the leaf.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> jaxarch.masks.check_fits({"weight": jnp.ones(2, bool)}, {"kernel": jnp.ones(2)})
+      Traceback (most recent call last):
+          ...
+      jaxarch.errors.ArgumentError: mask: the model has no parameter 'weight'; it has kernel
     """
     leaves = named_leaves(params)
     for path, leaf in named_leaves(mask).items():
@@ -63,6 +83,12 @@ def weight_free(mask: PyTree, params: PyTree) -> PyTree:
 
     Raises:
       ArgumentError: a mask of another structure or of other shapes.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> mask = {"kernel": jnp.array([True, False]), "bias": None}
+      >>> jaxarch.masks.weight_free(mask, {"kernel": jnp.array([1.5, 2.5]), "bias": jnp.array([0.5])})
+      {'bias': Array([0.5], dtype=float32), 'kernel': Array([1., 0.], dtype=float32)}
     """
     check_fits(mask, params)
     return merge(map_selected(lambda m, leaf: m.astype(leaf.dtype), mask, params), params)
@@ -72,6 +98,13 @@ def density(mask: PyTree) -> Array:
     """The share of connections that are kept, over all masked leaves together: a scalar in [0, 1].
 
     For masks with a leading axis of runs, `jax.vmap(density)`.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch
+      >>> print(jaxarch.density({"a": jnp.array([True, True, False]), "b": jnp.array([False])}))
+      0.5
+      >>> print(jax.vmap(jaxarch.density)({"a": jnp.array([[True, False], [True, True]])}))
+      [0.5 1. ]
     """
     leaves = _arrays(mask)
     if not leaves:
@@ -87,6 +120,11 @@ def connections(mask: PyTree) -> Array | np.int64:
 
     Raises:
       ArgumentError: 2^32 connections or more in one traced mask, or in one leaf, without float64.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> print(jaxarch.masks.connections({"a": jnp.array([True, True, False]), "b": jnp.array([True])}))
+      3
     """
     leaves = _arrays(mask)
     counts, size = [_count(leaf) for leaf in leaves], sum(leaf.size for leaf in leaves)
@@ -98,7 +136,14 @@ def connections(mask: PyTree) -> Array | np.int64:
 
 
 def layer_density(mask: PyTree) -> dict[str, Array]:
-    """The share of connections that are kept in each masked leaf, by path."""
+    """The share of connections that are kept in each masked leaf, by path.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> mask = {"a": {"kernel": jnp.array([[True, False]])}, "b": {"kernel": jnp.array([[True]])}}
+      >>> {path: float(share) for path, share in jaxarch.layer_density(mask).items()}
+      {'a/kernel': 0.5, 'b/kernel': 1.0}
+    """
     return {path: density(leaf) for path, leaf in named_leaves(mask).items()}
 
 
@@ -107,6 +152,12 @@ def overlap(mask: PyTree, other: PyTree) -> Array:
 
     Raises:
       ArgumentError: masks of different structures or shapes.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> mask, other = {"a": jnp.array([True, True, False])}, {"a": jnp.array([True, False, False])}
+      >>> print(jaxarch.overlap(mask, other))
+      0.5
     """
     _arrays((mask, other))
     leaves, others = named_leaves(mask), named_leaves(other)
@@ -127,6 +178,13 @@ def reshuffle(key: Array, mask: PyTree) -> PyTree:
     """A mask with the same density in every leaf and its connections permuted at random ([A] section 3.3).
 
     A leaf that is split over devices is gathered, permuted and split again.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch
+      >>> mask = {"a": jnp.array([[True, False], [False, False]]), "b": jnp.ones(3, bool)}
+      >>> drawn = jaxarch.masks.reshuffle(jax.random.key(0), mask)
+      >>> {path: float(share) for path, share in jaxarch.layer_density(drawn).items()}
+      {'a': 0.25, 'b': 1.0}
     """
     leaves, treedef = jax.tree.flatten(mask)
     keys = jax.random.split(key, max(len(leaves), 1))

@@ -40,6 +40,14 @@ def two_temperature(scores: ArrayLike, hard: ArrayLike, soft: ArrayLike, *, fact
     Raises:
       ArgumentError: scores that are not floating point; temperatures that are not positive, or soft > hard
         (where they are concrete; traced ones are clipped to the positive finite range).
+
+    Example:
+      >>> import jax, jaxarch
+      >>> mask = jax.value_and_grad(jaxarch.masks.two_temperature)
+      >>> for soft in (4.0, 40.0):  # at a score of 0, the slope of a sigmoid is soft / 4
+      ...     print(*mask(0.0, hard=40.0, soft=soft))
+      0.5 1.0
+      0.5 10.0
     """
     scores, hard, soft = _checked(scores, hard, soft)
     return _two_temperature(scores, hard, soft, factor)
@@ -91,7 +99,15 @@ def _checked(scores: ArrayLike, hard: ArrayLike, soft: ArrayLike) -> tuple[Array
 
 
 def check_temperatures(hard: ArrayLike, soft: ArrayLike) -> None:
-    """Raise unless 0 < soft <= hard (up to rounding), where the temperatures are concrete."""
+    """Raise unless 0 < soft <= hard (up to rounding), where the temperatures are concrete.
+
+    Example:
+      >>> import jaxarch
+      >>> jaxarch.masks.check_temperatures(hard=5.0, soft=50.0)  # doctest: +ELLIPSIS
+      Traceback (most recent call last):
+          ...
+      jaxarch.errors.ArgumentError: soft: expected at most hard = 5.0 ..., got 50.0
+    """
     check_positive("hard", hard)
     check_positive("soft", soft)
     if not is_traced((hard, soft)) and (np.asarray(soft) > np.asarray(hard) * (1 + 1e-6)).any():
@@ -123,6 +139,13 @@ def init_scores(
       devices as they are: in bfloat16 most steps of a descent are less than half a digit, and are lost.
       The defaults, with `hard=50`, are N(-.2, .1): on non-negative inputs, scores around 0 saturate the
       network of [D] and leave no gradient at all.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch
+      >>> selection = jaxarch.select({"kernel": jnp.zeros((200, 300)), "bias": jnp.zeros(300)})
+      >>> scores = jaxarch.masks.init_scores(jax.random.key(0), selection, hard=50.0)
+      >>> print(scores["bias"], f"{scores['kernel'].mean():.1f} {scores['kernel'].std():.1f}")
+      None -0.2 0.1
     """
     check_strength("std", std)
     unit = 1.0 if hard is None else 1.0 / jnp.asarray(hard, jnp.float32)
@@ -140,7 +163,14 @@ def init_scores(
 
 
 def soft_mask(scores: PyTree, hard: ArrayLike, soft: ArrayLike, *, factor: bool = True) -> PyTree:
-    """The mask in (0, 1) that training multiplies with the weights: `two_temperature`, leaf by leaf."""
+    """The mask in (0, 1) that training multiplies with the weights: `two_temperature`, leaf by leaf.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> scores = {"kernel": jnp.array([-0.1, 0.0, 0.1]), "bias": None}
+      >>> [f"{v:.2f}" for v in jaxarch.masks.soft_mask(scores, hard=50.0, soft=5.0)["kernel"]]
+      ['0.01', '0.50', '0.99']
+    """
     return map_selected(lambda w: two_temperature(w, hard, soft, factor=factor), scores)
 
 
@@ -148,6 +178,11 @@ def hard_mask(scores: PyTree) -> PyTree:
     """The architecture: `1[w > 0]`, as booleans ([A] section 2.3; the limit of `sigma(M w)`).
 
     [D] footnote 3 keeps a connection whose score is exactly 0; this library, like [A], prunes it.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> jaxarch.masks.hard_mask({"kernel": jnp.array([-0.1, 0.0, 0.1]), "bias": None})
+      {'bias': None, 'kernel': Array([False, False,  True], dtype=bool)}
     """
     return map_selected(lambda w: w > 0, scores)
 

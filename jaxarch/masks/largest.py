@@ -79,6 +79,12 @@ def top_k(scores: PyTree, k: ArrayLike) -> PyTree:
     Raises:
       ArgumentError: a `k` that is no integer, or, where it is concrete, not between 0 and the number of
         connections; leaves whose dtypes have none in common in which all scores are exact.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> scores = {"a": jnp.array([0.1, 0.9]), "b": jnp.array([0.5, 0.5])}
+      >>> [leaf.astype(int).tolist() for leaf in jaxarch.masks.top_k(scores, 2).values()]
+      [[0, 1], [1, 0]]
     """
     leaves, treedef = _masked_leaves(scores)
     size = sum(leaf.size for leaf in leaves)
@@ -102,6 +108,12 @@ def percentile_thresholds(values: PyTree, percentiles: ArrayLike) -> Array:
 
     Raises:
       ArgumentError: concrete percentiles that are not in [0, 100]; values that are not floating point.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> values = {"a": jnp.array([5.0, 1.0, 3.0]), "b": jnp.array([2.0, 4.0])}
+      >>> print(jaxarch.masks.percentile_thresholds(values, jnp.array([0.0, 50.0, 87.5])))
+      [1.  3.  4.5]
     """
     leaves, _ = _masked_leaves(values)
     check_floating("values", values)
@@ -113,7 +125,13 @@ def percentile_thresholds(values: PyTree, percentiles: ArrayLike) -> Array:
 
 
 def threshold_mask(values: PyTree, threshold: ArrayLike) -> PyTree:
-    """`B_inf(w - xi)`: the connections above a threshold, `1[w > xi]` ([D] eq. 13)."""
+    """`B_inf(w - xi)`: the connections above a threshold, `1[w > xi]` ([D] eq. 13).
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> jaxarch.masks.threshold_mask({"a": jnp.array([5.0, 1.0, 3.0])}, 3.0)
+      {'a': Array([ True, False, False], dtype=bool)}
+    """
     return map_selected(lambda w: w > threshold, values)
 
 
@@ -133,6 +151,11 @@ def erk_densities(shapes: Mapping[str, tuple[int, ...]], density: float) -> dict
 
     Raises:
       ArgumentError: a density outside (0, 1].
+
+    Example:
+      >>> import jaxarch
+      >>> jaxarch.masks.erk_densities({"a": (4, 4), "b": (8, 8)}, 0.3)  # epsilon = 1: 8/16 and 16/64
+      {'a': 0.5, 'b': 0.25}
     """
     check_density("density", density)
     sizes = {path: math.prod(shape) for path, shape in shapes.items()}
@@ -148,13 +171,29 @@ def erk_densities(shapes: Mapping[str, tuple[int, ...]], density: float) -> dict
 
 
 def check_per(per: object) -> None:
-    """Raise unless it is a word of `Per`."""
+    """Raise unless it is a word of `Per`.
+
+    Example:
+      >>> import jaxarch
+      >>> jaxarch.masks.check_per("layer")
+      Traceback (most recent call last):
+          ...
+      jaxarch.errors.ArgumentError: per: expected 'all', 'leaf' or 'erk', got 'layer'
+    """
     if per not in ("all", "leaf", "erk"):
         raise ArgumentError(f"per: expected 'all', 'leaf' or 'erk', got {shown(per)}")
 
 
 def check_density(name: str, density: object) -> None:
-    """Raise unless it is a number in (0, 1]."""
+    """Raise unless it is a number in (0, 1].
+
+    Example:
+      >>> import jaxarch
+      >>> jaxarch.masks.check_density("density", 90)
+      Traceback (most recent call last):
+          ...
+      jaxarch.errors.ArgumentError: density: expected a number in (0, 1], 1 - sparsity; got 90
+    """
     if isinstance(density, bool) or not isinstance(density, (int, float, np.number)) or not 0 < density <= 1:
         raise ArgumentError(f"{name}: expected a number in (0, 1], 1 - sparsity; got {shown(density)}")
 

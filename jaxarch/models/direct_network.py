@@ -44,6 +44,16 @@ def direct_network(
     Raises:
       ArgumentError: widths that are not at least two positive integers; an activation that is not
         elementwise.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch
+      >>> model = jaxarch.direct_network((2, 3, 1))
+      >>> params, state = model.init(jax.random.key(0))
+      >>> {name: matrix.shape for name, matrix in params.items()}
+      {'W2_1': (3, 2), 'W3_1': (1, 2), 'W3_2': (1, 3)}
+      >>> ones = jax.tree.map(jnp.ones_like, params)
+      >>> print(model.apply(ones, state, jnp.array([[1.0, 2.0]]), None)[0])  # 3 relu(1 + 2) + (1 + 2)
+      [[12.]]
     """
     check_widths(widths)
     check_activation(activation)

@@ -58,6 +58,13 @@ class SpectralMLP(nnx.Module):
 
     Raises:
       ArgumentError: what `spectral_network` does not take.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> from flax import nnx
+      >>> head = jaxarch.SpectralMLP((8, 16, 3), rngs=nnx.Rngs(0))
+      >>> head(jnp.ones((5, 8))).shape
+      (5, 3)
     """
 
     def __init__(
@@ -107,6 +114,15 @@ def as_model(model: Any, example: Array) -> Model:
     Raises:
       ArgumentError: anything else, a Linen class in place of a module or an Equinox module for instance; a
         function of rngs that raises, or makes something else.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch
+      >>> from flax import nnx
+      >>> x = jnp.ones((5, 2))
+      >>> model = jaxarch.models.as_model(lambda rngs: nnx.Linear(2, 3, rngs=rngs), x)
+      >>> params, state = model.init(jax.random.key(0))
+      >>> print(list(jaxarch.named_leaves(params)), model.apply(params, state, x, None)[0].shape)
+      ['bias', 'kernel'] (5, 3)
     """
     kind = model if isinstance(model, type) else type(model)
     if isinstance(model, type) and issubclass(model, nn.Module):

@@ -81,6 +81,15 @@ def spectral_network(
       ArgumentError: widths that are not at least two positive integers; starts of another number or shape, or
         not finite; an L_1 other than 0 that is not trained; an unknown word; an activation that is not
         elementwise.
+
+    Example:
+      >>> import jax, jaxarch
+      >>> params, state = jaxarch.spectral_network((2, 3, 1)).init(jax.random.key(0))
+      >>> [f"{path} {leaf.shape}" for path, leaf in jaxarch.named_leaves(params).items()]
+      ['eigenvalues/L2 (3,)', 'eigenvalues/L3 (1,)', 'eigenvectors/phi1 (3, 2)', 'eigenvectors/phi2 (1, 3)']
+      >>> weights = jaxarch.spectral.direct_weights(params)  # a perceptron at first
+      >>> {name: bool(matrix.any()) for name, matrix in weights.items()}
+      {'W2_1': False, 'W3_1': True, 'W3_2': True}
     """
     check_widths(widths)
     if update not in ("feedforward", "recursive"):

@@ -71,6 +71,17 @@ def supervised(
         beyond the outputs or of a dtype that the loss does not take, parameters that are not floating point,
         a loss that does not fit the outputs, an `augment` that is no function or does not keep shape and
         dtype; a stream whose batches are not of the form of `data`.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x = jnp.array([[0.0], [1.0]])
+      >>> model = (lambda key: {"w": jnp.zeros((1, 1))}, lambda params, x: x @ params["w"])
+      >>> problem = jaxarch.supervised(
+      ...     model, (x, 2 * x), loss=optax.squared_error, optimizer=optax.sgd(1.0), steps=1
+      ... )
+      >>> network = jaxarch.search.dense(nonnegative=False)(jax.random.key(0), problem)
+      >>> print(network.info["loss"], network.params["w"])  # from w = 0, where the gradient is -2
+      [2.] [[2.]]
     """
     if not isinstance(data, tuple) or len(data) != 2:
         raise ArgumentError("data: expected a pair (x, y) of arrays with one leading axis of examples")

@@ -28,6 +28,14 @@ def tanh_network(widths: Sequence[int], std: ArrayLike = 0.2) -> Model:
 
     Raises:
       ArgumentError: fewer than two widths, or widths that are not positive integers.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch
+      >>> model = jaxarch.tanh_network((2, 3))
+      >>> params, state = model.init(jax.random.key(0))
+      >>> outputs, _ = model.apply(params, state, jnp.zeros((4, 2)), None)
+      >>> print(params["w1"].shape, outputs.shape, f"{outputs[0]:.2f}")  # softplus(0) = log 2
+      (3, 2) (4,) 0.69
     """
     check_widths(widths)
     shapes = {f"w{i + 1}": (widths[i + 1], widths[i]) for i in range(len(widths) - 1)}
@@ -55,5 +63,10 @@ def signed_output_loss(outputs: Array, y: Array) -> Array:
 
     It is unbounded below in psi: it rewards large outputs for y = 1 and small ones for y = 0, but is no
     likelihood, and the network with the lower loss need not be the one with the higher AUC.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> print(jaxarch.models.signed_output_loss(jnp.array([0.5, 2.0]), jnp.array([0, 1])))
+      [ 0.5 -2. ]
     """
     return outputs * (1 - 2 * y)

@@ -26,6 +26,17 @@ def find_mask(state: PyTree, like: PyTree | None = None) -> PyTree:
 
     Raises:
       ArgumentError: a state with no mask in it, or two masks of one leaf; parameters that do not fit it.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch, optax
+      >>> params = {"kernel": jnp.array([3.0, 1.0, 2.0, 4.0]), "bias": jnp.ones(1)}
+      >>> sparse = jaxarch.optim.sparse(optax.sgd(0.1), where="kernel", density=0.5, every=1)
+      >>> tx = optax.chain(optax.clip(1.0), sparse)
+      >>> state = tx.init(params)
+      >>> for _ in range(2):
+      ...     _, state = tx.update(params, state, params)
+      >>> jaxarch.optim.find_mask(state, params)
+      {'bias': None, 'kernel': Array([ True, False, False,  True], dtype=bool)}
     """
 
     def holds(node: Any) -> bool:

@@ -105,6 +105,15 @@ def check_held(mask: PyTree, params: PyTree) -> None:
     Raises:
       ArgumentError: a pruned weight that is not 0 (or NaN), naming leaf and number; a mask that does not fit;
         parameters that are traced.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> mask = {"kernel": jnp.array([True, False])}
+      >>> jaxarch.optim.check_held(mask, {"kernel": jnp.array([1.5, 0.0])})
+      >>> jaxarch.optim.check_held(mask, {"kernel": jnp.array([1.5, 0.1])})  # doctest: +ELLIPSIS
+      Traceback (most recent call last):
+          ...
+      jaxarch.errors.ArgumentError: params: 1 pruned weights of 'kernel' are not 0; ...
     """
     masked = booleans(mask)
     if is_traced(params):

@@ -33,6 +33,16 @@ def mirror_descent(
 
     Raises:
       ArgumentError: a `soft` that is not positive; an update without the scores.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch
+      >>> scores = jnp.array([-0.4, 0.0, 0.4])
+      >>> gradient = jax.grad(lambda w: jaxarch.masks.two_temperature(w, 50.0, 5.0).sum())(scores)
+      >>> tx = jaxarch.optim.mirror_descent(0.1, soft=5.0)
+      >>> updates, _ = tx.update(gradient, tx.init(scores), scores)
+      >>> theta = [jaxarch.theory.mirror.mirror_map(w, 5.0) for w in (scores, scores + updates)]
+      >>> [f"{change:.3f}" for change in theta[1] - theta[0]]  # f is the sum of the mask: grad_v f = 1
+      ['-0.100', '-0.100', '-0.100']
     """
     check_positive("soft", soft)
     if not callable(learning_rate):

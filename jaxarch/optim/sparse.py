@@ -196,6 +196,17 @@ def at_random(key: Array) -> Growth:
 
     Args:
       key: a `jax.random.key`; a step's draw is of `fold_in(key, step)`.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> params = {"kernel": jnp.array([3.0, 1.0, 0.0, 0.0])}
+      >>> mask, grow = {"kernel": params["kernel"] > 0}, jaxarch.optim.at_random(jax.random.key(0))
+      >>> tx = jaxarch.optim.sparse(optax.sgd(0.1), mask=mask, replaced=0.5, regrow=grow, every=1)
+      >>> state = tx.init(params)
+      >>> for _ in range(2):
+      ...     _, state = tx.update({"kernel": jnp.zeros(4)}, state, params)
+      >>> print(state.mask["kernel"][0], state.mask["kernel"].sum())  # the larger one, and one that has grown
+      True 2
     """
     check_one_key(key)
 

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax import Array
+from jax.experimental.compilation_cache import compilation_cache
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from jaxarch.errors import ArgumentError, check_count
@@ -32,6 +33,13 @@ def use_cpu_cores(count: int | None = None) -> int:
 
     Raises:
       ArgumentError: if JAX has already started with another number of devices.
+
+    Example:
+      >>> import jax, jaxarch
+      >>> jaxarch.use_cpu_cores(2)  # before anything else
+      2
+      >>> len(jax.devices("cpu"))
+      2
     """
     if count is None:
         affinity = getattr(os, "sched_getaffinity", None)
@@ -52,7 +60,17 @@ def use_compilation_cache(folder: str | os.PathLike[str]) -> None:
     """Keep compiled programs in a folder, so that the next process does not compile them again.
 
     Unlike JAX's default, programs that compile in less than a second are kept too.
+
+    Example:
+      >>> import jax, jaxarch, tempfile
+      >>> folder = tempfile.mkdtemp()  # a lasting one, in earnest
+      >>> jaxarch.use_compilation_cache(folder)
+      >>> jax.config.jax_compilation_cache_dir == folder
+      True
+      >>> jax.config.update("jax_compilation_cache_dir", None)  # and no more
     """
+    # JAX keeps to the first folder of a process until it is told otherwise.
+    compilation_cache.reset_cache()
     jax.config.update("jax_compilation_cache_dir", os.fspath(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)

@@ -44,6 +44,15 @@ def evaluate(
     Raises:
       ArgumentError: rows that are not in the data, a problem without `predict`; a network of one run, a bare
         architecture, or what is none.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> search = jaxarch.search.dense()
+      >>> network, _ = jaxarch.over_seeds(search, jax.random.split(jax.random.key(0), 3), problem)
+      >>> jaxarch.evaluate(search, network, problem, jnp.array([0, 2])).shape  # runs, rows, outputs
+      (3, 2, 4)
     """
     _check_network(network, problem)
     predict, problem = keyed(chain(strategy).predict(problem)), keyed_problem(problem)

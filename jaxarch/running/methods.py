@@ -62,6 +62,17 @@ def method(
       source: where the method is from.
       parent: which models it is for (see `Method`).
       **example: arguments for a small case.
+
+    Example:
+      >>> import jaxarch
+      >>> @jaxarch.method("a page of ours", density=0.5)
+      ... def largest(density):
+      ...     "The largest weights of a trained network."
+      ...     return jaxarch.search.magnitude_pruning(density, fraction=None)
+      >>> print(largest.method.name, largest.method.source, largest.method.summary, sep="; ")
+      largest; a page of ours; The largest weights of a trained network.
+      >>> [stage.name for stage in largest.method.stage().stages]
+      ['dense unconstrained', 'largest weights']
     """
 
     def describe(make: Callable[P, Made]) -> Callable[P, Made]:

@@ -29,6 +29,19 @@ class EarlyStopping:
       patience: chunks without improvement before a run stops.
       mode: whether smaller (`min`) or larger (`max`) is better.
       least: how much better counts as an improvement, finite and at least 0.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> model = (lambda key: {"w": jnp.zeros((1, 1))}, lambda params, x: x @ params["w"])
+      >>> problem = jaxarch.supervised(
+      ...     model, (jnp.ones((2, 1)), jnp.array([[1.0], [0.75]])), loss=optax.l2_loss,
+      ...     optimizer=optax.sgd(0.5), steps=100, train=[0], validation=[1],
+      ... )
+      >>> search, keys = jaxarch.search.dense(nonnegative=False), jax.random.split(jax.random.key(0), 1)
+      >>> stop = jaxarch.EarlyStopping(patience=2)  # w is .5, .75, .875, .9375, and no more
+      >>> network, _ = jaxarch.over_seeds(search, keys, problem, chunk=1, early_stopping=stop)
+      >>> print(network.params["w"], jnp.isfinite(network.info["loss"]).sum())
+      [[[0.75]]] 4
     """
 
     metric: str = "loss"
@@ -144,6 +157,17 @@ class FitOptions:
       dead_start: what to do when some trainable leaf's first gradients are exactly zero: `warn` (and raise if
         no run can move at all), `raise`, or `ignore`. It is recorded in `Network.dead_start` in any case.
       labels: names of the runs for reports; `run 0`, `run 1`, ... by default.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> def show(progress):
+      ...     print(f"{progress.name}: {progress.step} of {progress.steps}, {progress.runs} runs")
+      >>> keys = jax.random.split(jax.random.key(0), 3)
+      >>> network, _ = jaxarch.over_seeds(jaxarch.search.dense(), keys, problem, chunk=1, progress=show)
+      dense: 1 of 2, 3 runs
+      dense: 2 of 2, 3 runs
     """
 
     chunk: int = 100

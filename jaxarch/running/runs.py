@@ -86,6 +86,15 @@ def over_seeds(
     Raises:
       ArgumentError: keys that are no vector of keys, per-run arrays of another length, an unknown option; a
         stage that lacks something, before any of them is run.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> keys = jax.random.split(jax.random.key(0), 3)
+      >>> network, report = jaxarch.over_seeds(jaxarch.search.snip(0.25), keys, problem)
+      >>> print(jax.vmap(jaxarch.density)(network.mask), network.params["W2_1"].shape)
+      [0.25 0.25 0.25] (3, 8, 4)
     """
     return compare({name: strategy}, keys, problem, settings, network=network, **options)[name]
 
@@ -102,6 +111,16 @@ def compare(
     """`over_seeds` for several strategies by name; beginnings that they share are run once.
 
     Each report's costs include those of the stages that were shared. With `settings` nothing is shared.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> keys, dense = jax.random.split(jax.random.key(0), 3), jaxarch.search.dense()
+      >>> strategies = {"real": dense, "real->bin": jaxarch.chain(dense, jaxarch.threshold())}
+      >>> results = jaxarch.compare(strategies, keys, problem)  # what is dense is trained once
+      >>> {name: len(report.stages) for name, (network, report) in results.items()}
+      {'real': 1, 'real->bin': 2}
     """
     fit_options = _options(options)
     _check_runs(strategies, keys, problem, settings, network, fit_options)

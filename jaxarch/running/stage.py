@@ -34,6 +34,17 @@ class Needs:
       batches: how many training batches a stage that is no training looks at, by `problem.batch`, where they
         come from a stream: those of the first steps.
       before: what to put before the stage, in an error: `search.dense()`, for instance.
+
+    Example:
+      >>> import jaxarch
+      >>> def restart(settings, key, problem, network):
+      ...     return network.replace(params=problem.init(key)[0])
+      >>> needs = jaxarch.Needs("required", ("params",), forgets=("connections",))
+      >>> stage = jaxarch.FunctionStage("restart", restart, needs=needs)
+      >>> jaxarch.chain(jaxarch.search.snip(0.5), stage)  # doctest: +ELLIPSIS
+      Traceback (most recent call last):
+          ...
+      jaxarch.errors.ArgumentError: chain: restart would forget the connections that snip removed; ...
     """
 
     network: Literal["none", "required", "optional"] = "none"
@@ -87,6 +98,18 @@ class FunctionStage:
       settings: a frozen dataclass of numbers, texts and functions, or one such value.
       needs: what it cannot do without.
       removes: what the network that it makes may lack.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> def signs(settings, key, problem, network):
+      ...     return network.replace(params=jax.tree.map(jnp.sign, network.params))
+      >>> stage = jaxarch.FunctionStage("signs", signs, needs=jaxarch.Needs("required", ("params",)))
+      >>> drawn = jaxarch.search.random_mask(0.5, per="leaf")
+      >>> network = jaxarch.chain(drawn, stage)(jax.random.key(0), problem)
+      >>> print(jnp.abs(network.params["W2_1"]).sum())  # half of 32 connections, each 1 or -1
+      16.0
     """
 
     name: str

@@ -71,6 +71,16 @@ def chain(*parts: Any) -> Strategy:
     Raises:
       ArgumentError: what is no stage; one that would forget what those before it found, naming both and the
         way out.
+
+    Example:
+      >>> import jaxarch
+      >>> strategy = jaxarch.chain(jaxarch.search.dense(), jaxarch.threshold())
+      >>> [stage.name for stage in strategy.stages]
+      ['dense', 'threshold']
+      >>> jaxarch.chain(strategy, jaxarch.search.snip(0.5))  # doctest: +ELLIPSIS
+      Traceback (most recent call last):
+          ...
+      jaxarch.errors.ArgumentError: chain: snip makes a network from nothing, and would forget what ...
     """
     stages: list[Stage] = []
     for part in parts:

@@ -72,6 +72,19 @@ class Training:
         warned, and are among the report's notes.
       needs: what it cannot do without.
       removes: what the network that it makes may lack.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> def init(settings, key, problem, network):
+      ...     params, state = problem.init(key)
+      ...     return jaxarch.TrainState(params, None, state)
+      >>> def found(settings, state):
+      ...     return jaxarch.Network(state.trainable, state=state.model)
+      >>> training = jaxarch.Training("plain", init, lambda settings, state: state.trainable, found)
+      >>> training(jax.random.key(0), problem).info["loss"].shape  # a step each
+      (2,)
     """
 
     name: str

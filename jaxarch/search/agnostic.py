@@ -58,6 +58,14 @@ def agnostic(
 
     Raises:
       ArgumentError: counts that are no positive integers, percentiles outside [0, 100] or none.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> network = jaxarch.search.agnostic(draws=3, weights=2)(jax.random.key(0), problem)
+      >>> print(network.info["candidates"].shape, network.shared_weight.shape)  # draws and percentiles
+      (3, 10) ()
     """
     check_count("draws", draws)
     check_count("weights", weights)

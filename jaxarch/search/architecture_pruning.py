@@ -109,6 +109,15 @@ def architecture_pruning(
     Raises:
       ArgumentError: a density outside (0, 1]; temperatures that are not positive, soft > hard; a
         strength that is negative or not finite; an unknown penalty.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> search = jaxarch.search.architecture_pruning((0.5, 0.25), strength=0.1)
+      >>> network = search(jax.random.key(0), problem)
+      >>> print(jaxarch.density(network.mask), network.info["densities"], network.info["reached_at"])
+      0.25 [0.5  0.25] [1 1]
     """
     targets = () if densities == () else check_densities(densities)
     check_one_number("hard", hard)

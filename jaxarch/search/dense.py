@@ -51,6 +51,14 @@ def dense(
     Returns:
       A search; its mask keeps every selected connection. Its `start` is the weights that training
       began from: rewinding (`retrain("rewind")`) goes back to them.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> network = jaxarch.search.dense()(jax.random.key(0), problem)
+      >>> print(jaxarch.density(network.mask), network.params["W2_1"].min() >= 0, network.info["loss"].shape)
+      1.0 True (2,)
     """
     check_flag("nonnegative", nonnegative)
     check_one_strength("std", std)

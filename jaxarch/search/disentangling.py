@@ -36,6 +36,13 @@ def disentangling_strategies(
       lottery_form: `rewind`, or the recursion that [D] prints (see `search.lottery`).
       agnostic_draws: random architectures, each at ten densities.
       agnostic_weights: shared weights that each is tried with.
+
+    Example:
+      >>> import jaxarch
+      >>> strategies = jaxarch.disentangling_strategies(lottery_rounds=3)
+      >>> strategies["snip->bin"] = jaxarch.chain(jaxarch.search.snip(0.5), jaxarch.threshold())
+      >>> list(strategies)[:3], list(strategies)[-2:]
+      (['real', 'real->bin', 'bin'], ['logistic regression', 'snip->bin'])
     """
     real_ = dense(std=std)
     bin_ = two_temperature(hard, soft)

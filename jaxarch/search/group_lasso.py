@@ -40,6 +40,17 @@ def group_lasso(strength: ArrayLike = 1e-3, **descent: Unpack[DescentChanges]) -
 
     Raises:
       ArgumentError: a strength that is negative or not finite; parameters of another kind of network.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> norms = {}
+      >>> for strength in (0.0, 1.0):
+      ...     network = jaxarch.search.group_lasso(strength)(jax.random.key(0), problem)
+      ...     norms[strength] = jnp.linalg.norm(network.params["W2_1"])
+      >>> print(norms[1.0] < norms[0.0], jaxarch.density(network.mask))  # nothing is exactly 0 yet
+      True 1.0
     """
     check_one_strength("strength", strength)
     return Training(

@@ -39,6 +39,18 @@ def logistic_regression(C: float = 1000.0, max_iter: int = 1000) -> HostSearch:
     Returns:
       A search on the host. Its params are `coef` (runs, features) and `intercept` (runs,); it has no mask.
       It raises an `ArgumentError` when run on labels other than 0 and 1.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, y = jnp.array([[0.0], [1.0], [2.0], [3.0]]), jnp.array([0, 0, 1, 1])
+      >>> problem = jaxarch.supervised(
+      ...     jaxarch.tanh_network((1, 1)), (x, y), loss=jaxarch.models.signed_output_loss,
+      ...     optimizer=optax.sgd(0.1), steps=1,
+      ... )
+      >>> search = jaxarch.search.logistic_regression()
+      >>> network, _ = jaxarch.over_seeds(search, jax.random.split(jax.random.key(0), 1), problem)
+      >>> print(jaxarch.evaluate(search, network, problem, jnp.arange(4)) > 0)
+      [[False False  True  True]]
     """
     check_one_positive("C", C)
     check_count("max_iter", max_iter)

@@ -57,6 +57,14 @@ def lottery(
     Raises:
       ArgumentError: rounds that are no positive integer, a fraction outside [0, 1), an unknown `form` or
         `choose`.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> network = jaxarch.search.lottery(2, 0.5)(jax.random.key(0), problem)
+      >>> print(network.info["densities"], network.info["losses"].shape)
+      [1.   0.5  0.25] (3,)
     """
     check_count("rounds", rounds)
     if form not in ("rewind", "printed"):

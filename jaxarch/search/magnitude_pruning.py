@@ -75,6 +75,15 @@ def magnitude_pruning(
 
     Raises:
       ArgumentError: a density outside (0, 1], or none; a fraction outside (0, 1).
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> search = jaxarch.search.magnitude_pruning((0.5, 0.25), fraction=0.5)
+      >>> network = search(jax.random.key(0), problem)
+      >>> print(jaxarch.density(network.mask), sorted(network.by_density.masks))
+      0.25 ['0.25', '0.5']
     """
     targets = check_densities(densities)
     first = dense(nonnegative=False, where=where, **descent)

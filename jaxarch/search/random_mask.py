@@ -42,6 +42,14 @@ def random_mask(densities: Densities, *, per: Per = "all", where: Where = matric
 
     Raises:
       ArgumentError: a density outside (0, 1], an unknown word.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> network = jaxarch.search.random_mask(0.25, per="leaf")(jax.random.key(0), problem)
+      >>> {path: float(share) for path, share in jaxarch.layer_density(network.mask).items()}
+      {'W2_1': 0.25, 'W3_2': 0.25}
     """
     check_per(per)
     settings = Settings(check_densities(densities), per, where)

@@ -72,6 +72,15 @@ def random_search(
     Raises:
       ArgumentError: a density outside (0, 1], samples that are no positive integer; a model without hidden
         nodes, or whose masked leaves are no chain.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> search = jaxarch.search.random_search(0.25, samples=2, layers=("W3_2", "W2_1"))
+      >>> network = search(jax.random.key(0), problem)
+      >>> print(jaxarch.density(network.mask), network.mask["W2_1"].any(1).sum())  # 2 of 8 hidden neurons
+      0.25 2
     """
     check_density("density", density)
     check_count("samples", samples)

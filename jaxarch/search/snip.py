@@ -47,6 +47,14 @@ def snip(densities: Densities, *, batches: int = 1, where: Where = matrices) -> 
 
     Raises:
       ArgumentError: a density outside (0, 1], batches that are no positive integer.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> network = jaxarch.search.snip((0.5, 0.25))(jax.random.key(0), problem)
+      >>> print(jaxarch.density(network.mask), sorted(network.by_density.masks))
+      0.25 ['0.25', '0.5']
     """
     check_count("batches", batches)
     settings = Settings(check_densities(densities), batches, where)

@@ -71,6 +71,14 @@ def spectral(
 
     Raises:
       ArgumentError: a strength that is negative or not finite, an unknown penalty.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.spectral_network((4, 8, 4))
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> network = jaxarch.search.spectral(1e-3)(jax.random.key(0), problem)
+      >>> print(network.neurons.count(), network.params["eigenvalues"]["L2"].shape)
+      8 (8,)
     """
     check_one_strength("strength", strength)
     if not callable(penalty) and penalty not in PENALTIES:

@@ -101,6 +101,15 @@ def two_temperature(
 
     Raises:
       ArgumentError: temperatures that are not positive, soft > hard, an unknown `weights` or `units`.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> network = jaxarch.search.two_temperature()(jax.random.key(0), problem)
+      >>> mask, scores = network.mask["W2_1"], network.info["scores"]["W2_1"]
+      >>> print((mask == (scores > 0)).all(), (network.params["W2_1"] == mask).all())  # its weights are all 1
+      True True
     """
     check_one_number("hard", hard)
     check_one_number("soft", soft)

@@ -36,6 +36,14 @@ def untrained(std: ArrayLike = 1.0, *, where: Where = matrices) -> FunctionStage
 
     Returns:
       A search; its mask keeps every selected connection.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> network = jaxarch.search.untrained()(jax.random.key(0), problem)
+      >>> print(jaxarch.density(network.mask), network.params["W2_1"].min() >= 0)
+      1.0 True
     """
     check_one_strength("std", std)
     return FunctionStage("untrained", _untrained, Settings(std, where), removes=())

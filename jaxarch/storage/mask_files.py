@@ -64,6 +64,13 @@ def load_mask(path: str | os.PathLike[str], like: Problem | PyTree) -> PyTree:
     Raises:
       ArgumentError: a file that is not there, or no mask; a leaf that is no parameter of the model's or has
         another shape, naming its path; safetensors is not installed.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch, pathlib, tempfile
+      >>> path = pathlib.Path(tempfile.mkdtemp()) / "mask.npz"
+      >>> jaxarch.save_mask(path, {"kernel": jnp.array([True, False])})
+      >>> jaxarch.load_mask(path, like={"kernel": jnp.ones(2), "bias": jnp.ones(1)})
+      {'bias': None, 'kernel': Array([ True, False], dtype=bool)}
     """
     params = jax.eval_shape(like.init, jax.random.key(0))[0] if isinstance(like, Problem) else like
     check_floating("like", params)

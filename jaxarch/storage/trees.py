@@ -102,6 +102,15 @@ def load_tree(path: str | os.PathLike[str], like: PyTree) -> PyTree:
     Raises:
       ArgumentError: a file that is not there or not ours; a leaf that is missing, left over, or of another
         shape or dtype, naming its path; safetensors is not installed.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, pathlib, tempfile
+      >>> path = pathlib.Path(tempfile.mkdtemp()) / "weights.npz"
+      >>> jaxarch.save_tree(path, {"kernel": jnp.array([[1.5, 2.5]]), "bias": jnp.zeros(2)})
+      >>> def init(key):
+      ...     return {"kernel": jax.random.normal(key, (1, 2)), "bias": jnp.zeros(2)}
+      >>> print(jaxarch.load_tree(path, like=jax.eval_shape(init, jax.random.key(0)))["kernel"])
+      [[1.5 2.5]]
     """
     path, expected = as_path(path), named_leaves(like)
     for name, leaf in expected.items():

@@ -80,6 +80,16 @@ def shrink(
       ArgumentError: many runs at once, traced values; a chain that does not fit; a normalization that is no
         batch norm, or batch norm that belongs to no layer; leaves beside a kernel other than a bias; an
         activation that is not elementwise.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> hidden = {"kernel": jnp.ones((2, 3)), "bias": jnp.array([0.0, 0.0, 2.0])}
+      >>> params = {"hidden": hidden, "head": {"kernel": jnp.full((3, 1), 3.0), "bias": jnp.ones(1)}}
+      >>> into, out = jnp.array([[True, True, False]] * 2), jnp.array([[True], [False], [True]])
+      >>> mask = {"hidden": {"kernel": into, "bias": None}, "head": {"kernel": out, "bias": None}}
+      >>> small = jaxarch.shrink(jaxarch.Network(params, mask, {}), ("hidden", "head"))
+      >>> print(small.widths, small.neurons["hidden"], small.params["head"]["bias"])  # 1 + 3 relu(2)
+      {'hidden': 1, 'head': 1} [0] [7.]
     """
     _check_one_run(network)
     params = apply_mask(network.mask, network.params)

@@ -32,6 +32,14 @@ class CNN(nnx.Module):
 
     Raises:
       ArgumentError: sizes that are not positive integers; pictures of another form, or too small.
+
+    Example:
+      >>> import jaxarch
+      >>> from flax import nnx
+      >>> model = nnx.eval_shape(lambda: jaxarch.models.CNN((8, 16), inputs=1, outputs=10, rngs=nnx.Rngs(0)))
+      >>> kernels = jaxarch.named_leaves(jaxarch.select(nnx.state(model, nnx.Param)))
+      >>> {path: leaf.shape for path, leaf in kernels.items()}
+      {'convolutions/0/kernel': (3, 3, 1, 8), 'convolutions/1/kernel': (3, 3, 8, 16), 'head/kernel': (16, 10)}
     """
 
     def __init__(
@@ -124,6 +132,14 @@ class VGG19(CNN):
 
     Raises:
       ArgumentError: a width that is not positive; otherwise as `CNN`.
+
+    Example:
+      >>> import jaxarch
+      >>> from flax import nnx
+      >>> model = nnx.eval_shape(lambda: jaxarch.models.VGG19(inputs=3, outputs=10, rngs=nnx.Rngs(0)))
+      >>> kernels = jaxarch.named_leaves(jaxarch.select(nnx.state(model, nnx.Param)))
+      >>> len(kernels), sum(leaf.size for leaf in kernels.values())
+      (17, 20024000)
     """
 
     def __init__(self, width: float = 1.0, *, inputs: int, outputs: int, rngs: nnx.Rngs) -> None:

@@ -26,6 +26,13 @@ class MLP(nnx.Module):
 
     Raises:
       ArgumentError: widths that are not at least two positive integers; inputs of another size.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> from flax import nnx
+      >>> model = jaxarch.models.MLP((64, 32, 10), rngs=nnx.Rngs(0))
+      >>> model(jnp.ones((5, 8, 8))).shape
+      (5, 10)
     """
 
     def __init__(self, widths: Sequence[int], *, activation: Activation = nnx.relu, rngs: nnx.Rngs) -> None:
@@ -55,6 +62,14 @@ class LeNet300100(MLP):
 
     Raises:
       ArgumentError: sizes that are not positive integers; inputs of another size.
+
+    Example:
+      >>> import jaxarch
+      >>> from flax import nnx
+      >>> model = nnx.eval_shape(lambda: jaxarch.models.LeNet300100(rngs=nnx.Rngs(0)))
+      >>> kernels = jaxarch.named_leaves(jaxarch.select(nnx.state(model, nnx.Param)))
+      >>> {path: leaf.shape for path, leaf in kernels.items()}
+      {'layers/0/kernel': (784, 300), 'layers/1/kernel': (300, 100), 'layers/2/kernel': (100, 10)}
     """
 
     def __init__(

@@ -142,6 +142,14 @@ class ResNet20(ResNet):
 
     Raises:
       ArgumentError: a width that is not positive; otherwise as `ResNet`.
+
+    Example:
+      >>> import jaxarch
+      >>> from flax import nnx
+      >>> model = nnx.eval_shape(lambda: jaxarch.models.ResNet20(inputs=3, outputs=10, rngs=nnx.Rngs(0)))
+      >>> kernels = jaxarch.named_leaves(jaxarch.select(nnx.state(model, nnx.Param)))
+      >>> len(kernels), sum(leaf.size for leaf in kernels.values())
+      (20, 268336)
     """
 
     def __init__(self, width: float = 1.0, *, inputs: int, outputs: int, rngs: nnx.Rngs) -> None:

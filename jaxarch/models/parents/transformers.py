@@ -46,6 +46,15 @@ class VisionTransformer(nnx.Module):
     Raises:
       ArgumentError: sizes that are not positive integers, or not the multiples that they must be; a rate
         outside [0, 1); pictures of another form.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> from flax import nnx
+      >>> def outputs(x):
+      ...     model = jaxarch.models.VisionTransformer(size=(8, 8), inputs=1, outputs=10, rngs=nnx.Rngs(0))
+      ...     return model(x)
+      >>> nnx.eval_shape(outputs, jnp.ones((5, 8, 8, 1))).shape
+      (5, 10)
     """
 
     def __init__(
@@ -130,6 +139,14 @@ class GPT(nnx.Module):
     Raises:
       ArgumentError: sizes that are not positive integers; features that are no multiple of the heads; a rate
         outside [0, 1); a switch that is none; inputs that are no integers, of another form, or too long.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> from flax import nnx
+      >>> def logits(tokens):
+      ...     return jaxarch.models.GPT(length=16, vocabulary=50, rngs=nnx.Rngs(0))(tokens)
+      >>> nnx.eval_shape(logits, jnp.zeros((5, 16), int)).shape
+      (5, 16, 50)
     """
 
     def __init__(
