@@ -1,0 +1,389 @@
+"""The axes of every array of a traced program, followed from primitive to primitive.
+
+Each primitive has a rule, which says which axes of its inputs and outputs are one. One without a rule is not
+guessed at: all axes that it touches are frozen, by its name.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+
+from jaxarch.structure.axes import Axis, in_a_row, product, unify
+
+Axes = tuple[Axis, ...]
+"""Those of one array."""
+
+
+def fresh(atom: Any) -> Axes:
+    """Axes of their own, for an array of which nothing is known yet."""
+    return tuple(Axis(size) for size in atom.aval.shape)
+
+
+def frozen(atom: Any, why: str) -> Axes:
+    """Axes of their own that stay as they are."""
+    axes = fresh(atom)
+    freeze(axes, why)
+    return axes
+
+
+def freeze(axes: Sequence[Axis], why: str) -> None:
+    """Let all units of some axes stay."""
+    for axis in axes:
+        axis.freeze(why)
+
+
+def follow(jaxpr: Jaxpr, consts: Sequence[Axes], inputs: Sequence[Axes]) -> list[Axes]:
+    """The axes of a program's outputs, of those of its constants and inputs; all that meet are unified."""
+    known: dict[Any, Axes] = {}
+
+    def read(atom: Any) -> Axes:
+        return fresh(atom) if isinstance(atom, Literal) else known[atom]
+
+    known.update(zip(jaxpr.constvars, consts, strict=True))
+    known.update(zip(jaxpr.invars, inputs, strict=True))
+    for eqn in jaxpr.eqns:
+        rule = _RULES.get(eqn.primitive.name, _unknown)
+        outputs = rule(eqn, *(read(atom) for atom in eqn.invars))
+        known.update(zip(eqn.outvars, outputs, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _unknown(eqn: JaxprEqn, *inputs: Axes) -> list[Axes]:
+    why = f"there is no rule for {eqn.primitive.name!r}"
+    for axes in inputs:
+        freeze(axes, why)
+    return [frozen(output, why) for output in eqn.outvars]
+
+
+# Programs in programs --------------------------------------------------------------------------------
+
+
+def inner(eqn: JaxprEqn) -> ClosedJaxpr:
+    """The program that a primitive calls once, on its own inputs."""
+    jaxpr = next(eqn.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in eqn.params)
+    return jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, ())
+
+
+def _into(closed: ClosedJaxpr, inputs: Sequence[Axes]) -> list[Axes]:
+    return follow(closed.jaxpr, [fresh(var) for var in closed.jaxpr.constvars], inputs)
+
+
+def _call(eqn: JaxprEqn, *inputs: Axes) -> list[Axes]:
+    return _into(inner(eqn), inputs)
+
+
+def _scan(eqn: JaxprEqn, *inputs: Axes) -> list[Axes]:
+    consts, carries = eqn.params["num_consts"], eqn.params["num_carry"]
+    rows = inputs[consts + carries :]
+    outputs = _into(eqn.params["jaxpr"], [*inputs[: consts + carries], *(axes[1:] for axes in rows)])
+    for before, after in zip(inputs[consts : consts + carries], outputs, strict=False):
+        _unify_all(before, after)
+    steps = [axes[0] for axes in rows]
+    freeze(steps, "it is the axis that a scan goes along")
+    kept = [frozen(var, "it is the axis that a scan goes along")[:1] for var in eqn.outvars[carries:]]
+    return outputs[:carries] + [(*axis, *axes) for axis, axes in zip(kept, outputs[carries:], strict=True)]
+
+
+def _while(eqn: JaxprEqn, *inputs: Axes) -> list[Axes]:
+    of_condition, of_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
+    carry = inputs[of_condition + of_body :]
+    _into(eqn.params["cond_jaxpr"], [*inputs[:of_condition], *carry])
+    after = _into(eqn.params["body_jaxpr"], [*inputs[of_condition : of_condition + of_body], *carry])
+    for first, second in zip(carry, after, strict=True):
+        _unify_all(first, second)
+    return list(carry)
+
+
+def _cond(eqn: JaxprEqn, which: Axes, *inputs: Axes) -> list[Axes]:
+    outputs, *others = [_into(branch, inputs) for branch in eqn.params["branches"]]
+    for other in others:
+        for first, second in zip(outputs, other, strict=True):
+            _unify_all(first, second)
+    return outputs
+
+
+# Entry by entry --------------------------------------------------------------------------------------
+
+
+def _unify_all(first: Axes, second: Axes) -> None:
+    for one, other in zip(first, second, strict=True):
+        unify(one, other)
+
+
+def _elementwise(eqn: JaxprEqn, *inputs: Axes) -> list[Axes]:
+    """Entry by entry; axes of size 1 and single numbers go with any."""
+    shape = eqn.outvars[0].aval.shape  # type: ignore[attr-defined]
+    axes = []
+    for index, size in enumerate(shape):
+        meeting = [of[index] for of in inputs if len(of) == len(shape) and of[index].size == size]
+        for other in meeting[1:]:
+            unify(meeting[0], other)
+        axes.append(meeting[0] if meeting else Axis(size))
+    return [tuple(axes)] * len(eqn.outvars)
+
+
+def _as_they_are(eqn: JaxprEqn, *inputs: Axes) -> list[Axes]:
+    return list(inputs)
+
+
+# Shapes ----------------------------------------------------------------------------------------------
+
+
+def _broadcast(eqn: JaxprEqn, array: Axes, *sizes: Axes) -> list[Axes]:
+    shape, places = eqn.params["shape"], eqn.params["broadcast_dimensions"]
+    axes = [Axis(size) for size in shape]
+    for place, axis in zip(places, array, strict=True):
+        if axis.size == shape[place]:
+            axes[place] = axis
+    return [tuple(axes)]
+
+
+def _reshape(eqn: JaxprEqn, array: Axes, *sizes: Axes) -> list[Axes]:
+    """Axes that are put together or taken apart, in the smallest groups of equal size."""
+    if eqn.params["dimensions"] is not None:
+        return _unknown(eqn, array)
+    left = [axis for axis in array if axis.size != 1]
+    outputs = fresh(eqn.outvars[0])
+    if 0 in eqn.params["new_sizes"]:
+        return [outputs]
+    right = [axis for axis in outputs if axis.size != 1]
+    while left or right:
+        before, after = [left.pop(0)], [right.pop(0)]
+        while (sizes_ := [math.prod(axis.size for axis in axes) for axes in (before, after)])[0] != sizes_[1]:
+            short, source = (before, left) if sizes_[0] < sizes_[1] else (after, right)
+            short.append(source.pop(0))
+        unify(product(before), product(after))
+    return [outputs]
+
+
+def _squeeze(eqn: JaxprEqn, array: Axes) -> list[Axes]:
+    return [tuple(axis for index, axis in enumerate(array) if index not in eqn.params["dimensions"])]
+
+
+def _transpose(eqn: JaxprEqn, array: Axes) -> list[Axes]:
+    return [tuple(array[index] for index in eqn.params["permutation"])]
+
+
+def _reverse(eqn: JaxprEqn, array: Axes) -> list[Axes]:
+    freeze([array[index] for index in eqn.params["dimensions"]], "it is reversed")
+    return [array]
+
+
+def _concatenate(eqn: JaxprEqn, *arrays: Axes) -> list[Axes]:
+    along = eqn.params["dimension"]
+    for other in arrays[1:]:
+        for index, (one, another) in enumerate(zip(arrays[0], other, strict=True)):
+            if index != along:
+                unify(one, another)
+    return [_with_axis(arrays[0], along, in_a_row([array[along] for array in arrays]))]
+
+
+def _split(eqn: JaxprEqn, array: Axes) -> list[Axes]:
+    along = eqn.params["axis"]
+    pieces = [Axis(size) for size in eqn.params["sizes"]]
+    unify(array[along], in_a_row(pieces))
+    return [_with_axis(array, along, piece) for piece in pieces]
+
+
+def _slice(eqn: JaxprEqn, array: Axes) -> list[Axes]:
+    starts, stops = eqn.params["start_indices"], eqn.params["limit_indices"]
+    strides = eqn.params["strides"] or (1,) * len(array)
+    axes = []
+    for axis, start, stop, stride in zip(array, starts, stops, strides, strict=True):
+        if stride == 1:
+            inside = Axis(stop - start)
+            unify(axis, in_a_row([Axis(start), inside, Axis(axis.size - stop)]))
+        else:
+            axis.freeze("it is sliced with a stride")
+            inside = Axis(len(range(start, stop, stride)), frozen="it is sliced with a stride")
+        axes.append(inside)
+    return [tuple(axes)]
+
+
+def _pad(eqn: JaxprEqn, array: Axes, value: Axes) -> list[Axes]:
+    axes = []
+    for axis, (low, high, between) in zip(array, eqn.params["padding_config"], strict=True):
+        if min(low, high) < 0 or between:
+            axis.freeze("it is padded between its units, or cut")
+            size = axis.size + low + high + max(axis.size - 1, 0) * between
+            axes.append(Axis(size, frozen="it is padded"))
+        else:
+            ends = [Axis(size, frozen="it is padding") for size in (low, high)]
+            axes.append(in_a_row([ends[0], axis, ends[1]]))
+    return [tuple(axes)]
+
+
+def _with_axis(array: Axes, index: int, axis: Axis) -> Axes:
+    return (*array[:index], axis, *array[index + 1 :])
+
+
+def _window(
+    array: Axes, outputs: Axes, sizes: Sequence[int], why: str, moved: Sequence[int] | None = None
+) -> Axes:
+    """An array of which a window is taken: axes that it takes whole go on, the others stay as they are."""
+    axes = []
+    for index, (axis, output, size) in enumerate(zip(array, outputs, sizes, strict=True)):
+        if size == axis.size and (moved is None or index not in moved):
+            axes.append(axis)
+        else:
+            freeze((axis, output), why)
+            axes.append(output)
+    return tuple(axes)
+
+
+def _dynamic_slice(eqn: JaxprEqn, array: Axes, *starts: Axes) -> list[Axes]:
+    why = "it is sliced at a computed place"
+    return [_window(array, fresh(eqn.outvars[0]), eqn.params["slice_sizes"], why)]
+
+
+def _dynamic_update_slice(eqn: JaxprEqn, array: Axes, update: Axes, *starts: Axes) -> list[Axes]:
+    for axis, part in zip(array, update, strict=True):
+        if axis.size == part.size:
+            unify(axis, part)
+        else:
+            freeze((axis, part), "it is written to at a computed place")
+    return [array]
+
+
+def _gather(eqn: JaxprEqn, array: Axes, places: Axes) -> list[Axes]:
+    """Slices at computed places: the axes that are taken whole, and those of the places."""
+    numbers, why = eqn.params["dimension_numbers"], "it is looked up at computed places"
+    batching = getattr(numbers, "operand_batching_dims", ())
+    left_out = {*numbers.collapsed_slice_dims, *batching}
+    outputs = list(fresh(eqn.outvars[0]))
+    of_slices = dict(zip(sorted(set(range(len(array))) - left_out), sorted(numbers.offset_dims), strict=True))
+    for index, axis in enumerate(array):
+        if index in of_slices:
+            place = of_slices[index]
+            (outputs[place],) = _window((axis,), (outputs[place],), eqn.params["slice_sizes"][index : index + 1], why)
+        elif index not in batching:
+            axis.freeze(why)
+    of_places = [index for index in range(len(outputs)) if index not in numbers.offset_dims]
+    for place, axis in zip(of_places, places[:-1], strict=True):
+        outputs[place] = axis
+    for index, of in zip(batching, getattr(numbers, "start_indices_batching_dims", ()), strict=True):
+        unify(array[index], places[of])
+    freeze(places[-1:], why)
+    return [tuple(outputs)]
+
+
+def _iota(eqn: JaxprEqn, *sizes: Axes) -> list[Axes]:
+    return [fresh(eqn.outvars[0])]
+
+
+# Sums and products -----------------------------------------------------------------------------------
+
+
+def _reduce(eqn: JaxprEqn, array: Axes, *starts: Axes) -> list[Axes]:
+    return [tuple(axis for index, axis in enumerate(array) if index not in eqn.params["axes"])]
+
+
+def _arg_reduce(eqn: JaxprEqn, array: Axes) -> list[Axes]:
+    freeze([array[index] for index in eqn.params["axes"]], "the number of one of its units is a result")
+    return _reduce(eqn, array)
+
+
+def _along(eqn: JaxprEqn, array: Axes) -> list[Axes]:
+    array[eqn.params["axis"]].freeze("its units are added up in their order")
+    return [array]
+
+
+def _sort(eqn: JaxprEqn, *arrays: Axes) -> list[Axes]:
+    for other in arrays:
+        _unify_all(arrays[0], other)
+    arrays[0][eqn.params["dimension"]].freeze("its units are sorted")
+    return list(arrays)
+
+
+def _top_k(eqn: JaxprEqn, array: Axes) -> list[Axes]:
+    array[-1].freeze("its units are sorted")
+    return [(*array[:-1], *frozen(output, "its units are sorted")[-1:]) for output in eqn.outvars]
+
+
+def _dot(eqn: JaxprEqn, first: Axes, second: Axes) -> list[Axes]:
+    (contracted, batched) = eqn.params["dimension_numbers"]
+    for left, right in itertools.chain(zip(*contracted, strict=True), zip(*batched, strict=True)):
+        unify(first[left], second[right])
+    free = [
+        axis
+        for array, summed, shared in zip((first, second), contracted, batched, strict=True)
+        for index, axis in enumerate(array)
+        if index not in (*summed, *shared)
+    ]
+    return [(*(first[index] for index in batched[0]), *free)]
+
+
+def _convolution(eqn: JaxprEqn, pictures: Axes, kernel: Axes) -> list[Axes]:
+    """Channels meet the kernel's inputs; in groups, each group its own."""
+    if eqn.params["batch_group_count"] != 1:
+        return _unknown(eqn, pictures, kernel)
+    numbers, groups = eqn.params["dimension_numbers"], eqn.params["feature_group_count"]
+    (batch, channels, *places), (outputs, inputs, *window) = numbers.lhs_spec, numbers.rhs_spec
+    why = "it is the place that a convolution moves along"
+    freeze([*(pictures[index] for index in places), *(kernel[index] for index in window)], why)
+    group = Axis(groups)
+    unify(pictures[channels], product([group, kernel[inputs]]))
+    if groups > 1:
+        unify(kernel[outputs], product([group, Axis(kernel[outputs].size // groups)]))
+    made = list(frozen(eqn.outvars[0], why))
+    made[numbers.out_spec[0]], made[numbers.out_spec[1]] = pictures[batch], kernel[outputs]
+    return [tuple(made)]
+
+
+def _reduce_window(eqn: JaxprEqn, array: Axes, *starts: Axes) -> list[Axes]:
+    """Pooling: axes with a window of 1 go on."""
+    why = "it is the place that a pooling moves along"
+    kinds = zip(*(eqn.params[name] for name in _OF_WINDOWS), strict=True)
+    moved = [index for index, kind in enumerate(kinds) if kind != (1, 1, 1, 1, (0, 0))]
+    return [_window(array, fresh(eqn.outvars[0]), [axis.size for axis in array], why, moved)]
+
+
+_OF_WINDOWS = ("window_dimensions", "window_strides", "base_dilation", "window_dilation", "padding")
+
+_BY_ENTRIES = """
+    abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp clz complex conj
+    convert_element_type copy copy_p cos cosh digamma div eq erf erf_inv erfc exp exp2 expm1 floor ge gt imag
+    integer_pow is_finite le lgamma log log1p logistic lt max min mul ne neg nextafter not or polygamma population_count
+    pow pvary real reduce_precision rem reshard round rsqrt select_n shift_left shift_right_arithmetic
+    shift_right_logical sharding_constraint sign sin sinh sqrt square stop_gradient sub tan tanh xor
+""".split()
+
+_RULES: dict[str, Callable[..., list[Axes]]] = {
+    **dict.fromkeys(_BY_ENTRIES, _elementwise),
+    **dict.fromkeys(("optimization_barrier", "device_put"), _as_they_are),
+    **dict.fromkeys(
+        ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat2", "checkpoint"),
+        _call,
+    ),
+    **dict.fromkeys(
+        ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or", "reduce_xor"), _reduce
+    ),
+    **dict.fromkeys(("argmax", "argmin"), _arg_reduce),
+    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"), _along),
+    **dict.fromkeys(("reduce_window_max", "reduce_window_min", "reduce_window_sum"), _reduce_window),
+    "broadcast_in_dim": _broadcast,
+    "concatenate": _concatenate,
+    "cond": _cond,
+    "conv_general_dilated": _convolution,
+    "dot_general": _dot,
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update_slice,
+    "gather": _gather,
+    "iota": _iota,
+    "pad": _pad,
+    "reshape": _reshape,
+    "rev": _reverse,
+    "scan": _scan,
+    "slice": _slice,
+    "sort": _sort,
+    "split": _split,
+    "squeeze": _squeeze,
+    "top_k": _top_k,
+    "transpose": _transpose,
+    "while": _while,
+}

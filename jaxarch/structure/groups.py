@@ -1,0 +1,155 @@
+"""Which axes of a model's parameters must be cut together: neurons, channels, heads, of any JAX function."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import tree_map_with_path
+
+from jaxarch.errors import ArgumentError, first_line, shown
+from jaxarch.structure.axes import Axis
+from jaxarch.structure.flow import Axes, follow, freeze, fresh
+from jaxarch.trees import PyTree, named_leaves, path_name
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Axes that are one: unit i of one is unit i of all.
+
+    Attributes:
+      name: of its first axis: `layers/0/kernel[1]`.
+      size: how many units.
+      axes: path and axis of every leaf that has these units; where they are a part of an axis, in a product
+        (heads of an attention, flattened) or in a row (a concatenation), that axis.
+    """
+
+    name: str
+    size: int
+    axes: tuple[tuple[str, int], ...]
+
+
+class Groups:
+    """The groups of a model: what `axis_groups` returns. `print` shows them as a table.
+
+    Attributes:
+      groups: by name, in the order of the model's leaves.
+      frozen: why axes of leaves, by path and axis, or parts of them, stay as they are.
+    """
+
+    def __init__(self, leaves: dict[str, Axes]) -> None:
+        self._leaves = leaves
+        members: dict[Axis, list[tuple[str, int]]] = {}
+        self.frozen: dict[tuple[str, int], str] = {}
+        for path, axes in leaves.items():
+            for index, axis in enumerate(axes):
+                for atom in dict.fromkeys(axis.atoms()):
+                    if atom.frozen:
+                        self.frozen.setdefault((path, index), atom.frozen)
+                    elif atom.size > 1:
+                        members.setdefault(atom, []).append((path, index))
+        self._atoms: dict[str, Axis] = {}
+        self.groups: dict[str, Group] = {}
+        for atom, axes in members.items():
+            name = self._free(f"{axes[0][0]}[{axes[0][1]}]")
+            self._atoms[name] = atom
+            self.groups[name] = Group(name, atom.size, tuple(axes))
+
+    def _free(self, name: str) -> str:
+        """The name, or, where another part of the axis has it, with a number."""
+        names = (name if number == 1 else f"{name}#{number}" for number in range(1, len(self._atoms) + 2))
+        return next(free for free in names if free not in self._atoms)
+
+    def cut(self, tree: PyTree, kept: Mapping[str, Any]) -> PyTree:
+        """The leaves with some units of some groups alone.
+
+        Args:
+          tree: of the structure, paths and shapes that the groups were found with.
+          kept: by name of the group, booleans of shape (size,): which units stay. All stay of groups that are
+            left out.
+
+        Returns:
+          The tree with smaller arrays; the arrays of which nothing is cut are the same.
+
+        Raises:
+          ArgumentError: a group that there is none of, booleans of another shape, none that is kept; leaves
+            of other shapes.
+        """
+        of_atom = {}
+        for name, units in kept.items():
+            if name not in self.groups:
+                raise ArgumentError(f"kept: no group is called {shown(name)}; there are: {', '.join(self.groups)}")
+            units = np.asarray(units)
+            if units.shape != (self.groups[name].size,) or units.dtype != bool or not units.any():
+                raise ArgumentError(
+                    f"kept: expected {self.groups[name].size} booleans of {shown(name)}, one of them true, got "
+                    f"{shown(units)}"
+                )
+            of_atom[self._atoms[name]] = units
+
+        def cut(path: str, leaf: Any) -> Any:
+            axes = self._leaves.get(path)
+            if axes is None or jnp.shape(leaf) != tuple(axis.size for axis in axes):
+                raise ArgumentError(f"tree: {path!r} of shape {jnp.shape(leaf)} is not what the groups are of")
+            for index, axis in enumerate(axes):
+                units = axis.spread(of_atom)
+                if not units.all():
+                    leaf = jnp.asarray(np.asarray(leaf).compress(units, index))
+            return leaf
+
+        return tree_map_with_path(lambda path, leaf: cut(path_name(path), leaf), tree)
+
+    def __str__(self) -> str:
+        rows = [("group", "units", "axes")]
+        for group in self.groups.values():
+            rows.append((group.name, str(group.size), ", ".join(f"{path}[{axis}]" for path, axis in group.axes)))
+        widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+        lines = [f"{name:<{widths[0]}}  {size:>{widths[1]}}  {axes}" for name, size, axes in rows]
+        return "\n".join(lines)
+
+
+def axis_groups(function: Callable[..., Any], tree: PyTree, *inputs: PyTree) -> Groups:
+    """The groups of axes of a model's leaves that must be cut together, read from its computation.
+
+    The function is traced, and every axis of every array followed through it: what a neuron, a channel or a
+    head is, is what the program does with it. Inputs and outputs keep their sizes, and so does whatever goes
+    through a primitive that is not understood. Shapes alone are needed: arrays may be `jax.ShapeDtypeStruct`.
+
+    Args:
+      function: `(tree, *inputs) -> outputs`, traceable by JAX.
+      tree: what may be cut: parameters, or a pytree of parameters and state.
+      *inputs: an example of what the function is called with.
+
+    Raises:
+      ArgumentError: a function that cannot be traced.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from jaxarch.structure import axis_groups
+      >>> params = {"in": jnp.ones((3, 8)), "bias": jnp.ones(8), "out": jnp.ones((8, 2))}
+      >>> def model(params, x):
+      ...     return jax.nn.relu(x @ params["in"] + params["bias"]) @ params["out"]
+      >>> groups = axis_groups(model, params, jnp.ones((1, 3)))
+      >>> print(groups)
+      group    units  axes
+      bias[0]      8  bias[0], in[1], out[0]
+      >>> small = groups.cut(params, {"bias[0]": jnp.arange(8) < 5})
+      >>> model(small, jnp.ones((1, 3))).shape, small["in"].shape
+      ((1, 2), (3, 5))
+    """
+    try:
+        closed = jax.make_jaxpr(function)(tree, *inputs)
+    except Exception as error:
+        raise ArgumentError(f"function: it cannot be traced: {first_line(error)}") from error
+    jaxpr = closed.jaxpr
+    names = list(named_leaves(tree))
+    axes = [fresh(var) for var in jaxpr.invars]
+    for of_input in axes[len(names) :]:
+        freeze(of_input, "it is an input's")
+    for output in follow(jaxpr, [fresh(var) for var in jaxpr.constvars], axes):
+        freeze(output, "it is an output's")
+    return Groups(dict(zip(names, axes, strict=False)))
