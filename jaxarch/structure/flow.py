@@ -1,7 +1,8 @@
-"""The axes of every array of a traced program, followed from primitive to primitive.
+"""A traced program with the axes of every array, followed from primitive to primitive.
 
 Each primitive has a rule, which says which axes of its inputs and outputs are one. One without a rule is not
-guessed at: all axes that it touches are frozen, by its name.
+guessed at: all axes that it touches are frozen, by its name. Programs that JAX keeps once and calls many
+times are followed at each call, with the axes of that call.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+import jax
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxpr_as_fun
 
 from jaxarch.structure.axes import Axis, in_a_row, product, unify
 
@@ -37,20 +40,66 @@ def freeze(axes: Sequence[Axis], why: str) -> None:
         axis.freeze(why)
 
 
-def follow(jaxpr: Jaxpr, consts: Sequence[Axes], inputs: Sequence[Axes]) -> list[Axes]:
-    """The axes of a program's outputs, of those of its constants and inputs; all that meet are unified."""
-    known: dict[Any, Axes] = {}
+class Step(NamedTuple):
+    """One equation of a program, where it is called.
+
+    Attributes:
+      eqn: the equation.
+      inputs: the axes of what it takes, literals among it.
+      outputs: of what it makes.
+      programs: those that it calls, with the axes of this call.
+    """
+
+    eqn: JaxprEqn
+    inputs: tuple[Axes, ...]
+    outputs: tuple[Axes, ...]
+    programs: tuple[Program, ...]
+
+
+class Program(NamedTuple):
+    """A traced program, where it is called.
+
+    Attributes:
+      closed: the program, with its constants.
+      consts: the axes of these.
+      inputs: of its inputs.
+      outputs: of its outputs.
+      steps: its equations.
+    """
+
+    closed: ClosedJaxpr
+    consts: tuple[Axes, ...]
+    inputs: tuple[Axes, ...]
+    outputs: tuple[Axes, ...]
+    steps: tuple[Step, ...]
+
+
+def follow(closed: ClosedJaxpr, inputs: Sequence[Axes], *, derived: bool = False) -> Program:
+    """A program with the axes of every array, given those of its inputs; all that meet are unified.
+
+    Args:
+      closed: the program.
+      inputs: the axes of its inputs.
+      derived: whether it is a derivative, in which functions with a derivative of their own are called as any.
+    """
+    jaxpr, steps = closed.jaxpr, []
+    consts = [fresh(var) for var in jaxpr.constvars]
+    known: dict[Any, Axes] = dict(zip(jaxpr.constvars, consts, strict=True))
+    known.update(zip(jaxpr.invars, inputs, strict=True))
 
     def read(atom: Any) -> Axes:
         return fresh(atom) if isinstance(atom, Literal) else known[atom]
 
-    known.update(zip(jaxpr.constvars, consts, strict=True))
-    known.update(zip(jaxpr.invars, inputs, strict=True))
     for eqn in jaxpr.eqns:
-        rule = _RULES.get(eqn.primitive.name, _unknown)
-        outputs = rule(eqn, *(read(atom) for atom in eqn.invars))
-        known.update(zip(eqn.outvars, outputs, strict=True))
-    return [read(atom) for atom in jaxpr.outvars]
+        taken = [read(atom) for atom in eqn.invars]
+        if eqn.primitive.name in _CALLS:
+            made, programs = _CALLS[eqn.primitive.name](eqn, taken, derived)
+        else:
+            made, programs = _RULES.get(eqn.primitive.name, _unknown)(eqn, *taken), []
+        known.update(zip(eqn.outvars, made, strict=True))
+        steps.append(Step(eqn, tuple(taken), tuple(made), tuple(programs)))
+    outputs = [read(atom) for atom in jaxpr.outvars]
+    return Program(closed, tuple(consts), tuple(inputs), tuple(outputs), tuple(steps))
 
 
 def _unknown(eqn: JaxprEqn, *inputs: Axes) -> list[Axes]:
@@ -69,42 +118,69 @@ def inner(eqn: JaxprEqn) -> ClosedJaxpr:
     return jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, ())
 
 
-def _into(closed: ClosedJaxpr, inputs: Sequence[Axes]) -> list[Axes]:
-    return follow(closed.jaxpr, [fresh(var) for var in closed.jaxpr.constvars], inputs)
+_Called = tuple[list[Axes], list[Program]]
+"""The outputs of a call, and the programs that it calls."""
 
 
-def _call(eqn: JaxprEqn, *inputs: Axes) -> list[Axes]:
-    return _into(inner(eqn), inputs)
+def _call(eqn: JaxprEqn, inputs: Sequence[Axes], derived: bool) -> _Called:
+    program = follow(inner(eqn), inputs, derived=derived)
+    return list(program.outputs), [program]
 
 
-def _scan(eqn: JaxprEqn, *inputs: Axes) -> list[Axes]:
+def _custom_jvp(eqn: JaxprEqn, inputs: Sequence[Axes], derived: bool) -> _Called:
+    """A function with a derivative of its own, which is a second program: of values, then of tangents."""
+    program = follow(inner(eqn), inputs, derived=derived)
+    if derived:
+        return list(program.outputs), [program]
+    alone = _alone(eqn)
+    variables = [*alone.jaxpr.invars, *alone.jaxpr.outvars]
+    if not all(jnp.issubdtype(var.aval.dtype, jnp.floating) for var in variables):
+        return _unknown(eqn, *inputs), [program]
+    function, of = jaxpr_as_fun(alone), dict(zip(eqn.invars, inputs, strict=True))
+    taken = [of[var] for var in alone.jaxpr.invars]
+    shapes = [jax.ShapeDtypeStruct(var.aval.shape, var.aval.dtype) for var in alone.jaxpr.invars]
+    traced = jax.make_jaxpr(lambda values, tangents: jax.jvp(function, values, tangents))(shapes, shapes)
+    derivative = follow(traced, (*taken, *taken), derived=True)
+    for made, also in zip(program.outputs * 2, derivative.outputs, strict=True):
+        _unify_all(made, also)
+    return list(program.outputs), [program, derivative]
+
+
+def _alone(eqn: JaxprEqn) -> ClosedJaxpr:
+    """A program of one equation, of its inputs that are no literals, each once."""
+    inputs = list(dict.fromkeys(atom for atom in eqn.invars if not isinstance(atom, Literal)))
+    return ClosedJaxpr(Jaxpr((), inputs, eqn.outvars, [eqn]), ())
+
+
+def _scan(eqn: JaxprEqn, inputs: Sequence[Axes], derived: bool) -> _Called:
     consts, carries = eqn.params["num_consts"], eqn.params["num_carry"]
+    why = "it is the axis that a scan goes along"
     rows = inputs[consts + carries :]
-    outputs = _into(eqn.params["jaxpr"], [*inputs[: consts + carries], *(axes[1:] for axes in rows)])
-    for before, after in zip(inputs[consts : consts + carries], outputs, strict=False):
+    freeze([axes[0] for axes in rows], why)
+    body = follow(eqn.params["jaxpr"], [*inputs[: consts + carries], *(axes[1:] for axes in rows)], derived=derived)
+    carried, kept = body.outputs[:carries], body.outputs[carries:]
+    for before, after in zip(inputs[consts : consts + carries], carried, strict=True):
         _unify_all(before, after)
-    steps = [axes[0] for axes in rows]
-    freeze(steps, "it is the axis that a scan goes along")
-    kept = [frozen(var, "it is the axis that a scan goes along")[:1] for var in eqn.outvars[carries:]]
-    return outputs[:carries] + [(*axis, *axes) for axis, axes in zip(kept, outputs[carries:], strict=True)]
+    along = [frozen(var, why)[:1] for var in eqn.outvars[carries:]]
+    return [*carried, *((*axis, *axes) for axis, axes in zip(along, kept, strict=True))], [body]
 
 
-def _while(eqn: JaxprEqn, *inputs: Axes) -> list[Axes]:
+def _while(eqn: JaxprEqn, inputs: Sequence[Axes], derived: bool) -> _Called:
     of_condition, of_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
     carry = inputs[of_condition + of_body :]
-    _into(eqn.params["cond_jaxpr"], [*inputs[:of_condition], *carry])
-    after = _into(eqn.params["body_jaxpr"], [*inputs[of_condition : of_condition + of_body], *carry])
-    for first, second in zip(carry, after, strict=True):
-        _unify_all(first, second)
-    return list(carry)
+    condition = follow(eqn.params["cond_jaxpr"], [*inputs[:of_condition], *carry], derived=derived)
+    body = follow(eqn.params["body_jaxpr"], [*inputs[of_condition : of_condition + of_body], *carry], derived=derived)
+    for before, after in zip(carry, body.outputs, strict=True):
+        _unify_all(before, after)
+    return list(carry), [condition, body]
 
 
-def _cond(eqn: JaxprEqn, which: Axes, *inputs: Axes) -> list[Axes]:
-    outputs, *others = [_into(branch, inputs) for branch in eqn.params["branches"]]
-    for other in others:
-        for first, second in zip(outputs, other, strict=True):
-            _unify_all(first, second)
-    return outputs
+def _cond(eqn: JaxprEqn, inputs: Sequence[Axes], derived: bool) -> _Called:
+    branches = [follow(branch, inputs[1:], derived=derived) for branch in eqn.params["branches"]]
+    for branch in branches[1:]:
+        for one, other in zip(branches[0].outputs, branch.outputs, strict=True):
+            _unify_all(one, other)
+    return list(branches[0].outputs), branches
 
 
 # Entry by entry --------------------------------------------------------------------------------------
@@ -213,8 +289,7 @@ def _pad(eqn: JaxprEqn, array: Axes, value: Axes) -> list[Axes]:
             size = axis.size + low + high + max(axis.size - 1, 0) * between
             axes.append(Axis(size, frozen="it is padded"))
         else:
-            ends = [Axis(size, frozen="it is padding") for size in (low, high)]
-            axes.append(in_a_row([ends[0], axis, ends[1]]))
+            axes.append(in_a_row([Axis(low), axis, Axis(high)]))
     return [tuple(axes)]
 
 
@@ -357,10 +432,6 @@ _RULES: dict[str, Callable[..., list[Axes]]] = {
     **dict.fromkeys(_BY_ENTRIES, _elementwise),
     **dict.fromkeys(("optimization_barrier", "device_put"), _as_they_are),
     **dict.fromkeys(
-        ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat2", "checkpoint"),
-        _call,
-    ),
-    **dict.fromkeys(
         ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or", "reduce_xor"), _reduce
     ),
     **dict.fromkeys(("argmax", "argmin"), _arg_reduce),
@@ -368,7 +439,6 @@ _RULES: dict[str, Callable[..., list[Axes]]] = {
     **dict.fromkeys(("reduce_window_max", "reduce_window_min", "reduce_window_sum"), _reduce_window),
     "broadcast_in_dim": _broadcast,
     "concatenate": _concatenate,
-    "cond": _cond,
     "conv_general_dilated": _convolution,
     "dot_general": _dot,
     "dynamic_slice": _dynamic_slice,
@@ -378,12 +448,19 @@ _RULES: dict[str, Callable[..., list[Axes]]] = {
     "pad": _pad,
     "reshape": _reshape,
     "rev": _reverse,
-    "scan": _scan,
     "slice": _slice,
     "sort": _sort,
     "split": _split,
     "squeeze": _squeeze,
     "top_k": _top_k,
     "transpose": _transpose,
+}
+
+_CALLS: dict[str, Callable[..., _Called]] = {
+    **dict.fromkeys(("jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint"), _call),
+    "cond": _cond,
+    "custom_jvp_call": _custom_jvp,
+    "scan": _scan,
     "while": _while,
 }
+"""What calls programs. A derivative of its own that is written backwards, `custom_vjp_call`, is not among it."""

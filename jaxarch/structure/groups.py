@@ -145,11 +145,10 @@ def axis_groups(function: Callable[..., Any], tree: PyTree, *inputs: PyTree) -> 
         closed = jax.make_jaxpr(function)(tree, *inputs)
     except Exception as error:
         raise ArgumentError(f"function: it cannot be traced: {first_line(error)}") from error
-    jaxpr = closed.jaxpr
     names = list(named_leaves(tree))
-    axes = [fresh(var) for var in jaxpr.invars]
+    axes = [fresh(var) for var in closed.jaxpr.invars]
     for of_input in axes[len(names) :]:
         freeze(of_input, "it is an input's")
-    for output in follow(jaxpr, [fresh(var) for var in jaxpr.constvars], axes):
+    for output in follow(closed, axes).outputs:
         freeze(output, "it is an output's")
     return Groups(dict(zip(names, axes, strict=False)))

@@ -1,0 +1,200 @@
+"""A program run on arrays from which units were cut: every size in it as it is then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend.core import Literal
+
+from jaxarch.structure.axes import Axis
+from jaxarch.structure.flow import Axes, Program, Step
+
+Kept = Mapping[Axis, np.ndarray]
+"""Of atoms, which of their units are kept; all are of those that are not in it."""
+
+
+def cut(array: Any, axes: Axes, kept: Kept) -> Any:
+    """An array with the units alone that are kept."""
+    for index, axis in enumerate(axes):
+        units = axis.spread(kept)
+        if not units.all():
+            array = jnp.take(jnp.asarray(array), np.flatnonzero(units), axis=index)
+    return array
+
+
+def sizes(axes: Axes, kept: Kept) -> tuple[int, ...]:
+    """The shape that an array of these axes has when units are cut."""
+    return tuple(int(axis.spread(kept).sum()) for axis in axes)
+
+
+def run_smaller(program: Program, kept: Kept, inputs: Sequence[Any]) -> list[Any]:
+    """What a program makes of inputs from which units were cut, as `cut` does.
+
+    It can be jitted, mapped and differentiated, functions with a derivative of their own by that.
+    """
+    jaxpr = program.closed.jaxpr
+    consts = [cut(value, axes, kept) for value, axes in zip(program.closed.consts, program.consts, strict=True)]
+    known: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
+    known.update(zip(jaxpr.invars, inputs, strict=True))
+
+    def read(atom: Any, axes: Axes) -> Any:
+        return cut(np.asarray(atom.val, atom.aval.dtype), axes, kept) if isinstance(atom, Literal) else known[atom]
+
+    for step in program.steps:
+        taken = [read(atom, axes) for atom, axes in zip(step.eqn.invars, step.inputs, strict=True)]
+        made = _RULES.get(step.eqn.primitive.name, _as_it_is)(step, kept, taken)
+        known.update(zip(step.eqn.outvars, made, strict=True))
+    return [read(atom, axes) for atom, axes in zip(jaxpr.outvars, program.outputs, strict=True)]
+
+
+Rule = Callable[[Step, Kept, list[Any]], list[Any]]
+
+
+def _bind(step: Step, taken: Sequence[Any], **changed: Any) -> list[Any]:
+    primitive = step.eqn.primitive
+    made = primitive.bind(*taken, **step.eqn.params | changed)
+    return list(made) if primitive.multiple_results else [made]
+
+
+def _as_it_is(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
+    return _bind(step, taken)
+
+
+# Programs in programs --------------------------------------------------------------------------------
+
+
+def _call(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
+    return run_smaller(step.programs[0], kept, taken)
+
+
+def _checkpoint(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
+    params = step.eqn.params
+
+    def run(*inputs: Any) -> list[Any]:
+        return run_smaller(step.programs[0], kept, inputs)
+
+    return jax.checkpoint(run, prevent_cse=params["prevent_cse"], policy=params["policy"])(*taken)
+
+
+def _custom_jvp(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
+    if len(step.programs) == 1:
+        return _call(step, kept, taken)
+    program, derivative = step.programs
+
+    @jax.custom_jvp
+    def run(*inputs: Any) -> list[Any]:
+        return run_smaller(program, kept, inputs)
+
+    @run.defjvp
+    def rule(values: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        # The derivative takes each variable once, however often the equation does.
+        once = [step.eqn.invars.index(atom) for atom in derivative_inputs]
+        both = run_smaller(derivative, kept, [*(values[i] for i in once), *(tangents[i] for i in once)])
+        return both[: len(both) // 2], both[len(both) // 2 :]
+
+    derivative_inputs = list(dict.fromkeys(atom for atom in step.eqn.invars if not isinstance(atom, Literal)))
+    return run(*taken)
+
+
+def _scan(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
+    params, (body,) = step.eqn.params, step.programs
+    consts, carries = params["num_consts"], params["num_carry"]
+
+    def run(carry: list[Any], rows: list[Any]) -> tuple[list[Any], list[Any]]:
+        made = run_smaller(body, kept, [*taken[:consts], *carry, *rows])
+        return made[:carries], made[carries:]
+
+    start, rows = taken[consts : consts + carries], taken[consts + carries :]
+    carry, made = lax.scan(run, start, rows, params["length"], params["reverse"], params["unroll"])
+    return [*carry, *made]
+
+
+def _while(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
+    of_condition, of_body = step.eqn.params["cond_nconsts"], step.eqn.params["body_nconsts"]
+    condition, body = step.programs
+    outside, inside = taken[:of_condition], taken[of_condition : of_condition + of_body]
+    return lax.while_loop(
+        lambda carry: run_smaller(condition, kept, [*outside, *carry])[0],
+        lambda carry: run_smaller(body, kept, [*inside, *carry]),
+        taken[of_condition + of_body :],
+    )
+
+
+def _cond(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
+    branches = [lambda *inputs, of=branch: run_smaller(of, kept, inputs) for branch in step.programs]
+    return lax.switch(taken[0], branches, *taken[1:])
+
+
+# Sizes that are written in the program ---------------------------------------------------------------
+
+
+def _broadcast(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
+    return _bind(step, taken, shape=sizes(step.outputs[0], kept))
+
+
+def _reshape(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
+    return _bind(step, taken, new_sizes=sizes(step.outputs[0], kept))
+
+
+def _iota(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
+    return [cut(*_bind(step, taken), step.outputs[0], kept)]
+
+
+def _slice(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
+    counts = [np.concatenate([[0], axis.spread(kept).cumsum()]) for axis in step.inputs[0]]
+    starts, stops = (
+        tuple(int(count[place]) for count, place in zip(counts, step.eqn.params[name], strict=True))
+        for name in ("start_indices", "limit_indices")
+    )
+    return _bind(step, taken, start_indices=starts, limit_indices=stops)
+
+
+def _split(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
+    along = step.eqn.params["axis"]
+    return _bind(step, taken, sizes=tuple(sizes(axes, kept)[along] for axes in step.outputs))
+
+
+def _pad(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
+    config = []
+    for axis, (low, high, between) in zip(step.outputs[0], step.eqn.params["padding_config"], strict=True):
+        units = axis.spread(kept)
+        is_whole = units.all()
+        ends = (low, high) if is_whole else (int(units[:low].sum()), int(units[axis.size - high :].sum()))
+        config.append((*ends, between))
+    return _bind(step, taken, padding_config=tuple(config))
+
+
+def _window_sizes(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
+    """Of slices at computed places: an axis that is taken whole is taken whole."""
+    whole = zip(step.eqn.params["slice_sizes"], step.inputs[0], sizes(step.inputs[0], kept), strict=True)
+    return _bind(step, taken, slice_sizes=tuple(now if size == axis.size else size for size, axis, now in whole))
+
+
+def _convolution(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
+    numbers, groups = step.eqn.params["dimension_numbers"], step.eqn.params["feature_group_count"]
+    channels = step.inputs[0][numbers.lhs_spec[1]].spread(kept)
+    there = int(channels.reshape(groups, -1).any(1).sum())
+    return _bind(step, taken, feature_group_count=there)
+
+
+_RULES: dict[str, Rule] = {
+    **dict.fromkeys(("jit", "pjit", "closed_call", "core_call"), _call),
+    **dict.fromkeys(("remat2", "checkpoint"), _checkpoint),
+    **dict.fromkeys(("dynamic_slice", "gather"), _window_sizes),
+    "broadcast_in_dim": _broadcast,
+    "cond": _cond,
+    "conv_general_dilated": _convolution,
+    "custom_jvp_call": _custom_jvp,
+    "iota": _iota,
+    "pad": _pad,
+    "reshape": _reshape,
+    "scan": _scan,
+    "slice": _slice,
+    "split": _split,
+    "while": _while,
+}
