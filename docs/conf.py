@@ -20,6 +20,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "building.docstrings",
+    "building.signatures",
     "building.links",
     "building.formulas",
 ]
@@ -28,26 +29,16 @@ default_role = "code"
 nitpicky = True
 # Types of other libraries, whose pages are not at hand without the network.
 nitpick_ignore_regex = [("py:.*", r"(?!jaxarch\.).*")]
-nitpick_ignore = [("py:class", "jaxarch.running.methods.Made")]
 
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 6
 
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
+napoleon_attr_annotations = False
 napoleon_use_rtype = False
 
-# Shown by their names, not by what they stand for.
-ALIASES = (
-    *("ArrayLike", "PyTree", "Where", "Key", "Per", "Sampling", "Weights", "FixedWeights", "Densities"),
-    *("Growth", "Score", "Leaves", "Layers", "Blocks", "Penalty", "Parent", "Shortcut", "Format"),
-    *("Activation", "Initializer", "Start", "Neurons"),
-)
-autodoc_type_aliases = {name: name for name in ALIASES}
-autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
-autodoc_class_signature = "mixed"
-python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 90
 
 html_show_copyright = False

@@ -10,8 +10,6 @@ from sphinx.application import Sphinx
 PAPER = re.compile(r"\[[A-Z]\] ")
 """How a line begins that says what [D] is."""
 
-UNPACKED = re.compile(r"Unpack\[([~\w.]+)\]")
-
 
 def as_rest(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
     """A docstring's lines, changed in place, before napoleon reads the other sections."""
@@ -57,13 +55,6 @@ def with_returned_text(lines: list[str]) -> list[str]:
     return made
 
 
-def shortened(
-    app: Sphinx, what: str, name: str, value: Any, options: Any, signature: str | None, returns: str | None
-) -> tuple[str, str | None] | None:
-    """Keywords by the name of their type: `**descent: DescentChanges`."""
-    return None if signature is None else (UNPACKED.sub(r"\1", signature), returns)
-
-
 def skipped(app: Sphinx, what: str, name: str, value: Any, skip: bool, options: Any) -> bool | None:
     """What is not ours: members that another library makes, fields that say no more than their number."""
     theirs = not (getattr(value, "__module__", None) or "jaxarch").startswith("jaxarch")
@@ -74,6 +65,5 @@ def skipped(app: Sphinx, what: str, name: str, value: Any, skip: bool, options: 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Have it done to every docstring."""
     app.connect("autodoc-process-docstring", as_rest, priority=100)
-    app.connect("autodoc-process-signature", shortened)
     app.connect("autodoc-skip-member", skipped)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import sys
 from functools import cache
 from typing import Any
 
@@ -24,13 +25,23 @@ def targets() -> dict[str, str]:
     return {name.removeprefix("jaxarch."): entry.name for entry in entries() for name in entry.names}
 
 
-def target(text: str, module: str | None = None, own: frozenset[str] = frozenset()) -> str | None:
+@cache
+def shown_with() -> dict[int, str]:
+    """What every public function and class is shown with."""
+    return {
+        id(entry.value): entry.name
+        for entry in entries()
+        if entry.is_function or inspect.isclass(entry.value)
+    }
+
+
+def target(text: str, file: str | None = None, own: frozenset[str] = frozenset()) -> str | None:
     """What code on a page refers to; `None` for anything but a public name.
 
     Args:
       text: as it stands between the backticks: `keep`, `masks.keep` or `jaxarch.masks.keep(scores, 0.1)`.
-      module: of the docstring that it stands in, whose names need no prefix; `None` on a page, where names
-        stand with their modules.
+      file: the module that the docstring is written in, whose names need no prefix, as those of `jaxarch`
+        need none in any; `None` on a page, where names stand with their modules.
       own: names of arguments and attributes there, which are nobody else's.
     """
     match = NAME.fullmatch(text)
@@ -39,9 +50,9 @@ def target(text: str, module: str | None = None, own: frozenset[str] = frozenset
     name = match[1]
     if "." in name or text.startswith("jaxarch."):
         return targets().get(name)
-    if module is None:
+    if file is None:
         return None
-    return targets().get(f"{module.removeprefix('jaxarch.')}.{name}") or targets().get(name)
+    return shown_with().get(id(vars(sys.modules[file]).get(name))) or targets().get(name)
 
 
 class Links(SphinxTransform):
@@ -77,27 +88,29 @@ def parents(node: nodes.Node) -> list[nodes.Node]:
 
 
 def context(node: nodes.Node) -> tuple[str | None, frozenset[str]]:
-    """The module that a docstring is in, and the names of arguments that it has."""
+    """The module that a docstring is written in, and the names that it has of its own."""
     for parent in parents(node):
         if isinstance(parent, addnodes.desc):
             signature = parent.next_node(addnodes.desc_signature)
-            return signature["module"], own_names(signature["module"], signature["fullname"])
+            return described(signature["module"], signature["fullname"])
     return None, frozenset()
 
 
 @cache
-def own_names(module: str, name: str) -> frozenset[str]:
-    """Arguments and attributes of a function or a class, and its own name."""
+def described(module: str, name: str) -> tuple[str, frozenset[str]]:
+    """The module that something is made in, and its own name, arguments and attributes."""
     value: Any = importlib.import_module(module)
-    names = set(name.split("."))
+    file, names = module, set(name.split("."))
     for part in name.split("."):
         value = getattr(value, part, None)
+        if inspect.isclass(value) or inspect.isroutine(value):
+            file = inspect.unwrap(value).__module__
         names |= set(getattr(value, "__annotations__", ()))
         try:
             names |= set(inspect.signature(value).parameters)
         except (TypeError, ValueError):
             continue
-    return frozenset(names)
+    return file, frozenset(names)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -42,6 +42,12 @@ def write_pages(app: Sphinx) -> None:
             path.write_text(text)
 
 
+def has_list(name: str) -> bool:
+    """Whether a module says itself what is public in it, as others do not, of which `jaxarch` takes names."""
+    module = import_module(f"jaxarch.{name}")
+    return hasattr(module, "__all__") or hasattr(module, "__path__")
+
+
 def reference_index() -> str:
     """The list of the reference's pages."""
     return "\n".join([*titled("Reference", "="), ".. toctree::", "", *(f"   {name}" for name in PAGES), ""])
@@ -55,9 +61,9 @@ def reference_page(name: str) -> str:
         of_module = [entry for entry in entries() if entry.section == module]
         if not of_module and module != modules[0]:
             raise LookupError(f"docs/building/public.py: nothing public is in {module}")
-        if len(modules) > 1:
-            lines += titled(f"``jaxarch.{module}``", "-")
-        lines += [f".. automodule:: jaxarch.{module}", ""]
+        if len(modules) == 1 or has_list(module):
+            lines += titled(f"``jaxarch.{module}``", "-") if len(modules) > 1 else []
+            lines += [f".. automodule:: jaxarch.{module}", ""]
         for entry in of_module:
             lines += described(entry)
     return "\n".join(lines)
