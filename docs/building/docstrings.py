@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from sphinx.application import Sphinx
+from sphinx.domains.python import PyObject
 
 PAPER = re.compile(r"\[[A-Z]\] ")
 """How a line begins that says what [D] is."""
@@ -63,7 +64,10 @@ def skipped(app: Sphinx, what: str, name: str, value: Any, skip: bool, options: 
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Have it done to every docstring."""
+    """Have it done to every docstring, and say of attributes that they are some."""
+    for field in PyObject.doc_field_types:
+        if field.name == "variable":
+            field.label = "Attributes"
     app.connect("autodoc-process-docstring", as_rest, priority=100)
     app.connect("autodoc-skip-member", skipped)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -10,12 +10,14 @@ import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jupytext
-from sphinx.application import Sphinx
 
 from building.public import PACKAGE, PAGES, Entry, entries
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 ROOT = PACKAGE.parent
 DOCS = ROOT / "docs"
@@ -27,14 +29,23 @@ COPIED = {
 }
 """Pages of the site that are files from outside of docs/."""
 
+NOTEBOOK = ROOT / "notebooks" / "quickstart.py"
 SCRIPTS = DOCS / "examples"
+
+PAGE_OF = {
+    **{file: DOCS / f"{name}.md" for name, file in COPIED.items()},
+    NOTEBOOK.with_suffix(".ipynb"): DOCS / "quickstart.md",
+    SCRIPTS: SCRIPTS / "README.md",
+}
+"""Where a link leads on the site that leads to a file or a folder on GitHub."""
 
 
 def write_pages(app: Sphinx) -> None:
     """Write all of them, those that have not changed apart."""
     pages = {f"reference/{name}.rst": reference_page(name) for name in PAGES}
     pages |= {"reference/index.rst": reference_index(), "quickstart.md": notebook_page()}
-    pages |= {f"{name}.md": path.read_text() for name, path in COPIED.items()}
+    for name, file in COPIED.items():
+        pages[f"{name}.md"] = relinked(file.read_text(), file, DOCS / f"{name}.md")
     for name, text in pages.items():
         path = DOCS / name
         if not path.exists() or path.read_text() != text:
@@ -111,7 +122,7 @@ def assigned(node: ast.stmt) -> list[str]:
 
 def notebook_page() -> str:
     """The notebook as it is written, not run."""
-    notebook = jupytext.read(ROOT / "notebooks" / "quickstart.py")
+    notebook = jupytext.read(NOTEBOOK)
     cells = [
         cell.source if cell.cell_type == "markdown" else f"```python\n{cell.source}\n```"
         for cell in notebook.cells
@@ -131,21 +142,16 @@ def with_scripts(app: Sphinx, docname: str, source: list[str]) -> None:
 def with_links(app: Sphinx, docname: str, source: list[str]) -> None:
     """Links between files as links between pages, where a file is a page."""
     page = DOCS / f"{docname}.md"
-    if not page.exists():
-        return
-    file = COPIED.get(docname, page)
-    if docname == "quickstart":
-        file = ROOT / "notebooks" / "quickstart.py"
+    if page.exists():
+        source[0] = relinked(source[0], page, page)
 
-    def relinked(match: re.Match[str]) -> str:
+
+def relinked(text: str, file: Path, page: Path) -> str:
+    """The text of a file with its links as they are from the page that shows it."""
+
+    def link(match: re.Match[str]) -> str:
         target = (file.parent / match[1]).resolve()
-        for name, copied in COPIED.items():
-            if target == copied:
-                target = DOCS / f"{name}.md"
-        if target == ROOT / "notebooks" / "quickstart.ipynb":
-            target = DOCS / "quickstart.md"
-        if target == SCRIPTS:
-            target = SCRIPTS / "README.md"
-        return f"]({os.path.relpath(target, page.parent)}{match[2] or ''})"
+        shown = os.path.relpath(PAGE_OF.get(target, target), page.parent)
+        return f"]({Path(shown).as_posix()}{match[2] or ''})"
 
-    source[0] = re.sub(r"\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)", relinked, source[0])
+    return re.sub(r"\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)", link, text)
