@@ -105,11 +105,8 @@ def described(module: str, name: str) -> tuple[str, frozenset[str]]:
         value = getattr(value, part, None)
         if inspect.isclass(value) or inspect.isroutine(value):
             file = inspect.unwrap(value).__module__
-        names |= set(getattr(value, "__annotations__", ()))
-        try:
-            names |= set(inspect.signature(value).parameters)
-        except (TypeError, ValueError):
-            continue
+        for annotated in (value, getattr(value, "__init__", None)):
+            names |= set(getattr(annotated, "__annotations__", ()))
     return file, frozenset(names)
 
 
