@@ -49,6 +49,11 @@ def test_a_public_name_without_a_page_ends_the_build():
         public.section("jaxarch.interruption")
 
 
+def test_what_is_made_elsewhere_stands_where_it_is_listed():
+    assert public.section("jaxarch.interruption", "jaxarch.data") == "data"
+    assert public.section("jaxarch.masks.largest", "jaxarch.data") == "masks"
+
+
 def test_a_public_module_without_a_list_ends_the_build():
     with pytest.raises(LookupError, match=r"jaxarch\.errors is public and has no __all__"):
         public.listed(sys.modules["jaxarch.errors"])

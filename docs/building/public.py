@@ -128,7 +128,10 @@ def entries() -> tuple[Entry, ...]:
         home, _, last = f"jaxarch.{name}".rpartition(".")
         value = getattr(importlib.import_module(home), last)
         found[id(value)] = ([f"jaxarch.{name}"], value, home)
-    made = [Entry(in_order(names, home), value, section(home)) for names, value, home in found.values()]
+    made = [
+        Entry(in_order(names, home), value, section(home, *(name.rpartition(".")[0] for name in names)))
+        for names, value, home in found.values()
+    ]
     order = [module for _, modules in PAGES.values() for module in modules]
     return tuple(sorted(made, key=lambda entry: order.index(entry.section)))
 
@@ -138,11 +141,12 @@ def in_order(names: list[str], home: str) -> tuple[str, ...]:
     return tuple(sorted(set(names), key=lambda name: (name.count("."), name.rpartition(".")[0] != home)))
 
 
-def section(module: str) -> str:
-    """The section that the names of a module stand under."""
-    name = module.removeprefix("jaxarch.")
-    sections = [known for _, modules in PAGES.values() for known in modules]
-    fitting = [known for known in sections if f"{name}.".startswith(f"{known}.")]
-    if not fitting:
-        raise LookupError(f"{module} has public names, and no page in docs/public.py")
-    return max(fitting, key=len)
+def section(*modules: str) -> str:
+    """The section for something public: that of the module it is made in, or of one that lists it."""
+    sections = [known for _, of_page in PAGES.values() for known in of_page]
+    for module in modules:
+        name = module.removeprefix("jaxarch.")
+        fitting = [known for known in sections if f"{name}.".startswith(f"{known}.")]
+        if fitting:
+            return max(fitting, key=len)
+    raise LookupError(f"{modules[0]} has public names, and no page in docs/building/public.py")
