@@ -68,6 +68,7 @@ def test_the_page_on_loops_of_one_s_own_holds_its_mask_and_learns(tmp_path, monk
     assert jaxarch.named_leaves(names["again"]).keys() == {"hidden/kernel", "head/kernel"}
 
 
+@pytest.mark.long
 def test_the_first_page_s_code_runs():
     params = {"kernel": jax.random.normal(keys()[0], (20, 30))}
     names = {"jax": jax, "jaxarch": jaxarch, "optax": optax, "params": params, "gradients": params}
