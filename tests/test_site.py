@@ -1,5 +1,6 @@
 """The documentation site has all that is public, and shows docstrings and formulas as they are meant."""
 
+import inspect
 import re
 import sys
 import types
@@ -107,3 +108,9 @@ def test_the_notebook_is_shown_with_all_its_code():
     text = pages.notebook_page()
     assert text.startswith("# An architecture without trained weights")
     assert all(line in text for line in pages.NOTEBOOK.read_text().split("\n") if line.startswith("import"))
+
+
+def test_every_public_function_has_an_example():
+    example = re.compile(r"^Example:\n+  >>> ", flags=re.M)
+    functions = [entry for entry in public.entries() if entry.is_function]
+    assert [f.name for f in functions if not example.search(inspect.getdoc(f.value) or "")] == []
