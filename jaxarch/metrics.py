@@ -13,6 +13,8 @@ from jaxarch.errors import ArgumentError
 if TYPE_CHECKING:
     import pandas as pd
 
+__all__ = ["auc", "paired_differences", "quartiles"]
+
 
 def auc(labels: np.ndarray, outputs: np.ndarray) -> np.ndarray:
     """Area under the ROC curve of every run at once: P(output of a 1 > output of a 0), ties counting half.

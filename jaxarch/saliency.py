@@ -19,6 +19,8 @@ from jax import Array
 
 from jaxarch.trees import PyTree, Where, check_floating, check_structure, map_selected, matrices, select
 
+__all__ = ["grasp", "magnitude", "snip", "synflow"]
+
 
 def magnitude(params: PyTree, where: Where = matrices) -> PyTree:
     """The size of a weight, `|theta|`: what is removed is near 0 already.

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 PYTHON = f"""#!/bin/sh
 if [ "$2" != venv ]; then exec {sys.executable} "$@"; fi
 mkdir -p "$3/bin"
-for name in pip jaxarch pytest ruff mypy; do cp "$PROGRAM" "$3/bin/$name"; done
+for name in pip jaxarch pytest ruff mypy sphinx-build; do cp "$PROGRAM" "$3/bin/$name"; done
 """
 """Makes environments of programs that do nothing, and does everything else that Python does."""
 
@@ -104,7 +104,14 @@ def test_ci_ends_with_what_the_quick_suite_left_out_or_skipped_by_name_and_with_
     assert passed[-1]["names"] == [["tests/b/test_c.py::test_d[1]", "tests/test_a.py::test_long"]]
 
 
-@pytest.mark.parametrize("failing", ["jaxarch run", "pytest", "mypy", "ruff format --check ."])
+SITE = "sphinx-build -W --keep-going -q -b html docs docs/_build"
+
+
+def test_ci_builds_the_site_with_warnings_as_errors(passed):
+    assert ["all-extras", *SITE.split()] in [call["words"] for call in passed]
+
+
+@pytest.mark.parametrize("failing", ["jaxarch run", "pytest", "mypy", "ruff format --check .", SITE])
 def test_ci_fails_at_the_first_command_that_fails_and_says_which(failing, ci):
     done, calls = ci(FAILING=failing)
     environment, *words = calls[-1]["words"]

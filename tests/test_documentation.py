@@ -11,6 +11,8 @@ import types
 from pathlib import Path
 
 import jax
+import numpy as np
+import optax
 import pytest
 from small import RUNS, close, keys, problem, same
 
@@ -64,6 +66,58 @@ def test_the_page_on_loops_of_one_s_own_holds_its_mask_and_learns(tmp_path, monk
     assert {name for name, bound in least.items() if float(names[name]) > bound} == least.keys()
     assert 0.1 < float(names["learned_density"]) < 0.9
     assert jaxarch.named_leaves(names["again"]).keys() == {"hidden/kernel", "head/kernel"}
+
+
+@pytest.mark.long
+def test_the_first_page_s_code_runs():
+    params = {"kernel": jax.random.normal(keys()[0], (20, 30))}
+    names = {"jax": jax, "jaxarch": jaxarch, "optax": optax, "params": params, "gradients": params}
+    names["problem"] = problem(steps=4, runs=10)
+    for block in code_blocks("docs/index.md"):
+        exec(compile(block, "docs/index.md", "exec"), names)
+    assert int(jaxarch.masks.connections(names["mask"])) == 60
+    assert jax.vmap(jaxarch.density)(names["network"].mask).shape == (10,)
+
+
+@pytest.mark.long
+def test_the_page_on_data_trains_on_each_of_its_kinds(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for block in code_blocks("docs/your_data.md"):
+        exec(compile(block, "docs/your_data.md", "exec"), names)
+    assert (names["accuracy"] > 0.8).all()
+    losses = names["read"].info["loss"]
+    assert (losses[:, -5:].mean(axis=1) < losses[:, :5].mean(axis=1)).all()
+    assert np.unique(names["seen"][:400], axis=0).shape == (400, 8)
+    for made in ("balanced", "autoencoder", "sparse", "convolutional"):
+        learning = names[made].descending(steps=3)
+        found, _ = jaxarch.over_seeds(names["search"], names["keys"], learning)
+        assert np.isfinite(found.info["loss"]).all()
+    np.testing.assert_array_equal(names["mine"].x, names["same"].x)
+    assert (names["digits"].x.shape, names["digits"].y.shape) == ((1797, 64), (1797,))
+    assert (names["pictures"].x.dtype, names["inputs"].dtype) == (np.uint8, np.float32)
+
+
+DEVICES_CHECKED = """
+assert (spread, report_of_few.stages[0].devices, report_of_few.stages[0].width) == (8, 2, 8)
+assert jax.vmap(jaxarch.density)(few.mask).shape == (16,)
+alone, mask_alone = (jax.tree.map(np.asarray, tree) for tree in found["data parallel"])
+assert int(masks.connections(mask_alone)) == round(0.1 * (64 * 512 + 512 * 10))
+for name, (params, mask) in found.items():
+    for tree in (params, mask):
+        assert {leaf: array.sharding.spec for leaf, array in tree.items()} == layouts[name], name
+    for leaf, array in params.items():
+        np.testing.assert_allclose(array, alone[leaf], atol=5e-6)
+        np.testing.assert_array_equal(mask[leaf], mask_alone[leaf])
+"""
+
+
+@pytest.mark.long
+def test_the_page_on_many_devices_uses_8_and_leaves_all_split_as_it_was(tmp_path):
+    script = tmp_path / "page.py"
+    script.write_text("\n".join(code_blocks("docs/many_devices.md")) + DEVICES_CHECKED)
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
 
 
 class Recorder(types.ModuleType):
@@ -199,7 +253,7 @@ def test_the_page_s_methods_keep_the_contract(your_own, name):
 
 
 def test_every_link_to_a_file_leads_somewhere():
-    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md")]:
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")]:
         for target in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 

@@ -53,6 +53,7 @@ IDEAS = (
 """The files of claims, in the order in which they are listed."""
 
 CLAIMS: dict[str, Claim] = {claim.id: claim for idea in IDEAS for claim in idea.CLAIMS}
+"""Every claim by its id."""
 
 
 def chosen(ids: Iterable[str] | str | None = None) -> list[Claim]:

@@ -97,6 +97,7 @@ SOURCES: dict[str, Source] = {
         "A. Krizhevsky, Learning multiple layers of features from tiny images, 2009",
     ),
 }
+"""The data sets that come with a name: for each what it is, where it is from, and how it is read."""
 
 
 def load(dataset: str | os.PathLike[str]) -> Dataset:

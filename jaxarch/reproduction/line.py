@@ -9,6 +9,7 @@ import math
 from jaxarch.errors import ArgumentError, check_count, did_you_mean, shown
 
 VERDICTS = ("reproduced", "partly", "not reproduced", "not run")
+"""What may be said of a result of a paper."""
 LONGEST_CLAIM = 80
 
 

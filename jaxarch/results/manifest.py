@@ -19,6 +19,7 @@ import numpy as np
 from jaxarch.errors import ArgumentError, one_line, printable, shown
 
 MANIFEST = "manifest.json"
+"""The file of a result folder that says how its results came about."""
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "scipy", "scikit-learn", "pandas")
 

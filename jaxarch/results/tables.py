@@ -15,8 +15,10 @@ from jaxarch.metrics import quartiles
 from jaxarch.results.manifest import is_file, printed
 
 RESULTS = "results.csv"
+"""The table of a result folder that has a row a run."""
 
 FINDINGS = "findings.csv"
+"""The table of a result folder that has a row a measurement."""
 
 COLUMNS = (
     "experiment",

@@ -131,6 +131,7 @@ class FitOptions:
     """How to fit, as against what: only early stopping and a schedule change the result of a run.
 
     All else changes at most the order in which numbers are added, and so their last bits:
+
     - `progress`, `checkpoint`, `dead_start` and `labels` change no bit, nor does `chunk`, but that early
       stopping and a schedule act at the borders between chunks.
     - `at_once` and `memory` may, where they lead to another width of the program of one device; `devices` of

@@ -32,6 +32,23 @@ import numpy as np
 
 from jaxarch.errors import ArgumentError
 
+__all__ = [
+    "Blocks",
+    "adjacency",
+    "adjacent",
+    "apply_adjacency",
+    "connections",
+    "dense",
+    "eigenvalue_blocks",
+    "eigenvector_blocks",
+    "inverse_by_blocks",
+    "inverse_by_powers",
+    "inverse_by_substitution",
+    "power",
+    "product",
+    "substitute",
+]
+
 Blocks = dict[tuple[int, int], Any]
 """A block lower triangular matrix: `blocks[i, j]` is block (i, j), i >= j >= 1; those not in it are zero."""
 

@@ -19,6 +19,8 @@ import numpy as np
 from jaxarch.errors import is_traced
 from jaxarch.spectral.algebra import Blocks, check_blocks, power
 
+__all__ = ["inverse_by_blocks_error", "inverse_by_powers_error"]
+
 
 def inverse_by_powers_error(eigenvectors: Sequence[Any]) -> Blocks:
     r"""`gamma_{nB+B+2} sum_i C(B+1, i+1) |Phi_B|^i` bounds the error of `inverse_by_powers` ([S] 4.1).

@@ -16,7 +16,10 @@ from jax import Array
 
 from jaxarch.trees import PyTree
 
+__all__ = ["PENALTIES", "Penalty", "l1", "l2", "squared_l2"]
+
 Penalty = Callable[[PyTree], Array]
+"""A function of a pytree of eigenvalues, one vector a layer, that gives a number."""
 
 
 def l1(eigenvalues: PyTree) -> Array:
@@ -64,6 +67,7 @@ def squared_l2(eigenvalues: PyTree) -> Array:
 
 
 PENALTIES: dict[str, Penalty] = {"l1": l1, "l2": l2, "squared l2": squared_l2}
+"""Those of this file by name, as `search.spectral` takes them."""
 
 
 def _total(of_layer: Callable[[Array], Array], eigenvalues: PyTree) -> Array:

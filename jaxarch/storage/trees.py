@@ -152,7 +152,14 @@ def check_leaf(argument: str, path: Path, name: str, stored: Any, like: Any) -> 
 
 
 def digest(*arrays: np.ndarray) -> str:
-    """SHA-256 over the bytes of arrays: which data a result, or a cache, is of."""
+    """SHA-256 over the bytes of arrays: which data a result, or a cache, is of.
+
+    Example:
+      >>> import numpy as np
+      >>> from jaxarch.results import digest
+      >>> digest(np.zeros(3)) == digest(np.zeros(3)), digest(np.zeros(3)) == digest(np.zeros(3, int))
+      (True, False)
+    """
     total = hashlib.sha256()
     for array in arrays:
         total.update(f"{array.dtype}{array.shape}".encode())

@@ -19,6 +19,8 @@ from jaxarch.metrics import quartiles
 if TYPE_CHECKING:
     import pandas as pd
 
+__all__ = ["Plane", "between", "finite_runs", "principal_plane", "within"]
+
 
 def finite_runs(groups: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The runs of each group that are finite, in float64, shape (finite runs, entries).

@@ -20,6 +20,8 @@ from jax.typing import ArrayLike
 
 from jaxarch.errors import ArgumentError, is_traced, one_line
 
+__all__ = ["adjacency", "normalized_laplacian", "spectrum"]
+
 
 def adjacency(weights: Sequence[ArrayLike], *, self_loops: bool = True) -> Array:
     r"""The block adjacency matrix of a layered network, the output layer first ([D] footnote 14, corrected).

@@ -24,6 +24,8 @@ from jax.tree_util import tree_map_with_path
 from jaxarch.errors import ArgumentError, did_you_mean, shown
 from jaxarch.trees import PyTree, matrices, named_leaves, natural_order, path_name
 
+__all__ = ["KERNELS", "Layer", "Layers", "connection_mask", "dead_nodes", "layer_chain", "links_between"]
+
 Layers = Sequence[str | Sequence[str]]
 """Layers by name, in the order of the data flow: `("hidden", "head")`.
 

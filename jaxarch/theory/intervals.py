@@ -32,6 +32,8 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from jaxarch.errors import ArgumentError, is_traced
 from jaxarch.trees import PyTree, named_leaves
 
+__all__ = ["interval_bounds"]
+
 
 def interval_bounds(fun: Callable[[PyTree], PyTree]) -> Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]:
     """Bounds of a function over a box: `(lower, upper) -> (lower, upper)`.

@@ -28,7 +28,7 @@ class ConvexityGap(NamedTuple):
       gap: the largest one found; at most 0, but for rounding, for every convex loss.
       rounding: what rounding may make of 0: `8 d` units in the last place of the largest loss met.
       first: u, of shape (d,).
-      second: v.
+      second: v, likewise.
     """
 
     gap: float
