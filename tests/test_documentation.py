@@ -95,7 +95,9 @@ def test_the_page_on_data_trains_on_each_of_its_kinds(tmp_path, monkeypatch):
         assert np.isfinite(found.info["loss"]).all()
     np.testing.assert_array_equal(names["mine"].x, names["same"].x)
     assert (names["digits"].x.shape, names["digits"].y.shape) == ((1797, 64), (1797,))
-    assert (names["pictures"].x.dtype, names["inputs"].dtype) == (np.uint8, np.float32)
+    assert names["pictures"].x.dtype == np.uint8
+    assert (np.asarray(jax.vmap(jaxarch.density)(names["pruned_from_stream"].mask)) == 0.5).all()
+    assert (len(names["seen_classes"]), names["inputs"].shape) == (8, (50, 8))
 
 
 DEVICES_CHECKED = """

@@ -29,7 +29,7 @@ PAGES = {
     "optim": ("Optax transformations", ("optim",)),
     "nnx": ("Masks inside Flax NNX models", ("nnx",)),
     "models": ("Models", ("models", "models.parents")),
-    "data": ("Data", ("data",)),
+    "data": ("Data", ("data", "streams")),
     "storage": ("Files", ("storage",)),
     "spectral": (
         "Spectral networks",

@@ -157,7 +157,9 @@ def _scan(eqn: JaxprEqn, inputs: Sequence[Axes], derived: bool) -> _Called:
     why = "it is the axis that a scan goes along"
     rows = inputs[consts + carries :]
     freeze([axes[0] for axes in rows], why)
-    body = follow(eqn.params["jaxpr"], [*inputs[: consts + carries], *(axes[1:] for axes in rows)], derived=derived)
+    body = follow(
+        eqn.params["jaxpr"], [*inputs[: consts + carries], *(axes[1:] for axes in rows)], derived=derived
+    )
     carried, kept = body.outputs[:carries], body.outputs[carries:]
     for before, after in zip(inputs[consts : consts + carries], carried, strict=True):
         _unify_all(before, after)
@@ -169,7 +171,9 @@ def _while(eqn: JaxprEqn, inputs: Sequence[Axes], derived: bool) -> _Called:
     of_condition, of_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
     carry = inputs[of_condition + of_body :]
     condition = follow(eqn.params["cond_jaxpr"], [*inputs[:of_condition], *carry], derived=derived)
-    body = follow(eqn.params["body_jaxpr"], [*inputs[of_condition : of_condition + of_body], *carry], derived=derived)
+    body = follow(
+        eqn.params["body_jaxpr"], [*inputs[of_condition : of_condition + of_body], *carry], derived=derived
+    )
     for before, after in zip(carry, body.outputs, strict=True):
         _unify_all(before, after)
     return list(carry), [condition, body]
@@ -335,7 +339,9 @@ def _gather(eqn: JaxprEqn, array: Axes, places: Axes) -> list[Axes]:
     for index, axis in enumerate(array):
         if index in of_slices:
             place = of_slices[index]
-            (outputs[place],) = _window((axis,), (outputs[place],), eqn.params["slice_sizes"][index : index + 1], why)
+            (outputs[place],) = _window(
+                (axis,), (outputs[place],), eqn.params["slice_sizes"][index : index + 1], why
+            )
         elif index not in batching:
             axis.freeze(why)
     of_places = [index for index in range(len(outputs)) if index not in numbers.offset_dims]
@@ -432,7 +438,8 @@ _RULES: dict[str, Callable[..., list[Axes]]] = {
     **dict.fromkeys(_BY_ENTRIES, _elementwise),
     **dict.fromkeys(("optimization_barrier", "device_put"), _as_they_are),
     **dict.fromkeys(
-        ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or", "reduce_xor"), _reduce
+        ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or", "reduce_xor"),
+        _reduce,
     ),
     **dict.fromkeys(("argmax", "argmin"), _arg_reduce),
     **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"), _along),

@@ -82,7 +82,9 @@ class Groups:
         of_atom = {}
         for name, units in kept.items():
             if name not in self.groups:
-                raise ArgumentError(f"kept: no group is called {shown(name)}; there are: {', '.join(self.groups)}")
+                raise ArgumentError(
+                    f"kept: no group is called {shown(name)}; there are: {', '.join(self.groups)}"
+                )
             units = np.asarray(units)
             if units.shape != (self.groups[name].size,) or units.dtype != bool or not units.any():
                 raise ArgumentError(
@@ -94,7 +96,9 @@ class Groups:
         def cut(path: str, leaf: Any) -> Any:
             axes = self._leaves.get(path)
             if axes is None or jnp.shape(leaf) != tuple(axis.size for axis in axes):
-                raise ArgumentError(f"tree: {path!r} of shape {jnp.shape(leaf)} is not what the groups are of")
+                raise ArgumentError(
+                    f"tree: {path!r} of shape {jnp.shape(leaf)} is not what the groups are of"
+                )
             for index, axis in enumerate(axes):
                 units = axis.spread(of_atom)
                 if not units.all():
@@ -106,7 +110,9 @@ class Groups:
     def __str__(self) -> str:
         rows = [("group", "units", "axes")]
         for group in self.groups.values():
-            rows.append((group.name, str(group.size), ", ".join(f"{path}[{axis}]" for path, axis in group.axes)))
+            rows.append(
+                (group.name, str(group.size), ", ".join(f"{path}[{axis}]" for path, axis in group.axes))
+            )
         widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
         lines = [f"{name:<{widths[0]}}  {size:>{widths[1]}}  {axes}" for name, size, axes in rows]
         return "\n".join(lines)

@@ -38,12 +38,18 @@ def run_smaller(program: Program, kept: Kept, inputs: Sequence[Any]) -> list[Any
     It can be jitted, mapped and differentiated, functions with a derivative of their own by that.
     """
     jaxpr = program.closed.jaxpr
-    consts = [cut(value, axes, kept) for value, axes in zip(program.closed.consts, program.consts, strict=True)]
+    consts = [
+        cut(value, axes, kept) for value, axes in zip(program.closed.consts, program.consts, strict=True)
+    ]
     known: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
     known.update(zip(jaxpr.invars, inputs, strict=True))
 
     def read(atom: Any, axes: Axes) -> Any:
-        return cut(np.asarray(atom.val, atom.aval.dtype), axes, kept) if isinstance(atom, Literal) else known[atom]
+        return (
+            cut(np.asarray(atom.val, atom.aval.dtype), axes, kept)
+            if isinstance(atom, Literal)
+            else known[atom]
+        )
 
     for step in program.steps:
         taken = [read(atom, axes) for atom, axes in zip(step.eqn.invars, step.inputs, strict=True)]
@@ -172,7 +178,9 @@ def _pad(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
 def _window_sizes(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
     """Of slices at computed places: an axis that is taken whole is taken whole."""
     whole = zip(step.eqn.params["slice_sizes"], step.inputs[0], sizes(step.inputs[0], kept), strict=True)
-    return _bind(step, taken, slice_sizes=tuple(now if size == axis.size else size for size, axis, now in whole))
+    return _bind(
+        step, taken, slice_sizes=tuple(now if size == axis.size else size for size, axis, now in whole)
+    )
 
 
 def _convolution(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
