@@ -21,7 +21,7 @@ from jaxarch.masks import (
 )
 from jaxarch.masks import density as density_of
 from jaxarch.masks.sharding import beside, split_like
-from jaxarch.trees import PyTree, Where, check_floating, matrices, named_leaves, path_name, select
+from jaxarch.trees import PyTree, Where, check_floating, matrices, named_leaves, path_name, placed, select
 
 AXES = ("sharding", "sharding_names", "out_sharding", "sharding_rules", "mesh")
 """What Flax calls, from release to release, the names of a variable's axes."""
@@ -128,9 +128,7 @@ class Masked(nnx.Module):
         Args:
           density: by default `1[w > 0]`; of a number d in (0, 1], the `round(d D)` of the largest scores.
         """
-        found = self._mask(density)
-        params = nnx.state(self.model, nnx.Param)
-        return jax.tree_util.tree_map_with_path(lambda path, leaf: found.get(path_name(path)), params)
+        return placed(self._mask(density), nnx.state(self.model, nnx.Param))
 
     def density(self) -> Array:
         """The share of connections whose scores are positive: a scalar."""

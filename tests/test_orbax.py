@@ -159,6 +159,8 @@ def test_what_orbax_cannot_keep_is_refused_in_one_line(tmp_path):
     with pytest.raises(ArgumentError, match=r"^folder: Orbax cannot write .* zero size") as error:
         orbax(tmp_path).save("state", {"w": jnp.zeros((0, 3))})
     assert len(str(error.value).splitlines()) == 1
+    with pytest.raises(ArgumentError, match=r"^tree: it has two leaves of one path"):
+        orbax(tmp_path).save("state", {"a/b": jnp.ones(2), "a": {"b": jnp.zeros(2)}})
 
 
 def test_a_mask_that_is_held_goes_on_from_orbax_in_one_s_own_loop_to_the_same_bits(ocp, tmp_path):

@@ -31,7 +31,9 @@ def booleans(mask: PyTree) -> dict[str, Array]:
 def of_parameters(masked: Mapping[str, Array], params: PyTree, everywhere: bool = False) -> dict[str, Array]:
     """The masks of those parameters that are there, by the paths that they have there."""
     leaves = named_leaves(params)
-    copies = [f"{copy}/" for copy in params._fields] if isinstance(params, optax.LookaheadParams) else [""]
+    # Around lookahead the mask has the paths of both copies already.
+    twice = isinstance(params, optax.LookaheadParams) and not masked.keys() <= leaves.keys()
+    copies = [f"{copy}/" for copy in params._fields] if twice else [""]
     found = {f"{copy}{path}": leaf for copy in copies for path, leaf in masked.items()}
     absent = [path for path in found if path not in leaves]
     if absent and (everywhere or len(absent) == len(found) or not _is_part(params)):
