@@ -11,6 +11,7 @@ import optax
 from jax import Array
 
 from jaxarch.errors import ArgumentError, is_traced, shown
+from jaxarch.masks import check_booleans
 from jaxarch.trees import PyTree, named_leaves
 
 
@@ -19,12 +20,7 @@ def booleans(mask: PyTree) -> dict[str, Array]:
     leaves = named_leaves(mask)
     if not leaves:
         raise ArgumentError("mask: no leaf is masked; select leaves by path")
-    for path, leaf in leaves.items():
-        dtype = getattr(leaf, "dtype", None)
-        if dtype is None or not jnp.issubdtype(dtype, jnp.bool_):
-            raise ArgumentError(
-                f"mask: expected booleans, got {shown(leaf) if dtype is None else dtype} as leaf {path!r}"
-            )
+    check_booleans(mask)
     return leaves
 
 
