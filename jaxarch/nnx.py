@@ -21,7 +21,7 @@ from jaxarch.masks import (
 )
 from jaxarch.masks import density as density_of
 from jaxarch.masks.sharding import beside, split_like
-from jaxarch.trees import PyTree, Where, check_floating, matrices, named_leaves, path_name, select
+from jaxarch.trees import PyTree, Where, check_floating, matrices, named_leaves, path_name, placed, select
 
 __all__ = ["Masked", "Score", "Temperature"]
 
@@ -52,8 +52,9 @@ class Masked(nnx.Module):
     learned is `model.mask()`, and the plain network under it `model.strip()`.
 
     The model is the one that was given, not a copy: its batch statistics, random streams and caches go on as
-    in a call of its own. Parameters that modules share have one score; a stack of layers for `nnx.scan`, or
-    of models under `nnx.vmap`, has a score for each connection of each.
+    in a call of its own, and what it sows as `nnx.Intermediate` is in it. Parameters that modules share have
+    one score; a stack of layers for `nnx.scan`, or of models under `nnx.vmap`, has a score for each
+    connection of each.
 
     Args:
       model: any NNX module.
@@ -112,14 +113,18 @@ class Masked(nnx.Module):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the model computes from its arguments, with `sigma(hard w) o theta` in place of theta."""
-        return self.merged()(*args, **kwargs)
+        merged = self.merged()
+        outputs = merged(*args, **kwargs)
+        if sown := nnx.state(merged, nnx.Intermediate):
+            nnx.update(self.model, sown)
+        return outputs
 
     def merged(self) -> Any:
         """The model with `sigma(hard w) o theta` in place of theta, for methods other than `__call__`.
 
         It is made anew at each call, and shares with the model all but the masked parameters: batch
         statistics and random streams go on. What a method adds to the module, such as values that are
-        sown, is in this one.
+        sown for the first time, is in this one.
         """
         soft = soft_mask(self._scores(), self.hard[...], self.soft[...], factor=self.factor)
         return _under(soft, self.model)
@@ -130,9 +135,7 @@ class Masked(nnx.Module):
         Args:
           density: by default `1[w > 0]`; of a number d in (0, 1], the `round(d D)` of the largest scores.
         """
-        found = self._mask(density)
-        params = nnx.state(self.model, nnx.Param)
-        return jax.tree_util.tree_map_with_path(lambda path, leaf: found.get(path_name(path)), params)
+        return placed(self._mask(density), nnx.state(self.model, nnx.Param))
 
     def density(self) -> Array:
         """The share of connections whose scores are positive: a scalar."""
@@ -140,8 +143,8 @@ class Masked(nnx.Module):
 
     def penalty(self, strength: ArrayLike = 1.0) -> Array:
         """`gamma sum ((1 + w)^2 + theta^2)` over what is masked ([A] eq. 18): see `masks.penalty`."""
-        weights = {path: variable[...] for path, variable in _variables(self.model).items()}
-        return penalty(self._scores(), {path: weights[path] for path in self.scores}, strength)
+        scores, weights = self._scores(), _variables(self.model)
+        return penalty(scores, {path: weights[path][...] for path in scores}, strength)
 
     def strip(self, density: float | None = None) -> Any:
         """The plain model, a copy, its weights under `mask(density)`: what is pruned is 0.
@@ -153,7 +156,8 @@ class Masked(nnx.Module):
         return nnx.merge(graph, state, copy=True)
 
     def _scores(self) -> dict[str, Array]:
-        return {path: score[...] for path, score in self.scores.items()}
+        # Within `nnx.capture` every module has an attribute of Flax's own, `nnx.Dict` too.
+        return {path: score[...] for path, score in self.scores.items() if isinstance(score, Score)}
 
     def _mask(self, density: float | None) -> dict[str, Array]:
         scores = self._scores()

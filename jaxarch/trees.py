@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -52,6 +52,20 @@ def named_leaves(tree: PyTree) -> dict[str, Any]:
       {'layers/0/kernel': 1.5, 'layers/1/kernel': 2.5}
     """
     return {path_name(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
+
+
+def placed(named: Mapping[str, Any], like: PyTree) -> PyTree:
+    """Leaves by path in the structure of a tree, and `None` where none has the path: `named_leaves` undone.
+
+    Args:
+      named: the leaves by path. One that the tree has no place for is left out: check that before.
+      like: any pytree; of its leaves the paths alone count.
+
+    Raises:
+      ArgumentError: a tree with two leaves of one path.
+    """
+    check_distinct("like", like)
+    return jax.tree.unflatten(jax.tree.structure(like), [named.get(path) for path in named_leaves(like)])
 
 
 def natural_order(path: str) -> list[tuple[bool, int, str]]:
@@ -189,6 +203,17 @@ def check_structure(name: str, selection: PyTree, tree: PyTree, of: str) -> None
             f"{name}: expected the structure of {of}, with None in place of leaves that are left out; "
             f"{one_line(error)}"
         ) from None
+
+
+def check_distinct(name: str, tree: PyTree) -> None:
+    """Raise unless every leaf has a path of its own, as `{"a/b": x, "a": {"b": y}}` has not.
+
+    Raises:
+      ArgumentError: naming the argument.
+    """
+    leaves = named_leaves(tree)
+    if len(leaves) < len(jax.tree.leaves(tree)):
+        raise ArgumentError(f"{name}: it has two leaves of one path; give them names of their own")
 
 
 def check_floating(name: str, tree: PyTree) -> None:

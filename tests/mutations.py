@@ -951,7 +951,7 @@ IN_AND_OUT = [
     ),
     Mutation(
         "of two leaves of one path the last is kept",
-        "storage/trees.py",
+        "trees.py",
         "if len(leaves) < len(jax.tree.leaves(tree)):",
         "if len(leaves) > len(jax.tree.leaves(tree)):",
         "test_safetensors.py::test_what_it_has_no_place_for_is_refused_and_no_file_is_left",

@@ -79,6 +79,37 @@ def keys(runs=RUNS):
     return jax.random.split(jax.random.key(1), runs)
 
 
+class Interrupted(Exception):
+    """What ends a fit in its middle."""
+
+
+def interrupt_when(found):
+    """A `progress` that ends a fit at the first border of which something holds."""
+
+    def progress(border):
+        if found(border):
+            raise Interrupted
+
+    return progress
+
+
+def interrupt_at(step):
+    return interrupt_when(lambda border: border.step == step)
+
+
+OTHER_STRUCTURES = [
+    (
+        {"w": np.ones((3, 2), np.float32)},
+        r"leaf 'w' of .* has shape \(2, 3\), dtype float32; expected \(3, 2\)",
+    ),
+    ({"w": jax.ShapeDtypeStruct((2, 3), jax.numpy.bfloat16)}, "leaf 'w' .* expected .* bfloat16"),
+    ({"v": np.ones((2, 3))}, "has no leaf 'v'"),
+    ({"w": np.ones((2, 3)), "x": np.ones(1)}, "has no leaf 'x'"),
+    ({}, "has an unknown leaf 'w'"),
+]
+"""What a file that has `w`, 2 x 3 numbers of float32, is not for, and what is said of it."""
+
+
 def same(tree, other):
     """Whether two pytrees hold the same bits."""
     leaves, others = jax.tree.leaves(tree), jax.tree.leaves(other)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from small import RUNS, close, digits, keys, same
+from small import RUNS, close, digits, in_float64, keys, same
 
 import jaxarch
 from jaxarch.masks import check_fits
@@ -91,6 +91,17 @@ def test_the_last_mask_is_held_while_weights_train_on(pruned):
     longer = jaxarch.over_seeds(pruning(), keys(), learning(steps=90))[0]
     assert same(longer.mask, pruned.mask)
     assert not same(longer.params, pruned.params)
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_a_density_that_is_met_exactly_is_reached(double):
+    """A tenth is a little more in float32 than in float64."""
+    with in_float64(double):
+        search = pruning(0.1)
+        carry = begin(search, keys()[0], learning(), None)
+        scores = {"w": jnp.where(jnp.arange(10) < 1, 1.0, -1.0).astype(jnp.float32)}
+        state = carry.state._replace(trainable={"scores": scores}, step=jnp.int32(3))
+        assert search.observe(search.settings, state)["reached_at"].tolist() == [3]
 
 
 @pytest.mark.parametrize("factor", [False, True])

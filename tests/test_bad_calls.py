@@ -11,6 +11,8 @@ import jaxarch
 from jaxarch import search
 from jaxarch.errors import ArgumentError
 from jaxarch.models import spectral_network
+from jaxarch.structure.nodes import connection_mask, dead_nodes
+from jaxarch.theory import bounds
 
 LONG = "x" * 10_000
 MOST = 400
@@ -171,6 +173,7 @@ MASKS = {
     ),
     "mask: expected arrays, got True as leaf 'a'": lambda: jaxarch.density({"a": True}),
     "mask: expected arrays, got False as leaf 'b'": lambda: jaxarch.masks.connections({"b": False}),
+    "mask: expected arrays, got True as leaf 'c'": lambda: jaxarch.layer_density({"c": True}),
     "mask: expected arrays, got 1": lambda: jaxarch.overlap({"a": jnp.ones(2, bool)}, {"a": 1}),
     "scores: expected arrays": lambda: jaxarch.masks.top_k({"a": 1.0}, 1),
 }
@@ -235,3 +238,147 @@ FILES = {
 def test_what_does_not_fit_is_refused_and_no_file_is_written(message, tmp_path):
     assert refused(lambda: FILES[message](tmp_path / "file.npz")).startswith(message)
     assert not list(tmp_path.iterdir())
+
+
+X, Y = np.ones((4, 3), np.float32), np.arange(4) % 2
+
+
+def fitted(x, y):
+    """Logistic regression on data that a network could be trained on."""
+    made = learn(
+        data=(x, y),
+        model=(lambda key: {"w": jnp.ones((3, 1))}, lambda params, x: jax.tree.leaves(x)[0] @ params["w"]),
+        loss=lambda outputs, y: outputs[:, 0],
+        batch_size=2,
+    )
+    return run(search.logistic_regression(), made)
+
+
+LOGISTIC = {
+    "inputs in a dict": (lambda: fitted({"a": X}, Y), "got shapes ({'a': (4, 3)}, (4,))"),
+    "inputs in a tuple": (lambda: fitted((X, X), Y), "got shapes (((4, 3), (4, 3)), (4,))"),
+    "no labels": (lambda: fitted(X, None), "got shapes ((4, 3), None)"),
+    "labels with weights": (lambda: fitted(X, {"y": Y, "weight": Y}), "{'weight': (4,), 'y': (4,)}"),
+    "many labels an example": (lambda: fitted(X, X), "got shapes ((4, 3), (4, 3))"),
+}
+
+
+@pytest.mark.parametrize("case", LOGISTIC)
+def test_logistic_regression_takes_one_array_of_inputs_and_one_of_labels(case):
+    call, found = LOGISTIC[case]
+    text = refused(call)
+    assert text.startswith("problem: logistic regression takes x and y of one array each, ")
+    assert found in text
+
+
+def bounded(**changes):
+    params, state = problem().init(jax.random.key(0))
+    given = {"problem": problem().of_run(0), "params": params, "state": state} | changes
+    return bounds.gradient_bounds(**given)
+
+
+def bound(loss, *boxes):
+    return bounds.gradient_bound(loss, {"w": jnp.ones(2)}, *boxes)
+
+
+BOUNDS = {
+    "problem: expected one": lambda: bounded(problem=(X, Y)),
+    "problem: its rows have shape": lambda: bounded(problem=problem()),
+    "params: the problem has no loss with them; ": lambda: bounded(problem=problem(), rows=jnp.arange(3)),
+    "rows: rows must lie in [0, 1797), got 2000": lambda: bounded(rows=np.array([2000])),
+    "rows: expected those of one run, shape (n,), got": lambda: bounded(rows=np.array([[1, 2]])),
+    "rows: expected at least one": lambda: bounded(rows=np.array([], int)),
+    "rows: expected integer rows": lambda: bounded(rows=0.5),
+    "key: expected one": lambda: bounds.looseness(keys(), problem().of_run(0), {}),
+    "lower: expected a tuple": lambda: bound(lambda mask: mask["w"].sum(), X, X),
+    "loss: it does not take (mask, *z): ": lambda: bound(lambda mask: mask["w"].sum(), (X,), (X,)),
+    "loss: expected a scalar, got shapes (2,)": lambda: bound(lambda mask: mask["w"]),
+}
+
+
+@pytest.mark.parametrize("message", BOUNDS)
+def test_a_bound_of_what_has_no_gradient_is_refused(message):
+    assert refused(BOUNDS[message]).startswith(message)
+
+
+LAYERS = {"hidden": {"kernel": jnp.ones((3, 2), bool)}, "head": {"kernel": jnp.ones((2, 1), bool)}}
+PLAIN = jaxarch.Network({"a": {"kernel": jnp.ones((3, 2)), "bias": jnp.ones(2)}}, None, {})
+
+STRUCTURE = {
+    "network: expected that of one run, network.of_run(0), got {'head'": lambda: jaxarch.shrink(LAYERS),
+    "network: it is a bare architecture": lambda: jaxarch.shrink(jaxarch.architecture(LAYERS)),
+    "layers: 'a/bias' has shape (4, 2); ": lambda: jaxarch.shrink(
+        jax.tree.map(lambda leaf: jnp.stack([leaf] * 4), PLAIN), ("a",)
+    ),
+    "activation: expected a function, got 'relu'": lambda: jaxarch.shrink(
+        jaxarch.Network(jax.tree.map(lambda leaf: leaf * 1.0, LAYERS), LAYERS, {}), activation="relu"
+    ),
+    "mask: expected booleans, got float32 as leaf 'head/kernel'": lambda: dead_nodes(
+        jax.tree.map(lambda leaf: leaf - 2.0, LAYERS)
+    ),
+    "mask: expected booleans, got int32": lambda: connection_mask(
+        jax.tree.map(lambda leaf: leaf * 1, LAYERS), {}
+    ),
+    "nodes: expected a dict": lambda: connection_mask(LAYERS, [True, False]),
+    "nodes: 'hidden' has 2 nodes; expected booleans of shape (2,), got [True, False]": lambda: (
+        connection_mask(LAYERS, {"hidden": [True, False]})
+    ),
+    "nodes: 'hidden' has 2 nodes; expected booleans of shape (2,), got int32": lambda: connection_mask(
+        LAYERS, {"hidden": jnp.arange(2)}
+    ),
+}
+
+
+@pytest.mark.parametrize("message", STRUCTURE)
+def test_what_is_no_network_or_no_mask_has_no_structure(message):
+    assert refused(STRUCTURE[message]).startswith(message)
+
+
+def two_groups(data=None, key=None, positive=(1,), **changes):
+    data, key = data or digits(), jax.random.key(0) if key is None else key
+    counts = {"train_per_class": 2, "test_per_class": 2, "seeds": 1}
+    return jaxarch.data.two_groups(key, data, positive, (2,), **counts | changes)
+
+
+def balanced(labels=Y, key=None):
+    key = jax.random.key(0) if key is None else key
+    return jaxarch.data.balanced_rows(key, labels, np.arange(4), per_class=1)
+
+
+DATA = {
+    "data: expected a Dataset, as of load or from_arrays(x, y), got (": lambda: jaxarch.data.unit_norm(
+        (X, Y)
+    ),
+    "data: expected a Dataset, as of load or from_arrays(x, y), got Problem": lambda: two_groups(learn()),
+    "positive: expected class labels such as (1, 2, 3), got 1": lambda: two_groups(positive=1),
+    "orientations: expected some of (False, True), got ()": lambda: two_groups(orientations=()),
+    "orientations: expected True or False, got 'yes'": lambda: two_groups(orientations=("yes",)),
+    "key: expected one, as of jax.random.key(0), got 7": lambda: two_groups(key=7),
+    "key: expected one, as of jax.random.key(0), got 8": lambda: balanced(key=8),
+    "labels: expected integers from 0 on, shape (examples,), got <U1": lambda: balanced(["a", "b"]),
+    "labels: expected an array": lambda: balanced([[1], [1, 2]]),
+    "x: expected finite numbers of shape (examples, features), got object": lambda: (
+        jaxarch.data.principal_components({"a": X}, 1)
+    ),
+    "x: expected finite numbers of shape (examples, features), got float32": lambda: (
+        jaxarch.data.principal_components(X * np.nan, 1)
+    ),
+    "images: expected an array": lambda: jaxarch.data.crop_and_pool((X, Y)),
+    "images: expected shape": lambda: jaxarch.data.crop_and_pool({"a": X}),
+    "data: expected uint8 pixels of 1 channels, as mean and std have; got {'a'": lambda: learn(
+        data=({"a": X}, Y), gather=jaxarch.data.take_images([0.5], [0.5])
+    ),
+    "x: expected pictures of shape (batch, height, width, channels), got {'a'": lambda: (
+        jaxarch.data.crop_and_flip()(jax.random.key(0), {"a": X})
+    ),
+    "data: expected y of classes, integers of shape (n,), got None": lambda: learn(
+        data=(X, None), gather=jaxarch.data.take_task_rows
+    ),
+    'per_run: expected {"targets"': lambda: learn(data=(X, Y), gather=jaxarch.data.take_task_rows),
+    "dataset: unknown 3; ": lambda: jaxarch.data.download(3),
+}
+
+
+@pytest.mark.parametrize("message", DATA)
+def test_data_of_another_kind_are_refused(message):
+    assert refused(DATA[message]).startswith(message)

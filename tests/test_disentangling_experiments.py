@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from small import keys, problem, same
+from small import Interrupted, interrupt_when, keys, problem, same
 
 import jaxarch
 from jaxarch import cli
@@ -112,15 +112,6 @@ def test_where_start_and_rate_are_scaled_they_are_so_in_units_of_the_larger_temp
 @pytest.mark.long
 @pytest.mark.parametrize(("module", "borders"), [(strategies, 1), (fig4, 2)])
 def test_a_stopped_run_is_continued_to_the_same_numbers(module, borders, tmp_path):
-    class Stopped(Exception):
-        pass
-
-    left = iter(range(borders))
-
-    def stop(told):
-        if next(left, None) is None:
-            raise Stopped
-
     settings = {**FEW, "strategies": ("real", "bin")}
     settings |= {"train_per_class": 20} if module is strategies else {"tasks": ("1v2",), "sizes": (10, 20)}
     folders = [tmp_path / name for name in ("whole", "resumed")]
@@ -128,7 +119,9 @@ def test_a_stopped_run_is_continued_to_the_same_numbers(module, borders, tmp_pat
         folder.mkdir()
     run(module, folders[0], **settings)
     resumable = module.Settings(**settings, resume=str(tmp_path / "checkpoints"))
-    with pytest.raises(Stopped):
+    left = iter(range(borders))
+    stop = interrupt_when(lambda told: next(left, None) is None)
+    with pytest.raises(Interrupted):
         run_in(folders[1], module.EXPERIMENT, resumable, stop)
     assert list((tmp_path / "checkpoints").rglob("*.npz"))
     run_in(folders[1], module.EXPERIMENT, resumable)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from small import keys, problem, same
+from small import Interrupted, interrupt_at, keys, problem, same
 
 import jaxarch
 from jaxarch.epochs import epoch_rows
@@ -92,19 +92,12 @@ def test_runs_in_epochs_go_on_from_a_checkpoint_to_the_same_bits(tmp_path):
     search = jaxarch.search.dense()
     whole, _ = jaxarch.over_seeds(search, keys(), learning)
 
-    class Stop(Exception):
-        pass
-
-    def stop(progress):
-        if progress.step >= 6:
-            raise Stop
-
     def fit(learning, progress=None):
         checkpoint = jaxarch.Checkpoints(tmp_path)
         return jaxarch.over_seeds(search, keys(), learning, chunk=3, checkpoint=checkpoint, progress=progress)
 
-    with pytest.raises(Stop):
-        fit(learning, stop)
+    with pytest.raises(Interrupted):
+        fit(learning, interrupt_at(6))
     with pytest.raises(jaxarch.ArgumentError, match="another strategy, problem or descent"):
         fit(problem(steps=12))
     assert same(fit(learning)[0].params, whole.params)

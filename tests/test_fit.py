@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from small import RUNS, close, keys, problem, same
+from small import RUNS, Interrupted, close, interrupt_at, interrupt_when, keys, problem, same
 
 import jaxarch
 from jaxarch.running import programs
@@ -20,18 +20,6 @@ SEARCH = two_temperature()
 
 def learned(strategy=SEARCH, learning=None, **options):
     return jaxarch.over_seeds(strategy, keys(), learning or problem(), **options)
-
-
-class Interrupted(Exception):
-    pass
-
-
-def interrupt_at(step):
-    def progress(border):
-        if border.step == step:
-            raise Interrupted
-
-    return progress
 
 
 def test_every_run_has_a_result_and_the_loss_goes_down():
@@ -124,12 +112,8 @@ def test_a_group_that_is_done_is_not_trained_again_however_rarely_checkpoints_ar
         checkpoint = jaxarch.Checkpoints(tmp_path, every=3600)
         return learned(chunk=4, at_once=2, checkpoint=checkpoint, progress=progress)[0]
 
-    def interrupt_in_the_second_group(border):
-        if border.group == 1:
-            raise Interrupted
-
     with pytest.raises(Interrupted):
-        kept(interrupt_in_the_second_group)
+        kept(interrupt_when(lambda border: border.group == 1))
     groups = []
     resumed = kept(lambda border: groups.append(border.group))
     assert set(groups) == {1}
@@ -141,10 +125,7 @@ def test_a_chain_of_trainings_continues_within_its_second_training(tmp_path):
     strategy = jaxarch.chain(dense(), jaxarch.threshold(), jaxarch.retrain("cold"), jaxarch.retrain("warm"))
     whole, _ = learned(strategy, chunk=4)
 
-    def progress(border):
-        if "warm" in border.name and border.step == 8:
-            raise Interrupted
-
+    progress = interrupt_when(lambda border: "warm" in border.name and border.step == 8)
     with pytest.raises(Interrupted):
         learned(strategy, chunk=4, checkpoint=jaxarch.Checkpoints(tmp_path), progress=progress)
     resumed, _ = learned(strategy, chunk=4, checkpoint=jaxarch.Checkpoints(tmp_path))
@@ -251,13 +232,12 @@ def test_a_fit_in_groups_with_a_schedule_continues_to_the_same_bits(tmp_path):
             **options,
         )[0]
 
-    def progress(border):
-        if border.group == 1 and border.step == 8:
-            raise Interrupted
-
     whole = run()
     with pytest.raises(Interrupted):
-        run(checkpoint=jaxarch.Checkpoints(tmp_path), progress=progress)
+        run(
+            checkpoint=jaxarch.Checkpoints(tmp_path),
+            progress=interrupt_when(lambda border: border.group == 1 and border.step == 8),
+        )
     assert same(run(checkpoint=jaxarch.Checkpoints(tmp_path)), whole)
 
 

@@ -6,10 +6,11 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
+from small import same
 
 import jaxarch
 from jaxarch.masks import apply_mask
-from jaxarch.optim import check_held, hold
+from jaxarch.optim import check_held, find_mask, hold
 
 X = jax.random.normal(jax.random.key(0), (40, 6))
 Y = jnp.sin(X @ jnp.arange(1.0, 7.0))
@@ -143,6 +144,8 @@ def test_the_slow_parameters_of_lookahead_are_held_too(place):
         params, state = step(params, state)
     check_held(half(), params)
     check_held(half(), params.slow)
+    found = find_mask(state, like=params)
+    assert same(found.fast, half()) and same(found.slow, half())
     assert not np.array_equal(params.fast["head"]["kernel"], params.slow["head"]["kernel"])
 
 

@@ -200,6 +200,61 @@ def test_evaluation_is_set_through_it():
     np.testing.assert_array_equal(model(x), model(x))
 
 
+class Told(nnx.Module):
+    """A dense layer within another module, which tells what it computes."""
+
+    def __init__(self, rngs):
+        self.inner = nnx.Linear(64, 3, rngs=rngs)
+
+    def __call__(self, x):
+        self.sow(nnx.Intermediate, "told", y := self.inner(x))
+        return y
+
+
+class Outer(nnx.Module):
+    def __init__(self, rngs):
+        self.told = Told(rngs)
+
+    def __call__(self, x):
+        return self.told(x)
+
+
+def sown(model, x):
+    outputs = model(x)
+    return outputs, nnx.pop(model, nnx.Intermediate)
+
+
+def with_gradient(model, x):
+    def loss(model):
+        outputs = model(x)
+        return outputs.sum(), outputs
+
+    outputs = nnx.grad(loss, argnums=nnx.DiffState(0, Score), has_aux=True)(model)[1]
+    return outputs, nnx.pop(model, nnx.Intermediate)
+
+
+@pytest.mark.filterwarnings("ignore:Using 'Module.sow():DeprecationWarning")
+@pytest.mark.parametrize(
+    "calling",
+    [
+        sown,
+        nnx.jit(sown),
+        with_gradient,
+        pytest.param(
+            lambda model, x: nnx.capture(model, nnx.Intermediate)(x),
+            marks=pytest.mark.skipif(not hasattr(nnx, "capture"), reason="Flax has no nnx.capture yet"),
+        ),
+    ],
+    ids=["call", "jit", "grad", "capture"],
+)
+def test_what_a_model_sows_is_kept(calling):
+    model = Masked(Outer(nnx.Rngs(0)))
+    for _ in range(2):
+        outputs, kept = calling(model, digits()[0])
+        (told,) = nnx.to_pure_dict(kept)["model"]["told"]["told"]
+        np.testing.assert_array_equal(told, outputs)
+
+
 def test_any_method_can_be_called():
     model = Masked(Net(nnx.Rngs(0)), scores=0.0)
     model.eval()

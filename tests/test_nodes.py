@@ -99,7 +99,10 @@ def test_behind_a_flatten_a_channel_feeds_every_position():
     [
         ({"hiden": np.ones(3, bool)}, "no hidden nodes are called 'hiden'; did you mean 'hidden'"),
         ({"head": np.ones(2, bool)}, "no hidden nodes are called 'head'"),
-        ({"hidden": np.ones(2, bool)}, r"'hidden' has 3 nodes; expected shape \(3,\), got \(2,\)"),
+        (
+            {"hidden": np.ones(2, bool)},
+            r"'hidden' has 3 nodes; expected booleans of shape \(3,\), got bool of shape \(2,\)",
+        ),
     ],
 )
 def test_nodes_of_no_hidden_layer_are_refused(nodes, message):

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from small import keys, same
+from small import OTHER_STRUCTURES, Interrupted, interrupt_at, keys, same
 
 import jaxarch
 from jaxarch.errors import ArgumentError
@@ -27,18 +27,6 @@ def plain(tree):
 
 def orbax(folder):
     return jaxarch.Checkpoints(folder, format="orbax")
-
-
-class Interrupted(Exception):
-    pass
-
-
-def stop_at(step):
-    def stop(told):
-        if told.step == step:
-            raise Interrupted
-
-    return stop
 
 
 @functools.cache
@@ -69,7 +57,7 @@ def ocp():
 
 def test_a_fit_goes_on_from_orbax_to_the_same_bits(tmp_path):
     with pytest.raises(Interrupted):
-        learned(checkpoint=orbax(tmp_path), progress=stop_at(8))
+        learned(checkpoint=orbax(tmp_path), progress=interrupt_at(8))
     steps = []
     resumed = learned(checkpoint=orbax(tmp_path), progress=lambda told: steps.append(told.step))
     assert steps == [8, 12]
@@ -78,7 +66,7 @@ def test_a_fit_goes_on_from_orbax_to_the_same_bits(tmp_path):
 
 def test_a_fit_is_not_begun_anew_beside_its_checkpoints_of_the_other_format(tmp_path):
     with pytest.raises(Interrupted):
-        learned(checkpoint=jaxarch.Checkpoints(tmp_path), progress=stop_at(4))
+        learned(checkpoint=jaxarch.Checkpoints(tmp_path), progress=interrupt_at(4))
     with pytest.raises(ArgumentError, match=r"^format: .* has '.*' as 'npz', not as 'orbax'; go on with"):
         learned(checkpoint=orbax(tmp_path))
 
@@ -120,15 +108,7 @@ def test_orbax_s_own_manager_reads_a_state_by_path(ocp, tmp_path):
     assert state["nested/0"].tolist() == [0, 1, 2]
 
 
-@pytest.mark.parametrize(
-    ("like", "message"),
-    [
-        ({"w": jnp.ones((3, 2))}, r"leaf 'w' of .* has shape \(2, 3\), dtype float32; expected \(3, 2\)"),
-        ({"w": jnp.ones((2, 3), jnp.bfloat16)}, "leaf 'w' .* expected .* bfloat16"),
-        ({"v": jnp.ones((2, 3))}, "has no leaf 'v'"),
-        ({}, "has an unknown leaf 'w'"),
-    ],
-)
+@pytest.mark.parametrize(("like", "message"), OTHER_STRUCTURES)
 def test_another_structure_is_refused_by_path(tmp_path, like, message):
     orbax(tmp_path).save("state", {"w": jnp.ones((2, 3))})
     with pytest.raises(ArgumentError, match=f"^folder: .*{message}"):
@@ -159,6 +139,8 @@ def test_what_orbax_cannot_keep_is_refused_in_one_line(tmp_path):
     with pytest.raises(ArgumentError, match=r"^folder: Orbax cannot write .* zero size") as error:
         orbax(tmp_path).save("state", {"w": jnp.zeros((0, 3))})
     assert len(str(error.value).splitlines()) == 1
+    with pytest.raises(ArgumentError, match=r"^tree: it has two leaves of one path"):
+        orbax(tmp_path).save("state", {"a/b": jnp.ones(2), "a": {"b": jnp.zeros(2)}})
 
 
 def test_a_mask_that_is_held_goes_on_from_orbax_in_one_s_own_loop_to_the_same_bits(ocp, tmp_path):

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import optax
 import pytest
-from small import digits, keys, problem, same
+from small import Interrupted, digits, interrupt_at, keys, problem, same
 
 import jaxarch
 from jaxarch.running import layout, programs
@@ -16,16 +16,8 @@ SEARCH = two_temperature()
 ONE = jax.devices()[:1]
 
 
-class Interrupted(Exception):
-    pass
-
-
 def learned(**options):
     return jaxarch.over_seeds(SEARCH, keys(), problem(), chunk=4, **options)
-
-
-def stop(border):
-    raise Interrupted
 
 
 @pytest.fixture
@@ -34,7 +26,7 @@ def begun(tmp_path):
 
     def begin(**options):
         with pytest.raises(Interrupted):
-            learned(checkpoint=jaxarch.Checkpoints(tmp_path), progress=stop, **options)
+            learned(checkpoint=jaxarch.Checkpoints(tmp_path), progress=interrupt_at(4), **options)
         return tmp_path
 
     return begin

@@ -206,6 +206,20 @@ def test_an_optimiser_sees_no_gradient_of_what_is_not_there():
         assert np.any(np.asarray(trace[path])[-1])
 
 
+@pytest.mark.parametrize(("share", "left"), [(-0.5, [1, 1, 0, 0]), (1.5, [0, 0, 1, 1])])
+def test_a_traced_share_outside_of_0_and_1_counts_as_the_nearer_of_them(share, left):
+    def mask_at(share):
+        mask = {"kernel": jnp.arange(4) < 2}
+        tx = sparse(optax.sgd(0.0), replaced=lambda step: share, regrow="gradients", mask=mask, every=1)
+        params = {"kernel": jnp.array([4.0, 3.0, 0.0, 0.0])}
+        state = tx.init(params)
+        for _ in range(2):
+            _, state = tx.update({"kernel": jnp.arange(4.0)}, state, params)
+        return state.mask["kernel"].astype(int)
+
+    assert jax.jit(mask_at)(share).tolist() == left
+
+
 def test_the_mask_is_found_in_the_state_of_an_nnx_optimiser():
     model = nnx.Linear(10, 8, rngs=nnx.Rngs(0))
     tx = optax.chain(optax.clip(1.0), sparse(optax.adamw(1e-2), lambda step: 0.25, every=1))
@@ -248,6 +262,20 @@ REFUSED = {
         optax.sgd(1.0), replaced=1.0, regrow="gradients"
     ),
     r"density: expected a number in \(0, 1\]": lambda: sparse(optax.sgd(1.0), 10),
+    r"density: expected a number in \[0, 1\], got 10.0 at step 5": lambda: sparse(
+        optax.sgd(1.0), lambda step: 2.0 * step, every=5
+    ),
+    r"density: expected a number in \[0, 1\], got -0.5 at step 6": lambda: sparse(
+        optax.sgd(1.0), lambda step: 1 - step / 4, every=1, until=7
+    ),
+    r"density: expected a number in \[0, 1\], got nan": lambda: sparse(optax.sgd(1.0), lambda step: jnp.nan),
+    r"density: expected a number in \[0, 1\], got Array": lambda: sparse(
+        optax.sgd(1.0), lambda step: jnp.ones(2)
+    ),
+    "density: expected a function of the step": lambda: sparse(optax.sgd(1.0), lambda: 0.5),
+    r"replaced: expected a number in \[0, 1\], got 30": lambda: sparse(
+        optax.sgd(1.0), replaced=lambda step: 30, regrow="gradients"
+    ),
     "density: 'erk' takes a number": lambda: sparse(optax.sgd(1.0), lambda step: 0.1, per="erk"),
     "score: expected 'magnitude' or a function": lambda: sparse(optax.sgd(1.0), score="snip"),
     "regrow: expected 'gradients' or a function": lambda: sparse(optax.sgd(1.0), regrow="random"),

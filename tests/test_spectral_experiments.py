@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from small import Interrupted, interrupt_when
 
 from jaxarch import plots, results
 from jaxarch.experiments.harness import report_on, run_in
@@ -163,16 +164,9 @@ def test_a_linear_model_needs_its_intercept(student):
 
 @pytest.mark.long
 def test_a_stopped_run_is_continued_to_the_same_numbers(student, tmp_path):
-    class Stopped(Exception):
-        pass
-
-    def stop(told):
-        if told.step < told.steps:
-            raise Stopped
-
     settings = fig9.Settings(**STUDENT, resume=str(tmp_path / "checkpoints"))
-    with pytest.raises(Stopped):
-        run_in(tmp_path, fig9.EXPERIMENT, settings, stop)
+    with pytest.raises(Interrupted):
+        run_in(tmp_path, fig9.EXPERIMENT, settings, interrupt_when(lambda told: told.step < told.steps))
     assert list((tmp_path / "checkpoints").iterdir())
     run_in(tmp_path, fig9.EXPERIMENT, settings)
     drop = ["seconds"]

@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pandas as pd
 import pytest
-from small import close
+from small import Interrupted, close, interrupt_when
 
 from jaxarch import Descent, plots
 from jaxarch.experiments.harness import report_on, run_in
@@ -93,15 +93,9 @@ def test_a_gap_is_positive_and_within_its_bound_which_equal_temperatures_lack(sm
 
 @pytest.mark.long
 def test_a_resumed_run_has_the_same_numbers(small, tmp_path):
-    class Stopped(Exception):
-        pass
-
-    def stop(told):
-        if told.name.startswith(f"linear, {EXACT}"):
-            raise Stopped
-
     settings = Settings(**FEW | {"problems": ("linear",)}, resume=str(tmp_path / "checkpoints"))
-    with pytest.raises(Stopped):
+    stop = interrupt_when(lambda told: told.name.startswith(f"linear, {EXACT}"))
+    with pytest.raises(Interrupted):
         run_in(tmp_path, EXPERIMENT, settings, stop)
     assert any(path.name.startswith("linear__Algorithm_1") for path in (tmp_path / "checkpoints").iterdir())
     run_in(tmp_path, EXPERIMENT, settings)

@@ -1,10 +1,22 @@
 """Path names and selection, whatever the tree is made of."""
 
+import jax
 import jax.numpy as jnp
 import pytest
 from flax import nnx
+from small import same
 
-from jaxarch.trees import check_floating, everything, map_selected, merge, named_leaves, select, unselected
+from jaxarch.errors import ArgumentError
+from jaxarch.trees import (
+    check_floating,
+    everything,
+    map_selected,
+    merge,
+    named_leaves,
+    placed,
+    select,
+    unselected,
+)
 
 
 class TwoLayers(nnx.Module):
@@ -27,6 +39,26 @@ def test_a_dict_entry_called_value_keeps_its_name():
         "value",
         "head/value",
     }
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [{"b": [1, (2, 3)], "a": None}, nnx.state(TwoLayers(nnx.Rngs(0)), nnx.Param)],
+    ids=["containers", "NNX"],
+)
+def test_leaves_by_path_are_placed_in_the_structure_that_they_come_from(tree):
+    again = placed(named_leaves(tree), tree)
+    assert jax.tree.structure(again) == jax.tree.structure(tree)
+    assert same(again, tree)
+
+
+def test_where_no_leaf_has_the_path_there_is_none():
+    assert placed({"a/0": 5}, {"a": [1, 2], "b": 3}) == {"a": [5, None], "b": None}
+
+
+def test_leaves_of_one_path_cannot_be_told_apart_and_are_refused():
+    with pytest.raises(ArgumentError, match="like: it has two leaves of one path"):
+        placed({"a/b": 1}, {"a/b": 2, "a": {"b": 3}})
 
 
 @pytest.mark.parametrize("make", [lambda leaf: {"w": leaf}, lambda leaf: [leaf], lambda leaf: (leaf, leaf)])

@@ -54,9 +54,10 @@ class _CropAndFlip:
     flip: bool
 
     def __call__(self, key: Array, x: Array) -> Array:
-        if x.ndim != 4:
+        if getattr(x, "ndim", None) != 4:
+            found = f"shape {x.shape}" if hasattr(x, "shape") else shown(x)
             raise ArgumentError(
-                f"x: expected pictures of shape (batch, height, width, channels), got shape {x.shape}"
+                f"x: expected pictures of shape (batch, height, width, channels), got {found}"
             )
         batch, height, width, _ = x.shape
         crop_key, flip_key = jax.random.split(key)

@@ -6,7 +6,8 @@ import jax
 import numpy as np
 from jax import Array
 
-from jaxarch.errors import ArgumentError, check_count
+from jaxarch.data.dataset import array_of
+from jaxarch.errors import ArgumentError, check_count, check_one_key
 
 
 def balanced_rows(
@@ -46,7 +47,8 @@ def balanced_rows(
       >>> (fewer == rows[:4]).all().item()
       True
     """
-    labels, rows = np.asarray(labels), np.asarray(rows)
+    check_one_key(key)
+    labels, rows = array_of("labels", labels), array_of("rows", rows)
     _check(labels, rows)
     classes = np.unique(labels)
     if (per_class is None) == (size is None):
@@ -74,11 +76,13 @@ def draw(key: Array, rows: np.ndarray, count: int) -> np.ndarray:
 
 
 def _check(labels: np.ndarray, rows: np.ndarray) -> None:
-    if labels.ndim != 1 or labels.size == 0 or labels.dtype.kind not in "iu" or labels.min() < 0:
+    if labels.ndim != 1 or labels.size == 0 or labels.dtype.kind not in "iu":
         raise ArgumentError(
             f"labels: expected integers from 0 on, shape (examples,), got {labels.dtype} of shape "
-            f"{labels.shape}" + (f" from {labels.min()} on" if labels.size else "")
+            f"{labels.shape}"
         )
+    if labels.min() < 0:
+        raise ArgumentError(f"labels: expected integers from 0 on, got some from {labels.min()} on")
     if rows.ndim != 1 or rows.size == 0 or rows.dtype.kind not in "iu":
         raise ArgumentError(f"rows: expected integers, shape (n,), got {rows.dtype} of shape {rows.shape}")
     if rows.min() < 0 or rows.max() >= len(labels):

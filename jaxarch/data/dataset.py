@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxarch.errors import ArgumentError, one_line
+from jaxarch.errors import ArgumentError, one_line, shown
 
 
 class Dataset(NamedTuple):
@@ -61,6 +61,16 @@ def from_arrays(x: object, y: object, name: str = "arrays") -> Dataset:
     return Dataset(name, values, labels)
 
 
+def check_dataset(data: object) -> None:
+    """Raise unless it is a `Dataset`.
+
+    Raises:
+      ArgumentError: saying how arrays become one.
+    """
+    if not isinstance(data, Dataset):
+        raise ArgumentError(f"data: expected a Dataset, as of load or from_arrays(x, y), got {shown(data)}")
+
+
 def array_of(name: str, values: object) -> np.ndarray:
     """The user's numbers as an array.
 
@@ -96,6 +106,8 @@ def checked_labels(y: object, examples: int) -> np.ndarray:
 def check_classes(argument: str, classes: Sequence[int], labels: np.ndarray, name: str) -> None:
     """Raise unless there is a class, none is named twice, and the labels, of the data `name`, have each."""
     known = np.unique(labels).tolist()
+    if not hasattr(classes, "__len__"):
+        raise ArgumentError(f"{argument}: expected class labels such as (1, 2, 3), got {shown(classes)}")
     if not len(classes):
         raise ArgumentError(f"{argument}: expected at least one class")
     if len(set(classes)) < len(classes):

@@ -11,7 +11,8 @@ import numpy as np
 from jax import Array
 
 from jaxarch.data.dataset import array_of, check_classes, checked_labels
-from jaxarch.errors import ArgumentError, check_count, check_finite, check_positive
+from jaxarch.errors import ArgumentError, check_count, check_finite, check_positive, shown
+from jaxarch.problem import take_rows
 from jaxarch.trees import PyTree
 
 
@@ -90,10 +91,11 @@ def images_from_arrays(x: object, y: object, name: str = "arrays", train: int | 
 
 def take_images(
     mean: Sequence[float], std: Sequence[float]
-) -> Callable[[PyTree, PyTree, Array], tuple[Array, Array]]:
+) -> Callable[[PyTree, PyTree, Array], tuple[Array, PyTree]]:
     """A `gather` for problems of pictures: `(pixels / 255 - mean) / std`, float32, made on the device.
 
-    So the data, `(x, y)`, sit there as uint8, a quarter of their size as float32.
+    So the data, `(x, y)`, sit there as uint8, a quarter of their size as float32. y may be any pytree of
+    arrays, or `None`.
 
     Args:
       mean: of each channel, of pixels / 255; see `Images.moments`.
@@ -127,13 +129,13 @@ class _TakeImages:
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
-    def __call__(self, data: PyTree, per_run: PyTree, rows: Array) -> tuple[Array, Array]:
+    def __call__(self, data: PyTree, per_run: PyTree, rows: Array) -> tuple[Array, PyTree]:
         x, y = data
-        if x.dtype != np.uint8 or x.shape[-1] != len(self.mean):
+        if getattr(x, "dtype", None) != np.uint8 or x.shape[-1] != len(self.mean):
+            found = f"{x.dtype} of shape {x.shape}" if hasattr(x, "dtype") else shown(x)
             raise ArgumentError(
-                f"data: expected uint8 pixels of {len(self.mean)} channels, as mean and std have; got "
-                f"{x.dtype} of shape {x.shape}"
+                f"data: expected uint8 pixels of {len(self.mean)} channels, as mean and std have; got {found}"
             )
         shape = (1,) * (x.ndim - 1) + (-1,)
         mean, std = (np.asarray(numbers, np.float32).reshape(shape) for numbers in (self.mean, self.std))
-        return (x[rows].astype(jnp.float32) / 255 - mean) / std, y[rows]
+        return (x[rows].astype(jnp.float32) / 255 - mean) / std, take_rows(y, None, rows)

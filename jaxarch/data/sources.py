@@ -189,7 +189,7 @@ def download(name: str) -> Path:
       jaxarch.errors.ArgumentError: download: citeseer is not fetched by jaxarch; to get it: ...
     """
     if name not in SOURCES:
-        raise ArgumentError(f"dataset: unknown {shown(name)}; {did_you_mean(name, SOURCES)}")
+        raise ArgumentError(f"dataset: unknown {shown(name)}; {did_you_mean(str(name), SOURCES)}")
     source = SOURCES[name]
     if source.download is None:
         raise ArgumentError(f"download: {name} is not fetched by jaxarch; to get it: {source.how_to_get}")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from jaxarch.data.balanced_rows import draw
-from jaxarch.data.dataset import Dataset, check_classes
-from jaxarch.errors import ArgumentError, check_count
+from jaxarch.data.dataset import Dataset, check_classes, check_dataset
+from jaxarch.errors import ArgumentError, check_count, check_flag, check_one_key, shown
+from jaxarch.problem import take_rows
 from jaxarch.trees import PyTree
 
 
@@ -56,8 +58,9 @@ def two_groups(
     `fold_in(key, seed)`; each orientation (`True`: flipped, the second group is y = 1) has the same split.
 
     Raises:
-      ArgumentError: groups that are empty, overlap or have classes that the data lacks; more examples asked
-        for than a class has; counts that are not positive integers.
+      ArgumentError: data that are no `Dataset`; groups that are empty, overlap or have classes that the data
+        lack; more examples asked for than a class has; counts that are not positive integers; orientations
+        that are not `True` or `False`.
 
     Example:
       >>> import jax, jaxarch, numpy as np
@@ -69,10 +72,16 @@ def two_groups(
       >>> task.labels(data, task.test)[[0, 5]].tolist()  # one test example each of the classes 0, 2 and 1
       [[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
+    check_one_key(key)
+    check_dataset(data)
     check_count("train_per_class", train_per_class)
     check_count("test_per_class", test_per_class)
     check_count("seeds", seeds)
     _check_groups(data, positive, negative)
+    if not hasattr(orientations, "__len__") or not len(orientations):
+        raise ArgumentError(f"orientations: expected some of (False, True), got {shown(orientations)}")
+    for flip in orientations:
+        check_flag("orientations", flip)
     wanted = train_per_class + test_per_class
     classes = [*positive, *negative]
     for label in classes:
@@ -107,10 +116,13 @@ def two_groups(
     )
 
 
-def take_task_rows(data: PyTree, per_run: Any, rows: Array) -> tuple[Array, Array]:
+def take_task_rows(data: PyTree, per_run: Any, rows: Array) -> tuple[PyTree, Array]:
     """A `gather` for problems: inputs, and classes turned into a run's own binary labels.
 
-    `data` is `(x, y)`, `per_run` is `{"targets": (classes,)}` for one run.
+    `data` is `(x, y)`, `per_run` is `{"targets": (classes,)}` for one run. x may be a pytree of arrays.
+
+    Raises:
+      ArgumentError: classes that are not one array of integers; no targets.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -121,7 +133,11 @@ def take_task_rows(data: PyTree, per_run: Any, rows: Array) -> tuple[Array, Arra
       ([[30.0], [20.0]], [1.0, 0.0])
     """
     x, y = data
-    return x[rows], per_run["targets"][y[rows]]
+    if getattr(y, "ndim", None) != 1 or not jnp.issubdtype(y.dtype, jnp.integer):
+        raise ArgumentError(f"data: expected y of classes, integers of shape (n,), got {shown(y)}")
+    if not isinstance(per_run, Mapping) or "targets" not in per_run:
+        raise ArgumentError('per_run: expected {"targets": ...}, as two_groups makes them')
+    return take_rows(x, None, rows), per_run["targets"][y[rows]]
 
 
 def _check_groups(data: Dataset, positive: Sequence[int], negative: Sequence[int]) -> None:

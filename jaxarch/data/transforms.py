@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from jaxarch.data.dataset import Dataset
+from jaxarch.data.dataset import Dataset, array_of, check_dataset
 from jaxarch.errors import ArgumentError, check_count
 
 
 def unit_norm(data: Dataset) -> Dataset:
     """Every example scaled to Euclidean norm 1 ([D] section 5); an example that is all zeros stays so.
+
+    Raises:
+      ArgumentError: data that are no `Dataset`.
 
     Example:
       >>> import jaxarch
@@ -19,6 +22,7 @@ def unit_norm(data: Dataset) -> Dataset:
       [[0.6 0.8]
        [0.  0. ]]
     """
+    check_dataset(data)
     norms = np.linalg.norm(data.x, axis=1, keepdims=True)
     return data._replace(x=np.divide(data.x, norms, out=np.zeros_like(data.x), where=norms > 0))
 
@@ -50,6 +54,7 @@ def crop_and_pool(images: np.ndarray, crop: int = 2, window: int = 3) -> np.ndar
     """
     check_count("crop", crop, least=0)
     check_count("window", window)
+    images = array_of("images", images)
     if images.ndim != 3 or any(side <= 2 * crop or (side - 2 * crop) % window for side in images.shape[1:]):
         raise ArgumentError(
             f"images: expected shape (examples, height, width), sides {2 * crop} plus a multiple of "
@@ -78,7 +83,8 @@ def principal_components(x: np.ndarray | sparse.spmatrix, count: int) -> np.ndar
       full, a sparse one by Lanczos iterations to machine precision from a fixed start.
 
     Raises:
-      ArgumentError: more components than there are (of a sparse matrix, one fewer).
+      ArgumentError: more components than there are (of a sparse matrix, one fewer); no matrix of finite
+        numbers.
 
     Example:
       >>> import jaxarch, numpy as np
@@ -90,6 +96,12 @@ def principal_components(x: np.ndarray | sparse.spmatrix, count: int) -> np.ndar
 
     check_count("count", count)
     is_sparse = sparse.issparse(x)
+    x = x if is_sparse else array_of("x", x)
+    values = sparse.csr_matrix(x).data if is_sparse else x
+    if x.ndim != 2 or x.dtype.kind not in "biuf" or not np.isfinite(values).all():
+        raise ArgumentError(
+            f"x: expected finite numbers of shape (examples, features), got {x.dtype} of shape {x.shape}"
+        )
     most = min(x.shape) - is_sparse
     if count > most:
         raise ArgumentError(f"count: expected at most {most} components of shape {x.shape}, got {count}")

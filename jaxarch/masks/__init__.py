@@ -16,6 +16,7 @@ them where they are.
 """
 
 from jaxarch.masks.arithmetic import apply_mask as apply_mask
+from jaxarch.masks.arithmetic import check_booleans as check_booleans
 from jaxarch.masks.arithmetic import check_fits as check_fits
 from jaxarch.masks.arithmetic import connections as connections
 from jaxarch.masks.arithmetic import density as density

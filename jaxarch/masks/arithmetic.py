@@ -76,6 +76,20 @@ def check_fits(mask: PyTree, params: PyTree) -> None:
     check_structure("mask", mask, params, "the parameters")
 
 
+def check_booleans(mask: PyTree) -> None:
+    """Raise unless every masked leaf holds booleans.
+
+    Raises:
+      ArgumentError: naming the leaf.
+    """
+    for path, leaf in named_leaves(mask).items():
+        dtype = getattr(leaf, "dtype", None)
+        if dtype is None or not jnp.issubdtype(dtype, jnp.bool_):
+            raise ArgumentError(
+                f"mask: expected booleans, got {shown(leaf) if dtype is None else dtype} as leaf {path!r}"
+            )
+
+
 def weight_free(mask: PyTree, params: PyTree) -> PyTree:
     """The weight-free network: all weights 1, so that the masked leaves are the mask itself.
 
@@ -144,6 +158,7 @@ def layer_density(mask: PyTree) -> dict[str, Array]:
       >>> {path: float(share) for path, share in jaxarch.layer_density(mask).items()}
       {'a/kernel': 0.5, 'b/kernel': 1.0}
     """
+    _arrays(mask)
     return {path: density(leaf) for path, leaf in named_leaves(mask).items()}
 
 

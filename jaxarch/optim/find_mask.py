@@ -11,7 +11,7 @@ from jaxarch.errors import ArgumentError
 from jaxarch.optim.hold import HoldState
 from jaxarch.optim.masked_leaves import of_parameters
 from jaxarch.optim.sparse import SparseState
-from jaxarch.trees import PyTree, named_leaves
+from jaxarch.trees import PyTree, named_leaves, placed
 
 
 def find_mask(state: PyTree, like: PyTree | None = None) -> PyTree:
@@ -54,6 +54,4 @@ def find_mask(state: PyTree, like: PyTree | None = None) -> PyTree:
         raise ArgumentError("state: no mask is in it; it is of neither optim.hold nor optim.sparse")
     if like is None:
         return found
-    of_parameters(found, like, everywhere=True)
-    leaves = [found.get(path) for path in named_leaves(like)]
-    return jax.tree.unflatten(jax.tree.structure(like), leaves)
+    return placed(of_parameters(found, like, everywhere=True), like)

@@ -11,6 +11,7 @@ import optax
 from jax import Array
 
 from jaxarch.errors import ArgumentError, is_traced, shown
+from jaxarch.masks import check_booleans
 from jaxarch.trees import PyTree, named_leaves
 
 
@@ -19,19 +20,16 @@ def booleans(mask: PyTree) -> dict[str, Array]:
     leaves = named_leaves(mask)
     if not leaves:
         raise ArgumentError("mask: no leaf is masked; select leaves by path")
-    for path, leaf in leaves.items():
-        dtype = getattr(leaf, "dtype", None)
-        if dtype is None or not jnp.issubdtype(dtype, jnp.bool_):
-            raise ArgumentError(
-                f"mask: expected booleans, got {shown(leaf) if dtype is None else dtype} as leaf {path!r}"
-            )
+    check_booleans(mask)
     return leaves
 
 
 def of_parameters(masked: Mapping[str, Array], params: PyTree, everywhere: bool = False) -> dict[str, Array]:
     """The masks of those parameters that are there, by the paths that they have there."""
     leaves = named_leaves(params)
-    copies = [f"{copy}/" for copy in params._fields] if isinstance(params, optax.LookaheadParams) else [""]
+    # Around lookahead the mask has the paths of both copies already.
+    twice = isinstance(params, optax.LookaheadParams) and not masked.keys() <= leaves.keys()
+    copies = [f"{copy}/" for copy in params._fields] if twice else [""]
     found = {f"{copy}{path}": leaf for copy in copies for path, leaf in masked.items()}
     absent = [path for path in found if path not in leaves]
     if absent and (everywhere or len(absent) == len(found) or not _is_part(params)):

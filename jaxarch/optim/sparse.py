@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from jaxarch.errors import ArgumentError, check_count, check_one_key, shown
+from jaxarch.errors import ArgumentError, check_count, check_one_key, is_traced, one_line, shown
 from jaxarch.masks import Per, check_density, check_per, full_mask
 from jaxarch.masks.largest import counts_kept, largest_of
 from jaxarch.masks.sharding import beside, split_like
@@ -86,11 +86,13 @@ def sparse(
     Args:
       tx: any optax transformation of the weights.
       density: d, the share of connections that are there after a change: a number in (0, 1], or a function of
-        the step. By default every leaf keeps as many as it has.
+        the step with values in [0, 1]. By default every leaf keeps as many as it has.
       score: what is retained: `magnitude`, `|theta|`, or a function `(params, gradients) -> scores` of the
         masked leaves by path, such as `saliency.snip`. Of equal ones, those that come first; NaN comes last.
       replaced: rho, the share of connections that is replaced at a change: a number in [0, 1), or a function
-        of the step.
+        of the step with values in [0, 1]. Of such functions the values at the first change, and at the last
+        one before `until`, are checked where they are concrete; at all others, what is below 0 counts as 0
+        and what is above 1 as 1.
       regrow: what grows: `gradients`, where `|dL/dtheta|` is largest; or a function `(step, params,
         gradients) -> scores`, such as `at_random(key)`. By default nothing grows, and a density that rises
         again changes nothing.
@@ -106,9 +108,9 @@ def sparse(
       step among them, a change is computed at every step. Let it be over whole trainings.
 
     Raises:
-      ArgumentError: numbers out of range; `replaced` without `regrow`; a mask that is not boolean. In `init`:
-        a mask of other paths or shapes, parameters that are not masked, scores of other leaves or shapes. In
-        `update`: no parameters.
+      ArgumentError: numbers out of range, and functions where they are checked; `replaced` without `regrow`;
+        a mask that is not boolean. In `init`: a mask of other paths or shapes, parameters that are not
+        masked, scores of other leaves or shapes. In `update`: no parameters.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch, optax
@@ -127,6 +129,9 @@ def sparse(
         check_count("until", until)
     check_per(per)
     _check(density, replaced, regrow, score, per)
+    for name, share in (("density", density), ("replaced", replaced)):
+        if callable(share):
+            _check_schedule(name, share, every, until)
     begin = None if mask is None else booleans(mask)
     of: Any = (lambda weights, slopes: _sizes(weights)) if score == "magnitude" else score
     grow: Any = (lambda step, weights, slopes: _sizes(slopes)) if regrow == "gradients" else regrow
@@ -237,12 +242,16 @@ def _counts(state: SparseState, density: Any, replaced: Any, per: Per) -> _Count
     if density is None:
         kept = there
     else:
-        share = jnp.asarray(density(state.step), jnp.float32) if callable(density) else density
+        share = _share_at(density, state.step) if callable(density) else density
         kept = counts_kept(state.mask, share, per)
         there = there.sum() if per == "all" else there
     least = jnp.minimum(kept, there)
-    share = replaced(state.step) if callable(replaced) else replaced
+    share = _share_at(replaced, state.step) if callable(replaced) else replaced
     return _Counts(kept, least - jnp.rint(share * least).astype(least.dtype))
+
+
+def _share_at(schedule: optax.Schedule, step: Array) -> Array:
+    return jnp.clip(jnp.asarray(schedule(step), jnp.float32), 0, 1)
 
 
 def _scored(name: str, function: Callable[..., Any], weights: Leaves, slopes: Leaves) -> Leaves:
@@ -287,3 +296,18 @@ def _check(density: Any, replaced: Any, regrow: Any, score: Any, per: Per) -> No
         raise ArgumentError(f"score: expected 'magnitude' or a function, got {shown(score)}")
     if regrow is not None and not callable(regrow) and regrow != "gradients":
         raise ArgumentError(f"regrow: expected 'gradients' or a function, got {shown(regrow)}")
+
+
+def _check_schedule(name: str, schedule: optax.Schedule, every: int, until: int | None) -> None:
+    """Raise unless a share lies in [0, 1] at those changes that are known to come."""
+    last = every if until is None else (until - 1) // every * every
+    for step in sorted({every, last} if last else set()):
+        with jax.ensure_compile_time_eval():
+            try:
+                share = schedule(jnp.asarray(step, jnp.int32))
+            except TypeError as error:
+                raise ArgumentError(f"{name}: expected a function of the step; {one_line(error)}") from None
+        if is_traced(share):
+            return
+        if jnp.shape(share) != () or not 0 <= float(share) <= 1:
+            raise ArgumentError(f"{name}: expected a number in [0, 1], got {shown(share)} at step {step}")

@@ -19,7 +19,7 @@ from jaxarch.finish.densities import Densities, check_densities, connections_kep
 from jaxarch.masks import (
     apply_mask,
     check_temperatures,
-    connections,
+    density,
     hard_mask,
     init_scores,
     penalty,
@@ -181,11 +181,11 @@ def _penalty(settings: Settings, state: TrainState) -> Array:
 
 def _observe(settings: Settings, state: TrainState) -> PyTree:
     memory, scores = state.memory, state.trainable["scores"]
-    share = _share_positive(scores)
+    share = density(hard_mask(scores))
     memory = memory | {"lowest_density": jnp.minimum(memory["lowest_density"], share)}
     if not settings.targets:
         return memory
-    hits = (memory["reached_at"] < 0) & (share <= jnp.asarray(settings.targets))
+    hits = (memory["reached_at"] < 0) & (share <= jnp.asarray(settings.targets, share.dtype))
     memory["reached_at"] = jnp.where(hits, state.step, memory["reached_at"])
     if len(settings.targets) == 1:
         return memory
@@ -232,11 +232,6 @@ def _each(optimizers: dict[str, optax.GradientTransformation]) -> optax.Gradient
         return moved, after
 
     return optax.GradientTransformation(init, update)
-
-
-def _share_positive(scores: PyTree) -> Array:
-    positive = map_selected(lambda leaf: leaf > 0, scores)
-    return connections(positive) / sum(leaf.size for leaf in jax.tree.leaves(scores))
 
 
 def _unreached(network: Network) -> Iterable[str]:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch.errors import ArgumentError, check_count, check_one_positive
+from jaxarch.errors import ArgumentError, check_count, check_one_positive, shown
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
@@ -38,7 +38,8 @@ def logistic_regression(C: float = 1000.0, max_iter: int = 1000) -> HostSearch:
 
     Returns:
       A search on the host. Its params are `coef` (runs, features) and `intercept` (runs,); it has no mask.
-      It raises an `ArgumentError` when run on labels other than 0 and 1.
+      It raises an `ArgumentError` when run on labels other than 0 and 1, or on x and y that are not one array
+      each.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -64,14 +65,26 @@ def _fitted(settings: Settings, keys: Array, problem: Problem) -> Network:
     for run in range(keys.shape[0]):
         one = problem.of_run(run) if problem.runs else problem
         rows = one.training_rows()[: one.train_size]
-        x, y = jax.device_get(one.gather(one.data, one.per_run, rows))
+        x, y = _arrays(jax.device_get(one.gather(one.data, one.per_run, rows)))
         if set(np.unique(y).tolist()) != {0, 1}:
             raise ArgumentError(f"y: expected both of the labels 0 and 1, got {np.unique(y).tolist()[:5]}")
-        fitted = LogisticRegression(C=settings.C, max_iter=settings.max_iter).fit(x.reshape(len(x), -1), y)
+        fitted = LogisticRegression(C=settings.C, max_iter=settings.max_iter).fit(x, y)
         coefs.append(fitted.coef_[0])
         intercepts.append(fitted.intercept_[0])
     params = {"coef": np.stack(coefs), "intercept": np.stack(intercepts)}
     return Network({name: values.astype(np.float32) for name, values in params.items()}, state={})
+
+
+def _arrays(batch: PyTree) -> tuple[np.ndarray, np.ndarray]:
+    """Features of shape (n, features) and labels of shape (n,)."""
+    parts = batch if isinstance(batch, (tuple, list)) else (batch,)
+    if len(parts) != 2 or not all(isinstance(part, np.ndarray) for part in parts) or parts[1].ndim != 1:
+        raise ArgumentError(
+            "problem: logistic regression takes x and y of one array each, y of shape (n,); got shapes "
+            f"{shown(jax.tree.map(np.shape, batch))}"
+        )
+    x, y = parts
+    return x.reshape(len(x), -1), y
 
 
 def _predict(params: PyTree, state: PyTree, batch: PyTree) -> Array:

@@ -11,7 +11,7 @@ from jaxarch.masks.sharding import beside
 from jaxarch.problem import Problem
 from jaxarch.storage.files import as_path
 from jaxarch.storage.trees import check_array, load_arrays, save_leaves
-from jaxarch.trees import PyTree, check_floating, named_leaves
+from jaxarch.trees import PyTree, check_floating, named_leaves, placed
 
 
 def save_mask(path: str | os.PathLike[str], mask: PyTree) -> None:
@@ -88,5 +88,4 @@ def load_mask(path: str | os.PathLike[str], like: Problem | PyTree) -> PyTree:
     runs = {array.shape[: array.ndim - leaves[name].ndim] for name, array in stored.items()}
     if len(runs) != 1 or max(map(len, runs)) > 1:
         raise ArgumentError(f"path: {path} holds no mask of one run or of many: leading axes {sorted(runs)}")
-    chosen = [beside(leaf, stored[name]) if name in stored else None for name, leaf in leaves.items()]
-    return jax.tree.unflatten(jax.tree.structure(params), chosen)
+    return placed({name: beside(leaves[name], array) for name, array in stored.items()}, params)

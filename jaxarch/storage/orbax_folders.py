@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from jaxarch.errors import ArgumentError, one_line, shown
 from jaxarch.storage.trees import check_leaf
-from jaxarch.trees import PyTree, named_leaves
+from jaxarch.trees import PyTree, check_distinct, named_leaves, placed
 
 
 def save_folder(path: Path, tree: PyTree) -> None:
@@ -24,10 +24,12 @@ def save_folder(path: Path, tree: PyTree) -> None:
       tree: a pytree of arrays.
 
     Raises:
-      ArgumentError: it cannot be written, or has an array without any entry, which Orbax does not keep.
+      ArgumentError: it cannot be written, has an array without any entry, which Orbax does not keep, or two
+        leaves of one path.
     """
     import orbax.checkpoint as ocp
 
+    check_distinct("tree", tree)
     leaves = {name: _numbers(leaf) for name, leaf in named_leaves(tree).items()}
     try:
         with _manager(path) as manager:
@@ -70,8 +72,7 @@ def load_folder(path: Path, like: PyTree) -> PyTree | None:
         raise ArgumentError(
             f"folder: Orbax cannot read {named} ({_why(error)}); use a fresh folder"
         ) from None
-    restored = [_as(leaf, stored[name]) for name, leaf in expected.items()]
-    return jax.tree.unflatten(jax.tree.structure(like), restored)
+    return placed({name: _as(leaf, stored[name]) for name, leaf in expected.items()}, like)
 
 
 def _manager(path: Path) -> Any:

@@ -23,7 +23,7 @@ from jaxarch.storage.safetensors_files import (
     read_safetensors,
     write_safetensors,
 )
-from jaxarch.trees import PyTree, named_leaves
+from jaxarch.trees import PyTree, check_distinct, named_leaves, placed
 
 DESCRIPTION = "__leaves__"
 
@@ -64,11 +64,8 @@ def save_leaves(path: str | os.PathLike[str], tree: PyTree, content: str, compre
         raise ArgumentError(f"path: expected that of a file, got {shown(path)}")
     arrays: dict[str, Any] = {}
     description: dict[str, str] = {}
-    leaves = named_leaves(tree)
-    if len(leaves) < len(jax.tree.leaves(tree)):
-        argument = "mask" if content == "mask" else "tree"
-        raise ArgumentError(f"{argument}: it has two leaves of one path; give them names of their own")
-    for name, leaf in leaves.items():
+    check_distinct("mask" if content == "mask" else "tree", tree)
+    for name, leaf in named_leaves(tree).items():
         check_array("tree", name, leaf)
         kind = str(leaf.dtype)
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
@@ -123,8 +120,10 @@ def load_tree(path: str | os.PathLike[str], like: PyTree) -> PyTree:
         odd = sorted(stored.keys() ^ expected.keys())[0]
         what = "has no leaf" if odd in expected else "has an unknown leaf"
         raise ArgumentError(f"path: {path} {what} {odd!r}; it was written for another structure")
-    leaves = [_restored(path, name, stored[name], description[name], leaf) for name, leaf in expected.items()]
-    return jax.tree.unflatten(jax.tree.structure(like), leaves)
+    restored = {
+        name: _restored(path, name, stored[name], description[name], leaf) for name, leaf in expected.items()
+    }
+    return placed(restored, like)
 
 
 def check_array(argument: str, name: str, leaf: object) -> None:

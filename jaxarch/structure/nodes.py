@@ -22,6 +22,7 @@ from jax import Array
 from jax.tree_util import tree_map_with_path
 
 from jaxarch.errors import ArgumentError, did_you_mean, shown
+from jaxarch.masks import check_booleans
 from jaxarch.trees import PyTree, matrices, named_leaves, natural_order, path_name
 
 __all__ = ["KERNELS", "Layer", "Layers", "connection_mask", "dead_nodes", "layer_chain", "links_between"]
@@ -112,7 +113,8 @@ def connection_mask(mask: PyTree, nodes: Mapping[str, Array], layers: Layers | N
       layers: the chain (see `layer_chain`).
 
     Raises:
-      ArgumentError: as `layer_chain`; nodes of a layer that has none, or of another shape.
+      ArgumentError: as `layer_chain`; nodes of a layer that has none, or of another shape; a mask or nodes
+        that are not boolean.
 
     Example:
       >>> import jax.numpy as jnp
@@ -122,6 +124,9 @@ def connection_mask(mask: PyTree, nodes: Mapping[str, Array], layers: Layers | N
       >>> [left[name]["kernel"].astype(int).tolist() for name in ("hidden", "head")]
       [[[1, 0], [1, 0], [1, 0]], [[1], [0]]]
     """
+    check_booleans(mask)
+    if not isinstance(nodes, Mapping):
+        raise ArgumentError(f"nodes: expected a dict from layers to booleans, got {shown(nodes)}")
     chain = layer_chain(mask, layers)
     hidden = {layer.name: layer.outputs for layer in chain[:-1]}
     for name, present in nodes.items():
@@ -129,10 +134,12 @@ def connection_mask(mask: PyTree, nodes: Mapping[str, Array], layers: Layers | N
             raise ArgumentError(
                 f"nodes: no hidden nodes are called {shown(name)}; {did_you_mean(name, hidden)}"
             )
-        if present.shape != (hidden[name],):
+        dtype = getattr(present, "dtype", None)
+        if dtype is None or not jnp.issubdtype(dtype, jnp.bool_) or present.shape != (hidden[name],):
+            found = shown(present) if dtype is None else f"{dtype} of shape {present.shape}"
             raise ArgumentError(
-                f"nodes: {shown(name)} has {hidden[name]} nodes; expected shape ({hidden[name]},), "
-                f"got {present.shape}"
+                f"nodes: {shown(name)} has {hidden[name]} nodes; expected booleans of shape "
+                f"({hidden[name]},), got {found}"
             )
     ends: dict[str, Array] = {}
     before = jnp.ones(chain[0].inputs, bool)
@@ -161,7 +168,7 @@ def dead_nodes(mask: PyTree, layers: Layers | None = None) -> dict[str, Array]:
       Booleans of shape (outputs,) by layer, the last one left out: `{}` for a network of one layer.
 
     Raises:
-      ArgumentError: as `layer_chain`.
+      ArgumentError: as `layer_chain`; a mask that is not boolean.
 
     Example:
       >>> import jax.numpy as jnp
@@ -171,6 +178,7 @@ def dead_nodes(mask: PyTree, layers: Layers | None = None) -> dict[str, Array]:
       >>> {name: gone.tolist() for name, gone in dead.items()}  # one without inputs, one without outputs
       {'hidden': [False, True, True]}
     """
+    check_booleans(mask)
     chain = layer_chain(mask, layers)
     leaves = named_leaves(mask)
     links = [links_between(leaves[layer.path], layer) for layer in chain]

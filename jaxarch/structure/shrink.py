@@ -77,9 +77,9 @@ def shrink(
       `Network(small.params, small.mask, small.state)`.
 
     Raises:
-      ArgumentError: many runs at once, traced values; a chain that does not fit; a normalization that is no
-        batch norm, or batch norm that belongs to no layer; leaves beside a kernel other than a bias; an
-        activation that is not elementwise.
+      ArgumentError: many runs at once, a bare architecture, traced values; a chain that does not fit; a
+        normalization that is no batch norm, or batch norm that belongs to no layer; leaves beside a kernel
+        other than a bias; an activation that is not elementwise.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -200,6 +200,8 @@ def _constants(
 
 
 def _activated(activation: Callable[[Array], Array], z: np.ndarray, dtype: Any) -> np.ndarray:
+    if not callable(activation):
+        raise ArgumentError(f"activation: expected a function, got {shown(activation)}")
     values = activation(jnp.asarray(z, dtype))
     if values.shape != z.shape:
         raise ArgumentError(
@@ -240,7 +242,7 @@ def _vectors(layer: Layer, leaves: Mapping[str, Array], state: Mapping[str, Arra
             if tree[path].shape != (layer.outputs,):
                 raise ArgumentError(
                     f"layers: {path!r} has shape {tree[path].shape}; expected ({layer.outputs},), one number "
-                    f"for each output of {layer.path!r}"
+                    f"for each output of {layer.path!r} (of many runs, take one: network.of_run(0))"
                 )
     return vectors
 
@@ -286,6 +288,10 @@ def _check_all_norms_belong(state: Mapping[str, Array], vectors: list[_Vectors])
 
 
 def _check_one_run(network: Network) -> None:
+    if not isinstance(network, Network):
+        raise ArgumentError(f"network: expected that of one run, network.of_run(0), got {shown(network)}")
+    if network.params is None:
+        raise ArgumentError("network: it is a bare architecture; retrain it first, retrain('cold')")
     if is_traced((network.params, network.mask, network.state)):
         raise ArgumentError(
             "network: the neurons that are left decide the shapes; shrink outside of jit and vmap"

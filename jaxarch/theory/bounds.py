@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxarch.errors import ArgumentError, check_count, shown
+from jaxarch.errors import ArgumentError, check_count, check_one_key, first_line, shown
 from jaxarch.masks import apply_mask, weight_free
-from jaxarch.problem import Problem
+from jaxarch.problem import Problem, check_rows
 from jaxarch.theory.intervals import interval_bounds
 from jaxarch.trees import PyTree, Where, check_floating, map_selected, matrices, select
 
@@ -44,7 +44,8 @@ def gradient_bound(
       A scalar, an upper bound in floating point too. Infinite where the intervals cannot bound the gradient.
 
     Raises:
-      ArgumentError: as of `interval_bounds`; a selection without floating-point leaves.
+      ArgumentError: as of `interval_bounds`; a selection without floating-point leaves; a loss that does not
+        take such arguments, or is no scalar.
 
     Example:
       >>> import jax.numpy as jnp
@@ -55,12 +56,16 @@ def gradient_bound(
       35.0
     """
     check_floating("selection", selection)
+    for name, ends in (("lower", lower), ("upper", upper)):
+        if not isinstance(ends, (tuple, list)):
+            raise ArgumentError(f"{name}: expected a tuple, of an argument each, got {shown(ends)}")
     if len(lower) != len(upper):
         raise ArgumentError(f"upper: expected {len(lower)} arguments, as lower has, got {len(upper)}")
     none, every = (
         map_selected(lambda leaf, value=value: jnp.full(jnp.shape(leaf), value, leaf.dtype), selection)
         for value in (0, 1)
     )
+    _check_loss(loss, none, *lower)
     gradient = interval_bounds(lambda at: jax.grad(loss)(at[0], *at[1]))
     return _norm_above(*gradient((none, tuple(lower)), (every, tuple(upper))))
 
@@ -96,7 +101,8 @@ def gradient_bounds(
       Bounds of shape (n,).
 
     Raises:
-      ArgumentError: an unknown `weights`; a primitive in the loss that has no interval rule.
+      ArgumentError: an unknown `weights`; rows that are none of the data's; a problem whose runs have values
+        of their own, or that does not go with the params; a primitive in the loss that has no interval rule.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch, optax
@@ -145,6 +151,9 @@ def largest_norms(
     Returns:
       Norms of shape (n,), each attained by some mask.
 
+    Raises:
+      ArgumentError: as of `gradient_bounds`; several keys, or none.
+
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
       >>> from jaxarch.theory.bounds import largest_norms
@@ -155,6 +164,7 @@ def largest_norms(
       >>> [round(norm, 3) for norm in norms.tolist()]  # found at v = (1, 1), where they are largest
       [35.0, 1.0]
     """
+    check_one_key(key)
     loss, selection, rows = _masked_loss(problem, params, state, weights, where, rows)
     check_count("masks", masks)
     check_count("ascent", ascent, least=0)
@@ -222,6 +232,7 @@ def looseness(
       >>> print(f"{found.certified:.1f} {found.found:.1f} {found.ratio:.1f}")
       20.0 20.0 1.0
     """
+    check_one_key(key)
     certified = gradient_bounds(problem, params, state, weights=weights, where=where, rows=rows).max()
     found = largest_norms(
         key, problem, params, state, weights=weights, where=where, rows=rows, masks=masks, ascent=ascent
@@ -234,15 +245,45 @@ def _masked_loss(
 ) -> tuple[Callable[[PyTree, Array], Array], PyTree, Array]:
     if weights not in ("ones", "initial"):
         raise ArgumentError(f"weights: expected 'ones' or 'initial', got {shown(weights)}")
+    if not isinstance(problem, Problem):
+        raise ArgumentError(f"problem: expected one, as of jaxarch.supervised(...), got {shown(problem)}")
     masked = weight_free if weights == "ones" else apply_mask
     state = {} if state is None else state
-    rows = problem.training_rows() if rows is None else jnp.asarray(rows)
+    if rows is None:
+        rows = problem.training_rows()
+    else:
+        rows = jnp.asarray(rows)
+        check_rows("rows", rows, jax.tree.leaves(problem.data)[0].shape[0])
+        if rows.ndim != 1:
+            raise ArgumentError(f"rows: expected those of one run, shape (n,), got shape {rows.shape}")
 
     def loss(mask: PyTree, row: Array) -> Array:
         batch = problem.gather(problem.data, problem.per_run, row[None])
         return problem.loss(masked(mask, params), state, batch, None)[0]
 
-    return loss, select(params, where), rows
+    selection = select(params, where)
+    try:
+        jax.eval_shape(loss, selection, rows[0])
+    except ArgumentError:
+        raise
+    except Exception as error:
+        raise ArgumentError(
+            "params: the problem has no loss with them; they come from its `init`, and where its runs have "
+            f"values of their own, take one with problem.of_run(i) ({first_line(error)})"
+        ) from None
+    return loss, selection, rows
+
+
+def _check_loss(loss: Callable[..., Array], *args: PyTree) -> None:
+    """Raise unless it takes the arguments and makes a scalar of them."""
+    try:
+        value = jax.eval_shape(loss, *args)
+    except ArgumentError:
+        raise
+    except Exception as error:
+        raise ArgumentError(f"loss: it does not take (mask, *z): {first_line(error)}") from None
+    if getattr(value, "shape", None) != ():
+        raise ArgumentError(f"loss: expected a scalar, got shapes {shown(jax.tree.map(jnp.shape, value))}")
 
 
 def _in_blocks(of_row: Callable[[Array], Array], rows: Array, at_once: int) -> Array:
