@@ -81,6 +81,10 @@ def check_booleans(mask: PyTree) -> None:
 
     Raises:
       ArgumentError: naming the leaf.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> jaxarch.masks.check_booleans({"kernel": jnp.array([True, False]), "bias": None})
     """
     for path, leaf in named_leaves(mask).items():
         dtype = getattr(leaf, "dtype", None)

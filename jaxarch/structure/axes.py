@@ -1,9 +1,9 @@
 """Axes of arrays as terms over atoms, and what follows where two of them are one and the same.
 
-An axis is an *atom*, whose indices are units of their own; a *product* of axes, row by row, as a reshape makes
-and splits it; or a *sum*, axes in a row, as a concatenation makes and a slice splits it. Arrays that meet have
-axes in common: unifying two terms makes them equal, by refining the atoms in them where that is needed. What
-no refinement makes equal is frozen: all its units stay.
+An axis is an *atom*, whose indices are units of their own; a *product* of axes, row by row, as a reshape
+makes and splits it; or a *sum*, axes in a row, as a concatenation makes and a slice splits it. Arrays that
+meet have axes in common: unifying two terms makes them equal, by refining the atoms in them where that is
+needed. What no refinement makes equal is frozen: all its units stay.
 """
 
 from __future__ import annotations

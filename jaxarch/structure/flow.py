@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, jaxpr_as_fun
 
 from jaxarch.structure.axes import Axis, in_a_row, product, unify
 
@@ -80,7 +80,7 @@ def follow(closed: ClosedJaxpr, inputs: Sequence[Axes], *, derived: bool = False
     Args:
       closed: the program.
       inputs: the axes of its inputs.
-      derived: whether it is a derivative, in which functions with a derivative of their own are called as any.
+      derived: whether it is a derivative, in which functions with one of their own are called as any.
     """
     jaxpr, steps = closed.jaxpr, []
     consts = [fresh(var) for var in jaxpr.constvars]
@@ -132,24 +132,17 @@ def _custom_jvp(eqn: JaxprEqn, inputs: Sequence[Axes], derived: bool) -> _Called
     program = follow(inner(eqn), inputs, derived=derived)
     if derived:
         return list(program.outputs), [program]
-    alone = _alone(eqn)
-    variables = [*alone.jaxpr.invars, *alone.jaxpr.outvars]
-    if not all(jnp.issubdtype(var.aval.dtype, jnp.floating) for var in variables):
+    called = inner(eqn).jaxpr
+    if not all(jnp.issubdtype(var.aval.dtype, jnp.floating) for var in (*called.invars, *eqn.outvars)):
         return _unknown(eqn, *inputs), [program]
-    function, of = jaxpr_as_fun(alone), dict(zip(eqn.invars, inputs, strict=True))
-    taken = [of[var] for var in alone.jaxpr.invars]
-    shapes = [jax.ShapeDtypeStruct(var.aval.shape, var.aval.dtype) for var in alone.jaxpr.invars]
+    alone = called.replace(eqns=[eqn.replace(invars=called.invars)], outvars=eqn.outvars)
+    function = jaxpr_as_fun(ClosedJaxpr(alone, ()))
+    shapes = [jax.ShapeDtypeStruct(var.aval.shape, var.aval.dtype) for var in called.invars]
     traced = jax.make_jaxpr(lambda values, tangents: jax.jvp(function, values, tangents))(shapes, shapes)
-    derivative = follow(traced, (*taken, *taken), derived=True)
+    derivative = follow(traced, (*inputs, *inputs), derived=True)
     for made, also in zip(program.outputs * 2, derivative.outputs, strict=True):
         _unify_all(made, also)
     return list(program.outputs), [program, derivative]
-
-
-def _alone(eqn: JaxprEqn) -> ClosedJaxpr:
-    """A program of one equation, of its inputs that are no literals, each once."""
-    inputs = list(dict.fromkeys(atom for atom in eqn.invars if not isinstance(atom, Literal)))
-    return ClosedJaxpr(Jaxpr((), inputs, eqn.outvars, [eqn]), ())
 
 
 def _scan(eqn: JaxprEqn, inputs: Sequence[Axes], derived: bool) -> _Called:
@@ -426,13 +419,19 @@ def _reduce_window(eqn: JaxprEqn, array: Axes, *starts: Axes) -> list[Axes]:
 
 _OF_WINDOWS = ("window_dimensions", "window_strides", "base_dilation", "window_dilation", "padding")
 
-_BY_ENTRIES = """
-    abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp clz complex conj
-    convert_element_type copy copy_p cos cosh digamma div eq erf erf_inv erfc exp exp2 expm1 floor ge gt imag
-    integer_pow is_finite le lgamma log log1p logistic lt max min mul ne neg nextafter not or polygamma population_count
-    pow pvary real reduce_precision rem reshard round rsqrt select_n shift_left shift_right_arithmetic
-    shift_right_logical sharding_constraint sign sin sinh sqrt square stop_gradient sub tan tanh xor
-""".split()
+_BY_ENTRIES = [
+    "abs", "acos", "acosh", "add", "add_any", "and", "asin", "asinh", "atan", "atan2", "atanh",
+    "bessel_i0e", "bessel_i1e", "cbrt", "ceil", "clamp", "clz", "complex", "conj",
+    "convert_element_type", "copy", "copy_p", "cos", "cosh", "digamma", "div", "eq", "erf", "erf_inv",
+    "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt", "imag", "integer_pow", "is_finite", "le",
+    "lgamma", "log", "log1p", "logistic", "lt", "max", "min", "mul", "ne", "neg", "nextafter", "not",
+    "or", "polygamma", "population_count", "pow", "pvary", "real", "reduce_precision", "rem", "reshard",
+    "round", "rsqrt", "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical",
+    "sharding_constraint", "sign", "sin", "sinh", "sqrt", "square", "stop_gradient", "sub", "tan",
+    "tanh", "xor",
+]  # fmt: skip
+
+_REDUCTIONS = tuple(f"reduce_{how}" for how in ("sum", "max", "min", "prod", "and", "or", "xor"))
 
 _RULES: dict[str, Callable[..., list[Axes]]] = {
     **dict.fromkeys(_BY_ENTRIES, _elementwise),
@@ -470,4 +469,4 @@ _CALLS: dict[str, Callable[..., _Called]] = {
     "scan": _scan,
     "while": _while,
 }
-"""What calls programs. A derivative of its own that is written backwards, `custom_vjp_call`, is not among it."""
+"""What calls programs. A function with a derivative that goes backwards, `custom_vjp_call`, has no rule."""

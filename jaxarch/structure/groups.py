@@ -54,10 +54,10 @@ class Groups:
                         members.setdefault(atom, []).append((path, index))
         self._atoms: dict[str, Axis] = {}
         self.groups: dict[str, Group] = {}
-        for atom, axes in members.items():
-            name = self._free(f"{axes[0][0]}[{axes[0][1]}]")
+        for atom, of_atom in members.items():
+            name = self._free(f"{of_atom[0][0]}[{of_atom[0][1]}]")
             self._atoms[name] = atom
-            self.groups[name] = Group(name, atom.size, tuple(axes))
+            self.groups[name] = Group(name, atom.size, tuple(of_atom))
 
     def _free(self, name: str) -> str:
         """The name, or, where another part of the axis has it, with a number."""
@@ -88,8 +88,8 @@ class Groups:
             units = np.asarray(units)
             if units.shape != (self.groups[name].size,) or units.dtype != bool or not units.any():
                 raise ArgumentError(
-                    f"kept: expected {self.groups[name].size} booleans of {shown(name)}, one of them true, got "
-                    f"{shown(units)}"
+                    f"kept: expected {self.groups[name].size} booleans of {shown(name)}, one of them true, "
+                    f"got {shown(units)}"
                 )
             of_atom[self._atoms[name]] = units
 
