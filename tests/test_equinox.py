@@ -19,7 +19,7 @@ CUBIC = optax.polynomial_schedule(1.0, 0.25, power=3, transition_steps=4)
 
 
 def mlp():
-    """Its activations are functions, and its last layer has no bias: leaves that are no arrays, and `None`."""
+    """Leaves that are no arrays, its activations, and `None`: its last layer has no bias."""
     return eqx.nn.MLP(6, 4, 8, 2, use_final_bias=False, key=jax.random.key(0))
 
 

@@ -1,4 +1,4 @@
-"""Flax Linen with batch norm and dropout: GraSP chooses a tenth of the connections, and a TrainState holds them.
+"""Flax Linen with batch norm and dropout: GraSP chooses a tenth of the connections, and they are held.
 
 python docs/examples/linen.py --steps 300
 """

@@ -35,7 +35,10 @@ def outputs_of(params, x):
 
 
 first, second, third = jax.random.split(jax.random.key(0), 3)
-params = {"hidden": jax.random.normal(first, (64, 256)) / 8, "head": jax.random.normal(second, (256, 10)) / 16}
+params = {
+    "hidden": jax.random.normal(first, (64, 256)) / 8,
+    "head": jax.random.normal(second, (256, 10)) / 16,
+}
 scores = masks.init_scores(third, jaxarch.select(params), mean=0.1, std=0.01)
 descent = optax.adam(1e-2)
 state = descent.init(scores)
