@@ -66,6 +66,16 @@ def test_the_page_on_loops_of_one_s_own_holds_its_mask_and_learns(tmp_path, monk
     assert jaxarch.named_leaves(names["again"]).keys() == {"hidden/kernel", "head/kernel"}
 
 
+def test_the_page_beside_jaxpruner_prunes_to_a_tenth_of_every_kernel():
+    names = {}
+    with jax.numpy_rank_promotion("allow"):
+        for block in code_blocks("docs/beside_jaxpruner.md"):
+            exec(compile(block, "docs/beside_jaxpruner.md", "exec"), names)
+    kept = {path: int(leaf.sum()) for path, leaf in jaxarch.named_leaves(names["mask"]).items()}
+    assert kept == {"hidden/kernel": 640, "head/kernel": 100}
+    assert float(names["accuracy"]) > 0.8
+
+
 class Recorder(types.ModuleType):
     """A stand-in for tensorboardX and wandb, which keeps what it is told."""
 
