@@ -101,8 +101,9 @@ def grasp(loss: Callable[[PyTree], Array], params: PyTree, where: Where = matric
     selection = _selected(params, where)
     gradient = jax.grad(loss)
 
-    def along(theta: Array, g: Array) -> Array:
-        return jnp.zeros_like(g) if theta is None else g
+    # Where a module has no array, as for a layer without a bias, there is neither theta nor g.
+    def along(theta: Array | None, g: Array | None) -> Array | None:
+        return jnp.zeros_like(g) if theta is None and g is not None else g
 
     g = jax.tree.map(along, selection, gradient(params), is_leaf=lambda leaf: leaf is None)
     _, product = jax.jvp(gradient, (params,), (g,))

@@ -122,6 +122,17 @@ def test_the_page_on_many_devices_uses_8_and_leaves_all_split_as_it_was(tmp_path
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
+def test_the_page_beside_jaxpruner_prunes_to_a_tenth_of_every_kernel():
+    names = {}
+    with jax.numpy_rank_promotion("allow"):
+        for block in code_blocks("docs/beside_jaxpruner.md"):
+            exec(compile(block, "docs/beside_jaxpruner.md", "exec"), names)
+    kept = {path: int(leaf.sum()) for path, leaf in jaxarch.named_leaves(names["mask"]).items()}
+    assert kept == {"hidden/kernel": 640, "head/kernel": 100}
+    assert float(names["accuracy"]) > 0.8
+
+
 class Recorder(types.ModuleType):
     """A stand-in for tensorboardX and wandb, which keeps what it is told."""
 

@@ -81,6 +81,13 @@ SALIENCIES = {
 
 
 @pytest.mark.parametrize("name", SALIENCIES)
+def test_none_among_the_parameters_changes_nothing(name):
+    scores = SALIENCIES[name](PARAMS | {"absent": None})
+    assert scores.pop("absent") is None
+    assert same(scores, SALIENCIES[name](PARAMS))
+
+
+@pytest.mark.parametrize("name", SALIENCIES)
 def test_they_are_float32_with_none_where_nothing_is_masked(name):
     low = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), PARAMS)
     scores = SALIENCIES[name](low)

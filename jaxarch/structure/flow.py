@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, jaxpr_as_fun
 
 from jaxarch.structure.axes import Axis, in_a_row, product, unify
@@ -100,6 +101,11 @@ def follow(closed: ClosedJaxpr, inputs: Sequence[Axes], *, derived: bool = False
         steps.append(Step(eqn, tuple(taken), tuple(made), tuple(programs)))
     outputs = [read(atom) for atom in jaxpr.outvars]
     return Program(closed, tuple(consts), tuple(inputs), tuple(outputs), tuple(steps))
+
+
+def literal(atom: Literal) -> np.ndarray:
+    """The number that is written in a program, as an array of its dtype."""
+    return np.asarray(atom.val, atom.aval.dtype)  # type: ignore[attr-defined]
 
 
 def _unknown(eqn: JaxprEqn, *inputs: Axes) -> list[Axes]:
@@ -436,10 +442,7 @@ _REDUCTIONS = tuple(f"reduce_{how}" for how in ("sum", "max", "min", "prod", "an
 _RULES: dict[str, Callable[..., list[Axes]]] = {
     **dict.fromkeys(_BY_ENTRIES, _elementwise),
     **dict.fromkeys(("optimization_barrier", "device_put"), _as_they_are),
-    **dict.fromkeys(
-        ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or", "reduce_xor"),
-        _reduce,
-    ),
+    **dict.fromkeys(_REDUCTIONS, _reduce),
     **dict.fromkeys(("argmax", "argmin"), _arg_reduce),
     **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"), _along),
     **dict.fromkeys(("reduce_window_max", "reduce_window_min", "reduce_window_sum"), _reduce_window),

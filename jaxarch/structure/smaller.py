@@ -12,7 +12,7 @@ from jax import lax
 from jax.extend.core import Literal
 
 from jaxarch.structure.axes import Axis
-from jaxarch.structure.flow import Axes, Program, Step
+from jaxarch.structure.flow import Axes, Program, Step, literal
 
 Kept = Mapping[Axis, np.ndarray]
 """Of atoms, which of their units are kept; all are of those that are not in it."""
@@ -45,11 +45,7 @@ def run_smaller(program: Program, kept: Kept, inputs: Sequence[Any]) -> list[Any
     known.update(zip(jaxpr.invars, inputs, strict=True))
 
     def read(atom: Any, axes: Axes) -> Any:
-        return (
-            cut(np.asarray(atom.val, atom.aval.dtype), axes, kept)
-            if isinstance(atom, Literal)
-            else known[atom]
-        )
+        return cut(literal(atom), axes, kept) if isinstance(atom, Literal) else known[atom]
 
     for step in program.steps:
         taken = [read(atom, axes) for atom, axes in zip(step.eqn.invars, step.inputs, strict=True)]
@@ -98,12 +94,9 @@ def _custom_jvp(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
 
     @run.defjvp
     def rule(values: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        # The derivative takes each variable once, however often the equation does.
-        once = [step.eqn.invars.index(atom) for atom in derivative_inputs]
-        both = run_smaller(derivative, kept, [*(values[i] for i in once), *(tangents[i] for i in once)])
+        both = run_smaller(derivative, kept, [*values, *tangents])
         return both[: len(both) // 2], both[len(both) // 2 :]
 
-    derivative_inputs = list(dict.fromkeys(atom for atom in step.eqn.invars if not isinstance(atom, Literal)))
     return run(*taken)
 
 
@@ -148,7 +141,8 @@ def _reshape(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
 
 
 def _iota(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
-    return [cut(*_bind(step, taken), step.outputs[0], kept)]
+    (whole,) = _bind(step, taken)
+    return [cut(whole, step.outputs[0], kept)]
 
 
 def _slice(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
