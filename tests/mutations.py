@@ -1119,4 +1119,65 @@ STREAMS = [
     ),
 ]
 
-MUTATIONS = [*STAGES, *FILES, *KEYS, *ERRORS, *LOOPS, *PARENTS, *IN_AND_OUT, *STREAMS]
+STRUCTURE = [
+    Mutation(
+        "a primitive that is not understood freezes what it takes alone",
+        "structure/flow.py",
+        "return [frozen(output, why) for output in eqn.outvars]",
+        "return [fresh(output) for output in eqn.outvars]",
+        "test_axis_groups.py::test_what_is_made_of_units_that_are_not_understood_stays_too",
+    ),
+    Mutation(
+        "frozen axes are refined into free ones",
+        "structure/axes.py",
+        "            second.freeze(first.frozen)",
+        "            second.freeze(second.frozen)",
+        "test_axis_groups.py::test_what_meets_a_frozen_axis_is_frozen",
+    ),
+    Mutation(
+        "outputs may be cut",
+        "structure/groups.py",
+        """freeze(output, "it is an output's")""",
+        "freeze((), output)",
+        "test_axis_groups.py::test_the_groups_of_a_network_are_its_neurons_channels_heads_and_gates[DenseNet]",
+    ),
+    Mutation(
+        "a carry need not stay of its axes",
+        "structure/flow.py",
+        "    for before, after in zip(inputs[consts : consts + carries], carried, strict=True):\n"
+        "        _unify_all(before, after)\n",
+        "",
+        "test_axis_groups.py::test_the_groups_of_a_network_are_its_neurons_channels_heads_and_gates[LSTM]",
+    ),
+    Mutation(
+        "groups of a convolution keep their number",
+        "structure/smaller.py",
+        "there = int(channels.reshape(groups, -1).any(1).sum())",
+        "there = groups",
+        "test_axis_groups.py::test_units_without_parameters_are_cut_and_nothing_else_changes"
+        "[MobileNet and groups]",
+    ),
+    Mutation(
+        "functions lose a derivative of their own",
+        "structure/smaller.py",
+        "if len(step.programs) == 1:",
+        "if True:",
+        "test_axis_groups.py::test_the_slope_of_relu_at_0_stays_0",
+    ),
+    Mutation(
+        "a slice is where it was before what is cut",
+        "structure/smaller.py",
+        "counts = [np.concatenate([[0], axis.spread(kept).cumsum()]) for axis in step.inputs[0]]",
+        "counts = [np.arange(axis.size + 1) for axis in step.inputs[0]]",
+        "test_axis_groups.py::test_units_without_parameters_are_cut_and_nothing_else_changes[gated linear unit]",
+    ),
+    Mutation(
+        "a product keeps an index if one of its parts is kept",
+        "structure/axes.py",
+        "whole[:, None] & part[None, :]",
+        "whole[:, None] | part[None, :]",
+        "test_axis_groups.py::test_a_product_keeps_an_index_if_all_its_parts_are_kept",
+    ),
+]
+
+MUTATIONS = [*STAGES, *FILES, *KEYS, *ERRORS, *LOOPS, *PARENTS, *IN_AND_OUT, *STREAMS, *STRUCTURE]

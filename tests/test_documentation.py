@@ -122,6 +122,23 @@ def test_the_page_on_many_devices_uses_8_and_leaves_all_split_as_it_was(tmp_path
     assert done.returncode == 0, done.stderr
 
 
+def test_the_page_on_cutting_units_leaves_half_of_the_heads_and_neurons():
+    names = {}
+    with jax.numpy_rank_promotion("allow"):
+        for block in code_blocks("docs/cutting_units.md"):
+            exec(compile(block, "docs/cutting_units.md", "exec"), names)
+    shapes = {path: leaf.shape for path, leaf in jaxarch.named_leaves(names["small"]).items()}
+    assert shapes["encoder/0/attention/query/kernel"] == (48, 2, 12)
+    assert shapes["encoder/1/layers/0/kernel"] == (48, 96)
+    assert names["logits"].shape == (2, 16, 30)
+    page = (ROOT / "docs/cutting_units.md").read_text()
+    of_first_block = [name for name in names["groups"].groups if not name.startswith("encoder/1")]
+    rows = re.findall(r"^\| `(\S+)` \| (\d+) \|", page, flags=re.M)
+    assert {name: int(units) for name, units in rows} == {
+        name: names["groups"].groups[name].size for name in of_first_block
+    }
+
+
 @pytest.mark.long
 def test_the_page_beside_jaxpruner_prunes_to_a_tenth_of_every_kernel():
     names = {}

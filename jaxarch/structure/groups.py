@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import tree_map_with_path
 
-from jaxarch.errors import ArgumentError, first_line, shown
+from jaxarch.errors import ArgumentError, did_you_mean, first_line, shown
 from jaxarch.structure.axes import Axis
-from jaxarch.structure.flow import Axes, follow, freeze, fresh
+from jaxarch.structure.flow import follow, freeze, fresh
+from jaxarch.structure.smaller import cut, run_smaller, sizes
 from jaxarch.trees import PyTree, named_leaves, path_name
 
 
@@ -41,11 +42,30 @@ class Groups:
       frozen: why axes of leaves, by path and axis, or parts of them, stay as they are.
     """
 
-    def __init__(self, leaves: dict[str, Axes]) -> None:
-        self._leaves = leaves
+    def __init__(self, function: Callable[..., Any], tree: PyTree, inputs: tuple[PyTree, ...]) -> None:
+        self._function = function
+        self._shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), leaf.dtype), tree)
+        try:
+            closed, outputs = jax.make_jaxpr(function, return_shape=True)(self._shapes, *inputs)
+        except Exception as error:
+            raise ArgumentError(f"function: it cannot be traced: {first_line(error)}") from error
+        if closed.effects:
+            raise ArgumentError(f"function: it has side effects, {shown(closed.effects)}; leave them out")
+        axes = [fresh(var) for var in closed.jaxpr.invars]
+        self._leaves = dict(zip(named_leaves(self._shapes), axes, strict=False))
+        for of_input in axes[len(self._leaves) :]:
+            freeze(of_input, "it is an input's")
+        self._program = follow(closed, axes)
+        for output in self._program.outputs:
+            freeze(output, "it is an output's")
+        self._outputs = jax.tree.structure(outputs)
+        self._read()
+
+    def _read(self) -> None:
+        """Name the atoms, and say why axes are frozen."""
         members: dict[Axis, list[tuple[str, int]]] = {}
         self.frozen: dict[tuple[str, int], str] = {}
-        for path, axes in leaves.items():
+        for path, axes in self._leaves.items():
             for index, axis in enumerate(axes):
                 for atom in dict.fromkeys(axis.atoms()):
                     if atom.frozen:
@@ -79,40 +99,76 @@ class Groups:
           ArgumentError: a group that there is none of, booleans of another shape, none that is kept; leaves
             of other shapes.
         """
+        of_atom = self._of_atoms(kept)
+
+        def smaller(path: str, leaf: Any) -> Any:
+            axes = self._leaves.get(path)
+            if axes is None or jnp.shape(leaf) != tuple(axis.size for axis in axes):
+                raise ArgumentError(f"tree: the groups are not of {path!r} of shape {jnp.shape(leaf)}")
+            return cut(leaf, axes, of_atom)
+
+        return tree_map_with_path(lambda path, leaf: smaller(path_name(path), leaf), tree)
+
+    def smaller(self, kept: Mapping[str, Any]) -> Callable[..., Any]:
+        """The function as a program of smaller arrays: `smaller(kept)(cut(tree, kept), *inputs)`.
+
+        A model whose code reads its sizes from its parameters, as Flax NNX's linear layers do, takes the
+        smaller ones as it is. Others have sizes written down: heads in a reshape, channels that are padded,
+        groups of a convolution. This runs the traced program with every size as it is then. It takes inputs
+        of other batch sizes, for which the function is traced again, and can be jitted, mapped and
+        differentiated; functions with a derivative of their own (`jax.custom_jvp`) keep it.
+
+        What it computes is what the function computes without these units: the same, where they contributed
+        nothing. A mean over units, as of a layer norm, divides by their old number still.
+
+        Args:
+          kept: as of `cut`.
+
+        Returns:
+          A function `(tree, *inputs) -> outputs`; jit it, or each call traces anew.
+
+        Raises:
+          ArgumentError: as of `cut`; of the function: a tree that is not cut so, inputs with which the groups
+            are others.
+        """
+        self._of_atoms(kept)
+        expected = {path: sizes(axes, self._of_atoms(kept)) for path, axes in self._leaves.items()}
+
+        def run(tree: PyTree, *inputs: PyTree) -> Any:
+            given = {path: jnp.shape(leaf) for path, leaf in named_leaves(tree).items()}
+            if given != expected:
+                path = next(path for path in [*expected, *given] if given.get(path) != expected.get(path))
+                raise ArgumentError(
+                    f"tree: expected {path!r} of shape {expected.get(path)}, as it is cut, got "
+                    f"{given.get(path)}"
+                )
+            again = Groups(self._function, self._shapes, inputs)
+            if again.groups != self.groups:
+                raise ArgumentError("inputs: with inputs of these shapes the groups of axes are others")
+            leaves = [*jax.tree.leaves(tree), *jax.tree.leaves(inputs)]
+            outputs = run_smaller(again._program, again._of_atoms(kept), leaves)
+            return jax.tree.unflatten(again._outputs, outputs)
+
+        return run
+
+    def _of_atoms(self, kept: Mapping[str, Any]) -> dict[Axis, np.ndarray]:
         of_atom = {}
         for name, units in kept.items():
             if name not in self.groups:
+                raise ArgumentError(f"kept: no such group: {shown(name)}; {did_you_mean(name, self.groups)}")
+            units, size = np.asarray(units), self.groups[name].size
+            if units.shape != (size,) or units.dtype != bool or not units.any():
                 raise ArgumentError(
-                    f"kept: no group is called {shown(name)}; there are: {', '.join(self.groups)}"
-                )
-            units = np.asarray(units)
-            if units.shape != (self.groups[name].size,) or units.dtype != bool or not units.any():
-                raise ArgumentError(
-                    f"kept: expected {self.groups[name].size} booleans of {shown(name)}, one of them true, "
-                    f"got {shown(units)}"
+                    f"kept: expected {size} booleans of {shown(name)}, one of them true, got {shown(units)}"
                 )
             of_atom[self._atoms[name]] = units
-
-        def cut(path: str, leaf: Any) -> Any:
-            axes = self._leaves.get(path)
-            if axes is None or jnp.shape(leaf) != tuple(axis.size for axis in axes):
-                raise ArgumentError(
-                    f"tree: {path!r} of shape {jnp.shape(leaf)} is not what the groups are of"
-                )
-            for index, axis in enumerate(axes):
-                units = axis.spread(of_atom)
-                if not units.all():
-                    leaf = jnp.asarray(np.asarray(leaf).compress(units, index))
-            return leaf
-
-        return tree_map_with_path(lambda path, leaf: cut(path_name(path), leaf), tree)
+        return of_atom
 
     def __str__(self) -> str:
         rows = [("group", "units", "axes")]
         for group in self.groups.values():
-            rows.append(
-                (group.name, str(group.size), ", ".join(f"{path}[{axis}]" for path, axis in group.axes))
-            )
+            axes = ", ".join(f"{path}[{axis}]" for path, axis in group.axes)
+            rows.append((group.name, str(group.size), axes))
         widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
         lines = [f"{name:<{widths[0]}}  {size:>{widths[1]}}  {axes}" for name, size, axes in rows]
         return "\n".join(lines)
@@ -131,7 +187,7 @@ def axis_groups(function: Callable[..., Any], tree: PyTree, *inputs: PyTree) -> 
       *inputs: an example of what the function is called with.
 
     Raises:
-      ArgumentError: a function that cannot be traced.
+      ArgumentError: a function that cannot be traced, or that has side effects.
 
     Example:
       >>> import jax, jax.numpy as jnp
@@ -144,17 +200,7 @@ def axis_groups(function: Callable[..., Any], tree: PyTree, *inputs: PyTree) -> 
       group    units  axes
       bias[0]      8  bias[0], in[1], out[0]
       >>> small = groups.cut(params, {"bias[0]": jnp.arange(8) < 5})
-      >>> model(small, jnp.ones((1, 3))).shape, small["in"].shape
-      ((1, 2), (3, 5))
+      >>> small["in"].shape, model(small, jnp.ones((1, 3))).tolist()  # five neurons of 3 + 1
+      ((3, 5), [[20.0, 20.0]])
     """
-    try:
-        closed = jax.make_jaxpr(function)(tree, *inputs)
-    except Exception as error:
-        raise ArgumentError(f"function: it cannot be traced: {first_line(error)}") from error
-    names = list(named_leaves(tree))
-    axes = [fresh(var) for var in closed.jaxpr.invars]
-    for of_input in axes[len(names) :]:
-        freeze(of_input, "it is an input's")
-    for output in follow(closed, axes).outputs:
-        freeze(output, "it is an output's")
-    return Groups(dict(zip(names, axes, strict=False)))
+    return Groups(function, tree, inputs)

@@ -1,0 +1,471 @@
+"""Axes that must be cut together, of networks of every family, and what is left when they are."""
+
+from functools import cache
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from small import close
+
+import jaxarch
+from jaxarch.errors import ArgumentError
+from jaxarch.models import parents
+from jaxarch.structure import axis_groups
+from jaxarch.structure.axes import Axis, in_a_row, product, unify
+from jaxarch.trees import named_leaves, path_name
+
+
+class Module(nnx.Module):
+    """Layers by name, and a function of them and of the inputs."""
+
+    def __init__(self, forward, **layers):
+        self.forward = forward
+        for name, layer in layers.items():
+            setattr(self, name, layer)
+
+    def __call__(self, *inputs):
+        return self.forward(self, *inputs)
+
+
+def linear(*sizes):
+    return nnx.Linear(*sizes, rngs=nnx.Rngs(0))
+
+
+def conv(*sizes, window=(3, 3), **options):
+    return nnx.Conv(*sizes, window, rngs=nnx.Rngs(0), **options)
+
+
+def norm(size):
+    return nnx.BatchNorm(size, rngs=nnx.Rngs(0))
+
+
+def residual(m, x):
+    x = m.stem(x)
+    for layer, back in ((m.a, m.b), (m.c, m.d)):
+        x = x + back(nnx.gelu(layer(x)))
+    return m.head(x)
+
+
+def dense(m, x):
+    for layer in (m.a, m.b):
+        x = jnp.concatenate([x, nnx.relu(layer(x))], -1)
+    return m.head(x)
+
+
+def mobile(m, x):
+    x = x + m.project(nnx.relu6(m.norm(m.depthwise(nnx.relu6(m.expand(x))))))
+    return m.head(nnx.relu(m.grouped(nnx.relu(m.widen(x)))).mean((1, 2)))
+
+
+def unet(m, x):
+    down = nnx.relu(m.down(x))
+    inner = nnx.relu(m.inner(nnx.max_pool(down, (2, 2), (2, 2))))
+    up = jax.image.resize(inner, (*down.shape[:-1], inner.shape[-1]), "nearest")
+    return m.up(jnp.concatenate([down, up], -1))
+
+
+def packed_attention(m, x):
+    b, t, _ = x.shape
+    q, k, v = jnp.moveaxis(m.qkv(x).reshape(b, t, 3, 4, 5), 2, 0)
+    weights = jax.nn.softmax(jnp.einsum("bqhd,bkhd->bhqk", q, k))
+    return m.out(jnp.einsum("bhqk,bkhd->bqhd", weights, v).reshape(b, t, 20))
+
+
+def mixer(m, x):
+    x = x + jnp.swapaxes(m.back(nnx.gelu(m.tokens(jnp.swapaxes(x, 1, 2)))), 1, 2)
+    return m.head(x + m.second(nnx.gelu(m.first(x))))
+
+
+def recurrent(m, x):
+    return m.head(m.rnn(x)[:, -1])
+
+
+def two_of_each(m, x, y):
+    joined = nnx.tanh(m.first(x)) * m.second(y)
+    return m.head(joined), m.other(nnx.relu(joined))
+
+
+def siamese(m, x, y):
+    left, right = (nnx.relu(m.b(nnx.silu(m.a(z)))) for z in (x, y))
+    return jnp.abs(left - right) @ m.weights[...]
+
+
+def rnn(cell):
+    return nnx.RNN(cell(6, 8, rngs=nnx.Rngs(0)))
+
+
+PICTURE, VECTOR, SEQUENCE = jnp.ones((2, 8, 8, 3)), jnp.ones((2, 6)), jnp.ones((2, 7, 6))
+
+FAMILIES = {
+    "residual MLP": lambda: (
+        Module(
+            residual,
+            stem=linear(6, 9),
+            a=linear(9, 12),
+            b=linear(12, 9),
+            c=linear(9, 8),
+            d=linear(8, 9),
+            head=linear(9, 3),
+        ),
+        (VECTOR,),
+    ),
+    "CNN with batch norm": lambda: (
+        parents.CNN(inputs=3, outputs=4, rngs=nnx.Rngs(0)),
+        (jnp.ones((2, 32, 32, 3)),),
+    ),
+    "ResNet": lambda: (parents.ResNet20(inputs=3, outputs=4, rngs=nnx.Rngs(0)), (PICTURE,)),
+    "ResNet with projections": lambda: (
+        parents.ResNet18(inputs=3, outputs=4, width=0.125, rngs=nnx.Rngs(0)),
+        (PICTURE,),
+    ),
+    "DenseNet": lambda: (Module(dense, a=linear(6, 5), b=linear(11, 7), head=linear(18, 3)), (VECTOR,)),
+    "MobileNet and groups": lambda: (
+        Module(
+            mobile,
+            expand=conv(3, 8, window=(1, 1)),
+            depthwise=conv(8, 8, feature_group_count=8),
+            norm=norm(8),
+            project=conv(8, 3, window=(1, 1)),
+            widen=conv(3, 12, window=(1, 1)),
+            grouped=conv(12, 12, feature_group_count=3),
+            head=linear(12, 2),
+        ),
+        (PICTURE,),
+    ),
+    "U-Net": lambda: (Module(unet, down=conv(3, 6), inner=conv(6, 10), up=conv(16, 2)), (PICTURE,)),
+    "vision transformer": lambda: (
+        parents.VisionTransformer(inputs=3, outputs=4, rngs=nnx.Rngs(0)),
+        (jnp.ones((2, 32, 32, 3)),),
+    ),
+    "GPT, tied": lambda: (
+        parents.GPT(depth=2, features=12, heads=3, length=8, vocabulary=11, tied=True, rngs=nnx.Rngs(0)),
+        (jnp.arange(16).reshape(2, 8) % 11,),
+    ),
+    "attention, packed": lambda: (
+        Module(packed_attention, qkv=linear(6, 60), out=linear(20, 6)),
+        (SEQUENCE,),
+    ),
+    "gated linear unit": lambda: (
+        Module(lambda m, x: m.head(nnx.glu(m.a(x))), a=linear(6, 16), head=linear(8, 3)),
+        (VECTOR,),
+    ),
+    "MLP-Mixer": lambda: (
+        Module(
+            mixer,
+            tokens=linear(7, 10),
+            back=linear(10, 7),
+            first=linear(6, 9),
+            second=linear(9, 6),
+            head=linear(6, 2),
+        ),
+        (SEQUENCE,),
+    ),
+    "LSTM": lambda: (Module(recurrent, rnn=rnn(nnx.LSTMCell), head=linear(8, 3)), (SEQUENCE,)),
+    "GRU": lambda: (Module(recurrent, rnn=rnn(nnx.GRUCell), head=linear(8, 3)), (SEQUENCE,)),
+    "two inputs and two outputs": lambda: (
+        Module(two_of_each, first=linear(6, 7), second=linear(6, 7), head=linear(7, 2), other=linear(7, 3)),
+        (VECTOR, 2 * VECTOR),
+    ),
+    "siamese": lambda: (
+        Module(siamese, a=linear(6, 8), b=linear(8, 5), weights=nnx.Param(jnp.ones((5, 2)))),
+        (VECTOR, 2 * VECTOR),
+    ),
+}
+EXPECTED = {
+    "residual MLP": {"a/bias[0]": 12, "a/kernel[0]": 9, "c/bias[0]": 8},
+    "DenseNet": {"a/bias[0]": 5, "b/bias[0]": 7},
+    "MobileNet and groups": {
+        "depthwise/bias[0]": 8,
+        "grouped/bias[0]": 3,  # the groups
+        "grouped/bias[0]#2": 4,  # the outputs of each
+        "grouped/kernel[2]": 4,  # the inputs of each
+    },
+    "U-Net": {"down/bias[0]": 6, "inner/bias[0]": 10},
+    "attention, packed": {"out/kernel[0]": 4, "out/kernel[0]#2": 5},
+    "gated linear unit": {"a/bias[0]": 8},
+    "MLP-Mixer": {"back/kernel[0]": 10, "first/bias[0]": 9},
+    "LSTM": {"head/kernel[0]": 8},
+    "GRU": {"head/kernel[0]": 8},
+    "two inputs and two outputs": {"first/bias[0]": 7},
+    "siamese": {"a/bias[0]": 8, "b/bias[0]": 5},
+}
+
+
+@cache
+def family(name):
+    """Function, random parameters and state, random inputs, groups."""
+    model, inputs = FAMILIES[name]()
+    model.eval()
+    graph, params, state = nnx.split(model, nnx.Param, ...)
+    draw = np.random.default_rng(0)
+
+    def drawn(path, leaf):
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            return leaf
+        numbers = draw.normal(size=leaf.shape) * 0.4
+        return jnp.asarray(np.abs(numbers) + 0.5 if path_name(path).endswith("var") else numbers, leaf.dtype)
+
+    def function(tree, *inputs):
+        return nnx.merge(graph, *tree, copy=True)(*inputs)
+
+    tree, inputs = jax.tree_util.tree_map_with_path(drawn, ((params, state), inputs))
+    return function, tree, inputs, axis_groups(function, tree, *inputs)
+
+
+def random_units(groups, seed):
+    draw = np.random.default_rng(seed)
+    kept = {name: draw.random(group.size) < 0.6 for name, group in groups.groups.items()}
+    return {name: units | (np.arange(len(units)) == 0) for name, units in kept.items()}
+
+
+def without(groups, tree, kept):
+    """The tree with 0 for all parameters of the units that go: they contribute nothing then."""
+    ones = jax.tree.map(lambda leaf: np.ones(leaf.shape, bool), tree)
+    of_atoms = groups._of_atoms(kept)
+
+    def zero(path, leaf, one):
+        if path_name(path).endswith(("mean", "var")) or not jnp.issubdtype(leaf.dtype, jnp.floating):
+            return leaf
+        for index, axis in enumerate(groups._leaves[path_name(path)]):
+            one = one & axis.spread(of_atoms).reshape([-1 if i == index else 1 for i in range(leaf.ndim)])
+        return leaf * one.astype(leaf.dtype)
+
+    return jax.tree_util.tree_map_with_path(zero, tree, ones)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_the_groups_of_a_network_are_its_neurons_channels_heads_and_gates(name):
+    groups = family(name)[-1].groups
+    assert {path.removeprefix("0/"): group.size for path, group in groups.items()} == EXPECTED[name]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_units_without_parameters_are_cut_and_nothing_else_changes(name):
+    function, tree, inputs, groups = family(name)
+    kept = random_units(groups, 1)
+    tree = without(groups, tree, kept)
+    small = groups.cut(tree, kept)
+    assert sum(leaf.size for leaf in jax.tree.leaves(small)) < sum(
+        leaf.size for leaf in jax.tree.leaves(tree)
+    )
+    assert close(jax.jit(groups.smaller(kept))(small, *inputs), jax.jit(function)(tree, *inputs), 1e-4)
+
+
+@pytest.mark.parametrize("name", ["residual MLP", "MobileNet and groups", "attention, packed", "LSTM"])
+def test_a_smaller_network_has_the_gradient_of_the_units_that_it_has(name):
+    function, tree, inputs, groups = family(name)
+    kept = random_units(groups, 2)
+    tree = without(groups, tree, kept)
+
+    def gradient(function, tree):
+        params, state = tree
+        return jax.jit(jax.grad(lambda p: jnp.square(function((p, state), *inputs)).sum()))(params)
+
+    of_small = gradient(groups.smaller(kept), groups.cut(tree, kept))
+    of_whole = (gradient(function, tree), tree[1])
+    assert close(of_small, groups.cut(of_whole, kept)[0], 1e-4)
+
+
+def relu_net():
+    params = {"a": jnp.zeros((3, 4)), "b": jnp.ones((4, 2))}
+    return (lambda params, x: jax.nn.relu(x @ params["a"]) @ params["b"]), params
+
+
+def test_the_slope_of_relu_at_0_stays_0():
+    function, params = relu_net()
+    groups = axis_groups(function, params, jnp.ones((1, 3)))
+    kept = {"a[1]": np.array([True, True, False, False])}
+    small = groups.cut(params, kept)
+    slope = jax.grad(lambda p: groups.smaller(kept)(p, jnp.ones((5, 3))).sum())(small)["a"]
+    assert not slope.any()
+
+
+def test_a_smaller_network_takes_any_number_of_examples():
+    function, tree, (x,), groups = family("MobileNet and groups")
+    kept = random_units(groups, 3)
+    tree = without(groups, tree, kept)
+    many = jnp.concatenate([x, 2 * x, x + 1])
+    assert close(groups.smaller(kept)(groups.cut(tree, kept), many), function(tree, many), 1e-4)
+
+
+@pytest.mark.parametrize("name", ["residual MLP", "DenseNet", "two inputs and two outputs"])
+def test_a_module_that_reads_its_sizes_takes_the_smaller_arrays_as_it_is(name):
+    function, tree, inputs, groups = family(name)
+    kept = random_units(groups, 4)
+    tree = without(groups, tree, kept)
+    assert close(function(groups.cut(tree, kept), *inputs), function(tree, *inputs), 1e-4)
+
+
+def test_linen_and_remat_and_cond_and_while_are_followed():
+    class Net(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            x = nn.remat(nn.Dense)(8)(x)
+            x = jax.lax.cond(x.sum() > 0, jnp.tanh, jnp.sin, x)
+            x = jax.lax.while_loop(
+                lambda carry: carry[1] < 2, lambda carry: (carry[0] + 1, carry[1] + 1), (x, 0)
+            )[0]
+            return nn.Dense(2)(x)
+
+    model, x = Net(), jnp.ones((3, 5))
+    tree = model.init(jax.random.key(0), x)
+    groups = axis_groups(model.apply, tree, x)
+    ((name, group),) = groups.groups.items()
+    assert (group.size, len(group.axes)) == (8, 3)
+    kept = {name: np.arange(8) % 2 == 0}
+    tree = {"params": dict(tree["params"])}
+    tree["params"]["Dense_0"] = jax.tree.map(lambda leaf: leaf.at[1::2].set(0), tree["params"]["Dense_0"])
+    assert close(groups.smaller(kept)(groups.cut(tree, kept), x), model.apply(tree, x), 1e-5)
+
+
+def test_shapes_alone_are_needed():
+    function, params = relu_net()
+    shapes = jax.eval_shape(lambda: params)
+    assert axis_groups(function, shapes, jax.ShapeDtypeStruct((1, 3), jnp.float32)).groups.keys() == {"a[1]"}
+
+
+@jax.custom_vjp
+def passed(x):
+    return x
+
+
+passed.defvjp(lambda x: (x, None), lambda _, g: (2 * g,))
+
+FROZEN = {
+    "it is an input's": lambda p, x: x @ p["a"] @ p["b"],
+    "there is no rule for 'fft'": lambda p, x: jnp.fft.fft(x @ p["a"]).real @ p["b"],
+    "there is no rule for 'custom_vjp_call'": lambda p, x: passed(x @ p["a"]) @ p["b"],
+    "its units are sorted": lambda p, x: jnp.sort(x @ p["a"]) @ p["b"],
+    "it is reversed": lambda p, x: jnp.flip(x @ p["a"], -1) @ p["b"],
+    "it is sliced with a stride": lambda p, x: (x @ p["a"])[:, ::2] @ p["b"][::2],
+    "its units are added up in their order": lambda p, x: jnp.cumsum(x @ p["a"], -1) @ p["b"],
+    "the number of one of its units is a result": lambda p, x: jnp.argmax(x @ p["a"], -1),
+    "it is reshaped in a way that mixes its units": lambda p, x: (
+        jnp.concatenate([x @ p["a"], x @ p["a"][:, :2]], -1).reshape(-1, 4) @ p["b"]
+    ),
+}
+
+
+@pytest.mark.parametrize("why", FROZEN)
+def test_what_mixes_units_or_is_not_understood_freezes_them_and_is_named(why):
+    params = {"a": jnp.ones((3, 4)), "b": jnp.ones((4, 2))}
+    groups = axis_groups(FROZEN[why], params, jnp.ones((2, 3)))
+    stays = ("a", 0) if why == "it is an input's" else ("a", 1)
+    assert groups.frozen[stays] == why
+    assert stays not in [axis for group in groups.groups.values() for axis in group.axes]
+
+
+def test_what_is_made_of_units_that_are_not_understood_stays_too():
+    params = {"a": jnp.ones((3, 4)), "b": jnp.ones((4, 2))}
+    groups = axis_groups(lambda p, x: jnp.fft.fft(x @ p["a"]).real @ p["b"], params, jnp.ones((2, 3)))
+    assert groups.frozen["b", 0] == "there is no rule for 'fft'"
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda p, x: float(p["a"].sum()), "function: it cannot be traced: "),
+        (lambda p, x: jax.debug.print("{}", x) or x @ p["a"], "function: it has side effects"),
+        (lambda p, x: x @ p["c"], "function: it cannot be traced: "),
+    ],
+)
+def test_a_function_that_is_none_is_refused(function, message):
+    with pytest.raises(ArgumentError, match=f"^{message}"):
+        axis_groups(function, {"a": jnp.ones((3, 4))}, jnp.ones((1, 3)))
+
+
+@pytest.mark.parametrize(
+    ("kept", "message"),
+    [
+        ({"a": np.ones(4, bool)}, r"kept: no such group: 'a'; known: a\[1\]"),
+        ({"a[1]": np.ones(3, bool)}, r"kept: expected 4 booleans of 'a\[1\]', one of them true, got "),
+        ({"a[1]": np.ones(4)}, "kept: expected 4 booleans"),
+        ({"a[1]": np.zeros(4, bool)}, "kept: expected 4 booleans"),
+    ],
+)
+def test_units_that_are_none_of_a_group_are_refused(kept, message):
+    function, params = relu_net()
+    groups = axis_groups(function, params, jnp.ones((1, 3)))
+    for use in (lambda: groups.cut(params, kept), lambda: groups.smaller(kept)):
+        with pytest.raises(ArgumentError, match=f"^{message}"):
+            use()
+
+
+def test_a_tree_that_is_not_cut_so_is_refused():
+    function, params = relu_net()
+    groups = axis_groups(function, params, jnp.ones((1, 3)))
+    with pytest.raises(
+        ArgumentError, match=r"^tree: expected 'a' of shape \(3, 2\), as it is cut, got \(3, 4\)"
+    ):
+        groups.smaller({"a[1]": np.arange(4) < 2})(params, jnp.ones((1, 3)))
+    with pytest.raises(ArgumentError, match=r"^tree: the groups are not of 'a' of shape \(3, 5\)"):
+        groups.cut({"a": jnp.ones((3, 5)), "b": params["b"]}, {})
+
+
+def test_a_table_shows_every_group():
+    function, params = relu_net()
+    assert str(axis_groups(function, params, jnp.ones((1, 3)))).splitlines() == [
+        "group  units  axes",
+        "a[1]       4  a[1], b[0]",
+    ]
+
+
+# Terms -----------------------------------------------------------------------------------------------
+
+
+def spread(axis, **units):
+    return axis.spread({atom: np.array(of, bool) for atom, of in units.values()}).astype(int).tolist()
+
+
+def test_a_product_keeps_an_index_if_all_its_parts_are_kept():
+    a, b = Axis(2), Axis(3)
+    units = {a: np.array([True, False]), b: np.array([True, False, True])}
+    assert product([a, b]).spread(units).tolist() == [True, False, True, False, False, False]
+    assert in_a_row([a, b]).spread(units).tolist() == [True, False, True, False, True]
+
+
+def test_products_that_meet_are_refined():
+    a, b, c, d = Axis(4), Axis(6), Axis(8), Axis(3)
+    unify(product([a, b]), product([c, d]))
+    assert [atom.size for atom in c.atoms()] == [4, 2]
+    assert list(b.atoms()) == [*list(c.atoms())[1:], d.root()]
+
+
+def test_rows_that_meet_are_refined():
+    a, b, c, d = Axis(5), Axis(2), Axis(3), Axis(4)
+    unify(in_a_row([a, b]), in_a_row([c, d]))
+    assert [atom.size for atom in a.atoms()] == [3, 2]
+    assert next(a.atoms()) is c.root()
+    assert list(d.atoms()) == [*list(a.atoms())[1:], b.root()]
+
+
+def test_a_product_that_meets_a_row_is_distributed():
+    row, unit, first, second = Axis(5), Axis(4), Axis(8), Axis(12)
+    unify(product([row, unit]), in_a_row([first, second]))
+    assert [atom.size for atom in row.atoms()] == [2, 3]
+    assert list(first.atoms())[-1] is unit.root() is list(second.atoms())[-1]
+
+
+def test_what_no_refinement_makes_equal_is_frozen():
+    a, b, c, d = Axis(4), Axis(3), Axis(6), Axis(2)
+    unify(product([a, b]), product([c, d]))
+    assert all(atom.frozen for axis in (a, b, c, d) for atom in axis.atoms())
+
+
+def test_what_meets_a_frozen_axis_is_frozen():
+    a, b, c = Axis(4), Axis(2), Axis(2)
+    a.freeze("it is an input's")
+    unify(product([b, c]), a)
+    assert {atom.frozen for axis in (b, c) for atom in axis.atoms()} == {"it is an input's"}
+
+
+def test_every_unit_of_a_model_has_its_place_in_the_leaves():
+    groups = family("GPT, tied")[-1]
+    leaves = named_leaves(family("GPT, tied")[1])
+    for group in groups.groups.values():
+        for path, axis in group.axes:
+            assert leaves[path].shape[axis] % group.size == 0
+    assert jaxarch.structure.axis_groups is axis_groups
