@@ -1169,7 +1169,8 @@ STRUCTURE = [
         "structure/smaller.py",
         "np.concatenate([[0], axis.spread(kept).cumsum()])",
         "np.arange(axis.size + 1)",
-        "test_axis_groups.py::test_units_without_parameters_are_cut_and_nothing_else_changes[gated linear unit]",
+        "test_axis_groups.py::test_units_without_parameters_are_cut_and_nothing_else_changes"
+        "[gated linear unit]",
     ),
     Mutation(
         "a product keeps an index if one of its parts is kept",

@@ -74,6 +74,11 @@ def packed_attention(m, x):
     return m.out(jnp.einsum("bhqk,bkhd->bqhd", weights, v).reshape(b, t, 20))
 
 
+def gated(m, x):
+    both = m.a(x)
+    return m.head(both[:, :8] * nnx.sigmoid(both[:, 8:]))
+
+
 def mixer(m, x):
     x = x + jnp.swapaxes(m.back(nnx.gelu(m.tokens(jnp.swapaxes(x, 1, 2)))), 1, 2)
     return m.head(x + m.second(nnx.gelu(m.first(x))))
@@ -148,10 +153,7 @@ FAMILIES = {
         Module(packed_attention, qkv=linear(6, 60), out=linear(20, 6)),
         (SEQUENCE,),
     ),
-    "gated linear unit": lambda: (
-        Module(lambda m, x: m.head(nnx.glu(m.a(x))), a=linear(6, 16), head=linear(8, 3)),
-        (VECTOR,),
-    ),
+    "gated linear unit": lambda: (Module(gated, a=linear(6, 16), head=linear(8, 3)), (VECTOR,)),
     "MLP-Mixer": lambda: (
         Module(
             mixer,
