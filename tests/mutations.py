@@ -1179,6 +1179,34 @@ STRUCTURE = [
         "whole[:, None] | part[None, :]",
         "test_axis_groups.py::test_a_product_keeps_an_index_if_all_its_parts_are_kept",
     ),
+    Mutation(
+        "what only dead units read is needed",
+        "structure/needed.py",
+        "x.nonzero & _there(step.inputs[0], kept)",
+        "x.nonzero",
+        "test_needed_units.py::test_what_only_dead_units_read_is_dead",
+    ),
+    Mutation(
+        "a maximum needs only what is not 0",
+        "structure/needed.py",
+        'if step.eqn.primitive.name == "reduce_sum" else entries',
+        'if step.eqn.primitive.name != "" else entries',
+        "test_needed_units.py::test_by_hand[the largest of all needs all]",
+    ),
+    Mutation(
+        "a constant is 0",
+        "structure/known.py",
+        "~(array <= 0), ~(array >= 0)",
+        "no, no",
+        "test_needed_units.py::test_by_hand[a chain]",
+    ),
+    Mutation(
+        "a carry is what it begins with",
+        "structure/known.py",
+        "after = [join(before, now) for before, now in zip(carry, made[:carries], strict=True)]",
+        "after = carry",
+        "test_needed_units.py::test_a_masked_network_without_what_is_not_needed_computes_the_same[LSTM]",
+    ),
 ]
 
 MUTATIONS = [*STAGES, *FILES, *KEYS, *ERRORS, *LOOPS, *PARENTS, *IN_AND_OUT, *STREAMS, *STRUCTURE]

@@ -176,6 +176,8 @@ FAMILIES = {
         (VECTOR, 2 * VECTOR),
     ),
 }
+LARGE = ("CNN with batch norm", "ResNet", "ResNet with projections", "vision transformer", "GPT, tied")
+EVERY = [pytest.param(name, marks=[pytest.mark.long] * (name in LARGE)) for name in FAMILIES]
 EXPECTED = {
     "residual MLP": {"a/bias[0]": 12, "a/kernel[0]": 9, "c/bias[0]": 8},
     "DenseNet": {"a/bias[0]": 5, "b/bias[0]": 7},
@@ -244,7 +246,7 @@ def test_the_groups_of_a_network_are_its_neurons_channels_heads_and_gates(name):
     assert {path.removeprefix("0/"): group.size for path, group in groups.items()} == EXPECTED[name]
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", EVERY)
 def test_units_without_parameters_are_cut_and_nothing_else_changes(name):
     function, tree, inputs, groups = family(name)
     kept = random_units(groups, 1)

@@ -122,6 +122,7 @@ def test_the_page_on_many_devices_uses_8_and_leaves_all_split_as_it_was(tmp_path
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
 def test_the_page_on_cutting_units_leaves_half_of_the_heads_and_neurons():
     names = {}
     with jax.numpy_rank_promotion("allow"):
@@ -131,6 +132,8 @@ def test_the_page_on_cutting_units_leaves_half_of_the_heads_and_neurons():
     assert shapes["encoder/0/attention/query/kernel"] == (48, 2, 12)
     assert shapes["encoder/1/layers/0/kernel"] == (48, 96)
     assert names["logits"].shape == (2, 16, 30)
+    assert close(names["same"], names["apply"](names["masked"], names["tokens"]))
+    assert min(names["share"].values()) < 0.6
     page = (ROOT / "docs/cutting_units.md").read_text()
     of_first_block = [name for name in names["groups"].groups if not name.startswith("encoder/1")]
     rows = re.findall(r"^\| `(\S+)` \| (\d+) \|", page, flags=re.M)

@@ -425,7 +425,7 @@ def _reduce_window(eqn: JaxprEqn, array: Axes, *starts: Axes) -> list[Axes]:
 
 _OF_WINDOWS = ("window_dimensions", "window_strides", "base_dilation", "window_dilation", "padding")
 
-_BY_ENTRIES = [
+ENTRYWISE = [
     "abs", "acos", "acosh", "add", "add_any", "and", "asin", "asinh", "atan", "atan2", "atanh",
     "bessel_i0e", "bessel_i1e", "cbrt", "ceil", "clamp", "clz", "complex", "conj",
     "convert_element_type", "copy", "copy_p", "cos", "cosh", "digamma", "div", "eq", "erf", "erf_inv",
@@ -436,13 +436,19 @@ _BY_ENTRIES = [
     "sharding_constraint", "sign", "sin", "sinh", "sqrt", "square", "stop_gradient", "sub", "tan",
     "tanh", "xor",
 ]  # fmt: skip
+"""Functions of entries, each of the entries at its place."""
 
-_REDUCTIONS = tuple(f"reduce_{how}" for how in ("sum", "max", "min", "prod", "and", "or", "xor"))
+MOVES = (
+    "broadcast_in_dim", "concatenate", "pad", "reshape", "rev", "slice", "split", "squeeze", "transpose",
+)  # fmt: skip
+"""Entries that are put elsewhere, or repeated."""
+
+REDUCTIONS = tuple(f"reduce_{how}" for how in ("sum", "max", "min", "prod", "and", "or", "xor"))
 
 _RULES: dict[str, Callable[..., list[Axes]]] = {
-    **dict.fromkeys(_BY_ENTRIES, _elementwise),
+    **dict.fromkeys(ENTRYWISE, _elementwise),
     **dict.fromkeys(("optimization_barrier", "device_put"), _as_they_are),
-    **dict.fromkeys(_REDUCTIONS, _reduce),
+    **dict.fromkeys(REDUCTIONS, _reduce),
     **dict.fromkeys(("argmax", "argmin"), _arg_reduce),
     **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"), _along),
     **dict.fromkeys(("reduce_window_max", "reduce_window_min", "reduce_window_sum"), _reduce_window),

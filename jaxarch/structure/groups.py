@@ -11,9 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import tree_map_with_path
 
-from jaxarch.errors import ArgumentError, did_you_mean, first_line, shown
+from jaxarch.errors import ArgumentError, did_you_mean, first_line, is_traced, shown
 from jaxarch.structure.axes import Axis
 from jaxarch.structure.flow import follow, freeze, fresh
+from jaxarch.structure.known import Record, anything, constant, find_known, is_key
+from jaxarch.structure.needed import find_needed, summed_over
 from jaxarch.structure.smaller import cut, run_smaller, sizes
 from jaxarch.trees import PyTree, named_leaves, path_name
 
@@ -83,6 +85,57 @@ class Groups:
         """The name, or, where another part of the axis has it, with a number."""
         names = (name if number == 1 else f"{name}#{number}" for number in range(1, len(self._atoms) + 2))
         return next(free for free in names if free not in self._atoms)
+
+    def needed(self, tree: PyTree) -> dict[str, np.ndarray]:
+        """Which units the outputs need, whatever the inputs: `cut` to these, the model computes the same.
+
+        Nothing is run on data. Of every value of the program it is found which entries are constants, and of
+        which sign the others are: a neuron whose weights are all masked is its bias, ReLU of what is never
+        positive is 0. A unit goes if it is 0, or of no use to the outputs, wherever its axis is summed over,
+        in products, convolutions and sums; where it is normalized with others, it stays. What is a constant
+        other than 0 stays too. A group keeps one unit at least.
+
+        Args:
+          tree: the leaves, masked: a connection that is pruned is one that is 0.
+
+        Returns:
+          By name of the group, booleans of shape (size,): the argument `kept` of `cut` and of `smaller`.
+
+        Raises:
+          ArgumentError: leaves of other shapes; values that are traced.
+
+        Example:
+          >>> import jax, jax.numpy as jnp
+          >>> from jaxarch.structure import axis_groups
+          >>> kernel, head = jnp.array([[1.0, 2.0, 0.0, -3.0]]), jnp.array([[1.0], [0.0], [1.0], [1.0]])
+          >>> def model(params, x):  # of squares, which are never negative
+          ...     return jax.nn.relu(jnp.square(x) @ params["in"]) @ params["out"]
+          >>> params = {"in": kernel, "out": head}
+          >>> groups = axis_groups(model, params, jnp.ones((1, 1)))
+          >>> groups.needed(params)["in[1]"].tolist()  # used; not read; 0; not positive before the ReLU
+          [True, False, False, False]
+        """
+        self.cut(tree, {})
+        if is_traced(tree):
+            raise ArgumentError("tree: which units are needed depends on its values, which are traced")
+        leaves = jax.tree.leaves(tree)
+        variables = self._program.closed.jaxpr.invars
+        values = [
+            anything(var.aval) if index >= len(leaves) or is_key(var.aval) else constant(leaves[index])
+            for index, var in enumerate(variables)
+        ]
+        record: Record = {}
+        find_known(self._program, values, record)
+        outputs = [np.ones(var.aval.shape, bool) for var in self._program.closed.jaxpr.outvars]
+        read = summed_over(self._program)
+        kept = {atom: np.ones(atom.size, bool) for atom in self._atoms.values()}
+        while True:
+            summed = {atom: np.full(atom.size, atom not in read) for atom in kept}
+            find_needed(self._program, outputs, record, kept, summed)
+            left = {atom: _at_least_one(summed[atom]) for atom in kept}
+            if all((kept[atom] == left[atom]).all() for atom in kept):
+                return {name: kept[atom] for name, atom in self._atoms.items()}
+            kept = left
 
     def cut(self, tree: PyTree, kept: Mapping[str, Any]) -> PyTree:
         """The leaves with some units of some groups alone.
@@ -172,6 +225,10 @@ class Groups:
         widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
         lines = [f"{name:<{widths[0]}}  {size:>{widths[1]}}  {axes}" for name, size, axes in rows]
         return "\n".join(lines)
+
+
+def _at_least_one(units: np.ndarray) -> np.ndarray:
+    return units if units.any() else np.arange(len(units)) == 0
 
 
 def axis_groups(function: Callable[..., Any], tree: PyTree, *inputs: PyTree) -> Groups:

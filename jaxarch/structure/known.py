@@ -1,0 +1,381 @@
+"""What is known of every value of a program, whatever its inputs: which are constants, and of what sign.
+
+An entry that is no constant may always be 0, of whatever sign it is else: what is concluded from it stays
+true when parts of it are removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Literal
+
+from jaxarch.structure.flow import MOVES, Program, Step, literal
+
+
+class Value(NamedTuple):
+    """What is known of an array, entry by entry.
+
+    Attributes:
+      number: the constants, and 0 elsewhere.
+      open: where the entry depends on the inputs.
+      positive: where it may be larger than 0.
+      negative: where it may be less than 0.
+    """
+
+    number: np.ndarray
+    open: np.ndarray
+    positive: np.ndarray
+    negative: np.ndarray
+
+    @property
+    def nonzero(self) -> np.ndarray:
+        """Where it may be other than 0."""
+        return self.positive | self.negative
+
+
+Record = dict[int, tuple[tuple[Value, ...], tuple[Value, ...]]]
+"""What is known of the inputs and outputs of a step, by its `id`."""
+
+
+def constant(number: Any) -> Value:
+    """An array that is known."""
+    array = np.asarray(number)
+    no = np.zeros(array.shape, bool)
+    if array.dtype.kind not in "biuf" and not jnp.issubdtype(array.dtype, jnp.floating):
+        return Value(array, no, ~no, ~no)
+    # NaN is neither, and counts as both.
+    return Value(array, no, ~(array <= 0), ~(array >= 0))
+
+
+def anything(aval: Any) -> Value:
+    """An array of which nothing is known."""
+    every = np.ones(aval.shape, bool)
+    return Value(np.zeros(aval.shape, np.uint32 if is_key(aval) else aval.dtype), every, every, every)
+
+
+def is_key(aval: Any) -> bool:
+    """Whether it is an array of random keys, which are no numbers."""
+    return jnp.issubdtype(aval.dtype, jax.dtypes.prng_key)
+
+
+def join(first: Value, second: Value) -> Value:
+    """An array that is one or the other."""
+    open_ = first.open | second.open | (first.number != second.number)
+    return _value(first.number, open_, first.positive | second.positive, first.negative | second.negative)
+
+
+def find_known(program: Program, inputs: Sequence[Value], record: Record) -> list[Value]:
+    """What is known of a program's outputs, of what is known of its inputs.
+
+    Args:
+      program: as `flow.follow` makes it.
+      inputs: what is known of its inputs.
+      record: to which every step is added; in a loop, what holds in all rounds.
+    """
+    jaxpr = program.closed.jaxpr
+    known: dict[Any, Value] = dict(zip(jaxpr.constvars, map(constant, program.closed.consts), strict=True))
+    known.update(zip(jaxpr.invars, inputs, strict=True))
+
+    def read(atom: Any) -> Value:
+        return constant(literal(atom)) if isinstance(atom, Literal) else known[atom]
+
+    for step in program.steps:
+        taken = tuple(read(atom) for atom in step.eqn.invars)
+        made = tuple(_made(step, taken, record))
+        record[id(step)] = taken, made
+        known.update(zip(step.eqn.outvars, made, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _made(step: Step, taken: Sequence[Value], record: Record) -> Sequence[Value]:
+    name = step.eqn.primitive.name
+    if name in _CALLS:
+        return _CALLS[name](step, taken, record)
+    avals = [atom.aval for atom in (*step.eqn.invars, *step.eqn.outvars)]
+    if any(map(is_key, avals)):
+        return _anything(step)
+    if not any(value.open.any() for value in taken):
+        return [constant(number) for number in _bind(step, [value.number for value in taken])]
+    return _RULES.get(name, _anything)(step, *taken)
+
+
+def _anything(step: Step, *taken: Value) -> list[Value]:
+    return [anything(var.aval) for var in step.eqn.outvars]
+
+
+def _bind(step: Step, taken: Sequence[Any], **changed: Any) -> list[np.ndarray]:
+    made = step.eqn.primitive.bind(*map(jnp.asarray, taken), **step.eqn.params | changed)
+    return [np.asarray(array) for array in (made if step.eqn.primitive.multiple_results else [made])]
+
+
+def _value(number: Any, open_: Any, positive: Any, negative: Any) -> Value:
+    """A value with the signs of its constants where it is constant."""
+    open_ = np.asarray(open_, bool)
+    of = constant(np.where(open_, np.zeros((), np.asarray(number).dtype), number))
+    shape = of.number.shape
+    open_, positive, negative = (
+        np.broadcast_to(np.asarray(part, bool), shape) for part in (open_, positive, negative)
+    )
+    return Value(
+        of.number, open_, np.where(open_, positive, of.positive), np.where(open_, negative, of.negative)
+    )
+
+
+# Programs in programs --------------------------------------------------------------------------------
+
+
+def _call(step: Step, taken: Sequence[Value], record: Record) -> list[Value]:
+    return find_known(step.programs[0], taken, record)
+
+
+def _scan(step: Step, taken: Sequence[Value], record: Record) -> list[Value]:
+    """What holds in all rounds: the carry is joined with what it becomes until nothing changes."""
+    params, (body,) = step.eqn.params, step.programs
+    consts, carries = params["num_consts"], params["num_carry"]
+    carry, rows = list(taken[consts : consts + carries]), [_any_row(v) for v in taken[consts + carries :]]
+    while True:
+        made = find_known(body, [*taken[:consts], *carry, *rows], record)
+        after = [join(before, now) for before, now in zip(carry, made[:carries], strict=True)]
+        if all(_same(before, now) for before, now in zip(carry, after, strict=True)):
+            break
+        carry = after
+    along = (params["length"],)
+    rows = [Value(*(np.broadcast_to(part, along + part.shape) for part in value)) for value in made[carries:]]
+    return [*carry, *rows]
+
+
+def _any_row(rows: Value) -> Value:
+    """What is known of every row of an array."""
+    open_ = rows.open.any(0) | (rows.number != rows.number[:1]).any(0)
+    return _value(rows.number[0], open_, rows.positive.any(0), rows.negative.any(0))
+
+
+def _same(first: Value, second: Value) -> bool:
+    return all(np.array_equal(one, other) for one, other in zip(first[1:], second[1:], strict=True))
+
+
+def _while(step: Step, taken: Sequence[Value], record: Record) -> list[Value]:
+    of_condition, of_body = step.eqn.params["cond_nconsts"], step.eqn.params["body_nconsts"]
+    condition, body = step.programs
+    carry = [anything(var.aval) for var in step.eqn.outvars]
+    find_known(condition, [*taken[:of_condition], *carry], record)
+    find_known(body, [*taken[of_condition : of_condition + of_body], *carry], record)
+    return carry
+
+
+def _cond(step: Step, taken: Sequence[Value], record: Record) -> list[Value]:
+    made, *others = [find_known(branch, taken[1:], record) for branch in step.programs]
+    for other in others:
+        made = [join(one, another) for one, another in zip(made, other, strict=True)]
+    return made
+
+
+_CALLS: dict[str, Callable[[Step, Sequence[Value], Record], list[Value]]] = {
+    **dict.fromkeys(
+        ("jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint", "custom_jvp_call"), _call
+    ),
+    "cond": _cond,
+    "scan": _scan,
+    "while": _while,
+}
+
+
+# Entry by entry --------------------------------------------------------------------------------------
+
+Signs = Callable[..., tuple[Any, Any]]
+"""Whether results may be positive, and negative, of what is known of the arguments."""
+
+
+def _entrywise(signs: Signs) -> Callable[..., list[Value]]:
+    """The rule of a function of entries: constant where all arguments are."""
+
+    def rule(step: Step, *taken: Value) -> list[Value]:
+        with np.errstate(all="ignore"):
+            (number,) = _bind(step, [value.number for value in taken])
+        open_ = np.zeros(number.shape, bool)
+        for value in taken:
+            open_ = open_ | value.open
+        return [_value(number, open_, *signs(*taken))]
+
+    return rule
+
+
+def _product_signs(x: Value, y: Value) -> tuple[Any, Any]:
+    return (
+        (x.positive & y.positive) | (x.negative & y.negative),
+        (x.positive & y.negative) | (x.negative & y.positive),
+    )
+
+
+def _mul(step: Step, x: Value, y: Value) -> list[Value]:
+    """0 where a factor is."""
+    (made,) = _entrywise(_product_signs)(step, x, y)
+    return [_decided(made, ~x.nonzero | ~y.nonzero, 0)]
+
+
+def _max(step: Step, x: Value, y: Value) -> list[Value]:
+    """The constant where the other cannot pass it: `max(x, 0)` of an x that is never positive."""
+    (made,) = _entrywise(lambda x, y: (x.positive | y.positive, x.negative & y.negative))(step, x, y)
+    for value, bound in ((x, y), (y, x)):
+        made = _decided(made, ~bound.open & (bound.number >= 0) & ~value.positive, bound.number)
+    return [made]
+
+
+def _min(step: Step, x: Value, y: Value) -> list[Value]:
+    (made,) = _entrywise(lambda x, y: (x.positive & y.positive, x.negative | y.negative))(step, x, y)
+    for value, bound in ((x, y), (y, x)):
+        made = _decided(made, ~bound.open & (bound.number <= 0) & ~value.negative, bound.number)
+    return [made]
+
+
+def _decided(value: Value, where: Any, number: Any) -> Value:
+    """A value that is known to be some number at some places where it was open."""
+    where = np.broadcast_to(where, value.open.shape) & value.open
+    numbers = np.where(where, number, value.number).astype(value.number.dtype)
+    return _value(numbers, value.open & ~where, value.positive, value.negative)
+
+
+def _compare(step: Step, x: Value, y: Value) -> list[Value]:
+    """Known also where signs decide: `x > 0` of an x that is never positive."""
+    (made,) = _entrywise(lambda x, y: (True, False))(step, x, y)
+    low, high = zip(*(_range(value) for value in (x, y)), strict=True)
+    with_most = {"gt": (low[0] > high[1], high[0] <= low[1]), "ge": (low[0] >= high[1], high[0] < low[1])}
+    with_least = {"lt": (high[0] < low[1], low[0] >= high[1]), "le": (high[0] <= low[1], low[0] > high[1])}
+    true, false = (with_most | with_least)[step.eqn.primitive.name]
+    return [_decided(_decided(made, true, True), false, False)]
+
+
+def _range(value: Value) -> tuple[np.ndarray, np.ndarray]:
+    """The least and the largest that it may be, in whole axes: 0 and infinity where it is open."""
+    number = value.number.astype(float)
+    low, high = np.where(value.negative, -np.inf, 0.0), np.where(value.positive, np.inf, 0.0)
+    return np.where(value.open, low, number), np.where(value.open, high, number)
+
+
+def _select(step: Step, which: Value, *cases: Value) -> list[Value]:
+    shape = step.eqn.outvars[0].aval.shape  # type: ignore[attr-defined]
+    joined = cases[0]
+    for case in cases[1:]:
+        joined = join(joined, case)
+    chosen = zip(*cases, strict=True)
+    parts = [_bind(step, [which.number, *part])[0] for part in chosen]
+    open_ = np.broadcast_to(which.open, shape)
+    return [_value(*(np.where(open_, one, other) for one, other in zip(joined, parts, strict=True)))]
+
+
+# Moves, sums and products ----------------------------------------------------------------------------
+
+
+def _moved(step: Step, *taken: Value) -> list[Value]:
+    """Entries that are moved or repeated, and their marks alike."""
+    parts = [_bind(step, [np.asarray(part) for part in each]) for each in _parts(taken)]
+    return [_value(*each) for each in zip(*parts, strict=True)]
+
+
+def _parts(taken: Sequence[Value]) -> list[list[np.ndarray]]:
+    """The numbers of some arrays, and their marks as numbers of the same dtype."""
+    dtypes = [value.number.dtype for value in taken]
+    return [
+        [part.astype(dtype) for part, dtype in zip(each, dtypes, strict=True)]
+        for each in zip(*taken, strict=True)
+    ]
+
+
+def _looked_up(step: Step, array: Value, *places: Value) -> list[Value]:
+    """Slices at places that are computed: where these are not known, what all slices have in common."""
+    at = [place.number for place in places]
+    if any(place.open.any() for place in places):
+        array, at = _everywhere(array, step.eqn.params["slice_sizes"]), [np.zeros_like(one) for one in at]
+    return [_value(*(_bind(step, [part.astype(array.number.dtype), *at])[0] for part in array))]
+
+
+def _everywhere(array: Value, sizes: Sequence[int]) -> Value:
+    """What holds at all places along the axes along which slices are smaller than the array."""
+    shape = array.number.shape
+    along = tuple(index for index, size in enumerate(sizes) if size != shape[index])
+    first = array.number[tuple(slice(0, 1) if index in along else slice(None) for index in range(len(shape)))]
+    open_ = (array.open | (array.number != first)).any(along, keepdims=True)
+    marks = (part.any(along, keepdims=True) for part in array[2:])
+    return _value(*(np.broadcast_to(part, shape) for part in (first, open_, *marks)))
+
+
+def _reduced(step: Step, array: Value) -> list[Value]:
+    """Constant where all that is reduced is, and of its signs."""
+    along = tuple(step.eqn.params["axes"])
+    return [_value(_bind(step, [array.number])[0], *(part.any(along) for part in array[1:]))]
+
+
+def _pooled(step: Step, array: Value) -> list[Value]:
+    number, *marks = (_bind(step, [part.astype(np.float32)])[0] for part in array)
+    return [_value(number.astype(array.number.dtype), *(part > 0 for part in marks))]
+
+
+def _bilinear(step: Step, x: Value, y: Value) -> list[Value]:
+    """Sums of products: a product with a 0 is 0."""
+
+    def any_of(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        both = [part.astype(np.float32) for part in (left, right)]
+        return _bind(step, both, preferred_element_type=np.dtype(np.float32))[0] > 0.5
+
+    open_ = any_of(x.open, y.nonzero) | any_of(x.nonzero, y.open)
+    positive = any_of(x.positive, y.positive) | any_of(x.negative, y.negative)
+    negative = any_of(x.positive, y.negative) | any_of(x.negative, y.positive)
+    return [_value(_bind(step, [x.number, y.number])[0], open_, positive, negative)]
+
+
+def _as_it_is(x: Value) -> tuple[Any, Any]:
+    return x.positive, x.negative
+
+
+def _never_negative(*taken: Value) -> tuple[Any, Any]:
+    return True, False
+
+
+def _either(*taken: Value) -> tuple[Any, Any]:
+    return True, True
+
+
+def _power(step: Step, x: Value) -> list[Value]:
+    return _entrywise(_as_it_is if step.eqn.params["y"] % 2 else _never_negative)(step, x)
+
+
+_OF_THE_SAME_SIGN = [
+    "asin", "asinh", "atan", "cbrt", "ceil", "convert_element_type", "copy", "copy_p", "erf", "erf_inv",
+    "expm1", "floor", "log1p", "pvary", "real", "reduce_precision", "round", "sharding_constraint", "sign",
+    "sinh", "stop_gradient", "tanh",
+]  # fmt: skip
+_NONNEGATIVE = [
+    "abs", "acos", "acosh", "cosh", "erfc", "exp", "exp2", "is_finite", "logistic", "rsqrt", "sqrt", "square",
+]  # fmt: skip
+_OF_ANY_SIGN = [
+    "and", "atan2", "clamp", "cos", "digamma", "eq", "lgamma", "log", "ne", "nextafter", "not", "or", "pow",
+    "rem", "sin", "tan", "xor",
+]  # fmt: skip
+
+_RULES: dict[str, Callable[..., list[Value]]] = {
+    **dict.fromkeys(_OF_ANY_SIGN, _entrywise(_either)),
+    **dict.fromkeys(_OF_THE_SAME_SIGN, _entrywise(_as_it_is)),
+    **dict.fromkeys(_NONNEGATIVE, _entrywise(_never_negative)),
+    **dict.fromkeys(
+        ("add", "add_any"), _entrywise(lambda x, y: (x.positive | y.positive, x.negative | y.negative))
+    ),
+    **dict.fromkeys(("gt", "ge", "lt", "le"), _compare),
+    **dict.fromkeys(MOVES, _moved),
+    **dict.fromkeys(("dynamic_slice", "gather"), _looked_up),
+    **dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min"), _reduced),
+    **dict.fromkeys(("reduce_window_max", "reduce_window_sum"), _pooled),
+    **dict.fromkeys(("dot_general", "conv_general_dilated"), _bilinear),
+    "div": _entrywise(_product_signs),
+    "integer_pow": _power,
+    "max": _max,
+    "min": _min,
+    "mul": _mul,
+    "neg": _entrywise(lambda x: (x.negative, x.positive)),
+    "select_n": _select,
+    "sub": _entrywise(lambda x, y: (x.positive | y.negative, x.negative | y.positive)),
+}

@@ -1,0 +1,265 @@
+"""Which entries of a program's values its outputs need, and which units are needed by a sum over them.
+
+From the outputs backwards. A product with a factor that is known to be 0 needs nothing of the other factor.
+A unit goes if it is 0, or not needed, wherever its axis is summed over: the sum is the same without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend.core import Literal
+
+from jaxarch.structure.axes import Axis
+from jaxarch.structure.flow import ENTRYWISE, MOVES, REDUCTIONS, Axes, Program, Step
+from jaxarch.structure.known import Record, Value
+from jaxarch.structure.smaller import Kept
+
+Units = dict[Axis, np.ndarray]
+"""Of atoms, which of their units a sum needs."""
+Needs = list[np.ndarray]
+"""Booleans of each input of a step, or of a program."""
+
+
+def find_needed(program: Program, outputs: Needs, record: Record, kept: Kept, summed: Units) -> Needs:
+    """Which entries of a program's inputs are needed for some of its outputs.
+
+    Args:
+      program: as `flow.follow` makes it.
+      outputs: which entries of the outputs are needed.
+      record: what is known of every value (see `known.find_known`).
+      kept: of atoms, the units that have not gone yet: what has gone needs nothing.
+      summed: to which the units that a sum needs are added.
+    """
+    jaxpr = program.closed.jaxpr
+    needed: dict[Any, np.ndarray] = {}
+
+    def add(atom: Any, entries: np.ndarray) -> None:
+        if not isinstance(atom, Literal):
+            needed[atom] = needed[atom] | entries if atom in needed else entries
+
+    for atom, entries in zip(jaxpr.outvars, outputs, strict=True):
+        add(atom, entries)
+    for step in reversed(program.steps):
+        of_outputs = [
+            needed.get(var, np.zeros(_shape(var), bool)) & _there(axes, kept)
+            for var, axes in zip(step.eqn.outvars, step.outputs, strict=True)
+        ]
+        if any(entries.any() for entries in of_outputs):
+            of_inputs = _RULES.get(step.eqn.primitive.name, _all)(step, of_outputs, record, kept, summed)
+            for atom, axes, entries in zip(step.eqn.invars, step.inputs, of_inputs, strict=True):
+                add(atom, entries & _there(axes, kept))
+    return [needed.get(var, np.zeros(_shape(var), bool)) for var in jaxpr.invars]
+
+
+def _shape(var: Any) -> tuple[int, ...]:
+    return var.aval.shape
+
+
+def summed_over(program: Program) -> set[Axis]:
+    """The atoms of axes that are summed over somewhere: of others nothing is known."""
+    atoms: set[Axis] = set()
+    for step in program.steps:
+        for inside in step.programs:
+            atoms |= summed_over(inside)
+        for index in _summed(step):
+            atoms |= set(step.inputs[0][index].atoms())
+    return atoms
+
+
+def _summed(step: Step) -> Sequence[int]:
+    """The axes of a step's first input that it sums over."""
+    name, params = step.eqn.primitive.name, step.eqn.params
+    if name in REDUCTIONS:
+        return params["axes"]
+    if name == "dot_general":
+        return params["dimension_numbers"][0][0]
+    return (params["dimension_numbers"].lhs_spec[1],) if name == "conv_general_dilated" else ()
+
+
+def _there(axes: Axes, kept: Kept) -> np.ndarray:
+    """Which entries of an array have not gone."""
+    there = np.ones((1,) * len(axes), bool)
+    for index, axis in enumerate(axes):
+        units = axis.spread(kept)
+        there = there & units.reshape([-1 if i == index else 1 for i in range(len(axes))])
+    return there
+
+
+def _note(axis: Axis, units: np.ndarray, summed: Units) -> None:
+    """Add units of an axis that a sum needs to those of its atoms."""
+    axis = axis.root()
+    if axis.form == "atom":
+        summed[axis] = summed.get(axis, np.zeros(axis.size, bool)) | units
+    elif axis.form == "sum":
+        ends = np.cumsum([part.size for part in axis.parts])[:-1]
+        for part, of_part in zip(axis.parts, np.split(units, ends), strict=True):
+            _note(part, of_part, summed)
+    else:
+        grid = units.reshape([part.size for part in axis.parts])
+        for index, part in enumerate(axis.parts):
+            _note(part, _any_along(grid, [i for i in range(grid.ndim) if i != index]), summed)
+
+
+def _note_all(axes: Axes, along: Sequence[int], entries: np.ndarray, summed: Units) -> None:
+    for index in along:
+        others = [i for i in range(entries.ndim) if i != index]
+        _note(axes[index], _any_along(entries, others), summed)
+
+
+def _any_along(entries: np.ndarray, axes: Sequence[int], keepdims: bool = False) -> np.ndarray:
+    return np.asarray(np.any(entries, tuple(axes), keepdims=keepdims))
+
+
+Rule = Callable[[Step, Needs, Record, Kept, Units], Needs]
+
+
+def _inputs(step: Step, record: Record) -> tuple[Value, ...]:
+    return record[id(step)][0]
+
+
+def _all(step: Step, needed: Needs, record: Record, kept: Kept, summed: Units) -> Needs:
+    return [np.ones(value.open.shape, bool) for value in _inputs(step, record)]
+
+
+# Programs in programs --------------------------------------------------------------------------------
+
+
+def _call(step: Step, needed: Needs, record: Record, kept: Kept, summed: Units) -> Needs:
+    return find_needed(step.programs[0], needed, record, kept, summed)
+
+
+def _scan(step: Step, needed: Needs, record: Record, kept: Kept, summed: Units) -> Needs:
+    """What any round needs: of the carry, also what the rounds after need."""
+    consts, carries = step.eqn.params["num_consts"], step.eqn.params["num_carry"]
+    carry, rows = needed[:carries], [_any_along(entries, [0]) for entries in needed[carries:]]
+    while True:
+        of_body = find_needed(step.programs[0], [*carry, *rows], record, kept, summed)
+        after = [one | other for one, other in zip(carry, of_body[consts:], strict=False)]
+        if all(np.array_equal(one, other) for one, other in zip(carry, after, strict=True)):
+            break
+        carry = after
+    shapes = [value.open.shape for value in _inputs(step, record)]
+    of_rows = zip(of_body[consts + carries :], shapes[consts + carries :], strict=True)
+    return [*of_body[:consts], *carry, *(np.broadcast_to(entries, shape) for entries, shape in of_rows)]
+
+
+def _while(step: Step, needed: Needs, record: Record, kept: Kept, summed: Units) -> Needs:
+    for program in step.programs:
+        every = [np.ones(var.aval.shape, bool) for var in program.closed.jaxpr.outvars]
+        find_needed(program, every, record, kept, summed)
+    return _all(step, needed, record, kept, summed)
+
+
+def _cond(step: Step, needed: Needs, record: Record, kept: Kept, summed: Units) -> Needs:
+    branches = [find_needed(branch, needed, record, kept, summed) for branch in step.programs]
+    return [np.ones((), bool), *(_any_of(each) for each in zip(*branches, strict=True))]
+
+
+def _any_of(parts: Sequence[np.ndarray]) -> np.ndarray:
+    found = parts[0]
+    for part in parts[1:]:
+        found = found | part
+    return found
+
+
+# Entry by entry, and moves ---------------------------------------------------------------------------
+
+
+def _entrywise(step: Step, needed: Needs, record: Record, kept: Kept, summed: Units) -> Needs:
+    entries = _any_of(needed)
+    return [_unbroadcast(entries, value.open.shape) for value in _inputs(step, record)]
+
+
+def _unbroadcast(entries: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Which entries of an array of a smaller shape are used."""
+    if not shape:
+        return np.asarray(entries.any())
+    along = tuple(index for index, size in enumerate(shape) if size != entries.shape[index])
+    return _any_along(entries, along, keepdims=True)
+
+
+def _mul(step: Step, needed: Needs, record: Record, kept: Kept, summed: Units) -> Needs:
+    x, y = _inputs(step, record)
+    return [_unbroadcast(needed[0] & other.nonzero, value.open.shape) for value, other in ((x, y), (y, x))]
+
+
+def _back(linear: Callable[..., Any], shapes: Sequence[tuple[int, ...]], needed: Needs) -> Needs:
+    """Through a linear function with no negative coefficients: which entries reach some that are needed."""
+    zeros = [jnp.zeros(shape, jnp.float32) for shape in shapes]
+    _, transposed = jax.vjp(lambda *arrays: tuple(linear(*arrays)), *zeros)
+    found = transposed(tuple(jnp.asarray(entries, jnp.float32) for entries in needed))
+    return [np.asarray(entries) > 0 for entries in found]
+
+
+def _bind(step: Step, arrays: Sequence[Any], **changed: Any) -> Sequence[Any]:
+    made = step.eqn.primitive.bind(*arrays, **step.eqn.params | changed)
+    return made if step.eqn.primitive.multiple_results else [made]
+
+
+def _moved(step: Step, needed: Needs, record: Record, kept: Kept, summed: Units) -> Needs:
+    shapes = [value.open.shape for value in _inputs(step, record)]
+    return _back(lambda *arrays: _bind(step, arrays), shapes, needed)
+
+
+def _looked_up(step: Step, needed: Needs, record: Record, kept: Kept, summed: Units) -> Needs:
+    array, *places = _inputs(step, record)
+    at = [place.number for place in places]
+    along: tuple[int, ...] = ()
+    if any(place.open.any() for place in places):
+        at = [np.zeros_like(place) for place in at]
+        sizes = zip(step.eqn.params["slice_sizes"], array.open.shape, strict=True)
+        along = tuple(index for index, (size, whole) in enumerate(sizes) if size != whole)
+    (entries,) = _back(lambda of: _bind(step, [of, *at]), [array.open.shape], needed)
+    entries = np.broadcast_to(_any_along(entries, along, keepdims=True), array.open.shape)
+    return [entries, *(np.ones(place.open.shape, bool) for place in places)]
+
+
+# Sums and products -----------------------------------------------------------------------------------
+
+
+def _reduced(step: Step, needed: Needs, record: Record, kept: Kept, summed: Units) -> Needs:
+    (array,), along = _inputs(step, record), _summed(step)
+    entries = np.broadcast_to(np.expand_dims(needed[0], tuple(along)), array.open.shape)
+    counts = entries & array.nonzero if step.eqn.primitive.name == "reduce_sum" else entries
+    _note_all(step.inputs[0], along, counts & _there(step.inputs[0], kept), summed)
+    return [entries]
+
+
+def _pooled(step: Step, needed: Needs, record: Record, kept: Kept, summed: Units) -> Needs:
+    params = {name: value for name, value in step.eqn.params.items() if name != "out_sharding"}
+    shape = _inputs(step, record)[0].open.shape
+    return _back(lambda array: [lax.reduce_window(array, 0.0, lax.add, **params)], [shape], needed)
+
+
+def _bilinear(step: Step, needed: Needs, record: Record, kept: Kept, summed: Units) -> Needs:
+    """Of each factor what meets something of the other that may be other than 0."""
+    x, y = _inputs(step, record)
+    one, other = (jnp.asarray(value.nonzero, jnp.float32) for value in (x, y))
+    changed = {"preferred_element_type": np.dtype(np.float32)}
+    (of_x,) = _back(lambda array: _bind(step, [array, other], **changed), [x.open.shape], needed)
+    (of_y,) = _back(lambda array: _bind(step, [one, array], **changed), [y.open.shape], needed)
+    entries = of_x & x.nonzero & _there(step.inputs[0], kept)
+    _note_all(step.inputs[0], _summed(step), entries, summed)
+    return [of_x, of_y]
+
+
+_RULES: dict[str, Rule] = {
+    **dict.fromkeys(ENTRYWISE, _entrywise),
+    **dict.fromkeys(MOVES, _moved),
+    **dict.fromkeys(REDUCTIONS, _reduced),
+    **dict.fromkeys(("jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint"), _call),
+    **dict.fromkeys(("dynamic_slice", "gather"), _looked_up),
+    **dict.fromkeys(("reduce_window_max", "reduce_window_min", "reduce_window_sum"), _pooled),
+    **dict.fromkeys(("dot_general", "conv_general_dilated"), _bilinear),
+    "cond": _cond,
+    "custom_jvp_call": _call,
+    "mul": _mul,
+    "scan": _scan,
+    "while": _while,
+}
