@@ -67,6 +67,13 @@ BY_HAND = {
     "a gate that is shut": (lambda p, x: ((x @ p["a"]) * p["b"].T) @ jnp.ones((4, 1)), [1, 0, 0, 1]),
     "the largest of all needs all": (lambda p, x: (x @ p["a"] * p["b"].T).max(-1), [1, 1, 1, 1]),
     "a mean": (lambda p, x: (x @ p["a"] * p["b"].T).mean(-1), [1, 0, 0, 1]),
+    "what a loop carries": (
+        lambda p, x: (
+            jax.lax.scan(lambda h, _: (jnp.tanh(x @ p["a"] + h), None), jnp.zeros((2, 4)), length=3)[0]
+            @ p["b"]
+        ),
+        [1, 0, 0, 1],
+    ),
     "two readers": (
         lambda p, x: (lambda h: (h @ p["b"], h.sum(-1)))(jnp.tanh(x @ p["a"])),
         [1, 1, 0, 1],
