@@ -52,6 +52,11 @@ def needed_of(function, params, width=4):
 
 IN, OUT = jnp.array([[1.0, 1, 0, -1], [2, 0, 0, -1], [0, 1, 0, -1]]), jnp.array([[1.0], [0], [1], [1]])
 
+
+def carried(x):
+    return jax.lax.scan(lambda h, _: (jnp.tanh(x + h), None), jnp.zeros_like(x), length=3)[0]
+
+
 BY_HAND = {
     # The second is not read, the third has no inputs.
     "a chain": (lambda p, x: jax.nn.relu(x @ p["a"]) @ p["b"], [1, 0, 0, 1]),
@@ -67,13 +72,7 @@ BY_HAND = {
     "a gate that is shut": (lambda p, x: ((x @ p["a"]) * p["b"].T) @ jnp.ones((4, 1)), [1, 0, 0, 1]),
     "the largest of all needs all": (lambda p, x: (x @ p["a"] * p["b"].T).max(-1), [1, 1, 1, 1]),
     "a mean": (lambda p, x: (x @ p["a"] * p["b"].T).mean(-1), [1, 0, 0, 1]),
-    "what a loop carries": (
-        lambda p, x: (
-            jax.lax.scan(lambda h, _: (jnp.tanh(x @ p["a"] + h), None), jnp.zeros((2, 4)), length=3)[0]
-            @ p["b"]
-        ),
-        [1, 0, 0, 1],
-    ),
+    "what a loop carries": (lambda p, x: carried(x @ p["a"]) @ p["b"], [1, 0, 0, 1]),
     "two readers": (
         lambda p, x: (lambda h: (h @ p["b"], h.sum(-1)))(jnp.tanh(x @ p["a"])),
         [1, 1, 0, 1],
