@@ -340,12 +340,18 @@ def _either(*taken: Value) -> tuple[Any, Any]:
     return True, True
 
 
+def _converted(step: Step, x: Value) -> list[Value]:
+    """Truth values, of negative numbers too, are 1."""
+    dtype = np.dtype(step.eqn.params["new_dtype"])
+    return _entrywise((lambda x: (x.nonzero, False)) if dtype == bool else _as_it_is)(step, x)
+
+
 def _power(step: Step, x: Value) -> list[Value]:
     return _entrywise(_as_it_is if step.eqn.params["y"] % 2 else _never_negative)(step, x)
 
 
 _OF_THE_SAME_SIGN = [
-    "asin", "asinh", "atan", "cbrt", "ceil", "convert_element_type", "copy", "copy_p", "erf", "erf_inv",
+    "asin", "asinh", "atan", "cbrt", "ceil", "copy", "copy_p", "erf", "erf_inv",
     "expm1", "floor", "log1p", "pvary", "real", "reduce_precision", "round", "sharding_constraint", "sign",
     "sinh", "stop_gradient", "tanh",
 ]  # fmt: skip
@@ -370,6 +376,7 @@ _RULES: dict[str, Callable[..., list[Value]]] = {
     **dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min"), _reduced),
     **dict.fromkeys(("reduce_window_max", "reduce_window_sum"), _pooled),
     **dict.fromkeys(("dot_general", "conv_general_dilated"), _bilinear),
+    "convert_element_type": _converted,
     "div": _entrywise(_product_signs),
     "integer_pow": _power,
     "max": _max,
