@@ -72,7 +72,7 @@ BY_HAND = {
     "a gate that is shut": (lambda p, x: ((x @ p["a"]) * p["b"].T) @ jnp.ones((4, 1)), [1, 0, 0, 1]),
     "the largest of all needs all": (lambda p, x: (x @ p["a"] * p["b"].T).max(-1), [1, 1, 1, 1]),
     "a truth value of what is never positive": (
-        lambda p, x: (-jnp.abs(x) @ jnp.abs(p["a"])).astype(bool).astype(float) @ p["b"],
+        lambda p, x: jax.nn.relu((-jnp.abs(x) @ jnp.abs(p["a"])).astype(bool).astype(float)) @ p["b"],
         [1, 0, 0, 1],
     ),
     "a mean": (lambda p, x: (x @ p["a"] * p["b"].T).mean(-1), [1, 0, 0, 1]),

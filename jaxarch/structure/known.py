@@ -343,7 +343,7 @@ def _either(*taken: Value) -> tuple[Any, Any]:
 def _converted(step: Step, x: Value) -> list[Value]:
     """Truth values, of negative numbers too, are 1."""
     dtype = np.dtype(step.eqn.params["new_dtype"])
-    return _entrywise((lambda x: (x.nonzero, False)) if dtype == bool else _as_it_is)(step, x)
+    return _entrywise((lambda x: (x.nonzero, False)) if dtype.kind == "b" else _as_it_is)(step, x)
 
 
 def _power(step: Step, x: Value) -> list[Value]:
