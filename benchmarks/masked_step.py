@@ -19,17 +19,15 @@ neighbours in time. Times are CPU times.
 The second table is of whole calls of `over_seeds`, 100 steps of the MLP in batches of 128, compiled before:
 all seeds in one program, and one after the other (`at_once=1`).
 
-Measured on one core of a quiet shared x86-64 machine, medians of 5 or 7 and quartiles: a step of pruning
-takes 1.02 [1.00, 1.03] times the plain one's time for the CNN, 1.07 [1.07, 1.08] for VGG19, and for the
-MLP 1.16 [1.08, 1.17] in batches of 1024, but 1.80 [1.80, 1.81] in batches of 128. There a plain step
-takes .85 ms, and what a connection costs beside the products does not shrink with the batch: in shares of
-the plain step, .27 go to a second set of parameters (mask times weight, its gradients, its update), .27
-to the two sigmoids, and the rest to the penalty, the count of positive scores, and the scores that are
-held. A further density is one more copy of the scores a step, about .1 of that plain step. Retraining
-takes .99 to 1.01 times the plain step's time throughout.
+Measured on one core of a shared x86-64 machine beside other work, medians of 5 or 7 and quartiles: a step of
+pruning takes 1.03 [.99, 1.06] times the plain one's time for the CNN, 1.03 [1.03, 1.07] for VGG19, and for
+the MLP 1.10 [1.07, 1.11] in batches of 1024, but 1.46 [1.42, 1.49] in batches of 128. There what a
+connection costs beside the products does not shrink with the batch: a second set of parameters (mask times
+weight, its gradients, its update), two sigmoids, the penalty, the count of positive scores. A further
+density is one more copy of the scores a step. Retraining takes .99 to 1.03 times the plain step's time.
 
-10 seeds of this MLP in one program take 1.25 (pruning) and 1.12 (retraining) times as long on one core as one
-after the other.
+10 seeds of this MLP, in turn over at once: .82 [.80, .85] (pruning) and .90 [.89, .91] (retraining), so that one
+program of all takes 1.22 and 1.11 times as long on one core as one after the other.
 """
 
 from __future__ import annotations
