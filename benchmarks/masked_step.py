@@ -26,8 +26,8 @@ connection costs beside the products does not shrink with the batch: a second se
 weight, its gradients, its update), two sigmoids, the penalty, the count of positive scores. A further
 density is one more copy of the scores a step. Retraining takes .99 to 1.03 times the plain step's time.
 
-10 seeds of this MLP, in turn over at once: .82 [.80, .85] (pruning) and .90 [.89, .91] (retraining), so that one
-program of all takes 1.22 and 1.11 times as long on one core as one after the other.
+10 seeds of this MLP in one program take 1.22 (pruning) and 1.11 (retraining) times as long on one core as one
+after the other.
 """
 
 from __future__ import annotations

@@ -800,7 +800,7 @@ LOOPS = [
     Mutation(
         "the gradient of biases goes through GraSP's Hessian",
         "saliency.py",
-        "jnp.zeros_like(g) if theta is None else g",
+        "jnp.zeros_like(g) if theta is None and g is not None else g",
         "g",
         "test_saliency.py::test_grasp_is_half_of_what_the_gradient_s_norm_loses_by_a_removal_to_first_order",
     ),
@@ -1053,8 +1053,8 @@ STREAMS = [
     Mutation(
         "a training that goes on begins its stream anew",
         "running/fit.py",
-        "stream.windows(start, steps, self.options.chunk, last)",
-        "stream.windows(0, steps, self.options.chunk)",
+        "stream.windows(start, steps, size, last, closed)",
+        "stream.windows(0, steps, size, None, closed)",
         "test_streams.py::test_an_interrupted_training_goes_on_to_the_same_bits_with_batches_from[a list]",
     ),
     Mutation(
@@ -1106,7 +1106,7 @@ STREAMS = [
         "the state of a loader is that of what was read ahead",
         "streams/prefetch.py",
         "        return self._state\n",
-        "        return self._now()\n",
+        "        return _state_of(self._batches)\n",
         "test_prefetch.py::test_its_state_is_that_after_the_last_batch_that_was_handed_out",
     ),
     Mutation(
@@ -1116,6 +1116,30 @@ STREAMS = [
         "elif kept.dtype == array.dtype and not np.array_equal(kept, array):",
         "test_streams.py::test_a_stream_that_does_not_go_on_alike_is_refused_at_the_step_where_it_happens"
         "[large integers]",
+    ),
+]
+
+OF_ONE_READER = [
+    Mutation(
+        "a loader that is still read is read by the next training",
+        "streams/prefetch.py",
+        "self.close(wait=kind is None)",
+        "self.close()",
+        "test_streams.py::test_a_loader_is_read_by_one_training_at_a_time_also_where_one_stops_early",
+    ),
+    Mutation(
+        "what is dropped is read for ever",
+        "streams/prefetch.py",
+        "    def __del__(self) -> None:\n        self.close()",
+        "    def __del__(self) -> None:\n        pass",
+        "test_prefetch.py::test_what_is_dropped_is_read_no_more",
+    ),
+    Mutation(
+        "a stream may begin with any batch",
+        "streams/stream.py",
+        "if first + place == 0 and not np.array_equal",
+        "if first + place < 0 and not np.array_equal",
+        "test_streams.py::test_a_loader_that_begins_with_another_batch_each_time_is_refused[shuffled]",
     ),
 ]
 
@@ -1209,4 +1233,15 @@ STRUCTURE = [
     ),
 ]
 
-MUTATIONS = [*STAGES, *FILES, *KEYS, *ERRORS, *LOOPS, *PARENTS, *IN_AND_OUT, *STREAMS, *STRUCTURE]
+MUTATIONS = [
+    *STAGES,
+    *FILES,
+    *KEYS,
+    *ERRORS,
+    *LOOPS,
+    *PARENTS,
+    *IN_AND_OUT,
+    *STREAMS,
+    *OF_ONE_READER,
+    *STRUCTURE,
+]

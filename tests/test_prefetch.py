@@ -1,6 +1,10 @@
 """Batches read ahead and put on devices, for a loop of one's own."""
 
+import gc
+import subprocess
+import sys
 import threading
+import time
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +21,14 @@ def counted(batches, drawn):
     for batch in batches:
         drawn.append(batch)
         yield batch
+
+
+def until(true):
+    for _ in range(2000):
+        if true():
+            return
+        time.sleep(0.005)
+    raise AssertionError
 
 
 def numbers(count, size=2):
@@ -61,7 +73,7 @@ def test_so_many_batches_are_read_ahead_and_no_more(ahead):
     batches = prefetch(counted(numbers(20), drawn), ahead=ahead)
     for step in range(1, 6):
         next(batches)
-        batches._ahead._made[-1].result()
+        until(lambda: len(drawn) >= step + ahead)  # noqa: B023
         assert len(drawn) == step + ahead
 
 
@@ -193,3 +205,56 @@ def test_a_loader_without_a_batch_is_not_begun_again_for_ever():
 def test_what_cannot_be_begun_again_is_not_repeated(loader):
     with pytest.raises(ArgumentError, match=r"^loader: expected an iterable that can be begun again"):
         repeat(loader)
+
+
+def test_an_error_comes_again_until_one_goes_on_from_a_state():
+    batches = prefetch(Resumable([*numbers(2), np.full(2, np.nan, np.float32), *numbers(1)]))
+    next(batches), next(batches)
+    for _ in range(2):
+        with pytest.raises(ArgumentError, match="NaN"):
+            next(batches)
+    batches.set_state({"place": 1})
+    assert next(batches)[0] == 1
+
+
+def test_a_state_that_an_iterator_goes_on_changing_is_as_it_was():
+    class Changing(Resumable):
+        state = None
+
+        def get_state(self):
+            self.state = self.state or {}
+            self.state["place"] = self.place
+            return self.state
+
+    batches = prefetch(Changing(numbers(9)), ahead=3)
+    next(batches)
+    assert batches.get_state() == {"place": 1}
+
+
+def test_what_is_dropped_is_read_no_more():
+    before = threading.active_count()
+    gc.disable()
+    try:
+        for _ in range(3):
+            next(prefetch(repeat(numbers(2))))
+        until(lambda: threading.active_count() == before)
+    finally:
+        gc.enable()
+
+
+def test_a_loader_that_waits_keeps_no_process_waiting():
+    code = (
+        "import numpy as np, queue, jaxarch\n"
+        "def loader():\n"
+        "    yield np.ones(1)\n"
+        "    yield queue.Queue().get()\n"
+        "for batch in jaxarch.data.prefetch(loader()): break\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_a_sharding_that_does_not_fit_is_refused():
+    mesh = Mesh(np.array(jax.devices()), ("batch",))
+    sharding = NamedSharding(mesh, PartitionSpec("batch"))
+    with pytest.raises(ArgumentError, match=r"^sharding: it does not fit a batch: "):
+        next(prefetch(numbers(1, size=len(jax.devices()) + 1), sharding=sharding))

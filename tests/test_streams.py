@@ -1,6 +1,7 @@
 """Training batches that come from the host: what a training sees of them, and what is refused."""
 
 import itertools
+import time
 
 import jax
 import jax.numpy as jnp
@@ -239,7 +240,7 @@ def nan(x, y):
 @pytest.mark.parametrize(
     ("stream", "message"),
     [
-        (lambda: Loader(BATCHES[:7]), "it ends after 7 batches, and the training takes 12 steps"),
+        (lambda: Loader(BATCHES[:7]), "it ends after 7 batches, and 12 are needed"),
         (
             lambda: spoiled(6, lambda x, y: (x[:3], y[:3])),
             r"batch 6 has float32 of shape \(3, 6\) in '0', those",
@@ -282,6 +283,8 @@ def test_a_stream_that_is_known_to_be_too_short_is_refused_before_the_first_step
         ([], "it has no batch"),
         ({"x": X}, "expected an iterable of batches, or a function step -> iterable, got {'x'"),
         (3, "expected an iterable of batches, or a function step -> iterable, got 3"),
+        (lambda: BATCHES, "expected an iterable of batches, or a function step -> iterable, got"),
+        (Loader, "expected an iterable of batches, or a function step -> iterable, got"),
         (lambda step: step, "expected an iterable of batches, or a function .*; it returned 0"),
         ([None], "batch 0 has no array"),
         ([(X[:, :5], Y)], r"expected batches like rows of the data, .* got \('\(40, 5\) \(float32\)', "),
@@ -317,6 +320,91 @@ def test_a_stage_of_another_batch_size_is_refused_before_the_stage_ahead_of_it_i
     with pytest.raises(ArgumentError, match=r"^stream: its batches are what they are"):
         learned(BATCHES, strategy, progress=steps.append)
     assert not steps
+
+
+class Shuffled:
+    """A loader in another order each time that it is begun."""
+
+    def __init__(self):
+        self.draw = np.random.default_rng(0)
+
+    def __iter__(self):
+        return iter([BATCHES[index] for index in self.draw.permutation(STEPS)])
+
+
+class Once(Loader):
+    """A loader that goes on where it was."""
+
+    def __iter__(self):
+        if not self.drawn:
+            self.going = super().__iter__()
+        return self.going
+
+
+@pytest.mark.parametrize("loader", [Shuffled(), Once(BATCHES)], ids=["shuffled", "once"])
+def test_a_loader_that_begins_with_another_batch_each_time_is_refused(loader):
+    with pytest.raises(ArgumentError, match=r"^stream: it begins with another batch each time"):
+        learned(loader)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x, y: (x, -y), "batch 0 has labels -1 to 0, but the model 2 outputs"),
+        (lambda x, y: (x, y + 7), "batch 0 has labels 7 to 8, but the model 2 outputs"),
+        (lambda x, y: (x, y[:1]), "expected batches like rows of the data"),
+        (lambda x, y: (x[:0], y[:0]), "expected batches like rows of the data"),
+    ],
+)
+def test_labels_and_numbers_of_examples_that_do_not_fit_are_refused(change, message):
+    with pytest.raises(ArgumentError, match=f"^stream: {message}"):
+        problem([change(*batch) for batch in BATCHES])
+
+
+def test_labels_are_looked_at_in_every_batch():
+    with pytest.raises(ArgumentError, match=r"^stream: batch 6 has labels -1 to 1, but the model 2 outputs"):
+        learned(spoiled(6, lambda x, y: (x, np.where(y == 0, -1, y))))
+
+
+def test_a_loader_is_read_by_one_training_at_a_time_also_where_one_stops_early():
+    class File:
+        """What has one place, as a file has."""
+
+        place = 0
+
+        def __iter__(self):
+            self.place = 0
+            while True:
+                self.place += 1
+                yield BATCHES[(self.place - 1) % STEPS]
+                time.sleep(0.01)
+
+    options = {"chunk": 20, "at_once": 1, "devices": jax.devices()[:1]}
+    stopping = jaxarch.EarlyStopping(patience=1, least=1.0)
+
+    def losses(stream):
+        made = problem(stream, steps=200, validation=np.arange(20))
+        found, _ = jaxarch.over_seeds(search.dense(), keys(3), made, early_stopping=stopping, **options)
+        return found.info["loss"]
+
+    assert same(losses(File()), losses(lambda step: itertools.islice(itertools.cycle(BATCHES), step, None)))
+
+
+def test_what_a_later_stage_needs_is_known_before_the_first_is_trained():
+    steps = []
+    later = jaxarch.retrain("cold", nonnegative=False, steps=1000)
+    strategy = jaxarch.chain(search.dense(), jaxarch.prune(0.5), later)
+    with pytest.raises(ArgumentError, match=r"^stream: it ends after 12 batches, and 1000 are needed"):
+        learned(BATCHES, strategy, progress=steps.append)
+    assert not steps
+
+
+def test_a_batch_beyond_those_that_were_asked_for_is_refused():
+    stage = FunctionStage(
+        "looks", lambda _, key, problem, network: looks(key, problem), needs=Needs(batches=1)
+    )
+    with pytest.raises(ArgumentError, match=r"^stream: batch 1 is asked for, and 1 are handed out"):
+        learned(BATCHES, stage)
 
 
 def test_two_streams_are_equal_if_their_batches_have_one_form():

@@ -18,7 +18,7 @@ from jaxarch.models.flax_models import as_model
 from jaxarch.models.model import Model
 from jaxarch.problem import Key, Problem, take_rows
 from jaxarch.running.keyed import keyed_problem, shapes_of
-from jaxarch.trees import PyTree, path_name
+from jaxarch.trees import PyTree, named_leaves, path_name
 
 
 def supervised(
@@ -133,7 +133,11 @@ def supervised(
     if stream is not None:
         _check_stream(made, (example, label))
     keyed_problem(made).check()
-    _check_labels(made, _check_loss(made, network, loss))
+    outputs = _check_loss(made, network, loss)
+    _check_labels(made, outputs)
+    if stream is not None:
+        made.stream.check = partial(_check_batch, _classes(made.data[1], outputs))
+        made.stream.check(0, made.stream.first)
     return made
 
 
@@ -315,10 +319,11 @@ def _outputs_and_values(
 def _check_stream(problem: Problem, example: PyTree) -> None:
     """Raise unless the batches of a stream are like rows of the data."""
     theirs, ours = (
-        (jax.tree.structure(tree), [(leaf.shape[1:], leaf.dtype) for leaf in jax.tree.leaves(tree)])
+        {path: (leaf.shape[1:], leaf.dtype) for path, leaf in named_leaves(tree).items()}
         for tree in (problem.stream.first, example)
     )
-    if theirs != ours:
+    sizes = {leaf.shape[:1] for leaf in jax.tree.leaves(problem.stream.first)}
+    if theirs != ours or len(sizes) > 1 or sizes <= {(), (0,)}:
         raise ArgumentError(
             f"stream: expected batches like rows of the data, {_form(example)}, got "
             f"{_form(problem.stream.first)}"
@@ -328,25 +333,33 @@ def _check_stream(problem: Problem, example: PyTree) -> None:
 def _check_labels(problem: Problem, outputs: Any) -> None:
     """Raise if classes are more than there are outputs: XLA takes such an index for the last, or for NaN."""
     y = problem.data[1]
-    if (
-        problem.per_run is not None
-        or not hasattr(y, "dtype")
-        or is_traced(y)
-        or not jnp.issubdtype(y.dtype, jnp.integer)
-        or y.ndim != 1
-    ):
-        return
-    if getattr(outputs, "ndim", 0) != 2 or outputs.shape[1] < 2:
+    classes = _classes(y, outputs)
+    if problem.per_run is not None or is_traced(y) or classes is None:
         return
     used = [np.ravel(rows) for rows in (problem.train, problem.validation) if rows is not None]
     rows = np.unique(np.concatenate(used)) if problem.train is not None else np.arange(len(y))
-    labels = np.asarray(_labels(problem.gather, problem.data, jnp.asarray(rows)))
-    classes = outputs.shape[1]
+    _check_range("data: y", np.asarray(_labels(problem.gather, problem.data, jnp.asarray(rows))), classes)
+
+
+def _classes(y: Any, outputs: Any) -> int | None:
+    """How many classes there are, if labels are classes and outputs a number for each."""
+    if getattr(y, "ndim", None) != 1 or not jnp.issubdtype(y.dtype, jnp.integer):
+        return None
+    return outputs.shape[1] if getattr(outputs, "ndim", 0) == 2 and outputs.shape[1] > 1 else None
+
+
+def _check_range(name: str, labels: np.ndarray, classes: int) -> None:
     if labels.dtype.kind in "iu" and not 0 <= labels.min() <= labels.max() < classes:
         raise ArgumentError(
-            f"data: y has labels {labels.min()} to {labels.max()}, but the model {classes} outputs, for 0 to "
+            f"{name} has labels {labels.min()} to {labels.max()}, but the model {classes} outputs, for 0 to "
             f"{classes - 1}; number the classes from 0, or give the model more outputs"
         )
+
+
+def _check_batch(classes: int | None, index: int, batch: PyTree) -> None:
+    """Raise if labels of a batch of a stream are none of the classes."""
+    if classes is not None:
+        _check_range(f"stream: batch {index}", batch[1], classes)
 
 
 @partial(jax.jit, static_argnums=(0,))

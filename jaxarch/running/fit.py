@@ -71,7 +71,8 @@ def fit(
     training, runs = make_one(make, settings), keys.shape[0]
     name = name or training.name
     if problem.stream is not None:
-        problem = dataclasses.replace(problem, window=problem.stream.outline(options.chunk))
+        size = min(options.chunk, training.on(problem).steps)
+        problem = dataclasses.replace(problem, window=problem.stream.outline(size))
     args = (keys, settings, problem, network)
     axes = (0, 0, problem.in_axes(), 0)
     begun = Layout.saved(options.checkpoint, name)
@@ -215,14 +216,14 @@ class _Group:
         """The window of every chunk that is left, and the digest of its last batch, a chunk ahead."""
         stream, steps = self.problem.stream, self.descent.steps
         start = int(state.step)
-        if stream is None or start == steps:
+        if stream is None or start == steps or self._over(state):
             return contextlib.nullcontext(itertools.repeat((None, None)))
-        last = state.last_batch if start else None
+        last, size = state.last_batch if start else None, min(self.options.chunk, steps)
 
         def placed(item: tuple[Window, np.ndarray]) -> tuple[Window, np.ndarray]:
             return place(self.mesh, (None,), item[:1])[0], item[1]
 
-        return Ahead(stream.windows(start, steps, self.options.chunk, last), 1, placed)
+        return Ahead(lambda closed: stream.windows(start, steps, size, last, closed), 1, placed)
 
     def _first_state(self) -> tuple[_State, Any]:
         """The state before the first step, and the program for the borders, if there is something to do."""

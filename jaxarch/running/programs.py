@@ -190,8 +190,11 @@ def width(
     if mesh is None:
         return 1
     per_device = math.ceil(min(runs, options.at_once or runs) / mesh.size)
+    # One window of a stream is counted with the program; one more waits, and one is being put there.
+    waiting = 2 * _held(args[2].window)
     while limit is not None:
         needed, fresh = _needed_memory(make, mesh, axes, args, per_device, options.chunk, watch)
+        needed, fresh = needed + waiting, fresh + waiting
         if needed <= limit:
             break
         if per_device == 1:

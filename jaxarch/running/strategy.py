@@ -111,6 +111,9 @@ def check_stages(
     """
     for stage in stages:
         check_problem(stage, problem)
+        if problem.stream is not None:
+            needed = stage.on(problem).steps if isinstance(stage, Training) else stage.needs.batches
+            problem.stream.check_length(needed)
     shapes = keyed_problem(problem)
     for stage in stages:
         check_network(stage, network)

@@ -70,7 +70,11 @@ def host_batches(
 def _arrays(name: str, index: int, batch: Any) -> PyTree:
     if batch is None:
         return None
+    if isinstance(batch, np.ma.MaskedArray):
+        raise ArgumentError(f"{name}: batch {index} has a masked array, whose mask would be lost; give both")
     if isinstance(batch, Mapping):
+        if not all(isinstance(key, str) for key in batch):
+            raise ArgumentError(f"{name}: batch {index}: expected texts as keys, got {shown(list(batch))}")
         return {key: _arrays(name, index, part) for key, part in batch.items()}
     if isinstance(batch, (tuple, list)):
         parts = [_arrays(name, index, part) for part in batch]

@@ -3,52 +3,67 @@
 from __future__ import annotations
 
 import contextlib
-from collections import deque
+import copy
+import queue
+import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
 
 import jax
 import numpy as np
 
-from jaxarch.errors import ArgumentError, check_count, check_flag, shown
+from jaxarch.errors import ArgumentError, check_count, check_flag, first_line, shown
 from jaxarch.precision import float64
 from jaxarch.streams.host_batches import host_batches
 from jaxarch.trees import PyTree
 
+Closed = Callable[[], bool]
+"""Whether nothing more is wanted."""
+Items = Callable[[Closed], Iterator[Any]]
+
 
 class Ahead:
-    """What an iterator gives, so many ahead: it runs in a thread of its own.
+    """What an iterator gives, so many ahead: a thread of its own runs it.
+
+    The thread ends with the process, and does not keep it waiting. An error comes where its item is asked
+    for, and again each time after that.
 
     Args:
-      items: the iterator.
+      items: makes the iterator, of a function that says whether nothing more is wanted.
       ahead: how many are made before they are asked for.
       put: what is made of each, in that thread.
     """
 
-    def __init__(self, items: Iterator[Any], ahead: int, put: Callable[[Any], Any]) -> None:
-        self._items, self._ahead, self._put = items, ahead, put
+    def __init__(self, items: Items, ahead: int, put: Callable[[Any], Any]) -> None:
+        self._made: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+        self._room, self._closed = threading.Semaphore(ahead), threading.Event()
+        self._failure: BaseException | None = None
         # What a context of JAX's says holds for its own thread alone.
-        self._is_wide = jax.dtypes.canonicalize_dtype(float) == np.float64
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="jaxarch-ahead")
-        self._made: deque[Future[Any]] = deque()
-        self._fill()
+        is_wide = jax.dtypes.canonicalize_dtype(float) == np.float64
+        makes = (items(self._closed.is_set), put, self._made, self._room, self._closed, is_wide)
+        self._thread = threading.Thread(target=_make, args=makes, daemon=True)
+        self._thread.start()
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
-        if not self._made:
+        if self._closed.is_set():
             raise StopIteration
-        made = self._made.popleft().result()
-        self._fill()
-        return made
+        if self._failure is None:
+            item, self._failure = self._made.get()
+        if self._failure is not None:
+            raise self._failure
+        self._room.release()
+        return item
 
     def close(self, wait: bool = False) -> None:
-        """Make no more, and forget what was made; `wait` for what is being made."""
-        self._made.clear()
-        self._pool.shutdown(wait=wait, cancel_futures=True)
+        """Make no more; `wait` until the iterator is left alone."""
+        self._closed.set()
+        self._room.release()
+        if wait:
+            self._thread.join()
 
     def __enter__(self) -> Ahead:
         return self
@@ -56,15 +71,30 @@ class Ahead:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # Nobody else reads the same loader meanwhile; who is interrupted is not kept waiting.
+        self.close(wait=kind is None)
+
+    def __del__(self) -> None:
         self.close()
 
-    def _fill(self) -> None:
-        while len(self._made) < self._ahead:
-            self._made.append(self._pool.submit(self._make))
 
-    def _make(self) -> Any:
-        with float64() if self._is_wide else contextlib.nullcontext():
-            return self._put(next(self._items))
+def _make(
+    items: Iterator[Any],
+    put: Callable[[Any], Any],
+    made: queue.SimpleQueue[tuple[Any, BaseException | None]],
+    room: threading.Semaphore,
+    closed: threading.Event,
+    is_wide: bool,
+) -> None:
+    try:
+        with float64() if is_wide else contextlib.nullcontext():
+            while True:
+                room.acquire()
+                if closed.is_set():
+                    return
+                made.put((put(next(items)), None))
+    except BaseException as error:
+        made.put((None, error))
 
 
 class Prefetch:
@@ -72,9 +102,11 @@ class Prefetch:
 
     def __init__(self, batches: Iterable[Any], ahead: int, sharding: Any, same_shape: bool) -> None:
         self._batches, self._size, self._same_shape = iter(batches), ahead, same_shape
-        default = jax.config.jax_default_device  # type: ignore[attr-defined]
-        self._device = default if sharding is None else sharding
-        self._state = self._now()
+        self._sharding = _tuples(sharding)
+        if sharding is None:
+            default = jax.config.jax_default_device  # type: ignore[attr-defined]
+            self._sharding = jax.devices(default)[0] if isinstance(default, str) else default
+        self._state = _state_of(self._batches)
         self._ahead = self._begun()
 
     def __iter__(self) -> Iterator[PyTree]:
@@ -110,14 +142,20 @@ class Prefetch:
         self._ahead.close()
 
     def _begun(self) -> Ahead:
-        batches = host_batches("batches", self._batches, same_shape=self._same_shape)
-        return Ahead(((batch, self._now()) for batch in batches), self._size, self._placed)
+        # Without a way back to this object, so that it goes when it is dropped.
+        iterator, sharding, same_shape = self._batches, self._sharding, self._same_shape
 
-    def _placed(self, made: tuple[PyTree, Any]) -> tuple[PyTree, Any]:
-        return jax.device_put(made[0], self._device), made[1]
+        def items(closed: Closed) -> Iterator[tuple[PyTree, Any]]:
+            for batch in host_batches("batches", iterator, same_shape=same_shape):
+                yield batch, _state_of(iterator)
 
-    def _now(self) -> Any:
-        return self._batches.get_state() if hasattr(self._batches, "get_state") else None
+        def placed(item: tuple[PyTree, Any]) -> tuple[PyTree, Any]:
+            try:
+                return jax.device_put(item[0], sharding), item[1]
+            except ValueError as error:
+                raise ArgumentError(f"sharding: it does not fit a batch: {first_line(error)}") from error
+
+        return Ahead(items, self._size, placed)
 
     def _check_resumable(self) -> None:
         if not (hasattr(self._batches, "get_state") and hasattr(self._batches, "set_state")):
@@ -125,6 +163,18 @@ class Prefetch:
                 f"batches: {type(self._batches).__name__} has no get_state and set_state, so that nothing is "
                 "known to go on from; count the steps, and skip as many batches"
             )
+
+
+def _state_of(iterator: Any) -> Any:
+    # Some hand out the object that they go on changing.
+    return copy.deepcopy(iterator.get_state()) if hasattr(iterator, "get_state") else None
+
+
+def _tuples(tree: Any) -> Any:
+    """A pytree with tuples for lists, as batches have them."""
+    if isinstance(tree, dict):
+        return {key: _tuples(part) for key, part in tree.items()}
+    return tuple(map(_tuples, tree)) if isinstance(tree, list) else tree
 
 
 def prefetch(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +19,7 @@ from jaxarch.trees import PyTree
 Source = Any
 """An iterable of batches, or a function `step -> iterable`."""
 
+_FIXED = "fix its order, by a seed that is set where it is begun: stream=lambda step: ..."
 _EXPECTED = "stream: expected an iterable of batches, or a function step -> iterable"
 
 
@@ -34,6 +36,11 @@ class Window(NamedTuple):
 
     def at(self, step: int | Array) -> PyTree:
         """The batch of a step, which is one of these."""
+        size = jax.tree.leaves(self.batches)[0].shape[0]
+        if isinstance(step, int) and step >= size:
+            raise ArgumentError(
+                f"stream: batch {step} is asked for, and {size} are handed out; see Needs(batches=...)"
+            )
         index = jax.lax.dynamic_index_in_dim
         return jax.tree.map(lambda array: index(array, step - self.first, keepdims=False), self.batches)
 
@@ -44,14 +51,23 @@ class Stream:
     Two streams of the same form are equal, since a compiled program depends on that alone.
 
     Args:
-      source: an iterable of batches that can be begun again: a list, a PyTorch `DataLoader`, Grain's and
-        TensorFlow's data sets; or a function `step -> iterable`, whose first batch is that of the step. To go
-        on at a step, a source with an index is asked for it, and of another iterable as many batches are
-        drawn. The first batch is drawn at once, to see its form.
+      source: an iterable of batches that can be begun again, and begins with the same: a list, a PyTorch
+        `DataLoader` that does not shuffle, Grain's and TensorFlow's data sets; or a function
+        `step -> iterable`, whose first batch is that of the step. To go on at a step, a function is asked for
+        it, and of an iterable as many batches are drawn and dropped. The first batch is drawn at once, to see
+        its form.
+
+    Attributes:
+      form: of every batch.
+      first: the first one, on the host.
+      digest: of the first one.
+      check: called with the number of a batch and the batch, to refuse it; `None` for nothing.
 
     Raises:
       ArgumentError: an iterator, which can be gone through once; what is none of these; no batch at all.
     """
+
+    check: Callable[[int, PyTree], None] | None = None
 
     def __init__(self, source: Source) -> None:
         if isinstance(source, Iterator):
@@ -59,7 +75,8 @@ class Stream:
                 f"stream: a {type(source).__name__} can be gone through once, and every training begins "
                 "anew; give what makes it: a loader, or a function step -> iterable"
             )
-        if isinstance(source, (Mapping, str)) or not (hasattr(source, "__iter__") or callable(source)):
+        is_iterable = hasattr(source, "__iter__") and not isinstance(source, (Mapping, str, type))
+        if not is_iterable and not _takes_a_step(source):
             raise ArgumentError(f"{_EXPECTED}, got {shown(source)}")
         self.source = source
         batch = next(host_batches("stream", self._from(0)), None)
@@ -84,7 +101,12 @@ class Stream:
         return next(self.windows(0, size, size))[0]
 
     def windows(
-        self, start: int, stop: int, size: int, last: np.ndarray | None = None
+        self,
+        start: int,
+        stop: int,
+        size: int,
+        last: np.ndarray | None = None,
+        closed: Callable[[], bool] = bool,
     ) -> Iterator[tuple[Window, np.ndarray]]:
         """The batches of the steps from `start` to `stop`, `size` at a time, on the host.
 
@@ -94,6 +116,7 @@ class Stream:
           size: steps of a window; what the last one lacks is 0.
           last: the digest of the batch before `start`, as came with the window that it was in; it is drawn
             again, and compared.
+          closed: whether nothing more is wanted, asked before each batch.
 
         Yields:
           A window, and the digest of its last batch.
@@ -102,27 +125,31 @@ class Stream:
           ArgumentError: a stream that ends before `stop`, or is not the one that `last` is of; a batch that
             is not like the others.
         """
-        self._check_length(stop)
+        self.check_length(stop)
         begun = start if last is None else start - 1
         batches = host_batches("stream", self._from(begun), self.form, begun)
         if last is not None and not np.array_equal(_digest(self._next(batches, begun, stop)), last):
             raise ArgumentError(
-                f"stream: batch {begun} is another one than before the training was interrupted; give a "
-                "stream whose order is fixed, by a seed, or a fresh folder"
+                f"stream: batch {begun} is another one than before the training was interrupted; {_FIXED}, "
+                "or use a fresh folder"
             )
         for first in range(start, stop, size):
             rooms = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), self.form.outline(size))
             for place in range(min(size, stop - first)):
+                if closed():
+                    return
                 batch = self._next(batches, first + place, stop)
+                if first + place == 0 and not np.array_equal(_digest(batch), self.digest):
+                    raise ArgumentError(
+                        "stream: it begins with another batch each time, so that runs and stages would not "
+                        f"see the same; {_FIXED}"
+                    )
                 for room, leaf in zip(jax.tree.leaves(rooms), jax.tree.leaves(batch), strict=True):
                     room[place] = leaf
             yield Window(np.asarray(first, np.int32), rooms), _digest(batch)
 
     def _from(self, step: int) -> Iterable[Any]:
         """The batches from a step on."""
-        # From the beginning a data set is iterated, which may read in parallel.
-        if step and hasattr(self.source, "__getitem__") and hasattr(self.source, "__len__"):
-            return (self.source[index] for index in range(step, len(self.source)))
         if hasattr(self.source, "__iter__"):
             return itertools.islice(self.source, step, None)
         batches = self.source(step)
@@ -134,13 +161,16 @@ class Stream:
         batch = next(batches, None)
         if batch is None:
             raise ArgumentError(_ended(step, stop))
+        if self.check is not None:
+            self.check(step, batch)
         return batch
 
-    def _check_length(self, stop: int) -> None:
+    def check_length(self, stop: int) -> None:
+        """Raise if it is known to have fewer batches than that."""
         try:
             length = len(self.source)
-        except TypeError:
-            # None is known.
+        except Exception:
+            # None is known; loaders say so in many ways.
             return
         if length < stop:
             raise ArgumentError(_ended(length, stop))
@@ -148,9 +178,23 @@ class Stream:
 
 def _ended(batches: int, steps: int) -> str:
     return (
-        f"stream: it ends after {batches} batches, and the training takes {steps} steps; take fewer, or "
-        "begin it again whenever it ends: jaxarch.data.repeat(loader)"
+        f"stream: it ends after {batches} batches, and {steps} are needed; take fewer steps, or begin it "
+        "again whenever it ends: jaxarch.data.repeat(loader)"
     )
+
+
+def _takes_a_step(source: Any) -> bool:
+    """Whether it is a function of one argument, as far as is known."""
+    if not callable(source) or isinstance(source, type):
+        return False
+    try:
+        inspect.signature(source).bind(0)
+    except TypeError:
+        return False
+    except ValueError:
+        # Of some functions nothing is known.
+        return True
+    return True
 
 
 def _digest(batch: PyTree) -> np.ndarray:
