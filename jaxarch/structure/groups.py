@@ -184,8 +184,8 @@ class Groups:
           ArgumentError: as of `cut`; of the function: a tree that is not cut so, inputs with which the groups
             are others.
         """
-        self._of_atoms(kept)
-        expected = {path: sizes(axes, self._of_atoms(kept)) for path, axes in self._leaves.items()}
+        of_atoms = self._of_atoms(kept)
+        expected = {path: sizes(axes, of_atoms) for path, axes in self._leaves.items()}
 
         def run(tree: PyTree, *inputs: PyTree) -> Any:
             given = {path: jnp.shape(leaf) for path, leaf in named_leaves(tree).items()}
