@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import jupytext
 
-from building.public import PACKAGE, PAGES, Entry, entries
+from building.public import PAGES, Entry, entries
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
-ROOT = PACKAGE.parent
+# Of the pages: the package may be installed elsewhere.
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 COPIED = {

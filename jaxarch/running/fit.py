@@ -12,7 +12,7 @@ import hashlib
 import itertools
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -191,7 +191,7 @@ class _Group:
                 start = int(state.step)
                 stop = min(start + chunk, steps)
                 running = self._running(state)
-                window, last_batch = self.watch.run(next, windows)
+                window, last_batch = self._next(windows)
                 advance = advance or self._compile_advance(state.carry, window)
                 carry, values = advance(state.carry, start, stop, window)
                 state.losses[running, start:stop] = np.asarray(values)[running, : stop - start]
@@ -211,6 +211,10 @@ class _Group:
                     over = stop == steps or self._over(state)
                     self.options.checkpoint.save(self._slot, self._saved(state), last=over)
         return self._result(state), state.validation
+
+    def _next(self, windows: Iterator[tuple[Window | None, np.ndarray | None]]) -> Any:
+        """The window of a chunk, the wait for it counted."""
+        return next(windows) if self.problem.stream is None else self.watch.run(next, windows)
 
     def _windows(self, state: _State) -> Any:
         """The window of every chunk that is left, and the digest of its last batch, a chunk ahead."""
