@@ -96,10 +96,8 @@ class Problem:
     window: Window | None = None
 
     def __post_init__(self) -> None:
-        if self.stream is not None:
-            _check_streamed(self)
-            if not isinstance(self.stream, Stream):
-                object.__setattr__(self, "stream", Stream(self.stream))
+        if self.stream is not None and not isinstance(self.stream, Stream):
+            object.__setattr__(self, "stream", Stream(self.stream))
         # NumPy arrays cannot be indexed by traced rows.
         for field in ("data", "train", "train_size", "validation", "per_run"):
             tree = jax.tree.map(_as_jax, getattr(self, field))
@@ -258,6 +256,7 @@ class Problem:
           ArgumentError: empty or ragged data, NaN, rows out of range, parameters that are not floating point,
             a loss that is no scalar.
         """
+        check_streamed(self)
         examples = _check_data(self.data)
         for name, rows in (("train", self.train), ("validation", self.validation)):
             check_rows(name, rows, examples)
@@ -277,7 +276,10 @@ class Problem:
             raise ArgumentError(f"loss: expected a scalar, the mean over a batch; got shape {value.shape}")
 
 
-def _check_streamed(problem: Problem) -> None:
+def check_streamed(problem: Problem) -> None:
+    """Raise if a problem with a stream says otherwise which examples a step takes."""
+    if problem.stream is None:
+        return
     if problem.per_run is not None or problem.train_size is not None:
         raise ArgumentError("stream: all runs see the same batches; leave out `per_run` and `train_size`")
     if problem.batch_size is not None or problem.descent.sampling != "independent":

@@ -13,7 +13,7 @@ from jax import Array
 
 from jaxarch.errors import ArgumentError, check_one_key
 from jaxarch.network import Network
-from jaxarch.problem import Problem
+from jaxarch.problem import Problem, check_streamed
 from jaxarch.running.keyed import equal_by_key, keyed, keyed_problem
 from jaxarch.running.stage import HostSearch, Stage, as_stage, check_follows, check_network, check_problem
 from jaxarch.running.training import Training, begin, conclude, joined
@@ -112,8 +112,9 @@ def check_stages(
     for stage in stages:
         check_problem(stage, problem)
         if problem.stream is not None:
-            needed = stage.on(problem).steps if isinstance(stage, Training) else stage.needs.batches
-            problem.stream.check_length(needed)
+            own = stage.on(problem) if isinstance(stage, Training) else None
+            check_streamed(own or problem)
+            problem.stream.check_length(own.steps if own else stage.needs.batches)
     shapes = keyed_problem(problem)
     for stage in stages:
         check_network(stage, network)
