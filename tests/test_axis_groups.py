@@ -385,7 +385,10 @@ def test_a_function_that_is_none_is_refused(function, message):
     ("kept", "message"),
     [
         ({"a": np.ones(4, bool)}, r"kept: no such group: 'a'; known: a\[1\]"),
-        ({"a[1]": np.ones(3, bool)}, r"kept: expected 4 booleans of 'a\[1\]', one of them true, got "),
+        (
+            {"a[1]": np.ones(3, bool)},
+            r"kept: expected 4 booleans of 'a\[1\]', at least one of them true, got ",
+        ),
         ({"a[1]": np.ones(4)}, "kept: expected 4 booleans"),
         ({"a[1]": np.zeros(4, bool)}, "kept: expected 4 booleans"),
     ],
@@ -407,6 +410,53 @@ def test_a_tree_that_is_not_cut_so_is_refused():
         groups.smaller({"a[1]": np.arange(4) < 2})(params, jnp.ones((1, 3)))
     with pytest.raises(ArgumentError, match=r"^tree: the groups are not of 'a' of shape \(3, 5\)"):
         groups.cut({"a": jnp.ones((3, 5)), "b": params["b"]}, {})
+
+
+def test_what_is_needed_is_asked_of_all_leaves_by_their_paths():
+    params = {name: jnp.eye(4) for name in "abc"}
+    groups = axis_groups(lambda p, x: x @ p["a"] @ p["b"] @ p["c"], params, jnp.ones((1, 4)))
+    without = {name: params[name] for name in "bc"}
+    for tree, message in (
+        (without, "expected 'a' as the groups were found with it, .*, got None; a masked model is"),
+        ({**params, "d": jnp.eye(4)}, "expected 'd' as the groups were found with it, None, got"),
+        ({**params, "b": jnp.eye(4, dtype=jnp.bfloat16)}, "expected 'b' .*float32.*, got .*bfloat16"),
+        (jax.tree.map(lambda leaf: leaf > 0, params), "expected 'a' .*, got .*bool"),
+    ):
+        with pytest.raises(ArgumentError, match=f"^tree: {message}"):
+            groups.needed(tree)
+
+
+def test_a_smaller_network_takes_texts_of_another_length():
+    params = {"e": jnp.ones((9, 4)), "p": jnp.arange(32.0).reshape(8, 4), "o": jnp.ones((4, 2))}
+
+    def network(p, tokens):
+        return (p["e"][tokens] + p["p"][None, : tokens.shape[1]]) @ p["o"]
+
+    groups = axis_groups(network, params, jnp.zeros((1, 6), int))
+    kept = {"e[1]": np.array([True, True, True, False])}
+    short = jnp.zeros((2, 3), int)
+    reached = {**params, "o": params["o"].at[3].set(0)}
+    assert close(groups.smaller(kept)(groups.cut(params, kept), short), network(reached, short))
+
+
+def test_inputs_with_which_other_units_belong_together_are_refused():
+    params = {"a": jnp.ones((3, 4)), "b": jnp.ones((4, 2))}
+
+    def network(p, x):
+        hidden = x @ p["a"]
+        return (hidden if len(x) == 1 else hidden[:, ::-1]) @ p["b"]
+
+    groups = axis_groups(network, params, jnp.ones((1, 3)))
+    kept = {"a[1]": np.arange(4) < 2}
+    with pytest.raises(ArgumentError, match=r"^inputs: with inputs of these shapes other units of a"):
+        groups.smaller(kept)(groups.cut(params, kept), jnp.ones((2, 3)))
+
+
+def test_where_nothing_may_be_cut_it_is_said_why():
+    groups = axis_groups(lambda p, x: jnp.sort(x @ p["a"]), {"a": jnp.ones((3, 4))}, jnp.ones((1, 3)))
+    assert str(groups) == "no group, since everything stays: a[0]: it is an input's"
+    with pytest.raises(ArgumentError, match=r"^kept: no such group: 'b'; no group, since everything stays"):
+        groups.cut({"a": jnp.ones((3, 4))}, {"b": np.ones(2, bool)})
 
 
 def test_a_table_shows_every_group():

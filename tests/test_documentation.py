@@ -134,6 +134,8 @@ def test_the_page_on_cutting_units_leaves_half_of_the_heads_and_neurons():
     assert names["logits"].shape == (2, 16, 30)
     assert close(names["same"], names["apply"](names["masked"], names["tokens"]))
     assert min(names["share"].values()) < 0.6
+    assert names["outputs"].shape == (5, 10)
+    assert names["halved"].encoder[0].convolutions[0].kernel.shape == (3, 3, 8, 4)
     page = (ROOT / "docs/cutting_units.md").read_text()
     of_first_block = [name for name in names["groups"].groups if not name.startswith("encoder/1")]
     rows = re.findall(r"^\| `(\S+)` \| (\d+) \|", page, flags=re.M)

@@ -19,7 +19,7 @@ from jaxarch.trees import PyTree
 Source = Any
 """An iterable of batches, or a function `step -> iterable`."""
 
-_FIXED = "fix its order, by a seed that is set where it is begun: stream=lambda step: ..."
+_FIXED = "fix its order, by a seed set where it is begun, as on the page 'Your data': stream=lambda step: ..."
 _EXPECTED = "stream: expected an iterable of batches, or a function step -> iterable"
 
 

@@ -29,7 +29,7 @@ class Axis:
     __slots__ = ("_same_as", "form", "frozen", "parts", "size")
 
     def __init__(self, size: int, form: Form = "atom", parts: Sequence[Axis] = (), frozen: str = "") -> None:
-        self.size, self.form, self.parts, self.frozen = size, form, tuple(parts), frozen
+        self.size, self.form, self.parts, self.frozen = int(size), form, tuple(parts), frozen
         self._same_as: Axis | None = None
 
     def root(self) -> Axis:

@@ -102,7 +102,8 @@ class Groups:
           By name of the group, booleans of shape (size,): the argument `kept` of `cut` and of `smaller`.
 
         Raises:
-          ArgumentError: leaves of other shapes; values that are traced.
+          ArgumentError: leaves that are missing, left over, or of other shapes or dtypes; values that are
+            traced.
 
         Example:
           >>> import jax, jax.numpy as jnp
@@ -115,7 +116,7 @@ class Groups:
           >>> groups.needed(params)["in[1]"].tolist()  # used; not read; 0; not positive before the ReLU
           [True, False, False, False]
         """
-        self.cut(tree, {})
+        self._check_whole(tree)
         if is_traced(tree):
             raise ArgumentError("tree: which units are needed depends on its values, which are traced")
         leaves = jax.tree.leaves(tree)
@@ -141,7 +142,8 @@ class Groups:
         """The leaves with some units of some groups alone.
 
         Args:
-          tree: of the structure, paths and shapes that the groups were found with.
+          tree: of paths and shapes that the groups were found with, or some of these leaves: a mask, or the
+            moments of an optimiser, as well.
           kept: by name of the group, booleans of shape (size,): which units stay. All stay of groups that are
             left out.
 
@@ -168,8 +170,8 @@ class Groups:
         A model whose code reads its sizes from its parameters, as Flax NNX's linear layers do, takes the
         smaller ones as it is. Others have sizes written down: heads in a reshape, channels that are padded,
         groups of a convolution. This runs the traced program with every size as it is then. It takes inputs
-        of other batch sizes, for which the function is traced again, and can be jitted, mapped and
-        differentiated; functions with a derivative of their own (`jax.custom_jvp`) keep it.
+        of other sizes, batches or lengths, for which the function is traced again, and can be jitted, mapped
+        and differentiated; functions with a derivative of their own (`jax.custom_jvp`) keep it.
 
         What it computes is what the function computes without these units: the same, where they contributed
         nothing. A mean over units, as of a layer norm, divides by their old number still.
@@ -181,8 +183,8 @@ class Groups:
           A function `(tree, *inputs) -> outputs`; jit it, or each call traces anew.
 
         Raises:
-          ArgumentError: as of `cut`; of the function: a tree that is not cut so, inputs with which the groups
-            are others.
+          ArgumentError: as of `cut`; of the function: a tree that is not cut so, inputs with which the units
+            that go are others.
         """
         of_atoms = self._of_atoms(kept)
         expected = {path: sizes(axes, of_atoms) for path, axes in self._leaves.items()}
@@ -196,28 +198,58 @@ class Groups:
                     f"{given.get(path)}"
                 )
             again = Groups(self._function, self._shapes, inputs)
-            if again.groups != self.groups:
-                raise ArgumentError("inputs: with inputs of these shapes the groups of axes are others")
+            for path, axes in self._leaves.items():
+                of_again = again._of_atoms({name: kept[name] for name in kept if name in again.groups})
+                for index, axis in enumerate(axes):
+                    if not np.array_equal(axis.spread(of_atoms), again._leaves[path][index].spread(of_again)):
+                        raise ArgumentError(
+                            f"inputs: with inputs of these shapes other units of {path}[{index}] belong "
+                            "together; find the groups with an example of such inputs"
+                        )
             leaves = [*jax.tree.leaves(tree), *jax.tree.leaves(inputs)]
             outputs = run_smaller(again._program, again._of_atoms(kept), leaves)
             return jax.tree.unflatten(again._outputs, outputs)
 
         return run
 
+    def _check_whole(self, tree: PyTree) -> None:
+        """Raise unless a tree has all leaves that the groups were found with, as they were."""
+        given, expected = named_leaves(tree), named_leaves(self._shapes)
+        for path in [*expected, *given]:
+            one, other = (
+                (jnp.shape(leaves[path]), leaves[path].dtype) if path in leaves else None
+                for leaves in (expected, given)
+            )
+            if one != other:
+                raise ArgumentError(
+                    f"tree: expected {path!r} as the groups were found with it, {shown(one)}, got "
+                    f"{shown(other)}; a masked model is masks.apply_mask(mask, params)"
+                )
+
     def _of_atoms(self, kept: Mapping[str, Any]) -> dict[Axis, np.ndarray]:
+        if not isinstance(kept, Mapping):
+            raise ArgumentError(f"kept: expected a dict, of booleans by name of the group, got {shown(kept)}")
         of_atom = {}
         for name, units in kept.items():
             if name not in self.groups:
-                raise ArgumentError(f"kept: no such group: {shown(name)}; {did_you_mean(name, self.groups)}")
+                there = did_you_mean(name, self.groups) if self.groups else str(self)
+                raise ArgumentError(f"kept: no such group: {shown(name)}; {there}")
             units, size = np.asarray(units), self.groups[name].size
             if units.shape != (size,) or units.dtype != bool or not units.any():
                 raise ArgumentError(
-                    f"kept: expected {size} booleans of {shown(name)}, one of them true, got {shown(units)}"
+                    f"kept: expected {size} booleans of {shown(name)}, at least one of them true, got "
+                    f"{shown(units)}"
                 )
             of_atom[self._atoms[name]] = units
         return of_atom
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def __str__(self) -> str:
+        if not self.groups:
+            why = next((f"{path}[{index}]: {why}" for (path, index), why in self.frozen.items()), "no leaves")
+            return f"no group, since everything stays: {why}"
         rows = [("group", "units", "axes")]
         for group in self.groups.values():
             axes = ", ".join(f"{path}[{axis}]" for path, axis in group.axes)
