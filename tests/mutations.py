@@ -1096,13 +1096,6 @@ STREAMS = [
         "test_streams.py::test_a_search_that_is_no_training_gets_as_many_batches_as_it_needs",
     ),
     Mutation(
-        "a loader may change what was read ahead",
-        "streams/host_batches.py",
-        "array = np.array(batch)",
-        "array = np.asarray(batch)",
-        "test_prefetch.py::test_a_loader_may_write_all_its_batches_to_the_same_place",
-    ),
-    Mutation(
         "the state of a loader is that of what was read ahead",
         "streams/prefetch.py",
         "        return self._state\n",
@@ -1125,7 +1118,7 @@ OF_ONE_READER = [
         "streams/prefetch.py",
         "self.close(wait=kind is None)",
         "self.close()",
-        "test_streams.py::test_a_loader_is_read_by_one_training_at_a_time_also_where_one_stops_early",
+        "test_prefetch.py::test_a_reader_is_done_when_it_is_left",
     ),
     Mutation(
         "what is dropped is read for ever",
@@ -1205,10 +1198,10 @@ STRUCTURE = [
     ),
     Mutation(
         "what only dead units read is needed",
-        "structure/needed.py",
-        "x.nonzero & _there(step.inputs[0], kept)",
-        "x.nonzero",
-        "test_needed_units.py::test_what_only_dead_units_read_is_dead",
+        "structure/groups.py",
+        "find_needed(self._program, outputs, record, kept, summed)",
+        "find_needed(self._program, outputs, record, {}, summed)",
+        "test_needed_units.py::test_what_is_read_only_by_units_that_are_always_0_is_dead",
     ),
     Mutation(
         "a maximum needs only what is not 0",

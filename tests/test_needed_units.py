@@ -103,6 +103,18 @@ def test_what_only_dead_units_read_is_dead():
     assert needed == {"a[1]": [1, 0, 0, 0], "b[1]": [0, 1]}
 
 
+def test_what_is_read_only_by_units_that_are_always_0_is_dead():
+    second = jnp.array([[-1.0, 1], [-1, 0], [-1, 0], [-1, 0]])
+    params = {"a": jnp.ones((3, 4)), "b": second, "c": jnp.ones((2, 1))}
+
+    def network(p, x):
+        return jax.nn.relu(jnp.abs(x @ p["a"]) @ p["b"]) @ p["c"]
+
+    groups = axis_groups(network, params, jnp.ones((1, 3)))
+    needed = {name: units.astype(int).tolist() for name, units in groups.needed(params).items()}
+    assert needed == {"a[1]": [1, 0, 0, 0], "b[1]": [0, 1]}
+
+
 def test_a_stream_goes_where_all_of_its_writers_and_readers_are_dead():
     params = {name: jnp.ones((4, 4)).at[:, 1].set(0) for name in "ab"} | {"c": jnp.ones((4, 1))}
     first = {**params, "in": jnp.ones((3, 4)).at[:, 1].set(0)}

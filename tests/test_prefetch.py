@@ -15,6 +15,7 @@ from small import in_float64
 
 from jaxarch.data import prefetch, repeat
 from jaxarch.errors import ArgumentError
+from jaxarch.streams import Ahead
 
 
 def counted(batches, drawn):
@@ -118,6 +119,7 @@ def test_its_state_is_that_after_the_last_batch_that_was_handed_out():
     loader = Resumable(numbers(9))
     batches = prefetch(loader, ahead=3)
     assert [int(next(batches)[0]) for _ in range(4)] == [0, 1, 2, 3]
+    until(lambda: loader.place == 7)
     assert batches.get_state() == {"place": 4}
     assert [int(batch[0]) for batch in batches] == [4, 5, 6, 7, 8]
 
@@ -229,6 +231,17 @@ def test_a_state_that_an_iterator_goes_on_changing_is_as_it_was():
     batches = prefetch(Changing(numbers(9)), ahead=3)
     next(batches)
     assert batches.get_state() == {"place": 1}
+
+
+def test_a_reader_is_done_when_it_is_left():
+    def items(closed):
+        while True:
+            time.sleep(0.3)
+            yield 1
+
+    with Ahead(items, 1, lambda item: item) as ahead:
+        next(ahead)
+    assert not ahead._thread.is_alive()
 
 
 def test_what_is_dropped_is_read_no_more():

@@ -366,28 +366,37 @@ def test_labels_are_looked_at_in_every_batch():
         learned(spoiled(6, lambda x, y: (x, np.where(y == 0, -1, y))))
 
 
+class Slow:
+    """A loader with one place, as a file has; it notes who goes on with it when another has begun."""
+
+    def __init__(self):
+        self.begun, self.late = 0, []
+
+    def __iter__(self):
+        self.begun += 1
+        mine = self.begun
+        for batch in itertools.cycle(BATCHES):
+            if mine != self.begun:
+                self.late.append(mine)
+            yield batch
+            time.sleep(0.01)
+
+
 def test_a_loader_is_read_by_one_training_at_a_time_also_where_one_stops_early():
-    class File:
-        """What has one place, as a file has."""
-
-        place = 0
-
-        def __iter__(self):
-            self.place = 0
-            while True:
-                self.place += 1
-                yield BATCHES[(self.place - 1) % STEPS]
-                time.sleep(0.01)
-
-    options = {"chunk": 20, "at_once": 1, "devices": jax.devices()[:1]}
-    stopping = jaxarch.EarlyStopping(patience=1, least=1.0)
-
-    def losses(stream):
-        made = problem(stream, steps=200, validation=np.arange(20))
-        found, _ = jaxarch.over_seeds(search.dense(), keys(3), made, early_stopping=stopping, **options)
-        return found.info["loss"]
-
-    assert same(losses(File()), losses(lambda step: itertools.islice(itertools.cycle(BATCHES), step, None)))
+    loader = Slow()
+    made = problem(loader, steps=100, validation=np.arange(20))
+    jaxarch.over_seeds(
+        search.dense(),
+        keys(3),
+        made,
+        chunk=5,
+        at_once=1,
+        devices=jax.devices()[:1],
+        early_stopping=jaxarch.EarlyStopping(patience=1, least=1.0),
+    )
+    # Once to see the form, and once for each of the runs, which are trained in turn.
+    assert loader.begun == 1 + 3
+    assert not loader.late
 
 
 def test_what_a_later_stage_needs_is_known_before_the_first_is_trained():
