@@ -26,6 +26,13 @@ def code_blocks(page, language="python"):
     return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / page).read_text(), flags=re.M | re.S)
 
 
+def run_page(page, names, runs=lambda block: True):
+    """Run the blocks of a page one after another, with and into some names."""
+    for block in code_blocks(page):
+        if runs(block):
+            exec(compile(block, page, "exec"), names)
+
+
 @pytest.mark.long
 def test_the_readme_s_code_runs_as_printed_in_a_fresh_process(tmp_path):
     script = tmp_path / "readme.py"
@@ -57,8 +64,7 @@ def test_the_readme_s_commands_exist():
 def test_the_page_on_loops_of_one_s_own_holds_its_mask_and_learns(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}
-    for block in code_blocks("docs/your_own_loop.md"):
-        exec(compile(block, "docs/your_own_loop.md", "exec"), names)
+    run_page("docs/your_own_loop.md", names)
     assert int(jaxarch.masks.connections(names["mask"])) == 740
     assert int(jaxarch.masks.connections(names["gradual_mask"])) == 740
     assert names["scores"].opt_state[-1].reached_at[...] > 0
@@ -73,8 +79,7 @@ def test_the_first_page_s_code_runs():
     params = {"kernel": jax.random.normal(keys()[0], (20, 30))}
     names = {"jax": jax, "jaxarch": jaxarch, "optax": optax, "params": params, "gradients": params}
     names["problem"] = problem(steps=4, runs=10)
-    for block in code_blocks("docs/index.md"):
-        exec(compile(block, "docs/index.md", "exec"), names)
+    run_page("docs/index.md", names)
     assert int(jaxarch.masks.connections(names["mask"])) == 60
     assert jax.vmap(jaxarch.density)(names["network"].mask).shape == (10,)
 
@@ -83,8 +88,7 @@ def test_the_first_page_s_code_runs():
 def test_the_page_on_data_trains_on_each_of_its_kinds(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}
-    for block in code_blocks("docs/your_data.md"):
-        exec(compile(block, "docs/your_data.md", "exec"), names)
+    run_page("docs/your_data.md", names)
     assert (names["accuracy"] > 0.8).all()
     losses = names["read"].info["loss"]
     assert (losses[:, -5:].mean(axis=1) < losses[:, :5].mean(axis=1)).all()
@@ -126,8 +130,7 @@ def test_the_page_on_many_devices_uses_8_and_leaves_all_split_as_it_was(tmp_path
 def test_the_page_on_cutting_units_leaves_half_of_the_heads_and_neurons():
     names = {}
     with jax.numpy_rank_promotion("allow"):
-        for block in code_blocks("docs/cutting_units.md"):
-            exec(compile(block, "docs/cutting_units.md", "exec"), names)
+        run_page("docs/cutting_units.md", names)
     shapes = {path: leaf.shape for path, leaf in jaxarch.named_leaves(names["small"]).items()}
     assert shapes["encoder/0/attention/query/kernel"] == (48, 2, 12)
     assert shapes["encoder/1/layers/0/kernel"] == (48, 96)
@@ -148,8 +151,7 @@ def test_the_page_on_cutting_units_leaves_half_of_the_heads_and_neurons():
 def test_the_page_beside_jaxpruner_prunes_to_a_tenth_of_every_kernel():
     names = {}
     with jax.numpy_rank_promotion("allow"):
-        for block in code_blocks("docs/beside_jaxpruner.md"):
-            exec(compile(block, "docs/beside_jaxpruner.md", "exec"), names)
+        run_page("docs/beside_jaxpruner.md", names)
     kept = {path: int(leaf.sum()) for path, leaf in jaxarch.named_leaves(names["mask"]).items()}
     assert kept == {"hidden/kernel": 640, "head/kernel": 100}
     assert float(names["accuracy"]) > 0.8
@@ -184,9 +186,7 @@ def test_the_page_on_saving_keeps_masks_weights_and_trainings_and_tells_loss_and
     monkeypatch.setitem(sys.modules, "tensorboardX", board)
     monkeypatch.setitem(sys.modules, "wandb", wandb)
     names, has_torch = {}, importlib.util.find_spec("torch") is not None
-    for block in code_blocks("docs/saving_and_loading.md"):
-        if "import torch" not in block or has_torch:
-            exec(compile(block, "docs/saving_and_loading.md", "exec"), names)
+    run_page("docs/saving_and_loading.md", names, lambda block: "import torch" not in block or has_torch)
     run, network = names["run"], names["network"]
     assert same(names["mask"], run.mask)
     assert same(names["weights"], run.params)

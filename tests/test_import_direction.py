@@ -19,6 +19,7 @@ ORDER = [
     "errors",
     "precision",
     "trees",
+    "digests",
     "order_statistics",
     "epochs",
     "masks",

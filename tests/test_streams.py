@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 from compilations import compilations
-from small import close, keys, same
+from small import Interrupted, close, interrupt_at, keys, same
 
 import jaxarch
 from jaxarch import search
@@ -22,6 +22,8 @@ X = np.asarray(jax.random.normal(jax.random.key(0), (40, 6)), np.float32)
 Y = (X[:, 0] > 0).astype(np.int32)
 ROWS = np.asarray(jax.random.randint(jax.random.key(1), (STEPS, 8), 0, 40))
 BATCHES = [(X[rows], Y[rows]) for rows in ROWS]
+KEPT_ONCE = interrupt_at(10)
+"""Ends a training, in chunks of 5, when its first border has been kept."""
 
 
 def model(rngs):
@@ -53,16 +55,6 @@ class Loader:
         for batch in self.batches:
             self.drawn += 1
             yield list(batch)
-
-
-class Interrupted(Exception):
-    pass
-
-
-def stop(border):
-    """Interrupt a training when its first border is kept."""
-    if border.step > 5:
-        raise Interrupted
 
 
 @pytest.mark.parametrize("loop", ["scan", "step"])
@@ -107,7 +99,7 @@ def test_batches_may_come_from(name):
 @pytest.mark.parametrize("name", SOURCES)
 def test_an_interrupted_training_goes_on_to_the_same_bits_with_batches_from(name, tmp_path):
     with pytest.raises(Interrupted):
-        learned(SOURCES[name](), checkpoint=jaxarch.Checkpoints(tmp_path), progress=stop)
+        learned(SOURCES[name](), checkpoint=jaxarch.Checkpoints(tmp_path), progress=KEPT_ONCE)
     resumed = learned(SOURCES[name](), checkpoint=jaxarch.Checkpoints(tmp_path))
     assert same(resumed, learned(BATCHES))
 
@@ -120,7 +112,7 @@ def test_a_function_of_the_step_is_asked_to_go_on_where_the_training_does(tmp_pa
         return BATCHES[step:]
 
     with pytest.raises(Interrupted):
-        learned(stream, checkpoint=jaxarch.Checkpoints(tmp_path), progress=stop)
+        learned(stream, checkpoint=jaxarch.Checkpoints(tmp_path), progress=KEPT_ONCE)
     asked.clear()
     learned(stream, checkpoint=jaxarch.Checkpoints(tmp_path))
     # The form is that of the first batch; batch 4 is compared with the one before the interruption.
@@ -136,7 +128,7 @@ def test_a_function_of_the_step_is_asked_to_go_on_where_the_training_does(tmp_pa
 )
 def test_an_interrupted_training_does_not_go_on_with_other_batches(other, message, tmp_path):
     with pytest.raises(Interrupted):
-        learned(BATCHES, checkpoint=jaxarch.Checkpoints(tmp_path), progress=stop)
+        learned(BATCHES, checkpoint=jaxarch.Checkpoints(tmp_path), progress=KEPT_ONCE)
     with pytest.raises(ArgumentError, match=f"^{message}"):
         learned(other, checkpoint=jaxarch.Checkpoints(tmp_path))
 
@@ -427,7 +419,7 @@ def test_a_data_set_of_grain_is_a_stream(tmp_path):
     stream = examples.seed(3).shuffle().repeat().batch(8)
     whole = learned(stream)
     with pytest.raises(Interrupted):
-        learned(stream, checkpoint=jaxarch.Checkpoints(tmp_path), progress=stop)
+        learned(stream, checkpoint=jaxarch.Checkpoints(tmp_path), progress=KEPT_ONCE)
     assert same(learned(stream, checkpoint=jaxarch.Checkpoints(tmp_path)), whole)
     assert same(learned(stream.to_iter_dataset()), whole)
     assert not same(learned(list(itertools.islice(examples.repeat().batch(8), STEPS))), whole)

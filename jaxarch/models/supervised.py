@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -135,10 +136,10 @@ def supervised(
     keyed_problem(made).check()
     outputs = _check_loss(made, network, loss)
     _check_labels(made, outputs)
-    if stream is not None:
-        made.stream.check = partial(_check_batch, _classes(made.data[1], outputs))
-        made.stream.check(0, made.stream.first)
-    return made
+    if stream is None:
+        return made
+    look = partial(_check_batch, _classes(made.data[1], outputs))
+    return dataclasses.replace(made, stream=made.stream.checked(look))
 
 
 def _arrays(name: str, tree: Any) -> PyTree:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import itertools
 import math
 import warnings
@@ -22,6 +21,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh
 
+from jaxarch.digests import tree_digest
 from jaxarch.errors import ArgumentError, DeadStartWarning, NonFiniteWarning, ResultWarning, first_line, shown
 from jaxarch.network import Network
 from jaxarch.problem import Problem
@@ -81,7 +81,7 @@ def fit(
     data = place(mesh, (None,), (problem.data,))[0]
     args = (keys, settings, dataclasses.replace(problem, data=data), network)
     streamed = () if problem.stream is None else (problem.stream.digest.tobytes(),)
-    same = None if options.checkpoint is None else _digest(problem.data, streamed)
+    same = None if options.checkpoint is None else tree_digest(problem.data, streamed)
     job = _Job(make, mesh, options, watch, name, same)
     width = programs.width(make, mesh, axes, args, options, watch) if begun is None else begun.width
     if begun is None and options.checkpoint is not None:
@@ -204,8 +204,9 @@ class _Group:
                     for name, row in metrics.items():
                         state.validation[name][start // chunk] = row
                 seconds = np.asarray(self.watch.running - before)
-                state = state._replace(step=np.asarray(stop), carry=carry, best=best)
-                state = state._replace(seconds=seconds, last_batch=last_batch)
+                state = state._replace(
+                    step=np.asarray(stop), carry=carry, best=best, seconds=seconds, last_batch=last_batch
+                )
                 self._report(state)
                 if self.options.checkpoint is not None:
                     over = stop == steps or self._over(state)
@@ -381,7 +382,7 @@ class _Group:
             learned = (training.name, training.init, training.params, training.network, training.settings)
             beside = (training.penalty, training.observe, problem.init, problem.loss, problem.gather)
             borders = (self.options.early_stopping, self.options.schedule)
-            self._digest = _digest(
+            self._digest = tree_digest(
                 (self.keys, self.settings, dataclasses.replace(problem, data=self.data), self.network),
                 (
                     fingerprint((learned, beside, self.descent, borders)),
@@ -473,18 +474,6 @@ def _scheduled(scheduled: PyTree, settings: PyTree) -> PyTree:
             f"schedule: it must return settings of the structure and shapes that it was given, which are "
             f"{shown(jax.tree.map(jnp.shape, settings))} ({first_line(error)})"
         ) from None
-
-
-def _digest(tree: PyTree, sizes: tuple[Any, ...]) -> np.ndarray:
-    """SHA-256 of arrays, by their paths, and of what else is given: 32 bytes."""
-    total = hashlib.sha256(repr(sizes).encode())
-    for name, leaf in named_leaves(tree).items():
-        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            leaf = jax.random.key_data(leaf)
-        array = np.ascontiguousarray(leaf)
-        total.update(f"{name} {array.dtype} {array.shape}".encode())
-        total.update(array.tobytes())
-    return np.frombuffer(total.digest(), np.uint8)
 
 
 def _concatenate(*leaves: Array) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import copy
 import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from jax import Array
 
+from jaxarch.digests import tree_digest
 from jaxarch.errors import ArgumentError, shown
 from jaxarch.streams.host_batches import Form, host_batches
 from jaxarch.trees import PyTree
@@ -61,7 +62,7 @@ class Stream:
       form: of every batch.
       first: the first one, on the host.
       digest: of the first one.
-      check: called with the number of a batch and the batch, to refuse it; `None` for nothing.
+      check: as of `checked`; `None` for nothing.
 
     Raises:
       ArgumentError: an iterator, which can be gone through once; what is none of these; no batch at all.
@@ -84,13 +85,20 @@ class Stream:
             raise ArgumentError("stream: it has no batch")
         self.form = Form.of(batch)
         self.first = batch
-        self.digest = _digest(batch)
+        self.digest = tree_digest(batch)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Stream) and self.form == other.form
 
     def __hash__(self) -> int:
         return hash(self.form)
+
+    def checked(self, check: Callable[[int, PyTree], None]) -> Stream:
+        """The same stream, each batch of which is looked at by its number and itself; the first one now."""
+        other = copy.copy(self)
+        other.check = check
+        check(0, self.first)
+        return other
 
     def outline(self, size: int) -> Window:
         """A window of so many steps, as shapes and dtypes."""
@@ -128,7 +136,7 @@ class Stream:
         self.check_length(stop)
         begun = start if last is None else start - 1
         batches = host_batches("stream", self._from(begun), self.form, begun)
-        if last is not None and not np.array_equal(_digest(self._next(batches, begun, stop)), last):
+        if last is not None and not np.array_equal(tree_digest(self._next(batches, begun, stop)), last):
             raise ArgumentError(
                 f"stream: batch {begun} is another one than before the training was interrupted; {_FIXED}, "
                 "or use a fresh folder"
@@ -139,14 +147,14 @@ class Stream:
                 if closed():
                     return
                 batch = self._next(batches, first + place, stop)
-                if first + place == 0 and not np.array_equal(_digest(batch), self.digest):
+                if first + place == 0 and not np.array_equal(tree_digest(batch), self.digest):
                     raise ArgumentError(
                         "stream: it begins with another batch each time, so that runs and stages would not "
                         f"see the same; {_FIXED}"
                     )
                 for room, leaf in zip(jax.tree.leaves(rooms), jax.tree.leaves(batch), strict=True):
                     room[place] = leaf
-            yield Window(np.asarray(first, np.int32), rooms), _digest(batch)
+            yield Window(np.asarray(first, np.int32), rooms), tree_digest(batch)
 
     def _from(self, step: int) -> Iterable[Any]:
         """The batches from a step on."""
@@ -195,11 +203,3 @@ def _takes_a_step(source: Any) -> bool:
         # Of some functions nothing is known.
         return True
     return True
-
-
-def _digest(batch: PyTree) -> np.ndarray:
-    """SHA-256 of a batch: 32 bytes."""
-    total = hashlib.sha256()
-    for leaf in jax.tree.leaves(batch):
-        total.update(np.ascontiguousarray(leaf).tobytes())
-    return np.frombuffer(total.digest(), np.uint8)

@@ -115,7 +115,16 @@ def _unknown(eqn: JaxprEqn, *inputs: Axes) -> list[Axes]:
     return [frozen(output, why) for output in eqn.outvars]
 
 
+def bind(eqn: JaxprEqn, values: Sequence[Any], **changed: Any) -> list[Any]:
+    """What an equation makes of some values, with some of its parameters changed."""
+    made = eqn.primitive.bind(*values, **eqn.params | changed)
+    return list(made) if eqn.primitive.multiple_results else [made]
+
+
 # Programs in programs --------------------------------------------------------------------------------
+
+CALLS = ("jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint")
+"""What calls a program once, on its own inputs, and does nothing else to its values."""
 
 
 def inner(eqn: JaxprEqn) -> ClosedJaxpr:
@@ -472,7 +481,7 @@ _RULES: dict[str, Callable[..., list[Axes]]] = {
 }
 
 _CALLS: dict[str, Callable[..., _Called]] = {
-    **dict.fromkeys(("jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint"), _call),
+    **dict.fromkeys(CALLS, _call),
     "cond": _cond,
     "custom_jvp_call": _custom_jvp,
     "scan": _scan,

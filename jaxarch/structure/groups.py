@@ -198,8 +198,8 @@ class Groups:
                     f"{given.get(path)}"
                 )
             again = Groups(self._function, self._shapes, inputs)
+            of_again = again._of_atoms({name: kept[name] for name in kept if name in again.groups})
             for path, axes in self._leaves.items():
-                of_again = again._of_atoms({name: kept[name] for name in kept if name in again.groups})
                 for index, axis in enumerate(axes):
                     if not np.array_equal(axis.spread(of_atoms), again._leaves[path][index].spread(of_again)):
                         raise ArgumentError(
@@ -207,7 +207,7 @@ class Groups:
                             "together; find the groups with an example of such inputs"
                         )
             leaves = [*jax.tree.leaves(tree), *jax.tree.leaves(inputs)]
-            outputs = run_smaller(again._program, again._of_atoms(kept), leaves)
+            outputs = run_smaller(again._program, of_again, leaves)
             return jax.tree.unflatten(again._outputs, outputs)
 
         return run

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal
 
-from jaxarch.structure.flow import MOVES, Program, Step, literal
+from jaxarch.structure.flow import CALLS, MOVES, Program, Step, bind, literal
 
 
 class Value(NamedTuple):
@@ -109,8 +109,7 @@ def _anything(step: Step, *taken: Value) -> list[Value]:
 
 
 def _bind(step: Step, taken: Sequence[Any], **changed: Any) -> list[np.ndarray]:
-    made = step.eqn.primitive.bind(*map(jnp.asarray, taken), **step.eqn.params | changed)
-    return [np.asarray(array) for array in (made if step.eqn.primitive.multiple_results else [made])]
+    return [np.asarray(array) for array in bind(step.eqn, [*map(jnp.asarray, taken)], **changed)]
 
 
 def _value(number: Any, open_: Any, positive: Any, negative: Any) -> Value:
@@ -176,9 +175,7 @@ def _cond(step: Step, taken: Sequence[Value], record: Record) -> list[Value]:
 
 
 _CALLS: dict[str, Callable[[Step, Sequence[Value], Record], list[Value]]] = {
-    **dict.fromkeys(
-        ("jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint", "custom_jvp_call"), _call
-    ),
+    **dict.fromkeys((*CALLS, "custom_jvp_call"), _call),
     "cond": _cond,
     "scan": _scan,
     "while": _while,

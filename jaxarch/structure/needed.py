@@ -16,7 +16,7 @@ from jax import lax
 from jax.extend.core import Literal
 
 from jaxarch.structure.axes import Axis
-from jaxarch.structure.flow import ENTRYWISE, MOVES, REDUCTIONS, Axes, Program, Step
+from jaxarch.structure.flow import CALLS, ENTRYWISE, MOVES, REDUCTIONS, Axes, Program, Step, bind
 from jaxarch.structure.known import Record, Value
 from jaxarch.structure.smaller import Kept
 
@@ -46,10 +46,7 @@ def find_needed(program: Program, outputs: Needs, record: Record, kept: Kept, su
     for atom, entries in zip(jaxpr.outvars, outputs, strict=True):
         add(atom, entries)
     for step in reversed(program.steps):
-        of_outputs = [
-            needed.get(var, np.zeros(_shape(var), bool)) & _there(axes, kept)
-            for var, axes in zip(step.eqn.outvars, step.outputs, strict=True)
-        ]
+        of_outputs = [needed.get(var, np.zeros(_shape(var), bool)) for var in step.eqn.outvars]
         if any(entries.any() for entries in of_outputs):
             of_inputs = _RULES.get(step.eqn.primitive.name, _all)(step, of_outputs, record, kept, summed)
             for atom, axes, entries in zip(step.eqn.invars, step.inputs, of_inputs, strict=True):
@@ -197,14 +194,9 @@ def _back(linear: Callable[..., Any], shapes: Sequence[tuple[int, ...]], needed:
     return [np.asarray(entries) > 0 for entries in found]
 
 
-def _bind(step: Step, arrays: Sequence[Any], **changed: Any) -> Sequence[Any]:
-    made = step.eqn.primitive.bind(*arrays, **step.eqn.params | changed)
-    return made if step.eqn.primitive.multiple_results else [made]
-
-
 def _moved(step: Step, needed: Needs, record: Record, kept: Kept, summed: Units) -> Needs:
     shapes = [value.open.shape for value in _inputs(step, record)]
-    return _back(lambda *arrays: _bind(step, arrays), shapes, needed)
+    return _back(lambda *arrays: bind(step.eqn, arrays), shapes, needed)
 
 
 def _looked_up(step: Step, needed: Needs, record: Record, kept: Kept, summed: Units) -> Needs:
@@ -215,7 +207,7 @@ def _looked_up(step: Step, needed: Needs, record: Record, kept: Kept, summed: Un
         at = [np.zeros_like(place) for place in at]
         sizes = zip(step.eqn.params["slice_sizes"], array.open.shape, strict=True)
         along = tuple(index for index, (size, whole) in enumerate(sizes) if size != whole)
-    (entries,) = _back(lambda of: _bind(step, [of, *at]), [array.open.shape], needed)
+    (entries,) = _back(lambda of: bind(step.eqn, [of, *at]), [array.open.shape], needed)
     entries = np.broadcast_to(_any_along(entries, along, keepdims=True), array.open.shape)
     return [entries, *(np.ones(place.open.shape, bool) for place in places)]
 
@@ -227,7 +219,7 @@ def _reduced(step: Step, needed: Needs, record: Record, kept: Kept, summed: Unit
     (array,), along = _inputs(step, record), _summed(step)
     entries = np.broadcast_to(np.expand_dims(needed[0], tuple(along)), array.open.shape)
     counts = entries & array.nonzero if step.eqn.primitive.name == "reduce_sum" else entries
-    _note_all(step.inputs[0], along, counts & _there(step.inputs[0], kept), summed)
+    _note_all(step.inputs[0], along, counts, summed)
     return [entries]
 
 
@@ -242,10 +234,9 @@ def _bilinear(step: Step, needed: Needs, record: Record, kept: Kept, summed: Uni
     x, y = _inputs(step, record)
     one, other = (jnp.asarray(value.nonzero, jnp.float32) for value in (x, y))
     changed = {"preferred_element_type": np.dtype(np.float32)}
-    (of_x,) = _back(lambda array: _bind(step, [array, other], **changed), [x.open.shape], needed)
-    (of_y,) = _back(lambda array: _bind(step, [one, array], **changed), [y.open.shape], needed)
-    entries = of_x & x.nonzero & _there(step.inputs[0], kept)
-    _note_all(step.inputs[0], _summed(step), entries, summed)
+    (of_x,) = _back(lambda array: bind(step.eqn, [array, other], **changed), [x.open.shape], needed)
+    (of_y,) = _back(lambda array: bind(step.eqn, [one, array], **changed), [y.open.shape], needed)
+    _note_all(step.inputs[0], _summed(step), of_x & x.nonzero, summed)
     return [of_x, of_y]
 
 
@@ -253,12 +244,11 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(ENTRYWISE, _entrywise),
     **dict.fromkeys(MOVES, _moved),
     **dict.fromkeys(REDUCTIONS, _reduced),
-    **dict.fromkeys(("jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint"), _call),
+    **dict.fromkeys((*CALLS, "custom_jvp_call"), _call),
     **dict.fromkeys(("dynamic_slice", "gather"), _looked_up),
     **dict.fromkeys(("reduce_window_max", "reduce_window_min", "reduce_window_sum"), _pooled),
     **dict.fromkeys(("dot_general", "conv_general_dilated"), _bilinear),
     "cond": _cond,
-    "custom_jvp_call": _call,
     "mul": _mul,
     "scan": _scan,
     "while": _while,

@@ -12,7 +12,7 @@ from jax import lax
 from jax.extend.core import Literal
 
 from jaxarch.structure.axes import Axis
-from jaxarch.structure.flow import Axes, Program, Step, literal
+from jaxarch.structure.flow import Axes, Program, Step, bind, literal
 
 Kept = Mapping[Axis, np.ndarray]
 """Of atoms, which of their units are kept; all are of those that are not in it."""
@@ -57,14 +57,8 @@ def run_smaller(program: Program, kept: Kept, inputs: Sequence[Any]) -> list[Any
 Rule = Callable[[Step, Kept, list[Any]], list[Any]]
 
 
-def _bind(step: Step, taken: Sequence[Any], **changed: Any) -> list[Any]:
-    primitive = step.eqn.primitive
-    made = primitive.bind(*taken, **step.eqn.params | changed)
-    return list(made) if primitive.multiple_results else [made]
-
-
 def _as_it_is(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
-    return _bind(step, taken)
+    return bind(step.eqn, taken)
 
 
 # Programs in programs --------------------------------------------------------------------------------
@@ -133,15 +127,15 @@ def _cond(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
 
 
 def _broadcast(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
-    return _bind(step, taken, shape=sizes(step.outputs[0], kept))
+    return bind(step.eqn, taken, shape=sizes(step.outputs[0], kept))
 
 
 def _reshape(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
-    return _bind(step, taken, new_sizes=sizes(step.outputs[0], kept))
+    return bind(step.eqn, taken, new_sizes=sizes(step.outputs[0], kept))
 
 
 def _iota(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
-    (whole,) = _bind(step, taken)
+    (whole,) = bind(step.eqn, taken)
     return [cut(whole, step.outputs[0], kept)]
 
 
@@ -151,12 +145,12 @@ def _slice(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
         tuple(int(count[place]) for count, place in zip(counts, step.eqn.params[name], strict=True))
         for name in ("start_indices", "limit_indices")
     )
-    return _bind(step, taken, start_indices=starts, limit_indices=stops)
+    return bind(step.eqn, taken, start_indices=starts, limit_indices=stops)
 
 
 def _split(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
     along = step.eqn.params["axis"]
-    return _bind(step, taken, sizes=tuple(sizes(axes, kept)[along] for axes in step.outputs))
+    return bind(step.eqn, taken, sizes=tuple(sizes(axes, kept)[along] for axes in step.outputs))
 
 
 def _pad(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
@@ -166,14 +160,14 @@ def _pad(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
         is_whole = units.all()
         ends = (low, high) if is_whole else (int(units[:low].sum()), int(units[axis.size - high :].sum()))
         config.append((*ends, between))
-    return _bind(step, taken, padding_config=tuple(config))
+    return bind(step.eqn, taken, padding_config=tuple(config))
 
 
 def _window_sizes(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
     """Of slices at computed places: an axis that is taken whole is taken whole."""
     whole = zip(step.eqn.params["slice_sizes"], step.inputs[0], sizes(step.inputs[0], kept), strict=True)
-    return _bind(
-        step, taken, slice_sizes=tuple(now if size == axis.size else size for size, axis, now in whole)
+    return bind(
+        step.eqn, taken, slice_sizes=tuple(now if size == axis.size else size for size, axis, now in whole)
     )
 
 
@@ -181,7 +175,7 @@ def _convolution(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
     numbers, groups = step.eqn.params["dimension_numbers"], step.eqn.params["feature_group_count"]
     channels = step.inputs[0][numbers.lhs_spec[1]].spread(kept)
     there = int(channels.reshape(groups, -1).any(1).sum())
-    return _bind(step, taken, feature_group_count=there)
+    return bind(step.eqn, taken, feature_group_count=there)
 
 
 _RULES: dict[str, Rule] = {

@@ -27,9 +27,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+from jax.extend.core import Jaxpr, JaxprEqn, Literal
 
 from jaxarch.errors import ArgumentError, is_traced
+from jaxarch.structure.flow import CALLS, bind, inner, literal
 from jaxarch.trees import PyTree, named_leaves
 
 __all__ = ["interval_bounds"]
@@ -161,7 +162,7 @@ def _evaluate(jaxpr: Jaxpr, consts: Sequence[Any], inputs: Sequence[Interval]) -
 
     def read(atom: Any) -> Interval:
         if isinstance(atom, Literal):
-            return _point(np.asarray(atom.val, getattr(atom.aval, "dtype", None)))
+            return _point(literal(atom))
         return known[atom]
 
     known.update(zip(jaxpr.constvars, map(_point, consts), strict=True))
@@ -177,15 +178,15 @@ def _apply(eqn: JaxprEqn, inputs: list[Interval]) -> list[Interval]:
     if _is_logaddexp(eqn):
         name = "logaddexp"
     elif name in _CALLS:
-        inner = _inner(eqn)
-        return _evaluate(inner.jaxpr, inner.consts, inputs)
+        called = inner(eqn)
+        return _evaluate(called.jaxpr, called.consts, inputs)
     if name in _IDENTITIES:
         return inputs
     decided = _decided(name, inputs)
     if decided is not None:
         return [decided]
     if all(value.exact for value in inputs):
-        outputs = [_point(output) for output in _bind(eqn, [value.lower for value in inputs])]
+        outputs = [_point(output) for output in bind(eqn, [value.lower for value in inputs])]
         constant = inputs[0].constant if inputs else None
         if constant is None or name not in ("broadcast_in_dim", "neg"):
             return outputs
@@ -204,20 +205,7 @@ def _is_logaddexp(eqn: JaxprEqn) -> bool:
         return False
     structs = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype) for atom in eqn.invars]  # type: ignore[attr-defined]
     genuine = jax.make_jaxpr(jnp.logaddexp)(*structs).jaxpr.eqns
-    return any(
-        str(_inner(other)) == str(_inner(eqn)) for other in genuine if other.primitive == eqn.primitive
-    )
-
-
-def _inner(eqn: JaxprEqn) -> ClosedJaxpr:
-    """What a primitive calls once, on its own inputs."""
-    jaxpr = next(eqn.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in eqn.params)
-    return jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, ())
-
-
-def _bind(eqn: JaxprEqn, values: Sequence[Any]) -> list[Any]:
-    output = eqn.primitive.bind(*values, **eqn.params)
-    return list(output) if eqn.primitive.multiple_results else [output]
+    return any(str(inner(other)) == str(inner(eqn)) for other in genuine if other.primitive == eqn.primitive)
 
 
 def _both(eqn: JaxprEqn, *inputs: Interval) -> tuple[Array, Array]:
@@ -227,16 +215,7 @@ def _both(eqn: JaxprEqn, *inputs: Interval) -> tuple[Array, Array]:
     return lower, upper
 
 
-_CALLS = {
-    "jit",
-    "pjit",
-    "closed_call",
-    "core_call",
-    "custom_jvp_call",
-    "custom_vjp_call",
-    "remat2",
-    "checkpoint",
-}
+_CALLS = {*CALLS, "custom_jvp_call", "custom_vjp_call"}
 _IDENTITIES = {"stop_gradient", "copy", "copy_p", "optimization_barrier"}
 
 
@@ -682,7 +661,7 @@ def _scatter_add(eqn: JaxprEqn, x: Interval, indices: Interval, updates: Interva
     lower, upper = _both(eqn, x, indices, updates)
     if not _is_floating(lower):
         return Interval(lower, upper)
-    size = _bind(eqn, [_size(x), indices.lower, _size(updates)])[0]
+    size = bind(eqn, [_size(x), indices.lower, _size(updates)])[0]
     return _outwards(lower, upper, off=_sum_error(updates.lower.size + 1, size))
 
 
@@ -692,7 +671,7 @@ def _sum(eqn: JaxprEqn, x: Interval) -> Interval:
     if terms == 1:
         return _moved(eqn, x)
     lower, upper = _both(eqn, x)
-    off = _sum_error(terms, _bind(eqn, [_size(x)])[0]) if _is_floating(lower) else None
+    off = _sum_error(terms, bind(eqn, [_size(x)])[0]) if _is_floating(lower) else None
     value = _outwards(lower, upper, off)
     if x.nonnegative:
         value = _within(value, 0.0)
@@ -703,7 +682,7 @@ def _cumulative_sum(eqn: JaxprEqn, x: Interval) -> Interval:
     lower, upper = _both(eqn, x)
     off = None
     if _is_floating(lower):
-        off = _sum_error(x.lower.shape[eqn.params["axis"]], _bind(eqn, [_size(x)])[0])
+        off = _sum_error(x.lower.shape[eqn.params["axis"]], bind(eqn, [_size(x)])[0])
     return _outwards(lower, upper, off)
 
 
