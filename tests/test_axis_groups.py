@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from small import close
 
 import jaxarch
@@ -323,6 +324,21 @@ def test_linen_and_remat_and_cond_and_while_are_followed():
     tree = {"params": dict(tree["params"])}
     tree["params"]["Dense_0"] = jax.tree.map(lambda leaf: leaf.at[1::2].set(0), tree["params"]["Dense_0"])
     assert close(groups.smaller(kept)(groups.cut(tree, kept), x), model.apply(tree, x), 1e-5)
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_arrays_that_are_split_over_devices_stay_so_where_these_divide_what_is_left(kind):
+    mesh = jax.make_mesh((2,), ("units",), axis_types=(kind,), devices=jax.devices()[:2])
+    split = NamedSharding(mesh, PartitionSpec(None, "units"))
+    function, params = relu_net()
+    params = jax.device_put({**params, "a": jnp.arange(12.0).reshape(3, 4)}, split)
+    groups = axis_groups(function, jax.eval_shape(lambda: relu_net()[1]), jnp.ones((1, 3)))
+    half = groups.cut(params, {"a[1]": np.array([False, True, False, True])})
+    assert {name: leaf.sharding.spec for name, leaf in half.items()} == dict.fromkeys("ab", split.spec)
+    assert half["a"].tolist() == [[1, 3], [5, 7], [9, 11]]
+    odd = groups.cut(params, {"a[1]": np.arange(4) < 3})
+    assert [leaf.sharding.spec for leaf in odd.values()] == [PartitionSpec(None, None), split.spec]
+    assert odd["a"].tolist() == [[0, 1, 2], [4, 5, 6], [8, 9, 10]]
 
 
 def test_shapes_alone_are_needed():

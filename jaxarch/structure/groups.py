@@ -9,14 +9,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
 from jax.tree_util import tree_map_with_path
 
 from jaxarch.errors import ArgumentError, did_you_mean, first_line, is_traced, shown
 from jaxarch.structure.axes import Axis
-from jaxarch.structure.flow import follow, freeze, fresh
+from jaxarch.structure.flow import Axes, follow, freeze, fresh
 from jaxarch.structure.known import Record, anything, constant, find_known, is_key
 from jaxarch.structure.needed import find_needed, summed_over
-from jaxarch.structure.smaller import cut, run_smaller, sizes
+from jaxarch.structure.smaller import Kept, cut, run_smaller, sizes
 from jaxarch.trees import PyTree, named_leaves, path_name
 
 
@@ -148,7 +149,8 @@ class Groups:
             left out.
 
         Returns:
-          The tree with smaller arrays; the arrays of which nothing is cut are the same.
+          The tree with smaller arrays; the arrays of which nothing is cut are the same. Arrays that are split
+          over devices stay so, but along axes whose smaller size the devices do not divide.
 
         Raises:
           ArgumentError: a group that there is none of, booleans of another shape, none that is kept; leaves
@@ -160,7 +162,7 @@ class Groups:
             axes = self._leaves.get(path)
             if axes is None or jnp.shape(leaf) != tuple(axis.size for axis in axes):
                 raise ArgumentError(f"tree: the groups are not of {path!r} of shape {jnp.shape(leaf)}")
-            return cut(leaf, axes, of_atom)
+            return _cut_as_split(leaf, axes, of_atom)
 
         return tree_map_with_path(lambda path, leaf: smaller(path_name(path), leaf), tree)
 
@@ -174,7 +176,8 @@ class Groups:
         and differentiated; functions with a derivative of their own (`jax.custom_jvp`) keep it.
 
         What it computes is what the function computes without these units: the same, where they contributed
-        nothing. A mean over units, as of a layer norm, divides by their old number still.
+        nothing. A mean over units, as of a layer norm, divides by their old number still, and so does the
+        scale of an attention; a model that takes the smaller arrays as it is divides by the new one.
 
         Args:
           kept: as of `cut`.
@@ -257,6 +260,25 @@ class Groups:
         widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
         lines = [f"{name:<{widths[0]}}  {size:>{widths[1]}}  {axes}" for name, size, axes in rows]
         return "\n".join(lines)
+
+
+def _cut_as_split(leaf: Any, axes: Axes, kept: Kept) -> Any:
+    """A leaf with some units alone, split over devices as it was where that is possible."""
+    split = None if is_traced(leaf) else getattr(leaf, "sharding", None)
+    shape = sizes(axes, kept)
+    if not isinstance(split, NamedSharding) or shape == leaf.shape:
+        return cut(leaf, axes, kept)
+    names = [*split.spec, *[None] * (leaf.ndim - len(split.spec))]
+    parts = [size // part for size, part in zip(leaf.shape, split.shard_shape(leaf.shape), strict=True)]
+
+    def over(spec: list[Any]) -> NamedSharding:
+        return NamedSharding(split.mesh, PartitionSpec(*spec), memory_kind=split.memory_kind)
+
+    # While units are taken from an axis, it lies whole on its devices.
+    same = [now == size for now, size in zip(shape, leaf.shape, strict=True)]
+    whole = [name if stays else None for name, stays in zip(names, same, strict=True)]
+    after = [None if size % count else name for name, size, count in zip(names, shape, parts, strict=True)]
+    return jax.device_put(cut(jax.device_put(leaf, over(whole)), axes, kept), over(after))
 
 
 def _at_least_one(units: np.ndarray) -> np.ndarray:
