@@ -15,8 +15,9 @@ from jax.tree_util import tree_map_with_path
 from jaxarch.errors import ArgumentError, did_you_mean, first_line, is_traced, shown
 from jaxarch.structure.axes import Axis
 from jaxarch.structure.flow import Axes, follow, freeze, fresh
+from jaxarch.structure.kinds import Kind, find_kinds
 from jaxarch.structure.known import Record, anything, constant, find_known, is_key
-from jaxarch.structure.needed import find_needed, summed_over
+from jaxarch.structure.needed import find_needed, summed_over, there
 from jaxarch.structure.smaller import Kept, cut, run_smaller, sizes
 from jaxarch.trees import PyTree, named_leaves, path_name
 
@@ -28,12 +29,18 @@ class Group:
     Attributes:
       name: of its first axis: `layers/0/kernel[1]`.
       size: how many units.
+      kind: what they are, by what the program does with them: `heads`, along which two arrays that depend on
+        the inputs are multiplied side by side; `channels` of convolutions; `neurons`, other outputs of
+        products with leaves; `features`, which cannot be taken out one by one without a change to the
+        others, since they are normalized or reduced together or are parts of heads, or which are multiplied
+        with nothing.
       axes: path and axis of every leaf that has these units; where they are a part of an axis, in a product
         (heads of an attention, flattened) or in a row (a concatenation), that axis.
     """
 
     name: str
     size: int
+    kind: Kind
     axes: tuple[tuple[str, int], ...]
 
 
@@ -75,12 +82,13 @@ class Groups:
                         self.frozen.setdefault((path, index), atom.frozen)
                     elif atom.size > 1:
                         members.setdefault(atom, []).append((path, index))
+        kinds = find_kinds(self._program, len(self._leaves))
         self._atoms: dict[str, Axis] = {}
         self.groups: dict[str, Group] = {}
         for atom, of_atom in members.items():
             name = self._free(f"{of_atom[0][0]}[{of_atom[0][1]}]")
             self._atoms[name] = atom
-            self.groups[name] = Group(name, atom.size, tuple(of_atom))
+            self.groups[name] = Group(name, atom.size, kinds.get(atom, "features"), tuple(of_atom))
 
     def _free(self, name: str) -> str:
         """The name, or, where another part of the axis has it, with a number."""
@@ -165,6 +173,34 @@ class Groups:
             return _cut_as_split(leaf, axes, of_atom)
 
         return tree_map_with_path(lambda path, leaf: smaller(path_name(path), leaf), tree)
+
+    def mask(self, kept: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """The connections of some units: which entries of the leaves `cut` leaves.
+
+        Args:
+          kept: as of `cut`.
+
+        Returns:
+          By path, booleans of the leaf's shape: an entry is kept if the units of all of its axes are.
+
+        Raises:
+          ArgumentError: a group that there is none of, booleans of another shape, none that is kept.
+
+        Example:
+          >>> import jax, jax.numpy as jnp
+          >>> from jaxarch.structure import axis_groups
+          >>> params = {"in": jnp.ones((1, 3)), "out": jnp.ones((3, 2))}
+          >>> groups = axis_groups(lambda p, x: jnp.tanh(x @ p["in"]) @ p["out"], params, jnp.ones((1, 1)))
+          >>> mask = groups.mask({"in[1]": jnp.array([True, False, True])})
+          >>> mask["in"].astype(int).tolist(), mask["out"].astype(int).tolist()
+          ([[1, 0, 1]], [[1, 1], [0, 0], [1, 1]])
+        """
+        of_atoms = self._of_atoms(kept)
+        shapes = named_leaves(self._shapes)
+        return {
+            path: np.broadcast_to(there(axes, of_atoms), shapes[path].shape)
+            for path, axes in self._leaves.items()
+        }
 
     def smaller(self, kept: Mapping[str, Any]) -> Callable[..., Any]:
         """The function as a program of smaller arrays: `smaller(kept)(cut(tree, kept), *inputs)`.
@@ -253,12 +289,15 @@ class Groups:
         if not self.groups:
             why = next((f"{path}[{index}]: {why}" for (path, index), why in self.frozen.items()), "no leaves")
             return f"no group, since everything stays: {why}"
-        rows = [("group", "units", "axes")]
+        rows = [("group", "units", "kind", "axes")]
         for group in self.groups.values():
             axes = ", ".join(f"{path}[{axis}]" for path, axis in group.axes)
-            rows.append((group.name, str(group.size), axes))
-        widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-        lines = [f"{name:<{widths[0]}}  {size:>{widths[1]}}  {axes}" for name, size, axes in rows]
+            rows.append((group.name, str(group.size), group.kind, axes))
+        widths = [max(len(row[column]) for row in rows) for column in (0, 1, 2)]
+        lines = [
+            f"{name:<{widths[0]}}  {size:>{widths[1]}}  {kind:<{widths[2]}}  {axes}"
+            for name, size, kind, axes in rows
+        ]
         return "\n".join(lines)
 
 
@@ -308,8 +347,8 @@ def axis_groups(function: Callable[..., Any], tree: PyTree, *inputs: PyTree) -> 
       ...     return jax.nn.relu(x @ params["in"] + params["bias"]) @ params["out"]
       >>> groups = axis_groups(model, params, jnp.ones((1, 3)))
       >>> print(groups)
-      group    units  axes
-      bias[0]      8  bias[0], in[1], out[0]
+      group    units  kind     axes
+      bias[0]      8  neurons  bias[0], in[1], out[0]
       >>> small = groups.cut(params, {"bias[0]": jnp.arange(8) < 5})
       >>> small["in"].shape, model(small, jnp.ones((1, 3))).tolist()  # five neurons of 3 + 1
       ((3, 5), [[20.0, 20.0]])

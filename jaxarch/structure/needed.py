@@ -50,7 +50,7 @@ def find_needed(program: Program, outputs: Needs, record: Record, kept: Kept, su
         if any(entries.any() for entries in of_outputs):
             of_inputs = _RULES.get(step.eqn.primitive.name, _all)(step, of_outputs, record, kept, summed)
             for atom, axes, entries in zip(step.eqn.invars, step.inputs, of_inputs, strict=True):
-                add(atom, entries & _there(axes, kept))
+                add(atom, entries & there(axes, kept))
     return [needed.get(var, np.zeros(_shape(var), bool)) for var in jaxpr.invars]
 
 
@@ -79,7 +79,7 @@ def _summed(step: Step) -> Sequence[int]:
     return (params["dimension_numbers"].lhs_spec[1],) if name == "conv_general_dilated" else ()
 
 
-def _there(axes: Axes, kept: Kept) -> np.ndarray:
+def there(axes: Axes, kept: Kept) -> np.ndarray:
     """Which entries of an array have not gone."""
     there = np.ones((1,) * len(axes), bool)
     for index, axis in enumerate(axes):
