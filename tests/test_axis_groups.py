@@ -478,9 +478,43 @@ def test_where_nothing_may_be_cut_it_is_said_why():
 def test_a_table_shows_every_group():
     function, params = relu_net()
     assert str(axis_groups(function, params, jnp.ones((1, 3)))).splitlines() == [
-        "group  units  axes",
-        "a[1]       4  a[1], b[0]",
+        "group  units  kind     axes",
+        "a[1]       4  neurons  a[1], b[0]",
     ]
+
+
+def kinds(function, tree, *inputs):
+    return {name: group.kind for name, group in axis_groups(function, tree, *inputs).groups.items()}
+
+
+def test_outputs_of_products_with_leaves_are_neurons_and_of_convolutions_channels():
+    params = {"c": jnp.ones((3, 3, 1, 4)), "a": jnp.ones((4, 5)), "b": jnp.ones((5, 2))}
+
+    def network(p, x):
+        x = jax.lax.conv_general_dilated(x, p["c"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        return jnp.tanh(jnp.tanh(x[:, 0, 0]) @ p["a"]) @ p["b"]
+
+    assert kinds(network, params, jnp.ones((2, 6, 6, 1))) == {"a[0]": "channels", "a[1]": "neurons"}
+
+
+def test_heads_are_what_two_activations_are_multiplied_side_by_side_along():
+    function, tree, inputs, _ = family("attention, packed")
+    assert sorted(set(kinds(function, tree, *inputs).values())) == ["features", "heads"]
+
+
+def test_what_is_normalized_together_are_features():
+    params = {"a": jnp.ones((3, 4)), "b": jnp.ones((4, 2))}
+    network = lambda p, x: jax.nn.standardize(x @ p["a"]) @ p["b"]  # noqa: E731
+    assert kinds(network, params, jnp.ones((1, 3))) == {"a[1]": "features"}
+
+
+def test_experts_that_lie_side_by_side_are_no_heads():
+    params = {"a": jnp.ones((2, 3, 4)), "b": jnp.ones((2, 4, 1))}
+
+    def network(p, x):
+        return jnp.einsum("ebi,eio->ebo", jnp.tanh(jnp.einsum("bi,eio->ebo", x, p["a"])), p["b"])[..., 0]
+
+    assert kinds(network, params, jnp.ones((5, 3))) == {"a[2]": "neurons"}
 
 
 # Terms -----------------------------------------------------------------------------------------------
