@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,9 +15,10 @@ from jax.tree_util import tree_map_with_path
 from jaxarch.errors import ArgumentError, did_you_mean, first_line, is_traced, shown
 from jaxarch.structure.axes import Axis
 from jaxarch.structure.flow import Axes, follow, freeze, fresh
+from jaxarch.structure.folding import changed_biases, find_foldable, find_folds
 from jaxarch.structure.kinds import Kind, find_kinds
 from jaxarch.structure.known import Record, anything, constant, find_known, is_key
-from jaxarch.structure.needed import find_needed, summed_over, there
+from jaxarch.structure.needed import Constants, Sums, find_needed, summed_over, there
 from jaxarch.structure.smaller import Kept, cut, run_smaller, sizes
 from jaxarch.trees import PyTree, named_leaves, path_name
 
@@ -42,6 +43,21 @@ class Group:
     size: int
     kind: Kind
     axes: tuple[tuple[str, int], ...]
+
+
+class Folded(NamedTuple):
+    """What is left of a model whose constants were folded into biases.
+
+    Attributes:
+      kept: by name of the group, booleans of shape (size,): the units that are needed.
+      tree: the leaves with the biases that they need then, still of their old shapes.
+      left: of the units that are kept, those that do not depend on the inputs: by name of the group and by
+        why they stay, booleans of shape (size,).
+    """
+
+    kept: dict[str, np.ndarray]
+    tree: PyTree
+    left: dict[str, dict[str, np.ndarray]]
 
 
 class Groups:
@@ -126,6 +142,67 @@ class Groups:
           [True, False, False, False]
         """
         self._check_whole(tree)
+        return self._needed(self._known(tree), {})[0]
+
+    def fold(self, tree: PyTree) -> Folded:
+        """Which units the outputs need if constants are folded into the biases behind them, and these biases.
+
+        A unit that is the same number c whatever the inputs, such as a neuron that only its bias is left of,
+        adds c W to what it is multiplied into. Where a bias of its own is added to that, b + c W in its place
+        makes the unit superfluous. A bias is here any leaf that is added or subtracted there, such as the
+        running mean of a batch norm. Before a convolution that pads its input a constant is one thing at the
+        border and another within, and stays.
+
+        Args:
+          tree: as of `needed`.
+
+        Returns:
+          `Folded`: `cut(folded.tree, folded.kept)` computes what `tree` does.
+
+        Raises:
+          ArgumentError: as of `needed`.
+
+        Example:
+          >>> import jax, jax.numpy as jnp
+          >>> from jaxarch.structure import axis_groups
+          >>> params = {"in": jnp.array([[1.0, 0.0]]), "b": jnp.array([0.0, 2.0]), "out": jnp.ones((2, 1))}
+          >>> def model(params, x):
+          ...     return jax.nn.relu(x @ params["in"] + params["b"]) @ params["out"] + params["last"]
+          >>> params["last"] = jnp.array([0.5])
+          >>> groups = axis_groups(model, params, jnp.ones((1, 1)))
+          >>> folded = groups.fold(params)  # the second neuron is relu(2) = 2, and 2 * 1 + .5 = 2.5
+          >>> print(folded.kept["b[0]"], folded.tree["last"], model(params, jnp.ones((1, 1))))
+          [ True False] [2.5] [[3.5]]
+          >>> print(model(groups.cut(folded.tree, folded.kept), jnp.ones((1, 1))))
+          [[3.5]]
+        """
+        self._check_whole(tree)
+        folds = find_folds(self._program, len(self._leaves))
+        record = self._known(tree)
+        folded = find_foldable(folds, record)
+        kept, sums = self._needed(record, folded)
+        of_atoms = {self._atoms[name]: units for name, units in kept.items()}
+        changes = changed_biases(folds, folded, record, of_atoms)
+        leaves = [
+            leaf if index not in changes else _raised(leaf, changes[index])
+            for index, leaf in enumerate(jax.tree.leaves(tree))
+        ]
+        whole = jax.tree.unflatten(jax.tree.structure(tree), leaves)
+        return Folded(kept, whole, self._left(of_atoms, sums))
+
+    def _left(self, kept: Kept, sums: Sums) -> dict[str, dict[str, np.ndarray]]:
+        """The units that stay though they do not depend on the inputs: by name of the group and by why."""
+        left: dict[str, dict[str, np.ndarray]] = {}
+        for name, atom in self._atoms.items():
+            constant = kept[atom] & ~sums.varying.get(atom, np.zeros(atom.size, bool))
+            found = {why: constant & units[atom] for why, units in sums.constants.items() if atom in units}
+            found["a group keeps one unit"] = kept[atom] & ~sums.needed(atom)
+            if reasons := {why: units for why, units in found.items() if units.any()}:
+                left[name] = reasons
+        return left
+
+    def _known(self, tree: PyTree) -> Record:
+        """What is known of every value of the program, of what the leaves are."""
         if is_traced(tree):
             raise ArgumentError("tree: which units are needed depends on its values, which are traced")
         leaves = jax.tree.leaves(tree)
@@ -136,15 +213,19 @@ class Groups:
         ]
         record: Record = {}
         find_known(self._program, values, record)
+        return record
+
+    def _needed(self, record: Record, folds: Constants) -> tuple[dict[str, np.ndarray], Sums]:
+        """The units that are needed, by name of the group, and what sums need of them."""
         outputs = [np.ones(var.aval.shape, bool) for var in self._program.closed.jaxpr.outvars]
         read = summed_over(self._program)
         kept = {atom: np.ones(atom.size, bool) for atom in self._atoms.values()}
         while True:
-            summed = {atom: np.full(atom.size, atom not in read) for atom in kept}
-            find_needed(self._program, outputs, record, kept, summed)
-            left = {atom: _at_least_one(summed[atom]) for atom in kept}
+            sums = Sums({atom: np.ones(atom.size, bool) for atom in kept if atom not in read}, {}, folds)
+            find_needed(self._program, outputs, record, kept, sums)
+            left = {atom: _at_least_one(sums.needed(atom)) for atom in kept}
             if all((kept[atom] == left[atom]).all() for atom in kept):
-                return {name: kept[atom] for name, atom in self._atoms.items()}
+                return {name: kept[atom] for name, atom in self._atoms.items()}, sums
             kept = left
 
     def cut(self, tree: PyTree, kept: Mapping[str, Any]) -> PyTree:
@@ -318,6 +399,10 @@ def _cut_as_split(leaf: Any, axes: Axes, kept: Kept) -> Any:
     whole = [name if stays else None for name, stays in zip(names, same, strict=True)]
     after = [None if size % count else name for name, size, count in zip(names, shape, parts, strict=True)]
     return jax.device_put(cut(jax.device_put(leaf, over(whole)), axes, kept), over(after))
+
+
+def _raised(leaf: Any, by: np.ndarray) -> jax.Array:
+    return (jnp.asarray(leaf) + by).astype(leaf.dtype)
 
 
 def _at_least_one(units: np.ndarray) -> np.ndarray:

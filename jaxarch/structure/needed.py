@@ -6,8 +6,8 @@ A unit goes if it is 0, or not needed, wherever its axis is summed over: the sum
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,12 +21,33 @@ from jaxarch.structure.known import Record, Value
 from jaxarch.structure.smaller import Kept
 
 Units = dict[Axis, np.ndarray]
-"""Of atoms, which of their units a sum needs."""
+"""Booleans of the units of atoms."""
 Needs = list[np.ndarray]
 """Booleans of each input of a step, or of a program."""
+Constants = Mapping[int, tuple[int, np.ndarray]]
+"""Of products, by `id` of their step, the number of a factor, and which of its entries a bias takes up."""
 
 
-def find_needed(program: Program, outputs: Needs, record: Record, kept: Kept, summed: Units) -> Needs:
+class Sums(NamedTuple):
+    """What sums need, as it is found.
+
+    Attributes:
+      varying: of atoms, which of their units a sum needs that depend on the inputs there.
+      constants: of atoms, which a sum needs though they are constants there, by why it does.
+      folds: constants that it does not need, since a bias takes them up.
+    """
+
+    varying: Units
+    constants: dict[str, Units]
+    folds: Constants
+
+    def needed(self, atom: Axis) -> np.ndarray:
+        """Which units of an atom some sum needs."""
+        found = [self.varying, *self.constants.values()]
+        return _any_of([np.zeros(atom.size, bool), *(units[atom] for units in found if atom in units)])
+
+
+def find_needed(program: Program, outputs: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
     """Which entries of a program's inputs are needed for some of its outputs.
 
     Args:
@@ -34,7 +55,7 @@ def find_needed(program: Program, outputs: Needs, record: Record, kept: Kept, su
       outputs: which entries of the outputs are needed.
       record: what is known of every value (see `known.find_known`).
       kept: of atoms, the units that have not gone yet: what has gone needs nothing.
-      summed: to which the units that a sum needs are added.
+      sums: to which the units that a sum needs are added.
     """
     jaxpr = program.closed.jaxpr
     needed: dict[Any, np.ndarray] = {}
@@ -48,7 +69,7 @@ def find_needed(program: Program, outputs: Needs, record: Record, kept: Kept, su
     for step in reversed(program.steps):
         of_outputs = [needed.get(var, np.zeros(_shape(var), bool)) for var in step.eqn.outvars]
         if any(entries.any() for entries in of_outputs):
-            of_inputs = _RULES.get(step.eqn.primitive.name, _all)(step, of_outputs, record, kept, summed)
+            of_inputs = _RULES.get(step.eqn.primitive.name, _all)(step, of_outputs, record, kept, sums)
             for atom, axes, entries in zip(step.eqn.invars, step.inputs, of_inputs, strict=True):
                 add(atom, entries & there(axes, kept))
     return [needed.get(var, np.zeros(_shape(var), bool)) for var in jaxpr.invars]
@@ -69,13 +90,13 @@ def summed_over(program: Program) -> set[Axis]:
     return atoms
 
 
-def _summed(step: Step) -> Sequence[int]:
-    """The axes of a step's first input that it sums over."""
+def _summed(step: Step, index: int = 0) -> Sequence[int]:
+    """The axes of one of a step's inputs, the first one or another factor, that it sums over."""
     name, params = step.eqn.primitive.name, step.eqn.params
     if name in REDUCTIONS:
         return params["axes"]
     if name == "dot_general":
-        return params["dimension_numbers"][0][0]
+        return params["dimension_numbers"][0][index]
     return (params["dimension_numbers"].lhs_spec[1],) if name == "conv_general_dilated" else ()
 
 
@@ -88,55 +109,63 @@ def there(axes: Axes, kept: Kept) -> np.ndarray:
     return there
 
 
-def _note(axis: Axis, units: np.ndarray, summed: Units) -> None:
-    """Add units of an axis that a sum needs to those of its atoms."""
+def _note(axis: Axis, units: np.ndarray, into: Units) -> None:
+    """Add units of an axis to those of its atoms."""
     axis = axis.root()
     if axis.form == "atom":
-        summed[axis] = summed.get(axis, np.zeros(axis.size, bool)) | units
+        into[axis] = into.get(axis, np.zeros(axis.size, bool)) | units
     elif axis.form == "sum":
         ends = np.cumsum([part.size for part in axis.parts])[:-1]
         for part, of_part in zip(axis.parts, np.split(units, ends), strict=True):
-            _note(part, of_part, summed)
+            _note(part, of_part, into)
     else:
         grid = units.reshape([part.size for part in axis.parts])
         for index, part in enumerate(axis.parts):
-            _note(part, _any_along(grid, [i for i in range(grid.ndim) if i != index]), summed)
+            _note(part, _any_along(grid, [i for i in range(grid.ndim) if i != index]), into)
 
 
-def _note_all(axes: Axes, along: Sequence[int], entries: np.ndarray, summed: Units) -> None:
+def _note_all(
+    axes: Axes, along: Sequence[int], entries: np.ndarray, value: Value, sums: Sums, why: str
+) -> None:
+    """Add the units of entries that a sum needs, those of constants by why it does."""
+    parts = (
+        (entries & value.open, sums.varying),
+        (entries & ~value.open, sums.constants.setdefault(why, {})),
+    )
     for index in along:
         others = [i for i in range(entries.ndim) if i != index]
-        _note(axes[index], _any_along(entries, others), summed)
+        for part, into in parts:
+            _note(axes[index], _any_along(part, others), into)
 
 
 def _any_along(entries: np.ndarray, axes: Sequence[int], keepdims: bool = False) -> np.ndarray:
     return np.asarray(np.any(entries, tuple(axes), keepdims=keepdims))
 
 
-Rule = Callable[[Step, Needs, Record, Kept, Units], Needs]
+Rule = Callable[[Step, Needs, Record, Kept, Sums], Needs]
 
 
 def _inputs(step: Step, record: Record) -> tuple[Value, ...]:
     return record[id(step)][0]
 
 
-def _all(step: Step, needed: Needs, record: Record, kept: Kept, summed: Units) -> Needs:
+def _all(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
     return [np.ones(value.open.shape, bool) for value in _inputs(step, record)]
 
 
 # Programs in programs --------------------------------------------------------------------------------
 
 
-def _call(step: Step, needed: Needs, record: Record, kept: Kept, summed: Units) -> Needs:
-    return find_needed(step.programs[0], needed, record, kept, summed)
+def _call(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
+    return find_needed(step.programs[0], needed, record, kept, sums)
 
 
-def _scan(step: Step, needed: Needs, record: Record, kept: Kept, summed: Units) -> Needs:
+def _scan(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
     """What any round needs: of the carry, also what the rounds after need."""
     consts, carries = step.eqn.params["num_consts"], step.eqn.params["num_carry"]
     carry, rows = needed[:carries], [_any_along(entries, [0]) for entries in needed[carries:]]
     while True:
-        of_body = find_needed(step.programs[0], [*carry, *rows], record, kept, summed)
+        of_body = find_needed(step.programs[0], [*carry, *rows], record, kept, sums)
         after = [one | other for one, other in zip(carry, of_body[consts:], strict=False)]
         if all(np.array_equal(one, other) for one, other in zip(carry, after, strict=True)):
             break
@@ -146,15 +175,15 @@ def _scan(step: Step, needed: Needs, record: Record, kept: Kept, summed: Units) 
     return [*of_body[:consts], *carry, *(np.broadcast_to(entries, shape) for entries, shape in of_rows)]
 
 
-def _while(step: Step, needed: Needs, record: Record, kept: Kept, summed: Units) -> Needs:
+def _while(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
     for program in step.programs:
         every = [np.ones(var.aval.shape, bool) for var in program.closed.jaxpr.outvars]
-        find_needed(program, every, record, kept, summed)
-    return _all(step, needed, record, kept, summed)
+        find_needed(program, every, record, kept, sums)
+    return _all(step, needed, record, kept, sums)
 
 
-def _cond(step: Step, needed: Needs, record: Record, kept: Kept, summed: Units) -> Needs:
-    branches = [find_needed(branch, needed, record, kept, summed) for branch in step.programs]
+def _cond(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
+    branches = [find_needed(branch, needed, record, kept, sums) for branch in step.programs]
     return [np.ones((), bool), *(_any_of(each) for each in zip(*branches, strict=True))]
 
 
@@ -168,7 +197,7 @@ def _any_of(parts: Sequence[np.ndarray]) -> np.ndarray:
 # Entry by entry, and moves ---------------------------------------------------------------------------
 
 
-def _entrywise(step: Step, needed: Needs, record: Record, kept: Kept, summed: Units) -> Needs:
+def _entrywise(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
     entries = _any_of(needed)
     return [_unbroadcast(entries, value.open.shape) for value in _inputs(step, record)]
 
@@ -181,7 +210,7 @@ def _unbroadcast(entries: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return _any_along(entries, along, keepdims=True)
 
 
-def _mul(step: Step, needed: Needs, record: Record, kept: Kept, summed: Units) -> Needs:
+def _mul(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
     x, y = _inputs(step, record)
     return [_unbroadcast(needed[0] & other.nonzero, value.open.shape) for value, other in ((x, y), (y, x))]
 
@@ -194,12 +223,12 @@ def _back(linear: Callable[..., Any], shapes: Sequence[tuple[int, ...]], needed:
     return [np.asarray(entries) > 0 for entries in found]
 
 
-def _moved(step: Step, needed: Needs, record: Record, kept: Kept, summed: Units) -> Needs:
+def _moved(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
     shapes = [value.open.shape for value in _inputs(step, record)]
     return _back(lambda *arrays: bind(step.eqn, arrays), shapes, needed)
 
 
-def _looked_up(step: Step, needed: Needs, record: Record, kept: Kept, summed: Units) -> Needs:
+def _looked_up(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
     array, *places = _inputs(step, record)
     at = [place.number for place in places]
     along: tuple[int, ...] = ()
@@ -215,30 +244,36 @@ def _looked_up(step: Step, needed: Needs, record: Record, kept: Kept, summed: Un
 # Sums and products -----------------------------------------------------------------------------------
 
 
-def _reduced(step: Step, needed: Needs, record: Record, kept: Kept, summed: Units) -> Needs:
+def _reduced(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
     (array,), along = _inputs(step, record), _summed(step)
     entries = np.broadcast_to(np.expand_dims(needed[0], tuple(along)), array.open.shape)
     counts = entries & array.nonzero if step.eqn.primitive.name == "reduce_sum" else entries
-    _note_all(step.inputs[0], along, counts, summed)
+    _note_all(step.inputs[0], along, counts, array, sums, "they are summed up or normalized with others")
     return [entries]
 
 
-def _pooled(step: Step, needed: Needs, record: Record, kept: Kept, summed: Units) -> Needs:
+def _pooled(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
     params = {name: value for name, value in step.eqn.params.items() if name != "out_sharding"}
     shape = _inputs(step, record)[0].open.shape
     return _back(lambda array: [lax.reduce_window(array, 0.0, lax.add, **params)], [shape], needed)
 
 
-def _bilinear(step: Step, needed: Needs, record: Record, kept: Kept, summed: Units) -> Needs:
+def _bilinear(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
     """Of each factor what meets something of the other that may be other than 0."""
     x, y = _inputs(step, record)
     one, other = (jnp.asarray(value.nonzero, jnp.float32) for value in (x, y))
     changed = {"preferred_element_type": np.dtype(np.float32)}
     (of_x,) = _back(lambda array: bind(step.eqn, [array, other], **changed), [x.open.shape], needed)
     (of_y,) = _back(lambda array: bind(step.eqn, [one, array], **changed), [y.open.shape], needed)
-    _note_all(step.inputs[0], _summed(step), of_x & x.nonzero, summed)
+    index, taken_up = sums.folds.get(id(step), (0, np.zeros((), bool)))
+    needs, value = ((of_x, x), (of_y, y))[index]
+    why = "they differ from place to place, as in padding" if id(step) in sums.folds else _NO_BIAS
+    counts = needs & value.nonzero & ~taken_up
+    _note_all(step.inputs[index], _summed(step, index), counts, value, sums, why)
     return [of_x, of_y]
 
+
+_NO_BIAS = "no bias of its own is added to what they are multiplied into"
 
 _RULES: dict[str, Rule] = {
     **dict.fromkeys(ENTRYWISE, _entrywise),
