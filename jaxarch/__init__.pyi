@@ -66,6 +66,7 @@ from .storage import load_tree as load_tree
 from .storage import save_mask as save_mask
 from .storage import save_tree as save_tree
 from .structure.shrink import Shrunk as Shrunk
+from .structure.shrink import ShrunkNetwork as ShrunkNetwork
 from .structure.shrink import shrink as shrink
 from .trees import everything as everything
 from .trees import matrices as matrices

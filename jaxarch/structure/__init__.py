@@ -1,7 +1,18 @@
 """The structure of networks: axes that are one, layers and nodes, smaller models, graphs and spectra."""
 
 from jaxarch.structure import distances, graphs, nodes
-from jaxarch.structure.groups import Group, Groups, axis_groups
-from jaxarch.structure.shrink import Shrunk, shrink
+from jaxarch.structure.groups import Folded, Group, Groups, axis_groups
+from jaxarch.structure.shrink import Shrunk, ShrunkNetwork, shrink
 
-__all__ = ["Group", "Groups", "Shrunk", "axis_groups", "distances", "graphs", "nodes", "shrink"]
+__all__ = [
+    "Folded",
+    "Group",
+    "Groups",
+    "Shrunk",
+    "ShrunkNetwork",
+    "axis_groups",
+    "distances",
+    "graphs",
+    "nodes",
+    "shrink",
+]

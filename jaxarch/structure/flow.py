@@ -22,6 +22,10 @@ from jaxarch.structure.axes import Axis, in_a_row, product, unify
 Axes = tuple[Axis, ...]
 """Those of one array."""
 
+INPUTS, OUTPUTS = "it is an input's", "it is an output's"
+MOVED_ALONG = "it is the place that a convolution moves along"
+POOLED_ALONG = "it is the place that a pooling moves along"
+
 
 def fresh(atom: Any) -> Axes:
     """Axes of their own, for an array of which nothing is known yet."""
@@ -156,7 +160,7 @@ def _custom_jvp(eqn: JaxprEqn, inputs: Sequence[Axes], derived: bool) -> _Called
     traced = jax.make_jaxpr(lambda values, tangents: jax.jvp(function, values, tangents))(shapes, shapes)
     derivative = follow(traced, (*inputs, *inputs), derived=True)
     for made, also in zip(program.outputs * 2, derivative.outputs, strict=True):
-        _unify_all(made, also)
+        unify_all(made, also)
     return list(program.outputs), [program, derivative]
 
 
@@ -170,7 +174,7 @@ def _scan(eqn: JaxprEqn, inputs: Sequence[Axes], derived: bool) -> _Called:
     )
     carried, kept = body.outputs[:carries], body.outputs[carries:]
     for before, after in zip(inputs[consts : consts + carries], carried, strict=True):
-        _unify_all(before, after)
+        unify_all(before, after)
     along = [frozen(var, why)[:1] for var in eqn.outvars[carries:]]
     return [*carried, *((*axis, *axes) for axis, axes in zip(along, kept, strict=True))], [body]
 
@@ -183,7 +187,7 @@ def _while(eqn: JaxprEqn, inputs: Sequence[Axes], derived: bool) -> _Called:
         eqn.params["body_jaxpr"], [*inputs[of_condition : of_condition + of_body], *carry], derived=derived
     )
     for before, after in zip(carry, body.outputs, strict=True):
-        _unify_all(before, after)
+        unify_all(before, after)
     return list(carry), [condition, body]
 
 
@@ -191,14 +195,15 @@ def _cond(eqn: JaxprEqn, inputs: Sequence[Axes], derived: bool) -> _Called:
     branches = [follow(branch, inputs[1:], derived=derived) for branch in eqn.params["branches"]]
     for branch in branches[1:]:
         for one, other in zip(branches[0].outputs, branch.outputs, strict=True):
-            _unify_all(one, other)
+            unify_all(one, other)
     return list(branches[0].outputs), branches
 
 
 # Entry by entry --------------------------------------------------------------------------------------
 
 
-def _unify_all(first: Axes, second: Axes) -> None:
+def unify_all(first: Axes, second: Axes) -> None:
+    """Two arrays have the same axes."""
     for one, other in zip(first, second, strict=True):
         unify(one, other)
 
@@ -365,6 +370,16 @@ def _iota(eqn: JaxprEqn, *sizes: Axes) -> list[Axes]:
     return [fresh(eqn.outvars[0])]
 
 
+def _random_bits(eqn: JaxprEqn, key: Axes) -> list[Axes]:
+    return [fresh(eqn.outvars[0])] if not key else _unknown(eqn, key)
+
+
+def _bitcast(eqn: JaxprEqn, array: Axes) -> list[Axes]:
+    """The same bits as numbers of another dtype: entry by entry, if these are as wide."""
+    dtypes = [atom.aval.dtype for atom in (*eqn.invars, *eqn.outvars)]  # type: ignore[attr-defined]
+    return [array] if dtypes[0].itemsize == dtypes[1].itemsize else _unknown(eqn, array)
+
+
 # Sums and products -----------------------------------------------------------------------------------
 
 
@@ -384,7 +399,7 @@ def _along(eqn: JaxprEqn, array: Axes) -> list[Axes]:
 
 def _sort(eqn: JaxprEqn, *arrays: Axes) -> list[Axes]:
     for other in arrays:
-        _unify_all(arrays[0], other)
+        unify_all(arrays[0], other)
     arrays[0][eqn.params["dimension"]].freeze("its units are sorted")
     return list(arrays)
 
@@ -413,23 +428,21 @@ def _convolution(eqn: JaxprEqn, pictures: Axes, kernel: Axes) -> list[Axes]:
         return _unknown(eqn, pictures, kernel)
     numbers, groups = eqn.params["dimension_numbers"], eqn.params["feature_group_count"]
     (batch, channels, *places), (outputs, inputs, *window) = numbers.lhs_spec, numbers.rhs_spec
-    why = "it is the place that a convolution moves along"
-    freeze([*(pictures[index] for index in places), *(kernel[index] for index in window)], why)
+    freeze([*(pictures[index] for index in places), *(kernel[index] for index in window)], MOVED_ALONG)
     group = Axis(groups)
     unify(pictures[channels], product([group, kernel[inputs]]))
     if groups > 1:
         unify(kernel[outputs], product([group, Axis(kernel[outputs].size // groups)]))
-    made = list(frozen(eqn.outvars[0], why))
+    made = list(frozen(eqn.outvars[0], MOVED_ALONG))
     made[numbers.out_spec[0]], made[numbers.out_spec[1]] = pictures[batch], kernel[outputs]
     return [tuple(made)]
 
 
 def _reduce_window(eqn: JaxprEqn, array: Axes, *starts: Axes) -> list[Axes]:
     """Pooling: axes with a window of 1 go on."""
-    why = "it is the place that a pooling moves along"
     kinds = zip(*(eqn.params[name] for name in _OF_WINDOWS), strict=True)
     moved = [index for index, kind in enumerate(kinds) if kind != (1, 1, 1, 1, (0, 0))]
-    return [_window(array, fresh(eqn.outvars[0]), [axis.size for axis in array], why, moved)]
+    return [_window(array, fresh(eqn.outvars[0]), [axis.size for axis in array], POOLED_ALONG, moved)]
 
 
 _OF_WINDOWS = ("window_dimensions", "window_strides", "base_dilation", "window_dilation", "padding")
@@ -461,6 +474,7 @@ _RULES: dict[str, Callable[..., list[Axes]]] = {
     **dict.fromkeys(("argmax", "argmin"), _arg_reduce),
     **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"), _along),
     **dict.fromkeys(("reduce_window_max", "reduce_window_min", "reduce_window_sum"), _reduce_window),
+    "bitcast_convert_type": _bitcast,
     "broadcast_in_dim": _broadcast,
     "concatenate": _concatenate,
     "conv_general_dilated": _convolution,
@@ -470,6 +484,7 @@ _RULES: dict[str, Callable[..., list[Axes]]] = {
     "gather": _gather,
     "iota": _iota,
     "pad": _pad,
+    "random_bits": _random_bits,
     "reshape": _reshape,
     "rev": _reverse,
     "slice": _slice,

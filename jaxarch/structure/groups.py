@@ -14,7 +14,7 @@ from jax.tree_util import tree_map_with_path
 
 from jaxarch.errors import ArgumentError, did_you_mean, first_line, is_traced, shown
 from jaxarch.structure.axes import Axis
-from jaxarch.structure.flow import Axes, follow, freeze, fresh
+from jaxarch.structure.flow import INPUTS, OUTPUTS, Axes, follow, freeze, fresh, unify_all
 from jaxarch.structure.folding import changed_biases, find_foldable, find_folds
 from jaxarch.structure.kinds import Kind, find_kinds
 from jaxarch.structure.known import Record, anything, constant, find_known, is_key
@@ -68,8 +68,10 @@ class Groups:
       frozen: why axes of leaves, by path and axis, or parts of them, stay as they are.
     """
 
-    def __init__(self, function: Callable[..., Any], tree: PyTree, inputs: tuple[PyTree, ...]) -> None:
-        self._function = function
+    def __init__(
+        self, function: Callable[..., Any], tree: PyTree, inputs: tuple[PyTree, ...], updates: bool = False
+    ) -> None:
+        self._function, self._updates = function, updates
         self._shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), leaf.dtype), tree)
         try:
             closed, outputs = jax.make_jaxpr(function, return_shape=True)(self._shapes, *inputs)
@@ -80,12 +82,28 @@ class Groups:
         axes = [fresh(var) for var in closed.jaxpr.invars]
         self._leaves = dict(zip(named_leaves(self._shapes), axes, strict=False))
         for of_input in axes[len(self._leaves) :]:
-            freeze(of_input, "it is an input's")
+            freeze(of_input, INPUTS)
         self._program = follow(closed, axes)
-        for output in self._program.outputs:
-            freeze(output, "it is an output's")
         self._outputs = jax.tree.structure(outputs)
+        for output, leaf in zip(self._program.outputs, self._updated(outputs), strict=True):
+            if leaf is None:
+                freeze(output, OUTPUTS)
+            else:
+                unify_all(output, leaf)
         self._read()
+
+    def _updated(self, outputs: PyTree) -> list[Axes | None]:
+        """For each output, the axes of the leaf that it is the next value of, if it is that of one."""
+        if not self._updates:
+            return [None] * len(jax.tree.leaves(outputs))
+        if not isinstance(outputs, tuple) or len(outputs) != 2:
+            raise ArgumentError("function: expected (outputs, leaves), since it updates leaves of the tree")
+        shapes, found = named_leaves(self._shapes), []
+        for path, leaf in named_leaves(outputs[1]).items():
+            if path not in shapes or shapes[path].shape != leaf.shape:
+                raise ArgumentError(f"function: it updates {path!r}, but the tree has no such leaf")
+            found.append(self._leaves[path])
+        return [*[None] * len(jax.tree.leaves(outputs[0])), *found]
 
     def _read(self) -> None:
         """Name the atoms, and say why axes are frozen."""
@@ -317,7 +335,7 @@ class Groups:
                     f"tree: expected {path!r} of shape {expected.get(path)}, as it is cut, got "
                     f"{given.get(path)}"
                 )
-            again = Groups(self._function, self._shapes, inputs)
+            again = Groups(self._function, self._shapes, inputs, self._updates)
             of_again = again._of_atoms({name: kept[name] for name in kept if name in again.groups})
             for path, axes in self._leaves.items():
                 for index, axis in enumerate(axes):
@@ -409,7 +427,7 @@ def _at_least_one(units: np.ndarray) -> np.ndarray:
     return units if units.any() else np.arange(len(units)) == 0
 
 
-def axis_groups(function: Callable[..., Any], tree: PyTree, *inputs: PyTree) -> Groups:
+def axis_groups(function: Callable[..., Any], tree: PyTree, *inputs: PyTree, updates: bool = False) -> Groups:
     """The groups of axes of a model's leaves that must be cut together, read from its computation.
 
     The function is traced, and every axis of every array followed through it: what a neuron, a channel or a
@@ -420,9 +438,12 @@ def axis_groups(function: Callable[..., Any], tree: PyTree, *inputs: PyTree) -> 
       function: `(tree, *inputs) -> outputs`, traceable by JAX.
       tree: what may be cut: parameters, or a pytree of parameters and state.
       *inputs: an example of what the function is called with.
+      updates: whether the function returns `(outputs, leaves)`, with some leaves of the tree as they are
+        after the call, by the same paths: running statistics in training. They have the same units.
 
     Raises:
-      ArgumentError: a function that cannot be traced, or that has side effects.
+      ArgumentError: a function that cannot be traced, or that has side effects; leaves that are updated
+        and that the tree has none of.
 
     Example:
       >>> import jax, jax.numpy as jnp
@@ -438,4 +459,4 @@ def axis_groups(function: Callable[..., Any], tree: PyTree, *inputs: PyTree) -> 
       >>> small["in"].shape, model(small, jnp.ones((1, 3))).tolist()  # five neurons of 3 + 1
       ((3, 5), [[20.0, 20.0]])
     """
-    return Groups(function, tree, inputs)
+    return Groups(function, tree, inputs, updates)

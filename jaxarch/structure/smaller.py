@@ -134,7 +134,8 @@ def _reshape(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
     return bind(step.eqn, taken, new_sizes=sizes(step.outputs[0], kept))
 
 
-def _iota(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
+def _made_whole(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
+    """Of positions and of random numbers, those of the units that are kept."""
     (whole,) = bind(step.eqn, taken)
     return [cut(whole, step.outputs[0], kept)]
 
@@ -182,11 +183,11 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("jit", "pjit", "closed_call", "core_call"), _call),
     **dict.fromkeys(("remat2", "checkpoint"), _checkpoint),
     **dict.fromkeys(("dynamic_slice", "gather"), _window_sizes),
+    **dict.fromkeys(("iota", "random_bits"), _made_whole),
     "broadcast_in_dim": _broadcast,
     "cond": _cond,
     "conv_general_dilated": _convolution,
     "custom_jvp_call": _custom_jvp,
-    "iota": _iota,
     "pad": _pad,
     "reshape": _reshape,
     "scan": _scan,
