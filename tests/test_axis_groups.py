@@ -491,7 +491,9 @@ def test_outputs_of_products_with_leaves_are_neurons_and_of_convolutions_channel
     params = {"c": jnp.ones((3, 3, 1, 4)), "a": jnp.ones((4, 5)), "b": jnp.ones((5, 2))}
 
     def network(p, x):
-        x = jax.lax.conv_general_dilated(x, p["c"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        x = jax.lax.conv_general_dilated(
+            x, p["c"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
         return jnp.tanh(jnp.tanh(x[:, 0, 0]) @ p["a"]) @ p["b"]
 
     assert kinds(network, params, jnp.ones((2, 6, 6, 1))) == {"a[0]": "channels", "a[1]": "neurons"}

@@ -8,7 +8,7 @@ added or subtracted, the running mean of a batch norm among them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -65,17 +65,17 @@ class Fold(NamedTuple):
     sign: int
 
 
-def find_folds(program: Program, leaves: int) -> dict[int, Fold]:
+def find_folds(program: Program, biases: Container[int]) -> dict[int, Fold]:
     """The products of a program behind which a bias of their own is added, by the `id` of their step.
 
     Args:
       program: as `flow.follow` makes it.
-      leaves: how many of its inputs, the first ones, are leaves of a model.
+      biases: the numbers of those of its inputs that may be changed.
     """
     folds: list[Fold] = []
     uses: Counter[int] = Counter()
     of_inputs = [
-        Leaf(index, var.aval, ()) if index < leaves else None
+        Leaf(index, var.aval, ()) if index in biases else None
         for index, var in enumerate(program.closed.jaxpr.invars)
     ]
     for found in _walk(program, of_inputs, folds, uses):
@@ -172,7 +172,7 @@ def _foldable(fold: Fold, record: Record) -> tuple[int, np.ndarray]:
     # Of absolute values, nothing cancels.
     sizes = [np.abs(value.number) for value in values]
     sizes[index] = np.where(entries, sizes[index], 0)
-    if sum(open_) != 1 or not sizes[index].any() or _taken_up(fold, sizes) is None:
+    if all(open_) or not sizes[index].any() or _taken_up(fold, sizes) is None:
         return index, np.zeros_like(entries)
     return index, entries
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -162,7 +162,7 @@ class Groups:
         self._check_whole(tree)
         return self._needed(self._known(tree), {})[0]
 
-    def fold(self, tree: PyTree) -> Folded:
+    def fold(self, tree: PyTree, fixed: Collection[str] = ()) -> Folded:
         """Which units the outputs need if constants are folded into the biases behind them, and these biases.
 
         A unit that is the same number c whatever the inputs, such as a neuron that only its bias is left of,
@@ -173,6 +173,7 @@ class Groups:
 
         Args:
           tree: as of `needed`.
+          fixed: paths of leaves that take nothing up: biases that are pruned, for instance.
 
         Returns:
           `Folded`: `cut(folded.tree, folded.kept)` computes what `tree` does.
@@ -195,7 +196,8 @@ class Groups:
           [[3.5]]
         """
         self._check_whole(tree)
-        folds = find_folds(self._program, len(self._leaves))
+        biases = [number for number, path in enumerate(self._leaves) if path not in fixed]
+        folds = find_folds(self._program, biases)
         record = self._known(tree)
         folded = find_foldable(folds, record)
         kept, sums = self._needed(record, folded)

@@ -206,11 +206,11 @@ def _smaller(
 
 def _difference(whole: PyTree, made: PyTree) -> float:
     """The largest difference of two trees of outputs, in units of the largest number in the first."""
-    (ones, before), (others, after) = jax.tree.flatten(whole), jax.tree.flatten(made)
-    if before != after:
+    structures: list[Any] = [jax.tree.structure(outputs) for outputs in (whole, made)]
+    if structures[0] != structures[1]:
         return np.inf
     largest = 0.0
-    for one, other in zip(ones, others, strict=True):
+    for one, other in zip(jax.tree.leaves(whole), jax.tree.leaves(made), strict=True):
         if one.shape != other.shape or one.dtype != other.dtype:
             return np.inf
         one, other = (np.asarray(array).astype(_wide(array)) for array in (one, other))
@@ -238,7 +238,9 @@ def _shrunk_network(network: Network, problem: Problem) -> ShrunkNetwork:
     leaves = masked_leaves(network)
     function = problem_function(problem, network.params, network.state)
     groups = axis_groups(function, leaves, example_batch(problem, _TRACED))
-    folded = groups.fold(leaves)
+    # What is pruned of a bias is not there to be filled.
+    pruned = [path for path, mask in named_leaves(network.mask).items() if not np.asarray(mask).all()]
+    folded = groups.fold(leaves, fixed=pruned)
     small = groups.cut(folded.tree, folded.kept)
     examples = (example_batch(problem, _COMPARED),)
     chosen, difference = _smaller(groups, folded, small, function, leaves, examples)
