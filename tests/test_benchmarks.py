@@ -1,0 +1,37 @@
+"""What is compared in the benchmark of smaller models is the same computation."""
+
+import dataclasses
+import os
+from pathlib import Path
+
+import pytest
+
+with pytest.MonkeyPatch.context() as patch:
+    # On import it sets how XLA runs, for a process of its own.
+    for name in ("XLA_FLAGS", "JAX_PLATFORMS"):
+        patch.setenv(name, os.environ.get(name, ""))
+    patch.syspath_prepend(Path(__file__).parent.parent / "benchmarks")
+    import smaller_models
+
+
+@pytest.fixture(scope="module", params=smaller_models.CASES, ids=lambda case: f"{case.model}, {case.what}")
+def case(request):
+    return dataclasses.replace(request.param, batch=1)
+
+
+@pytest.fixture(scope="module")
+def sides(case):
+    return smaller_models.sides(case)
+
+
+def test_a_cut_model_computes_what_the_masked_one_does_and_what_one_made_so_small_does(case, sides):
+    smaller_models.check(case, sides)
+
+
+def test_the_program_of_a_cut_model_costs_what_that_of_one_made_so_small_does(case, sides):
+    def cost(side):
+        program, leaves = sides[side]
+        counted = program.lower(leaves, case.inputs(1)).compile().cost_analysis()
+        return {unit: counted[unit] for unit in ("flops", "bytes accessed")}
+
+    assert cost(smaller_models.SMALLER) == cost(smaller_models.BY_HAND)
