@@ -18,7 +18,7 @@ from jaxarch.structure.flow import INPUTS, OUTPUTS, Axes, follow, freeze, fresh,
 from jaxarch.structure.folding import changed_biases, find_foldable, find_folds
 from jaxarch.structure.kinds import Kind, find_kinds
 from jaxarch.structure.known import Record, anything, constant, find_known, is_key
-from jaxarch.structure.needed import Constants, Sums, find_needed, summed_over, there
+from jaxarch.structure.needed import Constants, Sums, find_needed, there
 from jaxarch.structure.smaller import Kept, cut, run_smaller, sizes
 from jaxarch.trees import PyTree, named_leaves, path_name
 
@@ -238,10 +238,9 @@ class Groups:
     def _needed(self, record: Record, folds: Constants) -> tuple[dict[str, np.ndarray], Sums]:
         """The units that are needed, by name of the group, and what sums need of them."""
         outputs = [np.ones(var.aval.shape, bool) for var in self._program.closed.jaxpr.outvars]
-        read = summed_over(self._program)
         kept = {atom: np.ones(atom.size, bool) for atom in self._atoms.values()}
         while True:
-            sums = Sums({atom: np.ones(atom.size, bool) for atom in kept if atom not in read}, {}, folds)
+            sums = Sums({}, {}, folds)
             find_needed(self._program, outputs, record, kept, sums)
             left = {atom: _at_least_one(sums.needed(atom)) for atom in kept}
             if all((kept[atom] == left[atom]).all() for atom in kept):

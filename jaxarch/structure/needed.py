@@ -1,7 +1,8 @@
 """Which entries of a program's values its outputs need, and which units are needed by a sum over them.
 
 From the outputs backwards. A product with a factor that is known to be 0 needs nothing of the other factor.
-A unit goes if it is 0, or not needed, wherever its axis is summed over: the sum is the same without it.
+A unit goes if it is 0, or not needed, wherever its axis is summed over: the sum is the same without it. Of an
+axis that is no output's, units come into the outputs by sums alone: one that is summed over nowhere is dead.
 """
 
 from __future__ import annotations
@@ -77,17 +78,6 @@ def find_needed(program: Program, outputs: Needs, record: Record, kept: Kept, su
 
 def _shape(var: Any) -> tuple[int, ...]:
     return var.aval.shape
-
-
-def summed_over(program: Program) -> set[Axis]:
-    """The atoms of axes that are summed over somewhere: of others nothing is known."""
-    atoms: set[Axis] = set()
-    for step in program.steps:
-        for inside in step.programs:
-            atoms |= summed_over(inside)
-        for index in _summed(step):
-            atoms |= set(step.inputs[0][index].atoms())
-    return atoms
 
 
 def _summed(step: Step, index: int = 0) -> Sequence[int]:
