@@ -181,7 +181,7 @@ class Blocks(Units):
         # The last blocks have fewer entries.
         tall = np.minimum(self.inputs, rows - self.inputs * np.arange(down))
         wide = np.minimum(self.outputs, columns - self.outputs * np.arange(across))
-        return sums / np.outer(tall, wide).astype(np.float32)
+        return sums / np.broadcast_to(np.outer(tall, wide).astype(np.float32), sums.shape)
 
     def _repeated(self, values: Array, leaf: Any) -> Array:
         *_, rows, columns = jnp.shape(leaf)

@@ -26,7 +26,7 @@ from jaxarch.masks import (
     soft_mask,
     weight_free,
 )
-from jaxarch.masks.units import GroupUnits, Units, UnitsLike
+from jaxarch.masks.units import Connections, GroupUnits, Units, UnitsLike
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
@@ -39,6 +39,16 @@ from jaxarch.trees import PyTree, Where, matrices, merge, select, unselected
 Weights = Literal["ones", "initial"] | Callable[[Array, PyTree], PyTree]
 
 NEEDS = Needs("optional", ("params",), forgets=("connections", "neurons"))
+
+
+REMEDY = (
+    "the initial mask saturates the network or keeps too little, or the weights under it are 0: move `mean` "
+    "(in units of 1/hard) away from 0, lower `std`, or choose other leaves with `where`"
+)
+REMEDY_OF_UNITS = (
+    "the initial mask keeps too little, or all units of a layer are alike, as under weights of 1: begin with "
+    "weights='initial', mean=2.0, std=1.0, for instance"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,9 +109,10 @@ def two_temperature(
       factor: whether the gradient carries the factor `soft` (see `masks.two_temperature`).
       units: what is kept or removed together (see `masks.keep`): `neurons`, `channels` or `heads` of the
         problem's model, or several of them, `("heads", "neurons")`; blocks, `(4, 4)`; `"2:4"`. A unit has one
-        score w, and a connection the product of the masks of its units. At the default `mean` hardly any is
-        there at first, and of products even less: begin with `mean=2.0, std=1.0`, say. A group all of whose
-        scores are negative goes as a whole. Of N:M, which is ours, see `masks.NOfM` for the gradient.
+        score w, and a connection the product of the masks of its units. Begin with `weights="initial",
+        mean=2.0, std=1.0`, for instance: at the default `mean` hardly a unit is there, and under weights of 1
+        all units of a layer are alike. A group all of whose scores are negative goes as a whole. Of N:M see
+        `masks.NOfM` for the gradient.
       **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
@@ -139,8 +150,7 @@ def two_temperature(
         _network,
         Settings(hard, soft, weights, where, mean, std, scale, factor, together),
         own_descent(descent),
-        remedy="the initial mask saturates the network or keeps too little, or the weights under it are "
-        "0: move `mean` (in units of 1/hard) away from 0, lower `std`, or choose other leaves with `where`",
+        remedy=REMEDY if isinstance(together, Connections) else REMEDY_OF_UNITS,
         needs=needs_of(together, NEEDS),
         removes=("connections",),
     )
