@@ -84,7 +84,7 @@ def algorithm1(steps: int) -> tuple[jaxarch.Training, jaxarch.Problem]:
         steps=steps,
         batch_size=BATCH,
     )
-    search = jaxarch.search.two_temperature(HARD, SOFT, mean=MEAN, std=STD, units="absolute")
+    search = jaxarch.search.two_temperature(HARD, SOFT, mean=MEAN, std=STD, scale="absolute")
     return search, problem
 
 

@@ -32,6 +32,7 @@ def refused(call):
 ECHOED = {
     "percentiles": lambda: jaxarch.threshold(tuple(range(-1, 5000))),
     "start": lambda: jaxarch.retrain(LONG),
+    "scale": lambda: search.two_temperature(scale=LONG),
     "units": lambda: search.two_temperature(units=LONG),
     "weights": lambda: search.two_temperature(weights=LONG),
     "fraction": lambda: jaxarch.prune(LONG),

@@ -102,7 +102,7 @@ def test_a_problem_with_rows_of_many_runs_asks_for_one_of_them():
         (lambda: jaxarch.search.two_temperature(-1.0, 1.0), "hard: expected a positive"),
         (lambda: jaxarch.search.two_temperature(1.0, 2.0), "soft: expected at most hard"),
         (lambda: jaxarch.search.two_temperature(weights="random"), "weights: expected 'ones', 'initial'"),
-        (lambda: jaxarch.search.two_temperature(units="hard"), "units: expected '1/hard' or 'absolute'"),
+        (lambda: jaxarch.search.two_temperature(scale="hard"), "scale: expected '1/hard' or 'absolute'"),
         (lambda: jaxarch.retrain("lukewarm"), "start: expected 'warm', 'cold' or 'rewind'"),
         (lambda: jaxarch.threshold((10, 120)), "percentiles: expected numbers in"),
         (lambda: jaxarch.threshold(()), "percentiles: expected numbers in"),
@@ -135,6 +135,6 @@ def test_the_weights_under_the_mask_can_be_chosen(weights):
 def test_absolute_scores_are_those_in_units_of_one_over_hard():
     learning = problem(steps=1).of_run(0)
     relative = jaxarch.search.two_temperature(50.0, 5.0, mean=-10.0, std=5.0)
-    absolute = jaxarch.search.two_temperature(50.0, 5.0, mean=-0.2, std=0.1, units="absolute")
+    absolute = jaxarch.search.two_temperature(50.0, 5.0, mean=-0.2, std=0.1, scale="absolute")
     scores = [jaxarch.chain(s)(keys()[0], learning).info["scores"] for s in (relative, absolute)]
     assert close(*scores)

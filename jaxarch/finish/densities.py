@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jax
-
 from jaxarch.errors import check_count
 from jaxarch.masks import apply_mask, check_density
 from jaxarch.network import ByDensity, Network
@@ -32,11 +30,6 @@ def check_densities(densities: Densities) -> tuple[float, ...]:
 def density_name(density: float) -> str:
     """What the mask of a density is called in `Network.by_density`."""
     return f"{float(density):.6g}"
-
-
-def connections_kept(density: float, selection: PyTree) -> int:
-    """`round(density D)` of the D connections of the selected leaves."""
-    return round(density * sum(leaf.size for leaf in jax.tree.leaves(selection)))
 
 
 def with_densities(

@@ -20,8 +20,9 @@ def new_head() -> FunctionStage:
     """The architecture on a task with another number of classes or inputs: what does not fit is made anew.
 
     Leaves of another shape than the problem's parameters get the problem's initial values, and where they
-    were masked a random mask of the density that they had, to a connection. All else stays as it was found; a
-    bare architecture gets the problem's initial values throughout.
+    were masked a random mask of the density that they had, to a connection; or, where a mask was the same for
+    all of several classes or inputs, as after a search for units, that one for all. All else stays as it was
+    found; a bare architecture gets the problem's initial values throughout.
 
     Returns:
       A finish, the first one: `over_seeds(chain(new_head(), retrain("cold", nonnegative=False)), keys,
@@ -64,7 +65,8 @@ def _new_head(settings: None, key: Array, problem: Problem, network: Network) ->
         if old.shape == leaf.shape:
             return old
         kept = jnp.round(jnp.sum(old) / old.size * leaf.size)
-        return jax.random.permutation(key, (jnp.arange(leaf.size) < kept)).reshape(leaf.shape)
+        drawn = jax.random.permutation(key, (jnp.arange(leaf.size) < kept)).reshape(leaf.shape)
+        return _repeated(old, drawn)
 
     mask = map_selected(fitting, network.mask, params)
     same = jax.tree.map(jnp.shape, state) == jax.tree.map(jnp.shape, network.state)
@@ -74,3 +76,15 @@ def _new_head(settings: None, key: Array, problem: Problem, network: Network) ->
         state=network.state if same else state,
         start=None,
     )
+
+
+def _repeated(old: Array, drawn: Array) -> Array:
+    """A mask that is the same along all axes whose sizes changed, of the new sizes; any other as drawn."""
+    if old.ndim != drawn.ndim:
+        return drawn
+    changed = [axis for axis in range(old.ndim) if old.shape[axis] != drawn.shape[axis]]
+    if any(old.shape[axis] < 2 for axis in changed):
+        # One class or input does not show whether the mask is the same for all.
+        return drawn
+    first = old[tuple(slice(1) if axis in changed else slice(None) for axis in range(old.ndim))]
+    return jnp.where((old == first).all(), jnp.broadcast_to(first, drawn.shape), drawn)

@@ -59,7 +59,8 @@ def retrain(
       weights: where a cold start of masked leaves that are not squares comes from: `initial`, the model's
         own; `he`, `N(0, sqrt(2 / n))`, n the inputs of a neuron (all axes of a kernel but the last);
         `density-aware`, `N(0, sqrt(2 / (n d)))`, d the leaf's density, so that signals keep their size
-        however few connections are left. [A] has N(0, epsilon) without saying which epsilon.
+        however few connections are left. [A] has N(0, epsilon) without saying which epsilon. Biases and
+        scales, which are masked with their units, keep the model's own.
       **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:

@@ -7,13 +7,14 @@ from typing import NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.tree_util import tree_map_with_path
 from jax.typing import ArrayLike
 
 from jaxarch.masks import apply_mask
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.training import TrainState
-from jaxarch.trees import PyTree, map_selected, merge
+from jaxarch.trees import PyTree, map_selected, matrices, merge, path_name
 
 
 class Held(NamedTuple):
@@ -59,16 +60,18 @@ def he(key: Array, mask: PyTree, params: PyTree, density_aware: bool) -> PyTree:
     """`N(0, sqrt(2 / n))` for the masked leaves, n a neuron's inputs: all, or those that the mask leaves.
 
     K. He et al., Delving Deep into Rectifiers, 2015. A leaf without connections counts as having one.
+    Biases and scales, which are masked with their units, have no inputs: they are left out.
     """
     leaves, treedef = jax.tree.flatten(mask)
     keys = jax.tree.unflatten(treedef, list(jax.random.split(key, len(leaves))))
+    kernels = tree_map_with_path(lambda path, m: m if matrices(path_name(path), m) else None, mask)
 
     def drawn(mask: Array, key: Array, leaf: Array) -> Array:
         share = jnp.maximum(jnp.sum(mask), 1) / mask.size if density_aware else 1.0
         inputs = share * leaf.size / leaf.shape[-1]
         return (jnp.sqrt(2 / inputs) * jax.random.normal(key, leaf.shape)).astype(leaf.dtype)
 
-    return map_selected(drawn, mask, keys, params)
+    return map_selected(drawn, kernels, keys, params)
 
 
 class Squared(Protocol):

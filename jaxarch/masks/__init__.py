@@ -8,8 +8,8 @@ Scores, masks and parameters are pytrees of one structure; a leaf that is not ma
 two. Scores are float32 whatever the parameters are. `hard` and `soft` are inverse temperatures, called M_hard
 and M_soft in [D], t_l and t_s in [A].
 
-Arrays may be split over devices, by the axes of any mesh, explicit ones included: all but `reshuffle` leave
-them where they are.
+Arrays may be split over devices, by the axes of any mesh, explicit ones included: all but `reshuffle`, and
+blocks and N:M under explicit axes, leave them where they are.
 
 [D] Colombo & Gao, Disentangling Neural Architectures and Weights, 2021.
 [A] Colombo & Gao, Differentiable Architecture Pruning for Transfer Learning, 2021.
@@ -31,11 +31,15 @@ from jaxarch.masks.gradient import init_scores as init_scores
 from jaxarch.masks.gradient import penalty as penalty
 from jaxarch.masks.gradient import soft_mask as soft_mask
 from jaxarch.masks.gradient import two_temperature as two_temperature
+from jaxarch.masks.keeping import keep as keep
 from jaxarch.masks.largest import Per as Per
 from jaxarch.masks.largest import check_density as check_density
 from jaxarch.masks.largest import check_per as check_per
 from jaxarch.masks.largest import erk_densities as erk_densities
-from jaxarch.masks.largest import keep as keep
 from jaxarch.masks.largest import percentile_thresholds as percentile_thresholds
 from jaxarch.masks.largest import threshold_mask as threshold_mask
 from jaxarch.masks.largest import top_k as top_k
+from jaxarch.masks.units import Blocks as Blocks
+from jaxarch.masks.units import GroupUnits as GroupUnits
+from jaxarch.masks.units import NOfM as NOfM
+from jaxarch.masks.units import Units as Units

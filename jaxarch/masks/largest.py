@@ -20,41 +20,9 @@ Per = Literal["all", "leaf", "erk"]
 """How the connections that are kept are spread over leaves: see `keep`."""
 
 
-def keep(scores: PyTree, density: ArrayLike | Mapping[str, float], per: Per = "all") -> PyTree:
-    r"""The mask of the largest scores: exactly `round(d D)` of the D connections.
-
-    Of equal scores, the first in flattening order; NaN comes last, after -inf. By bisection, as `top_k`:
-    nothing is sorted, and arrays that are split over devices stay so.
-
-    Args:
-      scores: one a connection, `None` for leaves that are not masked; as of `jaxarch.saliency`.
-      density: d, the share of connections that are kept, in (0, 1]; it may be traced, unless they are spread
-        as `erk`, and is then a float32. Or the density of each leaf, by path: `round(d_l D_l)` in leaf l.
-      per: where they are kept: `all`, wherever scores are largest; `leaf`, the same density in every leaf;
-        `erk`, the densities of `erk_densities`. Whole numbers are made by the largest remainders, so that
-        their sum is `round(d D)` in each case.
-
-    Returns:
-      Booleans in the scores' structure and shapes.
-
-    Raises:
-      ArgumentError: a density outside (0, 1], of a leaf that there is none of or not of all; an unknown word;
-        scores that are no arrays.
-
-    Example:
-      >>> import jax.numpy as jnp, jaxarch
-      >>> scores = {"a": jnp.array([0.1, 0.9, 0.2, 0.3]), "b": jnp.array([0.8, 0.7, 0.6, 0.5])}
-      >>> [leaf.astype(int).tolist() for leaf in jaxarch.masks.keep(scores, 0.5).values()]
-      [[0, 1, 0, 0], [1, 1, 1, 0]]
-      >>> [leaf.astype(int).tolist() for leaf in jaxarch.masks.keep(scores, 0.5, per="leaf").values()]
-      [[0, 1, 0, 1], [1, 1, 0, 0]]
-    """
-    return largest_of(scores, counts_kept(scores, density, per))
-
-
 def counts_kept(scores: PyTree, density: ArrayLike | Mapping[str, float], per: Per = "all") -> Any:
     """How many connections `keep` keeps: an integer of all leaves together, or an array of one a leaf."""
-    _masked_leaves(scores)
+    check_scores(scores)
     check_per(per)
     if isinstance(density, Mapping):
         return _counts_by_path(scores, density, per)
@@ -237,6 +205,11 @@ def _counts_by_path(scores: PyTree, densities: Mapping[str, float], per: Per) ->
 
 def _as_number(density: Any) -> Any:
     return density.item() if getattr(density, "ndim", None) == 0 else density
+
+
+def check_scores(scores: PyTree) -> None:
+    """Raise unless they are a pytree of arrays with at least one."""
+    _masked_leaves(scores)
 
 
 def _masked_leaves(scores: PyTree) -> tuple[list[Array], Any]:

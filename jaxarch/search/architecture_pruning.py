@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Literal, Unpack
+from typing import Literal, NamedTuple, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges, own_descent
 from jaxarch.errors import ArgumentError, check_flag, check_one_number, check_one_strength, shown
-from jaxarch.finish.densities import Densities, check_densities, connections_kept, with_densities
+from jaxarch.finish.densities import Densities, check_densities, with_densities
 from jaxarch.masks import (
     apply_mask,
     check_temperatures,
@@ -24,14 +24,15 @@ from jaxarch.masks import (
     init_scores,
     penalty,
     soft_mask,
-    top_k,
 )
+from jaxarch.masks.units import Units, UnitsLike
 from jaxarch.network import Network
 from jaxarch.optim import stop_at
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
 from jaxarch.running.stage import Needs
 from jaxarch.running.training import Training, TrainState
+from jaxarch.search.units import check_counts, check_units, needs_of, units_of
 from jaxarch.search.within import mask_before, within
 from jaxarch.trees import PyTree, Where, map_selected, matrices, select
 
@@ -53,6 +54,14 @@ class Settings:
     factor: bool
     std: ArrayLike
     where: Where
+    units: tuple[str, ...] | Units
+
+
+class Fixed(NamedTuple):
+    """What does not move: the mask that the weights had before, and what a score is of."""
+
+    mask: PyTree
+    units: Units
 
 
 @method("[A] appendix A.1", densities=0.5)
@@ -66,6 +75,7 @@ def architecture_pruning(
     factor: bool = False,
     std: ArrayLike = 0.03,
     where: Where = matrices,
+    units: UnitsLike = None,
     scores_optimizer: optax.GradientTransformation | None = None,
     weights_optimizer: optax.GradientTransformation | None = None,
     **descent: Unpack[DescentChanges],
@@ -96,6 +106,11 @@ def architecture_pruning(
       factor: whether the gradient carries the factor `soft`, as in (7), or not, as in (15).
       std: of the initial scores.
       where: the leaves that are masked, by path. The others are trained as well, without a penalty.
+      units: what is kept or removed together (see `masks.keep`): `neurons`, `channels` or `heads` of the
+        problem's model, or several of them, `("heads", "neurons")`; blocks, `(4, 4)`; `"2:4"`. A unit has one
+        score, and a connection the product of the masks of its units; targets are shares of units, and the
+        penalty is a sum over these scores and over the weights of the leaves of `where`. Of N:M the target is
+        N/M: it says when the scores are held, and the mask has the N largest of every M of them.
       scores_optimizer: any optax transformation; by default gradient descent at rate 1.1.
       weights_optimizer: any optax transformation; by default gradient descent at rate 0.1.
       **descent: `steps`, `batch_size`, `sampling` in place of the problem's.
@@ -108,7 +123,8 @@ def architecture_pruning(
 
     Raises:
       ArgumentError: a density outside (0, 1]; temperatures that are not positive, soft > hard; a
-        strength that is negative or not finite; an unknown penalty.
+        strength that is negative or not finite; an unknown penalty; units that are not understood, or that
+        the model has none of.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -120,6 +136,8 @@ def architecture_pruning(
       0.25 [0.5  0.25] [1 1]
     """
     targets = () if densities == () else check_densities(densities)
+    together = check_units(units)
+    check_counts(together, targets)
     check_one_number("hard", hard)
     check_one_number("soft", soft)
     check_temperatures(hard, soft)
@@ -143,13 +161,13 @@ def architecture_pruning(
         _init,
         _params,
         _network,
-        Settings(targets, hard, soft, strength, sign, factor, std, where),
+        Settings(targets, hard, soft, strength, sign, factor, std, where, together),
         own_descent({**descent, "optimizer": both}),
         penalty=_penalty,
         observe=_observe,
         remarks=_unreached,
         remedy="the mask saturates the network: lower `hard` or the weights that it starts from",
-        needs=NEEDS,
+        needs=needs_of(together, NEEDS),
         removes=("connections",),
     )
 
@@ -157,26 +175,34 @@ def architecture_pruning(
 def _init(settings: Settings, key: Array, problem: Problem, network: Network | None) -> TrainState:
     params_key, scores_key = jax.random.split(key)
     params, model = problem.init(params_key) if network is None else (network.params, network.state)
-    drawn = init_scores(scores_key, select(params, settings.where), 0.0, settings.std)
-    scores = map_selected(jnp.abs, drawn)
+    selected = select(params, settings.where)
+    units = units_of(settings.units, problem, params, model, selected)
+    scores = map_selected(jnp.abs, init_scores(scores_key, units.score(selected), 0.0, settings.std))
+    for target in settings.targets:
+        units.counts(scores, target)
     memory = {"lowest_density": jnp.ones(())}
     if settings.targets:
         memory["reached_at"] = jnp.full(len(settings.targets), -1, jnp.int32)
         # The last ones are held by their optimiser, and are those that descend.
         before = len(settings.targets) - 1
         memory["scores"] = map_selected(lambda leaf: jnp.broadcast_to(leaf, (before, *leaf.shape)), scores)
-    return TrainState({"scores": scores, "weights": params}, mask_before(network), model, memory)
+    fixed = Fixed(mask_before(network), units)
+    return TrainState({"scores": scores, "weights": params}, fixed, model, memory)
 
 
 def _params(settings: Settings, state: TrainState) -> PyTree:
-    mask = soft_mask(state.trainable["scores"], settings.hard, settings.soft, factor=settings.factor)
-    return apply_mask(within(mask, state.fixed), state.trainable["weights"])
+    weights, (before, units) = state.trainable["weights"], state.fixed
+    centred = units.centred(state.trainable["scores"])
+    soft = soft_mask(centred, settings.hard, settings.soft, factor=settings.factor)
+    return apply_mask(within(units.spread(soft, weights), before), weights)
 
 
 def _penalty(settings: Settings, state: TrainState) -> Array:
-    scores = state.trainable["scores"]
-    weights = map_selected(lambda score, leaf: leaf, scores, state.trainable["weights"])
-    return settings.sign * penalty(scores, weights, settings.strength)
+    scores, weights = state.trainable["scores"], state.trainable["weights"]
+    masked = state.fixed.units.spread(scores, weights)
+    selected = select(weights, settings.where)
+    of_units = map_selected(lambda leaf, score: None if score is None else leaf, selected, masked)
+    return settings.sign * penalty(scores, of_units, settings.strength)
 
 
 def _observe(settings: Settings, state: TrainState) -> PyTree:
@@ -201,8 +227,9 @@ def _observe(settings: Settings, state: TrainState) -> PyTree:
 
 def _network(settings: Settings, state: TrainState) -> Network:
     memory, scores, weights = state.memory, state.trainable["scores"], state.trainable["weights"]
+    before, units = state.fixed
     if not settings.targets:
-        mask_found = within(hard_mask(scores), state.fixed)
+        mask_found = within(units.spread(units.hard(scores), weights), before)
         return Network(apply_mask(mask_found, weights), mask_found, state.model, info=dict(memory))
 
     def mask(index: int, target: float) -> PyTree:
@@ -211,7 +238,8 @@ def _network(settings: Settings, state: TrainState) -> Network:
 
         is_last = index == len(settings.targets) - 1
         chosen = scores if is_last else map_selected(at_its_step, scores, memory["scores"])
-        return within(top_k(chosen, connections_kept(target, scores)), state.fixed)
+        kept = units.largest(chosen, units.counts(scores, target))
+        return within(units.spread(kept, weights), before)
 
     masks = {target: mask(index, target) for index, target in enumerate(settings.targets)}
     info = {name: memory[name] for name in ("reached_at", "lowest_density")}

@@ -12,16 +12,18 @@ from jax import Array
 
 from jaxarch.descent import DescentChanges
 from jaxarch.errors import ArgumentError
-from jaxarch.finish.densities import Densities, check_densities, connections_kept, with_densities
-from jaxarch.finish.prune import check_fraction, largest_weights
+from jaxarch.finish.densities import Densities, check_densities, with_densities
+from jaxarch.finish.prune import check_fraction
 from jaxarch.finish.retrain import retrain
 from jaxarch.masks import apply_mask
+from jaxarch.masks.units import NOfM, Units, UnitsLike
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
 from jaxarch.running.stage import A_NETWORK, FunctionStage, Needs
 from jaxarch.running.strategy import Strategy, chain
 from jaxarch.search.dense import dense
+from jaxarch.search.units import check_counts, check_units, needs_of, units_of
 from jaxarch.trees import PyTree, Where, map_selected, matrices
 
 
@@ -31,10 +33,20 @@ class Tickets(NamedTuple):
     Attributes:
       round: how many there were.
       masks: of all targets, with a leading axis of them; False for those to come.
+      units: what is removed together.
     """
 
     round: Array
     masks: PyTree
+    units: Units
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Densities that are targets, and what is removed together."""
+
+    targets: tuple[float, ...]
+    units: tuple[str, ...] | Units
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +63,7 @@ def magnitude_pruning(
     *,
     fraction: float | None = 0.2,
     where: Where = matrices,
+    units: UnitsLike = None,
     **descent: Unpack[DescentChanges],
 ) -> Strategy:
     r"""Keep the connections of the largest weights of trained networks, `round(d D)` of D for a density d.
@@ -67,6 +80,10 @@ def magnitude_pruning(
       fraction: the largest share of the connections left that a round may remove, in (0, 1); `None` for one
         shot: every density from the whole network, trained once.
       where: the leaves that are masked, by path.
+      units: what is kept or removed together (see `masks.keep`): `neurons`, `channels` or `heads` of the
+        problem's model, or several of them, `("heads", "neurons")`; blocks, `(4, 4)`; `"2:4"`. The size of a
+        unit is the mean `|w|` of its connections that are left, and densities are shares of units. N:M is
+        made in one shot.
       **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
@@ -74,7 +91,8 @@ def magnitude_pruning(
       which `retrain("warm", nonnegative=False)` trains. In one shot they are those of the trained network.
 
     Raises:
-      ArgumentError: a density outside (0, 1], or none; a fraction outside (0, 1).
+      ArgumentError: a density outside (0, 1], or none; a fraction outside (0, 1), or any with N:M; units that
+        are not understood, or that the model has none of.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -85,16 +103,22 @@ def magnitude_pruning(
       >>> print(jaxarch.density(network.mask), sorted(network.by_density.masks))
       0.25 ['0.25', '0.5']
     """
-    targets = check_densities(densities)
+    together, targets = check_units(units), check_densities(densities)
+    check_counts(together, targets)
+    settings, needs = Settings(targets, together), needs_of(together, A_NETWORK)
     first = dense(nonnegative=False, where=where, **descent)
     if fraction is None:
-        return chain(first, FunctionStage("largest weights", _one_shot, targets, A_NETWORK))
+        return chain(first, FunctionStage("largest weights", _one_shot, settings, needs))
+    if isinstance(together, NOfM):
+        raise ArgumentError(
+            f"fraction: {together.n}:{together.m} is made in one shot, not in rounds; give fraction=None"
+        )
     check_fraction("fraction", fraction)
     if fraction == 0:
         raise ArgumentError("fraction: expected a number in (0, 1): a round has to remove something")
     sizes = Sizes(tuple(rounds(targets, fraction)), targets)
     again = retrain("rewind", nonnegative=False, **descent)
-    begin = FunctionStage("first round", _first_round, len(targets), A_NETWORK, removes=())
+    begin = FunctionStage("first round", _first_round, settings, needs, removes=())
     prune_to_next = FunctionStage("prune", _prune_to_next, sizes, A_TICKET)
     stages = [prune_to_next, *(again, prune_to_next) * (len(sizes.rounds) - 1)]
     return chain(first, begin, *stages, FunctionStage("tickets", _tickets, targets, A_TICKET))
@@ -113,21 +137,50 @@ def rounds(densities: Densities, fraction: float) -> list[float]:
     return steps
 
 
-def _one_shot(targets: tuple[float, ...], key: Array, problem: Problem, network: Network) -> Network:
-    masks = {d: largest_weights(network, connections_kept(d, network.mask)) for d in targets}
+def _one_shot(settings: Settings, key: Array, problem: Problem, network: Network) -> Network:
+    units = _units(settings, problem, network)
+    sizes = _sizes(units, network)
+    masks = {
+        d: units.spread(units.largest(sizes, units.counts(sizes, d)), network.params)
+        for d in settings.targets
+    }
     return network.then(with_densities(masks, network.params, network.state))
 
 
-def _first_round(targets: int, key: Array, problem: Problem, network: Network) -> Network:
+def _first_round(settings: Settings, key: Array, problem: Problem, network: Network) -> Network:
     """Room for the masks of all targets, so that all rounds are one program."""
-    room = map_selected(lambda leaf: jnp.zeros((targets, *leaf.shape), bool), network.mask)
-    return network.replace(memory=Tickets(jnp.asarray(0), room))
+    units = _units(settings, problem, network)
+    everything = map_selected(lambda leaf: jnp.ones_like(leaf, bool), units.score(network.mask))
+    mask = units.spread(everything, network.params)
+    room = map_selected(lambda leaf: jnp.zeros((len(settings.targets), *leaf.shape), bool), mask)
+    return network.replace(mask=mask, memory=Tickets(jnp.asarray(0), room, units))
+
+
+def _units(settings: Settings, problem: Problem, network: Network) -> Units:
+    masked = map_selected(lambda m, w: w, network.mask, network.params)
+    return units_of(settings.units, problem, network.params, network.state, masked)
+
+
+def _sizes(units: Units, network: Network) -> PyTree:
+    """The mean `|w|` of each unit over the connections that are left.
+
+    NaN comes after all other units that are left, but before those that were pruned.
+    """
+    left = units.score(map_selected(lambda m: m.astype(jnp.float32), network.mask))
+    sums = units.score(map_selected(lambda m, w: jnp.abs(jnp.where(m, w, 0)), network.mask, network.params))
+
+    def size(share: Array, total: Array) -> Array:
+        mean = total / jnp.where(share > 0, share, 1)
+        return jnp.where(share > 0, jnp.where(jnp.isnan(mean), -1, mean), -2)
+
+    return map_selected(size, left, sums)
 
 
 def _prune_to_next(sizes: Sizes, key: Array, problem: Problem, network: Network) -> Network:
     tickets: Tickets = network.memory
-    counts = jnp.asarray([connections_kept(size, network.mask) for size in sizes.rounds])
-    mask = largest_weights(network, counts[tickets.round])
+    units, measured = tickets.units, _sizes(tickets.units, network)
+    counts = jnp.asarray([units.counts(measured, size) for size in sizes.rounds])
+    mask = units.spread(units.largest(measured, counts[tickets.round]), network.params)
     met = jnp.asarray([sizes.rounds.index(target) for target in sizes.targets]) == tickets.round
 
     def keep(before: Array, leaf: Array) -> Array:
@@ -135,7 +188,9 @@ def _prune_to_next(sizes: Sizes, key: Array, problem: Problem, network: Network)
 
     masks = map_selected(keep, tickets.masks, mask)
     return network.replace(
-        params=apply_mask(mask, network.params), mask=mask, memory=Tickets(tickets.round + 1, masks)
+        params=apply_mask(mask, network.params),
+        mask=mask,
+        memory=Tickets(tickets.round + 1, masks, units),
     )
 
 

@@ -8,11 +8,13 @@ import jax
 from jax import Array
 
 from jaxarch.finish.densities import Densities, check_densities, with_densities
-from jaxarch.masks import Per, check_per, init_scores, keep
+from jaxarch.masks import Per, check_per, init_scores
+from jaxarch.masks.units import Units, UnitsLike
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
-from jaxarch.running.stage import FunctionStage
+from jaxarch.running.stage import NOTHING, FunctionStage
+from jaxarch.search.units import check_counts, check_units, needs_of, units_of
 from jaxarch.trees import Where, matrices, select
 
 
@@ -23,25 +25,33 @@ class Settings:
     densities: tuple[float, ...]
     per: Per
     where: Where
+    units: tuple[str, ...] | Units
 
 
 @method("[A] section 3", densities=0.5)
-def random_mask(densities: Densities, *, per: Per = "all", where: Where = matrices) -> FunctionStage:
+def random_mask(
+    densities: Densities, *, per: Per = "all", where: Where = matrices, units: UnitsLike = None
+) -> FunctionStage:
     """A random mask with exactly `round(d D)` of the D connections, on the problem's initial weights.
 
     Args:
       densities: d, the share of connections that are kept, in (0, 1]; of several, the smallest is found, and
-        `at_density` takes the others. They are of one draw: a larger one contains a smaller one.
+        `at_density` takes the others. They are of one draw: a larger one contains a smaller one. With
+        `units`, shares of these.
       per: how they are spread over the masked leaves, as in `masks.keep`: `all`, every set of connections is
         as likely as any other; `leaf`, the same density in every leaf; `erk`, that of `masks.erk_densities`.
         With the densities of another architecture: `chain(that, reshuffled())`.
       where: the leaves that are masked, by path.
+      units: what is kept or removed together (see `masks.keep`): `neurons`, `channels` or `heads` of the
+        problem's model, or several of them, `("heads", "neurons")`; blocks, `(4, 4)`; `"2:4"`. They are what
+        is drawn, with one number each.
 
     Returns:
       A search. It trains nothing: `chain(random_mask(.05), retrain("cold", nonnegative=False))`.
 
     Raises:
-      ArgumentError: a density outside (0, 1], an unknown word.
+      ArgumentError: a density outside (0, 1], an unknown word; units that are not understood, or that the
+        model has none of.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -52,14 +62,21 @@ def random_mask(densities: Densities, *, per: Per = "all", where: Where = matric
       {'W2_1': 0.25, 'W3_2': 0.25}
     """
     check_per(per)
-    settings = Settings(check_densities(densities), per, where)
+    together, targets = check_units(units), check_densities(densities)
+    check_counts(together, targets)
+    settings = Settings(targets, per, where, together)
     spread = {"all": "", "leaf": ", the same density in each leaf", "erk": ", Erdos-Renyi densities"}[per]
-    return FunctionStage(f"random mask{spread}", _random_mask, settings)
+    return FunctionStage(f"random mask{spread}", _random_mask, settings, needs_of(together, NOTHING))
 
 
 def _random_mask(settings: Settings, key: Array, problem: Problem, network: None) -> Network:
     params_key, mask_key = jax.random.split(key)
     params, state = problem.init(params_key)
-    chosen = init_scores(mask_key, select(params, settings.where), 0.0, 1.0)
-    masks = {density: keep(chosen, density, settings.per) for density in settings.densities}
+    selected = select(params, settings.where)
+    units = units_of(settings.units, problem, params, state, selected)
+    drawn = init_scores(mask_key, units.score(selected), 0.0, 1.0)
+    masks = {}
+    for density in settings.densities:
+        kept = units.largest(drawn, units.counts(drawn, density, settings.per))
+        masks[density] = units.spread(kept, selected)
     return with_densities(masks, params, state)

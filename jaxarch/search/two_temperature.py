@@ -22,22 +22,33 @@ from jaxarch.errors import (
 from jaxarch.masks import (
     apply_mask,
     check_temperatures,
-    hard_mask,
     init_scores,
     soft_mask,
     weight_free,
 )
+from jaxarch.masks.units import Connections, GroupUnits, Units, UnitsLike
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
 from jaxarch.running.stage import Needs
 from jaxarch.running.training import Training, TrainState
+from jaxarch.search.units import check_units, needs_of, units_of
 from jaxarch.search.within import mask_before, within
-from jaxarch.trees import PyTree, Where, matrices, merge, select
+from jaxarch.trees import PyTree, Where, matrices, merge, select, unselected
 
 Weights = Literal["ones", "initial"] | Callable[[Array, PyTree], PyTree]
 
 NEEDS = Needs("optional", ("params",), forgets=("connections", "neurons"))
+
+
+REMEDY = (
+    "the initial mask saturates the network or keeps too little, or the weights under it are 0: move `mean` "
+    "(in units of 1/hard) away from 0, lower `std`, or choose other leaves with `where`"
+)
+REMEDY_OF_UNITS = (
+    "the initial mask keeps too little, or all units of a layer are alike, as under weights of 1: begin with "
+    "weights='initial', mean=2.0, std=1.0, for instance"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,15 +61,17 @@ class Settings:
     where: Where
     mean: ArrayLike
     std: ArrayLike
-    units: Literal["1/hard", "absolute"]
+    scale: Literal["1/hard", "absolute"]
     factor: bool
+    units: tuple[str, ...] | Units
 
 
 class Fixed(NamedTuple):
-    """What does not move: the weights, and the mask that they had before."""
+    """What does not move: the weights, the mask that they had before, and what a score is of."""
 
     weights: PyTree
     mask: PyTree
+    units: Units
 
 
 @method("[D] Algorithm 1")
@@ -70,8 +83,9 @@ def two_temperature(
     where: Where = matrices,
     mean: ArrayLike = -10.0,
     std: ArrayLike = 5.0,
-    units: Literal["1/hard", "absolute"] = "1/hard",
+    scale: Literal["1/hard", "absolute"] = "1/hard",
     factor: bool = True,
+    units: UnitsLike = None,
     **descent: Unpack[DescentChanges],
 ) -> Training:
     r"""Learn which connections to keep, and nothing else ([D] Algorithm 1).
@@ -90,9 +104,15 @@ def two_temperature(
       mean: mean of the initial scores.
       std: their standard deviation. The default is N(-.2, .1) at `hard=50`; centred on 0, the initial mask of
         the network of [D] saturates it on non-negative inputs, and no gradient is left.
-      units: whether `mean` and `std` are in units of `1/hard` (the distribution of the initial *mask* is then
-        the same at every temperature) or absolute.
+      scale: whether `mean` and `std` are multiples of `1/hard`, so that the distribution of the initial
+        *mask* is the same at every temperature, or absolute.
       factor: whether the gradient carries the factor `soft` (see `masks.two_temperature`).
+      units: what is kept or removed together (see `masks.keep`): `neurons`, `channels` or `heads` of the
+        problem's model, or several of them, `("heads", "neurons")`; blocks, `(4, 4)`; `"2:4"`. A unit has one
+        score w, and a connection the product of the masks of its units. Begin with `weights="initial",
+        mean=2.0, std=1.0`, for instance: at the default `mean` hardly a unit is there, and under weights of 1
+        all units of a layer are alike. A group all of whose scores are negative goes as a whole. Of N:M see
+        `masks.NOfM` for the gradient.
       **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
@@ -100,7 +120,8 @@ def two_temperature(
       scores.
 
     Raises:
-      ArgumentError: temperatures that are not positive, soft > hard, an unknown `weights` or `units`.
+      ArgumentError: temperatures that are not positive, soft > hard, an unknown `weights` or `scale`; units
+        that are not understood, or that the model has none of.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -119,18 +140,18 @@ def two_temperature(
     check_flag("factor", factor)
     if not callable(weights) and weights not in ("ones", "initial"):
         raise ArgumentError(f"weights: expected 'ones', 'initial' or a function, got {shown(weights)}")
-    if units not in ("1/hard", "absolute"):
-        raise ArgumentError(f"units: expected '1/hard' or 'absolute', got {shown(units)}")
+    if scale not in ("1/hard", "absolute"):
+        raise ArgumentError(f"scale: expected '1/hard' or 'absolute', got {shown(scale)}")
+    together = check_units(units)
     return Training(
         "two_temperature",
         _init,
         _params,
         _network,
-        Settings(hard, soft, weights, where, mean, std, units, factor),
+        Settings(hard, soft, weights, where, mean, std, scale, factor, together),
         own_descent(descent),
-        remedy="the initial mask saturates the network or keeps too little, or the weights under it are "
-        "0: move `mean` (in units of 1/hard) away from 0, lower `std`, or choose other leaves with `where`",
-        needs=NEEDS,
+        remedy=REMEDY if isinstance(together, Connections) else REMEDY_OF_UNITS,
+        needs=needs_of(together, NEEDS),
         removes=("connections",),
     )
 
@@ -139,24 +160,34 @@ def _init(settings: Settings, key: Array, problem: Problem, network: Network | N
     params_key, scores_key, weights_key = jax.random.split(key, 3)
     params, model = problem.init(params_key) if network is None else (network.params, network.state)
     selected = select(params, settings.where)
-    unit = settings.hard if settings.units == "1/hard" else None
-    scores = init_scores(scores_key, selected, settings.mean, settings.std, unit)
+    units = units_of(settings.units, problem, params, model, selected)
+    unit = settings.hard if settings.scale == "1/hard" else None
+    scores = init_scores(scores_key, units.score(selected), settings.mean, settings.std, unit)
     if callable(settings.weights):
         params = merge(settings.weights(weights_key, selected), params)
-    return TrainState(scores, Fixed(params, mask_before(network)), model)
+    return TrainState(scores, Fixed(params, mask_before(network), units), model)
 
 
 def _params(settings: Settings, state: TrainState) -> PyTree:
-    soft = soft_mask(state.trainable, settings.hard, settings.soft, factor=settings.factor)
-    return _masked(settings, within(soft, state.fixed.mask), state)
+    weights, before, units = state.fixed
+    centred = units.centred(state.trainable)
+    soft = soft_mask(centred, settings.hard, settings.soft, factor=settings.factor)
+    return _masked(settings, within(units.spread(soft, weights), before), state)
 
 
 def _network(settings: Settings, state: TrainState) -> Network:
-    mask = within(hard_mask(state.trainable), state.fixed.mask)
+    weights, before, units = state.fixed
+    mask = within(units.spread(units.hard(state.trainable), weights), before)
     return Network(_masked(settings, mask, state), mask, state.model, info={"scores": state.trainable})
 
 
 def _masked(settings: Settings, mask: PyTree, state: TrainState) -> PyTree:
     """The fixed weights under a mask, or the mask alone."""
-    masked = weight_free if settings.weights == "ones" else apply_mask
-    return masked(mask, state.fixed.weights)
+    weights, _, units = state.fixed
+    if settings.weights != "ones":
+        return apply_mask(mask, weights)
+    if not isinstance(units, GroupUnits):
+        return weight_free(mask, weights)
+    # Biases and scales go with their units, and are no connections, whose weights would be 1.
+    beside = unselected(select(weights, settings.where), mask)
+    return weight_free(unselected(beside, mask), apply_mask(beside, weights))

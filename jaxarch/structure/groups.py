@@ -13,10 +13,11 @@ from jax.sharding import NamedSharding, PartitionSpec
 from jax.tree_util import tree_map_with_path
 
 from jaxarch.errors import ArgumentError, did_you_mean, first_line, is_traced, shown
+from jaxarch.masks.units import GroupUnits, Span
 from jaxarch.structure.axes import Axis
 from jaxarch.structure.flow import INPUTS, OUTPUTS, Axes, follow, freeze, fresh, unify_all
 from jaxarch.structure.folding import changed_biases, find_foldable, find_folds
-from jaxarch.structure.kinds import Kind, find_kinds
+from jaxarch.structure.kinds import ORDER, Kind, find_kinds
 from jaxarch.structure.known import Record, anything, constant, find_known, is_key
 from jaxarch.structure.needed import Constants, Sums, find_needed, there
 from jaxarch.structure.smaller import Kept, cut, run_smaller, sizes
@@ -247,6 +248,55 @@ class Groups:
                 return {name: kept[atom] for name, atom in self._atoms.items()}, sums
             kept = left
 
+    def units(self, *which: str) -> GroupUnits:
+        """Neurons, channels or heads as what `masks.keep` and the searches keep or remove together.
+
+            mask = jaxarch.masks.keep(scores, 0.5, units=groups.units("neurons"))
+
+        Args:
+          *which: kinds of units (see `Group`), or names of single groups.
+
+        Returns:
+          The units of these groups: equal to those of an equal model.
+
+        Raises:
+          ArgumentError: a kind that the model has none of, a name that it has not.
+
+        Example:
+          >>> import jax, jax.numpy as jnp, jaxarch
+          >>> params = {"in": jnp.ones((1, 3)), "bias": jnp.ones(3), "out": jnp.ones((3, 1))}
+          >>> def model(params, x):
+          ...     return jnp.tanh(x @ params["in"] + params["bias"]) @ params["out"]
+          >>> groups = jaxarch.structure.axis_groups(model, params, jnp.ones((1, 1)))
+          >>> of = {"in": [[1.0, 9.0, 1.0]], "out": [[2.0], [1.0], [3.0]]}
+          >>> scores = {"in": jnp.array(of["in"]), "bias": None, "out": jnp.array(of["out"])}
+          >>> mask = jaxarch.masks.keep(scores, 2 / 3, units=groups.units("neurons"))  # means 1.5, 5 and 2
+          >>> {path: leaf.astype(int).tolist() for path, leaf in mask.items()}
+          {'bias': [0, 1, 1], 'in': [[0, 1, 1]], 'out': [[0], [1], [1]]}
+        """
+        kinds = {group.kind for group in self.groups.values()}
+        for word in which:
+            if word not in kinds and word not in self.groups:
+                if not self.groups:
+                    raise ArgumentError(f"units: {self}")
+                there = [kind for kind in ORDER[::-1] if kind in kinds]
+                if word in ORDER:
+                    raise ArgumentError(f"units: the model has no {word}; it has {', '.join(there)}")
+                raise ArgumentError(
+                    f"units: no such units: {shown(word)}; {did_you_mean(str(word), [*there, *self.groups])}"
+                )
+        if not which:
+            raise ArgumentError(
+                "units: expected 'neurons', 'channels' or 'heads', or names of groups, got none"
+            )
+        names = {
+            self._atoms[name]: name
+            for name, group in self.groups.items()
+            if group.kind in which or name in which
+        }
+        leaves = ((path, tuple(_span(axis, names) for axis in axes)) for path, axes in self._leaves.items())
+        return GroupUnits(tuple(leaves))
+
     def cut(self, tree: PyTree, kept: Mapping[str, Any]) -> PyTree:
         """The leaves with some units of some groups alone.
 
@@ -399,6 +449,14 @@ class Groups:
             for name, size, kind, axes in rows
         ]
         return "\n".join(lines)
+
+
+def _span(axis: Axis, names: Mapping[Axis, str]) -> Span:
+    """What the indices of an axis are, in terms of some groups alone."""
+    axis = axis.root()
+    if axis.form == "atom":
+        return Span(axis.size, names.get(axis, ""))
+    return Span(axis.size, form=axis.form, parts=tuple(_span(part, names) for part in axis.parts))
 
 
 def _cut_as_split(leaf: Any, axes: Axes, kept: Kept) -> Any:

@@ -186,7 +186,7 @@ class _Search:
     def __call__(self, sweep: dict[str, Any]) -> Training:
         rest = {name: value for name, value in sweep.items() if name != "rate"}
         optimizer = optax.sgd(sweep["rate"])
-        return two_temperature(**rest, units="absolute", factor=self.factor, optimizer=optimizer)
+        return two_temperature(**rest, scale="absolute", factor=self.factor, optimizer=optimizer)
 
 
 def report(results: Results) -> list[RenderableType]:

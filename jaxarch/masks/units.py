@@ -1,0 +1,556 @@
+"""What is kept or removed together: single connections, blocks, N of every M, or the units of a program.
+
+Connections belong to units, and the numbers of the two are made of one another. The *score* of a unit is the
+mean over its connections: a sum would prefer the layers with the most inputs, whatever these do. What is
+said of units is *spread* over connections: one that belongs to several units, as an entry of a kernel does to
+its input's and to its output's, has the product of what these have; of booleans, all of them.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.tree_util import tree_flatten_with_path
+
+from jaxarch.errors import ArgumentError, check_one_number, is_traced, shown
+from jaxarch.masks.gradient import hard_mask
+from jaxarch.masks.largest import counts_kept, largest_of, top_k
+from jaxarch.masks.sharding import beside, split_like, whole
+from jaxarch.trees import PyTree, map_selected, matrices, named_leaves, path_name
+
+WORDS = ("neurons", "channels", "heads")
+"""Units that are read from a model's computation."""
+
+
+class Units(abc.ABC):
+    """How connections belong to units: what `keep` and the searches take as `units`.
+
+    It holds no arrays, is equal to another of the same parts, and is a pytree without leaves, so that it goes
+    through `jit` and `vmap` wherever arrays go. In a loop of one's own, unit scores that are learned are
+
+        units = groups.units("neurons").over(jaxarch.select(params))
+        scores = jax.tree.map(jnp.zeros_like, units.score(jaxarch.select(params)))
+        mask = units.spread(jaxarch.masks.soft_mask(scores, 50.0, 5.0), params)
+    """
+
+    @abc.abstractmethod
+    def over(self, selection: PyTree) -> Units:
+        """The units of some leaves.
+
+        Args:
+          selection: the leaves whose connections are scored, arrays or their shapes, and `None` for others.
+
+        Raises:
+          ArgumentError: leaves that have no such units.
+        """
+
+    @abc.abstractmethod
+    def score(self, scores: PyTree) -> PyTree:
+        """A number for each unit: the mean over its connections.
+
+        Args:
+          scores: one a connection, of the leaves that `over` was given.
+
+        Returns:
+          A pytree of arrays.
+        """
+
+    @abc.abstractmethod
+    def spread(self, values: PyTree, like: PyTree) -> PyTree:
+        """Numbers, or booleans, of connections: the product of those of the units that each belongs to.
+
+        Args:
+          values: as `score` returns them.
+          like: arrays, or their shapes, in the structure of the parameters.
+
+        Returns:
+          Arrays in this structure, `None` for leaves that have no such units.
+        """
+
+    def centred(self, values: PyTree) -> PyTree:
+        """Scores of units less the one at which they are kept: what goes into a sigmoid."""
+        return values
+
+    def hard(self, values: PyTree) -> PyTree:
+        """The units that are kept by scores that were learned: `1[w > 0]`."""
+        return hard_mask(values)
+
+    def counts(self, values: PyTree, density: Any, per: Any = "all") -> Any:
+        """How many units are kept: of all together, or, as an array, of each leaf of the values.
+
+        Raises:
+          ArgumentError: a density that is none, or none of these units.
+        """
+        if per == "erk":
+            raise ArgumentError("per: 'erk' is of single connections; give 'all' or 'leaf' with units")
+        return counts_kept(values, density, per)
+
+    def largest(self, values: PyTree, counts: Any) -> PyTree:
+        """Booleans of the units: as many as are asked for, the largest."""
+        return largest_of(values, counts)
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Connections(Units):
+    """Every connection is a unit."""
+
+    def over(self, selection: PyTree) -> Units:
+        """The units of some leaves."""
+        return self
+
+    def score(self, scores: PyTree) -> PyTree:
+        """The scores themselves."""
+        return scores
+
+    def spread(self, values: PyTree, like: PyTree) -> PyTree:
+        """The values themselves."""
+        return values
+
+    def counts(self, values: PyTree, density: Any, per: Any = "all") -> Any:
+        """How many connections are kept."""
+        return counts_kept(values, density, per)
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Blocks(Units):
+    """Blocks of the last two axes of each leaf, whatever the others are; the last ones may be smaller.
+
+    `units=(4, 4)` is `Blocks(4, 4)`.
+
+    Args:
+      inputs: how many entries of the last axis but one are in a block.
+      outputs: how many of the last one.
+
+    Raises:
+      ArgumentError: sizes that are no positive integers.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> scores = {"kernel": jnp.array([[9.0, 1, 2], [1, 1, 3]])}
+      >>> mask = jaxarch.masks.keep(scores, 0.5, units=jaxarch.masks.Blocks(1, 2))
+      >>> print(mask["kernel"].astype(int))  # 2 of 4 blocks, with the means 5, 2, 1 and 3
+      [[1 1 0]
+       [0 0 1]]
+    """
+
+    inputs: int
+    outputs: int
+
+    def __post_init__(self) -> None:
+        sizes = (self.inputs, self.outputs)
+        if not all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in sizes):
+            raise ArgumentError(
+                f"units: expected two positive integers, inputs and outputs of a block, got {shown(sizes)}"
+            )
+
+    def over(self, selection: PyTree) -> Units:
+        """The blocks of some leaves.
+
+        Raises:
+          ArgumentError: a leaf with fewer than two axes.
+        """
+        _check_axes(selection, 2, "blocks")
+        return self
+
+    def score(self, scores: PyTree) -> PyTree:
+        """The mean of each block, in the structure of the scores."""
+        return map_selected(self._means, scores)
+
+    def spread(self, values: PyTree, like: PyTree) -> PyTree:
+        """The value of its block for every connection."""
+        return map_selected(self._repeated, values, like)
+
+    def _means(self, leaf: Any) -> Array:
+        leaf = whole(_floating(leaf))
+        *others, rows, columns = leaf.shape
+        down, across = -(-rows // self.inputs), -(-columns // self.outputs)
+        missing = (0, down * self.inputs - rows), (0, across * self.outputs - columns)
+        padded = jnp.pad(leaf, [(0, 0)] * len(others) + list(missing))
+        sums = padded.reshape(*others, down, self.inputs, across, self.outputs).sum((-3, -1))
+        # The last blocks have fewer entries.
+        tall = np.minimum(self.inputs, rows - self.inputs * np.arange(down))
+        wide = np.minimum(self.outputs, columns - self.outputs * np.arange(across))
+        return sums / np.broadcast_to(np.outer(tall, wide).astype(np.float32), sums.shape)
+
+    def _repeated(self, values: Array, leaf: Any) -> Array:
+        *_, rows, columns = jnp.shape(leaf)
+        tall = jnp.repeat(values, self.inputs, axis=-2)[..., :rows, :]
+        return _as_split(leaf, jnp.repeat(tall, self.outputs, axis=-1)[..., :columns])
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class NOfM(Units):
+    """Of every M inputs in a row of each output the N with the largest scores, as sparse hardware has it.
+
+    `units="2:4"` is `NOfM(2, 4)`. The mask has the density N/M, in every leaf. Scores that are learned are
+    compared with the midpoint between the N-th and the next of their M, through which no gradient goes: so a
+    sigmoid of the difference is above 1/2 for N of them.
+
+    Args:
+      n: how many are kept, at least 1.
+      m: of how many in a row, more than n.
+      axis: that of the inputs: the last one but one, as in kernels of shape (..., inputs, outputs); -1 where
+        weights have the shape (outputs, inputs). Kernels that make heads, (inputs, heads, features), have
+        them elsewhere: choose the leaves with `where`.
+
+    Raises:
+      ArgumentError: integers that are not 1 <= N < M.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> scores = {"weight": jnp.array([[4.0, 3, 2, 1], [1, 5, 1, 1]])}
+      >>> mask = jaxarch.masks.keep(scores, units=jaxarch.masks.NOfM(2, 4, axis=-1))
+      >>> print(mask["weight"].astype(int))  # of equal scores, the first
+      [[1 1 0 0]
+       [1 1 0 0]]
+    """
+
+    n: int
+    m: int
+    axis: int = -2
+
+    def __post_init__(self) -> None:
+        if not all(type(number) is int for number in (self.n, self.m)) or not 1 <= self.n < self.m:
+            raise ArgumentError(f"units: expected 'N:M' with 1 <= N < M, got {shown(f'{self.n}:{self.m}')}")
+        if type(self.axis) is not int:
+            raise ArgumentError(f"axis: expected an integer, got {shown(self.axis)}")
+
+    def over(self, selection: PyTree) -> Units:
+        """The same of some leaves.
+
+        Raises:
+          ArgumentError: a leaf without this axis, or whose size M does not divide.
+        """
+        _check_axes(selection, self.axis + 1 if self.axis >= 0 else -self.axis, f"{self.n}:{self.m}")
+        for path, leaf in named_leaves(selection).items():
+            if jnp.shape(leaf)[self.axis] % self.m:
+                raise ArgumentError(
+                    f"units: {self.n}:{self.m} does not fit {path!r} of shape {jnp.shape(leaf)}, since "
+                    f"{self.m} does not divide {jnp.shape(leaf)[self.axis]}; leave it out with `where`"
+                )
+        return self
+
+    def score(self, scores: PyTree) -> PyTree:
+        """The scores themselves."""
+        return scores
+
+    def spread(self, values: PyTree, like: PyTree) -> PyTree:
+        """The values themselves."""
+        return values
+
+    def centred(self, values: PyTree) -> PyTree:
+        """Scores less the midpoint between the N-th and the next of their M."""
+
+        def less(rows: Array) -> Array:
+            ordered = -jnp.sort(-jax.lax.stop_gradient(rows), axis=-1)
+            return rows - (ordered[..., self.n - 1 : self.n] + ordered[..., self.n : self.n + 1]) / 2
+
+        return map_selected(lambda leaf: self._by_rows(less, leaf), values)
+
+    def hard(self, values: PyTree) -> PyTree:
+        """The N largest of every M."""
+        return self.largest(values, None)
+
+    def counts(self, values: PyTree, density: Any, per: Any = "all") -> Any:
+        """Nothing, since N of M are kept.
+
+        Raises:
+          ArgumentError: a density that is not N/M.
+        """
+        if density is not None:
+            check_one_number("density", density)
+            if is_traced(density) or not math.isclose(float(density), self.n / self.m):
+                raise ArgumentError(
+                    f"density: {self.n}:{self.m} keeps {self.n / self.m:.6g} of the connections, got "
+                    f"{'a traced one' if is_traced(density) else shown(density)}; leave it out, or give this"
+                )
+        if per == "erk":
+            raise ArgumentError(f"per: {self.n}:{self.m} has the same density in every leaf; leave 'erk' out")
+
+    def largest(self, values: PyTree, counts: Any) -> PyTree:
+        """The N largest of every M: of equal scores the first, and NaN last."""
+
+        def first(rows: Array) -> Array:
+            # The rank of each is the place that it would be sorted to.
+            return jnp.argsort(jnp.argsort(-_floating(rows), axis=-1), axis=-1) < self.n
+
+        return map_selected(lambda leaf: self._by_rows(first, leaf), values)
+
+    def _by_rows(self, function: Any, leaf: Array) -> Array:
+        """A function of arrays whose last axis are M inputs in a row."""
+        last = jnp.moveaxis(whole(leaf), self.axis, -1)
+        made = function(last.reshape(*last.shape[:-1], -1, self.m)).reshape(last.shape)
+        return _as_split(leaf, jnp.moveaxis(made, -1, self.axis))
+
+
+@dataclasses.dataclass(frozen=True)
+class Span:
+    """What the indices of an axis are: units of a group, products of others row by row, or others in a row.
+
+    Attributes:
+      size: how many indices there are.
+      group: the name of the group whose units they are; empty where they are none, or where there are parts.
+      form: of several parts, `product` or `sum`.
+      parts: the last one fastest in a product.
+    """
+
+    size: int
+    group: str = ""
+    form: str = ""
+    parts: tuple[Span, ...] = ()
+
+    def groups(self) -> Iterator[tuple[str, int]]:
+        """The groups in it, with their sizes."""
+        if self.group:
+            yield self.group, self.size
+        for part in self.parts:
+            yield from part.groups()
+
+    def within(self, groups: Mapping[str, int]) -> Span:
+        """The same where only some groups count."""
+        group = self.group if self.group in groups else ""
+        return dataclasses.replace(self, group=group, parts=tuple(part.within(groups) for part in self.parts))
+
+    def spread(self, values: Mapping[str, Array]) -> Array | None:
+        """The product of its units' values for every index; `None` where all are 1."""
+        if self.group:
+            return values[self.group]
+        parts = [part.spread(values) for part in self.parts]
+        if all(part is None for part in parts):
+            return None
+        dtype = jnp.result_type(*(part for part in parts if part is not None))
+        filled = [
+            jnp.ones(part.size, dtype) if array is None else array
+            for part, array in zip(self.parts, parts, strict=True)
+        ]
+        if self.form == "sum":
+            return jnp.concatenate(filled)
+        return _product([jnp.expand_dims(a, _others(i, len(filled))) for i, a in enumerate(filled)]).reshape(
+            -1
+        )
+
+    def collect(self, sums: Any) -> Iterator[tuple[str, Any]]:
+        """For each group in it, the sums over the indices of each unit, of those over each index."""
+        if self.group:
+            yield self.group, sums
+        if self.form == "sum":
+            ends = np.cumsum([part.size for part in self.parts])
+            for part, end in zip(self.parts, ends, strict=True):
+                yield from part.collect(sums[end - part.size : end])
+        elif self.parts:
+            table = sums.reshape([part.size for part in self.parts])
+            for index, part in enumerate(self.parts):
+                yield from part.collect(table.sum(_others(index, len(self.parts))))
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class GroupUnits(Units):
+    """Neurons, channels or heads: the units of some `Groups`, of which `Groups.units` makes it.
+
+    All that belongs to a unit is masked with it: its column in the kernel that makes it, its rows in those
+    that read it, its bias, and the scale and bias of its norm, so that a unit that goes is exactly 0 behind
+    them. A unit is scored by the leaves of `over`, kernels as a rule; with it go those of the others that are
+    no kernels (see `matrices`). A group none of whose leaves is scored stays as it is, and so does a kernel
+    that is not.
+
+    Values are a dict of arrays, by name of the group. Each group keeps one unit at least.
+
+    Attributes:
+      leaves: by path, what the indices of each axis are.
+      scored: the paths of those that are scored; `None` before `over`.
+    """
+
+    leaves: tuple[tuple[str, tuple[Span, ...]], ...]
+    scored: tuple[str, ...] | None = None
+
+    def over(self, selection: PyTree) -> Units:
+        """The units that some leaves have, with all of the others that goes with them.
+
+        Raises:
+          ArgumentError: leaves of another model, or none that has such a unit.
+        """
+        of_path, scored = dict(self.leaves), named_leaves(selection)
+        for path, leaf in scored.items():
+            shape = tuple(axis.size for axis in of_path[path]) if path in of_path else None
+            if jnp.shape(leaf) != shape:
+                has = f"which has no {path!r}" if shape is None else f"where {path!r} has shape {shape}"
+                raise ArgumentError(f"units: they are of another model, {has}, got {jnp.shape(leaf)}")
+        groups = _groups_of(axes for path, axes in self.leaves if path in scored)
+        if not groups:
+            raise ArgumentError(f"units: no unit is in {', '.join(scored) or 'no leaf'}; choose other leaves")
+
+        def masked(path: str, axes: tuple[Span, ...]) -> bool:
+            shape = jax.ShapeDtypeStruct(tuple(axis.size for axis in axes), bool)
+            return path in scored or not matrices(path, shape)
+
+        leaves = tuple(
+            (path, tuple(axis.within(groups if masked(path, axes) else {}) for axis in axes))
+            for path, axes in self.leaves
+        )
+        return GroupUnits(
+            leaves, tuple(path for path, axes in leaves if path in scored and _groups_of([axes]))
+        )
+
+    def score(self, scores: PyTree) -> dict[str, Array]:
+        """The mean over the connections of each unit that are scored, by name of the group."""
+        sums: dict[str, Any] = {}
+        counts: dict[str, Any] = {}
+        of_path, named = dict(self.leaves), named_leaves(scores)
+        for path in self.scored or ():
+            leaf, axes = _floating(named[path]), of_path[path]
+            for index, axis in enumerate(axes):
+                if _groups_of([(axis,)]):
+                    along = whole(jnp.sum(leaf, _others(index, leaf.ndim)))
+                    share = np.full(axis.size, leaf.size // axis.size, np.float32)
+                    for into, of_index in ((sums, along), (counts, share)):
+                        for group, of_units in axis.collect(of_index):
+                            into[group] = into.get(group, 0) + of_units
+        return {group: sums[group] / counts[group] for group in self.groups()}
+
+    def spread(self, values: PyTree, like: PyTree) -> PyTree:
+        """The product of the values of all units that a connection belongs to.
+
+        Raises:
+          ArgumentError: a tree that has no place for a leaf that goes with its units.
+        """
+        # `None` is a place, too: a leaf that has no score may go with its units.
+        flat, structure = tree_flatten_with_path(like, is_leaf=lambda leaf: leaf is None)
+        there = {path_name(path): leaf for path, leaf in flat}
+        of_path = {path: axes for path, axes in self.leaves if _groups_of([axes])}
+        for path in of_path:
+            if path not in there:
+                raise ArgumentError(
+                    f"units: there is no place for {path!r}, which goes with its units; give scores in the "
+                    "structure of all parameters, None for leaves without scores"
+                )
+        made = [_outer(of_path[path], values, there[path]) if path in of_path else None for path in there]
+        return jax.tree.unflatten(structure, made)
+
+    def counts(self, values: PyTree, density: Any, per: Any = "all") -> Any:
+        """How many units are kept, of all groups or of each: never none of a group.
+
+        Raises:
+          ArgumentError: so low a density that a group would keep none.
+        """
+        counts = super().counts(values, density, per)
+        least = len(values) if np.ndim(counts) == 0 else 1
+        if is_traced(counts):
+            return jnp.maximum(counts, least)
+        if np.min(counts) < least:
+            units = sum(leaf.size for leaf in jax.tree.leaves(values))
+            raise ArgumentError(
+                f"density: {shown(density)} of {units} units is too little for {len(values)} groups, each of "
+                "which keeps one at least"
+            )
+        return counts
+
+    def largest(self, values: PyTree, counts: Any) -> PyTree:
+        """The largest of all groups, or of each: of each group the largest in any case."""
+        if np.ndim(counts):
+            return largest_of(values, counts)
+        first = {
+            group: jnp.arange(leaf.size) == jnp.argmax(jnp.where(jnp.isnan(leaf), -jnp.inf, leaf))
+            for group, leaf in values.items()
+        }
+        # NaN comes last, so that none of the first is counted twice.
+        others = {
+            group: jnp.where(first[group], jnp.nan, jnp.where(jnp.isnan(leaf), -jnp.inf, leaf))
+            for group, leaf in values.items()
+        }
+        rest = top_k(others, counts - len(values))
+        return {group: first[group] | rest[group] for group in values}
+
+    def groups(self) -> dict[str, int]:
+        """Of every group, its name and how many units it has."""
+        return _groups_of(axes for _, axes in self.leaves)
+
+
+UnitsLike = Units | str | tuple[int, int] | tuple[str, ...] | None
+"""What is kept or removed together: `None` for single connections, `(4, 4)` for `Blocks`, `2:4` for `NOfM`,
+and in searches `neurons`, `channels`, `heads`, or several of these words."""
+
+
+def as_units(units: Any) -> Units:
+    """What was meant by it, where no model is needed to say it.
+
+    Raises:
+      ArgumentError: anything else, the words that need a model among it.
+    """
+    if units is None:
+        return Connections()
+    if isinstance(units, Units):
+        return units
+    if isinstance(units, str) and (numbers := re.fullmatch(r"\s*(\d+)\s*:\s*(\d+)\s*", units, re.ASCII)):
+        return NOfM(*map(int, numbers.groups()))
+    if isinstance(units, str) and ":" in units:
+        raise ArgumentError(f"units: expected 'N:M' with 1 <= N < M, got {shown(units)}")
+    if words := as_words(units):
+        raise ArgumentError(
+            f"units: {shown(words[0])} are read from a model's computation; give "
+            f"axis_groups(function, params, x).units({', '.join(map(repr, words))})"
+        )
+    if isinstance(units, (tuple, list)) and len(units) == 2 and not any(isinstance(n, str) for n in units):
+        return Blocks(*units)
+    raise ArgumentError(
+        f"units: expected 'neurons', 'channels', 'heads', blocks such as (4, 4) or '2:4', got {shown(units)}"
+    )
+
+
+def as_words(units: Any) -> tuple[str, ...]:
+    """The words `neurons`, `channels` and `heads`, one or several; nothing if it is anything else."""
+    words = (units,) if isinstance(units, str) else units
+    if not isinstance(words, (tuple, list)) or not all(isinstance(word, str) for word in words):
+        return ()
+    return tuple(words) if all(word in WORDS for word in words) else ()
+
+
+def _groups_of(leaves: Any) -> dict[str, int]:
+    return dict(group for axes in leaves for axis in axes for group in axis.groups())
+
+
+def _outer(axes: tuple[Span, ...], values: Mapping[str, Array], leaf: Any) -> Array:
+    """The product over the axes of a leaf, in its shape."""
+    along = [axis.spread(values) for axis in axes]
+    there = [jnp.expand_dims(a, _others(i, len(axes))) for i, a in enumerate(along) if a is not None]
+    return _as_split(leaf, jnp.broadcast_to(_product(there), [axis.size for axis in axes]))
+
+
+def _product(arrays: list[Array]) -> Array:
+    whole_, *rest = arrays
+    for array in rest:
+        whole_ = whole_ & array if whole_.dtype == bool else whole_ * array
+    return whole_
+
+
+def _others(index: int, ndim: int) -> tuple[int, ...]:
+    return tuple(other for other in range(ndim) if other != index)
+
+
+def _floating(leaf: Any) -> Array:
+    leaf = jnp.asarray(leaf)
+    return leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32))
+
+
+def _as_split(leaf: Any, array: Array) -> Array:
+    return beside(leaf, split_like(leaf, array)) if isinstance(leaf, Array) else array
+
+
+def _check_axes(selection: PyTree, least: int, what: str) -> None:
+    for path, leaf in named_leaves(selection).items():
+        if jnp.ndim(leaf) < least:
+            raise ArgumentError(
+                f"units: {what} need leaves of {least} axes or more, got {path!r} of shape {jnp.shape(leaf)}"
+            )

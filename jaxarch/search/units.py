@@ -1,0 +1,76 @@
+"""The units that a search keeps or removes together, of a problem's model where they are read from it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxarch.masks.units import GroupUnits, NOfM, Units, UnitsLike, as_units, as_words
+from jaxarch.problem import Problem
+from jaxarch.running.stage import Needs
+from jaxarch.structure import axis_groups
+from jaxarch.structure.network_function import joined_leaves, problem_function
+from jaxarch.trees import PyTree, named_leaves
+
+
+def check_units(units: UnitsLike) -> tuple[str, ...] | Units:
+    """What a search keeps of its argument: words that need a model, or units that need none.
+
+    Raises:
+      ArgumentError: anything else.
+    """
+    return as_words(units) or as_units(units)
+
+
+def check_counts(units: tuple[str, ...] | Units, densities: tuple[float, ...]) -> None:
+    """Raise if units have a density of their own, and one that is asked for is another."""
+    if isinstance(units, NOfM):
+        for density in densities:
+            units.counts(None, density)
+
+
+def needs_of(units: tuple[str, ...] | Units, needs: Needs) -> Needs:
+    """What a search needs for its units: to read them, a model that predicts."""
+    return needs if isinstance(units, Units) else dataclasses.replace(needs, predict=True)
+
+
+def units_of(
+    units: tuple[str, ...] | Units, problem: Problem, params: PyTree, state: PyTree, selection: PyTree
+) -> Units:
+    """The units of the leaves that are scored. Shapes alone are read, so that all arrays may be traced.
+
+    Args:
+      units: as of `check_units`.
+      problem: of one run.
+      params: of its model.
+      state: likewise.
+      selection: the parameters that are scored, `None` for all others.
+
+    Raises:
+      ArgumentError: a model without such units, leaves that they do not fit.
+    """
+    if not isinstance(units, Units):
+        params, state = jax.tree.map(_shape, (params, state))
+        function = problem_function(problem, params, state)
+        groups = axis_groups(function, joined_leaves(params, state), _batch(problem))
+        units = _of_params(groups.units(*units), params)
+    return units.over(selection)
+
+
+def _shape(leaf: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(jnp.shape(leaf), leaf.dtype)
+
+
+def _batch(problem: Problem) -> PyTree:
+    """The shapes of a batch of one example."""
+    row = jax.ShapeDtypeStruct((1,), jnp.int32)
+    return jax.eval_shape(lambda row: problem.gather(problem.data, problem.per_run, row), row)
+
+
+def _of_params(units: GroupUnits, params: PyTree) -> GroupUnits:
+    """Without the state: running statistics are not masked."""
+    own = named_leaves(params)
+    return GroupUnits(tuple((path, axes) for path, axes in units.leaves if path in own))
