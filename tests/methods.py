@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from flax import nnx
 from small import digits
 
 import jaxarch
@@ -28,22 +27,11 @@ def strategy_of(name):
     return jaxarch.chain(before, method.stage())
 
 
-class TwoLayers(nnx.Module):
-    """Two kernels, one after the other."""
-
-    def __init__(self, rngs):
-        self.hidden, self.head = nnx.Linear(8, 6, rngs=rngs), nnx.Linear(6, 2, rngs=rngs)
-
-    def __call__(self, x):
-        return self.head(nnx.relu(self.hidden(x)))
-
-
 PARENTS = {
     "any": lambda: tanh_network((8, 6, 6)),
     "binary": lambda: tanh_network((8, 6, 6)),
     "spectral": lambda: jaxarch.spectral_network((8, 5, 1), eigenvalues="random"),
     "direct": lambda: jaxarch.direct_network((8, 5, 1)),
-    "layers": lambda: TwoLayers,
 }
 
 

@@ -11,7 +11,6 @@ import jaxarch
 from jaxarch import search
 from jaxarch.errors import ArgumentError
 from jaxarch.models import spectral_network
-from jaxarch.structure.nodes import connection_mask, dead_nodes
 from jaxarch.theory import bounds
 
 LONG = "x" * 10_000
@@ -300,39 +299,6 @@ BOUNDS = {
 @pytest.mark.parametrize("message", BOUNDS)
 def test_a_bound_of_what_has_no_gradient_is_refused(message):
     assert refused(BOUNDS[message]).startswith(message)
-
-
-LAYERS = {"hidden": {"kernel": jnp.ones((3, 2), bool)}, "head": {"kernel": jnp.ones((2, 1), bool)}}
-PLAIN = jaxarch.Network({"a": {"kernel": jnp.ones((3, 2)), "bias": jnp.ones(2)}}, None, {})
-
-STRUCTURE = {
-    "network: expected that of one run, network.of_run(0), got {'head'": lambda: jaxarch.shrink(LAYERS),
-    "network: it is a bare architecture": lambda: jaxarch.shrink(jaxarch.architecture(LAYERS)),
-    "layers: 'a/bias' has shape (4, 2); ": lambda: jaxarch.shrink(
-        jax.tree.map(lambda leaf: jnp.stack([leaf] * 4), PLAIN), ("a",)
-    ),
-    "activation: expected a function, got 'relu'": lambda: jaxarch.shrink(
-        jaxarch.Network(jax.tree.map(lambda leaf: leaf * 1.0, LAYERS), LAYERS, {}), activation="relu"
-    ),
-    "mask: expected booleans, got float32 as leaf 'head/kernel'": lambda: dead_nodes(
-        jax.tree.map(lambda leaf: leaf - 2.0, LAYERS)
-    ),
-    "mask: expected booleans, got int32": lambda: connection_mask(
-        jax.tree.map(lambda leaf: leaf * 1, LAYERS), {}
-    ),
-    "nodes: expected a dict": lambda: connection_mask(LAYERS, [True, False]),
-    "nodes: 'hidden' has 2 nodes; expected booleans of shape (2,), got [True, False]": lambda: (
-        connection_mask(LAYERS, {"hidden": [True, False]})
-    ),
-    "nodes: 'hidden' has 2 nodes; expected booleans of shape (2,), got int32": lambda: connection_mask(
-        LAYERS, {"hidden": jnp.arange(2)}
-    ),
-}
-
-
-@pytest.mark.parametrize("message", STRUCTURE)
-def test_what_is_no_network_or_no_mask_has_no_structure(message):
-    assert refused(STRUCTURE[message]).startswith(message)
 
 
 def two_groups(data=None, key=None, positive=(1,), **changes):

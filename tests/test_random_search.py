@@ -1,13 +1,13 @@
 """Random search over nodes: sizes by hand, the sample that must win, and what NaN does to it."""
 
 import dataclasses
-import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax import nnx
 from small import close, keys, same
 
 import jaxarch
@@ -15,11 +15,10 @@ from jaxarch.network import Network
 from jaxarch.search import random_search
 from jaxarch.search.keep_best import keep, pick
 from jaxarch.search.random_search import sampled_widths
-from jaxarch.structure.nodes import layer_chain
+from jaxarch.trees import named_leaves
 
 X = np.array([[1.0], [2.0], [-1.0], [3.0]], np.float32)
 RATE = 0.01
-CHAIN = "hidden", "head"
 PARAMS = {"hidden": {"kernel": jnp.ones((1, 2))}, "head": {"kernel": jnp.array([[1.0], [3.0]])}}
 
 
@@ -51,7 +50,7 @@ def trained_by_hand(second, steps):
 @pytest.mark.long
 def test_the_best_sample_is_found_with_the_weights_that_it_was_trained_to():
     # Half of 4 connections are those of one node. The second one starts at the solution.
-    network = jax.jit(random_search(0.5, samples=4, layers=CHAIN))(keys()[0], problem_of(3 * X[:, 0]))
+    network = jax.jit(random_search(0.5, samples=4))(keys()[0], problem_of(3 * X[:, 0]))
     objectives = np.asarray(network.info["objectives"])
     by_hand = np.array([trained_by_hand(1.0, 2), 0.0])
     assert by_hand[0] > 0.1
@@ -68,7 +67,7 @@ def test_the_best_sample_is_found_with_the_weights_that_it_was_trained_to():
 def test_samples_are_judged_on_the_validation_rows_if_there_are_any():
     y = np.where(np.arange(4) < 2, 3, 1) * X[:, 0]
     learning = problem_of(y, train=np.arange(2), validation=np.arange(2, 4))
-    network = jax.jit(random_search(0.5, samples=4, layers=CHAIN))(keys()[0], learning)
+    network = jax.jit(random_search(0.5, samples=4))(keys()[0], learning)
     assert network.mask["hidden"]["kernel"].tolist() == [[True, False]]
 
 
@@ -90,52 +89,61 @@ def test_a_network_whose_objective_is_nan_is_kept_only_if_all_are(objectives, ch
     assert same(network.info["objectives"], jnp.asarray(objectives, jnp.float32))
 
 
-LAYERS = {
-    "mlp": ({"hidden": (10, 8), "head": (8, 2)}, None),
-    "pictures": ({"conv_0": (3, 3, 1, 4), "conv_1": (3, 3, 4, 6), "dense": (24, 3)}, None),
-    "square": ({"w2": (4, 4), "w1": (4, 4)}, ("w1", "w2")),
-}
+class Residual(nnx.Module):
+    """A picture, two convolutions, a flatten, and a residual block of dense layers."""
+
+    def __init__(self, rngs):
+        self.convs = nnx.List([nnx.Conv(1, 4, (3, 3), rngs=rngs), nnx.Conv(4, 6, (3, 3), rngs=rngs)])
+        self.stem, self.into = nnx.Linear(24, 8, rngs=rngs), nnx.Linear(8, 6, rngs=rngs)
+        self.back, self.head = nnx.Linear(6, 8, rngs=rngs), nnx.Linear(8, 3, rngs=rngs)
+
+    def __call__(self, x):
+        for conv in self.convs:
+            x = nnx.relu(conv(x))
+        x = self.stem(x.reshape(x.shape[0], -1))
+        return self.head(x + self.back(nnx.relu(self.into(x))))
 
 
-def shapes_of(name):
-    shapes, layers = LAYERS[name]
-    return {layer: {"kernel": jnp.ones(shape)} for layer, shape in shapes.items()}, layers
+@pytest.fixture(scope="module")
+def pictures():
+    return jaxarch.supervised(
+        Residual,
+        (np.ones((4, 2, 2, 1), np.float32), np.arange(4) % 3),
+        loss=optax.softmax_cross_entropy_with_integer_labels,
+        optimizer=optax.sgd(RATE),
+        steps=1,
+    )
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("density", [0.01, 0.3, 1.0])
-def test_a_sample_has_exactly_its_size_between_as_few_nodes_as_can_be(name, density):
-    params, layers = shapes_of(name)
-    problem = dataclasses.replace(problem_of(X[:, 0]), init=lambda key: (params, {}))
-    draw = random_search(density, layers=layers).stages[0]
-    mask = draw(keys()[0], problem).mask
-    chain = layer_chain(mask, layers)
-    size = sum(leaf.size for leaf in jax.tree.leaves(mask))
-    total = round(density * size)
-    assert int(jaxarch.masks.connections(mask)) == total
-    dead = jaxarch.structure.nodes.dead_nodes(mask, layers)
-    areas = [math.prod(mask[layer.name]["kernel"].shape[:-2]) for layer in chain]
-    widths = sampled_widths(chain, areas, total)
-    assert all(int((~dead[layer.name]).sum()) <= width for layer, width in zip(chain, widths, strict=False))
-    if 0 < total < size:
-        other = draw(keys()[1], problem).mask
-        assert not same(mask, other)
+def test_a_sample_has_exactly_its_size_between_nodes_of_any_model(pictures, density):
+    draw = jax.jit(random_search(density).stages[0])
+    mask = draw(keys()[0], pictures).mask
+    leaves = named_leaves(mask)
+    size = sum(leaf.size for leaf in leaves.values())
+    assert int(jaxarch.masks.connections(mask)) == round(density * size)
+    if density < 1:
+        assert not same(mask, draw(keys()[1], pictures).mask)
+    if density == 0.3:
+        # A feature of the residual stream is there in all that write to it and in all that read it, or in none.
+        there = [leaves[f"{name}/kernel"].any(1) for name in ("head", "into")]
+        there += [leaves[f"{name}/kernel"].any(0) for name in ("stem", "back")]
+        assert 0 < there[0].sum() < 8
+        assert all(same(there[0], other) for other in there)
+        # A channel is flattened to four inputs: it is there with all of them, or with none.
+        by_channel = leaves["stem/kernel"].reshape(4, 6, 8).any(2)
+        assert same(by_channel.any(0), by_channel.all(0))
 
 
 @pytest.mark.parametrize(
     ("total", "widths"), [(0, [1, 1]), (4, [1, 1]), (5, [1, 2]), (7, [2, 3]), (13, [2, 3]), (30, [3, 6])]
 )
-def test_all_layers_keep_the_same_share_of_their_nodes(total, widths):
+def test_all_groups_keep_the_same_share_of_their_nodes(total, widths):
     # Of 2-3-6-1: shares 1/6, 1/3, 1/2 leave 2-1-1-1, 2-1-2-1, 2-2-3-1, with 4, 6 and 13 connections.
-    chain = layer_chain(
-        {
-            "a0": {"kernel": jnp.ones((2, 3))},
-            "a1": {"kernel": jnp.ones((3, 6))},
-            "a2": {"kernel": jnp.ones((6, 1))},
-        }
-    )
-    assert sampled_widths(chain, [1, 1, 1], total) == widths
+    def connections(of):
+        return 2 * of["a"] + of["a"] * of["b"] + of["b"]
+
+    assert list(sampled_widths({"a": 3, "b": 6}, connections, total).values()) == widths
 
 
 @pytest.mark.long
@@ -147,7 +155,7 @@ def test_over_seeds_every_sample_starts_from_the_weights_of_the_whole_network(tm
 
     learning = dataclasses.replace(fixed, init=lambda key: (init(key), {}))
     strategy, options = (
-        random_search(0.5, samples=2, layers=CHAIN),
+        random_search(0.5, samples=2),
         {"checkpoint": jaxarch.Checkpoints(tmp_path)},
     )
     network, report = jaxarch.over_seeds(strategy, keys(), learning, **options)
@@ -166,8 +174,7 @@ def test_over_seeds_every_sample_starts_from_the_weights_of_the_whole_network(tm
     [
         (lambda: random_search(0.0), r"density: expected a number in \(0, 1\]"),
         (lambda: random_search(0.5, samples=0), "samples: expected an integer of at least 1"),
-        (lambda: draw_with(layers=("hidden",)), "'head/kernel' is masked, but no kernel of the chain"),
-        (lambda: draw_with(where="hidden/*"), "no hidden nodes to sample"),
+        (lambda: draw_from_one_layer(), "model: it has neither neurons"),
     ],
 )
 def test_settings_that_cannot_be_used_are_refused(make, message):
@@ -175,8 +182,10 @@ def test_settings_that_cannot_be_used_are_refused(make, message):
         make()
 
 
-def draw_with(**options):
-    return random_search(0.5, **options).stages[0](keys()[0], problem_of(X[:, 0]))
+def draw_from_one_layer():
+    one = (lambda key: {"kernel": jnp.ones((1, 1))}, lambda params, x: x @ params["kernel"])
+    problem = jaxarch.supervised(one, (X, X), loss=optax.squared_error, optimizer=optax.sgd(RATE), steps=1)
+    return random_search(0.5).stages[0](keys()[0], problem)
 
 
 def test_a_failure_is_kept_with_its_network_and_handed_on_only_where_networks_build_on_one_another():

@@ -35,7 +35,7 @@ PAGES = {
         "Spectral networks",
         ("spectral", "spectral.algebra", "spectral.error_bounds", "spectral.penalty"),
     ),
-    "structure": ("Structure", ("structure", "structure.nodes", "structure.graphs", "structure.distances")),
+    "structure": ("Structure", ("structure", "structure.graphs", "structure.distances")),
     "theory": ("Theory", ("theory", "theory.mirror", "theory.bounds", "theory.intervals")),
     "metrics": ("Metrics", ("metrics",)),
     "plots": ("Figures", ("plots",)),

@@ -318,6 +318,13 @@ class Span:
         for part in self.parts:
             yield from part.groups()
 
+    def count(self, kept: Mapping[str, int]) -> int:
+        """How many indices are left where so many units of some groups are."""
+        if self.group:
+            return kept.get(self.group, self.size)
+        counts = [part.count(kept) for part in self.parts]
+        return (sum(counts) if self.form == "sum" else math.prod(counts)) if counts else self.size
+
     def within(self, groups: Mapping[str, int]) -> Span:
         """The same where only some groups count."""
         group = self.group if self.group in groups else ""
@@ -376,7 +383,7 @@ class GroupUnits(Units):
     leaves: tuple[tuple[str, tuple[Span, ...]], ...]
     scored: tuple[str, ...] | None = None
 
-    def over(self, selection: PyTree) -> Units:
+    def over(self, selection: PyTree) -> GroupUnits:
         """The units that some leaves have, with all of the others that goes with them.
 
         Raises:
@@ -472,6 +479,11 @@ class GroupUnits(Units):
         }
         rest = top_k(others, counts - len(values))
         return {group: first[group] | rest[group] for group in values}
+
+    def connections(self, selection: PyTree, kept: Mapping[str, int]) -> int:
+        """How many connections some leaves have left where so many units of each group are."""
+        of_path = dict(self.leaves)
+        return sum(math.prod(axis.count(kept) for axis in of_path[path]) for path in named_leaves(selection))
 
     def groups(self) -> dict[str, int]:
         """Of every group, its name and how many units it has."""

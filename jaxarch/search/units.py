@@ -8,10 +8,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxarch.masks.units import GroupUnits, NOfM, Units, UnitsLike, as_units, as_words
+from jaxarch.errors import ArgumentError
+from jaxarch.masks.units import WORDS, GroupUnits, NOfM, Units, UnitsLike, as_units, as_words
 from jaxarch.problem import Problem
 from jaxarch.running.stage import Needs
-from jaxarch.structure import axis_groups
+from jaxarch.structure import Groups, axis_groups
 from jaxarch.structure.network_function import joined_leaves, problem_function
 from jaxarch.trees import PyTree, named_leaves
 
@@ -53,11 +54,28 @@ def units_of(
       ArgumentError: a model without such units, leaves that they do not fit.
     """
     if not isinstance(units, Units):
-        params, state = jax.tree.map(_shape, (params, state))
-        function = problem_function(problem, params, state)
-        groups = axis_groups(function, joined_leaves(params, state), _batch(problem))
-        units = _of_params(groups.units(*units), params)
+        units = _of_params(_groups(problem, params, state).units(*units), params)
     return units.over(selection)
+
+
+def hidden_units(problem: Problem, params: PyTree, state: PyTree, selection: PyTree) -> GroupUnits:
+    """All neurons, channels and heads of the leaves that are scored, with shapes alone, as `units_of`.
+
+    Raises:
+      ArgumentError: a model without any.
+    """
+    groups = _groups(problem, params, state)
+    kinds = {group.kind for group in groups.groups.values()}
+    there = [word for word in WORDS if word in kinds]
+    if not there:
+        raise ArgumentError("model: it has neither neurons nor channels nor heads that are hidden")
+    return _of_params(groups.units(*there), params).over(selection)
+
+
+def _groups(problem: Problem, params: PyTree, state: PyTree) -> Groups:
+    params, state = jax.tree.map(_shape, (params, state))
+    function = problem_function(problem, params, state)
+    return axis_groups(function, joined_leaves(params, state), _batch(problem))
 
 
 def _shape(leaf: Any) -> jax.ShapeDtypeStruct:

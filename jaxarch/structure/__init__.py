@@ -1,6 +1,6 @@
-"""The structure of networks: axes that are one, layers and nodes, smaller models, graphs and spectra."""
+"""The structure of networks: units of any model, smaller models, graphs and spectra."""
 
-from jaxarch.structure import distances, graphs, nodes
+from jaxarch.structure import distances, graphs
 from jaxarch.structure.groups import Folded, Group, Groups, axis_groups
 from jaxarch.structure.shrink import Shrunk, ShrunkNetwork, shrink
 
@@ -13,6 +13,5 @@ __all__ = [
     "axis_groups",
     "distances",
     "graphs",
-    "nodes",
     "shrink",
 ]

@@ -12,7 +12,6 @@ from jaxarch import plots
 from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, finding, tables
 from jaxarch.experiments.harness.results import failures
 from jaxarch.experiments.pruning import estimate, tasks
-from jaxarch.experiments.pruning.searches import check_fit
 from jaxarch.experiments.pruning.tasks import Transfer
 from jaxarch.experiments.pruning.trial import CELL, PARENT, Measured, measure
 
@@ -27,19 +26,14 @@ def experiment(
 ) -> Experiment:
     """The experiment of a module that measures a transfer; its settings have `methods`."""
 
-    def ready(settings: Any) -> Transfer:
-        transfer = tasks.prepare(settings)
-        check_fit(settings.methods, transfer)
-        return transfer
-
     def plan(settings: Any) -> list[str]:
-        return estimate.plan(settings.methods, ready(settings))
+        return estimate.plan(settings.methods, tasks.prepare(settings))
 
     def duration(settings: Any) -> list[str]:
-        return estimate.duration(settings.methods, ready(settings))
+        return estimate.duration(settings.methods, tasks.prepare(settings))
 
     def run(settings: Any, context: Context) -> Outcome:
-        transfer = ready(settings)
+        transfer = tasks.prepare(settings)
         measured = measure(settings.methods, transfer, context.progress)
         return outcome(transfer, measured, findings(measured))
 

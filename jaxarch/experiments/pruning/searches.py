@@ -13,7 +13,7 @@ import optax
 
 from jaxarch import Checkpoints, Network, Problem, Progress, over_seeds, select
 from jaxarch.data import balanced_rows
-from jaxarch.errors import ArgumentError, check_distinct, check_known
+from jaxarch.errors import check_distinct, check_known
 from jaxarch.experiments.harness import Parts
 from jaxarch.experiments.pruning.settings import TransferSettings
 from jaxarch.experiments.pruning.tasks import Transfer
@@ -21,7 +21,6 @@ from jaxarch.finish.densities import density_name
 from jaxarch.masks import reshuffle
 from jaxarch.search import architecture_pruning, magnitude_pruning, random_mask, random_search, snip
 from jaxarch.search.magnitude_pruning import rounds
-from jaxarch.structure.nodes import layer_chain
 from jaxarch.trees import PyTree, map_selected
 
 RESHUFFLED = "->reshuffled"
@@ -81,19 +80,6 @@ def check_methods(name: str, methods: Sequence[str]) -> None:
     """Raise unless they are searches, or such with what they find reshuffled."""
     check_known(name, methods, [*SEARCHES, *(search + RESHUFFLED for search in SEARCHES)])
     check_distinct(name, methods)
-
-
-def check_fit(methods: Sequence[str], transfer: Transfer) -> None:
-    """Raise if a search is among the methods that the parent is not made for."""
-    if not ONE_AT_A_TIME & {base(method) for method in methods}:
-        return
-    try:
-        layer_chain(select(jax.eval_shape(transfer.searching.init, jax.random.key(0))[0]))
-    except ArgumentError:
-        raise ArgumentError(
-            f"methods: random search needs a chain of layers, which the {transfer.settings.model} is not; "
-            "leave it out"
-        ) from None
 
 
 def base(method: str) -> str:

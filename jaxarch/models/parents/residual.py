@@ -1,8 +1,7 @@
 """Residual networks for small pictures.
 
 Their kernels' paths, sorted, are in the order of the data flow, but for one: the projection of a shortcut
-stands after the two convolutions of its block, beside which it is. A network with shortcuts is no chain of
-layers (`jaxarch.structure.nodes`).
+stands after the two convolutions of its block, beside which it is.
 """
 
 from __future__ import annotations
