@@ -125,7 +125,7 @@ def test_a_sample_has_exactly_its_size_between_nodes_of_any_model(pictures, dens
     if density < 1:
         assert not same(mask, draw(keys()[1], pictures).mask)
     if density == 0.3:
-        # A feature of the residual stream is there in all that write to it and in all that read it, or in none.
+        # A feature of the residual stream is there in all that write to it and that read it, or in none.
         there = [leaves[f"{name}/kernel"].any(1) for name in ("head", "into")]
         there += [leaves[f"{name}/kernel"].any(0) for name in ("stem", "back")]
         assert 0 < there[0].sum() < 8

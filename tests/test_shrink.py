@@ -15,6 +15,7 @@ import jaxarch
 from jaxarch.errors import ArgumentError
 from jaxarch.masks import apply_mask
 from jaxarch.network import Network
+from jaxarch.precision import float64
 from jaxarch.trees import map_selected, named_leaves, select
 
 LOSS = optax.softmax_cross_entropy_with_integer_labels
@@ -159,6 +160,21 @@ def test_a_constant_goes_into_the_bias_of_a_convolution_that_pads_nothing(paddin
     straight = jnp.ones((3, 3, 1, 2)).at[..., 1].set(0)
     params = {"a": dense(straight, [0.0, 0.5]), "b": dense(jnp.ones((3, 3, 2, 3)), [0.0, 0.0, 1.0])}
     assert shrunk(function, params, PICTURES).kept["a/bias[0]"].sum() == left
+
+
+def test_constants_keep_their_precision_through_pooling():
+    def function(p, x):
+        pooled = jax.lax.reduce_window(
+            jax.nn.relu(layer(p["a"], x)), -jnp.inf, jax.lax.max, (1, 2, 1), (1, 1, 1), "VALID"
+        )
+        return layer(p["b"], pooled).sum(1)
+
+    with float64():
+        params = {"a": dense([[1, 0]], [0.0, 0.1]), "b": dense(jnp.ones((2, 1)), [1.0])}
+        params = jax.tree.map(lambda leaf: leaf.astype(jnp.float64) / 3, params)
+        small = jaxarch.shrink(function, params, jnp.ones((2, 3, 1)))
+        assert small.kept["a/bias[0]"].tolist() == [True, False]
+        assert small.difference < 1e-15
 
 
 def test_a_running_mean_takes_a_constant_up():

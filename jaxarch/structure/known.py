@@ -308,8 +308,9 @@ def _reduced(step: Step, array: Value) -> list[Value]:
 
 
 def _pooled(step: Step, array: Value) -> list[Value]:
-    number, *marks = (_bind(step, [part.astype(np.float32)])[0] for part in array)
-    return [_value(number.astype(array.number.dtype), *(part > 0 for part in marks))]
+    (number,) = _bind(step, [array.number])
+    marks = (_bind(step, [part.astype(np.float32)])[0] > 0 for part in array[1:])
+    return [_value(number, *marks)]
 
 
 def _bilinear(step: Step, x: Value, y: Value) -> list[Value]:
