@@ -368,6 +368,44 @@ def test_a_bias_that_is_pruned_is_not_there_to_be_filled():
     assert jaxarch.shrink(Network(params, mask, state), problem).kept["a/bias[0]"].all()
 
 
+# Flax NNX modules, and programs for other machines --------------------------------------------------
+
+
+def test_a_smaller_module_has_its_sizes_written_in_its_layers():
+    model = CNN(nnx.Rngs(0))
+    model.eval()
+    model.conv.kernel[..., :2], model.hidden.kernel[:, 3:] = 0.0, 0.0
+    small = jaxarch.nnx.shrink(model, PICTURES)
+    assert close(small.model(PICTURES), model(PICTURES), 1e-5)
+    assert (small.model.conv.out_features, small.model.norm.num_features) == (4, 4)
+    assert small.model.hidden.in_features == 16
+    assert small.model.hidden.kernel.shape == (16, small.model.hidden.out_features)
+    assert (model.conv.out_features, model.conv.kernel.shape[-1]) == (6, 6)  # as it was
+
+
+def test_a_module_that_writes_its_heads_down_is_a_function():
+    model = nnx.MultiHeadAttention(4, 8, 12, decode=False, rngs=nnx.Rngs(0))
+    model.out.kernel[1] = 0.0
+    x = jnp.asarray(DRAW.normal(size=(2, 5, 8)), jnp.float32)
+    small = jaxarch.nnx.shrink(model, x)
+    assert small.model is None
+    assert close(small.function(small.tree, x), model(x), 1e-5)
+    assert named_leaves(small.tree)["out/kernel"].shape[0] == 3
+
+
+def test_what_is_no_module_is_refused():
+    with pytest.raises(ArgumentError, match="model: expected a Flax NNX module"):
+        jaxarch.nnx.shrink({}, X)
+
+
+def test_a_smaller_model_is_exported_as_any_function():
+    params = {"a": dense([[1, 0]], [0.0, 0.5]), "b": dense([[3], [4]], [0.5])}
+    small = shrunk(chain(), params)
+    x = jnp.ones((2, 1))
+    exported = jax.export.export(jax.jit(small.function))(small.tree, x).serialize()
+    assert close(jax.export.deserialize(exported).call(small.tree, x), chain()(params, x), 1e-6)
+
+
 PLAIN = jaxarch.supervised(
     (lambda key: {"a": dense(jnp.ones((5, 2)))}, lambda p, x: layer(p["a"], x)),
     (X, X[:, :2]),

@@ -27,7 +27,7 @@ PAGES = {
     "masks": ("Masks", ("masks",)),
     "saliency": ("Saliency", ("saliency",)),
     "optim": ("Optax transformations", ("optim",)),
-    "nnx": ("Masks inside Flax NNX models", ("nnx",)),
+    "nnx": ("Flax NNX models", ("nnx",)),
     "models": ("Models", ("models", "models.parents")),
     "data": ("Data", ("data", "streams")),
     "storage": ("Files", ("storage",)),

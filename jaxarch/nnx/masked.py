@@ -23,8 +23,6 @@ from jaxarch.masks import density as density_of
 from jaxarch.masks.sharding import beside, split_like
 from jaxarch.trees import PyTree, Where, check_floating, matrices, named_leaves, path_name, placed, select
 
-__all__ = ["Masked", "Score", "Temperature"]
-
 AXES = ("sharding", "sharding_names", "out_sharding", "sharding_rules", "mesh")
 """What Flax calls, from release to release, the names of a variable's axes."""
 
