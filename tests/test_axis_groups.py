@@ -13,7 +13,7 @@ from small import close
 
 import jaxarch
 from jaxarch.errors import ArgumentError
-from jaxarch.models import parents
+from jaxarch.models import as_model, parents
 from jaxarch.structure import axis_groups
 from jaxarch.structure.axes import Axis, in_a_row, product, unify
 from jaxarch.trees import named_leaves, path_name
@@ -517,6 +517,66 @@ def test_experts_that_lie_side_by_side_are_no_heads():
         return jnp.einsum("ebi,eio->ebo", jnp.tanh(jnp.einsum("bi,eio->ebo", x, p["a"])), p["b"])[..., 0]
 
     assert kinds(network, params, jnp.ones((5, 3))) == {"a[2]": "neurons"}
+
+
+# Training ---------------------------------------------------------------------------------------------
+
+
+class Trained(nnx.Module):
+    def __init__(self):
+        self.hidden, self.head = linear(6, 8), linear(8, 3)
+        self.norm, self.dropout = norm(8), nnx.Dropout(0.5, rngs=nnx.Rngs(0))
+
+    def __call__(self, x):
+        return self.head(self.dropout(nnx.relu(self.norm(self.hidden(x)))))
+
+
+@pytest.fixture(scope="module")
+def training():
+    """A step of batch norm and dropout, which returns the running statistics as they are after it."""
+    model = as_model(Trained(), VECTOR)
+    params, state = model.init(jax.random.key(0))
+
+    def step(leaves, x, key):
+        outputs, after = model.apply(leaves["params"], leaves["state"], x, key)
+        return outputs, {"state": after}
+
+    return step, {"params": params, "state": state}
+
+
+def test_leaves_that_are_updated_keep_their_units(training):
+    step, leaves = training
+    groups = axis_groups(step, leaves, VECTOR, jax.random.key(0), updates=True)
+    (group,) = groups.groups.values()
+    assert ("state/norm/mean", 0) in group.axes and ("params/head/kernel", 0) in group.axes
+    assert axis_groups(step, leaves, VECTOR, jax.random.key(0)).groups == {}
+
+
+def test_a_smaller_step_of_training_draws_and_updates_what_the_whole_one_does(training):
+    step, leaves = training
+    x, key = jnp.asarray(np.random.default_rng(0).normal(size=(5, 6)), jnp.float32), jax.random.key(1)
+    groups = axis_groups(step, leaves, x, key, updates=True)
+    kept = {name: np.arange(8) % 3 != 0 for name in groups.groups}
+    # The units that go contribute nothing.
+    head = leaves["params"]["head"]
+    head["kernel"] = head["kernel"].replace(head["kernel"][...] * kept[next(iter(kept))][:, None])
+    outputs, after = step(leaves, x, key)
+    small, smaller_after = groups.smaller(kept)(groups.cut(leaves, kept), x, key)
+    assert close(small, outputs, 1e-5)
+    assert close(smaller_after, groups.cut(after, kept), 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("returns", "message"),
+    [
+        (lambda p, x: x @ p["a"], "function: expected (outputs, leaves), since it updates"),
+        (lambda p, x: (x @ p["a"], {"b": x}), "function: it updates 'b', but the tree has no such leaf"),
+    ],
+)
+def test_updates_of_what_is_no_leaf_are_refused(returns, message):
+    with pytest.raises(ArgumentError) as error:
+        axis_groups(returns, {"a": jnp.ones((3, 4))}, jnp.ones((1, 3)), updates=True)
+    assert str(error.value).startswith(message)
 
 
 # Terms -----------------------------------------------------------------------------------------------
