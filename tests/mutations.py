@@ -1154,15 +1154,15 @@ STRUCTURE = [
     Mutation(
         "outputs may be cut",
         "structure/groups.py",
-        """freeze(output, "it is an output's")""",
-        "freeze((), output)",
+        "freeze(output, OUTPUTS)",
+        "freeze((), OUTPUTS)",
         "test_axis_groups.py::test_the_groups_of_a_network_are_its_neurons_channels_heads_and_gates[DenseNet]",
     ),
     Mutation(
         "a carry need not stay of its axes",
         "structure/flow.py",
         "    for before, after in zip(inputs[consts : consts + carries], carried, strict=True):\n"
-        "        _unify_all(before, after)\n",
+        "        unify_all(before, after)\n",
         "",
         "test_axis_groups.py::test_the_groups_of_a_network_are_its_neurons_channels_heads_and_gates[LSTM]",
     ),
@@ -1199,8 +1199,8 @@ STRUCTURE = [
     Mutation(
         "what only dead units read is needed",
         "structure/groups.py",
-        "find_needed(self._program, outputs, record, kept, summed)",
-        "find_needed(self._program, outputs, record, {}, summed)",
+        "find_needed(self._program, outputs, record, kept, sums)",
+        "find_needed(self._program, outputs, record, {}, sums)",
         "test_needed_units.py::test_what_is_read_only_by_units_that_are_always_0_is_dead",
     ),
     Mutation(
@@ -1223,6 +1223,70 @@ STRUCTURE = [
         "after = [join(before, now) for before, now in zip(carry, made[:carries], strict=True)]",
         "after = carry",
         "test_needed_units.py::test_by_hand[what a loop carries]",
+    ),
+    Mutation(
+        "a constant is folded with the wrong sign into a bias that is subtracted",
+        "structure/folding.py",
+        '1 if name == "add" else -1',
+        "1",
+        "test_shrink.py::test_a_bias_that_is_subtracted_takes_a_constant_up",
+    ),
+    Mutation(
+        "a bias that is used elsewhere is changed",
+        "structure/folding.py",
+        "if uses[fold.bias.number] == own[fold.bias.number]}",
+        "}",
+        "test_shrink.py::test_a_bias_that_is_added_elsewhere_too_takes_nothing_up",
+    ),
+    Mutation(
+        "a bias behind several products takes up what is in one of them",
+        "structure/folding.py",
+        "if not _alike(record[key][0], record[other][0], entries, found[other][1]):",
+        "if False:",
+        "test_shrink.py::test_a_bias_behind_two_unlike_products_takes_nothing_up",
+    ),
+    Mutation(
+        "a constant is the same at the border of a picture",
+        "structure/folding.py",
+        "    if not np.allclose(spread(change), added, rtol=0, atol=rounding):\n        return None\n",
+        "",
+        "test_shrink.py::test_a_constant_goes_into_the_bias_of_a_convolution_that_pads_nothing[SAME-2]",
+    ),
+    Mutation(
+        "what is pruned of a bias is filled",
+        "structure/shrink.py",
+        "folded = groups.fold(leaves, fixed=pruned)",
+        "folded = groups.fold(leaves)",
+        "test_shrink.py::test_a_bias_that_is_pruned_is_not_there_to_be_filled",
+    ),
+    Mutation(
+        "the state is not cut",
+        "structure/shrink.py",
+        "params, state = split_leaves(small, network.params, network.state)",
+        "params, state = split_leaves(small, network.params, network.state)[0], network.state",
+        "test_shrink.py::test_mask_state_and_start_are_cut_alike[NNX]",
+    ),
+    Mutation(
+        "numbers that are drawn are drawn anew",
+        "structure/smaller.py",
+        '**dict.fromkeys(("iota", "random_bits"), _made_whole),',
+        '"iota": _made_whole, "random_bits": lambda step, kept, taken: bind(\n'
+        "        step.eqn, taken, shape=sizes(step.outputs[0], kept)),",
+        "test_axis_groups.py::test_a_smaller_step_of_training_draws_and_updates_what_the_whole_one_does",
+    ),
+    Mutation(
+        "heads are neurons",
+        "structure/kinds.py",
+        '_add("heads", [step.inputs[0][axis] for axis in batched], found)',
+        '_add("neurons", [step.inputs[0][axis] for axis in batched], found)',
+        "test_axis_groups.py::test_heads_are_what_two_activations_are_multiplied_side_by_side_along",
+    ),
+    Mutation(
+        "a node of random search is gone on one side alone",
+        "masks/units.py",
+        "along = [axis.spread(values) for axis in axes]",
+        "along = [None if index else axis.spread(values) for index, axis in enumerate(axes)]",
+        "test_random_search.py::test_a_sample_has_exactly_its_size_between_nodes_of_any_model[0.3]",
     ),
 ]
 
