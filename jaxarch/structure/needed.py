@@ -26,6 +26,14 @@ Needs = list[np.ndarray]
 """Booleans of each input of a step, or of a program."""
 
 
+class Noted(Units):
+    """Units that a sum needs, and of every step, by its `id`, which entries of its outputs are needed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outputs: dict[int, Needs] = {}
+
+
 def find_needed(program: Program, outputs: Needs, record: Record, kept: Kept, summed: Units) -> Needs:
     """Which entries of a program's inputs are needed for some of its outputs.
 
@@ -34,7 +42,7 @@ def find_needed(program: Program, outputs: Needs, record: Record, kept: Kept, su
       outputs: which entries of the outputs are needed.
       record: what is known of every value (see `known.find_known`).
       kept: of atoms, the units that have not gone yet: what has gone needs nothing.
-      summed: to which the units that a sum needs are added.
+      summed: to which the units that a sum needs are added, and, if it is `Noted`, the needs of all steps.
     """
     jaxpr = program.closed.jaxpr
     needed: dict[Any, np.ndarray] = {}
@@ -48,6 +56,8 @@ def find_needed(program: Program, outputs: Needs, record: Record, kept: Kept, su
     for step in reversed(program.steps):
         of_outputs = [needed.get(var, np.zeros(_shape(var), bool)) for var in step.eqn.outvars]
         if any(entries.any() for entries in of_outputs):
+            if isinstance(summed, Noted):
+                summed.outputs[id(step)] = of_outputs
             of_inputs = _RULES.get(step.eqn.primitive.name, _all)(step, of_outputs, record, kept, summed)
             for atom, axes, entries in zip(step.eqn.invars, step.inputs, of_inputs, strict=True):
                 add(atom, entries & there(axes, kept))
