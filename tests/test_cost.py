@@ -65,6 +65,11 @@ def test_inputs_without_an_axis_of_examples_are_one_example():
     assert (cost.batch, cost.total.dense.multiply_adds) == (1, 6)
 
 
+def test_where_outputs_are_no_batch_of_examples_or_there_are_no_inputs_nothing_is_divided():
+    assert jaxarch.cost(lambda p, x: (x @ p["w"]).sum(), {"w": ones(4, 3)}, ones(5, 4)).batch == 1
+    assert jaxarch.cost(lambda p: p["w"] @ p["w"], {"w": ones(3, 3)}).batch == 1
+
+
 def test_parameters_of_few_bits_take_few_bytes():
     cost = jaxarch.cost(lambda p, x: x @ p["w"], {"w": ones(3, 8, dtype=jnp.bfloat16)}, ones(1, 3))
     assert cost.total.dense.bytes == 2 * 24
@@ -268,6 +273,10 @@ VIEWS = {
 def test_a_leaf_is_followed_to_its_product(view):
     tree = {"block": {"dense": {"kernel": ones(4, 4)}}}
     assert work(lambda p, x: x @ VIEWS[view](p["block"]["dense"]["kernel"]), tree, ROW) == {"block/dense": 16}
+
+
+def test_a_tree_of_one_leaf_is_a_layer():
+    assert work(lambda w, x: x @ w, ones(4, 4), ROW) == {".": 16}
 
 
 def test_weights_of_several_modules_in_one_product_have_a_line_of_their_own():

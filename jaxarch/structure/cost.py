@@ -20,7 +20,7 @@ from jaxarch.structure.groups import Groups, axis_groups
 from jaxarch.structure.known import Record, anything, constant, find_known, is_key
 from jaxarch.structure.needed import Noted, find_needed
 from jaxarch.structure.network_function import example_batch, masked_leaves, problem_function
-from jaxarch.structure.products import NO_PARAMETERS, Product, Products, find_products, module_of
+from jaxarch.structure.products import NO_PARAMETERS, Product, Products, find_products, module_of, shape_of
 from jaxarch.structure.smaller import sizes
 from jaxarch.structure.work import Work, effective_work, nonzero_work, whole_work
 from jaxarch.trees import PyTree, check_distinct, named_leaves
@@ -43,7 +43,8 @@ def cost(function: Any, tree: Any = None, /, *inputs: Any, mask: Any = None) -> 
         print(jaxarch.cost(apply, params, x[:1], mask=mask))
 
     Nothing is run on data. Counted are parameters, their bytes, the multiply-adds of products and
-    convolutions, and the values that these make (activations), for four kinds of connections:
+    convolutions, and activations, the values of which at least one such multiply-add is a part, for four
+    kinds of connections:
 
     - *dense*: all.
     - *masked*: what the mask has left: entries of masked leaves that are not 0, and the multiply-adds of
@@ -63,7 +64,7 @@ def cost(function: Any, tree: Any = None, /, *inputs: Any, mask: Any = None) -> 
 
     Not counted are functions of entries (activation functions, norms, masks), sums, and lookups. A
     convolution's multiply-adds are those of all places of its window, padding included, as the literature
-    counts them. Loops count as often as they have rounds, and in a loop everything counts as effective that
+    counts them, of every weight that is counted. Loops count as often as they have rounds, and in a loop everything counts as effective that
     is in any round; of the branches of a `cond` the dearest in dense multiply-adds counts; what is in a
     `while` loop does not, and is named in `uncounted`, as are primitives that are not understood.
 
@@ -71,7 +72,7 @@ def cost(function: Any, tree: Any = None, /, *inputs: Any, mask: Any = None) -> 
       function: a network of one run, or `(tree, *inputs) -> outputs`, traceable by JAX.
       tree: of a network, its problem, whose `predict` is traced with one example; the parameters are those of
         the network, and its state (running statistics) counts as none. Of a function, its leaves, all of
-        which count as parameters; with `jax.ShapeDtypeStruct`s only *dense* is known.
+        which count as parameters; of shapes alone (`jax.ShapeDtypeStruct`) only *dense* is known.
       *inputs: of a function, an example of its inputs, a batch. If the leading axis of the first array has
         the size of that of every output, it is taken to be that of the examples, and multiply-adds and
         activations are those of the batch divided by it; else the inputs are taken to be one example.
@@ -141,10 +142,9 @@ def _check_leaves(tree: PyTree) -> bool:
 
 def _batch(groups: Groups, inputs: PyTree) -> int:
     """How many examples: the size of the first axis that the first input and all outputs have."""
-    first = [jnp.shape(array)[:1] for array in jax.tree.leaves(inputs)[:1]]
-    outputs = [output.aval.shape[:1] for output in groups._program.closed.jaxpr.outvars]
-    ((size, *_),) = set(first + outputs) if len({*first, *outputs}) == 1 else ((1,),)
-    return max(size, 1)
+    first = [jnp.shape(array)[:1] for array in jax.tree.leaves(inputs)[:1]] or [()]
+    leading = {*first, *(shape_of(output)[:1] for output in groups._program.closed.jaxpr.outvars)}
+    return max(*leading.pop(), 1) if len(leading) == 1 and () not in leading else 1
 
 
 def cost_of(
@@ -270,7 +270,7 @@ def _needs(
     record: Record = {}
     noted = Noted()
     find_known(program, values, record)
-    outputs = [np.ones(output.aval.shape, bool) for output in program.closed.jaxpr.outvars]
+    outputs = [np.ones(shape_of(output), bool) for output in program.closed.jaxpr.outvars]
     needs = find_needed(program, outputs, record, groups._of_atoms(kept), noted)
     return record, noted, dict(zip(groups._leaves, needs, strict=False))
 

@@ -22,6 +22,11 @@ class Counts:
       bytes: what these take in their dtypes; where only some of an array count, without their places.
       multiply_adds: how many, of products and convolutions.
       activations: how many values products and convolutions make.
+
+    Example:
+      >>> from jaxarch.structure import Counts
+      >>> Counts(24, 96, 24, 8) + Counts(16, 64, 16, 2)
+      Counts(parameters=40, bytes=160, multiply_adds=40, activations=10)
     """
 
     parameters: int = 0
@@ -43,6 +48,14 @@ class LayerCost:
       masked: those that the mask has left; `None`, as the next two, where only shapes are known.
       effective: those of them that matter to the outputs.
       shrunk: all connections of the units that are needed.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> mask = {"w": jnp.array([[True, False], [False, True]])}
+      >>> cost = jaxarch.cost(lambda p, x: x @ p["w"], {"w": jnp.ones((2, 2))}, jnp.ones((1, 2)), mask=mask)
+      >>> layer = cost.layers["w"]
+      >>> layer.dense.multiply_adds, layer.masked.multiply_adds, layer.shrunk.multiply_adds
+      (4, 2, 4)
     """
 
     dense: Counts
@@ -63,6 +76,18 @@ class Cost:
       uncounted: primitives that may multiply and are not counted: loops of which it is not known how many
         rounds they have, and what is not understood.
       notes: what else must be known of the numbers, in sentences.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch
+      >>> shapes = {"w": jax.ShapeDtypeStruct((3, 2), jnp.float32)}
+      >>> print(jaxarch.cost(lambda p, x: x @ p["w"], shapes, jnp.ones((4, 3))))
+             parameters  multiply-adds of one example
+      layer       dense  dense
+      w               6      6
+      total           6      6
+      bytes of parameters: 24 dense
+      activations: 2 dense
+      of one example: what was traced, divided by its 4
     """
 
     layers: dict[str, LayerCost]

@@ -111,8 +111,8 @@ def shape_of(atom: Any) -> tuple[int, ...]:
 
 
 def module_of(path: str) -> str:
-    """The module of a leaf: its path without the last part, if it has another."""
-    return path.rpartition("/")[0] or path
+    """The module of a leaf: its path without the last part, if it has more; `.` where the tree is a leaf."""
+    return path.rpartition("/")[0] or path or "."
 
 
 def multiply_adds(product: Product, kept: Kept) -> int:
