@@ -100,6 +100,11 @@ CONVOLUTIONS = {
         convolution((2, 2, 4, 6), padding=((1, 1), (1, 1)), lhs_dilation=(2, 2)),
         9 * 9 * 4 * 4 * 6,
     ),
+    # Along each axis the outer two of three places meet 8 of 9 entries, and zeros between them.
+    "another transposed one": (
+        convolution((3, 3, 4, 6), padding=((1, 1), (1, 1)), lhs_dilation=(2, 2)),
+        25 * 25 * 4 * 6,
+    ),
     "a batch": (convolution((3, 3, 4, 6), (5, 9, 9, 4)), 9 * 9 * 9 * 4 * 6),
 }
 
@@ -120,8 +125,9 @@ HEADS = {name: {"kernel": drawn(12, 2, 6)} for name in "qkv"} | {"o": {"kernel":
 
 
 def test_products_of_two_activations_have_a_line_of_their_own():
-    expected = dict.fromkeys("qkvo", 5 * 12 * 12) | {"(no parameters)": 2 * 5 * 5 * 12}
-    assert work(attention, HEADS, ones(1, 5, 12)) == expected
+    found = work(attention, HEADS, ones(1, 5, 12))
+    assert found == dict.fromkeys("qkvo", 5 * 12 * 12) | {"(no parameters)": 2 * 5 * 5 * 12}
+    assert list(found)[-1] == "(no parameters)"
 
 
 RESNET_20 = (
@@ -275,6 +281,14 @@ def test_a_leaf_is_followed_to_its_product(view):
     assert work(lambda p, x: x @ VIEWS[view](p["block"]["dense"]["kernel"]), tree, ROW) == {"block/dense": 16}
 
 
+def test_a_kernel_over_the_norm_of_all_is_of_its_own_module():
+    def function(p, x):
+        norm = jnp.sqrt(sum((leaf**2).sum() for leaf in jax.tree.leaves(p)))
+        return x @ (p["a"] / norm) @ (p["b"] / norm)
+
+    assert work(function, {"a": ones(4, 4), "b": ones(4, 4)}, ROW) == {"a": 16, "b": 16}
+
+
 def test_a_tree_of_one_leaf_is_a_layer():
     assert work(lambda w, x: x @ w, ones(4, 4), ROW) == {".": 16}
 
@@ -387,11 +401,54 @@ def test_each_round_of_a_scan_over_layers_has_its_own_mask():
         return lax.scan(lambda h, kernel: (jnp.tanh(h @ kernel), None), x, p["layers"]["kernel"])[0]
 
     tree = {"layers": {"kernel": drawn(2, 4, 4)}}
-    # What one layer has lost, the other has: in each, half.
-    kernel = jnp.stack([jnp.arange(16).reshape(4, 4) % 2 == odd for odd in (0, 1)])
-    mask = {"layers": {"kernel": kernel}}
-    assert counted("masked", function, tree, ROW, mask=mask) == (16, 16, 4)
-    assert counted("effective", function, tree, ROW, mask=mask) == (16, 16, 4)
+    # What one layer has lost, the other has: one two columns less an entry, the other that and two columns.
+    first = (jnp.arange(16).reshape(4, 4) % 2 == 0) & (jnp.arange(16).reshape(4, 4) > 0)
+    mask = {"layers": {"kernel": jnp.stack([first, ~first])}}
+    assert counted("masked", function, tree, ROW, mask=mask) == (16, 7 + 9, 2 + 3)
+    assert counted("effective", function, tree, ROW, mask=mask) == (16, 7 + 9, 2 + 3)
+
+
+def test_weights_that_all_rounds_of_a_scan_share_count_in_each():
+    def function(p, x):
+        return lax.scan(lambda h, _: (jnp.tanh(h @ p["w"]), None), x, length=5)[0]
+
+    mask = {"w": jnp.arange(16).reshape(4, 4) % 3 > 0}
+    assert counted("masked", function, {"w": drawn(4, 4)}, ROW, mask=mask) == (10, 50, 20)
+    assert counted("effective", function, {"w": drawn(4, 4)}, ROW, mask=mask) == (10, 50, 20)
+
+
+def test_scans_in_a_scan_have_each_round_its_own_mask():
+    def function(p, x):
+        def inner(h, kernel):
+            return jnp.tanh(h @ kernel @ p["last"]["kernel"]), None
+
+        return lax.scan(lambda h, rows: lax.scan(inner, h, rows), x, p["layers"]["kernel"])[0]
+
+    tree = {"layers": {"kernel": drawn(2, 3, 4, 4)}, "last": {"kernel": drawn(4, 4)}}
+    mask = jax.tree.map(lambda leaf: leaf > 0.3, tree)
+    left = {name: int(of["kernel"].sum()) for name, of in mask.items()}
+    layers = jaxarch.cost(function, tree, ROW, mask=mask).layers
+    found = {name: layer.masked.multiply_adds for name, layer in layers.items()}
+    assert found == {"layers": left["layers"], "last": 6 * left["last"]}
+
+
+def test_random_keys_are_leaves_and_no_parameters():
+    def function(p, x):
+        def layer(h, row):
+            key, kernel = row
+            return jnp.tanh(h @ kernel) + jax.random.normal(key, h.shape), None
+
+        return lax.scan(layer, x, (p["keys"], p["kernels"]))[0]
+
+    tree = {"keys": jax.random.split(jax.random.key(0), 3), "kernels": drawn(3, 4, 4)}
+    cost = jaxarch.cost(function, tree, ROW, mask={"keys": None, "kernels": tree["kernels"] > 0})
+    assert cost.total.masked.multiply_adds == int((tree["kernels"] > 0).sum())
+    assert cost.total.dense.parameters == 48
+
+
+def test_what_is_the_same_for_all_inputs_is_no_work_without_a_mask_too():
+    cost = jaxarch.cost(lambda p, x: x @ p["w"], {"w": jnp.zeros((4, 4))}, ROW)
+    assert (cost.total.dense.multiply_adds, cost.total.effective.multiply_adds) == (16, 0)
 
 
 def test_where_a_loop_looks_up_its_weights_the_mask_is_not_seen_and_that_is_said():

@@ -64,9 +64,10 @@ def cost(function: Any, tree: Any = None, /, *inputs: Any, mask: Any = None) -> 
 
     Not counted are functions of entries (activation functions, norms, masks), sums, and lookups. A
     convolution's multiply-adds are those of all places of its window, padding included, as the literature
-    counts them, of every weight that is counted. Loops count as often as they have rounds, and in a loop everything counts as effective that
-    is in any round; of the branches of a `cond` the dearest in dense multiply-adds counts; what is in a
-    `while` loop does not, and is named in `uncounted`, as are primitives that are not understood.
+    counts them; so it is for each weight of its kernel that counts. Loops count as often as they have rounds,
+    and in a loop everything counts as effective that is in any round; of the branches of a `cond` the dearest
+    in dense multiply-adds counts; what is in a `while` loop does not, and is named in `uncounted`, as are
+    primitives that are not understood.
 
     Args:
       function: a network of one run, or `(tree, *inputs) -> outputs`, traceable by JAX.

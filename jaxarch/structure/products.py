@@ -24,6 +24,7 @@ from jaxarch.structure.flow import (
     inner,
     literal,
 )
+from jaxarch.structure.known import is_key
 from jaxarch.structure.smaller import Kept, sizes
 
 NO_PARAMETERS = "(no parameters)"
@@ -99,7 +100,9 @@ def find_products(program: Program, leaves: Mapping[str, Any]) -> Products:
       program: as `flow.follow` makes it, whose first inputs are the model's leaves.
       leaves: by path, in this order: arrays, or `None` for those whose values do not matter.
     """
-    inputs = [Factor((path,), value) for path, value in leaves.items()]
+    inputs = [
+        Factor((path,), None if value is None or is_key(value) else value) for path, value in leaves.items()
+    ]
     products = Products(with_values=any(value is not None for value in leaves.values()))
     _walk(program, [*inputs, *[None] * (len(program.inputs) - len(inputs))], 1, products)
     return products
@@ -170,7 +173,7 @@ def _walk(program: Program, inputs: Sequence[Factor | None], times: int, product
     jaxpr = program.closed.jaxpr
 
     def constant(value: Any) -> Factor:
-        return Factor((), value if products.with_values else None)
+        return Factor((), value if products.with_values and not is_key(value) else None)
 
     known: dict[Any, Factor | None] = dict(
         zip(jaxpr.constvars, map(constant, program.closed.consts), strict=True)
@@ -202,7 +205,7 @@ def _step(step: Step, taken: Factors, times: int, products: Products) -> Factors
     if len(of_leaves) == len(taken):
         return _evaluated(step, of_leaves, products.with_values)
     products.layers |= dict.fromkeys(module_of(path) for factor in of_leaves for path in factor.paths)
-    return _passed_on(step, taken)
+    return [None] * len(step.eqn.outvars)
 
 
 def _layer(*factors: Factor | None) -> str:
@@ -239,33 +242,15 @@ def _evaluated(step: Step, taken: Sequence[Factor], with_values: bool) -> Factor
     return [Factor(paths, made, True) for made in mapped(*values)]
 
 
-def _passed_on(step: Step, taken: Factors) -> Factors:
-    """A loop hands on what it only carries; all else depends on the inputs."""
-    if step.eqn.primitive.name != "scan":
-        return [None] * len(step.eqn.outvars)
-    consts, carries = step.eqn.params["num_consts"], step.eqn.params["num_carry"]
-    same = [taken[consts + index] if _stays(step, index) else None for index in range(carries)]
-    return [*same, *[None] * (len(step.eqn.outvars) - carries)]
-
-
 # Loops and branches ----------------------------------------------------------------------------------
-
-
-def _stays(step: Step, index: int) -> bool:
-    """Whether a scan leaves an array that it carries as it is."""
-    jaxpr = step.programs[0].closed.jaxpr
-    return jaxpr.outvars[index] is jaxpr.invars[step.eqn.params["num_consts"] + index]
 
 
 def _scan(step: Step, taken: Factors, times: int, products: Products) -> None:
     """As often as it has rounds; of rows, each round its own."""
     params, (body,) = step.eqn.params, step.programs
     consts, carries, length = params["num_consts"], params["num_carry"], params["length"]
-    outside = [_repeated(factor, times, length) for factor in taken[: consts + carries]]
-    for index in range(consts, consts + carries):
-        factor = outside[index]
-        if factor is not None and not _stays(step, index - consts):
-            outside[index] = Factor(factor.paths)
+    carried = [factor and Factor(factor.paths) for factor in taken[consts : consts + carries]]
+    outside = [*(_repeated(factor, times, length) for factor in taken[:consts]), *carried]
     rows = [_rows(factor, times, length) for factor in taken[consts + carries :]]
     while True:
         inside = products.inside()
