@@ -1,5 +1,7 @@
 """What models cost: parameters, multiply-adds and activations, by hand, as XLA counts, and of cut models."""
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -68,6 +70,7 @@ def test_inputs_without_an_axis_of_examples_are_one_example():
 def test_where_outputs_are_no_batch_of_examples_or_there_are_no_inputs_nothing_is_divided():
     assert jaxarch.cost(lambda p, x: (x @ p["w"]).sum(), {"w": ones(4, 3)}, ones(5, 4)).batch == 1
     assert jaxarch.cost(lambda p: p["w"] @ p["w"], {"w": ones(3, 3)}).batch == 1
+    assert jaxarch.cost(lambda p, x: (p["w"] * x).sum(), {"w": ones(3)}, ones()).batch == 1
 
 
 def test_parameters_of_few_bits_take_few_bytes():
@@ -473,6 +476,7 @@ def test_attention_is_less_by_a_head_that_nothing_reads():
     assert of_activations.masked == of_activations.dense
 
 
+@cache
 def of_all_kinds(name):
     function, tree, inputs, groups = family(name)
     tree = sparse(tree, np.random.default_rng(5), 0.2)
@@ -629,6 +633,7 @@ REFUSED = {
         mlp, LEAVES, ones(1, 3), mask={"v": jnp.ones(2, bool)}
     ),
     "mask: what it leaves is counted of arrays": lambda: jaxarch.cost(mlp, SQUARE, ROW, mask=SQUARE),
+    "mask: expected booleans, got float32": lambda: jaxarch.cost(mlp, LEAVES, ones(1, 3), mask=LEAVES),
     "mask: leaf 'hidden/kernel' has shape": lambda: jaxarch.cost(
         mlp, LEAVES, ones(1, 3), mask=MASK | {"hidden": {"kernel": jnp.ones((3, 9), bool), "bias": None}}
     ),

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxarch.errors import ArgumentError, is_traced, shown
-from jaxarch.masks import apply_mask
+from jaxarch.masks import apply_mask, check_booleans
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.structure.cost_table import Cost, Counts, LayerCost
@@ -126,6 +126,7 @@ def cost(function: Any, tree: Any = None, /, *inputs: Any, mask: Any = None) -> 
     if mask is not None:
         if not has_values:
             raise ArgumentError("mask: what it leaves is counted of arrays, and the tree has shapes alone")
+        check_booleans(mask)
         tree = apply_mask(mask, tree)
     groups = axis_groups(function, tree, *inputs)
     leaves = named_leaves(tree) if has_values else {}
@@ -145,7 +146,10 @@ def _batch(groups: Groups, inputs: PyTree) -> int:
     """How many examples: the size of the first axis that the first input and all outputs have."""
     first = [jnp.shape(array)[:1] for array in jax.tree.leaves(inputs)[:1]] or [()]
     leading = {*first, *(shape_of(output)[:1] for output in groups._program.closed.jaxpr.outvars)}
-    return max(*leading.pop(), 1) if len(leading) == 1 and () not in leading else 1
+    if len(leading) > 1 or () in leading:
+        return 1
+    ((size,),) = leading
+    return max(size, 1)
 
 
 def cost_of(
