@@ -182,7 +182,7 @@ def test_xla_counts_two_operations_for_each_multiply_add(case):
 
 # Programs in programs --------------------------------------------------------------------------------
 
-SQUARE, ROW = {"w": ones(4, 4)}, ones(1, 4)
+SQUARE, SQUARE_OF_ONES, ROW = {"w": ones(4, 4)}, {"w": jnp.ones((4, 4))}, ones(1, 4)
 
 
 @jax.custom_jvp
@@ -233,6 +233,17 @@ def test_weights_that_a_scan_carries_or_takes_row_by_row_keep_their_layer():
 
     tree = {"layers": {"kernel": ones(6, 4, 4)}, "last": {"kernel": ones(4, 4)}}
     assert work(function, tree, ROW) == {"layers": 6 * 16, "last": 16}
+
+
+def test_a_carry_that_begins_as_a_leaf_is_an_activation():
+    def function(p, x):
+        def step(h, row):
+            return jnp.tanh(row @ p["in"]["kernel"] + h @ p["back"]["kernel"]), None
+
+        return lax.scan(step, p["start"]["value"], x)[0]
+
+    tree = {"in": {"kernel": ones(3, 4)}, "back": {"kernel": ones(4, 4)}, "start": {"value": ones(4)}}
+    assert work(function, tree, ones(7, 3)) == {"in": 7 * 12, "back": 7 * 16}
 
 
 def test_of_branches_the_dearest_counts():
@@ -435,6 +446,40 @@ def test_scans_in_a_scan_have_each_round_its_own_mask():
     assert found == {"layers": left["layers"], "last": 6 * left["last"]}
 
 
+def test_a_round_that_is_a_loop_itself_has_its_own_mask_in_all_rounds_of_that():
+    def function(p, x):
+        def layer(h, kernel):
+            return lax.scan(lambda h, _: (jnp.tanh(h @ kernel), None), h, length=5)[0], None
+
+        return lax.scan(layer, x, p["layers"]["kernel"])[0]
+
+    tree = {"layers": {"kernel": drawn(2, 4, 4)}}
+    kernel = tree["layers"]["kernel"] > 0.3
+    masked = jaxarch.cost(function, tree, ROW, mask={"layers": {"kernel": kernel}}).total.masked
+    assert masked.multiply_adds == 5 * int(kernel.sum())
+    assert masked.activations == 5 * int(kernel.any(1).sum())
+
+
+def test_what_outer_and_inner_rounds_make_together_is_0_where_either_is():
+    def function(p, x):
+        def outer(h, kernels):
+            kernel, rows = kernels
+            return lax.scan(lambda h, row: (jnp.tanh(h @ (kernel * row)), None), h, rows)[0], None
+
+        return lax.scan(outer, x, (p["outer"], p["inner"]))[0]
+
+    tree = {"outer": drawn(2, 4, 4), "inner": drawn(2, 3, 4, 4, seed=1)}
+    mask = jax.tree.map(lambda leaf: leaf > 0, tree)
+    left = int((mask["outer"][:, None] & mask["inner"]).sum())
+    assert counted("masked", function, tree, ROW, mask=mask)[1] == left
+
+
+def test_of_a_matrix_that_is_no_leaf_what_is_not_0_matters():
+    cost = jaxarch.cost(lambda p, x: x @ p["w"] @ jnp.tril(jnp.ones((4, 4))), SQUARE_OF_ONES, ROW)
+    layer = cost.layers["(no parameters)"]
+    assert (layer.dense.multiply_adds, layer.effective.multiply_adds) == (16, 10)
+
+
 def test_random_keys_are_leaves_and_no_parameters():
     def function(p, x):
         def layer(h, row):
@@ -587,6 +632,12 @@ def test_of_shapes_alone_the_dense_column_is_known():
     assert cost.total.dense == jaxarch.cost(mlp, LEAVES, ones(1, 3)).total.dense
     assert (cost.total.masked, cost.total.effective, cost.total.shrunk) == (None, None, None)
     assert "effective" not in str(cost)
+
+
+def test_without_a_mask_there_is_no_masked_column():
+    cost = jaxarch.cost(mlp, LEAVES, ones(1, 3))
+    assert "masked" not in str(cost)
+    assert cost.total.masked == cost.total.dense
 
 
 TABLE = """\
