@@ -65,6 +65,8 @@ from .storage import load_mask as load_mask
 from .storage import load_tree as load_tree
 from .storage import save_mask as save_mask
 from .storage import save_tree as save_tree
+from .structure.cost import cost as cost
+from .structure.cost_table import Cost as Cost
 from .structure.shrink import Shrunk as Shrunk
 from .structure.shrink import ShrunkNetwork as ShrunkNetwork
 from .structure.shrink import shrink as shrink

@@ -1290,6 +1290,58 @@ STRUCTURE = [
     ),
 ]
 
+COSTS = [
+    Mutation(
+        "a round of a loop counts as all",
+        "structure/products.py",
+        "return product.times * math.prod(made) *",
+        "return math.prod(made) *",
+        "test_cost.py::test_a_scan_counts_as_often_as_it_has_rounds",
+    ),
+    Mutation(
+        "zeros between the entries of a picture are multiplied",
+        "structure/products.py",
+        '(places % params["lhs_dilation"][index] == 0).sum(0)',
+        "(places == places).sum(0)",
+        "test_cost.py::test_a_convolution_by_hand[a transposed one]",
+    ),
+    Mutation(
+        "of branches the cheapest counts",
+        "structure/products.py",
+        "work.index(max(work))",
+        "work.index(min(work))",
+        "test_cost.py::test_of_branches_the_dearest_counts",
+    ),
+    Mutation(
+        "all layers of a loop have the mask of the first",
+        "structure/products.py",
+        "return Factor(factor.paths, np.tile(rows, (times, *[1] * (rows.ndim - 1))), True)",
+        "return Factor(factor.paths, rows[0])",
+        "test_cost.py::test_each_round_of_a_scan_over_layers_has_its_own_mask",
+    ),
+    Mutation(
+        "what no output reads is work",
+        "structure/work.py",
+        "noted.outputs[id(step)][0] & made.open",
+        "made.open",
+        "test_cost.py::test_what_no_output_reads_does_not_matter",
+    ),
+    Mutation(
+        "what is the same for all inputs is work",
+        "structure/work.py",
+        "open_ = value.open & value.nonzero",
+        "open_ = value.nonzero",
+        "test_cost.py::test_a_neuron_that_is_a_constant_other_than_0_is_parameters_and_no_work",
+    ),
+    Mutation(
+        "running statistics are parameters",
+        "structure/cost.py",
+        "if parameters is None or path in parameters]",
+        "]",
+        "test_cost.py::test_a_network_costs_what_its_function_does_and_its_state_is_no_parameters",
+    ),
+]
+
 MUTATIONS = [
     *STAGES,
     *FILES,
@@ -1301,4 +1353,5 @@ MUTATIONS = [
     *STREAMS,
     *OF_ONE_READER,
     *STRUCTURE,
+    *COSTS,
 ]

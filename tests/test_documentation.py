@@ -137,6 +137,7 @@ def test_the_page_on_cutting_units_leaves_half_of_the_heads_and_neurons():
     assert names["logits"].shape == (2, 16, 30)
     assert close(names["same"], names["apply"](names["masked"], names["tokens"]))
     assert min(names["share"].values()) < 0.6
+    assert names["ratio"] > 10
     assert names["outputs"].shape == (5, 10)
     assert names["halved"].encoder[0].convolutions[0].kernel.shape == (3, 3, 8, 4)
     page = (ROOT / "docs/cutting_units.md").read_text()

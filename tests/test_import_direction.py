@@ -56,9 +56,10 @@ ALLOWED_IN_MATHEMATICS = {"jax", "numpy", "optax"}
 FURTHER = {
     "jaxarch.running.progress": {"rich"},
     "jaxarch.search.logistic_regression": {"sklearn"},
+    "jaxarch.structure.cost_table": {"pandas"},
     "jaxarch.structure.distances": {"pandas", "sklearn"},
 }
-"""What single files need besides: a progress bar, a method that is no JAX, a plane to draw spectra in."""
+"""What single files need besides: a progress bar, a method that is no JAX, tables, a plane for spectra."""
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jaxarch.plots.colour_maps import fields
+    from jaxarch.plots.costs import cost
     from jaxarch.plots.histograms import magnitudes
     from jaxarch.plots.laplacian_spectra import plane, spectra, spectral_comparison
     from jaxarch.plots.layers import layer_densities
@@ -24,6 +25,7 @@ __all__ = [
     "by_strategy",
     "convergence",
     "convergence_grid",
+    "cost",
     "curves",
     "fields",
     "layer_densities",
@@ -40,6 +42,7 @@ __all__ = [
 # No file has the name of a function, which importing the file would replace.
 _FILES = {
     "colour_maps": ("fields",),
+    "costs": ("cost",),
     "histograms": ("magnitudes",),
     "laplacian_spectra": ("plane", "spectra", "spectral_comparison"),
     "layers": ("layer_densities",),

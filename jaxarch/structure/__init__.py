@@ -1,16 +1,22 @@
-"""The structure of networks: units of any model, smaller models, graphs and spectra."""
+"""The structure of networks: units of any model, smaller models, costs, graphs and spectra."""
 
 from jaxarch.structure import distances, graphs
+from jaxarch.structure.cost import cost
+from jaxarch.structure.cost_table import Cost, Counts, LayerCost
 from jaxarch.structure.groups import Folded, Group, Groups, axis_groups
 from jaxarch.structure.shrink import Shrunk, ShrunkNetwork, shrink
 
 __all__ = [
+    "Cost",
+    "Counts",
     "Folded",
     "Group",
     "Groups",
+    "LayerCost",
     "Shrunk",
     "ShrunkNetwork",
     "axis_groups",
+    "cost",
     "distances",
     "graphs",
     "shrink",

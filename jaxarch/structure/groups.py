@@ -241,7 +241,7 @@ class Groups:
         outputs = [np.ones(var.aval.shape, bool) for var in self._program.closed.jaxpr.outvars]
         kept = {atom: np.ones(atom.size, bool) for atom in self._atoms.values()}
         while True:
-            sums = Sums({}, {}, folds)
+            sums = Sums.none(folds)
             find_needed(self._program, outputs, record, kept, sums)
             left = {atom: _at_least_one(sums.needed(atom)) for atom in kept}
             if all((kept[atom] == left[atom]).all() for atom in kept):

@@ -30,17 +30,24 @@ Constants = Mapping[int, tuple[int, np.ndarray]]
 
 
 class Sums(NamedTuple):
-    """What sums need, as it is found.
+    """What sums and steps need, as it is found.
 
     Attributes:
       varying: of atoms, which of their units a sum needs that depend on the inputs there.
       constants: of atoms, which a sum needs though they are constants there, by why it does.
       folds: constants that it does not need, since a bias takes them up.
+      outputs: of every step, by its `id`, which entries of its outputs are needed.
     """
 
     varying: Units
     constants: dict[str, Units]
     folds: Constants
+    outputs: dict[int, Needs]
+
+    @classmethod
+    def none(cls, folds: Constants) -> Sums:
+        """Before anything is found."""
+        return cls({}, {}, folds, {})
 
     def needed(self, atom: Axis) -> np.ndarray:
         """Which units of an atom some sum needs."""
@@ -56,7 +63,7 @@ def find_needed(program: Program, outputs: Needs, record: Record, kept: Kept, su
       outputs: which entries of the outputs are needed.
       record: what is known of every value (see `known.find_known`).
       kept: of atoms, the units that have not gone yet: what has gone needs nothing.
-      sums: to which the units that a sum needs are added.
+      sums: to which what is found is added.
     """
     jaxpr = program.closed.jaxpr
     needed: dict[Any, np.ndarray] = {}
@@ -70,6 +77,7 @@ def find_needed(program: Program, outputs: Needs, record: Record, kept: Kept, su
     for step in reversed(program.steps):
         of_outputs = [needed.get(var, np.zeros(_shape(var), bool)) for var in step.eqn.outvars]
         if any(entries.any() for entries in of_outputs):
+            sums.outputs[id(step)] = of_outputs
             of_inputs = _RULES.get(step.eqn.primitive.name, _all)(step, of_outputs, record, kept, sums)
             for atom, axes, entries in zip(step.eqn.invars, step.inputs, of_inputs, strict=True):
                 add(atom, entries & there(axes, kept))
