@@ -5,6 +5,7 @@ from jaxarch.structure.cost import cost
 from jaxarch.structure.cost_table import Cost, Counts, LayerCost
 from jaxarch.structure.groups import Folded, Group, Groups, axis_groups
 from jaxarch.structure.shrink import Shrunk, ShrunkNetwork, shrink
+from jaxarch.structure.unit_graph import UnitGraph, unit_graph
 
 __all__ = [
     "Cost",
@@ -15,9 +16,11 @@ __all__ = [
     "LayerCost",
     "Shrunk",
     "ShrunkNetwork",
+    "UnitGraph",
     "axis_groups",
     "cost",
     "distances",
     "graphs",
     "shrink",
+    "unit_graph",
 ]
