@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from jaxarch.plots.style import NotebookFigure, save
     from jaxarch.plots.sweeps import sweep
     from jaxarch.plots.trade_offs import trade_off
+    from jaxarch.plots.unit_tracks import units
 
 __all__ = [
     "NotebookFigure",
@@ -37,6 +38,7 @@ __all__ = [
     "spectral_comparison",
     "sweep",
     "trade_off",
+    "units",
 ]
 
 # No file has the name of a function, which importing the file would replace.
@@ -52,6 +54,7 @@ _FILES = {
     "style": ("NotebookFigure", "save"),
     "sweeps": ("sweep",),
     "trade_offs": ("trade_off",),
+    "unit_tracks": ("units",),
 }
 _FILE_OF = {name: file for file, names in _FILES.items() for name in names}
 

@@ -4,6 +4,7 @@ from jaxarch.structure import distances, graphs
 from jaxarch.structure.cost import cost
 from jaxarch.structure.cost_table import Cost, Counts, LayerCost
 from jaxarch.structure.groups import Folded, Group, Groups, axis_groups
+from jaxarch.structure.layer_units import LayerUnits, layer_units
 from jaxarch.structure.shrink import Shrunk, ShrunkNetwork, shrink
 from jaxarch.structure.unit_graph import UnitGraph, unit_graph
 
@@ -14,6 +15,7 @@ __all__ = [
     "Group",
     "Groups",
     "LayerCost",
+    "LayerUnits",
     "Shrunk",
     "ShrunkNetwork",
     "UnitGraph",
@@ -21,6 +23,7 @@ __all__ = [
     "cost",
     "distances",
     "graphs",
+    "layer_units",
     "shrink",
     "unit_graph",
 ]
