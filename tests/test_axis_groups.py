@@ -50,6 +50,12 @@ def residual(m, x):
     return m.head(x)
 
 
+def preactivated(m, x):
+    x = m.stem(x)
+    x = x + m.b(nnx.relu(m.between(m.a(nnx.relu(m.before(x))))))
+    return m.head(nnx.relu(m.last(x)).mean((1, 2)))
+
+
 def dense(m, x):
     for layer in (m.a, m.b):
         x = jnp.concatenate([x, nnx.relu(layer(x))], -1)
@@ -122,6 +128,29 @@ FAMILIES = {
         parents.CNN(inputs=3, outputs=4, rngs=nnx.Rngs(0)),
         (jnp.ones((2, 32, 32, 3)),),
     ),
+    "MLP": lambda: (parents.MLP((6, 9, 8, 3), rngs=nnx.Rngs(0)), (VECTOR,)),
+    "VGG": lambda: (parents.VGG11(inputs=3, outputs=4, rngs=nnx.Rngs(0)), (jnp.ones((2, 32, 32, 3)),)),
+    "pre-activation ResNet": lambda: (
+        Module(
+            preactivated,
+            stem=conv(3, 6),
+            before=norm(6),
+            a=conv(6, 8),
+            between=norm(8),
+            b=conv(8, 6),
+            last=norm(6),
+            head=linear(6, 3),
+        ),
+        (PICTURE,),
+    ),
+    "spectral head": lambda: (
+        Module(
+            lambda m, x: m.head(nnx.relu(m.body(x))),
+            body=linear(6, 7),
+            head=jaxarch.SpectralMLP((7, 9, 5, 3), eigenvalues="random", rngs=nnx.Rngs(0)),
+        ),
+        (VECTOR,),
+    ),
     "ResNet": lambda: (parents.ResNet20(inputs=3, outputs=4, rngs=nnx.Rngs(0)), (PICTURE,)),
     "ResNet with projections": lambda: (
         parents.ResNet18(inputs=3, outputs=4, width=0.125, rngs=nnx.Rngs(0)),
@@ -177,7 +206,7 @@ FAMILIES = {
         (VECTOR, 2 * VECTOR),
     ),
 }
-LARGE = ("CNN with batch norm", "ResNet", "ResNet with projections", "vision transformer", "GPT, tied")
+LARGE = ("CNN with batch norm", "VGG", "ResNet", "ResNet with projections", "vision transformer", "GPT, tied")
 EVERY = [pytest.param(name, marks=[pytest.mark.long] * (name in LARGE)) for name in FAMILIES]
 EXPECTED = {
     "residual MLP": {"a/bias[0]": 12, "a/kernel[0]": 9, "c/bias[0]": 8},
