@@ -32,7 +32,7 @@ WORDS = ("neurons", "channels", "heads")
 
 
 class Units(abc.ABC):
-    """How connections belong to units: what `keep` and the searches take as `units`.
+    """How connections belong to units: what `masks.keep` and the searches take as `units`.
 
     It holds no arrays, is equal to another of the same parts, and is a pytree without leaves, so that it goes
     through `jit` and `vmap` wherever arrays go. In a loop of one's own, unit scores that are learned are
