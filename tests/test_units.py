@@ -16,6 +16,7 @@ from small import close, digits, same
 
 import jaxarch
 from jaxarch import masks, search
+from jaxarch.search.magnitude_pruning import unit_sizes
 from jaxarch.structure import axis_groups
 from jaxarch.structure.network_function import example_batch, joined_leaves, problem_function
 
@@ -166,6 +167,41 @@ def test_architecture_pruning_is_done_when_so_few_units_have_positive_scores():
     units = 12 * info["lowest_density"]
     assert (info["reached_at"] >= 1).all()
     assert close(units, jnp.round(units)) and (units > 0).all() and (units <= 6).all()
+
+
+def test_a_round_removes_no_unit_twice():
+    network = search.magnitude_pruning((0.75, 0.5), fraction=0.3, units="neurons")(keys(1)[0], learning())
+    many, few = (network.by_density.masks[density] for density in ("0.75", "0.5"))
+    assert all(jax.tree.leaves(jax.tree.map(lambda a, b: (a | ~b).all(), many, few)))
+
+
+def test_a_unit_is_measured_by_the_connections_that_are_left():
+    kernel, mask = jnp.array([[1.0, 2], [3, 9], [5, 6]]), jnp.array([[1, 1], [1, 0], [0, 0]], bool)
+    sizes = unit_sizes(masks.Blocks(1, 2), jaxarch.Network({"w": kernel}, {"w": mask}))
+    assert sizes["w"].tolist() == [[1.5], [3.0], [-2.0]]
+
+
+def test_the_penalty_of_architecture_pruning_is_of_units_and_of_the_weights_that_they_mask():
+    training = search.architecture_pruning(0.5, strength=0.5, units="neurons", where=["a/kernel", "head/*"])
+    state = training.init(training.settings, keys(1)[0], learning(), None)
+    scores, weights = state.trainable["scores"], jaxarch.named_leaves(state.trainable["weights"])
+    assert scores.keys() == HIDDEN.keys()
+    counted = [1 + score for score in scores.values()] + [weights["a/kernel"], weights["head/kernel"]]
+    expected = 0.5 * sum(jnp.square(leaf).sum() for leaf in counted)
+    assert close(training.penalty(training.settings, state), expected)
+
+
+def test_running_statistics_are_not_masked_by_a_search():
+    x = np.random.default_rng(0).normal(size=(12, 5, 5, 3)).astype(np.float32)
+    problem = jaxarch.supervised(
+        Normed,
+        (x, np.arange(12) % 2),
+        loss=optax.softmax_cross_entropy_with_integer_labels,
+        optimizer=optax.sgd(0.1),
+        steps=1,
+    )
+    mask = jaxarch.named_leaves(search.random_mask(0.6, units="channels")(keys(1)[0], problem).mask)
+    assert {"norm/scale", "norm/bias", "conv/kernel"} <= mask.keys()
 
 
 def test_without_weights_biases_stay_as_they_were():

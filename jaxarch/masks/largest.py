@@ -21,7 +21,7 @@ Per = Literal["all", "leaf", "erk"]
 
 
 def counts_kept(scores: PyTree, density: ArrayLike | Mapping[str, float], per: Per = "all") -> Any:
-    """How many connections `masks.keep` keeps: an integer of all leaves together, or an array of one a leaf."""
+    """How many connections `masks.keep` keeps: an integer of all leaves, or an array of one a leaf."""
     check_scores(scores)
     check_per(per)
     if isinstance(density, Mapping):

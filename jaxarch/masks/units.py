@@ -35,11 +35,20 @@ class Units(abc.ABC):
     """How connections belong to units: what `masks.keep` and the searches take as `units`.
 
     It holds no arrays, is equal to another of the same parts, and is a pytree without leaves, so that it goes
-    through `jit` and `vmap` wherever arrays go. In a loop of one's own, unit scores that are learned are
+    through `jit` and `vmap` wherever arrays go.
 
-        units = groups.units("neurons").over(jaxarch.select(params))
-        scores = jax.tree.map(jnp.zeros_like, units.score(jaxarch.select(params)))
-        mask = units.spread(jaxarch.masks.soft_mask(scores, 50.0, 5.0), params)
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch
+      >>> params = {"in": jnp.ones((1, 3)), "bias": jnp.ones(3), "out": jnp.ones((3, 1))}
+      >>> def model(params, x):
+      ...     return jnp.tanh(x @ params["in"] + params["bias"]) @ params["out"]
+      >>> groups = jaxarch.structure.axis_groups(model, params, jnp.ones((1, 1)))
+      >>> units = groups.units("neurons").over(jaxarch.select(params))
+      >>> def mask(scores):  # one a neuron, to be learned
+      ...     return units.spread(jaxarch.masks.soft_mask(scores, hard=50.0, soft=5.0), params)
+      >>> soft = mask({"bias[0]": jnp.array([-1.0, 0.0, 1.0])})
+      >>> {path: leaf.round(2).ravel().tolist() for path, leaf in soft.items()}
+      {'bias': [0.0, 0.5, 1.0], 'in': [0.0, 0.5, 1.0], 'out': [0.0, 0.5, 1.0]}
     """
 
     @abc.abstractmethod
