@@ -11,8 +11,10 @@ import optax
 import pytest
 from compilations import compilations
 from flax import nnx
+from jax.sharding import NamedSharding, PartitionSpec
 from methods import keys
 from small import close, digits, same
+from test_contract import CONTAINERS, two_layers
 
 import jaxarch
 from jaxarch import masks, search
@@ -510,6 +512,36 @@ def test_an_axis_that_is_a_product_or_a_row_of_others_has_their_products():
     means = units.score({**jax.tree.map(jnp.zeros_like, params), "out": jnp.arange(10.0)[:, None]})
     assert close(means["b[1]"], jnp.array([0 + 3, 1 + 4, 2 + 5]) / 4)
     assert close(means["c[1]"], jnp.array([6, 7, 8, 9]) / 3)
+
+
+@pytest.mark.parametrize("axis_type", ["Auto", "Explicit"])
+@pytest.mark.parametrize("pattern", ["of the model", (2, 2), "2:4"])
+def test_arrays_that_are_split_stay_so(axis_type, pattern):
+    mesh = jax.make_mesh((2,), ("x",), axis_types=(getattr(jax.sharding.AxisType, axis_type),))
+    kernels = {"in": jax.random.normal(jax.random.key(0), (8, 4)), "out": jnp.ones((4, 2))}
+    groups = axis_groups(lambda p, x: jnp.tanh(x @ p["in"]) @ p["out"], kernels, jnp.ones((1, 8)))
+    units = groups.units("neurons") if pattern == "of the model" else pattern
+    split = jax.device_put(kernels, NamedSharding(mesh, PartitionSpec("x")))
+    mask = masks.keep(split, 0.5, units=units)
+    assert same(mask, masks.keep(kernels, 0.5, units=units))
+    assert all(mask[path].sharding.is_equivalent_to(split[path].sharding, 2) for path in kernels)
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+@pytest.mark.parametrize("name", SEARCHES)
+def test_parameters_may_be_any_pytree(name, container):
+    problem = jaxarch.supervised(
+        two_layers(CONTAINERS[container]),
+        (np.linspace(0, 1, 160, dtype=np.float32).reshape(20, 8), np.arange(20) % 2),
+        loss=optax.sigmoid_binary_cross_entropy,
+        optimizer=optax.adam(1e-2),
+        steps=2,
+    )
+    network = jax.eval_shape(jaxarch.chain(SEARCHES[name]("neurons")), keys(1)[0], problem)
+    params, _ = jax.eval_shape(problem.init, keys(1)[0])
+    assert jax.tree.structure(network.params) == jax.tree.structure(params)
+    kernels = {path: leaf.shape for path, leaf in jaxarch.named_leaves(params).items() if path != "bias"}
+    assert {path: leaf.shape for path, leaf in jaxarch.named_leaves(network.mask).items()} == kernels
 
 
 def test_units_of_equal_models_are_equal_and_a_pytree_without_leaves():
