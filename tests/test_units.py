@@ -195,6 +195,11 @@ def test_the_penalty_of_architecture_pruning_is_of_units_and_of_the_weights_that
     assert close(training.penalty(training.settings, state), expected)
 
 
+def test_units_that_were_found_elsewhere_are_those_that_a_search_reads():
+    drawn = search.random_mask(0.5, units=mlp_units())(keys(1)[0], learning())
+    assert same(drawn.mask, search.random_mask(0.5, units="neurons")(keys(1)[0], learning()).mask)
+
+
 def test_running_statistics_are_not_masked_by_a_search():
     x = np.random.default_rng(0).normal(size=(12, 5, 5, 3)).astype(np.float32)
     problem = jaxarch.supervised(
@@ -463,7 +468,7 @@ def test_a_traced_density_and_a_map_keep_the_same_units():
 
 def test_a_unit_s_score_is_the_mean_over_its_connections():
     scores, units = scored()
-    values = units.over(scores).score(scores)
+    values = units.score(scores)
     both = jnp.concatenate([scores["w0"].T, scores["w1"]], axis=1)
     assert close(values["w0[1]"], both.mean(1))
 
@@ -637,6 +642,9 @@ REFUSED = {
     "density: 2:4 keeps 0.5 of the connections, got 0.25": lambda: search.snip(0.25, units="2:4"),
     "density: 2:4 keeps 0.5 of the connections, got a traced one": (
         lambda: jax.jit(lambda density: masks.keep(KERNEL, density, units="2:4"))(0.5)
+    ),
+    "density: expected a number in (0, 1], 1 - sparsity; got {'w': 0.5}": (
+        lambda: masks.keep(KERNEL, {"w": 0.5}, units="2:4")
     ),
     "fraction: 2:4 is made in one shot": lambda: search.magnitude_pruning(0.5, units="2:4"),
     "per: 'erk' is of single connections": lambda: masks.keep(KERNEL, 0.5, per="erk", units=(4, 4)),

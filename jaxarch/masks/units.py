@@ -21,9 +21,9 @@ import numpy as np
 from jax import Array
 from jax.tree_util import tree_flatten_with_path
 
-from jaxarch.errors import ArgumentError, check_one_number, is_traced, shown
+from jaxarch.errors import ArgumentError, is_traced, shown
 from jaxarch.masks.gradient import hard_mask
-from jaxarch.masks.largest import counts_kept, largest_of, top_k
+from jaxarch.masks.largest import check_density, counts_kept, largest_of, top_k
 from jaxarch.masks.sharding import beside, split_like, whole
 from jaxarch.trees import PyTree, map_selected, matrices, named_leaves, path_name
 
@@ -279,8 +279,9 @@ class NOfM(Units):
           ArgumentError: a density that is not N/M.
         """
         if density is not None:
-            check_one_number("density", density)
-            if is_traced(density) or not math.isclose(float(density), self.n / self.m):
+            if not is_traced(density):
+                check_density("density", density)
+            if is_traced(density) or not math.isclose(density, self.n / self.m):
                 raise ArgumentError(
                     f"density: {self.n}:{self.m} keeps {self.n / self.m:.6g} of the connections, got "
                     f"{'a traced one' if is_traced(density) else shown(density)}; leave it out, or give this"
@@ -415,10 +416,12 @@ class GroupUnits(Units):
 
     def score(self, scores: PyTree) -> dict[str, Array]:
         """The mean over the connections of each unit that are scored, by name of the group."""
+        if self.scored is None:
+            return self.over(scores).score(scores)
         sums: dict[str, Any] = {}
         counts: dict[str, Any] = {}
         of_path, named = dict(self.leaves), named_leaves(scores)
-        for path in self.scored or ():
+        for path in self.scored:
             leaf, axes = _floating(named[path]), of_path[path]
             for index, axis in enumerate(axes):
                 if _groups_of([(axis,)]):

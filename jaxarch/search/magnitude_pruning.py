@@ -81,9 +81,9 @@ def magnitude_pruning(
         shot: every density from the whole network, trained once.
       where: the leaves that are masked, by path.
       units: what is kept or removed together (see `masks.keep`): `neurons`, `channels` or `heads` of the
-        problem's model, or several of them, `("heads", "neurons")`; blocks, `(4, 4)`; `"2:4"`. The size of a
-        unit is the mean `|w|` of its connections that are left, and densities are shares of units. N:M is
-        made in one shot.
+        problem's model, or several of them, `("heads", "neurons")`; `Groups.units`; `(4, 4)`; `"2:4"`. The
+        size of a unit is the mean `|w|` of its connections that are left, and densities are shares of units.
+        N:M is made in one shot.
       **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
