@@ -140,6 +140,11 @@ def test_the_page_on_cutting_units_leaves_half_of_the_heads_and_neurons():
     assert names["ratio"] > 10
     assert names["outputs"].shape == (5, 10)
     assert names["halved"].encoder[0].convolutions[0].kernel.shape == (3, 3, 8, 4)
+    assert sum(units.sum() for units in names["live"].values()) == 24
+    assert (jax.vmap(jaxarch.density)(names["found"].mask["first"]["bias"]) > 0).all()
+    heads = jaxarch.named_leaves(names["fewer"])["encoder/0/attention/out/kernel"]
+    assert set(np.unique(heads.mean((1, 2)))) <= {0, 1}
+    assert jaxarch.density(names["two_of_four"]) == 0.5
     page = (ROOT / "docs/cutting_units.md").read_text()
     of_first_block = [name for name in names["groups"].groups if not name.startswith("encoder/1")]
     rows = re.findall(r"^\| `(\S+)` \| (\d+) \|", page, flags=re.M)

@@ -25,7 +25,7 @@ from building.signatures import as_written  # noqa: E402
         ("masks.keep", None, (), "jaxarch.masks.keep"),
         ("jaxarch.masks.keep(scores, 0.1)", None, (), "jaxarch.masks.keep"),
         ("masks.density", None, (), "jaxarch.density"),
-        ("keep", "jaxarch.masks.largest", (), "jaxarch.masks.keep"),
+        ("keep", "jaxarch.masks.keeping", (), "jaxarch.masks.keep"),
         ("chain", "jaxarch.masks.largest", (), "jaxarch.chain"),
         ("keep", None, (), None),
         ("density", "jaxarch.masks.largest", ("density",), None),
@@ -40,8 +40,8 @@ def test_a_name_in_backticks_is_a_link_where_it_is_public(text, file, own, shown
 
 def test_an_argument_is_no_link_to_a_function_of_its_name():
     file, names = described("jaxarch.masks", "keep")
-    assert file == "jaxarch.masks.largest"
-    assert names == {"keep", "scores", "density", "per", "return"}
+    assert file == "jaxarch.masks.keeping"
+    assert names == {"keep", "scores", "density", "per", "units", "return"}
     assert {"where", "hard", "density"} <= described("jaxarch.nnx", "Masked.mask")[1]
 
 

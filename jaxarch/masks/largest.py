@@ -17,11 +17,11 @@ from jaxarch.order_statistics import count_dtype, largest, percentile
 from jaxarch.trees import PyTree, check_floating, map_selected, named_leaves
 
 Per = Literal["all", "leaf", "erk"]
-"""How the connections that are kept are spread over leaves: see `keep`."""
+"""How the connections that are kept are spread over leaves: see `masks.keep`."""
 
 
 def counts_kept(scores: PyTree, density: ArrayLike | Mapping[str, float], per: Per = "all") -> Any:
-    """How many connections `keep` keeps: an integer of all leaves together, or an array of one a leaf."""
+    """How many connections `masks.keep` keeps: an integer of all leaves, or an array of one a leaf."""
     check_scores(scores)
     check_per(per)
     if isinstance(density, Mapping):

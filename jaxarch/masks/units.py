@@ -21,9 +21,9 @@ import numpy as np
 from jax import Array
 from jax.tree_util import tree_flatten_with_path
 
-from jaxarch.errors import ArgumentError, check_one_number, is_traced, shown
+from jaxarch.errors import ArgumentError, is_traced, shown
 from jaxarch.masks.gradient import hard_mask
-from jaxarch.masks.largest import counts_kept, largest_of, top_k
+from jaxarch.masks.largest import check_density, counts_kept, largest_of, top_k
 from jaxarch.masks.sharding import beside, split_like, whole
 from jaxarch.trees import PyTree, map_selected, matrices, named_leaves, path_name
 
@@ -32,14 +32,23 @@ WORDS = ("neurons", "channels", "heads")
 
 
 class Units(abc.ABC):
-    """How connections belong to units: what `keep` and the searches take as `units`.
+    """How connections belong to units: what `masks.keep` and the searches take as `units`.
 
     It holds no arrays, is equal to another of the same parts, and is a pytree without leaves, so that it goes
-    through `jit` and `vmap` wherever arrays go. In a loop of one's own, unit scores that are learned are
+    through `jit` and `vmap` wherever arrays go.
 
-        units = groups.units("neurons").over(jaxarch.select(params))
-        scores = jax.tree.map(jnp.zeros_like, units.score(jaxarch.select(params)))
-        mask = units.spread(jaxarch.masks.soft_mask(scores, 50.0, 5.0), params)
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch
+      >>> params = {"in": jnp.ones((1, 3)), "bias": jnp.ones(3), "out": jnp.ones((3, 1))}
+      >>> def model(params, x):
+      ...     return jnp.tanh(x @ params["in"] + params["bias"]) @ params["out"]
+      >>> groups = jaxarch.structure.axis_groups(model, params, jnp.ones((1, 1)))
+      >>> units = groups.units("neurons").over(jaxarch.select(params))
+      >>> def mask(scores):  # one a neuron, to be learned
+      ...     return units.spread(jaxarch.masks.soft_mask(scores, hard=50.0, soft=5.0), params)
+      >>> soft = mask({"bias[0]": jnp.array([-1.0, 0.0, 1.0])})
+      >>> {path: leaf.round(2).ravel().tolist() for path, leaf in soft.items()}
+      {'bias': [0.0, 0.5, 1.0], 'in': [0.0, 0.5, 1.0], 'out': [0.0, 0.5, 1.0]}
     """
 
     @abc.abstractmethod
@@ -270,8 +279,9 @@ class NOfM(Units):
           ArgumentError: a density that is not N/M.
         """
         if density is not None:
-            check_one_number("density", density)
-            if is_traced(density) or not math.isclose(float(density), self.n / self.m):
+            if not is_traced(density):
+                check_density("density", density)
+            if is_traced(density) or not math.isclose(density, self.n / self.m):
                 raise ArgumentError(
                     f"density: {self.n}:{self.m} keeps {self.n / self.m:.6g} of the connections, got "
                     f"{'a traced one' if is_traced(density) else shown(density)}; leave it out, or give this"
@@ -413,10 +423,12 @@ class GroupUnits(Units):
 
     def score(self, scores: PyTree) -> dict[str, Array]:
         """The mean over the connections of each unit that are scored, by name of the group."""
+        if self.scored is None:
+            return self.over(scores).score(scores)
         sums: dict[str, Any] = {}
         counts: dict[str, Any] = {}
         of_path, named = dict(self.leaves), named_leaves(scores)
-        for path in self.scored or ():
+        for path in self.scored:
             leaf, axes = _floating(named[path]), of_path[path]
             for index, axis in enumerate(axes):
                 if _groups_of([(axis,)]):

@@ -107,10 +107,10 @@ def architecture_pruning(
       std: of the initial scores.
       where: the leaves that are masked, by path. The others are trained as well, without a penalty.
       units: what is kept or removed together (see `masks.keep`): `neurons`, `channels` or `heads` of the
-        problem's model, or several of them, `("heads", "neurons")`; blocks, `(4, 4)`; `"2:4"`. A unit has one
-        score, and a connection the product of the masks of its units; targets are shares of units, and the
-        penalty is a sum over these scores and over the weights of the leaves of `where`. Of N:M the target is
-        N/M: it says when the scores are held, and the mask has the N largest of every M of them.
+        problem's model, or several of them, `("heads", "neurons")`; `Groups.units`; `(4, 4)`; `"2:4"`. A unit
+        has one score, and a connection the product of the masks of its units; targets are shares of units,
+        and the penalty is a sum over these scores and over the weights of the leaves of `where`. Of N:M the
+        target is N/M: it says when the scores are held, and the mask has the N largest of every M of them.
       scores_optimizer: any optax transformation; by default gradient descent at rate 1.1.
       weights_optimizer: any optax transformation; by default gradient descent at rate 0.1.
       **descent: `steps`, `batch_size`, `sampling` in place of the problem's.

@@ -81,9 +81,9 @@ def magnitude_pruning(
         shot: every density from the whole network, trained once.
       where: the leaves that are masked, by path.
       units: what is kept or removed together (see `masks.keep`): `neurons`, `channels` or `heads` of the
-        problem's model, or several of them, `("heads", "neurons")`; blocks, `(4, 4)`; `"2:4"`. The size of a
-        unit is the mean `|w|` of its connections that are left, and densities are shares of units. N:M is
-        made in one shot.
+        problem's model, or several of them, `("heads", "neurons")`; `Groups.units`; `(4, 4)`; `"2:4"`. The
+        size of a unit is the mean `|w|` of its connections that are left, and densities are shares of units.
+        N:M is made in one shot.
       **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
@@ -139,7 +139,7 @@ def rounds(densities: Densities, fraction: float) -> list[float]:
 
 def _one_shot(settings: Settings, key: Array, problem: Problem, network: Network) -> Network:
     units = _units(settings, problem, network)
-    sizes = _sizes(units, network)
+    sizes = unit_sizes(units, network)
     masks = {
         d: units.spread(units.largest(sizes, units.counts(sizes, d)), network.params)
         for d in settings.targets
@@ -161,7 +161,7 @@ def _units(settings: Settings, problem: Problem, network: Network) -> Units:
     return units_of(settings.units, problem, network.params, network.state, masked)
 
 
-def _sizes(units: Units, network: Network) -> PyTree:
+def unit_sizes(units: Units, network: Network) -> PyTree:
     """The mean `|w|` of each unit over the connections that are left.
 
     NaN comes after all other units that are left, but before those that were pruned.
@@ -178,7 +178,7 @@ def _sizes(units: Units, network: Network) -> PyTree:
 
 def _prune_to_next(sizes: Sizes, key: Array, problem: Problem, network: Network) -> Network:
     tickets: Tickets = network.memory
-    units, measured = tickets.units, _sizes(tickets.units, network)
+    units, measured = tickets.units, unit_sizes(tickets.units, network)
     counts = jnp.asarray([units.counts(measured, size) for size in sizes.rounds])
     mask = units.spread(units.largest(measured, counts[tickets.round]), network.params)
     met = jnp.asarray([sizes.rounds.index(target) for target in sizes.targets]) == tickets.round

@@ -43,8 +43,8 @@ def random_mask(
         With the densities of another architecture: `chain(that, reshuffled())`.
       where: the leaves that are masked, by path.
       units: what is kept or removed together (see `masks.keep`): `neurons`, `channels` or `heads` of the
-        problem's model, or several of them, `("heads", "neurons")`; blocks, `(4, 4)`; `"2:4"`. They are what
-        is drawn, with one number each.
+        problem's model, or several of them, `("heads", "neurons")`; `Groups.units`; `(4, 4)`; `"2:4"`. They
+        are what is drawn, with one number each.
 
     Returns:
       A search. It trains nothing: `chain(random_mask(.05), retrain("cold", nonnegative=False))`.

@@ -47,8 +47,8 @@ def snip(
       batches: over which the loss is taken, of the problem's size, drawn as in training.
       where: the leaves that are masked, by path.
       units: what is kept or removed together (see `masks.keep`): `neurons`, `channels` or `heads` of the
-        problem's model, or several of them, `("heads", "neurons")`; blocks, `(4, 4)`; `"2:4"`. A unit's
-        saliency is the mean over its connections.
+        problem's model, or several of them, `("heads", "neurons")`; `Groups.units`; `(4, 4)`; `"2:4"`. A
+        unit's saliency is the mean over its connections.
 
     Returns:
       A search. Its weights are the initial ones, masked: `retrain("warm", nonnegative=False)` trains them.

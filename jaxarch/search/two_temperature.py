@@ -108,11 +108,11 @@ def two_temperature(
         *mask* is the same at every temperature, or absolute.
       factor: whether the gradient carries the factor `soft` (see `masks.two_temperature`).
       units: what is kept or removed together (see `masks.keep`): `neurons`, `channels` or `heads` of the
-        problem's model, or several of them, `("heads", "neurons")`; blocks, `(4, 4)`; `"2:4"`. A unit has one
-        score w, and a connection the product of the masks of its units. Begin with `weights="initial",
-        mean=2.0, std=1.0`, for instance: at the default `mean` hardly a unit is there, and under weights of 1
-        all units of a layer are alike. A group all of whose scores are negative goes as a whole. Of N:M see
-        `masks.NOfM` for the gradient.
+        problem's model, or several of them, `("heads", "neurons")`; `Groups.units`; `(4, 4)`; `"2:4"`. A unit
+        has one score w, and a connection the product of the masks of its units. Begin with
+        `weights="initial", mean=2.0, std=1.0`, for instance: at the default `mean` hardly a unit is there,
+        and under weights of 1 all units of a layer are alike. A group all of whose scores are negative goes
+        as a whole. Of N:M see `masks.NOfM` for the gradient.
       **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
