@@ -135,12 +135,15 @@ def test_the_page_on_cutting_units_leaves_half_of_the_heads_and_neurons():
     assert shapes["encoder/0/attention/query/kernel"] == (48, 2, 12)
     assert shapes["encoder/1/layers/0/kernel"] == (48, 96)
     assert names["logits"].shape == (2, 16, 30)
-    assert close(names["same"], names["apply"](names["masked"], names["tokens"]))
-    assert min(names["share"].values()) < 0.6
+    shrunk = names["shrunk"]
+    assert close(
+        shrunk.function(shrunk.tree, names["tokens"]), names["apply"](names["masked"], names["tokens"])
+    )
+    assert min(units.mean() for units in shrunk.kept.values()) < 0.6
     assert names["ratio"] > 10
     assert names["outputs"].shape == (5, 10)
     assert names["halved"].encoder[0].convolutions[0].kernel.shape == (3, 3, 8, 4)
-    assert sum(units.sum() for units in names["live"].values()) == 24
+    assert sum(units.sum() for units in names["small_mlp"].kept.values()) == 24
     assert (jax.vmap(jaxarch.density)(names["found"].mask["first"]["bias"]) > 0).all()
     heads = jaxarch.named_leaves(names["fewer"])["encoder/0/attention/out/kernel"]
     assert set(np.unique(heads.mean((1, 2)))) <= {0, 1}
