@@ -208,6 +208,9 @@ FAMILIES = {
 }
 LARGE = ("CNN with batch norm", "VGG", "ResNet", "ResNet with projections", "vision transformer", "GPT, tied")
 EVERY = [pytest.param(name, marks=[pytest.mark.long] * (name in LARGE)) for name in FAMILIES]
+QUICK = ("residual MLP", "MobileNet and groups", "attention, packed", "LSTM", "siamese")
+SOME = [pytest.param(name, marks=[pytest.mark.long] * (name not in QUICK)) for name in FAMILIES]
+"""Every family, few of them in the quick suite."""
 EXPECTED = {
     "residual MLP": {"a/bias[0]": 12, "a/kernel[0]": 9, "c/bias[0]": 8},
     "DenseNet": {"a/bias[0]": 5, "b/bias[0]": 7},

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from small import close
-from test_axis_groups import EVERY, family
 
 from jaxarch.errors import ArgumentError
 from jaxarch.structure import axis_groups
@@ -35,12 +34,6 @@ def cut_to_what_is_needed(function, tree, inputs, groups):
     small = jax.jit(groups.smaller(kept))(groups.cut(tree, kept), *inputs)
     assert close(small, jax.jit(function)(tree, *inputs), 1e-4)
     return sum(int((~units).sum()) for units in kept.values())
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_a_masked_network_without_what_is_not_needed_computes_the_same(name):
-    function, tree, inputs, groups = family(name)
-    assert cut_to_what_is_needed(function, masked(tree, np.random.default_rng(5), 0.2), inputs, groups) > 0
 
 
 def needed_of(function, params, width=4):
@@ -207,7 +200,7 @@ def check_drawn(seed):
 
 
 def test_drawn_graphs_without_what_is_not_needed_compute_the_same():
-    smaller = [check_drawn(seed) > 0 for seed in range(3)]
+    smaller = [check_drawn(seed) > 0 for seed in range(2)]
     assert any(smaller)
 
 
