@@ -25,6 +25,7 @@ Axes = tuple[Axis, ...]
 INPUTS, OUTPUTS = "it is an input's", "it is an output's"
 MOVED_ALONG = "it is the place that a convolution moves along"
 POOLED_ALONG = "it is the place that a pooling moves along"
+UNREAD = "nothing that the outputs depend on reads it"
 
 
 def fresh(atom: Any) -> Axes:
@@ -79,13 +80,17 @@ class Program(NamedTuple):
     steps: tuple[Step, ...]
 
 
-def follow(closed: ClosedJaxpr, inputs: Sequence[Axes], *, derived: bool = False) -> Program:
+_ORDERS = 2
+"""Functions with derivatives of their own keep these up to this order."""
+
+
+def follow(closed: ClosedJaxpr, inputs: Sequence[Axes], *, derived: int = 0) -> Program:
     """A program with the axes of every array, given those of its inputs; all that meet are unified.
 
     Args:
       closed: the program.
       inputs: the axes of its inputs.
-      derived: whether it is a derivative, in which functions with one of their own are called as any.
+      derived: of which order it is as a derivative.
     """
     jaxpr, steps = closed.jaxpr, []
     consts = [fresh(var) for var in jaxpr.constvars]
@@ -121,8 +126,19 @@ def _unknown(eqn: JaxprEqn, *inputs: Axes) -> list[Axes]:
 
 def bind(eqn: JaxprEqn, values: Sequence[Any], **changed: Any) -> list[Any]:
     """What an equation makes of some values, with some of its parameters changed."""
+    if eqn.primitive.name in _OWN_DERIVATIVE:
+        return list(jaxpr_as_fun(_alone(eqn))(*values))
     made = eqn.primitive.bind(*values, **eqn.params | changed)
     return list(made) if eqn.primitive.multiple_results else [made]
+
+
+_OWN_DERIVATIVE = ("custom_jvp_call", "custom_vjp_call")
+
+
+def _alone(eqn: JaxprEqn) -> ClosedJaxpr:
+    """A program of one equation that calls another one, on inputs as that has them."""
+    called = inner(eqn).jaxpr
+    return ClosedJaxpr(called.replace(eqns=[eqn.replace(invars=called.invars)], outvars=eqn.outvars), ())
 
 
 # Programs in programs --------------------------------------------------------------------------------
@@ -141,30 +157,29 @@ _Called = tuple[list[Axes], list[Program]]
 """The outputs of a call, and the programs that it calls."""
 
 
-def _call(eqn: JaxprEqn, inputs: Sequence[Axes], derived: bool) -> _Called:
+def _call(eqn: JaxprEqn, inputs: Sequence[Axes], derived: int) -> _Called:
     program = follow(inner(eqn), inputs, derived=derived)
     return list(program.outputs), [program]
 
 
-def _custom_jvp(eqn: JaxprEqn, inputs: Sequence[Axes], derived: bool) -> _Called:
+def _custom_jvp(eqn: JaxprEqn, inputs: Sequence[Axes], derived: int) -> _Called:
     """A function with a derivative of its own, which is a second program: of values, then of tangents."""
     program = follow(inner(eqn), inputs, derived=derived)
-    if derived:
+    if derived == _ORDERS:
         return list(program.outputs), [program]
     called = inner(eqn).jaxpr
     if not all(jnp.issubdtype(var.aval.dtype, jnp.floating) for var in (*called.invars, *eqn.outvars)):
-        return _unknown(eqn, *inputs), [program]
-    alone = called.replace(eqns=[eqn.replace(invars=called.invars)], outvars=eqn.outvars)
-    function = jaxpr_as_fun(ClosedJaxpr(alone, ()))
+        return _unknown(eqn, *inputs), []
+    function = jaxpr_as_fun(_alone(eqn))
     shapes = [jax.ShapeDtypeStruct(var.aval.shape, var.aval.dtype) for var in called.invars]
     traced = jax.make_jaxpr(lambda values, tangents: jax.jvp(function, values, tangents))(shapes, shapes)
-    derivative = follow(traced, (*inputs, *inputs), derived=True)
+    derivative = follow(traced, (*inputs, *inputs), derived=derived + 1)
     for made, also in zip(program.outputs * 2, derivative.outputs, strict=True):
         unify_all(made, also)
     return list(program.outputs), [program, derivative]
 
 
-def _scan(eqn: JaxprEqn, inputs: Sequence[Axes], derived: bool) -> _Called:
+def _scan(eqn: JaxprEqn, inputs: Sequence[Axes], derived: int) -> _Called:
     consts, carries = eqn.params["num_consts"], eqn.params["num_carry"]
     why = "it is the axis that a scan goes along"
     rows = inputs[consts + carries :]
@@ -179,7 +194,7 @@ def _scan(eqn: JaxprEqn, inputs: Sequence[Axes], derived: bool) -> _Called:
     return [*carried, *((*axis, *axes) for axis, axes in zip(along, kept, strict=True))], [body]
 
 
-def _while(eqn: JaxprEqn, inputs: Sequence[Axes], derived: bool) -> _Called:
+def _while(eqn: JaxprEqn, inputs: Sequence[Axes], derived: int) -> _Called:
     of_condition, of_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
     carry = inputs[of_condition + of_body :]
     condition = follow(eqn.params["cond_jaxpr"], [*inputs[:of_condition], *carry], derived=derived)
@@ -191,7 +206,7 @@ def _while(eqn: JaxprEqn, inputs: Sequence[Axes], derived: bool) -> _Called:
     return list(carry), [condition, body]
 
 
-def _cond(eqn: JaxprEqn, inputs: Sequence[Axes], derived: bool) -> _Called:
+def _cond(eqn: JaxprEqn, inputs: Sequence[Axes], derived: int) -> _Called:
     branches = [follow(branch, inputs[1:], derived=derived) for branch in eqn.params["branches"]]
     for branch in branches[1:]:
         for one, other in zip(branches[0].outputs, branch.outputs, strict=True):

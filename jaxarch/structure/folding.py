@@ -110,12 +110,18 @@ def _walk(program: Program, inputs: Sequence[_Found], folds: list[Fold], uses: C
     return [read(atom) for atom in jaxpr.outvars]
 
 
+def _keeps_numbers(step: Step) -> bool:
+    """Whether a move is none to integers, which cut off what is behind the point."""
+    dtypes = [atom.aval.dtype for atom in (*step.eqn.invars, *step.eqn.outvars)]  # type: ignore[attr-defined]
+    return all(jnp.issubdtype(dtype, jnp.floating) for dtype in dtypes)
+
+
 def _after(step: Step, taken: list[_Found], folds: list[Fold], uses: Counter[int]) -> Sequence[_Found]:
     name, params = step.eqn.primitive.name, step.eqn.params
     nothing: list[_Found] = [None] * len(step.eqn.outvars)
     if name in (*CALLS, "custom_jvp_call"):
         return _walk(step.programs[0], taken, folds, uses)
-    if name in _MOVES and taken[0] is not None:
+    if name in _MOVES and taken[0] is not None and _keeps_numbers(step):
         return [taken[0]._replace(moves=(*taken[0].moves, step))]
     if name in ("add", "sub"):
         match taken:
@@ -156,8 +162,11 @@ def find_foldable(folds: Mapping[int, Fold], record: Record) -> Constants:
     found = {key: _foldable(fold, record) for key, fold in folds.items()}
     for key, fold in folds.items():
         index, entries = found[key]
-        for other in (other for other in folds if folds[other].bias.number == fold.bias.number):
-            if not _alike(record[key][0], record[other][0], entries, found[other][1]):
+        for other, beside in folds.items():
+            if beside.bias.number == fold.bias.number and not (
+                _written(fold) == _written(beside)
+                and _alike(record[key][0], record[other][0], entries, found[other][1])
+            ):
                 found[key] = index, np.zeros_like(entries)
     return found
 
@@ -175,6 +184,12 @@ def _foldable(fold: Fold, record: Record) -> tuple[int, np.ndarray]:
     if all(open_) or not sizes[index].any() or _taken_up(fold, sizes) is None:
         return index, np.zeros_like(entries)
     return index, entries
+
+
+def _written(fold: Fold) -> list[Any]:
+    """What is done to the product and to the bias, and how they are added."""
+    steps = [fold.product.step, *fold.product.moves, *fold.bias.moves]
+    return [fold.sign, len(fold.bias.moves), *((step.eqn.primitive, step.eqn.params) for step in steps)]
 
 
 def _alike(first: Sequence[Value], second: Sequence[Value], entries: np.ndarray, others: np.ndarray) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -15,11 +15,11 @@ from jax.tree_util import tree_map_with_path
 from jaxarch.errors import ArgumentError, did_you_mean, first_line, is_traced, shown
 from jaxarch.masks.units import GroupUnits, Span
 from jaxarch.structure.axes import Axis
-from jaxarch.structure.flow import INPUTS, OUTPUTS, Axes, follow, freeze, fresh, unify_all
+from jaxarch.structure.flow import INPUTS, OUTPUTS, UNREAD, Axes, Program, follow, freeze, fresh, unify_all
 from jaxarch.structure.folding import changed_biases, find_foldable, find_folds
 from jaxarch.structure.kinds import ORDER, Kind, find_kinds
 from jaxarch.structure.known import Record, anything, constant, find_known, is_key
-from jaxarch.structure.needed import Constants, Sums, find_needed, there
+from jaxarch.structure.needed import Constants, Sums, find_needed, reached, there
 from jaxarch.structure.smaller import Kept, cut, run_smaller, sizes
 from jaxarch.trees import PyTree, named_leaves, path_name
 
@@ -91,7 +91,17 @@ class Groups:
                 freeze(output, OUTPUTS)
             else:
                 unify_all(output, leaf)
+        self._freeze_unread()
         self._read()
+
+    def _freeze_unread(self) -> None:
+        """Leave whole what no output depends on: another function of the same leaves may read it."""
+        found: set[Axis] = set()
+        outputs = self._program.closed.jaxpr.outvars
+        reached(self._program, [True] * len(outputs), found)
+        for axes in self._leaves.values():
+            for atom in {atom for axis in axes for atom in axis.atoms()} - found:
+                atom.freeze(UNREAD)
 
     def _updated(self, outputs: PyTree) -> list[Axes | None]:
         """For each output, the axes of the leaf that it is the next value of, if it is that of one."""
@@ -387,19 +397,45 @@ class Groups:
                     f"{given.get(path)}"
                 )
             again = Groups(self._function, self._shapes, inputs, self._updates)
-            of_again = again._of_atoms({name: kept[name] for name in kept if name in again.groups})
-            for path, axes in self._leaves.items():
-                for index, axis in enumerate(axes):
-                    if not np.array_equal(axis.spread(of_atoms), again._leaves[path][index].spread(of_again)):
-                        raise ArgumentError(
-                            f"inputs: with inputs of these shapes other units of {path}[{index}] belong "
-                            "together; find the groups with an example of such inputs"
-                        )
+            if apart := self.apart(again, kept):
+                raise ArgumentError(
+                    f"inputs: with inputs of these shapes other units of {apart} belong together; find the "
+                    "groups with an example of such inputs"
+                )
+            of_again = again._of_atoms(again.of_these(kept))
             leaves = [*jax.tree.leaves(tree), *jax.tree.leaves(inputs)]
             outputs = run_smaller(again._program, of_again, leaves)
             return jax.tree.unflatten(again._outputs, outputs)
 
         return run
+
+    def of_these(self, kept: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of some units, by name of the group, whose groups are there in the same size."""
+        groups = self.groups
+        return {
+            name: units for name, units in kept.items() if name in groups and len(units) == groups[name].size
+        }
+
+    def apart(self, other: Groups, kept: Mapping[str, Any]) -> str | None:
+        """An axis of which some units, by name of these groups, are others by those of the other groups.
+
+        Args:
+          other: groups of the same leaves.
+          kept: as of `cut`.
+
+        Returns:
+          `path[axis]`; `None` if `cut` makes the same of all leaves.
+        """
+        of_atoms, of_others = self._of_atoms(kept), other._of_atoms(other.of_these(kept))
+        for path, axes in self._leaves.items():
+            for index, axis in enumerate(axes):
+                if not np.array_equal(axis.spread(of_atoms), other._leaves[path][index].spread(of_others)):
+                    return f"{path}[{index}]"
+        return None
+
+    def rounding(self) -> float:
+        """How much outputs may differ by rounding: the root of the coarsest machine epsilon in the program."""
+        return max(map(float, _epsilons(self._program)), default=0.0) ** 0.5
 
     def _check_whole(self, tree: PyTree) -> None:
         """Raise unless a tree has all leaves that the groups were found with, as they were."""
@@ -476,6 +512,16 @@ def _cut_as_split(leaf: Any, axes: Axes, kept: Kept) -> Any:
     whole = [name if stays else None for name, stays in zip(names, same, strict=True)]
     after = [None if size % count else name for name, size, count in zip(names, shape, parts, strict=True)]
     return jax.device_put(cut(jax.device_put(leaf, over(whole)), axes, kept), over(after))
+
+
+def _epsilons(program: Program) -> Iterator[Any]:
+    """The machine epsilons of all values of a program."""
+    for step in program.steps:
+        for inside in step.programs:
+            yield from _epsilons(inside)
+        for var in step.eqn.outvars:
+            if jnp.issubdtype(var.aval.dtype, jnp.inexact):  # type: ignore[attr-defined]
+                yield jnp.finfo(var.aval.dtype).eps  # type: ignore[attr-defined]
 
 
 def _raised(leaf: Any, by: np.ndarray) -> jax.Array:

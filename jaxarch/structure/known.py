@@ -78,7 +78,10 @@ def find_known(program: Program, inputs: Sequence[Value], record: Record) -> lis
       record: to which every step is added; in a loop, what holds in all rounds.
     """
     jaxpr = program.closed.jaxpr
-    known: dict[Any, Value] = dict(zip(jaxpr.constvars, map(constant, program.closed.consts), strict=True))
+    known: dict[Any, Value] = {
+        var: anything(var.aval) if is_key(var.aval) else constant(value)
+        for var, value in zip(jaxpr.constvars, program.closed.consts, strict=True)
+    }
     known.update(zip(jaxpr.invars, inputs, strict=True))
 
     def read(atom: Any) -> Value:
@@ -117,6 +120,8 @@ def _value(number: Any, open_: Any, positive: Any, negative: Any) -> Value:
     open_ = np.asarray(open_, bool)
     of = constant(np.where(open_, np.zeros((), np.asarray(number).dtype), number))
     shape = of.number.shape
+    if of.number.dtype.kind == "c":
+        positive = negative = True
     open_, positive, negative = (
         np.broadcast_to(np.asarray(part, bool), shape) for part in (open_, positive, negative)
     )
@@ -150,6 +155,8 @@ def _scan(step: Step, taken: Sequence[Value], record: Record) -> list[Value]:
 
 def _any_row(rows: Value) -> Value:
     """What is known of every row of an array."""
+    if not len(rows.number):
+        return Value(*(np.ones_like(part, shape=part.shape[1:]) for part in rows))
     open_ = rows.open.any(0) | (rows.number != rows.number[:1]).any(0)
     return _value(rows.number[0], open_, rows.positive.any(0), rows.negative.any(0))
 
@@ -202,6 +209,21 @@ def _entrywise(signs: Signs) -> Callable[..., list[Value]]:
     return rule
 
 
+def _arithmetic(signs: Signs) -> Callable[..., list[Value]]:
+    """The rule of one whose results integers are too small for at times: these have any sign then."""
+    of_floats = _entrywise(signs)
+
+    def rule(step: Step, *taken: Value) -> list[Value]:
+        return [_wrapped(value) for value in of_floats(step, *taken)]
+
+    return rule
+
+
+def _wrapped(value: Value) -> Value:
+    """What is known of a sum or a product: of integers, no sign."""
+    return _value(value.number, value.open, True, True) if value.number.dtype.kind in "iu" else value
+
+
 def _product_signs(x: Value, y: Value) -> tuple[Any, Any]:
     return (
         (x.positive & y.positive) | (x.negative & y.negative),
@@ -209,9 +231,23 @@ def _product_signs(x: Value, y: Value) -> tuple[Any, Any]:
     )
 
 
+def _quotient(step: Step, x: Value, y: Value) -> list[Value]:
+    """0 where the numerator is, and of any sign where the denominator may be -0; an integer's 0/0 is no 0."""
+    (made,) = _arithmetic(lambda x, y: (x.nonzero, x.nonzero))(step, x, y)
+    positive, negative = _product_signs(x, y)
+    known = ~y.open & y.nonzero
+    if made.number.dtype.kind in "iu":
+        return [made]
+    return [
+        _value(
+            made.number, made.open, made.positive & (positive | ~known), made.negative & (negative | ~known)
+        )
+    ]
+
+
 def _mul(step: Step, x: Value, y: Value) -> list[Value]:
     """0 where a factor is."""
-    (made,) = _entrywise(_product_signs)(step, x, y)
+    (made,) = _arithmetic(_product_signs)(step, x, y)
     return [_decided(made, ~x.nonzero | ~y.nonzero, 0)]
 
 
@@ -238,13 +274,15 @@ def _decided(value: Value, where: Any, number: Any) -> Value:
 
 
 def _compare(step: Step, x: Value, y: Value) -> list[Value]:
-    """Known also where signs decide: `x > 0` of an x that is never positive."""
+    """False also where signs decide: `x > 0` of an x that is never positive."""
     (made,) = _entrywise(lambda x, y: (True, False))(step, x, y)
     low, high = zip(*(_range(value) for value in (x, y)), strict=True)
     with_most = {"gt": (low[0] > high[1], high[0] <= low[1]), "ge": (low[0] >= high[1], high[0] < low[1])}
     with_least = {"lt": (high[0] < low[1], low[0] >= high[1]), "le": (high[0] <= low[1], low[0] > high[1])}
     true, false = (with_most | with_least)[step.eqn.primitive.name]
-    return [_decided(_decided(made, true, True), false, False)]
+    # Nothing is larger or smaller than NaN.
+    ordered = x.number.dtype.kind in "biu"
+    return [_decided(_decided(made, true & ordered, True), false, False)]
 
 
 def _range(value: Value) -> tuple[np.ndarray, np.ndarray]:
@@ -288,7 +326,9 @@ def _looked_up(step: Step, array: Value, *places: Value) -> list[Value]:
     at = [place.number for place in places]
     if any(place.open.any() for place in places):
         array, at = _everywhere(array, step.eqn.params["slice_sizes"]), [np.zeros_like(one) for one in at]
-    return [_value(*(_bind(step, [part.astype(array.number.dtype), *at])[0] for part in array))]
+    found = _value(*(_bind(step, [part.astype(array.number.dtype), *at])[0] for part in array))
+    fill = step.eqn.params.get("fill_value")
+    return [found if fill is None else join(found, constant(np.full_like(found.number, fill)))]
 
 
 def _everywhere(array: Value, sizes: Sequence[int]) -> Value:
@@ -304,7 +344,8 @@ def _everywhere(array: Value, sizes: Sequence[int]) -> Value:
 def _reduced(step: Step, array: Value) -> list[Value]:
     """Constant where all that is reduced is, and of its signs."""
     along = tuple(step.eqn.params["axes"])
-    return [_value(_bind(step, [array.number])[0], *(part.any(along) for part in array[1:]))]
+    found = _value(_bind(step, [array.number])[0], *(part.any(along) for part in array[1:]))
+    return [_wrapped(found) if step.eqn.primitive.name == "reduce_sum" else found]
 
 
 def _pooled(step: Step, array: Value) -> list[Value]:
@@ -323,7 +364,7 @@ def _bilinear(step: Step, x: Value, y: Value) -> list[Value]:
     open_ = any_of(x.open, y.nonzero) | any_of(x.nonzero, y.open)
     positive = any_of(x.positive, y.positive) | any_of(x.negative, y.negative)
     negative = any_of(x.positive, y.negative) | any_of(x.negative, y.positive)
-    return [_value(_bind(step, [x.number, y.number])[0], open_, positive, negative)]
+    return [_wrapped(_value(_bind(step, [x.number, y.number])[0], open_, positive, negative))]
 
 
 def _as_it_is(x: Value) -> tuple[Any, Any]:
@@ -339,13 +380,19 @@ def _either(*taken: Value) -> tuple[Any, Any]:
 
 
 def _converted(step: Step, x: Value) -> list[Value]:
-    """Truth values, of negative numbers too, are 1."""
+    """Truth values, of negative numbers too, are 1; integers may be too small for what they are made of."""
     dtype = np.dtype(step.eqn.params["new_dtype"])
-    return _entrywise((lambda x: (x.nonzero, False)) if dtype.kind == "b" else _as_it_is)(step, x)
+    if dtype.kind == "b":
+        return _entrywise(lambda x: (x.nonzero, False))(step, x)
+    return (_entrywise if x.number.dtype.kind == "b" else _arithmetic)(_as_it_is)(step, x)
 
 
 def _power(step: Step, x: Value) -> list[Value]:
-    return _entrywise(_as_it_is if step.eqn.params["y"] % 2 else _never_negative)(step, x)
+    """Of negative exponents, of any sign: 1 / -0 is less than 0."""
+    power = step.eqn.params["y"]
+    if power < 0:
+        return _arithmetic(_either)(step, x)
+    return _arithmetic(_as_it_is if power % 2 else _never_negative)(step, x)
 
 
 _OF_THE_SAME_SIGN = [
@@ -354,19 +401,19 @@ _OF_THE_SAME_SIGN = [
     "sinh", "stop_gradient", "tanh",
 ]  # fmt: skip
 _NONNEGATIVE = [
-    "abs", "acos", "acosh", "cosh", "erfc", "exp", "exp2", "is_finite", "logistic", "rsqrt", "sqrt", "square",
+    "abs", "acos", "acosh", "cosh", "erfc", "exp", "exp2", "is_finite", "logistic", "sqrt", "square",
 ]  # fmt: skip
 _OF_ANY_SIGN = [
     "and", "atan2", "clamp", "cos", "digamma", "eq", "lgamma", "log", "ne", "nextafter", "not", "or", "pow",
-    "rem", "sin", "tan", "xor",
+    "rem", "rsqrt", "sin", "tan", "xor",
 ]  # fmt: skip
 
 _RULES: dict[str, Callable[..., list[Value]]] = {
     **dict.fromkeys(_OF_ANY_SIGN, _entrywise(_either)),
     **dict.fromkeys(_OF_THE_SAME_SIGN, _entrywise(_as_it_is)),
-    **dict.fromkeys(_NONNEGATIVE, _entrywise(_never_negative)),
+    **dict.fromkeys(_NONNEGATIVE, _arithmetic(_never_negative)),
     **dict.fromkeys(
-        ("add", "add_any"), _entrywise(lambda x, y: (x.positive | y.positive, x.negative | y.negative))
+        ("add", "add_any"), _arithmetic(lambda x, y: (x.positive | y.positive, x.negative | y.negative))
     ),
     **dict.fromkeys(("gt", "ge", "lt", "le"), _compare),
     **dict.fromkeys(MOVES, _moved),
@@ -375,12 +422,12 @@ _RULES: dict[str, Callable[..., list[Value]]] = {
     **dict.fromkeys(("reduce_window_max", "reduce_window_sum"), _pooled),
     **dict.fromkeys(("dot_general", "conv_general_dilated"), _bilinear),
     "convert_element_type": _converted,
-    "div": _entrywise(_product_signs),
+    "div": _quotient,
     "integer_pow": _power,
     "max": _max,
     "min": _min,
     "mul": _mul,
-    "neg": _entrywise(lambda x: (x.negative, x.positive)),
+    "neg": _arithmetic(lambda x: (x.negative, x.positive)),
     "select_n": _select,
-    "sub": _entrywise(lambda x, y: (x.positive | y.negative, x.negative | y.positive)),
+    "sub": _arithmetic(lambda x, y: (x.positive | y.negative, x.negative | y.positive)),
 }

@@ -88,6 +88,42 @@ def _shape(var: Any) -> tuple[int, ...]:
     return var.aval.shape
 
 
+def reached(program: Program, outputs: Sequence[bool], found: set[Axis]) -> list[bool]:
+    """Whether some outputs depend on each input of a program, and all atoms of what they depend on.
+
+    Args:
+      program: as `flow.follow` makes it.
+      outputs: which of its outputs count.
+      found: to which the atoms are added.
+    """
+    jaxpr = program.closed.jaxpr
+    ends = zip(jaxpr.outvars, outputs, strict=True)
+    live = {atom for atom, counts in ends if counts and not isinstance(atom, Literal)}
+    for step in reversed(program.steps):
+        of_outputs = [var in live for var in step.eqn.outvars]
+        if not any(of_outputs):
+            continue
+        name, of_inputs = step.eqn.primitive.name, [True] * len(step.eqn.invars)
+        if name in (*CALLS, "custom_jvp_call") and step.programs:
+            of_inputs = reached(step.programs[0], of_outputs, found)
+        else:
+            for inside in step.programs:
+                reached(inside, [True] * len(inside.outputs), found)
+            # What is sliced is not read whole.
+            whole = [] if name in _PARTS else step.inputs
+            of_live = [axes for axes, counts in zip(step.outputs, of_outputs, strict=True) if counts]
+            found.update(atom for axes in (*whole, *of_live) for axis in axes for atom in axis.atoms())
+        live |= {
+            atom
+            for atom, counts in zip(step.eqn.invars, of_inputs, strict=True)
+            if counts and not isinstance(atom, Literal)
+        }
+    return [var in live for var in jaxpr.invars]
+
+
+_PARTS = ("dynamic_slice", "gather", "slice", "split")
+
+
 def _summed(step: Step, index: int = 0) -> Sequence[int]:
     """The axes of one of a step's inputs, the first one or another factor, that it sums over."""
     name, params = step.eqn.primitive.name, step.eqn.params

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, overload
 
 import jax
@@ -14,6 +14,7 @@ from jax import Array
 from jaxarch.errors import ArgumentError, shown
 from jaxarch.network import Network
 from jaxarch.problem import Key, Problem
+from jaxarch.structure.alike import are_alike
 from jaxarch.structure.flow import INPUTS, MOVED_ALONG, OUTPUTS, POOLED_ALONG
 from jaxarch.structure.groups import Folded, Groups, axis_groups
 from jaxarch.structure.network_function import (
@@ -28,6 +29,8 @@ from jaxarch.trees import PyTree, named_leaves
 
 _TRACED, _COMPARED = 2, 64
 """Examples that a network is traced with, and that it is compared on."""
+_NO_MORE_THAN_ROUNDING = 1e-5
+"""Of biases that took up the same constants in another order."""
 
 
 _AS_THEY_MUST_BE = (INPUTS, OUTPUTS, MOVED_ALONG, POOLED_ALONG)
@@ -40,9 +43,11 @@ class Shrunk:
 
     Attributes:
       tree: the leaves, with smaller arrays.
-      function: `(tree, *inputs) -> outputs` of these: the function that was given where that takes them as it
-        is, or else its program with the smaller sizes.
-      same_function: whether it is the one that was given.
+      function: `(tree, *inputs) -> outputs` of these, of any number of examples (the first axis). With inputs
+        of other sizes else it is seen first whether the same units do nothing, which takes as long as
+        `shrink`, and refused if not.
+      same_function: whether the function that was given takes these arrays as it is, and computes from them,
+        operation by operation, what its program with the smaller sizes does.
       groups: the groups of units.
       kept: by name of the group, booleans of shape (size,): the units that are left.
       left: of these, the ones that do not depend on the inputs, by name of the group and by why they stay.
@@ -170,11 +175,86 @@ def shrink(model: Any, about: Any, *inputs: PyTree) -> Shrunk:
         return _shrunk_network(model, about)
     if not callable(model):
         raise ArgumentError(f"network: expected a network of one run or a function, got {shown(model)}")
-    groups = axis_groups(model, about, *inputs)
-    folded = groups.fold(about)
+    groups, folded = _folded(model, about, inputs, ())
     small = groups.cut(folded.tree, folded.kept)
-    function, difference = _smaller(groups, folded, small, model, about, inputs)
-    return Shrunk(small, function, function is model, groups, folded.kept, folded.left, difference)
+    same, function, difference = _smaller(groups, folded, small, model, about, inputs)
+    guarded = _guarded(function, model, about, folded, inputs, ())
+    return Shrunk(small, guarded, same, groups, folded.kept, folded.left, difference)
+
+
+def _folded(
+    function: Callable[..., Any], tree: PyTree, inputs: tuple[PyTree, ...], fixed: Collection[str]
+) -> tuple[Groups, Folded]:
+    """The groups, and what is needed with these inputs and, if the function takes that, with one example more.
+
+    What is a sum over examples, or is nothing where there is one alone, differs between the two.
+    """
+    groups = axis_groups(function, tree, *inputs)
+    folded = groups.fold(tree, fixed)
+    try:
+        more = axis_groups(function, tree, *_one_more(inputs))
+    except ArgumentError:
+        return groups, folded
+    other = more.fold(tree, fixed)
+    if groups.apart(more, folded.kept) is None and _equal(folded, other):
+        return groups, folded
+    first, second = groups.needed(tree), more.needed(tree)
+    kept = {name: units | second.get(name, np.ones_like(units)) for name, units in first.items()}
+    return groups, Folded(kept, tree, {})
+
+
+def _one_more(inputs: tuple[PyTree, ...]) -> tuple[PyTree, ...]:
+    """The shapes of inputs whose first axes have one index more."""
+
+    def longer(leaf: Any) -> Any:
+        first, *others = jnp.shape(leaf) or (None,)
+        return leaf if first is None else jax.ShapeDtypeStruct((first + 1, *others), leaf.dtype)
+
+    return jax.tree.map(longer, inputs)
+
+
+def _equal(first: Folded, second: Folded) -> bool:
+    """Whether the same units are left, with the same biases."""
+    leaves = zip(jax.tree.leaves(first.tree), jax.tree.leaves(second.tree), strict=True)
+    return (
+        first.kept.keys() == second.kept.keys()
+        and all(np.array_equal(units, second.kept[name]) for name, units in first.kept.items())
+        and all(one is other or _difference(one, other) <= _NO_MORE_THAN_ROUNDING for one, other in leaves)
+    )
+
+
+def _guarded(
+    smaller: Callable[..., Any],
+    function: Callable[..., Any],
+    tree: PyTree,
+    folded: Folded,
+    inputs: tuple[PyTree, ...],
+    fixed: Collection[str],
+) -> Callable[..., Any]:
+    """The smaller function, which refuses inputs of other sizes with which other units do nothing."""
+    known = {_sizes(inputs)}
+
+    def guarded(small: PyTree, *others: PyTree) -> Any:
+        if (sizes := _sizes(others)) not in known:
+            shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), leaf.dtype), others)
+            with jax.ensure_compile_time_eval():
+                _, there = _folded(function, tree, shapes, fixed)
+            if not _equal(folded, there):
+                raise ArgumentError(
+                    "inputs: with inputs of these sizes other units do nothing than with those of the example "
+                    "that the model was shrunk on; shrink it on an example of these"
+                )
+            known.add(sizes)
+        return smaller(small, *others)
+
+    return guarded
+
+
+def _sizes(inputs: tuple[PyTree, ...]) -> Any:
+    """What the sizes of inputs are but for how many examples there are."""
+    leaves, structure = jax.tree.flatten(inputs)
+    shapes = [jnp.shape(leaf) for leaf in leaves]
+    return structure, tuple(shape[1:] for shape in shapes), len({shape[:1] for shape in shapes})
 
 
 def _smaller(
@@ -184,24 +264,28 @@ def _smaller(
     function: Callable[..., Any],
     tree: PyTree,
     inputs: tuple[PyTree, ...],
-) -> tuple[Callable[..., Any], float]:
-    """A function that computes with the smaller arrays what the whole one does, and the difference."""
-    whole = jax.jit(function)(tree, *inputs)
+) -> tuple[bool, Callable[..., Any], float]:
+    """Whether the function takes the smaller arrays as it is, a function that does, and how much it differs."""
     program = groups.smaller(folded.kept)
-    difference = np.inf
-    for candidate in (function, program):
-        try:
-            made = jax.jit(candidate)(small, *inputs)
-        except Exception:
-            if candidate is program:
-                raise
-            continue
-        difference = _difference(whole, made)
-        if difference <= _rounding(whole):
-            return candidate, difference
-    raise RuntimeError(
-        f"shrink: the smaller model differs by {difference:.1e} of the largest output; please report it"
-    )
+    same = _takes(function, program, small, *inputs)
+    chosen = function if same else program
+    whole, made = jax.jit(function)(tree, *inputs), jax.jit(chosen)(small, *inputs)
+    difference = _difference(whole, made)
+    if difference > groups.rounding():
+        raise RuntimeError(
+            f"shrink: the smaller model differs by {difference:.1e} of the largest output; please report it"
+        )
+    return same, chosen, difference
+
+
+def _takes(function: Callable[..., Any], program: Callable[..., Any], *arguments: PyTree) -> bool:
+    """Whether a function computes from smaller arrays, operation by operation, what a program does."""
+    expected = jax.make_jaxpr(program)(*arguments)
+    try:
+        given = jax.make_jaxpr(function)(*arguments)
+    except Exception:
+        return False
+    return are_alike(given, expected)
 
 
 def _difference(whole: PyTree, made: PyTree) -> float:
@@ -225,37 +309,52 @@ def _wide(array: Any) -> Any:
     return np.complex128 if jnp.iscomplexobj(array) else np.float64
 
 
-def _rounding(outputs: PyTree) -> float:
-    """The difference that rounding may make: the root of the machine epsilon."""
-    floating = [leaf.dtype for leaf in jax.tree.leaves(outputs) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
-    return float(max((jnp.finfo(dtype).eps for dtype in floating), default=0)) ** 0.5
-
-
 # Networks and their problems -------------------------------------------------------------------------
 
 
 def _shrunk_network(network: Network, problem: Problem) -> ShrunkNetwork:
     leaves = masked_leaves(network)
+    _check_problem(network, problem)
     function = problem_function(problem, network.params, network.state)
-    groups = axis_groups(function, leaves, example_batch(problem, _TRACED))
     # What is pruned of a bias is not there to be filled.
     pruned = [path for path, mask in named_leaves(network.mask).items() if not np.asarray(mask).all()]
-    folded = groups.fold(leaves, fixed=pruned)
+    groups, folded = _folded(function, leaves, (example_batch(problem, _TRACED),), pruned)
     small = groups.cut(folded.tree, folded.kept)
     examples = (example_batch(problem, _COMPARED),)
-    chosen, difference = _smaller(groups, folded, small, function, leaves, examples)
+    same, chosen, difference = _smaller(groups, folded, small, function, leaves, examples)
+    guarded = _guarded(chosen, function, leaves, folded, examples, pruned)
     params, state = split_leaves(small, network.params, network.state)
     mask, start = (groups.cut(tree, folded.kept) for tree in (network.mask, network.start))
-    cut = Network(
-        params, mask, state, start=start, failed_at=network.failed_at, dead_start=network.dead_start
-    )
-    same = chosen is function
-    about = _smaller_problem(problem, network, groups, folded.kept, same)
-    return ShrunkNetwork(small, chosen, same, groups, folded.kept, folded.left, difference, cut, about)
+    ran = {name: getattr(network, name) for name in ("failed_at", "dead_start")}
+    cut = Network(params, mask, state, start=start, **ran)
+    about = _smaller_problem(problem, network, groups, folded.kept, cut, same)
+    return ShrunkNetwork(small, guarded, same, groups, folded.kept, folded.left, difference, cut, about)
+
+
+def _check_problem(network: Network, problem: Problem) -> None:
+    """Raise unless a network has the leaves of a problem's model."""
+    expected = jax.eval_shape(problem.init, jax.random.key(0))
+    for name, given, there in zip(
+        ("params", "state"), (network.params, network.state), expected, strict=True
+    ):
+        shapes, wanted = (
+            {path: jnp.shape(leaf) for path, leaf in named_leaves(tree).items()} for tree in (given, there)
+        )
+        for path in [*wanted, *shapes]:
+            if shapes.get(path) != wanted.get(path):
+                raise ArgumentError(
+                    f"network: expected {name} of the problem's model, {path!r} of shape {wanted.get(path)}, "
+                    f"got {shapes.get(path)}; of many runs, take one: network.of_run(0)"
+                )
 
 
 def _smaller_problem(
-    problem: Problem, network: Network, groups: Groups, kept: dict[str, np.ndarray], same_function: bool
+    problem: Problem,
+    network: Network,
+    groups: Groups,
+    kept: dict[str, np.ndarray],
+    small: Network,
+    same_function: bool,
 ) -> Problem:
     """The problem with a model of the smaller sizes."""
     params, state = (
@@ -267,9 +366,6 @@ def _smaller_problem(
         drawn = problem.init(key)
         return split_leaves(groups.cut(joined_leaves(*drawn), kept), *drawn)
 
-    if same_function:
-        return dataclasses.replace(problem, init=init)
-
     def by_its_program(function: Callable[..., Any], updates: bool = False) -> Callable[..., Any]:
         """A function of parameters, state and other inputs, of the smaller ones."""
 
@@ -278,14 +374,12 @@ def _smaller_problem(
 
         def run(params_: PyTree, state_: PyTree, *inputs: PyTree) -> Any:
             trained = axis_groups(of_leaves, joined_leaves(params, state), *inputs, updates=updates)
-            for name in kept:
-                if name not in trained.groups and not kept[name].all():
-                    raise ArgumentError(
-                        f"problem: units of {name} are cut out of the model as it evaluates, and cannot be "
-                        "as it trains; make the model anew with these sizes"
-                    )
-            there = {name: kept[name] for name in kept if name in trained.groups}
-            return trained.smaller(there)(joined_leaves(params_, state_), *inputs)
+            if apart := groups.apart(trained, kept):
+                raise ArgumentError(
+                    f"problem: units of {apart} are cut out of the model as it predicts, and cannot be here; "
+                    "make the model anew with these sizes"
+                )
+            return trained.smaller(trained.of_these(kept))(joined_leaves(params_, state_), *inputs)
 
         return run
 
@@ -300,10 +394,14 @@ def _smaller_problem(
         value, after = smaller_loss(params, state, batch, key)
         return value, split_leaves({**named_leaves(params), **after}, params, state)[1]
 
-    return dataclasses.replace(
-        problem,
-        init=init,
-        loss=loss,
-        predict=None if problem.predict is None else by_its_program(problem.predict),
-        metrics=None if problem.metrics is None else by_its_program(problem.metrics),
-    )
+    arguments = (small.params, small.state, example_batch(problem, _TRACED))
+    changes: dict[str, Any] = {"init": init}
+    if not _takes(problem.loss, loss, *arguments, jax.random.key(0)):
+        changes["loss"] = loss
+    if not same_function:
+        changes["predict"] = by_its_program(problem.predict)  # type: ignore[arg-type]
+    if problem.metrics is not None:
+        metrics = by_its_program(problem.metrics)
+        if not _takes(problem.metrics, metrics, *arguments):
+            changes["metrics"] = metrics
+    return dataclasses.replace(problem, **changes)

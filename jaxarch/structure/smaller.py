@@ -78,6 +78,8 @@ def _checkpoint(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
 
 
 def _custom_jvp(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
+    if not step.programs:
+        return _as_it_is(step, kept, taken)
     if len(step.programs) == 1:
         return _call(step, kept, taken)
     program, derivative = step.programs

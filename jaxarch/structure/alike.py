@@ -1,0 +1,93 @@
+"""Whether two traced programs compute the same, operation by operation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Literal
+
+from jaxarch.structure.flow import CALLS, inner, literal
+from jaxarch.structure.known import is_key
+
+
+class _Operation(NamedTuple):
+    """One equation: its primitive, what is written in it, and by number what it takes and makes."""
+
+    name: str
+    params: dict[str, Any]
+    taken: tuple[Any, ...]
+    made: tuple[int, ...]
+
+
+def are_alike(first: ClosedJaxpr, second: ClosedJaxpr) -> bool:
+    """Whether two programs are the same equations on the same numbers, whatever calls they are split into."""
+    return _outline(first) == _outline(second)
+
+
+def _outline(closed: ClosedJaxpr) -> tuple[Any, ...]:
+    """A program without calls and without what its outputs do not depend on, its values numbered."""
+    operations: list[_Operation] = []
+    shapes: list[Any] = [(var.aval.shape, var.aval.dtype) for var in closed.jaxpr.invars]
+    outputs = _flatten(closed, list(range(len(shapes))), operations, [len(shapes)])
+    used = {number for number in outputs if isinstance(number, int)}
+    kept: list[_Operation] = []
+    for operation in reversed(operations):
+        if used & set(operation.made):
+            used |= {number for number in operation.taken if isinstance(number, int)}
+            kept.append(operation)
+    numbers = {number: number for number in range(len(shapes))}
+
+    def numbered(value: Any) -> Any:
+        return numbers[value] if isinstance(value, int) else value
+
+    lines = []
+    for operation in reversed(kept):
+        taken = tuple(map(numbered, operation.taken))
+        for number in operation.made:
+            numbers[number] = len(numbers)
+        lines.append((operation.name, operation.params, taken, len(operation.made)))
+    return tuple(shapes), lines, tuple(map(numbered, outputs))
+
+
+def _flatten(
+    closed: ClosedJaxpr, inputs: Sequence[Any], operations: list[_Operation], count: list[int]
+) -> list[Any]:
+    """Add the operations of a program to some, and say what its outputs are."""
+    jaxpr = closed.jaxpr
+    known: dict[Any, Any] = dict(zip(jaxpr.constvars, map(_constant, closed.consts), strict=True))
+    known.update(zip(jaxpr.invars, inputs, strict=True))
+
+    def read(atom: Any) -> Any:
+        return _constant(literal(atom)) if isinstance(atom, Literal) else known[atom]
+
+    for eqn in jaxpr.eqns:
+        taken = [read(atom) for atom in eqn.invars]
+        if eqn.primitive.name in (*CALLS, "custom_jvp_call"):
+            made = _flatten(inner(eqn), taken, operations, count)
+        else:
+            made = list(range(count[0], count[0] + len(eqn.outvars)))
+            count[0] += len(made)
+            params = {name: _param(value) for name, value in eqn.params.items()}
+            operations.append(_Operation(eqn.primitive.name, params, tuple(taken), tuple(made)))
+        known.update(zip(eqn.outvars, made, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _constant(value: Any) -> tuple[Any, ...]:
+    """A number or an array, so that it may be compared."""
+    if is_key(jax.typeof(value)):
+        value = jax.random.key_data(value)
+    array = np.asarray(value)
+    return array.shape, str(array.dtype), array.tobytes()
+
+
+def _param(value: Any) -> Any:
+    """What is written in an equation; of programs, what they compute."""
+    if isinstance(value, ClosedJaxpr):
+        return _outline(value)
+    if isinstance(value, tuple) and any(isinstance(part, ClosedJaxpr) for part in value):
+        return tuple(map(_param, value))
+    return value
