@@ -1241,8 +1241,8 @@ STRUCTURE = [
     Mutation(
         "a bias behind several products takes up what is in one of them",
         "structure/folding.py",
-        "if not _alike(record[key][0], record[other][0], entries, found[other][1]):",
-        "if False:",
+        "and _alike(record[key][0], record[other][0], entries, found[other][1])",
+        "",
         "test_shrink.py::test_a_bias_behind_two_unlike_products_takes_nothing_up",
     ),
     Mutation(
@@ -1255,8 +1255,8 @@ STRUCTURE = [
     Mutation(
         "what is pruned of a bias is filled",
         "structure/shrink.py",
-        "folded = groups.fold(leaves, fixed=pruned)",
-        "folded = groups.fold(leaves)",
+        "_folded(function, leaves, (example_batch(problem, _TRACED),), pruned)",
+        "_folded(function, leaves, (example_batch(problem, _TRACED),), ())",
         "test_shrink.py::test_a_bias_that_is_pruned_is_not_there_to_be_filled",
     ),
     Mutation(
@@ -1265,6 +1265,34 @@ STRUCTURE = [
         "params, state = split_leaves(small, network.params, network.state)",
         "params, state = split_leaves(small, network.params, network.state)[0], network.state",
         "test_shrink.py::test_mask_state_and_start_are_cut_alike[NNX]",
+    ),
+    Mutation(
+        "a function that computes the same on the example is the same",
+        "structure/shrink.py",
+        "return are_alike(given, expected)",
+        "return True",
+        "test_shrink_elsewhere.py::test_a_function_that_divides_by_the_new_number_is_not_taken_for_an_example_of_zeros",
+    ),
+    Mutation(
+        "what nothing reads goes",
+        "structure/groups.py",
+        "                atom.freeze(UNREAD)",
+        "                pass",
+        "test_shrink_elsewhere.py::test_positions_beyond_the_example_stay",
+    ),
+    Mutation(
+        "what does nothing in short inputs does nothing in long ones",
+        "structure/shrink.py",
+        "if not _equal(folded, there):",
+        "if False:",
+        "test_shrink_elsewhere.py::test_constants_that_are_summed_over_the_length_of_the_input_depend_on_it",
+    ),
+    Mutation(
+        "integers do not wrap around",
+        "structure/known.py",
+        'if value.number.dtype.kind in "iu" else value',
+        "if False else value",
+        "test_shrink_elsewhere.py::test_an_integer_by_0_is_not_0",
     ),
     Mutation(
         "numbers that are drawn are drawn anew",
@@ -1451,8 +1479,8 @@ UNITS = [
     Mutation(
         "running statistics are masked",
         "search/units.py",
-        "units = _of_params(groups.units(*units), params)",
-        "units = groups.units(*units)",
+        "units = _of_params(_groups(problem, params, state).units(*units), params)",
+        "units = _groups(problem, params, state).units(*units)",
         "test_units.py::test_running_statistics_are_not_masked_by_a_search",
     ),
     Mutation(

@@ -256,9 +256,10 @@ def test_what_is_not_understood_stays_and_is_named():
 def test_the_table_shows_units_before_and_after():
     small = shrunk(chain(), {"a": dense([[1, 0]], [0.0, 0.5]), "b": dense([[3], [4]], [0.5])})
     assert str(small).splitlines() == [
-        "group      kind     units  left",
+        "group      kind     units  kept",
         "a/bias[0]  neurons      2     1",
-        "the function takes them as it is; outputs differ by at most 0.0e+00 of the largest",
+        "7 numbers before, 4 now; the function takes these arrays as it is",
+        "outputs on the example differ by at most 0.0e+00 of the largest",
     ]
 
 
@@ -422,7 +423,7 @@ BAD = {
         NETWORK.replace(failed_at=np.array([-1, -1])), PLAIN
     ),
     "network: it is a bare architecture": lambda: jaxarch.shrink(Network(), PLAIN),
-    "network: expected a network of one run or a function": lambda: jaxarch.shrink({}, PLAIN),
+    "model: expected a network of one run or a function": lambda: jaxarch.shrink({}, PLAIN),
     "problem: expected the network's problem alone": lambda: jaxarch.shrink(NETWORK, X),
     "problem: it has no `predict`": lambda: jaxarch.shrink(
         NETWORK, jaxarch.Problem(PLAIN.init, PLAIN.loss, PLAIN.data, PLAIN.descent)

@@ -23,7 +23,7 @@ from jaxarch.structure.network_function import example_batch, masked_leaves, pro
 from jaxarch.structure.products import NO_PARAMETERS, Product, Products, find_products, module_of, shape_of
 from jaxarch.structure.smaller import sizes
 from jaxarch.structure.work import Work, effective_work, nonzero_work, whole_work
-from jaxarch.trees import PyTree, check_distinct, named_leaves
+from jaxarch.trees import PyTree, named_leaves
 
 
 @overload
@@ -120,7 +120,7 @@ def cost(function: Any, tree: Any = None, /, *inputs: Any, mask: Any = None) -> 
         return _cost(groups, leaves, 1, set(masked), set(parameters))
     if not callable(function):
         raise ArgumentError(f"function: expected one, or a Network of one run, got {shown(function)}")
-    has_values = _check_leaves(tree)
+    has_values = not any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(tree))
     if is_traced((tree, mask)):
         raise ArgumentError("tree: its values, which are traced, decide; call this outside of jit and vmap")
     if mask is not None:
@@ -131,15 +131,6 @@ def cost(function: Any, tree: Any = None, /, *inputs: Any, mask: Any = None) -> 
     groups = axis_groups(function, tree, *inputs)
     leaves = named_leaves(tree) if has_values else {}
     return _cost(groups, leaves, _batch(groups, inputs), set(named_leaves(mask)), set(groups._leaves))
-
-
-def _check_leaves(tree: PyTree) -> bool:
-    """Whether all leaves have values; raise unless they are arrays or shapes with a path each."""
-    check_distinct("tree", tree)
-    for path, leaf in named_leaves(tree).items():
-        if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
-            raise ArgumentError(f"tree: expected arrays or their shapes, got {shown(leaf)} as {path!r}")
-    return not any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(tree))
 
 
 def _batch(groups: Groups, inputs: PyTree) -> int:

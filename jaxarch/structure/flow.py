@@ -61,6 +61,12 @@ class Step(NamedTuple):
     outputs: tuple[Axes, ...]
     programs: tuple[Program, ...]
 
+    @property
+    def called(self) -> Program | None:
+        """The program that it calls once, on its own inputs, and that makes all of its outputs."""
+        called = self.programs and self.eqn.primitive.name in (*CALLS, "custom_jvp_call")
+        return self.programs[0] if called else None
+
 
 class Program(NamedTuple):
     """A traced program, where it is called.

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal
 
-from jaxarch.structure.flow import CALLS, Program, Step, bind
+from jaxarch.structure.flow import Program, Step, bind
 from jaxarch.structure.known import Record, Value
 from jaxarch.structure.needed import Constants, there
 from jaxarch.structure.smaller import Kept
@@ -119,8 +119,8 @@ def _keeps_numbers(step: Step) -> bool:
 def _after(step: Step, taken: list[_Found], folds: list[Fold], uses: Counter[int]) -> Sequence[_Found]:
     name, params = step.eqn.primitive.name, step.eqn.params
     nothing: list[_Found] = [None] * len(step.eqn.outvars)
-    if name in (*CALLS, "custom_jvp_call"):
-        return _walk(step.programs[0], taken, folds, uses)
+    if step.called:
+        return _walk(step.called, taken, folds, uses)
     if name in _MOVES and taken[0] is not None and _keeps_numbers(step):
         return [taken[0]._replace(moves=(*taken[0].moves, step))]
     if name in ("add", "sub"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -21,7 +22,9 @@ from jaxarch.structure.kinds import ORDER, Kind, find_kinds
 from jaxarch.structure.known import Record, anything, constant, find_known, is_key
 from jaxarch.structure.needed import Constants, Sums, find_needed, reached, there
 from jaxarch.structure.smaller import Kept, cut, run_smaller, sizes
-from jaxarch.trees import PyTree, named_leaves, path_name
+from jaxarch.trees import PyTree, check_distinct, named_leaves, path_name
+
+ONE_IS_KEPT = "a group keeps one unit"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +76,7 @@ class Groups:
         self, function: Callable[..., Any], tree: PyTree, inputs: tuple[PyTree, ...], updates: bool = False
     ) -> None:
         self._function, self._updates = function, updates
+        _check_arrays(tree)
         self._shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), leaf.dtype), tree)
         try:
             closed, outputs = jax.make_jaxpr(function, return_shape=True)(self._shapes, *inputs)
@@ -190,7 +194,7 @@ class Groups:
           `Folded`: `cut(folded.tree, folded.kept)` computes what `tree` does.
 
         Raises:
-          ArgumentError: as of `needed`.
+          ArgumentError: as of `needed`; a path that no leaf has.
 
         Example:
           >>> import jax, jax.numpy as jnp
@@ -207,6 +211,8 @@ class Groups:
           [[3.5]]
         """
         self._check_whole(tree)
+        if isinstance(fixed, str) or not isinstance(fixed, Collection) or set(fixed) - set(self._leaves):
+            raise ArgumentError(f"fixed: expected paths of leaves, got {shown(fixed)}")
         biases = [number for number, path in enumerate(self._leaves) if path not in fixed]
         folds = find_folds(self._program, biases)
         record = self._known(tree)
@@ -227,13 +233,17 @@ class Groups:
         for name, atom in self._atoms.items():
             constant = kept[atom] & ~sums.varying.get(atom, np.zeros(atom.size, bool))
             found = {why: constant & units[atom] for why, units in sums.constants.items() if atom in units}
-            found["a group keeps one unit"] = kept[atom] & ~sums.needed(atom)
+            found[ONE_IS_KEPT] = kept[atom] & ~sums.needed(atom)
             if reasons := {why: units for why, units in found.items() if units.any()}:
                 left[name] = reasons
         return left
 
     def _known(self, tree: PyTree) -> Record:
         """What is known of every value of the program, of what the leaves are."""
+        if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(tree)):
+            raise ArgumentError(
+                "tree: which units are needed depends on its values; expected arrays, got shapes"
+            )
         if is_traced(tree):
             raise ArgumentError("tree: which units are needed depends on its values, which are traced")
         leaves = jax.tree.leaves(tree)
@@ -409,6 +419,10 @@ class Groups:
 
         return run
 
+    def entries(self) -> int:
+        """How many numbers all leaves have together."""
+        return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(self._shapes))
+
     def of_these(self, kept: Mapping[str, Any]) -> dict[str, Any]:
         """Those of some units, by name of the group, whose groups are there in the same size."""
         groups = self.groups
@@ -434,11 +448,12 @@ class Groups:
         return None
 
     def rounding(self) -> float:
-        """How much outputs may differ by rounding: the root of the coarsest machine epsilon in the program."""
+        """How much outputs may differ by rounding: the root of the program's coarsest machine epsilon."""
         return max(map(float, _epsilons(self._program)), default=0.0) ** 0.5
 
     def _check_whole(self, tree: PyTree) -> None:
         """Raise unless a tree has all leaves that the groups were found with, as they were."""
+        _check_arrays(tree)
         given, expected = named_leaves(tree), named_leaves(self._shapes)
         for path in [*expected, *given]:
             one, other = (
@@ -457,8 +472,10 @@ class Groups:
         of_atom = {}
         for name, units in kept.items():
             if name not in self.groups:
-                there = did_you_mean(name, self.groups) if self.groups else str(self)
+                there = did_you_mean(str(name), self.groups) if self.groups else str(self)
                 raise ArgumentError(f"kept: no such group: {shown(name)}; {there}")
+            if is_traced(units):
+                raise ArgumentError(f"kept: the units of {shown(name)} decide sizes, and are traced")
             units, size = np.asarray(units), self.groups[name].size
             if units.shape != (size,) or units.dtype != bool or not units.any():
                 raise ArgumentError(
@@ -512,6 +529,14 @@ def _cut_as_split(leaf: Any, axes: Axes, kept: Kept) -> Any:
     whole = [name if stays else None for name, stays in zip(names, same, strict=True)]
     after = [None if size % count else name for name, size, count in zip(names, shape, parts, strict=True)]
     return jax.device_put(cut(jax.device_put(leaf, over(whole)), axes, kept), over(after))
+
+
+def _check_arrays(tree: PyTree) -> None:
+    """Raise unless all leaves are arrays, or their shapes, with a path each."""
+    check_distinct("tree", tree)
+    for path, leaf in named_leaves(tree).items():
+        if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
+            raise ArgumentError(f"tree: expected arrays or their shapes, got {shown(leaf)} as {path!r}")
 
 
 def _epsilons(program: Program) -> Iterator[Any]:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal
 
-from jaxarch.structure.flow import CALLS, MOVES, Program, Step, bind, literal
+from jaxarch.structure.flow import MOVES, Program, Step, bind, literal
 
 
 class Value(NamedTuple):
@@ -97,6 +97,8 @@ def find_known(program: Program, inputs: Sequence[Value], record: Record) -> lis
 
 def _made(step: Step, taken: Sequence[Value], record: Record) -> Sequence[Value]:
     name = step.eqn.primitive.name
+    if step.called:
+        return find_known(step.called, taken, record)
     if name in _CALLS:
         return _CALLS[name](step, taken, record)
     avals = [atom.aval for atom in (*step.eqn.invars, *step.eqn.outvars)]
@@ -131,10 +133,6 @@ def _value(number: Any, open_: Any, positive: Any, negative: Any) -> Value:
 
 
 # Programs in programs --------------------------------------------------------------------------------
-
-
-def _call(step: Step, taken: Sequence[Value], record: Record) -> list[Value]:
-    return find_known(step.programs[0], taken, record)
 
 
 def _scan(step: Step, taken: Sequence[Value], record: Record) -> list[Value]:
@@ -182,7 +180,6 @@ def _cond(step: Step, taken: Sequence[Value], record: Record) -> list[Value]:
 
 
 _CALLS: dict[str, Callable[[Step, Sequence[Value], Record], list[Value]]] = {
-    **dict.fromkeys((*CALLS, "custom_jvp_call"), _call),
     "cond": _cond,
     "scan": _scan,
     "while": _while,

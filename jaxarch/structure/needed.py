@@ -17,7 +17,7 @@ from jax import lax
 from jax.extend.core import Literal
 
 from jaxarch.structure.axes import Axis
-from jaxarch.structure.flow import CALLS, ENTRYWISE, MOVES, REDUCTIONS, Axes, Program, Step, bind
+from jaxarch.structure.flow import ENTRYWISE, MOVES, REDUCTIONS, Axes, Program, Step, bind
 from jaxarch.structure.known import Record, Value
 from jaxarch.structure.smaller import Kept
 
@@ -78,7 +78,8 @@ def find_needed(program: Program, outputs: Needs, record: Record, kept: Kept, su
         of_outputs = [needed.get(var, np.zeros(_shape(var), bool)) for var in step.eqn.outvars]
         if any(entries.any() for entries in of_outputs):
             sums.outputs[id(step)] = of_outputs
-            of_inputs = _RULES.get(step.eqn.primitive.name, _all)(step, of_outputs, record, kept, sums)
+            rule = _call if step.called else _RULES.get(step.eqn.primitive.name, _all)
+            of_inputs = rule(step, of_outputs, record, kept, sums)
             for atom, axes, entries in zip(step.eqn.invars, step.inputs, of_inputs, strict=True):
                 add(atom, entries & there(axes, kept))
     return [needed.get(var, np.zeros(_shape(var), bool)) for var in jaxpr.invars]
@@ -104,8 +105,8 @@ def reached(program: Program, outputs: Sequence[bool], found: set[Axis]) -> list
         if not any(of_outputs):
             continue
         name, of_inputs = step.eqn.primitive.name, [True] * len(step.eqn.invars)
-        if name in (*CALLS, "custom_jvp_call") and step.programs:
-            of_inputs = reached(step.programs[0], of_outputs, found)
+        if step.called:
+            of_inputs = reached(step.called, of_outputs, found)
         else:
             for inside in step.programs:
                 reached(inside, [True] * len(inside.outputs), found)
@@ -191,7 +192,8 @@ def _all(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> N
 
 
 def _call(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
-    return find_needed(step.programs[0], needed, record, kept, sums)
+    assert step.called
+    return find_needed(step.called, needed, record, kept, sums)
 
 
 def _scan(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
@@ -313,7 +315,6 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(ENTRYWISE, _entrywise),
     **dict.fromkeys(MOVES, _moved),
     **dict.fromkeys(REDUCTIONS, _reduced),
-    **dict.fromkeys((*CALLS, "custom_jvp_call"), _call),
     **dict.fromkeys(("dynamic_slice", "gather"), _looked_up),
     **dict.fromkeys(("reduce_window_max", "reduce_window_min", "reduce_window_sum"), _pooled),
     **dict.fromkeys(("dot_general", "conv_general_dilated"), _bilinear),

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch.errors import ArgumentError, shown
+from jaxarch.errors import ArgumentError, is_traced, shown
 from jaxarch.network import Network
 from jaxarch.problem import Key, Problem
 from jaxarch.structure.alike import are_alike
 from jaxarch.structure.flow import INPUTS, MOVED_ALONG, OUTPUTS, POOLED_ALONG
-from jaxarch.structure.groups import Folded, Groups, axis_groups
+from jaxarch.structure.groups import ONE_IS_KEPT, Folded, Groups, axis_groups
 from jaxarch.structure.network_function import (
     Leaves,
     example_batch,
@@ -69,7 +69,7 @@ class Shrunk:
         return "\n".join(self._lines())
 
     def _lines(self) -> list[str]:
-        rows = [("group", "kind", "units", "left")]
+        rows = [("group", "kind", "units", "kept")]
         for name, units in self.kept.items():
             rows.append((name, self.groups.groups[name].kind, str(units.size), str(int(units.sum()))))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -81,18 +81,27 @@ class Shrunk:
             f"{name}: {int(units.sum())} that do not depend on the inputs stay: {why}"
             for name, reasons in self.left.items()
             for why, units in reasons.items()
+            if why != ONE_IS_KEPT
         ]
+        if empty := [name for name, reasons in self.left.items() if ONE_IS_KEPT in reasons]:
+            constants.append(f"of these no unit is needed, and one is kept: {_some(empty)}")
         frozen: dict[str, list[str]] = {}
         for (path, axis), why in self.groups.frozen.items():
             if why not in _AS_THEY_MUST_BE:
                 frozen.setdefault(why, []).append(f"{path}[{axis}]")
         whole = [f"left whole, since {why}: {_some(axes)}" for why, axes in frozen.items()]
-        how = "the function takes them as it is" if self.same_function else "by its program with these sizes"
+        before, after = self.groups.entries(), sum(leaf.size for leaf in jax.tree.leaves(self.tree))
+        how = (
+            "the function takes these arrays as it is"
+            if self.same_function
+            else "by its program with these sizes"
+        )
         return [
             *(table if self.kept else [str(self.groups)]),
             *constants,
             *whole,
-            f"{how}; outputs differ by at most {self.difference:.1e} of the largest",
+            f"{before:,} numbers before, {after:,} now; {how}",
+            f"outputs on the example differ by at most {self.difference:.1e} of the largest",
         ]
 
 
@@ -132,14 +141,18 @@ def shrink(model: Any, about: Any, *inputs: PyTree) -> Shrunk:
     are dead, or all that read it. What jaxarch does not understand it leaves whole, and names. Nothing is
     approximated, and the smaller model is compared with the whole one before it is returned.
 
-    Where the function takes the smaller arrays as it is, as Flax NNX's layers do, which read sizes from
-    their arrays, it is returned as it was; otherwise, Flax Linen's modules and heads in a reshape among
-    others, its program runs with every size as it is then (see `Groups.smaller`), at any batch size, and it
-    can be jitted, mapped and differentiated.
+    Where the function takes the smaller arrays as it is and is the same program with them, as with Flax NNX's
+    layers, which read sizes from their arrays, it runs as it was written; otherwise, as with Flax Linen's
+    modules, heads in a reshape or a mean over units, its traced program runs with every size as it is then
+    (see `Groups.smaller`). At any batch size, it can be jitted, mapped and differentiated.
+
+    What does nothing is found for inputs of the example's sizes, whatever their values, and with one example
+    more; numbers that overflow are none. Of leaves that are not read here nothing is cut.
 
     A network is read as it evaluates: dropout does nothing, batch norm has its running statistics. `problem`
-    of the result trains it as well, with the statistics of its batches then, as the whole network would be.
-    Its `init` draws the whole network's weights and cuts them.
+    of the result trains it as well, with the statistics of its batches then, as the whole network would be
+    without these units: its loss and metrics are the problem's own where these take the smaller arrays as
+    they are, or else their programs. Its `init` draws the whole network's weights and cuts them.
 
     Args:
       model: a network of one run, `network.of_run(0)`, or a function `(tree, *inputs) -> outputs` that JAX
@@ -155,7 +168,7 @@ def shrink(model: Any, about: Any, *inputs: PyTree) -> Shrunk:
     Raises:
       ArgumentError: many runs at once, a bare architecture, traced values, a problem that predicts nothing; a
         function that cannot be traced or has side effects.
-      RuntimeError: the smaller model computes something else: a fault of this function, never of a model.
+      RuntimeError: the smaller model computes something else: a fault of this function.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch
@@ -174,7 +187,12 @@ def shrink(model: Any, about: Any, *inputs: PyTree) -> Shrunk:
             raise ArgumentError(f"problem: expected the network's problem alone, got {shown(about)}")
         return _shrunk_network(model, about)
     if not callable(model):
-        raise ArgumentError(f"network: expected a network of one run or a function, got {shown(model)}")
+        raise ArgumentError(f"model: expected a network of one run or a function, got {shown(model)}")
+    if isinstance(about, Problem):
+        raise ArgumentError("model: expected a network of one run beside a problem, got a function")
+    leaves = jax.tree.leaves(inputs)
+    if is_traced(inputs) or any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves):
+        raise ArgumentError("inputs: expected arrays, on which both are compared, got what has no values")
     groups, folded = _folded(model, about, inputs, ())
     small = groups.cut(folded.tree, folded.kept)
     same, function, difference = _smaller(groups, folded, small, model, about, inputs)
@@ -185,7 +203,7 @@ def shrink(model: Any, about: Any, *inputs: PyTree) -> Shrunk:
 def _folded(
     function: Callable[..., Any], tree: PyTree, inputs: tuple[PyTree, ...], fixed: Collection[str]
 ) -> tuple[Groups, Folded]:
-    """The groups, and what is needed with these inputs and, if the function takes that, with one example more.
+    """The groups, and what is needed with these inputs and with one example more, if the function takes that.
 
     What is a sum over examples, or is nothing where there is one alone, differs between the two.
     """
@@ -241,8 +259,8 @@ def _guarded(
                 _, there = _folded(function, tree, shapes, fixed)
             if not _equal(folded, there):
                 raise ArgumentError(
-                    "inputs: with inputs of these sizes other units do nothing than with those of the example "
-                    "that the model was shrunk on; shrink it on an example of these"
+                    "inputs: with these sizes other units do nothing than with those of the example that the "
+                    "model was shrunk on; shrink it on an example of these"
                 )
             known.add(sizes)
         return smaller(small, *others)
@@ -265,7 +283,7 @@ def _smaller(
     tree: PyTree,
     inputs: tuple[PyTree, ...],
 ) -> tuple[bool, Callable[..., Any], float]:
-    """Whether the function takes the smaller arrays as it is, a function that does, and how much it differs."""
+    """Whether the function takes the smaller arrays as it is, one that does, and how much it differs."""
     program = groups.smaller(folded.kept)
     same = _takes(function, program, small, *inputs)
     chosen = function if same else program
