@@ -150,6 +150,8 @@ def try_units(seed):
                     changed[layer]["bias"] = p["bias"] + added
             units.append((name, unit))
             variants.append(changed)
+    if not units:
+        return np.zeros(0, bool), np.zeros(0, bool), []
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *variants)
     outputs = jax.jit(jax.vmap(network, (0, None)))(stacked, x)
     # Example by example: a large output hides nothing of a small one.

@@ -87,8 +87,8 @@ def shrink(model: nnx.Module, *inputs: PyTree) -> ShrunkModule:
     graph, random, _ = _split(model)
     made = nnx.merge(graph, random, small.tree, copy=True) if small.same_function else None
     if made is not None:
-        for _, module in nnx.iter_modules(made):
-            _write_sizes(module)
+        for _, node in nnx.iter_graph(made):
+            _write_sizes(node)
     fields = {field.name: getattr(small, field.name) for field in dataclasses.fields(Shrunk)}
     return ShrunkModule(**fields, model=made)
 
@@ -98,7 +98,7 @@ def _split(model: nnx.Module) -> Any:
     return nnx.split(model, nnx.RngState, ...)
 
 
-def _write_sizes(module: Any) -> None:
+def _write_sizes(module: object) -> None:
     """The sizes of a layer's arrays, where it has written them down."""
     match module:
         case nnx.Linear():
