@@ -168,7 +168,7 @@ def tried(seeds):
         for seed in seeds:
             can, stays, goes = try_units(seed)
             can_go, missed = can_go + int(can.sum()), missed + int((can & stays).sum())
-            wrong += int((np.array(goes) & ~can).sum())
+            wrong += int((np.array(goes, bool) & ~can).sum())
     return can_go, missed, wrong
 
 
