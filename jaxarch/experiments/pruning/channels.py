@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from rich.console import RenderableType
 
-from jaxarch import ResultWarning, architecture, over_seeds, plots, select
+from jaxarch import ResultWarning, plots, select
 from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, finding, tables
 from jaxarch.experiments.harness.results import failures
 from jaxarch.experiments.harness.tables import Table
 from jaxarch.experiments.pruning import cutting, unit_searches
-from jaxarch.experiments.pruning.cutting import TRAINING
-from jaxarch.experiments.pruning.estimate import MEASURED_STEPS, in_words, seconds_of
+from jaxarch.experiments.pruning.estimate import MEASURED_STEPS, in_words
 from jaxarch.experiments.pruning.reporting import COMPARISONS, MASKS, dead_starts
-from jaxarch.experiments.pruning.unit_searches import OTHERS, two_temperature_of
 from jaxarch.experiments.pruning.unit_settings import DENSE, LAYERWISE, ChannelSettings
 from jaxarch.results import digest
 
@@ -64,24 +62,19 @@ def _networks(settings: ChannelSettings) -> int:
 def duration(settings: ChannelSettings) -> list[str]:
     """How long all of it would take here, from a few steps of each kind of training and one network cut."""
     task = unit_searches.prepare(settings)
-    seeds = np.arange(settings.seeds)
-    keys, problem = settings.seed_keys(), task.learning(seeds).descending(steps=MEASURED_STEPS)
+    few = task._replace(settings=dataclasses.replace(settings, search_steps=MEASURED_STEPS))
     options: dict[str, Any] = {"dead_start": "ignore", "chunk": MEASURED_STEPS}
     total = 0.0
     for search, runs in _searches(settings).items():
-        made = two_temperature_of(settings, 0.0) if search == "two-temperature" else OTHERS[search](settings)
         with warnings.catch_warnings():
             # After so few steps no share is reached.
             warnings.simplefilter("ignore", ResultWarning)
-            _, report = over_seeds(made, keys, problem, **options)
-        total += seconds_of(report, runs * settings.search_steps)
-    whole = jax.tree.map(
-        lambda leaf: jnp.ones((settings.seeds, *leaf.shape), bool), unit_searches.mask_shapes(task)
-    )
-    network, report = over_seeds(TRAINING, keys, problem, network=architecture(whole), **options)
-    total += seconds_of(report, _networks(settings) * settings.steps)
-    total += _networks(settings) * cutting.seconds_of_cut(network, problem, task)
-    return [f"time: about {in_words(total)} on {report.stages[-1].devices} devices, compilation apart"]
+            found = next(iter(unit_searches.SEARCHES[search](few, options).values()))
+        total += float(found.seconds) / MEASURED_STEPS * runs * settings.search_steps
+    a_step, a_cut = cutting.timed(task, MEASURED_STEPS)
+    networks, devices = _networks(settings), jax.local_device_count()
+    total = (total + networks * settings.steps * a_step) / devices + networks * a_cut
+    return [f"time: about {in_words(total)} on {devices} devices, compilation of trainings apart"]
 
 
 def run(settings: ChannelSettings, context: Context) -> Outcome:

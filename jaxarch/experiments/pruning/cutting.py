@@ -17,23 +17,20 @@ from jaxarch import (
     Network,
     Problem,
     Progress,
-    architecture,
     cost,
     evaluate,
     over_seeds,
-    retrain,
     shrink,
 )
 from jaxarch.experiments.harness import Parts
 from jaxarch.experiments.pruning.searches import Architectures
 from jaxarch.experiments.pruning.trial import TEST_BATCH, compared, without_failures
-from jaxarch.experiments.pruning.unit_searches import Task, units_kept
+from jaxarch.experiments.pruning.unit_searches import TRAINING, Task, full, started, units_kept
 from jaxarch.experiments.pruning.unit_settings import DENSE, ChannelSettings
 from jaxarch.finish.densities import density_name
 from jaxarch.storage import digest
 from jaxarch.trees import PyTree
 
-TRAINING = retrain("cold", nonnegative=False)
 ROUNDING = float(jnp.finfo(jnp.float32).eps) ** 0.5
 """How far outputs may be apart, in units of the largest, that are equal to rounding."""
 LAST_STEPS = 20
@@ -82,13 +79,11 @@ def _runs(found: dict[str, Architectures], task: Task, share: float) -> tuple[pd
     dense = share == 1
     rows, masks = [], []
     for method in [DENSE] if dense else settings.methods:
-        of_method = next(iter(found.values())) if dense else found[method]
-        mask = next(iter(of_method.masks.values())) if dense else of_method.masks[density_name(share)]
-        masks.append(jax.tree.map(jnp.ones_like, mask) if dense else mask)
+        masks.append(full(task) if dense else found[method].masks[density_name(share)])
         row = {"strategy": method, "share": share, "seed": seeds}
         row |= {"search_steps": settings.search_steps_of(method), "steps": settings.steps}
-        row |= {"search_seconds": 0.0 if dense else float(of_method.seconds)}
-        row |= {"search_failed_at": -1 if dense else np.asarray(of_method.failed_at)}
+        row |= {"search_seconds": 0.0 if dense else float(found[method].seconds)}
+        row |= {"search_failed_at": -1 if dense else np.asarray(found[method].failed_at)}
         rows.append(pd.DataFrame(row))
     stacked = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *masks)
     return pd.concat(rows, ignore_index=True), stacked
@@ -117,7 +112,7 @@ def trained(
         TRAINING,
         task.settings.seed_keys()[seeds],
         problem,
-        network=architecture(masks),
+        network=started(task, masks, seeds),
         name=name,
         progress=progress,
         checkpoint=checkpoint,
@@ -187,7 +182,7 @@ def cut(network: Network, problem: Problem, task: Task, rows: np.ndarray, output
     small = shrink(network, problem)
     alone = jax.tree.map(lambda leaf: leaf[None], small.network)
     made = evaluate(TRAINING, alone, small.problem, rows, batch_size=TEST_BATCH)[0]
-    difference = float(np.abs(made - outputs).max() / np.abs(outputs).max())
+    difference = float(np.abs(made - outputs).max() / (np.abs(outputs).max() or 1))
     if not difference <= ROUNDING:
         raise RuntimeError(
             f"shrink: on the test rows the smaller network's outputs differ by {difference:.1e} of the "
@@ -209,22 +204,32 @@ def cut(network: Network, problem: Problem, task: Task, rows: np.ndarray, output
     )
 
 
-def seconds_of_cut(network: Network, problem: Problem, task: Task) -> float:
-    """How long it takes to test one of these networks, to cut it, and to test it again; not the first time.
+def timed(task: Task, steps: int) -> tuple[float, float]:
+    """How many seconds a step takes a network, and how many to test it, to cut it, and to test it again.
 
     Args:
-      network: with a leading axis of seeds.
-      problem: of all seeds.
-      task: that it was trained on.
+      task: what it is trained on.
+      steps: that are taken to see.
     """
+    seeds = np.arange(task.settings.seeds)
+    problem = task.learning(seeds).descending(steps=steps)
+    network, report = over_seeds(
+        TRAINING,
+        task.settings.seed_keys(),
+        problem,
+        network=started(task, full(task), seeds),
+        dead_start="ignore",
+        chunk=steps,
+    )
     one = problem if problem.runs is None else problem.of_run(0)
     alone = jax.tree.map(lambda leaf: leaf[:1], network)
     rows, begun = task.test[0], 0.0
+    # The second time, since the first one compiles what all networks share.
     for _ in range(2):
         begun = time.perf_counter()
         outputs = evaluate(TRAINING, alone, one, rows, batch_size=TEST_BATCH)[0]
         cut(network.of_run(0), one, task, rows, outputs)
-    return time.perf_counter() - begun
+    return report.seconds / steps, time.perf_counter() - begun
 
 
 def _notes(found: dict[str, Architectures], settings: ChannelSettings) -> list[str]:

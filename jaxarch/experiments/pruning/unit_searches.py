@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax import Array
 from scipy import stats
 
-from jaxarch import Checkpoints, FunctionStage, Network, Problem, Progress, Strategy, chain, over_seeds
+from jaxarch import Checkpoints, Network, Problem, Progress, Report, Training, over_seeds, retrain
 from jaxarch.data import Images, balanced_rows, load_images
 from jaxarch.experiments.harness import Parts
 from jaxarch.experiments.pruning.searches import Architectures, pruning_of
 from jaxarch.experiments.pruning.tasks import pooled, problem_of_images
 from jaxarch.experiments.pruning.unit_settings import LAYERWISE, ChannelSettings
 from jaxarch.finish.densities import density_name
-from jaxarch.finish.weights import fresh
-from jaxarch.masks import keep
+from jaxarch.masks import apply_mask, keep
 from jaxarch.masks.units import GroupUnits
 from jaxarch.saliency import magnitude
-from jaxarch.search import magnitude_pruning, random_mask, two_temperature
+from jaxarch.search import random_mask, two_temperature
 from jaxarch.search.units import units_of
 from jaxarch.trees import PyTree, select
+
+TRAINING = retrain("warm", nonnegative=False)
+"""From the initial weights: of the dense network, and of what is left of it."""
 
 
 class Task(NamedTuple):
@@ -47,11 +48,6 @@ class Task(NamedTuple):
     test: np.ndarray
     params: PyTree
     units: GroupUnits
-
-    @property
-    def name(self) -> str:
-        """Data and parent, in words."""
-        return f"{self.images.name}, {self.settings.model}"
 
     def learning(self, seeds: np.ndarray) -> Problem:
         """The problem of runs of these seeds."""
@@ -89,25 +85,31 @@ def prepare(settings: ChannelSettings) -> Task:
     return Task(settings, images, problem, test.astype(np.int32), params, units)
 
 
-def _initial(settings: None, key: Array, problem: Problem, network: None) -> Network:
-    """The weights that a cold start of the same key has."""
-    params, state = fresh(key, problem, None, False, 0.0)
-    return Network(params, state=state)
+def started(task: Task, masks: PyTree, seeds: np.ndarray) -> Network:
+    """Networks of the initial weights of their seeds, which every search and every training begins from.
+
+    Args:
+      task: with the parent.
+      masks: of each; `None` for none.
+      seeds: of each.
+    """
+    params, state = jax.vmap(task.problem.init)(task.settings.seed_keys(3)[seeds])
+    return Network(params if masks is None else jax.vmap(apply_mask)(masks, params), masks, state)
 
 
-INITIAL = FunctionStage("initial weights", _initial, removes=())
-"""The first stage of a search. The first stage of every chain has the same key, so that the weights of a seed
-are the same here, in `magnitude_pruning` and in `retrain("cold")`."""
+def full(task: Task) -> PyTree:
+    """The masks of the dense networks of all seeds."""
+    return jax.tree.map(lambda leaf: jnp.ones((task.settings.seeds, *leaf.shape), bool), mask_shapes(task))
 
 
-def two_temperature_of(settings: ChannelSettings, mean: Any) -> Strategy:
-    """Two-temperature over the initial weights.
+def two_temperature_of(settings: ChannelSettings, mean: Any) -> Training:
+    """Two-temperature over the weights that a network has.
 
     Args:
       settings: complete.
       mean: of the initial scores, whose standard deviation is 1, in units of 1/hard.
     """
-    learned = two_temperature(
+    return two_temperature(
         settings.hard,
         settings.soft,
         weights="initial",
@@ -116,19 +118,6 @@ def two_temperature_of(settings: ChannelSettings, mean: Any) -> Strategy:
         units=settings.units,
         optimizer=optax.adam(settings.mask_rate),
     )
-    return chain(INITIAL, learned)
-
-
-def _architecture_pruning(settings: ChannelSettings) -> Strategy:
-    return chain(INITIAL, pruning_of(settings, settings.shares, settings.units))
-
-
-OTHERS: dict[str, Callable[[ChannelSettings], Any]] = {
-    "AP": _architecture_pruning,
-    "magnitude": lambda settings: magnitude_pruning(settings.shares, fraction=None, units=settings.units),
-    "random": lambda settings: random_mask(settings.shares, units=settings.units),
-}
-"""Searches for the units of all shares at once."""
 
 
 def units_kept(
@@ -144,16 +133,14 @@ def units_kept(
             checkpoint: Checkpoints | None, search: str = search, like: Mapping[str, Any] = like
         ) -> dict[str, Architectures]:
             options = {"name": search, "progress": progress, "checkpoint": checkpoint, "dead_start": "ignore"}
-            if search == "two-temperature":
-                return {search: _two_temperature(task, options)}
-            made = _search(search, task, options)
+            made = SEARCHES[search](task, options)
             return {name: made[name] for name in like}
 
         found |= parts.tree(f"units {search}", like, make)
     return {method: found[method] for method in methods}
 
 
-def _two_temperature(task: Task, options: dict[str, Any]) -> Architectures:
+def _two_temperature(task: Task, options: dict[str, Any]) -> dict[str, Architectures]:
     """A search for every share: about so many units are there as it begins, and so many it is to end with.
 
     It keeps the units of the largest scores, since how many are positive in the end is up to the search.
@@ -166,6 +153,7 @@ def _two_temperature(task: Task, options: dict[str, Any]) -> Architectures:
         settings.seed_keys()[seeds],
         task.learning(seeds).descending(steps=settings.search_steps),
         jnp.asarray(stats.norm.ppf(shares), jnp.float32),
+        network=started(task, None, seeds),
         labels=[f"share {share:g}, seed {seed}" for share, seed in zip(shares, seeds, strict=True)],
         **options,
     )
@@ -179,39 +167,76 @@ def _two_temperature(task: Task, options: dict[str, Any]) -> Architectures:
         for index, share in enumerate(settings.shares)
     }
     failed_at = np.asarray(network.failed_at).reshape(-1, settings.seeds).max(axis=0)
-    return _architectures(masks, failed_at, report.seconds, None)
+    return {"two-temperature": _architectures(masks, failed_at, report)}
 
 
-def _search(search: str, task: Task, options: dict[str, Any]) -> dict[str, Architectures]:
-    """One search for all shares, and the largest units of each layer of the weights that it ended with."""
+def _architecture_pruning(task: Task, options: dict[str, Any]) -> dict[str, Architectures]:
+    """One search for all shares."""
+    settings = task.settings
+    strategy = pruning_of(settings, settings.shares, settings.units)
+    network, report = _of_seeds(strategy, task, options, None)
+    assert network.by_density is not None
+    lowest = np.asarray(network.info["lowest_density"])
+    return {"AP": _architectures(network.by_density.masks, network.failed_at, report, lowest)}
+
+
+def _magnitude(task: Task, options: dict[str, Any]) -> dict[str, Architectures]:
+    """The units of the largest mean weight of a trained network: of all, and as many of each layer."""
+    network, report = _of_seeds(TRAINING, task, options, full(task))
+
+    def masks(per: Literal["all", "leaf"]) -> dict[str, PyTree]:
+        return {
+            density_name(share): jax.vmap(
+                lambda weights, share=share: keep(magnitude(weights), share, per, units=task.units)
+            )(network.params)
+            for share in task.settings.shares
+        }
+
+    return {
+        "magnitude": _architectures(masks("all"), network.failed_at, report),
+        "magnitude" + LAYERWISE: _architectures(masks("leaf"), network.failed_at, report),
+    }
+
+
+def _random(task: Task, options: dict[str, Any]) -> dict[str, Architectures]:
+    settings = task.settings
+    drawn = random_mask(settings.shares, units=settings.units)
+    network, report = over_seeds(drawn, settings.seed_keys(), task.problem, **options)
+    assert network.by_density is not None
+    none = np.full(settings.seeds, -1)
+    return {"random": _architectures(network.by_density.masks, none, report)}
+
+
+SEARCHES = {
+    "two-temperature": _two_temperature,
+    "AP": _architecture_pruning,
+    "magnitude": _magnitude,
+    "random": _random,
+}
+"""By name, the masks of the methods that are made of a search."""
+
+
+def _of_seeds(
+    strategy: Training, task: Task, options: dict[str, Any], masks: PyTree
+) -> tuple[Network, Report]:
+    """One search a seed."""
     settings, seeds = task.settings, np.arange(task.settings.seeds)
-    network, report = over_seeds(
-        OTHERS[search](settings),
+    return over_seeds(
+        strategy,
         settings.seed_keys(),
         task.learning(seeds).descending(steps=settings.search_steps),
+        network=started(task, masks, seeds),
         labels=[f"seed {seed}" for seed in seeds],
         **options,
     )
-    failed_at = np.full(len(seeds), -1) if network.failed_at is None else np.asarray(network.failed_at)
-    kept, lowest = network.by_density, network.info.get("lowest_density")
-    assert kept is not None
-    of_each_layer = {
-        density_name(share): jax.vmap(
-            lambda weights, share=share: keep(magnitude(weights), share, per="leaf", units=task.units)
-        )(kept.weights)
-        for share in settings.shares
-    }
-    return {
-        search: _architectures(kept.masks, failed_at, report.seconds, lowest),
-        search + LAYERWISE: _architectures(of_each_layer, failed_at, report.seconds, None),
-    }
 
 
 def _architectures(
-    masks: dict[str, PyTree], failed_at: np.ndarray, seconds: float, lowest: Any
+    masks: dict[str, PyTree], failed_at: Any, report: Report, lowest: np.ndarray | None = None
 ) -> Architectures:
-    reached = np.zeros(len(failed_at)) if lowest is None else np.asarray(lowest)
-    return Architectures(masks, reached.astype(np.float32), failed_at.astype(np.int32), np.float64(seconds))
+    failed_at = np.asarray(failed_at, np.int32)
+    reached = np.zeros(len(failed_at), np.float32) if lowest is None else lowest
+    return Architectures(masks, reached, failed_at, np.float64(report.seconds))
 
 
 def _largest(scores: PyTree, share: float, task: Task) -> PyTree:
