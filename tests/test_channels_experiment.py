@@ -207,7 +207,7 @@ def test_budgets_findings_masks_and_the_figure_are_there(folder):
     measured = [line.what for line in read_findings(folder)]
     assert "accuracy of two-temperature minus random, share 0.5" in measured
     assert "multiply-adds of magnitude per layer, share 0.25" in measured
-    assert {path.split("/")[0] for path in read_npz(folder / "masks.npz")} == set(METHODS)
+    assert {path.split("/")[0] for path in read_npz(folder / "masks.npz")} >= set(METHODS)
     assert len(report_on(folder, EXPERIMENT)) >= 6
     assert (folder / "channels.svg").exists()
     assert read_manifest(folder)["settings"]["model"] == "cnn"

@@ -16,11 +16,13 @@ from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, f
 from jaxarch.experiments.harness.results import failures
 from jaxarch.experiments.harness.tables import Table
 from jaxarch.experiments.pruning import cutting, unit_searches
-from jaxarch.experiments.pruning.estimate import MEASURED_STEPS, in_words
+from jaxarch.experiments.pruning.estimate import in_words
 from jaxarch.experiments.pruning.reporting import COMPARISONS, MASKS, dead_starts
 from jaxarch.experiments.pruning.unit_settings import DENSE, LAYERWISE, ChannelSettings
 from jaxarch.results import digest
 
+MEASURED_STEPS = 10
+"""Of one network of each kind, to tell how long all of it takes."""
 LEARNED = ("two-temperature", "AP")
 """The methods whose differences to all others are shown."""
 
@@ -62,7 +64,8 @@ def _networks(settings: ChannelSettings) -> int:
 def duration(settings: ChannelSettings) -> list[str]:
     """How long all of it would take here, from a few steps of each kind of training and one network cut."""
     task = unit_searches.prepare(settings)
-    few = task._replace(settings=dataclasses.replace(settings, search_steps=MEASURED_STEPS))
+    one = dataclasses.replace(settings, seeds=1, shares=settings.shares[:1], search_steps=MEASURED_STEPS)
+    few = task._replace(settings=one)
     options: dict[str, Any] = {"dead_start": "ignore", "chunk": MEASURED_STEPS}
     total = 0.0
     for search, runs in _searches(settings).items():
@@ -71,7 +74,7 @@ def duration(settings: ChannelSettings) -> list[str]:
             warnings.simplefilter("ignore", ResultWarning)
             found = next(iter(unit_searches.SEARCHES[search](few, options).values()))
         total += float(found.seconds) / MEASURED_STEPS * runs * settings.search_steps
-    a_step, a_cut = cutting.timed(task, MEASURED_STEPS)
+    a_step, a_cut = cutting.timed(few, MEASURED_STEPS)
     networks, devices = _networks(settings), jax.local_device_count()
     total = (total + networks * settings.steps * a_step) / devices + networks * a_cut
     return [f"time: about {in_words(total)} on {devices} devices, compilation of trainings apart"]
@@ -114,13 +117,14 @@ def report(results: Results) -> list[RenderableType]:
     """Draw the figure, and make the tables."""
     settings, table, comparisons = results.settings, results.table, results.read(COMPARISONS)
     title = f"{settings['dataset']}, {settings['model']}"
+    # In units that leave numbers which need no power of ten.
+    unit, of_them = (1e6, "millions") if table["dense_multiply_adds"].max() >= 1e6 else (1e3, "thousands")
     points = {
-        method: (_by_share(rows, "multiply_adds"), _by_share(rows, "accuracy"))
+        method: (_by_share(rows, "multiply_adds") / unit, _by_share(rows, "accuracy"))
         for method, rows in table.groupby("strategy", sort=False)
     }
-    figure = plots.trade_off(
-        points, "multiply-adds of the smaller network", "test accuracy", title, logarithmic=(True, False)
-    )
+    label = f"multiply-adds of the smaller network, {of_them}"
+    figure = plots.trade_off(points, label, "test accuracy", title, logarithmic=(True, False))
     results.draw(figure, "channels")
     groups = [(str(name), rows) for name, rows in table.groupby("strategy", sort=False)]
     return [
