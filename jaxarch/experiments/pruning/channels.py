@@ -123,7 +123,7 @@ def report(results: Results) -> list[RenderableType]:
         method: (_by_share(rows, "multiply_adds") / unit, _by_share(rows, "accuracy"))
         for method, rows in table.groupby("strategy", sort=False)
     }
-    label = f"multiply-adds of the smaller network, {of_them}"
+    label = f"multiply-adds, in {of_them}"
     figure = plots.trade_off(points, label, "test accuracy", title, logarithmic=(True, False))
     results.draw(figure, "channels")
     groups = [(str(name), rows) for name, rows in table.groupby("strategy", sort=False)]
