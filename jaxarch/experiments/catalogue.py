@@ -43,6 +43,9 @@ EXPERIMENTS = {
         "table 1 of [A]: architectures against themselves reshuffled within layers, and their layers' "
         "densities"
     ),
+    "pruning.channels": (
+        "channels or neurons found by several searches and cut out: accuracy against multiply-adds"
+    ),
     "theory.temperature_ratio": (
         "what the theory of the two-temperature step gives: exact step and prescribed rates, over soft/hard"
     ),

@@ -77,7 +77,7 @@ def duration(methods: Sequence[str], transfer: Transfer) -> list[str]:
     )
     total += _seconds(report, runs * len(settings.sizes) * len(settings.weights) * settings.steps)
     return [
-        f"time: about {_in_words(total)} on {report.stages[-1].devices} devices, compilation and tests apart"
+        f"time: about {in_words(total)} on {report.stages[-1].devices} devices, compilation and tests apart"
     ]
 
 
@@ -87,7 +87,8 @@ def _seconds(report: Report, steps: int) -> float:
     return last.seconds / MEASURED_STEPS * steps / last.devices
 
 
-def _in_words(seconds: float) -> str:
+def in_words(seconds: float) -> str:
+    """A time to read."""
     if seconds < 120:
         return f"{seconds:.0f} seconds"
     return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"

@@ -73,6 +73,12 @@ def remarks(results: Results) -> list[str]:
     """What a reader of the tables has to know: of the searches, and of the runs on the new task."""
     groups = [(str(name), of) for name, of in results.table.groupby("strategy", sort=False)]
     noted = [*results.manifest["notes"], *failures(groups)]
+    return noted + dead_starts(groups)
+
+
+def dead_starts(groups: Iterable[tuple[str, pd.DataFrame]]) -> list[str]:
+    """In how many runs of each method a layer was without a gradient."""
+    noted = []
     for name, of in groups:
         dead = int(of["dead_start"].sum())
         if dead:

@@ -11,14 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxarch import Checkpoints, Network, Problem, Progress, over_seeds, select
+from jaxarch import Checkpoints, Network, Problem, Progress, Training, over_seeds, select
 from jaxarch.data import balanced_rows
 from jaxarch.errors import check_distinct, check_known
 from jaxarch.experiments.harness import Parts
-from jaxarch.experiments.pruning.settings import TransferSettings
+from jaxarch.experiments.pruning.settings import ArchitectureSettings, TransferSettings
 from jaxarch.experiments.pruning.tasks import Transfer
 from jaxarch.finish.densities import density_name
 from jaxarch.masks import reshuffle
+from jaxarch.masks.units import UnitsLike
 from jaxarch.search import architecture_pruning, magnitude_pruning, random_mask, random_search, snip
 from jaxarch.search.magnitude_pruning import rounds
 from jaxarch.trees import PyTree, map_selected
@@ -28,20 +29,24 @@ SNIP_BATCHES = 10
 Make = Callable[[TransferSettings, Sequence[float]], Any]
 
 
-def _architecture_pruning(settings: TransferSettings, densities: Sequence[float]) -> Any:
+def pruning_of(
+    settings: ArchitectureSettings, densities: Sequence[float], units: UnitsLike = None
+) -> Training:
+    """Architecture pruning as settings have it."""
     return architecture_pruning(
         densities,
         settings.hard,
         settings.soft,
         strength=settings.strength,
         std=settings.scores_std,
+        units=units,
         scores_optimizer=optax.sgd(settings.scores_rate),
         weights_optimizer=optax.sgd(settings.weights_rate),
     )
 
 
 SEARCHES: dict[str, Make] = {
-    "AP": _architecture_pruning,
+    "AP": pruning_of,
     "IMP": lambda settings, densities: magnitude_pruning(densities, fraction=settings.fraction),
     "magnitude": lambda settings, densities: magnitude_pruning(densities, fraction=None),
     "SNIP": lambda settings, densities: snip(densities, batches=SNIP_BATCHES),

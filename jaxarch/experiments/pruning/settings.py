@@ -1,4 +1,4 @@
-"""What can be set of a transfer of architectures, and what suits each data set."""
+"""What can be set where architectures are searched for and trained again, and what suits each data set."""
 
 from __future__ import annotations
 
@@ -49,54 +49,33 @@ STREAMS = {"search": 1, "rows": 2, "reshuffle": 3, "new task": 4}
 
 
 @dataclasses.dataclass(frozen=True)
-class TransferSettings(TrainingSettings):
-    """What all transfers of architectures have in common.
+class ArchitectureSettings(TrainingSettings):
+    """What all experiments have in common that search for architectures of pictures, and train them again.
 
-    Architectures are searched for on one task and trained with fresh weights on another, with few examples.
     What is empty, 0 or `auto` is what suits the data set.
 
     Attributes:
       dataset: the pictures to search on: a name of `jaxarch data`, or an npz file with x and y.
-      classes: of the task that is searched on; half of them, or all where the new data set is another.
-      new_dataset: the pictures of the new task; the same data set where that suits it.
-      new_classes: of the new task; as many others as `classes` has.
-      in_domain: whether the new task is the first one, with examples that the search has not seen.
-      model: the parent of all architectures.
       widths: hidden neurons, or channels, of each layer of an mlp or a cnn.
       pool: side of the windows whose means are the pixels; 1 leaves pictures as they are.
       augment: whether pictures are cropped and flipped at random in training.
-      sparsities: shares of the connections that are removed.
-      sizes: examples to train on in the new task, multiples of its number of classes; a training for each.
-      weights: how the fresh weights are drawn: `he`, or `density-aware`, wider where connections are fewer.
-      search_steps: gradient steps of architecture pruning.
-      training_steps: gradient steps of each training on the first task.
-      steps: gradient steps of each training on the new task.
+      search_steps: gradient steps of each search.
+      steps: gradient steps of each training of what was found.
       batch_size: examples a step.
-      rate: learning rate of Adam, which trains the weights on either task.
-      hard: the inverse temperature of architecture pruning's mask that the loss sees.
+      rate: learning rate of Adam, which trains the weights.
+      hard: the inverse temperature of a searched mask that the loss sees.
       soft: the inverse temperature of the mask that its gradient passes through, at most `hard`.
       strength: architecture pruning's penalty for each connection.
       scores_std: standard deviation of its scores at the start.
       scores_rate: learning rate of its scores, by plain gradient descent.
       weights_rate: learning rate of its weights, by plain gradient descent.
-      fraction: of the connections left, how many a round of magnitude pruning removes at most.
-      samples: networks that random search draws.
     """
 
     dataset: str = "digits"
-    classes: tuple[int, ...] = ()
-    new_dataset: str = ""
-    new_classes: tuple[int, ...] = ()
-    in_domain: bool = False
-    model: Literal["auto", "mlp", "cnn", "vit", "vgg19"] = "auto"
     widths: tuple[int, ...] = ()
     pool: int = 0
     augment: bool = False
-    sparsities: tuple[float, ...] = (0.5, 0.9, 0.95, 0.99)
-    sizes: tuple[int, ...] = ()
-    weights: tuple[str, ...] = WEIGHTS
     search_steps: int = 0
-    training_steps: int = 0
     steps: int = 0
     batch_size: int = 0
     rate: float = 3e-3
@@ -106,6 +85,54 @@ class TransferSettings(TrainingSettings):
     scores_std: float = 0.03
     scores_rate: float = 1.1
     weights_rate: float = 0.1
+
+    def suited(self, suits: dict[str, Any]) -> Self:
+        """The same with what suits the data set where nothing is said."""
+        chosen = {name: value for name, value in suits.items() if getattr(self, name) in ((), "", 0, "auto")}
+        return dataclasses.replace(self, **chosen)
+
+    def check(self) -> None:
+        """Raise on the first setting that cannot be used."""
+        super().check()
+        self.check_each(check_count, "search_steps", "steps", "pool")
+        self.check_each(check_count, "widths")
+        check_temperatures(self.hard, self.soft)
+        self.check_each(check_positive, "rate", "scores_rate", "weights_rate")
+        self.check_each(check_strength, "strength", "scores_std")
+
+
+@dataclasses.dataclass(frozen=True)
+class TransferSettings(ArchitectureSettings):
+    """What all transfers of architectures have in common.
+
+    Architectures are searched for on one task and trained with fresh weights on another, with few examples.
+
+    Attributes:
+      classes: of the task that is searched on; half of them, or all where the new data set is another.
+      new_dataset: the pictures of the new task; the same data set where that suits it.
+      new_classes: of the new task; as many others as `classes` has.
+      in_domain: whether the new task is the first one, with examples that the search has not seen.
+      model: the parent of all architectures.
+      sparsities: shares of the connections that are removed.
+      sizes: examples to train on in the new task, multiples of its number of classes; a training for each.
+      weights: how the fresh weights are drawn: `he`, or `density-aware`, wider where connections are fewer.
+      search_steps: gradient steps of architecture pruning.
+      training_steps: gradient steps of each training on the first task.
+      steps: gradient steps of each training on the new task.
+      rate: learning rate of Adam, which trains the weights on either task.
+      fraction: of the connections left, how many a round of magnitude pruning removes at most.
+      samples: networks that random search draws.
+    """
+
+    classes: tuple[int, ...] = ()
+    new_dataset: str = ""
+    new_classes: tuple[int, ...] = ()
+    in_domain: bool = False
+    model: Literal["auto", "mlp", "cnn", "vit", "vgg19"] = "auto"
+    sparsities: tuple[float, ...] = (0.5, 0.9, 0.95, 0.99)
+    sizes: tuple[int, ...] = ()
+    weights: tuple[str, ...] = WEIGHTS
+    training_steps: int = 0
     fraction: float = 0.2
     samples: int = 8
 
@@ -114,8 +141,7 @@ class TransferSettings(TrainingSettings):
         suits: dict[str, Any] = SUITS_ALL | {"new_dataset": self.dataset} | SUITS.get(self.dataset, {})
         if self.in_domain:
             suits["new_dataset"] = self.dataset
-        chosen = {name: value for name, value in suits.items() if getattr(self, name) in ((), "", 0, "auto")}
-        settings = dataclasses.replace(self, **chosen)
+        settings = self.suited(suits)
         return dataclasses.replace(settings, widths=settings.widths or WIDTHS.get(settings.model, ()))
 
     def with_classes(self, first: list[int], second: list[int]) -> Self:
@@ -155,20 +181,17 @@ class TransferSettings(TrainingSettings):
     def check(self) -> None:
         """Raise on the first setting that cannot be used."""
         super().check()
-        self.check_each(check_count, "search_steps", "training_steps", "steps", "samples", "pool")
+        self.check_each(check_count, "training_steps", "samples")
         check_room(
             self.seeds, max(self.steps, self.search_steps, self.training_steps) + max(self.sizes, default=0)
         )
         for name in ("sizes", "classes", "new_classes"):
             check_distinct(name, getattr(self, name))
-        self.check_numbers(_check_share, "sparsities")
-        self.check_each(_check_share, "fraction")
-        self.check_each(check_count, "sizes", "widths")
+        self.check_numbers(check_share, "sparsities")
+        self.check_each(check_share, "fraction")
+        self.check_each(check_count, "sizes")
         check_known("weights", self.weights, WEIGHTS)
         check_known("model", (self.model,), MODELS)
-        check_temperatures(self.hard, self.soft)
-        self.check_each(check_positive, "rate", "scores_rate", "weights_rate")
-        self.check_each(check_strength, "strength", "scores_std")
         if self.model not in WIDTHS and self.widths:
             raise ArgumentError(f"widths: they are of an mlp or a cnn; the {self.model} has its own")
         if self.in_domain and self.new_dataset != self.dataset:
@@ -184,7 +207,8 @@ class TransferSettings(TrainingSettings):
         return self.seed_keys(STREAMS[purpose])
 
 
-def _check_share(name: str, value: float) -> None:
+def check_share(name: str, value: float) -> None:
+    """Raise unless it is a share of something, neither none nor all of it."""
     if not 0 < value < 1:
         raise ArgumentError(f"{name}: expected numbers between 0 and 1, got {value}")
 

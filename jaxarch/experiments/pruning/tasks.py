@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +12,7 @@ import optax
 from jaxarch import Problem, models
 from jaxarch.data import Images, balanced_rows, crop_and_flip, crop_and_pool, load_images, take_images
 from jaxarch.errors import ArgumentError
-from jaxarch.experiments.pruning.settings import TransferSettings
+from jaxarch.experiments.pruning.settings import ArchitectureSettings, TransferSettings
 
 
 class Transfer(NamedTuple):
@@ -62,8 +62,8 @@ def prepare(settings: TransferSettings) -> Transfer:
     first = load_images(settings.dataset)
     second = first if settings.new_dataset == settings.dataset else load_images(settings.new_dataset)
     settings = settings.with_classes(*(np.unique(images.y).tolist() for images in (first, second)))
-    old = _pooled(first.of_classes(settings.classes), settings.pool)
-    new = _pooled(second.of_classes(settings.new_classes), settings.pool)
+    old = pooled(first.of_classes(settings.classes), settings.pool)
+    new = pooled(second.of_classes(settings.new_classes), settings.pool)
     searched, pool, test = _rows(settings, old, new)
     keys = settings.keys("rows")
     train = np.stack([balanced_rows(key, new.y, pool, size=max(settings.sizes)) for key in keys])
@@ -74,23 +74,34 @@ def prepare(settings: TransferSettings) -> Transfer:
     if not tested.size:
         raise ArgumentError(f"sizes: {max(settings.sizes)} leave none of {len(pool)} examples to test on")
     moments = old.moments()
+    searching = problem_of_images(settings, settings.model, old, searched, settings.training_steps, moments)
+    learning = problem_of_images(settings, settings.model, new, train, settings.steps, moments)
+    return Transfer(settings, old, new, searching, learning, tested.astype(np.int32))
 
-    def problem(images: Images, rows: np.ndarray, steps: int) -> Problem:
-        return models.supervised(
-            _model(settings, images),
-            (images.x, images.y),
-            loss=optax.softmax_cross_entropy_with_integer_labels,
-            optimizer=optax.adam(settings.rate),
-            steps=steps,
-            batch_size=settings.batch_size,
-            train=rows,
-            gather=take_images(*moments),
-            augment=crop_and_flip() if settings.augment else None,
-        )
 
-    searching = problem(old, searched, settings.training_steps)
-    return Transfer(
-        settings, old, new, searching, problem(new, train, settings.steps), tested.astype(np.int32)
+def problem_of_images(
+    settings: ArchitectureSettings, model: str, images: Images, rows: np.ndarray, steps: int, moments: Any
+) -> Problem:
+    """Classes of pictures, learned by Adam.
+
+    Args:
+      settings: with widths, batch size, rate, and whether pictures are augmented.
+      model: the name of the parent.
+      images: to learn.
+      rows: of the examples to train on.
+      steps: of a training.
+      moments: of the pixels, as of `Images.moments`.
+    """
+    return models.supervised(
+        _model(model, settings.widths, images),
+        (images.x, images.y),
+        loss=optax.softmax_cross_entropy_with_integer_labels,
+        optimizer=optax.adam(settings.rate),
+        steps=steps,
+        batch_size=settings.batch_size,
+        train=rows,
+        gather=take_images(*moments),
+        augment=crop_and_flip() if settings.augment else None,
     )
 
 
@@ -114,7 +125,7 @@ def _rows(
     return np.arange(old.train), np.arange(new.train), rest if rest.size else None
 
 
-def _pooled(images: Images, window: int) -> Images:
+def pooled(images: Images, window: int) -> Images:
     """Pictures whose pixels are the means over windows, rounded."""
     if window == 1:
         return images
@@ -124,16 +135,21 @@ def _pooled(images: Images, window: int) -> Images:
     return images._replace(x=np.rint(pixels).astype(np.uint8))
 
 
-def _model(settings: TransferSettings, images: Images) -> Callable[[Any], Any]:
+def _model(model: str, widths: Sequence[int], images: Images) -> Callable[[Any], Any]:
     """The parent of all architectures, a function of Flax's rngs."""
     _, height, width, channels = images.x.shape
     outputs = len(np.unique(images.y))
-    match settings.model:
+    match model:
         case "mlp":
-            widths = (height * width * channels, *settings.widths, outputs)
-            return lambda rngs: models.MLP(widths, rngs=rngs)
+            sizes = (height * width * channels, *widths, outputs)
+            return lambda rngs: models.MLP(sizes, rngs=rngs)
+        case "lenet":
+            pixels = height * width * channels
+            return lambda rngs: models.LeNet300100(inputs=pixels, outputs=outputs, rngs=rngs)
         case "cnn":
-            return lambda rngs: models.CNN(settings.widths, inputs=channels, outputs=outputs, rngs=rngs)
+            return lambda rngs: models.CNN(widths, inputs=channels, outputs=outputs, rngs=rngs)
+        case "resnet20":
+            return lambda rngs: models.ResNet20(inputs=channels, outputs=outputs, rngs=rngs)
         case "vgg19":
             return lambda rngs: models.VGG19(inputs=channels, outputs=outputs, rngs=rngs)
         case "vit":
@@ -141,4 +157,4 @@ def _model(settings: TransferSettings, images: Images) -> Callable[[Any], Any]:
             return lambda rngs: models.VisionTransformer(
                 size=size, inputs=channels, outputs=outputs, rngs=rngs
             )
-    raise ValueError(settings.model)
+    raise ValueError(model)

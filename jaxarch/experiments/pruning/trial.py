@@ -91,7 +91,9 @@ def measure(
     table.insert(2, "task", transfer.task)
     notes = [*_budgets(methods, transfer), *_notes(found, settings)]
     kept = {method: of_method.masks for method, of_method in found.items()}
-    return Measured(table, _comparisons(table), _layers(runs, masks), kept, digests, notes)
+    return Measured(
+        table, compared(table[table["strategy"] != PARENT], CELL), _layers(runs, masks), kept, digests, notes
+    )
 
 
 def training(weights: str, transfer: Transfer) -> Strategy:
@@ -155,7 +157,7 @@ def _trained(
         dead_start=np.asarray(network.dead_start),
         failed_at=np.maximum(np.asarray(network.failed_at), runs["search_failed_at"]),
         seconds=report.seconds,
-    ).pipe(_without_failures)
+    ).pipe(without_failures, "accuracy", "loss")
 
 
 def _accuracy(
@@ -167,19 +169,24 @@ def _accuracy(
     return (outputs.argmax(-1) == transfer.new.y[rows]).mean(axis=1)
 
 
-def _without_failures(table: pd.DataFrame) -> pd.DataFrame:
+def without_failures(table: pd.DataFrame, *names: str) -> pd.DataFrame:
     """What runs that met NaN have is no figure."""
     failed = table["failed_at"] >= 0
-    return table.assign(**{name: table[name].mask(failed) for name in ("accuracy", "loss")})
+    return table.assign(**{name: table[name].mask(failed) for name in names})
 
 
-def _comparisons(table: pd.DataFrame) -> pd.DataFrame:
-    """Every pair of methods, run by run on the same seeds, in every cell."""
+def compared(table: pd.DataFrame, cell: list[str]) -> pd.DataFrame:
+    """The accuracies of every pair of methods, run by run on the same seeds, in every cell.
+
+    Args:
+      table: a row a run, the parent's left out.
+      cell: the columns that say which cell a run is in.
+    """
     cells = []
-    for cell, rows in table[table["strategy"] != PARENT].groupby(CELL, sort=False):
+    for where, rows in table.groupby(cell, sort=False):
         by_seed = rows.pivot(index="seed", columns="strategy", values="accuracy")
         values = {method: by_seed[method].to_numpy() for method in rows["strategy"].unique()}
-        cells.append(paired_differences(values).assign(**dict(zip(CELL, cell, strict=True))))
+        cells.append(paired_differences(values).assign(**dict(zip(cell, where, strict=True))))
     return pd.concat(cells, ignore_index=True)
 
 
