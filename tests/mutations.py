@@ -1255,8 +1255,8 @@ STRUCTURE = [
     Mutation(
         "what is pruned of a bias is filled",
         "structure/shrink.py",
-        "_folded(function, leaves, (example_batch(problem, _TRACED),), pruned)",
-        "_folded(function, leaves, (example_batch(problem, _TRACED),), ())",
+        "partial(_folded, function, leaves, fixed=pruned)",
+        "partial(_folded, function, leaves, fixed=())",
         "test_shrink.py::test_a_bias_that_is_pruned_is_not_there_to_be_filled",
     ),
     Mutation(

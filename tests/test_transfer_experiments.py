@@ -379,11 +379,6 @@ def test_table_1_has_every_search_and_itself_reshuffled(reshuffled):
         ({"sizes": (12, 40)}, "sizes: expected multiples of 5, the new classes; got 12"),
         ({"new_classes": (5,)}, r"new_classes: a task needs at least two classes, got \(5,\)"),
         ({"fraction": 0.0}, "fraction: expected numbers between 0 and 1, got 0.0"),
-        pytest.param(
-            {"model": "vit", "widths": (), "pool": 1, "methods": ("random search",)},
-            "methods: random search",
-            marks=pytest.mark.long,
-        ),
         ({"model": "resnet"}, "model: unknown 'resnet'"),
         ({"sizes": (5000,)}, "size: 1000 of each class are asked for"),
         ({"sparsities": (0.9, 0.0)}, "sparsities: expected numbers between 0 and 1, got 0.0"),

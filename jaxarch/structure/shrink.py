@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any, overload
 
 import jax
@@ -32,7 +33,6 @@ _TRACED, _COMPARED = 2, 64
 _NO_MORE_THAN_ROUNDING = 1e-5
 """Of biases that took up the same constants in another order."""
 
-
 _AS_THEY_MUST_BE = (INPUTS, OUTPUTS, MOVED_ALONG, POOLED_ALONG)
 """Why axes stay of which nobody would ask that they go."""
 
@@ -43,9 +43,9 @@ class Shrunk:
 
     Attributes:
       tree: the leaves, with smaller arrays.
-      function: `(tree, *inputs) -> outputs` of these, of any number of examples (the first axis). With inputs
-        of other sizes else it is seen first whether the same units do nothing, which takes as long as
-        `shrink`, and refused if not.
+      function: `(tree, *inputs) -> outputs` of these. With inputs of other sizes it is seen first whether the
+        same units do nothing then, once for these sizes, and refused if not; of a network the number of
+        examples does not count. `groups.smaller(kept)` does not look.
       same_function: whether the function that was given takes these arrays as it is, and computes from them,
         operation by operation, what its program with the smaller sizes does.
       groups: the groups of units.
@@ -193,15 +193,15 @@ def shrink(model: Any, about: Any, *inputs: PyTree) -> Shrunk:
     leaves = jax.tree.leaves(inputs)
     if is_traced(inputs) or any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves):
         raise ArgumentError("inputs: expected arrays, on which both are compared, got what has no values")
-    groups, folded = _folded(model, about, inputs, ())
+    groups, folded = _folded(model, about, inputs, fixed=())
     small = groups.cut(folded.tree, folded.kept)
     same, function, difference = _smaller(groups, folded, small, model, about, inputs)
-    guarded = _guarded(function, model, about, folded, inputs, ())
+    guarded = _guarded(function, partial(_folded, model, about, fixed=()), folded, inputs)
     return Shrunk(small, guarded, same, groups, folded.kept, folded.left, difference)
 
 
 def _folded(
-    function: Callable[..., Any], tree: PyTree, inputs: tuple[PyTree, ...], fixed: Collection[str]
+    function: Callable[..., Any], tree: PyTree, inputs: tuple[PyTree, ...], *, fixed: Collection[str]
 ) -> tuple[Groups, Folded]:
     """The groups, and what is needed with these inputs and with one example more, if the function takes that.
 
@@ -243,20 +243,33 @@ def _equal(first: Folded, second: Folded) -> bool:
 
 def _guarded(
     smaller: Callable[..., Any],
-    function: Callable[..., Any],
-    tree: PyTree,
+    fold: Callable[[tuple[PyTree, ...]], tuple[Groups, Folded]],
     folded: Folded,
     inputs: tuple[PyTree, ...],
-    fixed: Collection[str],
+    examples: bool = False,
 ) -> Callable[..., Any]:
-    """The smaller function, which refuses inputs of other sizes with which other units do nothing."""
-    known = {_sizes(inputs)}
+    """The smaller function, which refuses inputs of other sizes with which other units do nothing.
+
+    Args:
+      smaller: the function.
+      fold: what is needed of the whole one, of its inputs.
+      folded: what is needed with some inputs.
+      inputs: these.
+      examples: whether the first axis of inputs is known to be that of the examples.
+    """
+
+    def sizes_of(inputs: tuple[PyTree, ...]) -> Any:
+        leaves, structure = jax.tree.flatten(inputs)
+        shapes = [jnp.shape(leaf) for leaf in leaves]
+        return structure, tuple(shape[1:] if examples else shape for shape in shapes)
+
+    known = {sizes_of(inputs)}
 
     def guarded(small: PyTree, *others: PyTree) -> Any:
-        if (sizes := _sizes(others)) not in known:
+        if (sizes := sizes_of(others)) not in known:
             shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), leaf.dtype), others)
             with jax.ensure_compile_time_eval():
-                _, there = _folded(function, tree, shapes, fixed)
+                _, there = fold(shapes)
             if not _equal(folded, there):
                 raise ArgumentError(
                     "inputs: with these sizes other units do nothing than with those of the example that the "
@@ -266,13 +279,6 @@ def _guarded(
         return smaller(small, *others)
 
     return guarded
-
-
-def _sizes(inputs: tuple[PyTree, ...]) -> Any:
-    """What the sizes of inputs are but for how many examples there are."""
-    leaves, structure = jax.tree.flatten(inputs)
-    shapes = [jnp.shape(leaf) for leaf in leaves]
-    return structure, tuple(shape[1:] for shape in shapes), len({shape[:1] for shape in shapes})
 
 
 def _smaller(
@@ -336,11 +342,12 @@ def _shrunk_network(network: Network, problem: Problem) -> ShrunkNetwork:
     function = problem_function(problem, network.params, network.state)
     # What is pruned of a bias is not there to be filled.
     pruned = [path for path, mask in named_leaves(network.mask).items() if not np.asarray(mask).all()]
-    groups, folded = _folded(function, leaves, (example_batch(problem, _TRACED),), pruned)
+    fold = partial(_folded, function, leaves, fixed=pruned)
+    groups, folded = fold((example_batch(problem, _TRACED),))
     small = groups.cut(folded.tree, folded.kept)
     examples = (example_batch(problem, _COMPARED),)
     same, chosen, difference = _smaller(groups, folded, small, function, leaves, examples)
-    guarded = _guarded(chosen, function, leaves, folded, examples, pruned)
+    guarded = _guarded(chosen, fold, folded, examples, examples=True)
     params, state = split_leaves(small, network.params, network.state)
     mask, start = (groups.cut(tree, folded.kept) for tree in (network.mask, network.start))
     ran = {name: getattr(network, name) for name in ("failed_at", "dead_start")}
