@@ -676,7 +676,7 @@ def test_the_figure_has_a_bar_for_each_layer_and_kind_and_leaves_out_what_is_tin
 
 REFUSED = {
     "function: it cannot be traced": lambda: jaxarch.cost(lambda p, x: x @ p["w"], SQUARE, ones(1, 3)),
-    "function: expected one, or a Network of one run": lambda: jaxarch.cost(3, SQUARE, ROW),
+    "model: expected a network of one run or a function": lambda: jaxarch.cost(3, SQUARE, ROW),
     "function: it has side effects": lambda: jaxarch.cost(
         lambda p, x: (jax.debug.print("{}", x), x @ p["w"])[1], SQUARE, ROW
     ),
@@ -697,8 +697,8 @@ REFUSED = {
         found()[1],
     ),
     "network: it is a bare architecture": lambda: jaxarch.cost(found(params=None)[0], found()[1]),
-    "network: its problem has its inputs": lambda: jaxarch.cost(*found(), mask=MASK),
-    "problem: expected the Problem of the network, got None": lambda: jaxarch.cost(found()[0]),
+    "mask: a network has its own": lambda: jaxarch.cost(*found(), mask=MASK),
+    "problem: expected the network's problem alone, got None": lambda: jaxarch.cost(found()[0]),
 }
 
 

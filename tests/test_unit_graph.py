@@ -141,7 +141,7 @@ def test_of_a_network_it_is_the_masked_one():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: unit_graph({}, {}), "network: expected a network of one run or a function"),
+        (lambda: unit_graph({}, {}), "model: expected a network of one run or a function"),
         (
             lambda: unit_graph(lambda p, x: x + p["b"], {"b": jnp.ones(2)}, jnp.ones(2)),
             "function: it multiplies",

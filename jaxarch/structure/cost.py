@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxarch.errors import ArgumentError, is_traced, shown
+from jaxarch.errors import ArgumentError, is_traced
 from jaxarch.masks import apply_mask, check_booleans
 from jaxarch.network import Network
 from jaxarch.problem import Problem
@@ -19,7 +19,7 @@ from jaxarch.structure.cost_table import Cost, Counts, LayerCost
 from jaxarch.structure.groups import Groups, axis_groups
 from jaxarch.structure.known import is_key
 from jaxarch.structure.needed import Sums, find_needed
-from jaxarch.structure.network_function import example_batch, masked_leaves, problem_function
+from jaxarch.structure.network_function import function_of
 from jaxarch.structure.products import NO_PARAMETERS, Product, Products, find_products, module_of, shape_of
 from jaxarch.structure.smaller import sizes
 from jaxarch.structure.work import Work, effective_work, nonzero_work, whole_work
@@ -27,16 +27,12 @@ from jaxarch.trees import PyTree, named_leaves
 
 
 @overload
-def cost(function: Network, tree: Problem, /) -> Cost: ...
-
-
+def cost(model: Network, about: Problem, /) -> Cost: ...
 @overload
 def cost(
-    function: Callable[..., Any], tree: PyTree, /, *inputs: PyTree, mask: PyTree | None = None
+    model: Callable[..., Any], about: PyTree, /, *inputs: PyTree, mask: PyTree | None = None
 ) -> Cost: ...
-
-
-def cost(function: Any, tree: Any = None, /, *inputs: Any, mask: Any = None) -> Cost:
+def cost(model: Any, about: Any = None, /, *inputs: Any, mask: Any = None) -> Cost:
     r"""What a model costs, layer by layer, read from its traced program.
 
         print(jaxarch.cost(network.of_run(0), problem))
@@ -70,9 +66,9 @@ def cost(function: Any, tree: Any = None, /, *inputs: Any, mask: Any = None) -> 
     primitives that are not understood.
 
     Args:
-      function: a network of one run, or `(tree, *inputs) -> outputs`, traceable by JAX.
-      tree: of a network, its problem, whose `predict` is traced with one example; the parameters are those of
-        the network, and its state (running statistics) counts as none. Of a function, its leaves, all of
+      model: a network of one run, or a function `(tree, *inputs) -> outputs`, traceable by JAX.
+      about: of a network, its problem, whose `predict` is traced with one example; the parameters are those
+        of the network, and its state (running statistics) counts as none. Of a function, its leaves, all of
         which count as parameters; of shapes alone (`jax.ShapeDtypeStruct`) only *dense* is known.
       *inputs: of a function, an example of its inputs, a batch. If the leading axis of the first array has
         the size of that of every output, it is taken to be that of the examples, and multiply-adds and
@@ -107,19 +103,12 @@ def cost(function: Any, tree: Any = None, /, *inputs: Any, mask: Any = None) -> 
       >>> cost.layers["in"].masked.parameters, cost.total.shrunk.multiply_adds
       (8, 20)
     """
-    if isinstance(function, Network):
-        if not isinstance(tree, Problem):
-            raise ArgumentError(f"problem: expected the Problem of the network, got {shown(tree)}")
-        if inputs or mask is not None:
-            raise ArgumentError("network: its problem has its inputs, and it its mask; leave out all else")
-        leaves = masked_leaves(function)
-        groups = axis_groups(
-            problem_function(tree, function.params, function.state), leaves, example_batch(tree, 1)
-        )
-        parameters, masked = named_leaves(function.params), named_leaves(function.mask)
-        return _cost(groups, leaves, 1, set(masked), set(parameters))
-    if not callable(function):
-        raise ArgumentError(f"function: expected one, or a Network of one run, got {shown(function)}")
+    function, tree, examples = function_of(model, about, inputs, examples=1)
+    if isinstance(model, Network):
+        if mask is not None:
+            raise ArgumentError("mask: a network has its own; leave it out")
+        parameters, masked = named_leaves(model.params), named_leaves(model.mask)
+        return _cost(axis_groups(function, tree, *examples), tree, 1, set(masked), set(parameters))
     has_values = not any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(tree))
     if is_traced((tree, mask)):
         raise ArgumentError("tree: its values, which are traced, decide; call this outside of jit and vmap")
@@ -128,9 +117,9 @@ def cost(function: Any, tree: Any = None, /, *inputs: Any, mask: Any = None) -> 
             raise ArgumentError("mask: what it leaves is counted of arrays, and the tree has shapes alone")
         check_booleans(mask)
         tree = apply_mask(mask, tree)
-    groups = axis_groups(function, tree, *inputs)
+    groups = axis_groups(function, tree, *examples)
     leaves = named_leaves(tree) if has_values else {}
-    return _cost(groups, leaves, _batch(groups, inputs), set(named_leaves(mask)), set(groups._leaves))
+    return _cost(groups, leaves, _batch(groups, examples), set(named_leaves(mask)), set(groups._leaves))
 
 
 def _batch(groups: Groups, inputs: PyTree) -> int:

@@ -19,6 +19,38 @@ Leaves = dict[str, Any]
 """The parameters and the state of a model, by path."""
 
 
+def function_of(
+    model: Any, about: Any, inputs: tuple[PyTree, ...], examples: int
+) -> tuple[Callable[..., Any], PyTree, tuple[PyTree, ...]]:
+    """What is traced: of a network beside its problem, or of a function beside its leaves and inputs.
+
+    Args:
+      model: a network of one run, or a function `(tree, *inputs) -> outputs`.
+      about: the network's problem, or the function's tree.
+      inputs: the function's; a network has none but its problem's.
+      examples: how many of these it is traced with.
+
+    Returns:
+      The function, its tree, and its inputs.
+
+    Raises:
+      ArgumentError: anything else; many runs at once, a bare architecture, another network than the
+        problem's, a problem that predicts nothing.
+    """
+    if isinstance(model, Network):
+        if not isinstance(about, Problem) or inputs:
+            raise ArgumentError(f"problem: expected the network's problem alone, got {shown(about)}")
+        leaves = masked_leaves(model)
+        check_problem(model, about)
+        function = problem_function(about, model.params, model.state)
+        return function, leaves, (example_batch(about, examples),)
+    if not callable(model):
+        raise ArgumentError(f"model: expected a network of one run or a function, got {shown(model)}")
+    if isinstance(about, Problem):
+        raise ArgumentError("model: expected a network of one run beside a problem, got a function")
+    return model, about, inputs
+
+
 def problem_function(problem: Problem, params: PyTree, state: PyTree) -> Callable[[Leaves, PyTree], Any]:
     """What a problem's model computes, as a function `(leaves, batch) -> outputs` at evaluation.
 
@@ -77,6 +109,23 @@ def masked_leaves(network: Network) -> Leaves:
         raise ArgumentError("network: expected that of one run; take it with network.of_run(0)")
     params = network.params if network.mask is None else apply_mask(network.mask, network.params)
     return joined_leaves(params, network.state)
+
+
+def check_problem(network: Network, problem: Problem) -> None:
+    """Raise unless a network has the leaves of a problem's model."""
+    expected = jax.eval_shape(problem.init, jax.random.key(0))
+    for name, given, there in zip(
+        ("params", "state"), (network.params, network.state), expected, strict=True
+    ):
+        shapes, wanted = (
+            {path: jnp.shape(leaf) for path, leaf in named_leaves(tree).items()} for tree in (given, there)
+        )
+        for path in [*wanted, *shapes]:
+            if shapes.get(path) != wanted.get(path):
+                raise ArgumentError(
+                    f"network: expected {name} of the problem's model, {path!r} of shape {wanted.get(path)}, "
+                    f"got {shapes.get(path)}; of many runs, take one: network.of_run(0)"
+                )
 
 
 def example_batch(problem: Problem, rows: int) -> PyTree:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch.errors import ArgumentError, is_traced, shown
+from jaxarch.errors import ArgumentError, is_traced
 from jaxarch.network import Network
 from jaxarch.problem import Key, Problem
 from jaxarch.structure.alike import are_alike
@@ -21,9 +21,8 @@ from jaxarch.structure.groups import ONE_IS_KEPT, Folded, Groups, axis_groups
 from jaxarch.structure.network_function import (
     Leaves,
     example_batch,
+    function_of,
     joined_leaves,
-    masked_leaves,
-    problem_function,
     split_leaves,
 )
 from jaxarch.trees import PyTree, named_leaves
@@ -182,21 +181,17 @@ def shrink(model: Any, about: Any, *inputs: PyTree) -> Shrunk:
       >>> print(small.tree["in"].shape, small.kept, function(small.tree, jnp.ones((1, 2))))
       (2, 1) {'bias[0]': array([ True, False, False])} [[6.]]
     """
+    function, tree, traced = function_of(model, about, inputs, _TRACED)
     if isinstance(model, Network):
-        if not isinstance(about, Problem) or inputs:
-            raise ArgumentError(f"problem: expected the network's problem alone, got {shown(about)}")
-        return _shrunk_network(model, about)
-    if not callable(model):
-        raise ArgumentError(f"model: expected a network of one run or a function, got {shown(model)}")
-    if isinstance(about, Problem):
-        raise ArgumentError("model: expected a network of one run beside a problem, got a function")
+        return _shrunk_network(model, about, function, tree, traced)
     leaves = jax.tree.leaves(inputs)
     if is_traced(inputs) or any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves):
         raise ArgumentError("inputs: expected arrays, on which both are compared, got what has no values")
-    groups, folded = _folded(model, about, inputs, fixed=())
+    fold = partial(_folded, function, tree, fixed=())
+    groups, folded = fold(inputs)
     small = groups.cut(folded.tree, folded.kept)
-    same, function, difference = _smaller(groups, folded, small, model, about, inputs)
-    guarded = _guarded(function, partial(_folded, model, about, fixed=()), folded, inputs)
+    same, chosen, difference = _smaller(groups, folded, small, function, tree, inputs)
+    guarded = _guarded(chosen, fold, folded, inputs)
     return Shrunk(small, guarded, same, groups, folded.kept, folded.left, difference)
 
 
@@ -336,14 +331,17 @@ def _wide(array: Any) -> Any:
 # Networks and their problems -------------------------------------------------------------------------
 
 
-def _shrunk_network(network: Network, problem: Problem) -> ShrunkNetwork:
-    leaves = masked_leaves(network)
-    _check_problem(network, problem)
-    function = problem_function(problem, network.params, network.state)
+def _shrunk_network(
+    network: Network,
+    problem: Problem,
+    function: Callable[[Leaves, PyTree], Any],
+    leaves: Leaves,
+    traced: tuple[PyTree, ...],
+) -> ShrunkNetwork:
     # What is pruned of a bias is not there to be filled.
     pruned = [path for path, mask in named_leaves(network.mask).items() if not np.asarray(mask).all()]
     fold = partial(_folded, function, leaves, fixed=pruned)
-    groups, folded = fold((example_batch(problem, _TRACED),))
+    groups, folded = fold(traced)
     small = groups.cut(folded.tree, folded.kept)
     examples = (example_batch(problem, _COMPARED),)
     same, chosen, difference = _smaller(groups, folded, small, function, leaves, examples)
@@ -354,23 +352,6 @@ def _shrunk_network(network: Network, problem: Problem) -> ShrunkNetwork:
     cut = Network(params, mask, state, start=start, **ran)
     about = _smaller_problem(problem, network, groups, folded.kept, cut, same)
     return ShrunkNetwork(small, guarded, same, groups, folded.kept, folded.left, difference, cut, about)
-
-
-def _check_problem(network: Network, problem: Problem) -> None:
-    """Raise unless a network has the leaves of a problem's model."""
-    expected = jax.eval_shape(problem.init, jax.random.key(0))
-    for name, given, there in zip(
-        ("params", "state"), (network.params, network.state), expected, strict=True
-    ):
-        shapes, wanted = (
-            {path: jnp.shape(leaf) for path, leaf in named_leaves(tree).items()} for tree in (given, there)
-        )
-        for path in [*wanted, *shapes]:
-            if shapes.get(path) != wanted.get(path):
-                raise ArgumentError(
-                    f"network: expected {name} of the problem's model, {path!r} of shape {wanted.get(path)}, "
-                    f"got {shapes.get(path)}; of many runs, take one: network.of_run(0)"
-                )
 
 
 def _smaller_problem(

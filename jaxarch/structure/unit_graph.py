@@ -12,13 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch.errors import ArgumentError, is_traced, shown
+from jaxarch.errors import ArgumentError, is_traced
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.structure.axes import Axis
 from jaxarch.structure.flow import MOVED_ALONG, POOLED_ALONG
 from jaxarch.structure.groups import Groups, axis_groups
-from jaxarch.structure.network_function import example_batch, masked_leaves, problem_function
+from jaxarch.structure.network_function import function_of
 from jaxarch.structure.products import Factor, Product, find_products
 from jaxarch.trees import PyTree, named_leaves
 
@@ -80,16 +80,8 @@ def unit_graph(model: Any, about: Any, *inputs: PyTree, self_loops: bool = True)
        [0 0 1 3]
        [7 2 3 1]] {'out[1]': 1, 'in[1]': 2, 'in[0]': 1}
     """
-    if isinstance(model, Network):
-        if not isinstance(about, Problem) or inputs:
-            raise ArgumentError(f"problem: expected the network's problem alone, got {shown(about)}")
-        leaves: PyTree = masked_leaves(model)
-        function, inputs = problem_function(about, model.params, model.state), (example_batch(about, 1),)
-    elif callable(model):
-        leaves, function = about, model
-    else:
-        raise ArgumentError(f"network: expected a network of one run or a function, got {shown(model)}")
-    groups = axis_groups(function, leaves, *inputs)
+    function, leaves, traced = function_of(model, about, inputs, examples=1)
+    groups = axis_groups(function, leaves, *traced)
     if is_traced(leaves):
         raise ArgumentError(
             "tree: its values, which are traced, are the graph; call this outside of jit and vmap"
