@@ -14,7 +14,7 @@ from small import close
 import jaxarch
 from jaxarch.errors import ArgumentError
 from jaxarch.models import as_model, parents
-from jaxarch.structure import axis_groups
+from jaxarch.structure import axis_groups, flow, known, needed, smaller
 from jaxarch.structure.axes import Axis, in_a_row, product, unify
 from jaxarch.trees import named_leaves, path_name
 
@@ -667,3 +667,9 @@ def test_every_unit_of_a_model_has_its_place_in_the_leaves():
         for path, axis in group.axes:
             assert leaves[path].shape[axis] % group.size == 0
     assert jaxarch.structure.axis_groups is axis_groups
+
+
+def test_what_is_known_of_a_primitive_is_of_one_that_is_followed():
+    followed = {*flow._RULES, *flow._CALLS}
+    for rules in (known._RULES, known._CALLS, needed._RULES, smaller._RULES):
+        assert set(rules) <= followed
