@@ -1285,7 +1285,7 @@ STRUCTURE = [
         "structure/shrink.py",
         "if not _equal(folded, there):",
         "if False:",
-        "test_shrink_elsewhere.py::test_constants_that_are_summed_over_the_length_of_the_input_depend_on_it",
+        "test_shrink_elsewhere.py::test_taps_that_meet_padding_alone_in_a_short_example_are_needed_in_a_long_one",
     ),
     Mutation(
         "integers do not wrap around",
