@@ -529,7 +529,8 @@ def of_all_kinds(name):
     return function, tree, inputs, groups, jaxarch.cost(function, tree, *inputs, mask=mask)
 
 
-FAMILIES = ["residual MLP", "CNN with batch norm", "MobileNet and groups", "siamese"]
+LARGE = [pytest.param(name, marks=pytest.mark.long) for name in ("CNN with batch norm", "siamese")]
+FAMILIES = ["residual MLP", "MobileNet and groups", *LARGE]
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -65,6 +65,14 @@ SEARCHES = {
     "magnitude_pruning in one shot": lambda units: search.magnitude_pruning(0.5, fraction=None, units=units),
     "random_mask": lambda units: search.random_mask(0.5, units=units),
 }
+QUICK = ("two_temperature", "snip")
+
+
+def some(names):
+    """All of them, most not in the quick suite."""
+    return [pytest.param(name, marks=[pytest.mark.long] * (name not in QUICK)) for name in names]
+
+
 OF_A_SIZE = [name for name in SEARCHES if name != "two_temperature"]
 IN_ONE_GO = [name for name in SEARCHES if "rounds" not in name]
 
@@ -89,7 +97,7 @@ def kept_neurons(network):
 # Searches --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", OF_A_SIZE)
+@pytest.mark.parametrize("name", some(OF_A_SIZE))
 def test_a_search_keeps_exactly_its_share_of_the_units_and_one_of_each_group(name):
     for run in range(RUNS):
         kept = kept_neurons(found(name, "neurons").of_run(run))
@@ -97,7 +105,7 @@ def test_a_search_keeps_exactly_its_share_of_the_units_and_one_of_each_group(nam
         assert all(units.any() for units in kept.values())
 
 
-@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.parametrize("name", some(SEARCHES))
 def test_the_units_that_a_search_removes_are_not_needed_and_without_them_the_network_is_the_same(name):
     problem, network = learning(), found(name, "neurons").of_run(1)
     function, leaves, groups = groups_of(problem, network)
@@ -109,7 +117,7 @@ def test_the_units_that_a_search_removes_are_not_needed_and_without_them_the_net
     assert close(small, jax.jit(function)(leaves, batch))
 
 
-@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.parametrize("name", some(SEARCHES))
 def test_all_of_a_unit_is_masked_and_nothing_else(name):
     network = found(name, "neurons").of_run(0)
     (first, second), mask = kept_neurons(network).values(), jaxarch.named_leaves(network.mask)
@@ -120,7 +128,7 @@ def test_all_of_a_unit_is_masked_and_nothing_else(name):
     assert same(masks.apply_mask(network.mask, network.params), network.params)
 
 
-@pytest.mark.parametrize("name", IN_ONE_GO)
+@pytest.mark.parametrize("name", some(IN_ONE_GO))
 def test_of_every_four_inputs_of_an_output_two_are_left(name):
     network = found(name, "2:4")
     for leaf, kernel in zip(jax.tree.leaves(network.mask), jax.tree.leaves(network.params), strict=False):
@@ -129,7 +137,7 @@ def test_of_every_four_inputs_of_an_output_two_are_left(name):
         assert rows.std(0).any(), kernel.shape  # each run has its own
 
 
-@pytest.mark.parametrize("name", [name for name in OF_A_SIZE if name != "architecture_pruning"])
+@pytest.mark.parametrize("name", some(name for name in OF_A_SIZE if name != "architecture_pruning"))
 def test_a_search_keeps_exactly_its_share_of_the_blocks(name):
     blocks = [
         leaf.reshape(RUNS, leaf.shape[1] // 4, 4, leaf.shape[2] // 2, 2).transpose(0, 1, 3, 2, 4)
@@ -141,12 +149,16 @@ def test_a_search_keeps_exactly_its_share_of_the_blocks(name):
     ).all()  # of 8 + 4 + 1, half, rounded to even
 
 
-@pytest.mark.parametrize(("name", "units"), [(name, "neurons") for name in SEARCHES] + [("snip", "2:4")])
-def test_a_second_equal_call_compiles_nothing(name, units):
+@pytest.mark.parametrize("name", some(SEARCHES))
+def test_a_second_equal_call_compiles_nothing(name, units="neurons"):
     found(name, units)
     with compilations() as seen:
         jaxarch.over_seeds(SEARCHES[name](units), keys(RUNS), learning())
     assert seen == []
+
+
+def test_a_second_equal_call_over_n_of_m_compiles_nothing():
+    test_a_second_equal_call_compiles_nothing("snip", "2:4")
 
 
 @pytest.mark.long
@@ -533,7 +545,7 @@ def test_arrays_that_are_split_stay_so(axis_type, pattern):
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
-@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.parametrize("name", some(SEARCHES))
 def test_parameters_may_be_any_pytree(name, container):
     problem = jaxarch.supervised(
         two_layers(CONTAINERS[container]),
