@@ -163,10 +163,9 @@ CONTAINERS = {
 }
 
 
-@pytest.mark.parametrize("container", CONTAINERS)
-@pytest.mark.parametrize("name", [name for name in IN_JAX if METHODS[name].parent == "any"])
-def test_parameters_may_be_any_pytree(name, container):
-    learning = jaxarch.supervised(
+def problem_in(container):
+    """A small problem whose parameters are in a container."""
+    return jaxarch.supervised(
         two_layers(CONTAINERS[container]),
         (np.linspace(0, 1, 160, dtype=np.float32).reshape(20, 8), np.arange(20) % 2),
         loss=optax.sigmoid_binary_cross_entropy,
@@ -174,6 +173,12 @@ def test_parameters_may_be_any_pytree(name, container):
         steps=2,
         validation=np.arange(5),
     )
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+@pytest.mark.parametrize("name", [name for name in IN_JAX if METHODS[name].parent == "any"])
+def test_parameters_may_be_any_pytree(name, container):
+    learning = problem_in(container)
     network = jax.eval_shape(strategy_of(name), keys()[0], learning)
     params, _ = jax.eval_shape(learning.init, keys()[0])
     assert jax.tree.structure(network.params) == jax.tree.structure(params)

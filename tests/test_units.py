@@ -14,7 +14,7 @@ from flax import nnx
 from jax.sharding import NamedSharding, PartitionSpec
 from methods import keys
 from small import close, digits, same
-from test_contract import CONTAINERS, two_layers
+from test_contract import CONTAINERS, problem_in
 
 import jaxarch
 from jaxarch import masks, search
@@ -547,13 +547,7 @@ def test_arrays_that_are_split_stay_so(axis_type, pattern):
 @pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("name", some(SEARCHES))
 def test_parameters_may_be_any_pytree(name, container):
-    problem = jaxarch.supervised(
-        two_layers(CONTAINERS[container]),
-        (np.linspace(0, 1, 160, dtype=np.float32).reshape(20, 8), np.arange(20) % 2),
-        loss=optax.sigmoid_binary_cross_entropy,
-        optimizer=optax.adam(1e-2),
-        steps=2,
-    )
+    problem = problem_in(container)
     network = jax.eval_shape(jaxarch.chain(SEARCHES[name]("neurons")), keys(1)[0], problem)
     params, _ = jax.eval_shape(problem.init, keys(1)[0])
     assert jax.tree.structure(network.params) == jax.tree.structure(params)

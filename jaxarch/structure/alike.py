@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
 
-from jaxarch.structure.flow import CALLS, inner, literal
+from jaxarch.structure.flow import CALLED, inner, literal
 from jaxarch.structure.known import is_key
 
 
@@ -65,7 +65,7 @@ def _flatten(
 
     for eqn in jaxpr.eqns:
         taken = [read(atom) for atom in eqn.invars]
-        if eqn.primitive.name in (*CALLS, "custom_jvp_call"):
+        if eqn.primitive.name in CALLED:
             made = _flatten(inner(eqn), taken, operations, count)
         else:
             made = list(range(count[0], count[0] + len(eqn.outvars)))

@@ -64,7 +64,7 @@ class Step(NamedTuple):
     @property
     def called(self) -> Program | None:
         """The program that it calls once, on its own inputs, and that makes all of its outputs."""
-        called = self.programs and self.eqn.primitive.name in (*CALLS, "custom_jvp_call")
+        called = self.programs and self.eqn.primitive.name in CALLED
         return self.programs[0] if called else None
 
 
@@ -151,6 +151,13 @@ def _alone(eqn: JaxprEqn) -> ClosedJaxpr:
 
 CALLS = ("jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint")
 """What calls a program once, on its own inputs, and does nothing else to its values."""
+
+
+CALLED = (*CALLS, "custom_jvp_call")
+"""What makes all of its outputs by calling a program once."""
+
+PRODUCTS = ("dot_general", "conv_general_dilated")
+"""Sums of products of two factors."""
 
 
 def inner(eqn: JaxprEqn) -> ClosedJaxpr:

@@ -16,13 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal
 
-from jaxarch.structure.flow import Program, Step, bind
+from jaxarch.structure.flow import PRODUCTS, Program, Step, bind
 from jaxarch.structure.known import Record, Value
 from jaxarch.structure.needed import Constants, there
 from jaxarch.structure.smaller import Kept
 
 _MOVES = ("broadcast_in_dim", "convert_element_type", "copy", "reshape", "squeeze", "transpose")
-_PRODUCTS = ("dot_general", "conv_general_dilated")
 
 
 class Product(NamedTuple):
@@ -140,7 +139,7 @@ def _after(step: Step, taken: list[_Found], folds: list[Fold], uses: Counter[int
     for found in taken:
         if isinstance(found, Leaf):
             uses[found.number] += 1
-    if name in _PRODUCTS:
+    if name in PRODUCTS:
         return [Product(step, ())]
     return nothing
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from jaxarch.structure.axes import Axis
 from jaxarch.structure.groups import Groups
-from jaxarch.structure.products import PRODUCTS, find_products, module_of
+from jaxarch.structure.products import find_products, module_of
 
 
 class LayerUnits(NamedTuple):
@@ -69,6 +69,6 @@ def layer_units(groups: Groups) -> tuple[LayerUnits, ...]:
 def _read(eqn: object, index: int) -> tuple[int, ...]:
     """The axes of a factor that are added up over."""
     name, params = eqn.primitive.name, eqn.params  # type: ignore[attr-defined]
-    if name == PRODUCTS[0]:
+    if name == "dot_general":
         return params["dimension_numbers"][0][index]
     return (params["dimension_numbers"].rhs_spec[1],) if index else ()

@@ -15,6 +15,7 @@ from jaxarch.structure.flow import (
     CALLS,
     ENTRYWISE,
     MOVES,
+    PRODUCTS,
     REDUCTIONS,
     Program,
     Step,
@@ -152,7 +153,6 @@ def taps(eqn: JaxprEqn) -> list[np.ndarray]:
 
 Factors = list[Factor | None]
 
-PRODUCTS = ("dot_general", "conv_general_dilated")
 _LOOPS_AND_BRANCHES = ("cond", "scan", "while")
 _FUNCTIONS = ("custom_jvp_call", "custom_vjp_call")
 _WITHOUT_PRODUCTS = {

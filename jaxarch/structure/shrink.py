@@ -211,7 +211,7 @@ def _folded(
     other = more.fold(tree, fixed)
     if groups.apart(more, folded.kept) is None and _equal(folded, other):
         return groups, folded
-    first, second = groups.needed(tree), more.needed(tree)
+    first, second = groups.needed(tree), groups.of_these(more.needed(tree))
     kept = {name: units | second.get(name, np.ones_like(units)) for name, units in first.items()}
     return groups, Folded(kept, tree, {})
 

@@ -234,18 +234,4 @@ def timed(task: Task, steps: int) -> tuple[float, float]:
 
 def _notes(found: dict[str, Architectures], settings: ChannelSettings) -> list[str]:
     """Searches that failed, and shares that architecture pruning did not reach."""
-    noted = []
-    for method, of_method in found.items():
-        failed = int((np.asarray(of_method.failed_at) >= 0).sum())
-        if failed:
-            noted.append(f"! {method}: {failed} of {settings.seeds} searches met NaN or infinity")
-        for share in settings.shares:
-            missed = of_method.missed(share)
-            if missed.any():
-                lowest = np.asarray(of_method.lowest)[missed]
-                noted.append(
-                    f"! {method}: {missed.sum()} of {settings.seeds} searches did not reach share {share:g} "
-                    f"but {lowest.min():.3g} to {lowest.max():.3g}; the masks have the largest scores of the "
-                    "last step"
-                )
-    return noted
+    return [note for method, of in found.items() for note in of.notes(method, settings.shares, "share")]

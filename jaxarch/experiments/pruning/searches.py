@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -79,6 +79,24 @@ class Architectures(NamedTuple):
     def missed(self, density: float) -> np.ndarray:
         """Which seeds did not reach a density."""
         return np.asarray(self.lowest) > density
+
+    def notes(self, search: str, targets: Iterable[float], word: str) -> list[str]:
+        """How many seeds met NaN, and how many did not reach each target, by the word for what it is."""
+        seeds = len(np.asarray(self.failed_at))
+        noted = []
+        failed = int((np.asarray(self.failed_at) >= 0).sum())
+        if failed:
+            noted.append(f"! {search}: {failed} of {seeds} searches met NaN or infinity")
+        for target in targets:
+            missed = self.missed(target)
+            if missed.any():
+                lowest = np.asarray(self.lowest)[missed]
+                noted.append(
+                    f"! {search}: {missed.sum()} of {seeds} searches did not reach {word} {target:g} but "
+                    f"{lowest.min():.3g} to {lowest.max():.3g}; the masks have the largest scores of the "
+                    "last step"
+                )
+        return noted
 
 
 def check_methods(name: str, methods: Sequence[str]) -> None:

@@ -209,18 +209,6 @@ def _budgets(methods: Sequence[str], transfer: Transfer) -> list[str]:
 
 def _notes(found: dict[str, Architectures], settings: TransferSettings) -> list[str]:
     """Searches that failed, and densities that were not reached."""
-    noted = []
-    for search, of_search in {base(method): found[method] for method in found}.items():
-        failed = int((np.asarray(of_search.failed_at) >= 0).sum())
-        if failed:
-            noted.append(f"! {search}: {failed} of {settings.seeds} searches met NaN or infinity")
-        for target in sorted(settings.densities, reverse=True):
-            missed = of_search.missed(target)
-            if missed.any():
-                lowest = np.asarray(of_search.lowest)[missed]
-                noted.append(
-                    f"! {search}: {missed.sum()} of {settings.seeds} searches did not reach density "
-                    f"{target:g} but {lowest.min():.3g} to {lowest.max():.3g}; the masks have the largest "
-                    "scores of the last step"
-                )
-    return noted
+    targets = sorted(settings.densities, reverse=True)
+    by_search = {base(method): found[method] for method in found}
+    return [note for search, of in by_search.items() for note in of.notes(search, targets, "density")]
