@@ -8,10 +8,11 @@ program on float32; the last activation is left out, the others are ReLU.
 
 - plain: `x = relu(x @ w.T)`, layer after layer: B products.
 - spectral: `spectral.feedforward` with L_1 = 0 and `method="auto"`: the same layers with all their skips.
+- gated: the same in the gated form, `form="gated"`.
 - materialised: the same network with every W_ij built ([S] eq. 4.3). It is left out beyond 16 layers, where
   it costs more than a benchmark is worth.
 
-All three take turns in one process, so that what else the machine does strikes them alike; ratios are of
+All of them take turns in one process, so that what else the machine does strikes them alike; ratios are of
 neighbours in time. Times are CPU times. Memory is what the compiled program asks for beside its inputs and
 outputs.
 
@@ -23,6 +24,9 @@ the same memory, or up to twice as much where the batch is smaller than the widt
 2.4, 1.5 to 3.4, 2.7 to 6.3 and 5.5 to 15 times as long as that. With narrow ends the spectral network takes
 1.07 to 1.21 times the plain one's time and up to 2.9 times its memory (784-300-300-10, batch 128), and
 materialising 1.0 to 3.6 times the spectral one's time.
+
+A gated network takes .79 to 1.05 times the plain one's time and the same memory; with narrow ends .98 to 1.11
+times the time, the most for 3-300-1, and at most 1.01 times the memory (on a loaded machine; median 1.02).
 
 Pruned to 60 neurons a hidden layer and exported, a network takes 1.04 to 1.26 times as long as an ordinary
 one of that size with 3 inputs; with 784 inputs 2.1 times, since its skip connections double the products.
@@ -73,9 +77,11 @@ def chain(weights: Any, x: jax.Array) -> jax.Array:
     return x @ last.T
 
 
-def spectral_network(method: spectral.network.Method, params: Any, x: jax.Array) -> jax.Array:
+def spectral_network(
+    method: spectral.network.Method, form: spectral.algebra.Form, params: Any, x: jax.Array
+) -> jax.Array:
     """A spectral network."""
-    return spectral.feedforward(*spectral.unpack(params), x, jax.nn.relu, method)
+    return spectral.feedforward(*spectral.unpack(params, form), x, jax.nn.relu, method, form=form)
 
 
 def compiled(network: Network, params: Any, x: jax.Array, y: jax.Array) -> Any:
@@ -131,9 +137,13 @@ def exported(widths: tuple[int, ...], batch: int, repeats: int) -> dict[str, lis
 def measure(widths: tuple[int, ...], batch: int, repeats: int) -> dict[str, list[float]]:
     """CPU times, one a repetition, and memory of every network."""
     params, x, y = examples(widths, batch)
-    networks: dict[str, Network] = {"plain": plain, "spectral": partial(spectral_network, "auto")}
+    networks: dict[str, Network] = {
+        "plain": plain,
+        "spectral": partial(spectral_network, "auto", "eigendecomposition"),
+        "gated": partial(spectral_network, "auto", "gated"),
+    }
     if len(widths) - 1 <= MATERIALISED_UP_TO:
-        networks["materialised"] = partial(spectral_network, "materialised")
+        networks["materialised"] = partial(spectral_network, "materialised", "eigendecomposition")
     programs = {name: compiled(network, params, x, y) for name, network in networks.items()}
     figures = interleaved(programs, dict.fromkeys(programs, (params, x, y)), repeats)
     for name, program in programs.items():
@@ -148,10 +158,11 @@ def ratio(figures: dict[str, list[float]], first: str, second: str) -> np.ndarra
 
 def show(name: str, batch: int, figures: dict[str, list[float]]) -> None:
     """A line: what a network costs in units of the plain one, and of which materialising is a multiple."""
-    low, median, high = ratio(figures, "spectral", "plain")
-    memory = figures["spectral bytes"][0] / figures["plain bytes"][0]
     line = f"{name:20}{batch:7}{1e6 * float(np.median(figures['plain'])):10.0f}"
-    line += f"{median:8.2f}  [{low:.2f}, {high:.2f}]{memory:10.2f}"
+    for form in ("spectral", "gated"):
+        low, median, high = ratio(figures, form, "plain")
+        memory = figures[f"{form} bytes"][0] / figures["plain bytes"][0]
+        line += f"{median:8.2f}  [{low:.2f}, {high:.2f}]{memory:10.2f}"
     if "materialised" in figures:
         line += f"{ratio(figures, 'materialised', 'spectral')[1]:12.2f}"
         line += f"{figures['materialised bytes'][0] / figures['spectral bytes'][0]:10.2f}"
@@ -172,9 +183,10 @@ def main() -> None:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
     cases = {f"B = {depth}, N = {n}": (n,) * (depth + 1) for n in WIDTHS for depth in chosen.depths}
     cases |= {"-".join(map(str, widths)): widths for widths in NARROW}
-    print(f"{'':20}{'':7}{'plain':>10}{'spectral / plain':>24}{'':7}{'materialised / spectral':>22}")
+    ratios = f"{'time':>8}{'quartiles':>14}{'memory':>10}"
     print(
-        f"{'widths':20}{'batch':>7}{'us':>10}{'time':>8}{'quartiles':>14}{'memory':>10}{'time':>12}{'memory':>10}"
+        f"{'':27}{'plain':>10}{'spectral / plain':>32}{'gated / plain':>32}{'materialised / spectral':>24}\n"
+        f"{'widths':20}{'batch':>7}{'us':>10}{ratios}{ratios}{'time':>12}{'memory':>10}"
     )
     measured = {}
     for name, widths in cases.items():

@@ -57,24 +57,24 @@ def dense_adjacency(vectors, values):
     return jax.scipy.linalg.solve_triangular(phi.T, scaled.T, unit_diagonal=True).T
 
 
-def dense_feedforward(vectors, values, x, activation):
+def dense_feedforward(vectors, values, x, activation, adjacency=dense_adjacency):
     """Eq. (4.5), layer after layer, with the rows of a dense A_B."""
     widths = [len(layer) for layer in values]
-    rows = blocks_of(dense_adjacency(vectors, values).T, widths)
-    a = jnp.zeros((x.shape[0], sum(widths))).at[:, : widths[0]].set(x)
+    rows = blocks_of(adjacency(vectors, values).T, widths)
+    a = jnp.zeros((x.shape[0], sum(widths)), x.dtype).at[:, : widths[0]].set(x)
     for i, start in enumerate(np.cumsum(widths)[:-1], 1):
         z = a @ rows[i]
         a = a.at[:, start : start + widths[i]].set(activation(z))
     return z
 
 
-def dense_recursion(vectors, values, x, activation):
+def dense_recursion(vectors, values, x, activation, adjacency=dense_adjacency):
     """The rule a <- f(A a), with a dense A_B."""
     widths = [len(layer) for layer in values]
-    adjacency = dense_adjacency(vectors, values)
-    a = jnp.zeros((x.shape[0], sum(widths))).at[:, : widths[0]].set(x) @ adjacency.T
+    matrix = adjacency(vectors, values)
+    a = jnp.zeros((x.shape[0], sum(widths)), x.dtype).at[:, : widths[0]].set(x) @ matrix.T
     for _ in vectors[1:]:
-        a = activation(a) @ adjacency.T
+        a = activation(a) @ matrix.T
     return blocks_of(a, widths)[-1]
 
 
@@ -99,6 +99,7 @@ METHODS = [partial(spectral.feedforward, method=m) for m in ("auto", "substituti
 # What it computes ------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("widths", "trained"), [*zip(WIDTHS, [False, True, False, True], strict=True)])
 def test_every_method_is_the_dense_network_in_value_and_gradient(widths, trained):
     with float64():
@@ -267,6 +268,7 @@ def test_with_slope_1_at_0_no_hidden_eigenvalue_has_a_gradient():
     assert all(jnp.abs(gradient[name]).max() < 1e-6 for name in ("L2", "L3"))
 
 
+@pytest.mark.long
 def test_with_a_smooth_activation_the_best_perceptron_is_a_stationary_point():
     widths, x = (3, 6, 5, 1), inputs((3,), 50)
     residual = x[:, :1] ** 2 - x @ np.linalg.lstsq(x, x[:, :1] ** 2)[0]
@@ -418,7 +420,7 @@ def test_eigenvalues_can_be_trained_alone():
     problem = curved(jaxarch.spectral_network((3, 30, 1)), 3)
     search, key = jaxarch.search.spectral(trainable="eigenvalues/*"), jax.random.key(0)
     start, network = jax.jit(lambda: (training.begin(search, key, problem, None), search(key, problem)))()
-    assert same(network.params["eigenvectors"], start.state.fixed["eigenvectors"])
+    assert same(network.params["eigenvectors"], start.state.fixed.params["eigenvectors"])
     assert network.params["eigenvalues"]["L2"].all()
     # The architecture is the hidden neurons.
     assert network.mask is None
@@ -529,6 +531,7 @@ def test_bad_input_is_refused_in_one_line_that_names_the_argument(make, message)
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.long
 def test_the_gradient_is_finite_where_the_activation_of_a_removed_neuron_overflows():
     phi = [jnp.full((2, 1), 1.0), jnp.ones((1, 2))]
     values = [np.zeros(1, np.float32), jnp.asarray([-1000.0, -1.0]), jnp.ones(1)]

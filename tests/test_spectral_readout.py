@@ -86,6 +86,7 @@ def test_parameters_are_counted_as_arrays_have_them(widths):
     mlp = sum(leaf.size for leaf in jax.tree.leaves(params["eigenvectors"]))
     assert spectral.parameter_counts(widths) == {
         "spectral": sum(leaf.size for leaf in jax.tree.leaves(params)),
+        "gated": sum(leaf.size for leaf in jax.tree.leaves(params)) - widths[0],
         "direct": sum(leaf.size for leaf in jax.tree.leaves(bundles)),
         "mlp": mlp,
     }
@@ -222,6 +223,7 @@ def test_retraining_a_mask_of_neurons_names_the_refit_to_use_instead(start):
 # Export ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bias", [False, True])
 def test_exported_weights_are_the_pruned_network_and_come_back_from_a_file(bias, tmp_path):
     net = jaxarch.spectral_network(DEEP, bias=bias, activation=jax.nn.sigmoid, eigenvalues="random")
@@ -306,6 +308,7 @@ def test_without_skip_connections_a_perceptron_start_is_called_dead():
         jaxarch.spectral_network(DEEP, skips=False)
 
 
+@pytest.mark.long
 def test_a_neuron_s_group_is_all_its_weights_in_and_out():
     params = random_direct(jaxarch.direct_network(DEEP, bias=True))
     by_hand = [

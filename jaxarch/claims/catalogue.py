@@ -45,6 +45,8 @@ IDEAS = (
     spectral.perceptron_start,
     own.recruitment,
     own.recruitment_at_a_kink,
+    own.gated_form,
+    own.gated_neurons,
     spectral.neurons,
     spectral.gamma,
     spectral.target,

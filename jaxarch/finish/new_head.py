@@ -75,6 +75,7 @@ def _new_head(settings: None, key: Array, problem: Problem, network: Network) ->
         mask=mask,
         state=network.state if same else state,
         start=None,
+        start_state=None,
     )
 
 

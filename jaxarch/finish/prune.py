@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.errors import ArgumentError, is_traced, shown
-from jaxarch.masks import apply_mask, connections, top_k
+from jaxarch.masks import apply_mask, connections
+from jaxarch.masks.largest import largest_of
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
 from jaxarch.running.stage import A_NETWORK, FunctionStage
-from jaxarch.trees import PyTree, map_selected
+from jaxarch.trees import PyTree, by_path, map_selected
 
 
 @method("J. Frankle and M. Carbin, 2019")
-def prune(fraction: ArrayLike = 0.2) -> FunctionStage:
+def prune(fraction: ArrayLike | Mapping[str, ArrayLike] = 0.2) -> FunctionStage:
     """The connections of the largest weights: a fraction of those that are left is removed, the weights kept.
 
     One round of iterative magnitude pruning: of n connections, `n - round(fraction n)` with the largest
-    `|w|` stay, pooled over all masked leaves. To given densities: `search.magnitude_pruning`.
+    `|w|` stay, pooled over all masked leaves, or in each leaf by itself. To given densities:
+    `search.magnitude_pruning`.
 
     Args:
-      fraction: of the connections that are left, in [0, 1). May be traced.
+      fraction: of the connections that are left, in [0, 1). May be traced. A dict has one for each masked
+        leaf, by its path or the end of it; each is then pruned by itself.
 
     Returns:
       A finish.
 
     Raises:
-      ArgumentError: a concrete fraction outside [0, 1).
+      ArgumentError: a concrete fraction outside [0, 1); paths other than those of the masked leaves.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -40,14 +46,30 @@ def prune(fraction: ArrayLike = 0.2) -> FunctionStage:
       >>> print(jaxarch.density(strategy(jax.random.key(0), problem).mask))
       0.25
     """
-    check_fraction("fraction", fraction)
-    return FunctionStage("prune", _prune, fraction, A_NETWORK)
+    if not isinstance(fraction, Mapping):
+        check_fraction("fraction", fraction)
+        return FunctionStage("prune", _prune, fraction, A_NETWORK)
+    for path, share in fraction.items():
+        check_fraction(f"fraction of {shown(path)}", share)
+    return FunctionStage("prune", _prune_each, tuple(fraction.items()), A_NETWORK)
 
 
 def _prune(fraction: ArrayLike, key: Array, problem: Problem, network: Network) -> Network:
-    left = connections(network.mask)
-    mask = largest_weights(network, left - jnp.round(fraction * left).astype(jnp.int32))
+    mask = largest_weights(network, _left(connections(network.mask), fraction))
     return network.replace(params=apply_mask(mask, network.params), mask=mask)
+
+
+def _prune_each(
+    fractions: tuple[tuple[str, ArrayLike], ...], key: Array, problem: Problem, network: Network
+) -> Network:
+    of_each = by_path("fraction", dict(fractions), network.mask)
+    counts = map_selected(lambda leaf, share: _left(connections(leaf), share), network.mask, of_each)
+    mask = largest_weights(network, jnp.stack(jax.tree.leaves(counts)))
+    return network.replace(params=apply_mask(mask, network.params), mask=mask)
+
+
+def _left(count: ArrayLike, fraction: ArrayLike) -> Array:
+    return jnp.asarray(count) - jnp.round(fraction * count).astype(jnp.int32)
 
 
 def check_fraction(name: str, fraction: ArrayLike) -> None:
@@ -61,10 +83,12 @@ def check_fraction(name: str, fraction: ArrayLike) -> None:
 def largest_weights(network: Network, count: ArrayLike) -> PyTree:
     """The mask of the `count` largest `|w|` among the connections that are left, pooled over all leaves.
 
+    Of several counts, one for each leaf, those of each leaf.
+
     A weight that is NaN comes after all others that are left, but before what was pruned.
     """
 
     def magnitude(m: Array, w: Array) -> Array:
         return jnp.where(m, jnp.where(jnp.isnan(w), -1, jnp.abs(w)), -2)
 
-    return top_k(map_selected(magnitude, network.mask, network.params), count)
+    return largest_of(map_selected(magnitude, network.mask, network.params), count)

@@ -2,27 +2,51 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import check_one_strength
-from jaxarch.masks import apply_mask
+from jaxarch.errors import ArgumentError, check_finite, check_one_strength, shown
+from jaxarch.finish.removals import along_the_curve, by_bisection
+from jaxarch.masks import apply_mask, full_mask
 from jaxarch.network import Network, NeuronMask
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
 from jaxarch.running.stage import FunctionStage, Needs
 from jaxarch.spectral.direct import is_direct, neuron_mask, neuron_norms
-from jaxarch.spectral.network import neurons_in, with_neurons
-from jaxarch.spectral.readout import joint_order, neuron_order
-from jaxarch.trees import map_selected
+from jaxarch.spectral.network import hidden_eigenvalues, neurons_in, with_neurons
+from jaxarch.spectral.readout import joint_order, split_like
+from jaxarch.trees import PyTree, by_path, map_selected, named_leaves
 
 NEEDS = Needs("required", ("params",), validation=True, before="search.spectral()")
 
+Sizes = Mapping[str, ArrayLike] | ArrayLike
+"""A number for each hidden neuron: an array a layer by its name, or one array, layer after layer."""
+Order = Literal["size", "loss"] | Callable[[PyTree, PyTree], Sizes] | Sizes
+REMOVALS = {"all": along_the_curve, "bisection": by_bisection}
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """By how much the loss may grow, in what order neurons go, and which removals are tried."""
+
+    tolerance: ArrayLike
+    order: Order
+    removals: Literal["all", "bisection"]
+
 
 @method("[S] figure 10", parent="spectral")
-def recruit(tolerance: ArrayLike = 0.05) -> FunctionStage:
+def recruit(
+    tolerance: ArrayLike = 0.05,
+    *,
+    order: Order = "size",
+    removals: Literal["all", "bisection"] = "all",
+) -> FunctionStage:
     r"""Keep the hidden neurons that a network needs, by its validation loss ([S] figure 10).
 
     Neurons are removed in the joint order of `|eigenvalue|`, smallest first; those of a `direct_network`, in
@@ -40,18 +64,32 @@ def recruit(tolerance: ArrayLike = 0.05) -> FunctionStage:
 
     Args:
       tolerance: relative increase of the loss, at least 0. May be traced.
+      order: which neurons go first: `size`, as above; `loss`, those whose removal alone leaves the smallest
+        loss, which takes H passes over the validation rows; a function `(params, state) -> numbers`, such as
+        `jaxarch.spectral.path_norms`; or the numbers, an array for each layer, `{"L2": ..., "L3": ...}`, or
+        one of all H, layer after layer. Neurons with small numbers go first, and of equal ones those that
+        come first; those that are removed already go before all others.
+      removals: `all`, H + 1 passes over the validation rows; or `bisection`, `1 + ceil(log2(H + 1))`, which
+        halves the interval between a removal that is within the tolerance and a larger one that is not. It
+        finds the same where the loss grows with each removal, or at least every smaller removal than the one
+        that `all` takes is within the tolerance. Else it may take a smaller one, never a larger: one neuron
+        more is then too many, and several more need not be.
 
     Returns:
       A finish, for `spectral_network`, models with a `SpectralMLP` inside, and `direct_network`. After the
       first two, the network's `neurons` are those that are left, its state says so to the model, and the
       parameters are unchanged; after the last, mask and parameters are without the neurons' weights. Its
-      `info` has `losses`, shape (H + 1,), on the validation rows against the number of neurons removed, and
-      `removed`, that number. A network in which some are removed already is pruned further; `losses` begins
-      as many times with what it had.
+      `info` has `losses`, shape (H + 1,), on the validation rows against the number of neurons removed (NaN
+      where bisection did not look), and `removed`, that number. A network in which some are removed already
+      is pruned further; `losses` begins as many times with what it had.
+
+      `jaxarch.spectral.direct_weights` and, of a direct network, `jaxarch.spectral.without_unused` give the
+      smaller matrices; a layer of which nothing is left is left out.
 
     Raises:
-      ArgumentError: a concrete tolerance that is negative or not finite; a problem without `validation` rows;
-        parameters of another network, or without hidden neurons.
+      ArgumentError: a concrete tolerance that is negative or not finite; an unknown word; numbers of other
+        layers or shapes, or that are not finite; a problem without `validation` rows; parameters of another
+        network, or without hidden neurons.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -63,43 +101,87 @@ def recruit(tolerance: ArrayLike = 0.05) -> FunctionStage:
       >>> network = strategy(jax.random.key(0), problem)
       >>> print(network.neurons.count(), network.info["losses"].shape)
       0 (9,)
+      >>> few = jaxarch.recruit(1.0, order=jaxarch.spectral.path_norms, removals="bisection")
+      >>> network = jaxarch.chain(jaxarch.search.spectral(), few)(jax.random.key(0), problem)
+      >>> print(network.neurons.count(), jnp.isfinite(network.info["losses"]).sum())
+      0 5
     """
     check_one_strength("tolerance", tolerance)
-    return FunctionStage("recruit", _recruit, tolerance, NEEDS, removes=("neurons",))
-
-
-def _recruit(tolerance: ArrayLike, key: Array, problem: Problem, network: Network) -> Network:
-    direct = is_direct(network.params)
-    places = (
-        joint_order(neuron_norms(network.params)) if direct else neuron_order(network.params, network.state)
+    if isinstance(order, str) and order not in ("size", "loss"):
+        raise ArgumentError(f"order: expected 'size', 'loss', a function or numbers, got {shown(order)}")
+    if removals not in REMOVALS:
+        raise ArgumentError(f"removals: expected 'all' or 'bisection', got {shown(removals)}")
+    return FunctionStage(
+        "recruit", _recruit, Settings(tolerance, order, removals), NEEDS, removes=("neurons",)
     )
-    counts = jnp.arange(sum(leaf.size for leaf in jax.tree.leaves(places)) + 1)
 
-    def without(removed: Array) -> Network:
-        kept = map_selected(lambda place: place >= removed, places)
+
+def _recruit(settings: Settings, key: Array, problem: Problem, network: Network) -> Network:
+    direct = is_direct(network.params)
+
+    def without(kept: PyTree) -> Network:
         if direct:
             mask = map_selected(jnp.logical_and, neuron_mask(network.params, kept), network.mask)
             return network.replace(params=apply_mask(mask, network.params), mask=mask)
         left = neurons_in(network.state, kept)
         return network.replace(neurons=NeuronMask(left), state=with_neurons(network.state, left))
 
-    def loss(removed: Array) -> Array:
-        pruned = without(removed)
+    def loss(kept: PyTree) -> Array:
+        pruned = without(kept)
         return problem.objective(pruned.params, pruned.state, problem.validation)
 
-    losses = jax.lax.map(loss, counts)
-    removed = largest_removal(losses, tolerance)
-    pruned = without(removed)
+    def after(removed: Array) -> PyTree:
+        return map_selected(lambda place: place >= removed, places)
+
+    places = _places(settings.order, network, loss)
+    neurons = sum(leaf.size for leaf in jax.tree.leaves(places))
+    losses, removed = REMOVALS[settings.removals](
+        lambda removed: loss(after(removed)), neurons, settings.tolerance
+    )
+    pruned = without(after(removed))
     return pruned.replace(info=network.info | {"losses": losses, "removed": removed})
 
 
-def largest_removal(losses: Array, tolerance: ArrayLike) -> Array:
-    """The largest removal whose loss is at most `losses[0] + tolerance |losses[0]|`; 0 if that is not finite.
+def _places(order: Order, network: Network, loss: Callable[[PyTree], Array]) -> PyTree:
+    """The place of each hidden neuron in the order in which they go, from 0."""
+    if is_direct(network.params):
+        sizes = neuron_norms(network.params)
+        left = map_selected(lambda norms: norms > 0, sizes)
+    else:
+        sizes = map_selected(jnp.abs, hidden_eigenvalues(network.params))
+        left = neurons_in(network.state, full_mask(sizes))
+    if isinstance(order, str):
+        numbers = sizes if order == "size" else _losses_alone(sizes, loss)
+    else:
+        numbers = _given(order(network.params, network.state) if callable(order) else order, sizes)
+    return joint_order(numbers, left)
 
-    Args:
-      losses: after the removal of 0, 1, ..., H neurons, shape (H + 1,).
-      tolerance: relative increase of the loss.
-    """
-    most = losses[0] + jnp.asarray(tolerance, losses.dtype) * jnp.abs(losses[0])
-    within = (losses <= most) & jnp.isfinite(losses[0])
-    return jnp.max(jnp.where(within, jnp.arange(losses.size), 0))
+
+def _losses_alone(like: PyTree, loss: Callable[[PyTree], Array]) -> PyTree:
+    """The loss without each neuron alone."""
+    neurons = sum(leaf.size for leaf in jax.tree.leaves(like))
+    alone = jax.lax.map(lambda n: loss(split_like(jnp.arange(neurons) != n, like)), jnp.arange(neurons))
+    return split_like(alone, like)
+
+
+def _given(numbers: Any, like: PyTree) -> PyTree:
+    """Numbers by layer name, or of all neurons in one array, as one array a layer."""
+    check_finite("order", numbers if not isinstance(numbers, Mapping) else 0)
+    if not isinstance(numbers, Mapping):
+        neurons = sum(leaf.size for leaf in jax.tree.leaves(like))
+        if jnp.shape(numbers) != (neurons,):
+            raise ArgumentError(
+                f"order: expected a number for each of {neurons} hidden neurons, got shape "
+                f"{jnp.shape(numbers)}"
+            )
+        return split_like(jnp.asarray(numbers, float), like)
+
+    def of_layer(leaf: Array, given: Any) -> Array:
+        check_finite("order", given)
+        if jnp.shape(given) != leaf.shape:
+            raise ArgumentError(
+                f"order: a layer has {leaf.size} neurons, and numbers of shape {jnp.shape(given)}"
+            )
+        return jnp.asarray(given, float)
+
+    return map_selected(of_layer, like, by_path("order", named_leaves(numbers), like))

@@ -15,6 +15,7 @@ from jaxarch.errors import ArgumentError, DeadStartWarning, check_widths, shown
 from jaxarch.models.model import Model
 from jaxarch.problem import Key
 from jaxarch.spectral import network
+from jaxarch.spectral.algebra import Form, check_form
 from jaxarch.spectral.network import Activation, Initializer, Method, Start
 from jaxarch.trees import PyTree
 
@@ -25,9 +26,10 @@ RANDOM: Start = jax.nn.initializers.normal(0.5)
 def spectral_network(
     widths: Sequence[int],
     *,
+    form: Form = "eigendecomposition",
     activation: Activation = jax.nn.relu,
     bias: bool = False,
-    eigenvalues: Literal["perceptron", "random"] | Sequence[Start] = "perceptron",
+    eigenvalues: Literal["perceptron", "random"] | Sequence[Start] | None = None,
     eigenvectors: Initializer = network.xavier_uniform,
     train_input_eigenvalues: bool = False,
     update: Literal["feedforward", "recursive"] = "feedforward",
@@ -53,17 +55,34 @@ def spectral_network(
     Adam took (3, 100, 1) with tanh, SiLU or ELU no further than a linear fit from the perceptron, and to
     about 2% of its error from there (medians of 3 runs).
 
+    With `form="gated"` the weights are those of `A'_B = Lambda_B Phi_B^-1`, which is this library's and not
+    in [S]: `W_ij = (-1)^(i-j) L_i phi_{i-1} ... phi_j`. The eigenvalues of A'_B are those of Lambda_B again,
+    but a bundle has those of the layer that it leads to alone, so that an eigenvalue is a neuron at every
+    depth: for f(0) = 0, one of 0 silences it. In the form of [S] that is so with one hidden layer; with more,
+    an eigenvalue feeds the next layer as well, and most neurons stay. It takes one product a layer in place
+    of two: it is an ordinary network with the weights phi_i, each of whose neurons has the activation
+    `u -> f(-lambda u) - u`, linear where lambda is 0.
+
+    The gated form starts at `random`. At a perceptron the derivative in every hidden eigenvalue carries the
+    factor f'(0), which for `jax.nn.relu` is taken to be 0: no neuron would ever be recruited. To start there,
+    take `activation=jaxarch.spectral.half_slope_relu`. For the same reason an eigenvalue that has become
+    exactly 0 stays 0 with `jax.nn.relu`.
+
     Args:
       widths: neurons a layer, N_1, ..., N_{B+1}: those of the input first, of the output last.
+      form: `eigendecomposition`, `A_B = Phi_B Lambda_B Phi_B^-1` as in [S], or `gated`,
+        `A'_B = Lambda_B Phi_B^-1`.
       activation: f, elementwise.
       bias: whether the input layer has one neuron more, that is always 1. Through the skip connections it
         reaches every layer.
       eigenvalues: `perceptron`, `random`, or one start a layer: a number, an array of shape (N_i,), or
-        `(key, shape) -> values`, such as `jax.nn.initializers.normal(0.1)`.
+        `(key, shape) -> values`, such as `jax.nn.initializers.normal(0.1)`. By default `perceptron`, and
+        `random` in the gated form.
       eigenvectors: an initialiser of phi_i^T, shape (N_i, N_{i+1}); by default Xavier uniform, as [S] has it.
       train_input_eigenvalues: whether L_1 is a parameter. By default it is the constant 0, as [S] section 4
         says: a hidden eigenvalue then is a neuron, if the layer before has none. The code of [S] trains it in
         experiment 1, and then the hidden layer is recruited as a whole through the few input eigenvalues.
+        The feed-forward rule of the gated form does not read it.
       update: `feedforward`, eq. (4.5), or `recursive`, the rule `a <- f(A_B a)` of [S] section 4 (see
         `spectral.recursive`).
       method: how the feed-forward rule is computed; see `spectral.feedforward`.
@@ -73,7 +92,8 @@ def spectral_network(
     Returns:
       A model for inputs of shape (..., widths[0]), with outputs of shape (..., widths[-1]) and parameters
       `{"eigenvectors": {"phi1": ..., "phi2": ...}, "eigenvalues": {"L2": ..., "L3": ...}}`, phi_i of shape
-      (N_{i+1}, N_i) and L_i of shape (N_i,); with a bias N_1 is one more. A training can hold any of them
+      (N_{i+1}, N_i) and L_i of shape (N_i,); with a bias N_1 is one more. In the gated form phi_i are no
+      eigenvectors, and "factors" stands for "eigenvectors". A training can hold any of them
       fixed: `jaxarch.search.spectral(trainable=...)`. Its state is `{}`, until `jaxarch.recruit` puts there
       which hidden neurons are left.
 
@@ -92,6 +112,7 @@ def spectral_network(
       {'W2_1': False, 'W3_1': True, 'W3_2': True}
     """
     check_widths(widths)
+    check_form(form)
     if update not in ("feedforward", "recursive"):
         raise ArgumentError(f"update: expected 'feedforward' or 'recursive', got {shown(update)}")
     network.check_method(method)
@@ -101,26 +122,32 @@ def spectral_network(
         )
     if not skips and (update, method) != ("feedforward", "auto"):
         raise ArgumentError("skips: without them, update and method have nothing to choose; leave them out")
+    if form == "gated" and update == "feedforward" and train_input_eigenvalues:
+        raise ArgumentError(
+            "train_input_eigenvalues: the feed-forward rule of the gated form does not read L_1; leave it out"
+        )
+    if eigenvalues is None:
+        eigenvalues = "random" if form == "gated" else "perceptron"
     sizes = (widths[0] + bool(bias), *widths[1:])
     starts = _starts(eigenvalues, sizes, train_input_eigenvalues)
     network.check_activation(activation)
-    _warn_of_dead_start(activation, starts, skips)
+    _warn_of_dead_start(activation, starts, skips, form)
 
     def init(key: Array) -> tuple[PyTree, PyTree]:
-        return network.init(key, sizes, starts, eigenvectors, train_input_eigenvalues), {}
+        return network.init(key, sizes, starts, eigenvectors, train_input_eigenvalues, form), {}
 
     def apply(params: PyTree, state: PyTree, x: Array, key: Key) -> tuple[Array, PyTree]:
         if x.shape[-1] != widths[0]:
             raise ArgumentError(f"x: the network has {widths[0]} inputs, got examples of shape {x.shape[1:]}")
         if bias:
             x = jnp.concatenate([x, jnp.ones((*x.shape[:-1], 1), x.dtype)], axis=-1)
-        phi, values = network.unpack(params)
+        phi, values = network.unpack(params, form)
         neurons = network.unpack_neurons(state, len(values))
         if update == "recursive":
-            return network.recursive(phi, values, x, activation, neurons), state
+            return network.recursive(phi, values, x, activation, neurons, form), state
         if not skips:
-            return network.layer_by_layer(phi, values, x, activation, neurons), state
-        return network.feedforward(phi, values, x, activation, method, neurons), state
+            return network.layer_by_layer(phi, values, x, activation, neurons, form), state
+        return network.feedforward(phi, values, x, activation, method, neurons, form), state
 
     return Model(init, apply)
 
@@ -154,8 +181,8 @@ def _starts(eigenvalues: str | Sequence[Start], sizes: Sequence[int], trains_inp
     return starts
 
 
-def _warn_of_dead_start(activation: Activation, starts: Sequence[Start], skips: bool) -> None:
-    """Warn if no hidden neuron can be recruited: hidden eigenvalues of 0, and no kink there."""
+def _warn_of_dead_start(activation: Activation, starts: Sequence[Start], skips: bool, form: Form) -> None:
+    """Warn if no hidden neuron can be recruited: hidden eigenvalues of 0, and no kink there, or no slope."""
     if len(starts) < 3 or any(callable(start) or np.any(np.asarray(start)) for start in starts[:-1]):
         return
     if not skips:
@@ -167,7 +194,16 @@ def _warn_of_dead_start(activation: Activation, starts: Sequence[Start], skips: 
         )
         return
     with jax.ensure_compile_time_eval():
-        below, above = (float(jax.grad(activation)(x)) for x in (-1e-6, 1e-6))
+        below, at_0, above = (float(jax.grad(activation)(x)) for x in (-1e-6, 0.0, 1e-6))
+    if form == "gated" and at_0 == 0:
+        warnings.warn(
+            "eigenvalues: dead start: in the gated form hidden eigenvalues of 0 stay 0 where the derivative "
+            "of the activation at 0 is 0, as JAX takes ReLU's; use eigenvalues='random', or "
+            "activation=jaxarch.spectral.half_slope_relu",
+            DeadStartWarning,
+            stacklevel=3,
+        )
+        return
     if abs(above - below) < 1e-3:
         warnings.warn(
             "eigenvalues: dead start: where hidden eigenvalues are 0, an activation without a kink at 0 acts "

@@ -1,10 +1,12 @@
-"""Optax transformations: masks that are held, masks that change as training goes on, mirror descent."""
+"""Optax transformations: masks that are held or change in training, mirror descent, proximal steps."""
 
 from jaxarch.optim.find_mask import find_mask as find_mask
 from jaxarch.optim.hold import HoldState as HoldState
 from jaxarch.optim.hold import check_held as check_held
 from jaxarch.optim.hold import hold as hold
 from jaxarch.optim.mirror_descent import mirror_descent as mirror_descent
+from jaxarch.optim.proximal import ProximalState as ProximalState
+from jaxarch.optim.proximal import proximal as proximal
 from jaxarch.optim.sparse import SparseState as SparseState
 from jaxarch.optim.sparse import at_random as at_random
 from jaxarch.optim.sparse import sparse as sparse

@@ -13,12 +13,17 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from jaxarch.plots.style import COLOURS, STYLE, NotebookFigure
+from jaxarch.spectral.direct import direct_bundles
 
 Bundles = Mapping[tuple[int, int], np.ndarray]
 """W_ij by (i, j), shape (neurons of layer i, neurons of layer j), layers numbered from 1."""
+Weights = Mapping[str, np.ndarray]
+"""The same by name, W2_1 and so on, as `spectral.direct_weights` has them."""
 
 
-def architectures(rows: Mapping[str, Mapping[str, Bundles]], cutoff: float = 0.01, title: str = "") -> Figure:
+def architectures(
+    rows: Mapping[str, Mapping[str, Bundles | Weights]], cutoff: float = 0.01, title: str = ""
+) -> Figure:
     """Networks with skip connections, drawn as neurons and the connections above a cut-off ([S] Fig. 15).
 
     Layers go from left to right, hidden ones raised, so that connections that skip them pass below. A line is
@@ -27,7 +32,8 @@ def architectures(rows: Mapping[str, Mapping[str, Bundles]], cutoff: float = 0.0
     perceptron start of a spectral network all hidden neurons are so.
 
     Args:
-      rows: by row, by column: the bundles of a network, as `spectral.algebra.connections` has them.
+      rows: by row, by column: the bundles of a network, as `spectral.algebra.connections` has them, or its
+        weights, as `spectral.direct_weights` has them; biases are not drawn.
       cutoff: the least absolute weight that is drawn.
       title: of the figure.
 
@@ -40,14 +46,14 @@ def architectures(rows: Mapping[str, Mapping[str, Bundles]], cutoff: float = 0.0
     """
     columns = list(dict.fromkeys(name for row in rows.values() for name in row))
     with matplotlib.rc_context(STYLE):
-        size = (1.6 * len(columns) + 0.3, 1.9 * len(rows) + 0.9)
+        size = (max(1.6 * len(columns) + 0.3, 4.2), 1.9 * len(rows) + 0.9)
         figure = NotebookFigure(figsize=size, layout="constrained")
         grid = figure.subplots(len(rows), len(columns), squeeze=False)
         for axes_row, (name, row) in zip(grid, rows.items(), strict=True):
             for axes, column in zip(axes_row, columns, strict=True):
                 axes.set_axis_off()
                 if column in row:
-                    _network(axes, row[column], cutoff)
+                    _network(axes, _bundles(row[column]), cutoff)
             axes_row[0].set_title(f"{name}\n{columns[0]}", loc="left", size=9)
             for axes, column in zip(axes_row[1:], columns[1:], strict=True):
                 axes.set_title(f"\n{column}", loc="left", size=9)
@@ -58,6 +64,11 @@ def architectures(rows: Mapping[str, Mapping[str, Bundles]], cutoff: float = 0.0
         ]
         figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return figure
+
+
+def _bundles(network: Bundles | Weights) -> Bundles:
+    weights = {name: leaf for name, leaf in network.items() if isinstance(name, str)}
+    return direct_bundles(weights) | {ends: leaf for ends, leaf in network.items() if isinstance(ends, tuple)}
 
 
 def _network(axes: Any, bundles: Bundles, cutoff: float) -> None:

@@ -70,7 +70,7 @@ def group_lasso(strength: ArrayLike = 1e-3, **descent: Unpack[DescentChanges]) -
 def _init(strength: ArrayLike, key: Array, problem: Problem, network: Network | None) -> TrainState:
     if network is not None:
         return TrainState(network.params, network.mask, network.state)
-    params, model = problem.init(key)
+    params, model = problem.start(key)
     everyone = jax.tree.map(lambda norms: jnp.ones(norms.shape, bool), neuron_norms(params))
     return TrainState(params, neuron_mask(params, everyone), model)
 

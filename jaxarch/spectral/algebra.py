@@ -8,6 +8,10 @@ whose eigenvectors and eigenvalues are its parameters:
             |        ...  ...    |               |           ...         |
             |          phi_B  I  |               |               L_{B+1} |
 
+That is the form of [S], the eigendecomposition. The gated form is this library's: `A'_B = Lambda_B Phi_B^-1`,
+of the same parameters. Its spectrum is Lambda_B too, but the columns of Phi_B are not its eigenvectors, and a
+bundle has the eigenvalues of the layer that it leads to and no others. What depends on it takes a `form`.
+
 Everything here takes `eigenvectors`, the sequence phi_1, ..., phi_B of matrices of shape (N_{i+1}, N_i), and
 `eigenvalues`, the sequence L_1, ..., L_{B+1} of vectors of shape (N_i,). It is written with operators alone:
 JAX and NumPy arrays of any dtype go in and come out, and NumPy arrays of dtype `object` that hold integers or
@@ -26,14 +30,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import comb
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
-from jaxarch.errors import ArgumentError
+from jaxarch.errors import ArgumentError, shown
 
 __all__ = [
     "Blocks",
+    "Form",
     "adjacency",
     "adjacent",
     "apply_adjacency",
@@ -48,6 +53,9 @@ __all__ = [
     "product",
     "substitute",
 ]
+
+Form = Literal["eigendecomposition", "gated"]
+"""`A_B = Phi_B Lambda_B Phi_B^-1`, as in [S], or `A'_B = Lambda_B Phi_B^-1`."""
 
 Blocks = dict[tuple[int, int], Any]
 """A block lower triangular matrix: `blocks[i, j]` is block (i, j), i >= j >= 1; those not in it are zero."""
@@ -199,7 +207,7 @@ def adjacent(phi: Any, inner: Any, outer: Any) -> Any:
 
     Args:
       phi: phi_{i-1}, shape (N_i, N_{i-1}).
-      inner: L_{i-1}, shape (N_{i-1},).
+      inner: L_{i-1}, shape (N_{i-1},) or (1,); 0 in the gated form.
       outer: L_i, shape (N_i,).
 
     Example:
@@ -211,11 +219,27 @@ def adjacent(phi: Any, inner: Any, outer: Any) -> Any:
     return phi * (inner[None, :] - outer[:, None])
 
 
-def connections(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any]) -> Blocks:
+def inner_eigenvalues(eigenvalues: Sequence[Any], form: Form) -> list[Any]:
+    """The eigenvalues that a bundle has of the layer that it leaves, L_1, ..., L_B; in the gated form 0."""
+    if form == "gated":
+        # NumPy arrays are known when tracing; one number is every neuron's, also where widths are symbols.
+        return [np.zeros(1, values.dtype) for values in eigenvalues[:-1]]
+    return list(eigenvalues[:-1])
+
+
+def connections(
+    eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], form: Form = "eigendecomposition"
+) -> Blocks:
     r"""All bundles of connections, from every layer j to every later layer i ([S] 4.3, C.6).
 
     `W_ij = (-1)^(i-1-j) (phi_{i-1} L_{i-1} - L_i phi_{i-1}) phi_{i-2} ... phi_j`, the blocks of A_B below its
-    diagonal. They cost O(B^2 N^3) to build: a forward pass of a deep network does without them (`network`).
+    diagonal; in the gated form `W_ij = (-1)^(i-j) L_i phi_{i-1} ... phi_j`. They cost O(B^2 N^3) to build: a
+    forward pass of a deep network does without them (`network`).
+
+    Args:
+      eigenvectors: phi_1, ..., phi_B.
+      eigenvalues: L_1, ..., L_{B+1}.
+      form: `eigendecomposition` or `gated`.
 
     Example:
       >>> import numpy as np
@@ -224,11 +248,16 @@ def connections(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any]) -> Bloc
       >>> bundles = algebra.connections(eigenvectors, eigenvalues)  # W_31 = -W_32 phi_1
       >>> {key: bundles[key].tolist() for key in sorted(bundles)}
       {(2, 1): [[-10]], (3, 1): [[12]], (3, 2): [[-6]]}
+      >>> bundles = algebra.connections(eigenvectors, eigenvalues, "gated")  # W_31 = 7 * 3 * 2
+      >>> {key: bundles[key].tolist() for key in sorted(bundles)}
+      {(2, 1): [[-10]], (3, 1): [[42]], (3, 2): [[-21]]}
     """
     check_blocks(eigenvectors, eigenvalues)
+    check_form(form)
+    inner = inner_eigenvalues(eigenvalues, form)
     blocks = {}
     for i in range(2, len(eigenvalues) + 1):
-        block = adjacent(eigenvectors[i - 2], eigenvalues[i - 2], eigenvalues[i - 1])
+        block = adjacent(eigenvectors[i - 2], inner[i - 2], eigenvalues[i - 1])
         blocks[i, i - 1] = block
         for j in range(i - 2, 0, -1):
             block = -(block @ eigenvectors[j - 1])
@@ -236,8 +265,15 @@ def connections(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any]) -> Bloc
     return blocks
 
 
-def adjacency(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any]) -> Blocks:
+def adjacency(
+    eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], form: Form = "eigendecomposition"
+) -> Blocks:
     """A_B by its blocks: the bundles W_ij, and the self-loops L_i on its diagonal ([S] C.3).
+
+    Args:
+      eigenvectors: phi_1, ..., phi_B.
+      eigenvalues: L_1, ..., L_{B+1}.
+      form: `eigendecomposition` or `gated`.
 
     Example:
       >>> import numpy as np
@@ -248,16 +284,24 @@ def adjacency(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any]) -> Blocks
        [-10   5   0]
        [ 12  -6   7]]
     """
-    return {**eigenvalue_blocks(eigenvalues), **connections(eigenvectors, eigenvalues)}
+    return {**eigenvalue_blocks(eigenvalues), **connections(eigenvectors, eigenvalues, form)}
 
 
-def apply_adjacency(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], a: Sequence[Any]) -> list[Any]:
+def apply_adjacency(
+    eigenvectors: Sequence[Any],
+    eigenvalues: Sequence[Any],
+    a: Sequence[Any],
+    form: Form = "eigendecomposition",
+) -> list[Any]:
     r"""`A_B a` without any W_ij: `s = Phi_B^-1 a`, and block i is `L_i s_i + phi_{i-1} (L_{i-1} s_{i-1})`.
+
+    In the gated form block i is `L_i s_i`.
 
     Args:
       eigenvectors: phi_1, ..., phi_B.
       eigenvalues: L_1, ..., L_{B+1}.
       a: B + 1 blocks of shape (N_i, columns).
+      form: `eigendecomposition` or `gated`.
 
     Example:
       >>> import numpy as np
@@ -266,9 +310,14 @@ def apply_adjacency(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], a: 
       >>> ones = [np.array([[1]])] * 3
       >>> [block.tolist() for block in algebra.apply_adjacency(eigenvectors, eigenvalues, ones)]
       [[[0]], [[-5]], [[13]]]
+      >>> [block.tolist() for block in algebra.apply_adjacency(eigenvectors, eigenvalues, ones, "gated")]
+      [[[0]], [[-5]], [[28]]]
     """
     check_blocks(eigenvectors, eigenvalues)
+    check_form(form)
     scaled = [values[:, None] * s for values, s in zip(eigenvalues, substitute(eigenvectors, a), strict=True)]
+    if form == "gated":
+        return scaled
     lower = [phi @ s for phi, s in zip(eigenvectors, scaled[:-1], strict=True)]
     return [scaled[0]] + [s + below for s, below in zip(scaled[1:], lower, strict=True)]
 
@@ -353,6 +402,12 @@ def check_blocks(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any] | None 
     for i, (values, size) in enumerate(zip(eigenvalues, sizes, strict=True), 1):
         if np.shape(values) != (size,):
             raise ArgumentError(f"eigenvalues: L_{i} must have shape ({size},), got {np.shape(values)}")
+
+
+def check_form(form: Form) -> None:
+    """Raise unless a form is known."""
+    if form not in get_args(Form):
+        raise ArgumentError(f"form: expected one of {', '.join(get_args(Form))}; got {shown(form)}")
 
 
 def _chains(eigenvectors: Sequence[Any]) -> Blocks:

@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 
 from jaxarch.errors import ArgumentError, did_you_mean, is_traced, shown
-from jaxarch.spectral.network import Activation, unpack, unpack_neurons
+from jaxarch.spectral.network import FACTORS, Activation, form_of, unpack, unpack_neurons
 from jaxarch.spectral.readout import bundles
 from jaxarch.trees import PyTree, named_leaves
 
@@ -28,10 +28,10 @@ def direct_weights(
 ) -> dict[str, Array]:
     r"""A spectral network as ordinary weight matrices over the hidden neurons that are left.
 
-    The W_ij of [S] eq. (4.3) without the rows and columns of neurons that the state has removed. A layer
-    without neurons is left out, and those after it are counted on. Outputs are those of the network that was
-    given, under the feed-forward rule; `direct_feedforward`, or `jaxarch.direct_network` of the widths that
-    are left, computes them. `jaxarch.save_tree` and `load_tree` keep the weights.
+    The W_ij of [S] eq. (4.3), or of the gated form, without the rows and columns of neurons that the state
+    has removed. A layer without neurons is left out, and those after it are counted on. Outputs are those of
+    the network that was given, under the feed-forward rule; `direct_feedforward`, or `jaxarch.direct_network`
+    of the widths that are left, computes them. `jaxarch.save_tree` and `load_tree` keep the weights.
 
     Args:
       params: of one spectral network, concrete: the shapes of the result depend on the state's values.
@@ -64,37 +64,52 @@ def direct_weights(
         )
     _check_one_network(params)
     blocks = bundles(params, state, skips)
-    phi, values = unpack(params)
+    phi, values = unpack(params, form_of(params))
     masks = unpack_neurons({} if state is None else state, len(values))
     kept = {i: np.arange(vector.shape[0]) for i, vector in enumerate(values, 1)}
     kept |= {i: np.flatnonzero(np.asarray(mask)) for i, mask in enumerate(masks, 2) if mask is not None}
     if bias:
         kept[1] = kept[1][:-1]
-    left = [i for i, neurons in kept.items() if neurons.size]
-    if not skips and len(left) < len(values):
+    if not skips and not all(neurons.size for neurons in kept.values()):
         raise ArgumentError("state: a layer has no neurons left, and there are no skip connections past it")
+    biases = {}
+    if bias:
+        biases = {
+            i: blocks[i, 1][:, -1] if (i, 1) in blocks else jnp.zeros_like(phi[i - 2][:, 0])
+            for i in range(2, len(values) + 1)
+        }
+    return of_neurons(blocks, biases, kept)
+
+
+def of_neurons(
+    bundles: Mapping[tuple[int, int], Array], biases: Mapping[int, Array], kept: Mapping[int, np.ndarray]
+) -> dict[str, Array]:
+    """The weights of some neurons alone. Layers without any are left out, and those after them counted on.
+
+    Args:
+      bundles: W_ij by (i, j), over all neurons.
+      biases: likewise, by layer.
+      kept: the numbers of the neurons of each layer, in the order of layers.
+    """
+    left = [i for i, neurons in kept.items() if neurons.size]
     place = {i: to for to, i in enumerate(left, 1)}
     weights = {
-        f"W{place[i]}_{place[j]}": blocks[i, j][kept[i]][:, kept[j]]
+        f"W{place[i]}_{place[j]}": jnp.asarray(bundles[i, j])[kept[i]][:, kept[j]]
         for i in left
         for j in left
-        if (i, j) in blocks
+        if (i, j) in bundles
     }
-    if bias:
-        for i in left[1:]:
-            column = blocks[i, 1][:, -1] if (i, 1) in blocks else jnp.zeros_like(phi[i - 2][:, 0])
-            weights[f"b{place[i]}"] = column[kept[i]]
-    return weights
+    return weights | {f"b{place[i]}": jnp.asarray(biases[i])[kept[i]] for i in left if i in biases}
 
 
 def _check_one_network(params: PyTree) -> None:
     """Raise if parameters are a module, or those of many runs."""
-    if not isinstance(params, Mapping) and hasattr(params, "eigenvectors"):
+    if not isinstance(params, Mapping) and any(hasattr(params, name) for name in FACTORS.values()):
         raise ArgumentError(
             f"params: expected parameters, got a module, {type(params).__name__}; of an NNX module they are "
             "nnx.state(module, nnx.Param), and its neurons nnx.state(module)"
         )
-    depths = {jnp.ndim(leaf) for path, leaf in named_leaves(params).items() if "eigenvectors/" in path}
+    depths = {jnp.ndim(leaf) for path, leaf in named_leaves(params).items() if "/phi" in path}
     if depths == {3}:
         raise ArgumentError(
             "params: they have a leading axis of runs; export one network, network.of_run(i), at a time"
@@ -168,6 +183,12 @@ def direct_widths(weights: Mapping[str, Any]) -> tuple[int, ...]:
     ):
         raise ArgumentError(wrong + f"a bundle into every layer; got {', '.join(weights)}")
     return tuple(sizes[i] for i in layers)
+
+
+def direct_bundles(weights: Mapping[str, Any]) -> dict[tuple[int, int], Any]:
+    """The bundles W_ij of a network in direct space by (i, j), without its biases."""
+    named = [(_BUNDLE.fullmatch(name), leaf) for name, leaf in weights.items()]
+    return {(int(match[1]), int(match[2])): leaf for match, leaf in named if match}
 
 
 def neuron_norms(weights: Mapping[str, Array]) -> dict[str, Array]:

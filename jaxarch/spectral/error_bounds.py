@@ -1,4 +1,6 @@
-r"""How far from Phi_B^-1 its two formulas can be in floating point: bounds known before computing.
+r"""How far from Phi_B^-1 its two formulas, and how far bundles, can be in floating point.
+
+These are bounds known before computing.
 
 With the unit roundoff `u = eps / 2` and `gamma_k = k u / (1 - k u)`, a sum of k products is off by at most
 `gamma_k` times the sum of their absolute values, in whatever order it is computed (N. Higham, Accuracy and
@@ -17,9 +19,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxarch.errors import is_traced
-from jaxarch.spectral.algebra import Blocks, check_blocks, power
+from jaxarch.spectral.algebra import (
+    Blocks,
+    Form,
+    adjacent,
+    check_blocks,
+    check_form,
+    inner_eigenvalues,
+    power,
+)
 
-__all__ = ["inverse_by_blocks_error", "inverse_by_powers_error"]
+__all__ = ["connections_error", "inverse_by_blocks_error", "inverse_by_powers_error"]
 
 
 def inverse_by_powers_error(eigenvectors: Sequence[Any]) -> Blocks:
@@ -80,9 +90,53 @@ def inverse_by_blocks_error(eigenvectors: Sequence[Any]) -> Blocks:
     }
 
 
+def connections_error(
+    eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], form: Form = "eigendecomposition"
+) -> Blocks:
+    r"""`gamma_{K+1} |L_i| |phi_{i-1}| ... |phi_j|` bounds the error of a gated bundle, `connections`.
+
+    K is the sum of the inner dimensions, `N_{j+1} + ... + N_{i-1}`. In the form of [S], whose first factor is
+    `phi_{i-1} L_{i-1} - L_i phi_{i-1}`, its absolute value stands for `|L_i| |phi_{i-1}|`, and 2 for the 1.
+
+    Args:
+      eigenvectors: phi_1, ..., phi_B, of the floating-point dtype that was computed in; traced, only where
+        float64 is enabled.
+      eigenvalues: L_1, ..., L_{B+1}, of that dtype.
+      form: `eigendecomposition` or `gated`.
+
+    Returns:
+      A bound for every entry of every bundle, in float64; infinite where `(K + 2) u >= 1`, or `(K + 1) u`.
+
+    Example:
+      >>> import numpy as np
+      >>> from jaxarch.spectral import error_bounds
+      >>> eigenvectors = [np.array([[2]], np.float32), np.array([[3]], np.float32)]
+      >>> eigenvalues = [np.array([n], np.float32) for n in (0, 5, 7)]
+      >>> bounds = error_bounds.connections_error(eigenvectors, eigenvalues, "gated")
+      >>> print(f"{bounds[3, 1].item():.2e}", f"{bounds[3, 2].item():.2e}")  # two roundings of 42, one of 21
+      5.01e-06 1.25e-06
+    """
+    check_blocks(eigenvectors, eigenvalues)
+    check_form(form)
+    dtype, magnitudes, values = eigenvectors[0].dtype, _magnitudes(eigenvectors), _in_float64(eigenvalues)
+    inner, first = inner_eigenvalues(values, form), 1 if form == "gated" else 2
+    bounds: Blocks = {}
+    for i in range(2, len(values) + 1):
+        block = abs(adjacent(magnitudes[i - 2], inner[i - 2], values[i - 1]))
+        for j in range(i - 1, 0, -1):
+            bounds[i, j] = _gamma(first + sum(phi.shape[1] for phi in magnitudes[j : i - 1]), dtype) * block
+            if j > 1:
+                block = block @ magnitudes[j - 2]
+    return bounds
+
+
 def _magnitudes(eigenvectors: Sequence[Any]) -> list[Any]:
-    traced = is_traced(eigenvectors)
-    return [abs(phi.astype(np.float64) if traced else np.asarray(phi, np.float64)) for phi in eigenvectors]
+    return [abs(phi) for phi in _in_float64(eigenvectors)]
+
+
+def _in_float64(arrays: Sequence[Any]) -> list[Any]:
+    traced = is_traced(arrays)
+    return [array.astype(np.float64) if traced else np.asarray(array, np.float64) for array in arrays]
 
 
 def _gamma(k: int, dtype: Any) -> float:

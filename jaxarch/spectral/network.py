@@ -5,14 +5,19 @@ Parameters are a pytree named as in [S]:
     {"eigenvectors": {"phi1": (N_2, N_1), ..., "phiB": (N_{B+1}, N_B)},
      "eigenvalues": {"L1": (N_1,), "L2": (N_2,), ...}}
 
-An "L1" that is not there is 0 and not trained, as in [S] section 4: a constant, which saves a product.
+An "L1" that is not there is 0 and not trained, as in [S] section 4: a constant, which saves a product. The
+eigenvectors of the gated form `A'_B = Lambda_B Phi_B^-1` are others. There phi_1, ..., phi_B are factors, and
+by that name what takes parameters knows the form:
+
+    {"factors": {"phi1": ...}, "eigenvalues": {"L2": ...}}
 
 The state of a network is `{}`, or tells which hidden neurons are left, `{"neurons": {"L2": (N_2,), ...}}`,
-booleans. A neuron that is removed has activation 0: it is gone from the rows and columns of all W_ij. No
-choice of eigenvectors and eigenvalues does that. With its eigenvalue at 0,
-`W_{k,k-1} = phi_{k-1} L_{k-1} - L_k phi_{k-1}` still feeds it where L_{k-1} is not 0. Without its row of
-phi_{k-1}, or its column of phi_k, all skip connections lose the share that runs through it,
-`-W_{k+1,k} phi_{k-1}`; at the perceptron start, that is all that the network computes.
+booleans. A neuron that is removed has activation 0: it is gone from the rows and columns of all W_ij. In the
+gated form an eigenvalue of 0 does that too, if f(0) = 0. In that of [S] no choice of eigenvectors and
+eigenvalues does. With its eigenvalue at 0, `W_{k,k-1} = phi_{k-1} L_{k-1} - L_k phi_{k-1}` still feeds it
+where L_{k-1} is not 0. Without its row of phi_{k-1}, or its column of phi_k, all skip connections lose the
+share that runs through it, `-W_{k+1,k} phi_{k-1}`; at the perceptron start, that is all that the network
+computes.
 
 [S] Peri, Chicchi, Fanelli and Giambagli, Spectral Architecture Search for Neural Network Models (SPARCS).
 """
@@ -21,7 +26,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, get_args
 
 import jax
@@ -31,7 +36,16 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.errors import ArgumentError, one_line, shown
-from jaxarch.spectral.algebra import adjacent, apply_adjacency, check_blocks, connections
+from jaxarch.spectral.algebra import (
+    Blocks,
+    Form,
+    adjacent,
+    apply_adjacency,
+    check_blocks,
+    check_form,
+    connections,
+    inner_eigenvalues,
+)
 from jaxarch.trees import PyTree, named_leaves, path_name, select
 
 Activation = Callable[[Array], Array]
@@ -44,6 +58,9 @@ Method = Literal["auto", "substitution", "materialised"]
 
 xavier_uniform: Initializer = jax.nn.initializers.glorot_uniform()
 """The eigenvectors of [S] appendix E."""
+
+FACTORS: dict[Form, str] = {"eigendecomposition": "eigenvectors", "gated": "factors"}
+"""What parameters call phi_1, ..., phi_B in each form."""
 
 _NEURONS = re.compile(r"eigenvalues/(L\d+)$")
 
@@ -60,6 +77,7 @@ def init(
     eigenvalues: Sequence[Start],
     eigenvectors: Initializer = xavier_uniform,
     train_input_eigenvalues: bool = False,
+    form: Form = "eigendecomposition",
 ) -> PyTree:
     """Initial parameters.
 
@@ -69,6 +87,7 @@ def init(
       eigenvalues: one start a layer.
       eigenvectors: an initialiser of matrices of shape (inputs, outputs), as JAX's are.
       train_input_eigenvalues: whether L_1 is a parameter. If not it is 0, whatever its start.
+      form: `eigendecomposition` or `gated`.
 
     Example:
       >>> import jax, jaxarch
@@ -78,6 +97,7 @@ def init(
       >>> {path: leaf.tolist() for path, leaf in params["eigenvalues"].items()}
       {'L2': [0.0, 0.0, 0.0], 'L3': [1.0, 1.0]}
     """
+    check_form(form)
     depth = len(widths) - 1
     phi_keys, value_keys = (jax.random.split(k, depth + 1) for k in jax.random.split(key))
 
@@ -86,18 +106,43 @@ def init(
         return given(value_keys[i], shape) if callable(given) else jnp.full(shape, jnp.asarray(given), float)
 
     return {
-        "eigenvectors": {
+        FACTORS[form]: {
             f"phi{i + 1}": eigenvectors(phi_keys[i], (widths[i], widths[i + 1])).T for i in range(depth)
         },
         "eigenvalues": {f"L{i + 1}": start(i) for i in range(not train_input_eigenvalues, depth + 1)},
     }
 
 
-def unpack(params: PyTree) -> tuple[list[Array], list[Array | np.ndarray]]:
-    """The sequences phi_1, ..., phi_B and L_1, ..., L_{B+1} of a network's parameters.
+def form_of(params: PyTree) -> Form:
+    """The form of a network, by the names of its parameters.
 
     Raises:
-      ArgumentError: parameters of something else, or of many networks at once; blocks that do not fit.
+      ArgumentError: parameters of something else.
+
+    Example:
+      >>> import jax, jaxarch
+      >>> params, _ = jaxarch.spectral_network((4, 3, 2), form="gated").init(jax.random.key(0))
+      >>> jaxarch.spectral.form_of(params)
+      'gated'
+    """
+    try:
+        forms = [form for form, name in FACTORS.items() if name in params]
+    except TypeError:
+        forms = []
+    if len(forms) != 1:
+        raise _not_spectral()
+    return forms[0]
+
+
+def unpack(params: PyTree, form: Form = "eigendecomposition") -> tuple[list[Array], list[Array | np.ndarray]]:
+    """The sequences phi_1, ..., phi_B and L_1, ..., L_{B+1} of a network's parameters.
+
+    What is computed with them depends on the form, which they do not tell any more:
+    `feedforward(*unpack(params, form), x, form=form)`, with `form_of(params)` where it is not known.
+
+    Raises:
+      ArgumentError: parameters of something else, of another form, or of many networks at once; blocks that
+        do not fit.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -109,20 +154,30 @@ def unpack(params: PyTree) -> tuple[list[Array], list[Array | np.ndarray]]:
       >>> [vector.tolist() for vector in values]  # L_1 is not there, and so 0
       [[0.0], [5.0], [7.0]]
     """
+    check_form(form)
+    if form_of(params) != form:
+        raise ArgumentError(
+            f"params: expected those of a network of the form {form!r}, got {form_of(params)!r} ones"
+        )
     try:
-        vectors, values = (named_leaves(params[kind]) for kind in ("eigenvectors", "eigenvalues"))
+        vectors, values = (named_leaves(params[kind]) for kind in (FACTORS[form], "eigenvalues"))
         phi = [vectors[f"phi{i + 1}"] for i in range(len(vectors))]
         if "L1" not in values:
             # A NumPy array is known when tracing: `feedforward` sees that it is 0.
             values["L1"] = np.zeros(phi[0].shape[-1], phi[0].dtype)
         eigenvalues = [values[f"L{i + 1}"] for i in range(len(values))]
     except (KeyError, TypeError, IndexError):
-        raise ArgumentError(
-            "params: expected those of a spectral network, "
-            '{"eigenvectors": {"phi1": ...}, "eigenvalues": {"L2": ...}}'
-        ) from None
+        raise _not_spectral() from None
     check_blocks(phi, eigenvalues)
     return phi, eigenvalues
+
+
+def _not_spectral() -> ArgumentError:
+    return ArgumentError(
+        "params: expected those of a spectral network, "
+        '{"eigenvectors": {"phi1": ...}, "eigenvalues": {"L2": ...}}, in the gated form "factors" for '
+        '"eigenvectors"'
+    )
 
 
 def hidden_eigenvalues(params: PyTree) -> PyTree:
@@ -149,7 +204,10 @@ def hidden_eigenvalues(params: PyTree) -> PyTree:
             return False
         # A hidden layer is entered by one phi and left by the next.
         layer = int(name[2])
-        return all(f"{name[1]}eigenvectors/phi{i}" in names for i in (layer - 1, layer))
+        return any(
+            all(f"{name[1]}{factors}/phi{i}" in names for i in (layer - 1, layer))
+            for factors in FACTORS.values()
+        )
 
     if not any(is_hidden(path, leaf) for path, leaf in names.items()):
         raise ArgumentError(
@@ -218,6 +276,7 @@ def feedforward(
     activation: Activation = jax.nn.relu,
     method: Method = "auto",
     neurons: Neurons | None = None,
+    form: Form = "eigendecomposition",
 ) -> Array:
     r"""The update rule `a_i = f(sum_{k<i} W_ik a_k)`, without f in the last layer ([S] 4.5, 3.4).
 
@@ -232,6 +291,14 @@ def feedforward(
 
         z_{B+1} = W_{B+1,B} a_B - (W_{B+1,B} phi_{B-1}) s_{B-1}.
 
+    In the gated form every layer is as if L_{i-1} = 0: with `u_i = phi_{i-1} s_{i-1}`,
+
+        z_i = -L_i u_i,    s_i = f(-L_i u_i) - u_i,
+
+    one product a layer, as in an ordinary network with the weights phi_i. It is one: each of its neurons has
+    an activation of its own, `u -> f(-lambda u) - u`, which is linear where lambda = 0; with ReLU a
+    parametric ReLU (He et al. 2015).
+
     Nothing here has a derivative of its own: JAX's is the same products again, in either mode, and keeps
     nothing but s and what f needs.
 
@@ -244,12 +311,13 @@ def feedforward(
         counted from the shapes when tracing, which with one hidden layer is to build all the W_ik;
         `materialised` builds them at any depth, as [S] does: O(B^2) bundles, and never faster than `auto`.
       neurons: which hidden neurons are left, one mask a hidden layer; the others have activation 0.
+      form: `eigendecomposition` or `gated`.
 
     Returns:
       Outputs of shape (..., N_{B+1}).
 
     Raises:
-      ArgumentError: blocks that do not fit one another or the input, an unknown method.
+      ArgumentError: blocks that do not fit one another or the input, an unknown method or form.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -259,14 +327,18 @@ def feedforward(
       >>> print(jaxarch.spectral.feedforward(eigenvectors, eigenvalues, x))  # 12, and -12 - 6 * 10
       [[ 12.]
        [-72.]]
+      >>> print(jaxarch.spectral.feedforward(eigenvectors, eigenvalues, x, form="gated"))  # 42, -42 - 21 * 10
+      [[  42.]
+       [-252.]]
     """
-    _check(eigenvectors, eigenvalues, x)
+    _check(eigenvectors, eigenvalues, x, form)
     check_method(method)
     f = _activations(activation, neurons, len(eigenvectors) - 1)
     if method == "materialised":
-        return _materialised(eigenvectors, eigenvalues, x, f)
-    short = method == "auto" and _is_shorter(eigenvectors, eigenvalues, math.prod(x.shape[:-1]))
-    return _substitution(eigenvectors, eigenvalues, x, f, short)
+        return _materialised(connections(eigenvectors, eigenvalues, form), x, f)
+    inner = inner_eigenvalues(eigenvalues, form)
+    short = method == "auto" and _is_shorter(eigenvectors, inner, math.prod(x.shape[:-1]))
+    return _substitution(zip(eigenvectors, inner, eigenvalues[1:], strict=True), x, f, short)
 
 
 def recursive(
@@ -275,11 +347,13 @@ def recursive(
     x: Array,
     activation: Activation = jax.nn.relu,
     neurons: Neurons | None = None,
+    form: Form = "eigendecomposition",
 ) -> Array:
     r"""The recursive rule: `A_B f(A_B ... f(A_B a))`, B times A_B, from `a = (x, 0, ..., 0)` ([S] section 4).
 
     Unlike in `feedforward`, the self-loops L_i on the diagonal of A_B count, and the input is seen once: it
-    stays in its layer only as far as L_1 keeps it there. Computed by substitution: 2 B products a turn.
+    stays in its layer only as far as L_1 keeps it there. Computed by substitution: 2 B products a turn, B in
+    the gated form.
 
     Args:
       eigenvectors: phi_1, ..., phi_B, shapes (N_{i+1}, N_i).
@@ -287,6 +361,7 @@ def recursive(
       x: shape (..., N_1).
       activation: f, elementwise.
       neurons: which hidden neurons are left, one mask a hidden layer; the others have activation 0.
+      form: `eigendecomposition` or `gated`.
 
     Returns:
       The last layer's block, shape (..., N_{B+1}).
@@ -300,14 +375,14 @@ def recursive(
       [[ 84.]
        [-60.]]
     """
-    _check(eigenvectors, eigenvalues, x)
+    _check(eigenvectors, eigenvalues, x, form)
     columns = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]).T
     a = [columns] + [jnp.zeros((phi.shape[0], columns.shape[1]), x.dtype) for phi in eigenvectors]
-    a = apply_adjacency(eigenvectors, eigenvalues, a)
+    a = apply_adjacency(eigenvectors, eigenvalues, a, form)
     f = [activation, *_activations(activation, neurons, len(eigenvectors) - 1, axis=0), activation]
     for _ in range(len(eigenvectors) - 1):
         a = [of_layer(block) for of_layer, block in zip(f, a, strict=True)]
-        a = apply_adjacency(eigenvectors, eigenvalues, a)
+        a = apply_adjacency(eigenvectors, eigenvalues, a, form)
     return a[-1].T.reshape(*x.shape[:-1], a[-1].shape[0])
 
 
@@ -317,11 +392,13 @@ def layer_by_layer(
     x: Array,
     activation: Activation = jax.nn.relu,
     neurons: Neurons | None = None,
+    form: Form = "eigendecomposition",
 ) -> Array:
     r"""Neighbouring layers alone, `a_i = f(W_{i,i-1} a_{i-1})`, without f in the last layer.
 
     The bundles are those of [S] eq. (4.3), the others are left out: spectral layers as they were before
-    SPARCS, but for neighbours that share the eigenvalues of the layer between them.
+    SPARCS, but for neighbours that share the eigenvalues of the layer between them. Those of the gated form,
+    `W_{i,i-1} = -L_i phi_{i-1}`, share none.
 
     Args:
       eigenvectors: phi_1, ..., phi_B, shapes (N_{i+1}, N_i).
@@ -329,6 +406,7 @@ def layer_by_layer(
       x: shape (..., N_1).
       activation: f, elementwise.
       neurons: which hidden neurons are left, one mask a hidden layer; the others have activation 0.
+      form: `eigendecomposition` or `gated`.
 
     Returns:
       Outputs of shape (..., N_{B+1}).
@@ -340,22 +418,22 @@ def layer_by_layer(
       >>> print(jaxarch.spectral.layer_by_layer(eigenvectors, eigenvalues, jnp.array([-1.0])))
       [-60.]
     """
-    _check(eigenvectors, eigenvalues, x)
-    *hidden, last = zip(eigenvectors, eigenvalues[:-1], eigenvalues[1:], strict=True)
+    _check(eigenvectors, eigenvalues, x, form)
+    inner = inner_eigenvalues(eigenvalues, form)
+    *hidden, last = zip(eigenvectors, inner, eigenvalues[1:], strict=True)
     for f, blocks in zip(_activations(activation, neurons, len(hidden)), hidden, strict=True):
         x = f(x @ adjacent(*blocks).T)
     return x @ adjacent(*last).T
 
 
 def _substitution(
-    eigenvectors: Sequence[Array],
-    eigenvalues: Sequence[Array | np.ndarray],
+    layers: Iterable[tuple[Array, Array | np.ndarray, Array | np.ndarray]],
     x: Array,
     f: Sequence[Activation],
     short: bool,
 ) -> Array:
-    """By substitution; if `short`, the output is computed without s_B."""
-    *hidden, last = zip(eigenvectors, eigenvalues[:-1], eigenvalues[1:], strict=True)
+    """By substitution, of phi_{i-1}, L_{i-1} and L_i; if `short`, the output is computed without s_B."""
+    *hidden, last = layers
     output = adjacent(*last)
     s = x
     for i, (phi, inner, outer) in enumerate(hidden, 1):
@@ -369,15 +447,9 @@ def _substitution(
     return s @ output.T
 
 
-def _materialised(
-    eigenvectors: Sequence[Array],
-    eigenvalues: Sequence[Array | np.ndarray],
-    x: Array,
-    f: Sequence[Activation],
-) -> Array:
-    bundles = connections(eigenvectors, eigenvalues)
+def _materialised(bundles: Blocks, x: Array, f: Sequence[Activation]) -> Array:
     a, z = [x], x
-    for i in range(2, len(eigenvalues) + 1):
+    for i in range(2, len(f) + 3):
         if i > 2:
             a.append(f[i - 3](z))
         z = sum(a[j - 1] @ bundles[i, j].T for j in range(i - 1, 0, -1))
@@ -455,9 +527,12 @@ def check_method(method: str) -> None:
         raise ArgumentError(f"method: expected one of {', '.join(get_args(Method))}; got {shown(method)}")
 
 
-def _check(eigenvectors: Sequence[Array], eigenvalues: Sequence[Array | np.ndarray], x: Array) -> None:
-    """Raise unless the blocks fit one another and the input."""
+def _check(
+    eigenvectors: Sequence[Array], eigenvalues: Sequence[Array | np.ndarray], x: Array, form: Form
+) -> None:
+    """Raise unless the blocks fit one another and the input, and the form is known."""
     check_blocks(eigenvectors, eigenvalues)
+    check_form(form)
     size = eigenvectors[0].shape[1]
     if jnp.ndim(x) == 0 or x.shape[-1] != size:
         raise ArgumentError(f"x: the network has {size} inputs, got an array of shape {jnp.shape(x)}")
@@ -468,9 +543,7 @@ def _is_zero(values: Array | np.ndarray) -> bool:
     return isinstance(values, np.ndarray) and not values.any()
 
 
-def _is_shorter(
-    eigenvectors: Sequence[Array], eigenvalues: Sequence[Array | np.ndarray], examples: int
-) -> bool:
+def _is_shorter(eigenvectors: Sequence[Array], inner: Sequence[Array | np.ndarray], examples: int) -> bool:
     """Whether an output without s_B takes fewer operations, multiply-adds of a forward pass.
 
     It saves a product and a subtraction; if L_{B-1} = 0, where s_B takes one product itself, only elementwise
@@ -481,5 +554,5 @@ def _is_shorter(
         return False
     outputs, width = eigenvectors[-1].shape
     inputs = eigenvectors[-2].shape[1]
-    saved = 2 * PASS if _is_zero(eigenvalues[-3]) else inputs + PASS
+    saved = 2 * PASS if _is_zero(inner[-2]) else inputs + PASS
     return outputs * inputs * (examples + width) < examples * width * saved

@@ -14,11 +14,12 @@ from collections.abc import Iterable, Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jaxarch.errors import ArgumentError, check_widths
 from jaxarch.spectral.algebra import Blocks, connections
-from jaxarch.spectral.network import hidden_eigenvalues, neurons_in, unpack, unpack_neurons
+from jaxarch.spectral.network import FACTORS, form_of, hidden_eigenvalues, neurons_in, unpack, unpack_neurons
 from jaxarch.trees import PyTree, map_selected
 
 
@@ -51,16 +52,22 @@ def neuron_order(params: PyTree, state: PyTree | None = None) -> PyTree:
     """
     magnitudes = map_selected(jnp.abs, hidden_eigenvalues(params))
     left = neurons_in({} if state is None else state, map_selected(lambda v: v >= 0, magnitudes))
-    return joint_order(map_selected(lambda v, m: jnp.where(m, v, -1), magnitudes, left))
+    return joint_order(magnitudes, left)
 
 
-def joint_order(magnitudes: PyTree) -> PyTree:
-    """The place of every entry in the order of all entries together, from 0, the smallest."""
-    leaves, structure = jax.tree.flatten(magnitudes)
-    places = jnp.argsort(jnp.argsort(jnp.concatenate(leaves), stable=True))
-    starts = [sum(leaf.size for leaf in leaves[:i]) for i in range(len(leaves))]
-    split = [places[start : start + leaf.size] for start, leaf in zip(starts, leaves, strict=True)]
-    return jax.tree.unflatten(structure, split)
+def joint_order(numbers: PyTree, left: PyTree) -> PyTree:
+    """The place of every number in the order of all together, from 0: those not left, then the smallest."""
+    ordered = map_selected(lambda leaf, kept: jnp.where(kept, leaf, -jnp.inf), numbers, left)
+    return split_like(
+        jnp.argsort(jnp.argsort(jnp.concatenate(jax.tree.leaves(ordered)), stable=True)), numbers
+    )
+
+
+def split_like(numbers: Array, like: PyTree) -> PyTree:
+    """One array of all neurons as one a layer."""
+    leaves, structure = jax.tree.flatten(like)
+    parts = jnp.split(numbers, np.cumsum([leaf.size for leaf in leaves])[:-1])
+    return jax.tree.unflatten(structure, parts)
 
 
 def path_norms(params: PyTree, state: PyTree | None = None, *, skips: bool = True) -> dict[str, Array]:
@@ -91,7 +98,8 @@ def path_norms(params: PyTree, state: PyTree | None = None, *, skips: bool = Tru
       >>> print(jaxarch.spectral.path_norms(params)["L2"])  # 3 * 6, 8 * 4
       [18. 32.]
     """
-    blocks, depth = bundles(params, state, skips), len(params["eigenvectors"])
+    blocks = bundles(params, state, skips)
+    depth = len(params[FACTORS[form_of(params)]])
     squares = {key: jnp.square(block) for key, block in blocks.items()}
     into = [jnp.ones_like(blocks[2, 1][0])]
     for k in range(2, depth + 1):
@@ -119,21 +127,23 @@ def gamma_norm(params: PyTree, state: PyTree | None = None) -> Array:
       >>> print(jaxarch.spectral.gamma_norm(params))
       60.0
     """
-    unpack(params)
-    if len(params["eigenvectors"]) != 2:
+    phi, _ = unpack(params, form_of(params))
+    if len(phi) != 2:
         raise ArgumentError(
-            f"params: Gamma is of networks with one hidden layer, this one has "
-            f"{len(params['eigenvectors']) - 1}; use path_norms"
+            f"params: Gamma is of networks with one hidden layer, this one has {len(phi) - 1}; use path_norms"
         )
     return jnp.linalg.norm(path_norms(params, state)["L2"])
 
 
 def bundles(params: PyTree, state: PyTree | None = None, skips: bool = True) -> Blocks:
-    """All W_ij ([S] 4.3), or only those between neighbours, 0 for hidden neurons that are removed."""
-    phi, values = unpack(params)
+    """All W_ij ([S] 4.3), or only those between neighbours, 0 for hidden neurons that are removed.
+
+    Of either form, which the parameters tell.
+    """
+    phi, values = unpack(params, form_of(params))
     neurons = unpack_neurons({} if state is None else state, len(values))
     kept = dict(enumerate(neurons, 2))
-    blocks = connections(phi, values)
+    blocks = connections(phi, values, form_of(params))
     if not skips:
         blocks = {(i, j): block for (i, j), block in blocks.items() if i == j + 1}
     for (i, j), block in blocks.items():
@@ -148,8 +158,8 @@ def parameter_counts(widths: Sequence[int]) -> dict[str, int]:
     r"""Parameters that a search over architectures of these widths needs ([S] figure 8).
 
     `spectral`: `sum_i N_i N_{i+1} + sum_i N_i`, L_1 included; where it is held at 0, N_1 fewer are trained.
-    `direct`: all bundles as weights, `sum_{i<j} N_i N_j`. `mlp`: `sum_i N_i N_{i+1}`, which has no skips.
-    None has biases.
+    `gated`: always so few, as the gated form does not read L_1. `direct`: all bundles as weights,
+    `sum_{i<j} N_i N_j`. `mlp`: `sum_i N_i N_{i+1}`, which has no skips. None has biases.
 
     Raises:
       ArgumentError: widths that are not at least two positive integers.
@@ -157,14 +167,19 @@ def parameter_counts(widths: Sequence[int]) -> dict[str, int]:
     Example:
       >>> import jaxarch
       >>> jaxarch.spectral.parameter_counts((4, 3, 2))
-      {'spectral': 27, 'direct': 26, 'mlp': 18}
+      {'spectral': 27, 'gated': 23, 'direct': 26, 'mlp': 18}
       >>> jaxarch.spectral.parameter_counts((100, 100, 100, 100, 10))
-      {'spectral': 31410, 'direct': 64000, 'mlp': 31000}
+      {'spectral': 31410, 'gated': 31310, 'direct': 64000, 'mlp': 31000}
     """
     check_widths(widths)
     neighbours = sum(a * b for a, b in itertools.pairwise(widths))
     pairs = sum(a * b for i, a in enumerate(widths) for b in widths[i + 1 :])
-    return {"spectral": neighbours + sum(widths), "direct": pairs, "mlp": neighbours}
+    return {
+        "spectral": neighbours + sum(widths),
+        "gated": neighbours + sum(widths[1:]),
+        "direct": pairs,
+        "mlp": neighbours,
+    }
 
 
 def _total(terms: Iterable[Array]) -> Array:

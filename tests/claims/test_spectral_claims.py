@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxarch.claims.checks.exact_networks import symbols
+from jaxarch.claims.own import gated_form, gated_neurons
 from jaxarch.claims.spectral import adjacency, inverse, neurons
 from jaxarch.spectral import algebra
 
@@ -62,3 +63,15 @@ def test_a_formal_proof_is_of_the_library_s_own_code(monkeypatch):
     assert inverse.inverse_blocks(**network)
     monkeypatch.setattr(algebra, "_binomial", lambda n, r: 1)
     assert not inverse.inverse_blocks(**network)
+
+
+@given(networks())
+def test_the_gated_form_has_its_blocks_and_its_spectrum(network):
+    assert gated_form.gated_blocks(**network)
+    assert gated_form.computed_gated_blocks(**network)
+    assert gated_form.spectrum_is_lambda(**network)
+
+
+@given(networks())
+def test_a_gated_neuron_is_silent_if_and_only_if_its_eigenvalue_or_its_row_is_0(network):
+    assert gated_neurons.gated_silence(**network)

@@ -7,7 +7,7 @@ of two slopes there.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -66,11 +66,17 @@ def at_the_start(phi: Sequence[Array], last: Array) -> list[Array]:
 
 
 def output_derivative(
-    phi: Sequence[Array], values: Sequence[Array], x: Array, f: Activation, layer: int, direction: Array
+    phi: Sequence[Array],
+    values: Sequence[Array],
+    x: Array,
+    f: Activation,
+    layer: int,
+    direction: Array,
+    rule: Callable[..., Array] = feedforward,
 ) -> Array:
     """Of the output, as L_layer moves."""
 
     def output(moved: Array) -> Array:
-        return feedforward(phi, [*values[: layer - 1], moved, *values[layer:]], x, f)
+        return rule(phi, [*values[: layer - 1], moved, *values[layer:]], x, f)
 
     return jax.jvp(output, (values[layer - 1],), (direction,))[1]

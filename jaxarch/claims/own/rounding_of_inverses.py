@@ -1,6 +1,6 @@
-r"""How far rounding takes the formulas for the inverse of Phi_B from it (docs/theory.md).
+r"""How far rounding takes the formulas for the inverse of Phi_B from it, and bundles (docs/theory.md).
 
-Those are [S] (4.1) and (4.2), the bounds those of `jaxarch.spectral.error_bounds`.
+The formulas are [S] (4.1) and (4.2), the bounds those of `jaxarch.spectral.error_bounds`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jaxarch.claims.checks.core import Claim, Sides
 from jaxarch.claims.checks.cube import Cube, cube, normal
 from jaxarch.claims.checks.drawn import Inequality
 from jaxarch.spectral import algebra, error_bounds
-from jaxarch.spectral.algebra import Blocks
+from jaxarch.spectral.algebra import Blocks, Form
 
 
 def _relative_errors(
@@ -30,6 +30,11 @@ def _relative_errors(
         found, bound = formula(vectors), bounds(vectors)
     reference = [block.astype(jnp.float64) for block in vectors]
     exact, off = algebra.inverse_by_blocks(reference), error_bounds.inverse_by_blocks_error(reference)
+    return _in_units(found, bound, exact, off, factor)
+
+
+def _in_units(found: Blocks, bound: Blocks, exact: Blocks, off: Blocks, factor: float) -> Sides:
+    """The largest error of what was found in units of a bound, beside a factor; `off` is that of `exact`."""
 
     def largest(errors: Blocks) -> Array:
         ratios = [jnp.where(errors[key] > 0, errors[key] / bound[key], 0).max() for key in exact]
@@ -55,9 +60,30 @@ def error_of_blocks(factor: float = 1.0, **phi: Array) -> Sides:
     return Sides(jnp.maximum(chains.left, substituted.left), chains.right, chains.rounding)
 
 
-def float_networks(*widths: int) -> Cube:
+def error_of_bundles(
+    factor: float = 1.0, forms: Sequence[Form] = ("eigendecomposition", "gated"), **blocks: Array
+) -> Sides:
+    """Bundles in float32 keep to `factor` times `error_bounds.connections_error`."""
+    phi = [block.astype(jnp.float32) for name, block in blocks.items() if name.startswith("phi")]
+    values = [block.astype(jnp.float32) for name, block in blocks.items() if name.startswith("L")]
+    wide_phi, wide_values = ([block.astype(jnp.float64) for block in one] for one in (phi, values))
+    sides = []
+    for form in forms:
+        with jax.default_matmul_precision("highest"):
+            found = algebra.connections(phi, values, form)
+        bound = error_bounds.connections_error(phi, values, form)
+        exact = algebra.connections(wide_phi, wide_values, form)
+        off = error_bounds.connections_error(wide_phi, wide_values, form)
+        sides.append(_in_units(found, bound, exact, off, factor))
+    worst = jnp.stack([side.left for side in sides]).max()
+    return Sides(worst, sides[0].right, jnp.stack([jnp.asarray(side.rounding) for side in sides]).max())
+
+
+def float_networks(*widths: int, eigenvalues: bool = False) -> Cube:
     """Networks of these widths with normal entries."""
-    return cube(**{f"phi{i}": normal(1.0, (n, m)) for i, (m, n) in enumerate(itertools.pairwise(widths), 1)})
+    blocks = {f"phi{i}": normal(1.0, (n, m)) for i, (m, n) in enumerate(itertools.pairwise(widths), 1)}
+    values = {f"L{i}": normal(1.0, (n,)) for i, n in enumerate(widths, 1)} if eigenvalues else {}
+    return cube(**blocks, **values)
 
 
 ERROR_OF_POWERS = Claim(
@@ -102,7 +128,28 @@ ERROR_OF_BLOCKS = Claim(
     ),
 )
 
+ERROR_OF_BUNDLES = Claim(
+    id="spectral.error-of-bundles",
+    source="this library; of [S] eq. (4.3)",
+    statement="in floating point, a gated bundle L_i phi_{i-1} ... phi_j, first of all its first product, is "
+    "off by at most gamma_{K+1} |L_i| |phi_{i-1}| ... |phi_j|, elementwise, K the sum of the inner "
+    "dimensions; one of [S] by gamma_{K+2} |phi_{i-1} L_{i-1} - L_i phi_{i-1}| |phi_{i-2}| ... |phi_j|",
+    latex=r"\gamma_{K+1} \, |L_i| |\phi_{i-1}| \cdots |\phi_j|",
+    verdict="holds",
+    assumptions="no overflow or underflow; gamma_k = k u / (1 - k u), u the unit roundoff",
+    remark="In float32, against float64, whose own error is added.",
+    checks=(
+        Inequality(
+            error_of_bundles,
+            float_networks(2, 1, 2, 1, eigenvalues=True),
+            {"10% too small": functools.partial(error_of_bundles, factor=0.9)},
+        ),
+    ),
+    see=("spectral.error-of-blocks",),
+)
+
 CLAIMS = (
     ERROR_OF_POWERS,
     ERROR_OF_BLOCKS,
+    ERROR_OF_BUNDLES,
 )
