@@ -20,6 +20,7 @@ from .errors import DeadStartWarning as DeadStartWarning
 from .errors import NonFiniteWarning as NonFiniteWarning
 from .errors import ResultWarning as ResultWarning
 from .finish import at_density as at_density
+from .finish import inverted as inverted
 from .finish import new_head as new_head
 from .finish import prune as prune
 from .finish import recruit as recruit

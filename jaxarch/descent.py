@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, Literal, TypedDict, Unpack
 
 import optax
 
 from jaxarch.errors import ArgumentError, check_count, did_you_mean, shown
+from jaxarch.trees import PyTree
 
 Sampling = Literal["independent", "epochs"]
 
@@ -40,15 +42,7 @@ class Descent:
     sampling: Sampling = "independent"
 
     def __post_init__(self) -> None:
-        if not callable(getattr(self.optimizer, "update", None)):
-            raise ArgumentError(
-                f"optimizer: expected an optax transformation, as of optax.adam(1e-3), got "
-                f"{type(self.optimizer).__name__}"
-            )
-        if not isinstance(self.optimizer, tuple):
-            # An object with these two methods, such as optax.MultiSteps.
-            pair = optax.GradientTransformationExtraArgs(self.optimizer.init, self.optimizer.update)
-            object.__setattr__(self, "optimizer", pair)
+        object.__setattr__(self, "optimizer", _as_optimizer("optimizer", self.optimizer))
         check_count("steps", self.steps)
         if self.batch_size is not None:
             check_count("batch_size", self.batch_size)
@@ -78,21 +72,50 @@ class OwnDescent:
 
     Attributes:
       changes: names and values in place of the problem's.
+      taken: how many of its steps an earlier training has taken, so that so many fewer are left.
+      entries: where what is trained is a dict whose entries have optimisers of their own: its names, each
+        with its optimiser, or with `None` for the descent's.
+
+    Raises:
+      ArgumentError: where no step is left.
     """
 
     changes: tuple[tuple[str, Any], ...] = ()
+    taken: int = 0
+    entries: tuple[tuple[str, optax.GradientTransformation | None], ...] = ()
 
     def of(self, descent: Descent) -> Descent:
         """The problem's descent with this stage's changes."""
-        return dataclasses.replace(descent, **dict(self.changes)) if self.changes else descent
+        changes = dict(self.changes)
+        if self.entries:
+            of_all = changes.get("optimizer", descent.optimizer)
+            changes["optimizer"] = _each({name: own or of_all for name, own in self.entries})
+        own = dataclasses.replace(descent, **changes) if changes else descent
+        if not self.taken:
+            return own
+        check_rewind(self.taken, own.steps)
+        return own.replace(steps=own.steps - self.taken)
 
 
 THE_PROBLEMS = OwnDescent()
 """Of a stage that has nothing of its own."""
 
 
-def own_descent(changes: DescentChanges) -> OwnDescent:
+def check_rewind(step: int, steps: int) -> None:
+    """Raise unless a step that is gone back to has others after it."""
+    if step >= steps:
+        raise ArgumentError(f"rewind_to: expected fewer steps than the {steps} of the training, got {step}")
+
+
+def own_descent(
+    changes: DescentChanges, entries: Mapping[str, optax.GradientTransformation | None] | None = None
+) -> OwnDescent:
     """A stage's own descent out of its keywords.
+
+    Args:
+      changes: the keywords.
+      entries: for a stage that trains a dict: all its entries, each with an optimiser of its own, which sees
+        the tree of this entry alone, or with `None` for the descent's.
 
     Raises:
       ArgumentError: a keyword that is none of a descent's, a value that `Descent` does not take.
@@ -111,4 +134,36 @@ def own_descent(changes: DescentChanges) -> OwnDescent:
     given = {name: value for name, value in changes.items() if (name, value) != ("optimizer", None)}
     # Made once to be checked: what is not given stands for the problem's.
     Descent(**{"optimizer": optax.identity(), "steps": 1, **given})
-    return OwnDescent(tuple(given.items()))
+    each = {
+        name: optimizer if optimizer is None else _as_optimizer(f"{name}_optimizer", optimizer)
+        for name, optimizer in (entries or {}).items()
+    }
+    return OwnDescent(tuple(given.items()), entries=tuple(each.items()))
+
+
+def _as_optimizer(name: str, optimizer: Any) -> optax.GradientTransformation:
+    """An optax transformation, also of an object with its two methods, such as `optax.MultiSteps`."""
+    if not callable(getattr(optimizer, "update", None)):
+        raise ArgumentError(
+            f"{name}: expected an optax transformation, as of optax.adam(1e-3), got "
+            f"{type(optimizer).__name__}"
+        )
+    if isinstance(optimizer, tuple):
+        return optimizer
+    return optax.GradientTransformationExtraArgs(optimizer.init, optimizer.update)
+
+
+def _each(optimizers: dict[str, optax.GradientTransformation]) -> optax.GradientTransformation:
+    """An optimiser for every entry of a dict; each sees the tree of its entry alone."""
+
+    def init(params: PyTree) -> PyTree:
+        return {name: optimizer.init(params[name]) for name, optimizer in optimizers.items()}
+
+    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[PyTree, PyTree]:
+        moved, after = {}, {}
+        for name, optimizer in optimizers.items():
+            of = None if params is None else params[name]
+            moved[name], after[name] = optimizer.update(updates[name], state[name], of)
+        return moved, after
+
+    return optax.GradientTransformation(init, update)

@@ -49,6 +49,7 @@ _FIELDS = (
     "state",
     "neurons",
     "start",
+    "start_state",
     "by_density",
     "shared_weight",
     "memory",
@@ -70,12 +71,14 @@ class Network:
       mask: the architecture: which connections there are, booleans; `None` for leaves that are not masked.
       state: the model's state (batch norm's and the like) after training.
       neurons: which hidden neurons of a spectral network are left.
-      start: the weights that training began from, for `retrain("rewind")`.
+      start: the weights that `retrain("rewind")` goes back to: those that training began from, or those of an
+        early step.
+      start_state: the model's state that belongs to them; `None` for the problem's own.
       by_density: the architectures of all densities that a search was asked for, for `at_density`.
       shared_weight: the weight that an architecture was chosen with, for `share_weight("best")`.
       memory: what the stages of one search hand to one another; `None` when it is over.
       failed_at: the first step whose loss was NaN or infinite, in the first training where that happened; -1
-        for none.
+        for none. Of `search.synflow`, the first round whose saliencies were, or were all 0.
       dead_start: whether some leaf's gradient stayed exactly 0 as some training began.
       info: arrays to look at, by name, kept from stage to stage. A training adds `loss`, one value a step, of
         the last training in a chain.
@@ -94,6 +97,7 @@ class Network:
     _: dataclasses.KW_ONLY
     neurons: NeuronMask | None = None
     start: PyTree = None
+    start_state: PyTree = None
     by_density: ByDensity | None = None
     shared_weight: Array | None = None
     memory: PyTree = None

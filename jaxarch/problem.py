@@ -16,7 +16,7 @@ from jax import Array
 
 from jaxarch.descent import Descent, DescentChanges
 from jaxarch.epochs import epoch_rows
-from jaxarch.errors import ArgumentError, is_traced, shown
+from jaxarch.errors import ArgumentError, check_keys, check_one_key, is_traced, shown
 from jaxarch.streams import Stream, Window
 from jaxarch.trees import PyTree, check_floating
 
@@ -34,7 +34,7 @@ def take_rows(data: PyTree, per_run: PyTree, rows: Array) -> PyTree:
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["data", "train", "train_size", "validation", "per_run", "window"],
+    data_fields=["data", "train", "train_size", "validation", "per_run", "paired", "window"],
     meta_fields=["init", "loss", "descent", "predict", "metrics", "gather", "stream"],
 )
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +58,11 @@ class Problem:
         `batch_size`.
       validation: rows to validate on, likewise; `None` for none.
       per_run: what else each run has of its own: pytree whose leaves have a leading axis of runs.
+      paired: a key, or one a run, shape (runs,), for strategies that are to be compared on equal terms: what
+        `start` returns, the initial weights of a search, is drawn from it, and the batches of step t of all
+        trainings, in place of each stage's own key. Default: every stage draws for itself. What a stage draws
+        of its own, roots of weights, scores, masks, fresh weights as of `retrain("cold")`, it does in any
+        case.
       gather: `(data, per_run, rows) -> batch`.
       predict: `(params, state, batch) -> outputs`, for evaluation; `None` where there is nothing to predict.
       metrics: `(params, state, batch) -> {name: scalar}`, shown for the validation rows beside the loss.
@@ -89,6 +94,7 @@ class Problem:
     train_size: Any = None
     validation: Any = None
     per_run: PyTree = None
+    paired: Any = None
     gather: Callable[[PyTree, PyTree, Array], PyTree] = take_rows
     predict: Callable[[PyTree, PyTree, PyTree], Any] | None = None
     metrics: Callable[[PyTree, PyTree, PyTree], dict[str, Array]] | None = None
@@ -126,7 +132,8 @@ class Problem:
     def runs(self) -> int | None:
         """How many runs have rows or values of their own; `None` if all are shared."""
         sizes = [rows.shape[0] for rows in (self.train, self.validation) if _is_per_run(rows)]
-        sizes += [leaf.shape[0] for leaf in jax.tree.leaves((self.per_run, self._own_train_size()))]
+        own = (self.per_run, self._own_train_size(), self._own_pairs())
+        sizes += [leaf.shape[0] for leaf in jax.tree.leaves(own)]
         return sizes[0] if sizes else None
 
     def in_axes(self) -> Problem:
@@ -143,6 +150,7 @@ class Problem:
             train_size=None if self._own_train_size() is None else 0,
             validation=axis(self.validation),
             per_run=per_run,
+            paired=None if self._own_pairs() is None else 0,
             window=None,
         )
 
@@ -164,7 +172,12 @@ class Problem:
             train_size=self.train_size if self._own_train_size() is None else self.train_size[run],
             validation=rows_of(self.validation),
             per_run=jax.tree.map(lambda leaf: leaf[run], self.per_run),
+            paired=self.paired if self._own_pairs() is None else self.paired[run],
         )
+
+    def start(self, key: Array) -> tuple[PyTree, PyTree]:
+        """The weights and the state that a search begins from: `init` of the key, or of what is `paired`."""
+        return self.init(key if self.paired is None else jax.random.fold_in(self.paired, 0))
 
     def batch(self, key: Array, step: int | Array) -> PyTree:
         """The training examples of one run's step: a function of the key and of the step alone.
@@ -180,6 +193,7 @@ class Problem:
                 )
             return self.window.at(step)
         rows = self.training_rows()
+        key = key if self.paired is None else jax.random.fold_in(self.paired, 1)
         if self.batch_size is not None:
             size = rows.shape[0] if self.train_size is None else self.train_size
             if self.descent.sampling == "epochs":
@@ -234,6 +248,10 @@ class Problem:
         """The training sizes, if each run has its own."""
         return self.train_size if getattr(self.train_size, "ndim", 0) == 1 else None
 
+    def _own_pairs(self) -> Any:
+        """The keys of what is paired, if each run has its own."""
+        return self.paired if getattr(self.paired, "ndim", 0) == 1 else None
+
     def _rows(self, rows: Array | None) -> Array:
         if rows is None and self.stream is not None:
             raise ArgumentError(
@@ -262,7 +280,10 @@ class Problem:
             check_rows(name, rows, examples)
         _check_train_size(self)
         _check_sampling(self, examples)
-        sizes = {leaf.shape[0] for leaf in jax.tree.leaves((self.per_run, self._own_train_size()))}
+        if self.paired is not None:
+            check_pairs(self.paired)
+        own = (self.per_run, self._own_train_size(), self._own_pairs())
+        sizes = {leaf.shape[0] for leaf in jax.tree.leaves(own)}
         sizes |= {r.shape[0] for r in (self.train, self.validation) if _is_per_run(r)}
         if len(sizes) > 1:
             raise ArgumentError(f"problem: per-run arrays disagree on the number of runs: {sorted(sizes)}")
@@ -307,6 +328,14 @@ def _check_sampling(problem: Problem, examples: int) -> None:
             f"sampling: epochs of {rows} examples in batches of {batch_size} are beyond 2^32; take smaller "
             "batches, or 'independent'"
         )
+
+
+def check_pairs(paired: Any) -> None:
+    """Raise unless it is a key, or a vector of keys."""
+    if getattr(paired, "ndim", 0):
+        check_keys(paired)
+    else:
+        check_one_key(paired)
 
 
 def _is_per_run(rows: Any) -> bool:

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, KeyPath, SequenceKey
 
-from jaxarch.errors import ArgumentError, one_line, shown
+from jaxarch.errors import ArgumentError, did_you_mean, one_line, shown
 
 PyTree = Any
 Where = Callable[[str, Any], bool] | str | Sequence[str]
@@ -66,6 +66,39 @@ def placed(named: Mapping[str, Any], like: PyTree) -> PyTree:
     """
     check_distinct("like", like)
     return jax.tree.unflatten(jax.tree.structure(like), [named.get(path) for path in named_leaves(like)])
+
+
+def by_path(name: str, given: Any, tree: PyTree) -> PyTree:
+    """A value for each leaf: of a mapping the one whose name is the leaf's path, or the end of it.
+
+    Args:
+      name: the argument that the user gave it as, for errors.
+      given: a mapping from names, `L2` or `head/eigenvalues/L2`, to values; or one value for all leaves.
+      tree: the leaves; `None` stays so.
+
+    Raises:
+      ArgumentError: a name that no leaf has, a leaf that no name is of, or two.
+
+    Example:
+      >>> from jaxarch.trees import by_path
+      >>> by_path("strength", {"L2": 0.5, "L3": 1.5}, {"eigenvalues": {"L2": 7, "L3": 8, "L4": None}})
+      {'eigenvalues': {'L2': 0.5, 'L3': 1.5, 'L4': None}}
+    """
+    if not isinstance(given, Mapping):
+        return map_selected(lambda leaf: given, tree)
+    names = {
+        path: [path] if path in given else [end for end in given if path.endswith(f"/{end}")]
+        for path in named_leaves(tree)
+    }
+    for wanted in given:
+        if not any(wanted in found for found in names.values()):
+            raise ArgumentError(f"{name}: no leaf {shown(wanted)}; {did_you_mean(str(wanted), names)}")
+    for path, found in names.items():
+        if not found:
+            raise ArgumentError(f"{name}: expected one for each leaf, and there is none for {path!r}")
+        if len(found) > 1:
+            raise ArgumentError(f"{name}: {path!r} has two, {shown(found[0])} and {shown(found[1])}")
+    return placed({path: given[found[0]] for path, found in names.items()}, tree)
 
 
 def natural_order(path: str) -> list[tuple[bool, int, str]]:

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from jax.sharding import NamedSharding, PartitionSpec
 
 import jaxarch
@@ -50,7 +52,32 @@ def test_densities_by_path_are_each_leaf_s_own():
     assert counts(keep(SCORES, {"wide": 0.1, "small": 1.0})) == {"small": 21, "wide": 60}
 
 
-@pytest.mark.parametrize("per", ["all", "leaf"])
+def by_filling(shapes, density):
+    """ERK's densities as they are written down: leaves that would have too many are filled, and so on."""
+    sizes = {path: math.prod(shape) for path, shape in shapes.items()}
+    full = set()
+    while True:
+        left = density * sum(sizes.values()) - sum(sizes[path] for path in full)
+        unit = left / max(sum(sum(shapes[path]) for path in shapes if path not in full), 1)
+        over = {p for p in shapes if p not in full and unit * sum(shapes[p]) > sizes[p]}
+        if not over:
+            return {p: 1.0 if p in full else unit * sum(shapes[p]) / sizes[p] for p in shapes}
+        full |= over
+
+
+@given(
+    st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=4).map(tuple), min_size=1, max_size=6),
+    st.floats(1e-3, 1),
+)
+def test_erk_is_what_filling_one_leaf_after_another_comes_to_traced_or_not(shapes, density):
+    named = {str(index): shape for index, shape in enumerate(shapes)}
+    filled = list(by_filling(named, density).values())
+    np.testing.assert_allclose(list(erk_densities(named, density).values()), filled, rtol=1e-9)
+    traced = jax.jit(lambda d: erk_densities(named, d))(density)
+    np.testing.assert_allclose([traced[path] for path in named], filled, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("per", ["all", "leaf", "erk"])
 def test_the_size_may_be_traced(per):
     traced = jax.jit(keep, static_argnames="per")
     for density in (0.1, 0.37, 1.0):
@@ -100,9 +127,6 @@ BAD = {
     "density of 'wide': expected a number in (0, 1]": lambda: keep(SCORES, {"wide": 2.0, "small": 0.1}),
     "per: the densities are of each leaf already": lambda: keep(SCORES, {"wide": 1.0, "small": 0.1}, "leaf"),
     "per: expected 'all', 'leaf' or 'erk', got 'layer'": lambda: keep(SCORES, 0.1, "layer"),
-    "density: it is traced, which 'erk' does not take": lambda: jax.jit(lambda d: keep(SCORES, d, "erk"))(
-        0.1
-    ),
     "scores: no leaf is masked": lambda: keep({"a": None}, 0.1),
 }
 

@@ -1,4 +1,4 @@
-"""Lottery tickets: pruning by magnitude, rewinding to the start, and the round that is found."""
+"""The lottery of [D]: a number of rounds of pruning by magnitude, rewound to the start, and the one found."""
 
 import dataclasses
 
@@ -15,6 +15,10 @@ from jaxarch.running import training
 ROUNDS = 2
 
 
+def lottery(choose="best"):
+    return jaxarch.search.magnitude_pruning(rounds=ROUNDS, choose=choose, nonnegative=True)
+
+
 def found_with(weights, mask):
     return Network({"w": jnp.asarray(weights)}, {"w": jnp.asarray(mask)}, {})
 
@@ -26,7 +30,7 @@ def one():
 
 @pytest.fixture(scope="module")
 def ticket(one):
-    return jax.jit(jaxarch.search.lottery(ROUNDS))(keys()[0], one)
+    return jax.jit(lottery())(keys()[0], one)
 
 
 def test_pruning_removes_the_smallest_weights_of_those_that_are_left():
@@ -35,6 +39,28 @@ def test_pruning_removes_the_smallest_weights_of_those_that_are_left():
     pruned = jaxarch.prune(0.4)(keys()[0], problem(), found_with(weights, mask))
     assert same(pruned.mask["w"], np.array([[True, False, False], [True, True, False]]))
     assert close(pruned.params["w"], np.where(pruned.mask["w"], weights, 0))
+
+
+def test_each_leaf_is_pruned_by_itself_where_it_has_a_share_of_its_own():
+    weights = {"a": np.array([[3.0, 4.0, 5.0, 6.0]]), "b": np.array([[0.1, 0.2]])}
+    network = Network(weights, jax.tree.map(np.ones_like, {k: w > 0 for k, w in weights.items()}), {})
+    pruned = jaxarch.prune({"a": 0.5, "b": 0.0})(keys()[0], problem(), network)
+    assert same(pruned.mask["a"], np.array([[False, False, True, True]]))
+    assert same(pruned.mask["b"], np.array([[True, True]]))
+
+
+@pytest.mark.parametrize(
+    ("fraction", "message"),
+    [
+        ({"w": 0.5, "v": 0.5}, "fraction: no leaf 'v'"),
+        ({}, "fraction: expected one for each leaf, and there is none for 'w'"),
+        ({"w": 1.0}, "fraction of 'w': expected a number"),
+    ],
+)
+def test_shares_of_other_leaves_than_there_are_or_of_all_are_refused(fraction, message):
+    network = found_with(np.ones((2, 2)), np.ones((2, 2), bool))
+    with pytest.raises(jaxarch.ArgumentError, match=f"^{message}"):
+        jaxarch.prune(fraction)(keys()[0], problem(), network)
 
 
 def test_pruning_in_rounds_leaves_the_product_of_the_shares():
@@ -69,6 +95,12 @@ def test_it_is_training_pruning_rewinding_and_training_again(one, ticket):
     assert close(by_hand(keys()[0]), ticket.info["losses"], 1e-4)
 
 
+def test_it_begins_with_the_training_of_the_whole_network_which_is_run_once_for_both():
+    strategies = jaxarch.disentangling_strategies(std=0.3)
+    assert strategies["lottery"].stages[0] == strategies["real"]
+
+
+@pytest.mark.long
 def test_the_round_with_the_least_loss_is_found(one, ticket):
     losses = np.asarray(ticket.info["losses"])
     assert np.isfinite(losses).all()
@@ -78,13 +110,13 @@ def test_the_round_with_the_least_loss_is_found(one, ticket):
 
 
 def test_every_round_and_the_network_before_them_has_its_loss_and_density(one):
-    info = jax.eval_shape(jaxarch.search.lottery(ROUNDS), keys()[0], one).info
+    info = jax.eval_shape(lottery(), keys()[0], one).info
     assert info["losses"].shape == info["densities"].shape == (ROUNDS + 1,)
 
 
 @pytest.mark.long
 def test_the_last_round_can_be_asked_for(one):
-    last = jax.jit(jaxarch.search.lottery(ROUNDS, choose="last"))(keys()[0], one)
+    last = jax.jit(lottery("last"))(keys()[0], one)
     assert int(last.info["round"]) == ROUNDS
     assert abs(float(jaxarch.density(last.mask)) - 0.8**ROUNDS) < 1e-3
 
@@ -93,14 +125,17 @@ def test_what_only_the_stages_need_is_not_in_the_result(ticket):
     assert ticket.memory is None
 
 
+@pytest.mark.long
 def test_the_recursion_as_printed_changes_nothing_after_its_first_round(one):
-    printed = jax.jit(jaxarch.search.lottery(ROUNDS, form="printed"))(keys()[0], one)
+    strategies = jaxarch.disentangling_strategies(lottery_rounds=ROUNDS, lottery_form="printed")
+    printed = jax.jit(strategies["lottery"])(keys()[0], one)
     densities, losses = printed.info["densities"], printed.info["losses"]
     assert float(densities[1]) < 1
     assert same(densities[1:], jnp.full(ROUNDS, densities[1]))
     assert same(losses[1:], jnp.full(ROUNDS, losses[1]))
 
 
+@pytest.mark.long
 def test_networks_whose_loss_is_nan_are_not_found(one):
     def loss(params, state, batch, key):
         value, state = one.loss(params, state, batch, key)
@@ -108,7 +143,7 @@ def test_networks_whose_loss_is_nan_are_not_found(one):
         return jnp.where(pruned, jnp.nan, value), state
 
     broken = dataclasses.replace(one, loss=loss)
-    network = jax.jit(jaxarch.search.lottery(ROUNDS))(keys()[0], broken)
+    network = jax.jit(lottery())(keys()[0], broken)
     assert int(network.info["round"]) <= 1
     assert np.isnan(np.asarray(network.info["losses"])[2:]).all()
 
@@ -123,10 +158,14 @@ def test_rewinding_needs_a_search_that_tells_where_it_started():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: jaxarch.search.lottery(0), "rounds: expected an integer of at least 1"),
-        (lambda: jaxarch.search.lottery(fraction=1.0), r"fraction: expected a number in \[0, 1\), got 1.0"),
-        (lambda: jaxarch.search.lottery(form="literal"), "form: expected 'rewind' or 'printed'"),
-        (lambda: jaxarch.search.lottery(choose="first"), "choose: expected 'best' or 'last'"),
+        (
+            lambda: jaxarch.disentangling_strategies(lottery_rounds=0),
+            "lottery_rounds: expected an integer of at least 1",
+        ),
+        (
+            lambda: jaxarch.disentangling_strategies(lottery_form="literal"),
+            "lottery_form: expected 'rewind' or 'printed'",
+        ),
         (lambda: jaxarch.threshold(weights="zeros"), "weights: expected 'ones' or 'found'"),
     ],
 )

@@ -2,12 +2,14 @@
 
 import jax
 import numpy as np
+import optax
 import pytest
 from small import RUNS, keys, problem, same
 
 import jaxarch
+from jaxarch.masks.largest import counts_kept
 from jaxarch.search import magnitude_pruning
-from jaxarch.search.magnitude_pruning import rounds
+from jaxarch.search.rounds import by_density, by_fraction, round_densities
 
 DENSITIES = (0.5, 0.25)
 
@@ -28,19 +30,19 @@ def one_shot():
 
 def test_rounds_between_two_densities_keep_equal_shares_by_hand():
     # log(.5) / log(.7) = 1.9: two rounds from 1 to .5, two more to .25, each of which keeps .5^(1/2).
-    np.testing.assert_allclose(rounds(DENSITIES, 0.3), [0.5**0.5, 0.5, 0.5**1.5, 0.25])
+    np.testing.assert_allclose(round_densities(DENSITIES, 0.3), [0.5**0.5, 0.5, 0.5**1.5, 0.25])
 
 
 @pytest.mark.parametrize("fraction", [0.1, 0.2, 0.5])
 def test_no_round_removes_more_than_its_fraction_and_every_density_is_met(fraction):
-    sizes = rounds((0.9, 0.33, 0.01), fraction)
+    sizes = round_densities((0.9, 0.33, 0.01), fraction)
     shares = np.asarray(sizes) / np.asarray([1.0, *sizes[:-1]])
     assert (shares > 1 - fraction - 1e-9).all()
     assert {0.9, 0.33, 0.01} <= set(sizes)
 
 
 def test_halving_takes_one_round():
-    assert rounds(0.5, 0.5) == [0.5]
+    assert round_densities(0.5, 0.5) == [0.5]
 
 
 @pytest.mark.long
@@ -53,6 +55,7 @@ def test_masks_have_exactly_the_sizes_that_were_asked_for(network, request):
         assert kept.tolist() == [round(density * total)] * RUNS
 
 
+@pytest.mark.long
 def test_one_shot_keeps_the_largest_weights_of_the_network_trained_once(one_shot):
     real = jaxarch.search.dense(nonnegative=False)
     trained = jaxarch.over_seeds(real, keys(), learning())[0].of_run(0).params
@@ -96,13 +99,121 @@ def test_smaller_tickets_lie_within_larger_ones(tickets):
         assert not (np.asarray(inner) & ~np.asarray(outer)).any()
 
 
+@pytest.mark.long
 def test_a_ticket_has_the_weights_that_training_began_from(tickets):
     run = tickets.of_run(0)
     assert same(run.params, jaxarch.masks.apply_mask(run.mask, run.start))
 
 
+@pytest.mark.long
 def test_what_the_rounds_needed_is_not_kept(tickets):
     assert tickets.memory is None
+
+
+def sizes_of(*sizes):
+    """What is measured of two leaves of so many units."""
+    return {name: np.zeros(size, np.float32) for name, size in zip("ab", sizes, strict=True)}
+
+
+def left(rounds, sizes):
+    """How many units each leaf, or all together, keep after each round."""
+    counts = [counts_kept(sizes, density) for density in rounds.after_each(sizes)]
+    return [count.tolist() for count in counts]
+
+
+def test_each_of_a_number_of_rounds_removes_its_fraction_of_what_is_left_by_hand():
+    # 24 - round(4.8) = 19, 19 - round(3.8) = 15, 15 - 3 = 12.
+    assert left(by_fraction(3, 0.2, "all"), sizes_of(10, 14)) == [19, 15, 12]
+
+
+def test_leaf_by_leaf_each_loses_its_fraction_by_hand():
+    # 10, 8, 8 - round(1.6) = 6 and 14, 14 - round(2.8) = 11, 11 - round(2.2) = 9.
+    assert left(by_fraction(2, 0.2, "leaf"), sizes_of(10, 14)) == [[8, 11], [6, 9]]
+
+
+def test_leaves_may_have_fractions_of_their_own():
+    # A fifth of the hidden layers and a tenth of the last one, as Frankle and Carbin have it.
+    rounds = by_fraction(3, {"b": 0.1, "a": 0.2}, "all")
+    assert left(rounds, sizes_of(100, 40)) == [[80, 36], [64, 32], [51, 29]]
+
+
+def test_a_density_of_each_leaf_is_rounded_leaf_by_leaf():
+    assert left(by_density((0.5,), 0.5, "leaf"), sizes_of(11, 13)) == [[6, 6]]  # of 5.5 and 6.5
+    assert left(by_density((0.5,), 0.5, "all"), sizes_of(11, 13)) == [12]
+
+
+@pytest.mark.parametrize("per", ["all", "leaf"])
+def test_no_round_gives_back_a_connection(per):
+    sizes = sizes_of(7, 13) | {"c": np.zeros(5)}
+    for rounds in (by_density((0.61, 0.13), 0.05, per), by_fraction(12, 0.17, per)):
+        counts = np.asarray(left(rounds, sizes))
+        assert (np.diff(counts, axis=0) <= 0).all()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "search",
+    [
+        magnitude_pruning(rounds=1, fraction={"w1": 0.25, "w2": 0.5}, choose="last"),
+        magnitude_pruning(rounds=1, fraction={"w1": 0.25, "w2": 0.5}),
+    ],
+)
+def test_leaf_by_leaf_the_smallest_weights_of_each_are_removed(search):
+    real = jaxarch.search.dense(nonnegative=False)
+    trained = jaxarch.over_seeds(real, keys(), learning())[0].of_run(0).params
+    found = jaxarch.over_seeds(search, keys(), learning())[0].of_run(0)
+    for name, share in {"w1": 0.75, "w2": 0.5}.items():
+        magnitudes = np.abs(trained[name])
+        cut = np.sort(magnitudes.ravel())[-round(share * magnitudes.size)]
+        assert np.array_equal(found.mask[name], magnitudes >= cut)
+
+
+@pytest.mark.long
+def test_one_shot_may_be_leaf_by_leaf():
+    search = magnitude_pruning(0.25, fraction=None, per="leaf")
+    mask = jaxarch.over_seeds(search, keys(), learning())[0].of_run(0).mask
+    assert [float(leaf.mean()) for leaf in jax.tree.leaves(mask)] == [0.25, 0.25]
+
+
+def test_a_ticket_by_rounds_is_the_network_of_the_last_one_not_trained():
+    search = magnitude_pruning(rounds=2, fraction=0.5)
+    network = jax.jit(search)(keys()[0], learning().of_run(0))
+    assert float(jaxarch.density(network.mask)) == 0.25
+    assert same(network.params, jaxarch.masks.apply_mask(network.mask, network.start))
+    assert network.memory is None
+    assert network.by_density is None
+
+
+@pytest.mark.long
+def test_densities_may_be_trained_to_the_last_one_too():
+    one = learning().of_run(0)
+    trained = jax.jit(magnitude_pruning(DENSITIES, fraction=0.5, choose="last"))(keys()[0], one)
+    assert np.asarray(trained.info["densities"]).tolist() == [1.0, *DENSITIES]
+    start = jaxarch.masks.apply_mask(trained.mask, trained.start)
+    assert not any(same(trained.params[name], start[name]) for name in start)
+
+
+@pytest.mark.long
+def test_rounds_may_remove_whole_neurons_and_one_of_them_be_found():
+    rows = np.random.default_rng(0).normal(size=(20, 6)).astype(np.float32)
+    one = jaxarch.supervised(
+        jaxarch.direct_network((6, 10, 1), skips=False),
+        (rows, rows[:, :1]),
+        loss=lambda outputs, y: optax.l2_loss(outputs, y)[:, 0],
+        optimizer=optax.sgd(0.1),
+        steps=3,
+    )
+    search = magnitude_pruning(rounds=2, fraction=0.2, units="neurons", choose="last")
+    network = jax.jit(search)(keys()[0], one)
+    # 10 - 2 = 8, 8 - round(1.6) = 6 of ten neurons.
+    assert int(np.asarray(network.mask["W2_1"]).any(axis=1).sum()) == 6
+    assert np.allclose(network.info["densities"], [1.0, 0.8, 0.6])
+
+
+def test_all_rounds_are_one_stage_however_many_there_are():
+    for choose in ("ticket", "best"):
+        few, many = (set(magnitude_pruning(rounds=count, choose=choose).stages[3:-1]) for count in (3, 30))
+        assert len(few) == len(many) == (2 if choose == "ticket" else 3)
 
 
 @pytest.mark.parametrize(
@@ -112,8 +223,47 @@ def test_what_the_rounds_needed_is_not_kept(tickets):
         (lambda: magnitude_pruning(1.2), r"densities: expected a number in \(0, 1\]"),
         (lambda: magnitude_pruning(0.5, fraction=1.0), r"fraction: expected a number in \[0, 1\)"),
         (lambda: magnitude_pruning(0.5, fraction=0.0), r"fraction: expected a number in \(0, 1\)"),
+        (lambda: magnitude_pruning(), "densities: expected them or a number of rounds, one of the two"),
+        (lambda: magnitude_pruning(0.5, rounds=3), "densities: expected them or a number of rounds, one of"),
+        (lambda: magnitude_pruning(rounds=0), "rounds: expected an integer of at least 1"),
+        (lambda: magnitude_pruning(rounds=3, fraction=None), "rounds: there are no rounds in one shot"),
+        (lambda: magnitude_pruning(0.5, fraction=None, choose="last"), "choose: there are no rounds in one"),
+        (lambda: magnitude_pruning(0.5, choose="first"), "choose: expected 'ticket', 'best' or 'last'"),
+        (lambda: magnitude_pruning(0.5, per="erk"), "per: expected 'all' or 'leaf', got 'erk'"),
+        (lambda: magnitude_pruning(0.5, fraction={"w1": 0.2}), "fraction: one for each leaf is for a number"),
+        (
+            lambda: magnitude_pruning(rounds=2, fraction={"w1": 1.5}),
+            r"fraction of 'w1': expected a number in \[0, 1\)",
+        ),
+        (lambda: magnitude_pruning(rounds=2, fraction={"w1": 0.0}), "fraction: expected one above 0"),
+        (
+            lambda: magnitude_pruning(0.5, fraction=None, units="2:4", per="leaf"),
+            "per: 2:4 has the same density in every leaf",
+        ),
     ],
 )
 def test_settings_that_cannot_be_used_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("search", "message"),
+    [
+        (magnitude_pruning(rounds=2, fraction={"w1": 0.2, "w3": 0.2}), "fraction: no leaf 'w3'; did you"),
+        (magnitude_pruning(rounds=2, fraction={"w1": 0.2}), "fraction: expected one for each leaf.* 'w2'"),
+        (magnitude_pruning(rounds=3, fraction=0.99), "rounds: after 2 of them nothing is left of all leaves"),
+        (
+            magnitude_pruning(rounds=2, fraction={"w1": 0.0, "w2": 0.999}),
+            "rounds: after 1 of them nothing is left of w2",
+        ),
+    ],
+)
+def test_what_does_not_suit_the_model_is_refused_before_anything_is_trained(search, message):
+    with pytest.raises(jaxarch.ArgumentError, match=message):
+        jaxarch.over_seeds(search, keys(), learning())
+
+
+def test_a_fraction_that_is_traced_is_refused():
+    with pytest.raises(jaxarch.ArgumentError, match="fraction: expected a number that is not traced"):
+        jax.vmap(lambda share: magnitude_pruning(0.5, fraction=share)(keys()[0], learning()))(np.ones(2))

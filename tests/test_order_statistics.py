@@ -1,4 +1,4 @@
-"""The k-th largest by bisection against a sort."""
+"""The k-th largest by counting against a sort."""
 
 import jax
 import jax.numpy as jnp
@@ -38,6 +38,24 @@ def test_the_k_largest_are_those_of_a_stable_sort(values, k):
     np.testing.assert_array_equal(flat(largest(pieces(values), jnp.asarray(k))), by_sorting(values, k))
 
 
+@pytest.mark.parametrize("k", [0, 1, 300, 5000, 9999, 10_000])
+@pytest.mark.parametrize(
+    "spread", ["normal", "lognormal", "cauchy", "rounded", "one far", "geometric", "ends"]
+)
+def test_the_k_largest_of_many_are_those_of_a_sort_however_they_are_spread(spread, k):
+    drawn = np.asarray(jax.random.normal(jax.random.key(0), (10_000,)))
+    values = {
+        "normal": drawn,
+        "lognormal": np.exp(9 * drawn),
+        "cauchy": drawn / drawn[::-1],
+        "rounded": np.round(drawn, 1),
+        "one far": np.where(np.arange(10_000) == 7, 3e38, drawn),
+        "geometric": np.exp2(-np.arange(10_000) / 100),
+        "ends": np.where(drawn > 0, np.inf, np.nan),
+    }[spread].astype(np.float32)
+    np.testing.assert_array_equal(largest([jnp.asarray(values)], jnp.asarray(k))[0], by_sorting(values, k))
+
+
 @given(values=ARRAYS, percentiles=st.lists(st.floats(0, 100, width=32), min_size=6, max_size=6))
 def test_percentiles_are_those_of_a_sort(values, percentiles):
     expected = jnp.percentile(jnp.asarray(values), jnp.asarray(percentiles, jnp.float32))
@@ -46,6 +64,7 @@ def test_percentiles_are_those_of_a_sort(values, percentiles):
     np.testing.assert_array_max_ulp(found, expected, maxulp=2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
 def test_every_floating_point_dtype_is_ordered(dtype):
     with in_float64(dtype == "float64"):

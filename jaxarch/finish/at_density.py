@@ -17,7 +17,8 @@ from jaxarch.running.stage import FunctionStage, Needs
 def at_density(density: float) -> FunctionStage:
     """The architecture of one of the densities that a search was given.
 
-    For `search.architecture_pruning`, `magnitude_pruning`, `random_mask` and `snip`.
+    For `search.architecture_pruning`, `grasp`, `magnitude_pruning`, `random_mask`, `snip`, `synflow`, and for
+    `soft_threshold`, `continuous_sparsification` and `hard_concrete` where they are given densities.
 
     Args:
       density: as it was given there.

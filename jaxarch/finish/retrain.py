@@ -50,7 +50,8 @@ def retrain(
 
     Args:
       start: `warm` from the found weights (after a weight-free search: from 1), `cold` from fresh ones,
-        `rewind` from those that the search (`dense`, say) at the beginning of the chain started from.
+        `rewind` from those that the search (`dense`, say) at the beginning of the chain started from, or had
+        after some steps.
       nonnegative: whether the masked leaves are `w = u^2`, u unconstrained ([D] footnote 11). A start other
         than cold then needs weights that are not negative; a run that has some is reported as failed at
         step 0.
@@ -66,7 +67,8 @@ def retrain(
     Returns:
       A finish. Leaves that are not masked are trained too, unconstrained, from the found values (warm), the
       problem's initial ones (cold) or those of the search (rewind). A connection that is pruned stays
-      exactly 0. The model's state starts as the problem's own, but for a warm start.
+      exactly 0. The model's state starts as the problem's own (cold), the found one (warm) or that of the
+      weights that are gone back to (rewind).
 
     Raises:
       ArgumentError: an unknown `start`; `rewind` after a search that does not tell where it started; a
@@ -119,7 +121,7 @@ def _init(settings: Settings, key: Array, problem: Problem, network: Network) ->
         raise ArgumentError("retrain: the network has no mask of connections to train weights on")
     check_fits(network.mask, jax.eval_shape(problem.init, key)[0])
     if settings.start == "cold":
-        params, model = fresh(key, problem, network.mask, settings.nonnegative, settings.std)
+        params, model = fresh(key, problem.init, network.mask, settings.nonnegative, settings.std)
         if settings.weights != "initial":
             # Not the key itself: what is drawn from it is the model's own initial weights.
             density_aware = settings.weights == "density-aware"
@@ -128,7 +130,9 @@ def _init(settings: Settings, key: Array, problem: Problem, network: Network) ->
     if settings.start == "warm":
         params, model = network.params, network.state
     else:
-        params, model = network.start, problem.init(key)[1]
+        params, model = network.start, network.start_state
+        if model is None:
+            _, model = problem.init(key)
     if settings.nonnegative:
         params = square_roots(network.mask, params)
     return TrainState(params, Held(network.mask), model)

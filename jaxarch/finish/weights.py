@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import jax
@@ -12,7 +13,6 @@ from jax.typing import ArrayLike
 
 from jaxarch.masks import apply_mask
 from jaxarch.network import Network
-from jaxarch.problem import Problem
 from jaxarch.running.training import TrainState
 from jaxarch.trees import PyTree, map_selected, matrices, merge, path_name
 
@@ -22,6 +22,7 @@ class Held(NamedTuple):
 
     mask: PyTree
     start: PyTree = None
+    start_state: PyTree = None
 
 
 def squares(mask: PyTree, roots: PyTree) -> PyTree:
@@ -35,15 +36,26 @@ def square_roots(mask: PyTree, weights: PyTree) -> PyTree:
 
 
 def fresh(
-    key: Array, problem: Problem, mask: PyTree, nonnegative: bool, std: ArrayLike
+    key: Array,
+    init: Callable[[Array], tuple[PyTree, PyTree]],
+    mask: PyTree,
+    nonnegative: bool,
+    std: ArrayLike,
 ) -> tuple[PyTree, PyTree]:
     """A cold start: the problem's initial parameters, the masked leaves `u ~ N(0, std)` if non-negative.
+
+    Args:
+      key: of what is drawn.
+      init: the problem's `start` for a search, its `init` for fresh weights of a network that is there.
+      mask: of the leaves that may be squares.
+      nonnegative: whether they are.
+      std: of their roots.
 
     Returns:
       What `weight_training` trains, and the model's state.
     """
     params_key, weights_key = jax.random.split(key)
-    params, state = problem.init(params_key)
+    params, state = init(params_key)
     if nonnegative:
         leaves, treedef = jax.tree.flatten(params)
         keys = jax.random.split(weights_key, len(leaves))
@@ -91,4 +103,5 @@ def weights_of(settings: Squared, state: TrainState) -> PyTree:
 
 def trained(settings: Squared, state: TrainState) -> Network:
     """The network of the weights, with the start that is to be known afterwards."""
-    return Network(weights_of(settings, state), state.fixed.mask, state.model, start=state.fixed.start)
+    mask, start, start_state = state.fixed
+    return Network(weights_of(settings, state), mask, state.model, start=start, start_state=start_state)

@@ -19,15 +19,15 @@ def keep(
 ) -> PyTree:
     r"""The mask of the largest scores: exactly `round(d D)` of the D connections, or of the units.
 
-    Of equal scores, the first in flattening order; NaN comes last, after -inf. By bisection, as `top_k`:
+    Of equal scores, the first in flattening order; NaN comes last, after -inf. By counting, as `top_k`:
     nothing is sorted, and arrays that are split over devices stay so; under `units` that are blocks or N:M,
     those that are split over explicit axes are gathered, and split again.
 
     Args:
       scores: one a connection, `None` for leaves that are not masked; as of `jaxarch.saliency`.
-      density: d, the share of connections that are kept, in (0, 1]; it may be traced, unless they are spread
-        as `erk`, and is then a float32. Or the density of each leaf, by path: `round(d_l D_l)` in leaf l.
-        With `units`, their share, or the shares of the groups, by name; of N:M nothing, since it is N/M.
+      density: d, the share of connections that are kept, in (0, 1]; it may be traced, and is then a
+        float32. Or the density of each leaf, by path: `round(d_l D_l)` in leaf l. With `units`, their share,
+        or the shares of the groups, by name; of N:M nothing, since it is N/M.
       per: where they are kept: `all`, wherever scores are largest; `leaf`, the same density in every leaf,
         or group of units; `erk`, the densities of `erk_densities`. Whole numbers are made by the largest
         remainders, so that their sum is `round(d D)` in each case.

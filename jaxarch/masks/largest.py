@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import jax
@@ -41,7 +41,7 @@ def top_k(scores: PyTree, k: ArrayLike) -> PyTree:
     """The mask of exactly `k` connections with the largest scores, pooled over all leaves.
 
     Ties go to the connection that comes first in flattening order; NaN comes last, after -inf. `k` may be
-    traced. By bisection (see `order_statistics`): nothing is sorted, and arrays that are split over devices
+    traced. By counting (see `order_statistics`): nothing is sorted, and arrays that are split over devices
     stay so.
 
     Raises:
@@ -72,7 +72,7 @@ def percentile_thresholds(values: PyTree, percentiles: ArrayLike) -> Array:
 
     Returns:
       Thresholds of shape (n,), linearly interpolated; NaN if a value is, or if a traced percentile is not in
-      [0, 100]. By bisection, like `top_k`, in a time that goes with n.
+      [0, 100]. By counting, like `top_k`, in a time that goes with n.
 
     Raises:
       ArgumentError: concrete percentiles that are not in [0, 100]; values that are not floating point.
@@ -103,7 +103,7 @@ def threshold_mask(values: PyTree, threshold: ArrayLike) -> PyTree:
     return map_selected(lambda w: w > threshold, values)
 
 
-def erk_densities(shapes: Mapping[str, tuple[int, ...]], density: float) -> dict[str, float]:
+def erk_densities(shapes: Mapping[str, tuple[int, ...]], density: ArrayLike) -> dict[str, Any]:
     r"""Erdos-Renyi-Kernel densities: a kernel of shape (n_1, ..., n_k) gets `epsilon sum_i n_i / prod_i n_i`.
 
     epsilon is such that all together have the density asked for; a leaf that would have more than all of its
@@ -112,10 +112,10 @@ def erk_densities(shapes: Mapping[str, tuple[int, ...]], density: float) -> dict
 
     Args:
       shapes: of the leaves, by path.
-      density: in (0, 1].
+      density: in (0, 1]; it may be traced.
 
     Returns:
-      The density of each leaf.
+      The density of each leaf, a float, or a traced one.
 
     Raises:
       ArgumentError: a density outside (0, 1].
@@ -126,16 +126,26 @@ def erk_densities(shapes: Mapping[str, tuple[int, ...]], density: float) -> dict
       {'a': 0.5, 'b': 0.25}
     """
     check_density("density", density)
-    sizes = {path: math.prod(shape) for path, shape in shapes.items()}
-    full: set[str] = set()
-    while True:
-        sparse = [path for path in shapes if path not in full]
-        left = density * sum(sizes.values()) - sum(sizes[path] for path in full)
-        unit = left / max(sum(sum(shapes[path]) for path in sparse), 1)
-        over = {path for path in sparse if unit * sum(shapes[path]) > sizes[path]}
-        if not over:
-            return {path: 1.0 if path in full else unit * sum(shapes[path]) / sizes[path] for path in shapes}
-        full |= over
+    sizes = np.asarray([max(math.prod(shape), 1) for shape in shapes.values()])
+    spread = _erk_shares(list(shapes.values()), _as_number(density)) / sizes
+    return dict(zip(shapes, spread if is_traced(density) else spread.tolist(), strict=True))
+
+
+def _erk_shares(shapes: Sequence[tuple[int, ...]], density: Any) -> Any:
+    """How many connections each leaf has before they are rounded: `min(D_l, epsilon n_l)`, n_l = `sum_i n_i`.
+
+    Their sum is concave and piecewise linear in epsilon, with its corners at `D_l / n_l`. With the leaves of
+    the j first corners full, epsilon is `(d D - sum of their D_l) / sum of the others' n_l`; of all j, the
+    largest of these is the right one.
+    """
+    sizes = np.asarray([math.prod(shape) for shape in shapes], float)
+    sums = np.asarray([sum(shape) for shape in shapes], float)
+    order = np.argsort(sizes / np.maximum(sums, 1), kind="stable")
+    full = np.cumsum(sizes[order]) - sizes[order]
+    others = np.cumsum(sums[order][::-1])[::-1]
+    xp: Any = jnp if is_traced(density) else np
+    epsilon = ((density * sizes.sum() - full) / np.maximum(others, 1)).max()
+    return xp.minimum(epsilon * sums, sizes)
 
 
 def check_per(per: object) -> None:
@@ -153,7 +163,7 @@ def check_per(per: object) -> None:
 
 
 def check_density(name: str, density: object) -> None:
-    """Raise unless it is a number in (0, 1].
+    """Raise unless it is a number in (0, 1], where it is concrete.
 
     Example:
       >>> import jaxarch
@@ -162,7 +172,11 @@ def check_density(name: str, density: object) -> None:
           ...
       jaxarch.errors.ArgumentError: density: expected a number in (0, 1], 1 - sparsity; got 90
     """
-    if isinstance(density, bool) or not isinstance(density, (int, float, np.number)) or not 0 < density <= 1:
+    if is_traced(density):
+        check_one_number(name, density)
+        return
+    number = _as_number(density)
+    if isinstance(number, bool) or not isinstance(number, (int, float, np.number)) or not 0 < number <= 1:
         raise ArgumentError(f"{name}: expected a number in (0, 1], 1 - sparsity; got {shown(density)}")
 
 
@@ -170,20 +184,17 @@ def _counts(scores: PyTree, density: Any, per: Per) -> Any:
     """How many connections are kept: of all leaves together, or of each."""
     check_one_number("density", density)
     if is_traced(density):
-        if per == "erk":
-            raise ArgumentError("density: it is traced, which 'erk' does not take; give it as a number")
         xp: Any = jnp
     else:
         density, xp = _as_number(density), np
         check_density("density", density)
-    shapes = {path: leaf.shape for path, leaf in named_leaves(scores).items()}
-    sizes = np.asarray([math.prod(shape) for shape in shapes.values()])
+    shapes = [leaf.shape for leaf in named_leaves(scores).values()]
+    sizes = np.asarray([math.prod(shape) for shape in shapes])
     dtype = count_dtype(int(sizes.sum()))
     total = xp.rint(density * sizes.sum()).astype(dtype)
     if per == "all":
         return total
-    spread = np.asarray(list(erk_densities(shapes, density).values())) if per == "erk" else density
-    shares = spread * sizes
+    shares = _erk_shares(shapes, density) if per == "erk" else density * sizes
     counts = xp.floor(shares).astype(dtype)
     # The largest remainders are rounded up, so that the sum is right.
     rank = xp.argsort(xp.argsort(counts - shares, stable=True))
@@ -204,7 +215,7 @@ def _counts_by_path(scores: PyTree, densities: Mapping[str, float], per: Per) ->
 
 
 def _as_number(density: Any) -> Any:
-    return density.item() if getattr(density, "ndim", None) == 0 else density
+    return density.item() if getattr(density, "ndim", None) == 0 and not is_traced(density) else density
 
 
 def check_scores(scores: PyTree) -> None:

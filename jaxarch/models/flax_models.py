@@ -17,7 +17,8 @@ from jaxarch.errors import ArgumentError, first_line
 from jaxarch.models.model import Model
 from jaxarch.models.spectral_network import spectral_network
 from jaxarch.problem import Key
-from jaxarch.spectral.network import Activation, Start
+from jaxarch.spectral.algebra import Form
+from jaxarch.spectral.network import FACTORS, Activation, Start
 from jaxarch.trees import PyTree
 
 TRAINING_ARGUMENTS = {
@@ -44,15 +45,16 @@ class SpectralMLP(nnx.Module):
     `spectral.direct_weights(network.params["head"], network.state["head"])` exports what is left of one run.
 
     Attributes:
-      eigenvectors: `phi1, ..., phiB`, parameters of shape (N_{i+1}, N_i).
+      eigenvectors: `phi1, ..., phiB`, parameters of shape (N_{i+1}, N_i); in the gated form it is `factors`.
       eigenvalues: `L2, ..., L{B+1}`, parameters of shape (N_i,); `L1` too if it is trained.
       neurons: `L2, ..., LB`, booleans of shape (N_i,): all at first.
 
     Args:
       widths: neurons a layer, N_1, ..., N_{B+1}: features first, outputs last.
+      form: `eigendecomposition`, as in [S], or `gated`, as of `spectral_network`.
       activation: f, elementwise.
       bias: whether the input layer has one neuron more, that is always 1.
-      eigenvalues: `perceptron`, `random`, or one start a layer, as of `spectral_network`.
+      eigenvalues: `perceptron`, `random`, or one start a layer, as of `spectral_network`; so is the default.
       train_input_eigenvalues: whether L_1 is a parameter; by default it is 0.
       rngs: the eigenvectors, and random eigenvalues, are drawn from `rngs.params()`.
 
@@ -71,14 +73,16 @@ class SpectralMLP(nnx.Module):
         self,
         widths: Sequence[int],
         *,
+        form: Form = "eigendecomposition",
         activation: Activation = jax.nn.relu,
         bias: bool = False,
-        eigenvalues: Literal["perceptron", "random"] | Sequence[Start] = "perceptron",
+        eigenvalues: Literal["perceptron", "random"] | Sequence[Start] | None = None,
         train_input_eigenvalues: bool = False,
         rngs: nnx.Rngs,
     ) -> None:
         network = spectral_network(
             widths,
+            form=form,
             activation=activation,
             bias=bias,
             eigenvalues=eigenvalues,
@@ -86,8 +90,9 @@ class SpectralMLP(nnx.Module):
         )
         params, _ = network.init(rngs.params())
         self._apply = network.apply
-        self.eigenvectors = nnx.Dict({k: nnx.Param(v) for k, v in params["eigenvectors"].items()})
-        self.eigenvalues = nnx.Dict({k: nnx.Param(v) for k, v in params["eigenvalues"].items()})
+        self._kinds = (FACTORS[form], "eigenvalues")
+        for kind in self._kinds:
+            setattr(self, kind, nnx.Dict({k: nnx.Param(v) for k, v in params[kind].items()}))
         self.neurons = nnx.Dict(
             {f"L{i}": Neurons(jnp.ones(width, bool)) for i, width in enumerate(widths[1:-1], 2)}
         )
@@ -98,7 +103,7 @@ class SpectralMLP(nnx.Module):
         def arrays(variables: nnx.Dict) -> dict[str, Array]:
             return {name: variable[...] for name, variable in variables.items()}
 
-        params = {"eigenvectors": arrays(self.eigenvectors), "eigenvalues": arrays(self.eigenvalues)}
+        params = {kind: arrays(getattr(self, kind)) for kind in self._kinds}
         return self._apply(params, {"neurons": arrays(self.neurons)}, x, None)[0]
 
 

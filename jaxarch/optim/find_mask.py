@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -38,13 +39,9 @@ def find_mask(state: PyTree, like: PyTree | None = None) -> PyTree:
       >>> jaxarch.optim.find_mask(state, params)
       {'bias': None, 'kernel': Array([ True, False, False,  True], dtype=bool)}
     """
-
-    def holds(node: Any) -> bool:
-        return isinstance(node, (HoldState, SparseState))
-
     found: dict[str, Array] = {}
-    for node in filter(holds, jax.tree.leaves(state, is_leaf=holds)):
-        for path, leaf in named_leaves(node.mask).items():
+    for mask in _masks_in(state):
+        for path, leaf in named_leaves(mask).items():
             if path in found:
                 raise ArgumentError(
                     f"state: two transformations mask {path!r}; give the state of one of them"
@@ -55,3 +52,15 @@ def find_mask(state: PyTree, like: PyTree | None = None) -> PyTree:
     if like is None:
         return found
     return placed(of_parameters(found, like, everywhere=True), like)
+
+
+def _masks_in(state: PyTree) -> Iterator[PyTree]:
+    """All masks in a state, those of an optimiser inside of `sparse` too."""
+
+    def holds(node: Any) -> bool:
+        return isinstance(node, (HoldState, SparseState))
+
+    for node in filter(holds, jax.tree.leaves(state, is_leaf=holds)):
+        yield node.mask
+        if isinstance(node, SparseState):
+            yield from _masks_in(node.inner)

@@ -79,6 +79,14 @@ def sparse(
         replaced = optax.cosine_decay_schedule(0.3, 7500)
         tx = jaxarch.optim.sparse(tx, mask=mask, replaced=replaced, regrow="gradients", until=7500)
 
+    Whether the mask changes is known from the state's own count of updates. `vmap` over states makes that a
+    number for each, so that a change is computed at every step, and mostly thrown away. It is not where the
+    caller, who counts too, hands its own number over, as trainings of jaxarch do:
+
+        updates, state = tx.update(gradients, state, params, step=step)  # as many as there were before
+
+    Something around it that skips updates, as `optax.MultiSteps`, makes the two differ: leave it out there.
+
     It goes around the optimiser, and what skips or gathers steps around it (`optax.MultiSteps`,
     `apply_if_finite`). `lookahead` and `schedule_free` average weights of different masks: with them, what
     they evaluate is to be masked again. The mask is `find_mask(state)`.
@@ -86,7 +94,7 @@ def sparse(
     Args:
       tx: any optax transformation of the weights.
       density: d, the share of connections that are there after a change: a number in (0, 1], or a function of
-        the step with values in [0, 1]. By default every leaf keeps as many as it has.
+        the step with values in [0, 1]. It may be traced. By default every leaf keeps as many as it has.
       score: what is retained: `magnitude`, `|theta|`, or a function `(params, gradients) -> scores` of the
         masked leaves by path, such as `saliency.snip`. Of equal ones, those that come first; NaN comes last.
       replaced: rho, the share of connections that is replaced at a change: a number in [0, 1), or a function
@@ -99,18 +107,20 @@ def sparse(
       every: steps from one change to the next.
       until: the step from which on the mask stays; by default it never does.
       mask: booleans that training begins with, as of `hold`; by default all of the leaves `where`.
-      per: where connections are counted, as in `masks.keep`: over all leaves or in each.
+      per: where connections are counted, as in `masks.keep`: over all leaves or in each. Where nothing grows,
+        a leaf may lack the one that is rounded up now and was not before; then the next leaf keeps one more.
       where: the leaves that are masked, by path, if no mask is given.
 
     Returns:
       An optax transformation, whose `update` needs the parameters. A change costs as much as two
-      `masks.keep`, and between changes nothing is computed but what is held; where `vmap` is over states, the
-      step among them, a change is computed at every step. Let it be over whole trainings.
+      `masks.keep`, and between changes nothing is computed but what is held, unless `vmap` is over states and
+      no `step` is given.
 
     Raises:
       ArgumentError: numbers out of range, and functions where they are checked; `replaced` without `regrow`;
         a mask that is not boolean. In `init`: a mask of other paths or shapes, parameters that are not
-        masked, scores of other leaves or shapes. In `update`: no parameters.
+        masked, scores of other leaves or shapes. In `update`: no parameters; a `step` that is not the state's
+        count, where both are concrete.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch, optax
@@ -128,7 +138,7 @@ def sparse(
     if until is not None:
         check_count("until", until)
     check_per(per)
-    _check(density, replaced, regrow, score, per)
+    _check(density, replaced, regrow, score)
     for name, share in (("density", density), ("replaced", replaced)):
         if callable(share):
             _check_schedule(name, share, every, until)
@@ -153,25 +163,32 @@ def sparse(
         return SparseState(jnp.zeros((), jnp.int32), placed, inner.init(params))
 
     def update(
-        gradients: PyTree, state: SparseState, params: PyTree | None = None, **extra: Any
+        gradients: PyTree,
+        state: SparseState,
+        params: PyTree | None = None,
+        *,
+        step: Array | int | None = None,
+        **extra: Any,
     ) -> tuple[PyTree, SparseState]:
         if params is None:
             raise ArgumentError("params: sparse needs the parameters: tx.update(gradients, state, params)")
+        # Not handed on: the optimiser inside takes no step where something grows, and would count otherwise.
+        at = _at(state, step)
         weights, slopes = _those_of(state.mask, params), _those_of(state.mask, gradients)
 
         def changed() -> tuple[Leaves, Leaves]:
-            counts = _counts(state, density, replaced, per)
+            counts = _counts(state.mask, at, density, replaced, per, grows=grow is not None)
             retained = largest_of(_among(state.mask, _scored("score", of, weights, slopes)), counts.retained)
             if grow is None:
                 return retained, retained
-            growth = _scored("regrow", partial(grow, state.step), weights, slopes)
+            growth = _scored("regrow", partial(grow, at), weights, slopes)
             free = {path: ~leaf for path, leaf in retained.items()}
             grown = largest_of(_among(free, growth), counts.kept - counts.retained)
             return {path: leaf | grown[path] for path, leaf in retained.items()}, retained
 
-        now = (state.step > 0) & (state.step % every == 0)
+        now = (at > 0) & (at % every == 0)
         if until is not None:
-            now &= state.step < until
+            now &= at < until
         kept, retained = jax.lax.cond(now, changed, lambda: (state.mask, state.mask))
 
         there = map_masked(lambda slope, keep: jnp.where(keep, slope, 0), gradients, kept)
@@ -236,18 +253,42 @@ class _Counts(NamedTuple):
     retained: Any
 
 
-def _counts(state: SparseState, density: Any, replaced: Any, per: Per) -> _Counts:
-    dtype = count_dtype(sum(leaf.size for leaf in state.mask.values()))
-    there: Any = jnp.stack([jnp.sum(leaf, dtype=dtype) for leaf in state.mask.values()])
+def _at(state: SparseState, step: Array | int | None) -> Array:
+    """How many updates there were."""
+    if step is None:
+        return state.step
+    if not is_traced((step, state.step)) and jnp.ndim(state.step) == 0 and int(step) != int(state.step):
+        raise ArgumentError(
+            f"step: expected {int(state.step)}, as many updates as this state has seen, got {shown(step)}"
+        )
+    return jnp.asarray(step, jnp.int32)
+
+
+def _counts(mask: Leaves, step: Array, density: Any, replaced: Any, per: Per, grows: bool) -> _Counts:
+    dtype = count_dtype(sum(leaf.size for leaf in mask.values()))
+    there: Any = jnp.stack([jnp.sum(leaf, dtype=dtype) for leaf in mask.values()])
     if density is None:
         kept = there
     else:
-        share = _share_at(density, state.step) if callable(density) else density
-        kept = counts_kept(state.mask, share, per)
+        share = _share_at(density, step) if callable(density) else density
+        kept = counts_kept(mask, share, per)
         there = there.sum() if per == "all" else there
     least = jnp.minimum(kept, there)
-    share = _share_at(replaced, state.step) if callable(replaced) else replaced
+    if not grows:
+        return _Counts(kept, least if per == "all" or density is None else _made_up(kept, there))
+    share = _share_at(replaced, step) if callable(replaced) else replaced
     return _Counts(kept, least - jnp.rint(share * least).astype(least.dtype))
+
+
+def _made_up(kept: Array, there: Array) -> Array:
+    """What each leaf retains, where the next ones make up for the one that a leaf lacks.
+
+    The largest remainders of a lower density may be those of other leaves, whose share then rises by one.
+    """
+    least = jnp.minimum(kept, there)
+    lacking = jnp.sum(kept - there == 1, dtype=least.dtype)
+    free = there - least
+    return least + jnp.clip(lacking - (jnp.cumsum(free) - free), 0, free)
 
 
 def _share_at(schedule: optax.Schedule, step: Array) -> Array:
@@ -281,11 +322,9 @@ def _those_of(mask: Leaves, tree: PyTree) -> Leaves:
     return {path: leaves[path] for path in mask}
 
 
-def _check(density: Any, replaced: Any, regrow: Any, score: Any, per: Per) -> None:
+def _check(density: Any, replaced: Any, regrow: Any, score: Any) -> None:
     if density is not None and not callable(density):
         check_density("density", density)
-    if callable(density) and per == "erk":
-        raise ArgumentError("density: 'erk' takes a number, not a function of the step")
     if not callable(replaced) and not (isinstance(replaced, (int, float)) and 0 <= replaced < 1):
         raise ArgumentError(
             f"replaced: expected a number in [0, 1) or a function of the step, got {shown(replaced)}"

@@ -380,7 +380,14 @@ class _Group:
         if self._digest is None:
             training, problem = self.training, self.problem
             learned = (training.name, training.init, training.params, training.network, training.settings)
-            beside = (training.penalty, training.observe, problem.init, problem.loss, problem.gather)
+            beside = (
+                training.penalty,
+                training.observe,
+                training.around,
+                problem.init,
+                problem.loss,
+                problem.gather,
+            )
             borders = (self.options.early_stopping, self.options.schedule)
             self._digest = tree_digest(
                 (self.keys, self.settings, dataclasses.replace(problem, data=self.data), self.network),

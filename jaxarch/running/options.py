@@ -71,7 +71,7 @@ class Progress:
         does not allow all at once.
       groups: how many there are.
       runs: how many runs the group has.
-      loss: the median of `losses` that are finite.
+      loss: the median of `losses` that are finite; `None` of what is no training.
       losses: the last step's loss of each run of the group, shape (runs,); NaN where early stopping has
         stopped a run.
       labels: what each of these runs is called.
@@ -84,7 +84,7 @@ class Progress:
     group: int
     groups: int
     runs: int
-    loss: float
+    loss: float | None
     losses: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0), compare=False, repr=False)
     labels: tuple[str, ...] = ()
     look: Callable[[], Network] | None = dataclasses.field(default=None, compare=False, repr=False)

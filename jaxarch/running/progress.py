@@ -26,7 +26,7 @@ class ProgressBar:
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TimeRemainingColumn(compact=True),
-            TextColumn("loss {task.fields[loss]:.3g}"),
+            TextColumn("{task.fields[loss]}"),
             console=self.console,
         )
         self._tasks: dict[str, TaskID] = {}
@@ -47,15 +47,15 @@ class ProgressBar:
         """Show a chunk border."""
         group = f" ({progress.group + 1} of {progress.groups})" if progress.groups > 1 else ""
         description = f"{progress.name}{group}"
+        loss = "" if progress.loss is None else f"loss {progress.loss:.3g}"
         if not self._bars.live.is_started:
             if progress.step >= progress.steps:
                 runs = f"{progress.runs} runs" if progress.runs > 1 else "1 run"
-                self.console.print(f"{description}: {progress.steps} steps, {runs}, loss {progress.loss:.3g}")
+                told = [f"{progress.steps} steps", runs, *([loss] if loss else [])]
+                self.console.print(f"{description}: {', '.join(told)}")
             return
         if progress.name not in self._tasks:
             total = progress.groups * progress.steps
-            self._tasks[progress.name] = self._bars.add_task(description, total=total, loss=progress.loss)
+            self._tasks[progress.name] = self._bars.add_task(description, total=total, loss=loss)
         completed = progress.group * progress.steps + progress.step
-        self._bars.update(
-            self._tasks[progress.name], description=description, completed=completed, loss=progress.loss
-        )
+        self._bars.update(self._tasks[progress.name], description=description, completed=completed, loss=loss)

@@ -24,7 +24,7 @@ from jaxarch.running.keyed import Keyed, key_of, keyed_problem
 from jaxarch.running.options import FitOptions, StageReport
 from jaxarch.running.programs import Stopwatch
 from jaxarch.running.stage import HostSearch, Stage, check_network
-from jaxarch.running.strategy import Strategy, chain, check_stages
+from jaxarch.running.strategy import Strategy, chain, check_stages, continued
 from jaxarch.running.training import Training, joined
 from jaxarch.trees import PyTree, named_leaves
 
@@ -75,7 +75,8 @@ def over_seeds(
       settings: pytree whose leaves have a leading axis of runs: rates, temperatures, penalties. They are
         traced, so a sweep compiles once; the structure of the strategy must not depend on them.
       network: what an earlier call found, on another problem for instance, with a leading axis of runs: the
-        strategy then begins with a finish, `retrain("cold")` to transfer an architecture.
+        strategy then begins with a finish, `retrain("cold")` to transfer an architecture. It may have the
+        keys of that call: with a network, stages draw other numbers from them.
       name: the strategy's, for progress, reports and checkpoints.
       **options: fields of `FitOptions`: `chunk`, `progress`, `early_stopping`, `checkpoint`, ...
 
@@ -131,7 +132,8 @@ def compare(
     for stages in planned.values():
         check_network(stages[0], network)
         check_stages(stages, keys[0], first, None if network is None else network.of_run(0))
-    begun = network
+    begun = None if network is None else _with_marks_on_the_host(network)
+    keys = keys if network is None else jax.vmap(continued)(keys)
     done: dict[tuple[Any, ...], tuple[Network, StageReport]] = {}
     results = {}
     for name, stages in planned.items():
@@ -150,6 +152,14 @@ def compare(
         assert network is not None
         results[name] = gather_on_cpu(network), Report(tuple(reports))
     return results
+
+
+def _with_marks_on_the_host(network: Network) -> Network:
+    """A network whose failures and dead starts can be joined with those of runs on any devices."""
+    marks = {name: getattr(network, name) for name in ("failed_at", "dead_start")}
+    return network.replace(
+        **{name: mark if mark is None else np.asarray(mark) for name, mark in marks.items()}
+    )
 
 
 @dataclasses.dataclass(frozen=True)

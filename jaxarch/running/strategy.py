@@ -42,6 +42,7 @@ class Strategy:
         """
         check_one_key(key)
         check_stages(self.stages, key, problem, network)
+        key = key if network is None else continued(key)
         for index, stage in enumerate(self.stages):
             network = stage(jax.random.fold_in(key, index), problem, network)
         assert network is not None
@@ -56,6 +57,19 @@ class Strategy:
         return predict
 
 
+def continued(key: Array) -> Array:
+    """The key of what goes on with a network that is given: none of those that its search can have had.
+
+    From the very same key fresh weights would be those that the search began from, and a mask would be
+    permuted by the numbers that it was drawn with.
+    """
+    return jax.random.fold_in(key, _CONTINUED)
+
+
+_CONTINUED = 1 << 30
+"""Beyond the index of any stage."""
+
+
 def chain(*parts: Any) -> Strategy:
     """Stages in a row: `chain(search.dense(), threshold())` is the strategy real -> bin of [D].
 
@@ -65,8 +79,9 @@ def chain(*parts: Any) -> Strategy:
 
     Returns:
       A pure function `(key, problem, network=None) -> Network`. Stage i draws from `fold_in(key, i)`, so that
-      strategies with the same beginning share it exactly. Its stages are checked against each other here, and
-      against the problem by `jax.eval_shape` when it is run, before the first step of any.
+      strategies with the same beginning share it exactly; with a network that is given from another key. Its
+      stages are checked against each other here, and against the problem by `jax.eval_shape` when it is run,
+      before the first step of any.
 
     Raises:
       ArgumentError: what is no stage; one that would forget what those before it found, naming both and the

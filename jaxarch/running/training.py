@@ -36,6 +36,7 @@ class TrainState(NamedTuple):
       model: the model's state: batch norm's and the like.
       memory: what the training's `observe` keeps from step to step; `None` without.
       step: how many steps have been taken.
+      optimizer: the state of the optimiser, for `observe` alone; `None` everywhere else.
     """
 
     trainable: PyTree
@@ -43,6 +44,7 @@ class TrainState(NamedTuple):
     model: PyTree
     memory: PyTree = None
     step: int | Array = 0
+    optimizer: PyTree = None
 
 
 @equal_by_key
@@ -65,8 +67,12 @@ class Training:
       settings: a frozen dataclass of numbers, texts and functions; its numbers may be traced.
       descent: what it has of its own in place of the problem's descent, as of `own_descent`.
       penalty: `(settings, state) -> scalar`, added to the loss, differentiable in `state.trainable`.
-      observe: `(settings, state) -> memory`, called after every step: snapshots, running means. The memory
-        that `init` returns has the same structure, shapes and dtypes.
+      observe: `(settings, state) -> memory`, called after every step: snapshots, running means, a mask that
+        the optimiser holds (`optim.find_mask(state.optimizer)`). The memory that `init` returns has the same
+        structure, shapes and dtypes.
+      around: `(settings, key, problem, state) -> optimizer`: the problem's optimiser, `problem.optimizer`,
+        with something around it, as `optim.sparse`. It is called before the first step with the state that
+        `init` returns, and at every step with the state then; the key is the run's, the same at all of them.
       remedy: what to change when the start has a gradient of exactly zero.
       remarks: `network -> lines`, called with all runs: what users should know of what was found. They are
         warned, and are among the report's notes.
@@ -78,7 +84,7 @@ class Training:
       >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
       >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
       >>> def init(settings, key, problem, network):
-      ...     params, state = problem.init(key)
+      ...     params, state = problem.start(key)
       ...     return jaxarch.TrainState(params, None, state)
       >>> def found(settings, state):
       ...     return jaxarch.Network(state.trainable, state=state.model)
@@ -95,6 +101,7 @@ class Training:
     descent: OwnDescent = THE_PROBLEMS
     penalty: Callable[[Any, TrainState], Array] | None = None
     observe: Callable[[Any, TrainState], PyTree] | None = None
+    around: Callable[[Any, Array, Problem, TrainState], optax.GradientTransformation] | None = None
     remedy: str = "start from other values, or use an activation with a slope there"
     remarks: Callable[[Network], Iterable[str]] | None = None
     needs: Needs = NOTHING
@@ -114,6 +121,12 @@ class Training:
         descent = self.descent.of(problem.descent)
         return problem if descent is problem.descent else dataclasses.replace(problem, descent=descent)
 
+    def optimizer(self, key: Array, problem: Problem, state: TrainState) -> optax.GradientTransformation:
+        """What moves the weights: the optimiser of the problem that it is `on`, with what goes around it."""
+        if self.around is None:
+            return problem.optimizer
+        return self.around(self.settings, key, problem, state)
+
 
 class Carry(NamedTuple):
     """All that a training hands from one step to the next: what a checkpoint holds.
@@ -131,10 +144,10 @@ class Carry(NamedTuple):
 def begin(training: Training, key: Array, problem: Problem, network: Network | None) -> Carry:
     """The carry before the first step."""
     problem = training.on(problem)
-    init_key, _, _ = jax.random.split(key, 3)
+    init_key, _, _, around_key = jax.random.split(key, 4)
     state = training.init(training.settings, init_key, problem, network)
     state = state._replace(step=jnp.zeros((), jnp.int32))
-    opt_state = problem.optimizer.init(state.trainable)
+    opt_state = training.optimizer(around_key, problem, state).init(state.trainable)
     dead = jnp.ones(len(jax.tree.leaves(state.trainable)), bool)
     return Carry(state, opt_state, jnp.asarray(-1, jnp.int32), dead)
 
@@ -142,7 +155,7 @@ def begin(training: Training, key: Array, problem: Problem, network: Network | N
 def step(training: Training, key: Array, problem: Problem, carry: Carry, index: Array) -> tuple[Carry, Array]:
     """One gradient step, and the loss that it started from. Its randomness depends on key and index alone."""
     problem = training.on(problem)
-    _, batch_key, loss_key = jax.random.split(key, 3)
+    _, batch_key, loss_key, around_key = jax.random.split(key, 4)
     batch = problem.batch(batch_key, index)
     loss_key = jax.random.fold_in(loss_key, index)
     settings, state = training.settings, carry.state
@@ -154,14 +167,15 @@ def step(training: Training, key: Array, problem: Problem, carry: Carry, index: 
 
     (value, model), gradient = jax.value_and_grad(loss, has_aux=True)(state.trainable)
     extra = {"value": value, "grad": gradient, "value_fn": lambda trainable: loss(trainable)[0]}
-    updates, opt_state = problem.optimizer.update(
-        gradient, carry.opt_state, state.trainable, **_accepted(problem.optimizer, extra)
+    optimizer = training.optimizer(around_key, problem, state)
+    updates, opt_state = optimizer.update(
+        gradient, carry.opt_state, state.trainable, **_accepted(optimizer, extra, index)
     )
     moved = state._replace(
         trainable=optax.apply_updates(state.trainable, updates), model=model, step=state.step + 1
     )
     if training.observe is not None:
-        moved = moved._replace(memory=training.observe(settings, moved))
+        moved = moved._replace(memory=training.observe(settings, moved._replace(optimizer=opt_state)))
     dead = jax.lax.cond(index < WAKING, lambda: carry.dead & _all_zero(gradient), lambda: carry.dead)
     failed = (carry.failed_at < 0) & ~jnp.isfinite(value)
     return Carry(moved, opt_state, jnp.where(failed, index, carry.failed_at), dead), value
@@ -218,12 +232,16 @@ def joined(before: Network | None, after: Network) -> Network:
     return before.replace(by_density=None).then(after)
 
 
-def _accepted(optimizer: optax.GradientTransformation, extra: dict[str, Any]) -> dict[str, Any]:
-    """Those extra arguments that an optimiser's update takes."""
+def _accepted(optimizer: optax.GradientTransformation, extra: dict[str, Any], index: Array) -> dict[str, Any]:
+    """Those extra arguments that an optimiser's update takes.
+
+    The step goes to one that names it. What takes any argument hands them on, and may skip updates, as
+    `optax.MultiSteps`: what is inside counts its own.
+    """
     parameters = inspect.signature(optimizer.update).parameters
-    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
-        return extra
-    return {name: value for name, value in extra.items() if name in parameters}
+    if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
+        extra = {name: value for name, value in extra.items() if name in parameters}
+    return extra | {"step": index} if "step" in parameters else extra
 
 
 def _all_zero(gradient: PyTree) -> Array:

@@ -75,13 +75,13 @@ def agnostic(
 
 def _agnostic(settings: Settings, key: Array, problem: Problem, network: None) -> Network:
     init_key, draws_key, weights_key = jax.random.split(key, 3)
-    params, state = problem.init(init_key)
+    params, state = problem.start(init_key)
     everything = full_mask(select(params, settings.where))
     shared = jax.random.normal(weights_key, (settings.weights,))
     draw_keys = jax.random.split(draws_key, settings.draws)
 
     def values(draw_key: Array) -> PyTree:
-        roots, _ = fresh(draw_key, problem, everything, True, 1.0)
+        roots, _ = fresh(draw_key, problem.start, everything, True, 1.0)
         return map_selected(lambda m, w: w, everything, squares(everything, roots))
 
     def thresholds(drawn: PyTree) -> Array:

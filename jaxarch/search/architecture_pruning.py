@@ -30,16 +30,13 @@ from jaxarch.network import Network
 from jaxarch.optim import stop_at
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
-from jaxarch.running.stage import Needs
 from jaxarch.running.training import Training, TrainState
 from jaxarch.search.units import check_counts, check_units, needs_of, units_of
-from jaxarch.search.within import mask_before, within
+from jaxarch.search.within import WITHIN_A_MASK, mask_before, within
 from jaxarch.trees import PyTree, Where, map_selected, matrices, select
 
 SCORES_RATE, WEIGHTS_RATE = 1.1, 0.1
 """Of the default optimisers, plain gradient descent: alpha and beta of (15) and (16)."""
-
-NEEDS = Needs("optional", ("params",), forgets=("connections", "neurons"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,12 +146,10 @@ def architecture_pruning(
     if "optimizer" in descent:
         raise ArgumentError("optimizer: it has two of them, scores_optimizer and weights_optimizer")
     of_scores = scores_optimizer or optax.sgd(SCORES_RATE)
-    both = _each(
-        {
-            "scores": optax.chain(of_scores, stop_at(targets[-1])) if targets else of_scores,
-            "weights": weights_optimizer or optax.sgd(WEIGHTS_RATE),
-        }
-    )
+    optimizers = {
+        "scores": optax.chain(of_scores, stop_at(targets[-1])) if targets else of_scores,
+        "weights": weights_optimizer or optax.sgd(WEIGHTS_RATE),
+    }
     sign = 1.0 if penalty == "corrected" else -1.0
     return Training(
         "architecture pruning",
@@ -162,19 +157,19 @@ def architecture_pruning(
         _params,
         _network,
         Settings(targets, hard, soft, strength, sign, factor, std, where, together),
-        own_descent({**descent, "optimizer": both}),
+        own_descent(descent, optimizers),
         penalty=_penalty,
         observe=_observe,
         remarks=_unreached,
         remedy="the mask saturates the network: lower `hard` or the weights that it starts from",
-        needs=needs_of(together, NEEDS),
+        needs=needs_of(together, WITHIN_A_MASK),
         removes=("connections",),
     )
 
 
 def _init(settings: Settings, key: Array, problem: Problem, network: Network | None) -> TrainState:
     params_key, scores_key = jax.random.split(key)
-    params, model = problem.init(params_key) if network is None else (network.params, network.state)
+    params, model = problem.start(params_key) if network is None else (network.params, network.state)
     selected = select(params, settings.where)
     units = units_of(settings.units, problem, params, model, selected)
     scores = map_selected(jnp.abs, init_scores(scores_key, units.score(selected), 0.0, settings.std))
@@ -244,22 +239,6 @@ def _network(settings: Settings, state: TrainState) -> Network:
     masks = {target: mask(index, target) for index, target in enumerate(settings.targets)}
     info = {name: memory[name] for name in ("reached_at", "lowest_density")}
     return with_densities(masks, weights, state.model, info | {"densities": jnp.asarray(settings.targets)})
-
-
-def _each(optimizers: dict[str, optax.GradientTransformation]) -> optax.GradientTransformation:
-    """An optimiser for every entry of a dict; each sees the tree of its entry alone."""
-
-    def init(params: PyTree) -> PyTree:
-        return {name: optimizer.init(params[name]) for name, optimizer in optimizers.items()}
-
-    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[PyTree, PyTree]:
-        moved, after = {}, {}
-        for name, optimizer in optimizers.items():
-            of = None if params is None else params[name]
-            moved[name], after[name] = optimizer.update(updates[name], state[name], of)
-        return moved, after
-
-    return optax.GradientTransformation(init, update)
 
 
 def _unreached(network: Network) -> Iterable[str]:

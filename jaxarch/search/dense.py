@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Unpack
+from typing import NamedTuple, Unpack
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.descent import DescentChanges, own_descent
-from jaxarch.errors import check_flag, check_one_strength
+from jaxarch.descent import DescentChanges, check_rewind, own_descent
+from jaxarch.errors import check_count, check_flag, check_one_strength
 from jaxarch.finish.weights import Held, fresh, squares, trained, weights_of
 from jaxarch.masks import full_mask
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
 from jaxarch.running.training import Training, TrainState
-from jaxarch.trees import Where, matrices, select
+from jaxarch.trees import PyTree, Where, matrices, select
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Which weights are squares, and of what size they start."""
+    """Which weights are squares, of what size they start, and which of them are gone back to."""
 
     nonnegative: bool
     std: ArrayLike
     where: Where
+    rewind_to: int
+
+
+class Early(NamedTuple):
+    """What rewinding goes back to: the weights of an early step, and the model's state."""
+
+    weights: PyTree
+    model: PyTree
 
 
 @method("[D] section 5")
@@ -35,6 +44,7 @@ def dense(
     nonnegative: bool = True,
     std: ArrayLike = 0.2,
     where: Where = matrices,
+    rewind_to: int = 0,
     **descent: Unpack[DescentChanges],
 ) -> Training:
     """Train the weights of the whole network, `argmin F(w)` (the strategy *real* of [D] section 5).
@@ -46,11 +56,17 @@ def dense(
       std: with `nonnegative`, the start is `u ~ N(0, std)`, std the standard deviation. At 1, as [D] has it
         for random networks, the gradient is exactly 0 in float32. Without, it is the problem's own.
       where: the leaves that are constrained and counted as connections, by path.
+      rewind_to: after how many steps the weights are those that `retrain("rewind")` goes back to: 0 for those
+        that training begins from.
       **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
-      A search; its mask keeps every selected connection. Its `start` is the weights that training
-      began from: rewinding (`retrain("rewind")`) goes back to them.
+      A search; its mask keeps every selected connection. Its `start` is the weights that training began from,
+      or had after `rewind_to` steps, and `start_state` the model's state then: rewinding goes back to them.
+      Of a training that stops before that step they are those that it ends with.
+
+    Raises:
+      ArgumentError: a step that is none of the training's, or its last.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -62,20 +78,44 @@ def dense(
     """
     check_flag("nonnegative", nonnegative)
     check_one_strength("std", std)
+    check_count("rewind_to", rewind_to, least=0)
     if nonnegative:
         name, remedy = "dense", "lower `std`: large weights saturate the network"
     else:
         name = "dense unconstrained"
         remedy = "start from smaller or less symmetric weights in the problem's init"
-    settings = Settings(nonnegative, std, where)
     return Training(
-        name, _init, weights_of, trained, settings, own_descent(descent), remedy=remedy, removes=()
+        name,
+        _init,
+        weights_of,
+        _network,
+        Settings(nonnegative, std, where, int(rewind_to)),
+        own_descent(descent),
+        observe=_observe if rewind_to else None,
+        remedy=remedy,
+        removes=(),
     )
 
 
 def _init(settings: Settings, key: Array, problem: Problem, network: Network | None) -> TrainState:
+    check_rewind(settings.rewind_to, problem.steps)
     shapes, _ = jax.eval_shape(problem.init, key)
     mask = full_mask(select(shapes, settings.where))
-    params, model = fresh(key, problem, mask, settings.nonnegative, settings.std)
+    params, model = fresh(key, problem.start, mask, settings.nonnegative, settings.std)
     start = squares(mask, params) if settings.nonnegative else params
-    return TrainState(params, Held(mask, start), model)
+    if settings.rewind_to:
+        return TrainState(params, Held(mask), model, memory=Early(start, model))
+    return TrainState(params, Held(mask, start, model), model)
+
+
+def _observe(settings: Settings, state: TrainState) -> Early:
+    now = Early(weights_of(settings, state), state.model)
+    is_early = state.step <= settings.rewind_to
+    return jax.tree.map(lambda new, old: jnp.where(is_early, new, old), now, state.memory)
+
+
+def _network(settings: Settings, state: TrainState) -> Network:
+    network = trained(settings, state)
+    if not settings.rewind_to:
+        return network
+    return network.replace(start=state.memory.weights, start_state=state.memory.model)

@@ -6,12 +6,14 @@ from typing import Any, Literal
 
 from jax.typing import ArrayLike
 
+from jaxarch.errors import ArgumentError, check_count, shown
 from jaxarch.finish import retrain, share_weight, threshold
-from jaxarch.running.strategy import chain
+from jaxarch.running.strategy import Strategy, chain
 from jaxarch.search.agnostic import agnostic
 from jaxarch.search.dense import dense
+from jaxarch.search.keep_best import keep, pick
 from jaxarch.search.logistic_regression import logistic_regression
-from jaxarch.search.lottery import lottery
+from jaxarch.search.magnitude_pruning import magnitude_pruning
 from jaxarch.search.two_temperature import two_temperature
 from jaxarch.search.untrained import untrained
 
@@ -32,10 +34,16 @@ def disentangling_strategies(
       hard: inverse temperature of the forward pass of `bin`.
       soft: inverse temperature of its gradient.
       std: standard deviation of u at the start of weights `w = u^2`.
-      lottery_rounds: rounds of pruning.
-      lottery_form: `rewind`, or the recursion that [D] prints (see `search.lottery`).
+      lottery_rounds: rounds of pruning, of a fifth each; the one with the least F is found, as in [D].
+      lottery_form: `rewind` for `search.magnitude_pruning`; `printed` for the recursion that [D] prints:
+        `w^t = w^(t-1) o B_inf(w^(t-1) - xi*)`, xi* of eq. (13), without rewinding and without training. Since
+        eq. (13) takes its percentiles over the removed connections too, it changes next to nothing after the
+        first round.
       agnostic_draws: random architectures, each at ten densities.
       agnostic_weights: shared weights that each is tried with.
+
+    Raises:
+      ArgumentError: rounds that are no positive integer, an unknown form; what a search says of its own.
 
     Example:
       >>> import jaxarch
@@ -46,7 +54,7 @@ def disentangling_strategies(
     """
     real_ = dense(std=std)
     bin_ = two_temperature(hard, soft)
-    lottery_ = lottery(lottery_rounds, first=real_, form=lottery_form)
+    lottery_ = _lottery(lottery_rounds, lottery_form, std)
     agnostic_ = agnostic(agnostic_draws, agnostic_weights)
     random_ = untrained()
     return {
@@ -65,3 +73,14 @@ def disentangling_strategies(
         "unconstrained real": dense(nonnegative=False),
         "logistic regression": logistic_regression(),
     }
+
+
+def _lottery(rounds: int, form: Literal["rewind", "printed"], std: ArrayLike) -> Strategy:
+    check_count("lottery_rounds", rounds)
+    if form == "rewind":
+        return magnitude_pruning(rounds=rounds, choose="best", nonnegative=True, std=std)
+    if form != "printed":
+        raise ArgumentError(f"lottery_form: expected 'rewind' or 'printed', got {shown(form)}")
+    kept = keep(rounds + 1)
+    again = (threshold(weights="found"), kept) * rounds
+    return chain(dense(std=std), kept, *again, pick("round", "losses"))

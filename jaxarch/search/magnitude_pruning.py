@@ -1,19 +1,18 @@
-"""Magnitude pruning to given densities: in rounds with rewinding, as lottery tickets are, or at once."""
+"""Magnitude pruning: lottery tickets in rounds, rewound to the start or to an early step, or at once."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
-from itertools import pairwise
-from typing import NamedTuple, Unpack
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, Unpack
 
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges
-from jaxarch.errors import ArgumentError
+from jaxarch.errors import ArgumentError, shown
 from jaxarch.finish.densities import Densities, check_densities, with_densities
-from jaxarch.finish.prune import check_fraction
 from jaxarch.finish.retrain import retrain
 from jaxarch.masks import apply_mask
 from jaxarch.masks.units import NOfM, Units, UnitsLike
@@ -22,8 +21,11 @@ from jaxarch.problem import Problem
 from jaxarch.running.methods import method
 from jaxarch.running.stage import A_NETWORK, FunctionStage, Needs
 from jaxarch.running.strategy import Strategy, chain
+from jaxarch.running.training import Training
 from jaxarch.search.dense import dense
-from jaxarch.search.units import check_counts, check_units, needs_of, units_of
+from jaxarch.search.keep_best import Kept, keep, pick
+from jaxarch.search.rounds import Per, Rounds, by_density, by_fraction, of_each
+from jaxarch.search.units import check_counts, check_units, needs_of, scores_left, units_of
 from jaxarch.trees import PyTree, Where, map_selected, matrices
 
 
@@ -34,34 +36,36 @@ class Tickets(NamedTuple):
       round: how many there were.
       masks: of all targets, with a leading axis of them; False for those to come.
       units: what is removed together.
+      kept: of trained networks, the one to be found; `None` where it is a ticket.
     """
 
     round: Array
     masks: PyTree
     units: Units
+    kept: Kept | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Densities that are targets, and what is removed together."""
+    """Densities that are targets, what is removed together, and what remembers trained networks, if any."""
 
     targets: tuple[float, ...]
     units: tuple[str, ...] | Units
+    per: Per
+    keep: FunctionStage | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class Sizes:
-    """The density after each round, and those that are targets."""
-
-    rounds: tuple[float, ...]
-    targets: tuple[float, ...]
-
-
-@method("J. Frankle and M. Carbin, 2019", densities=0.5)
+@method("J. Frankle and M. Carbin, 2019; J. Frankle et al., 2020; [D] section 5", densities=0.5)
 def magnitude_pruning(
-    densities: Densities,
+    densities: Densities | None = None,
     *,
-    fraction: float | None = 0.2,
+    rounds: int | None = None,
+    fraction: float | Mapping[str, float] | None = 0.2,
+    per: Per = "all",
+    rewind_to: int = 0,
+    choose: Literal["ticket", "best", "last"] = "ticket",
+    nonnegative: bool = False,
+    std: ArrayLike = 0.2,
     where: Where = matrices,
     units: UnitsLike = None,
     **descent: Unpack[DescentChanges],
@@ -69,16 +73,37 @@ def magnitude_pruning(
     r"""Keep the connections of the largest weights of trained networks, `round(d D)` of D for a density d.
 
     Iterative magnitude pruning with rewinding (J. Frankle and M. Carbin, The lottery ticket hypothesis,
-    2019): train the whole network; keep the largest `|w|`, pooled over all masked leaves; set what is left
-    back to where training began, and train again; so on until the smallest density. Between two densities all
-    rounds keep the same share, at least `1 - fraction`; every density is met exactly. It is the IMP of [A],
-    which gives neither rounds nor fraction.
+    2019): train the whole network for T steps; keep the largest `|w|`; set what is left back to the weights
+    after k steps of that first training, and train it again, for T - k steps; so on. k = 0, the default, is
+    where training began; k > 0 is the late rewinding of J. Frankle, G. Dziugaite, D. Roy and M. Carbin,
+    Linear mode connectivity and the lottery ticket hypothesis, 2020, and sets the model's state back with the
+    weights. How much is left is said in one of two ways:
+
+    - by `densities`, all of which are met exactly: between two of them all rounds keep the same share, at
+      least `1 - fraction`. This is the IMP of [A], which gives neither rounds nor fraction;
+    - by a number of `rounds`, each of which removes `round(fraction n)` of the n connections left: *lottery*
+      of [D] section 5 with `choose="best", nonnegative=True`, and with a fraction for each leaf, .1 for the
+      last one and .2 for the others, the fully connected networks of Frankle and Carbin.
+
+    The optimiser begins anew in each round, the schedule of its rate as well, which in the paper goes on at
+    step k. Batches are drawn anew; those of a `paired` problem and of a stream are those of steps 0 to
+    T - k - 1, where the paper's are those from step k on.
 
     Args:
       densities: d, the share of connections that are kept, in (0, 1]; of several, the smallest is found, and
         `at_density` takes the others.
-      fraction: the largest share of the connections left that a round may remove, in (0, 1); `None` for one
-        shot: every density from the whole network, trained once.
+      rounds: of pruning, in place of densities. After ten rounds of .2 a share of .107 is left.
+      fraction: the share of the connections left that a round removes, in (0, 1); with densities, at most.
+        With `rounds`, a dict has one in [0, 1) for each masked leaf, by path, or for each group of units.
+        `None` for one shot: every density from the whole network, trained once.
+      per: `all` to compare weights of all leaves together; `leaf` to prune each by itself, to `round(d n)`
+        of its n connections, as a fraction for each leaf does in any case.
+      rewind_to: k, less than T. What is trained afterwards with `retrain("rewind")` goes back to the same.
+      choose: `ticket` for the network that is pruned and set back, and not yet trained; `last` to train that
+        one too; `best` for the network of the least F on the training rows, of all that are trained, the
+        whole one among them, as in [D].
+      nonnegative: whether the masked leaves are `w = u^2` (see `dense`).
+      std: of u at the start, if so.
       where: the leaves that are masked, by path.
       units: what is kept or removed together (see `masks.keep`): `neurons`, `channels` or `heads` of the
         problem's model, or several of them, `("heads", "neurons")`; `Groups.units`; `(4, 4)`; `"2:4"`. The
@@ -87,63 +112,95 @@ def magnitude_pruning(
       **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
-      A strategy. With rounds its weights are those that training began from, masked: the winning ticket,
-      which `retrain("warm", nonnegative=False)` trains. In one shot they are those of the trained network.
+      A strategy. A ticket's weights are those of step k, masked: `retrain("warm", nonnegative=False)` trains
+      it, for `steps=T - k` if it is to be trained as in the rounds. In one shot they are those of the trained
+      network. Of `last` and `best` they are trained, and `info` has `losses` and `densities`, F and density
+      of the whole network and after every round, shape (rounds + 1,), and `round`, the one found. A network
+      whose F is NaN is never the best.
 
     Raises:
-      ArgumentError: a density outside (0, 1], or none; a fraction outside (0, 1), or any with N:M; units that
-        are not understood, or that the model has none of.
+      ArgumentError: both densities and rounds, or neither; a density outside (0, 1], or none; rounds that are
+        no positive integer, or leave nothing; a fraction outside (0, 1), or any with N:M; one shot with
+        rounds, or to choose among; k not below T; an unknown word; units that are not understood, or that
+        the model has none of.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
       >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
       >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
-      >>> search = jaxarch.search.magnitude_pruning((0.5, 0.25), fraction=0.5)
+      >>> search = jaxarch.search.magnitude_pruning((0.5, 0.25), fraction=0.5, rewind_to=1)
       >>> network = search(jax.random.key(0), problem)
       >>> print(jaxarch.density(network.mask), sorted(network.by_density.masks))
       0.25 ['0.25', '0.5']
+      >>> search = jaxarch.search.magnitude_pruning(rounds=2, fraction=0.5, choose="best")
+      >>> network = search(jax.random.key(0), problem)
+      >>> print(network.info["densities"], network.info["losses"].shape)
+      [1.   0.5  0.25] (3,)
     """
-    together, targets = check_units(units), check_densities(densities)
+    if per not in ("all", "leaf"):
+        raise ArgumentError(f"per: expected 'all' or 'leaf', got {shown(per)}")
+    if choose not in ("ticket", "best", "last"):
+        raise ArgumentError(f"choose: expected 'ticket', 'best' or 'last', got {shown(choose)}")
+    if (densities is None) == (rounds is None):
+        raise ArgumentError("densities: expected them or a number of rounds, one of the two")
+    together, targets = check_units(units), () if densities is None else check_densities(densities)
     check_counts(together, targets)
-    settings, needs = Settings(targets, together), needs_of(together, A_NETWORK)
-    first = dense(nonnegative=False, where=where, **descent)
-    if fraction is None:
-        return chain(first, FunctionStage("largest weights", _one_shot, settings, needs))
+    first = dense(nonnegative=nonnegative, std=std, where=where, rewind_to=rewind_to, **descent)
     if isinstance(together, NOfM):
-        raise ArgumentError(
-            f"fraction: {together.n}:{together.m} is made in one shot, not in rounds; give fraction=None"
+        _check_one_shot(f"{together.n}:{together.m}", fraction, per)
+    if fraction is None:
+        if rounds is not None or choose != "ticket":
+            name = "choose" if rounds is None else "rounds"
+            raise ArgumentError(f"{name}: there are no rounds in one shot; leave it out, or give a fraction")
+        needs = needs_of(together, A_NETWORK)
+        return chain(
+            first, FunctionStage("largest weights", _one_shot, Settings(targets, together, per), needs)
         )
-    check_fraction("fraction", fraction)
-    if fraction == 0:
-        raise ArgumentError("fraction: expected a number in (0, 1): a round has to remove something")
-    sizes = Sizes(tuple(rounds(targets, fraction)), targets)
-    again = retrain("rewind", nonnegative=False, **descent)
-    begin = FunctionStage("first round", _first_round, settings, needs, removes=())
-    prune_to_next = FunctionStage("prune", _prune_to_next, sizes, A_TICKET)
-    stages = [prune_to_next, *(again, prune_to_next) * (len(sizes.rounds) - 1)]
-    return chain(first, begin, *stages, FunctionStage("tickets", _tickets, targets, A_TICKET))
+    sizes = by_density(targets, fraction, per) if rounds is None else by_fraction(rounds, fraction, per)
+    again = retrain("rewind", nonnegative=nonnegative, **descent)
+    rest = dataclasses.replace(again, descent=dataclasses.replace(again.descent, taken=int(rewind_to)))
+    return _in_rounds(first, rest, sizes, together, choose)
+
+
+def _check_one_shot(units: str, fraction: object, per: Per) -> None:
+    if fraction is not None:
+        raise ArgumentError(f"fraction: {units} is made in one shot, not in rounds; give fraction=None")
+    if per != "all":
+        raise ArgumentError(f"per: {units} has the same density in every leaf; leave {shown(per)} out")
 
 
 A_TICKET = Needs("required", ("params", "mask", "start", "memory"))
 
 
-def rounds(densities: Densities, fraction: float) -> list[float]:
-    """The density after each round: geometric from one target to the next, in as few rounds as may be."""
-    steps = []
-    for before, after in pairwise([1.0, *check_densities(densities)]):
-        # A hair of rounding must not cost a round.
-        count = max(math.ceil(math.log(after / before) / math.log1p(-fraction) - 1e-9), 1)
-        steps += [before * (after / before) ** (step / count) for step in range(1, count)] + [after]
-    return steps
+def _in_rounds(
+    first: Training,
+    again: Training,
+    rounds: Rounds,
+    together: tuple[str, ...] | Units,
+    choose: Literal["ticket", "best", "last"],
+) -> Strategy:
+    """Stages draw from keys by their place: what is kept first is so where the rounds begin."""
+    kept = None if choose == "ticket" else keep(rounds.count + 1, choose=choose)
+    settings = Settings(rounds.targets, together, rounds.per, kept)
+    needs = needs_of(together, A_NETWORK)
+    begin = FunctionStage("first round", _first_round, settings, needs, removes=())
+    prune = FunctionStage("prune", _prune_to_next, rounds, A_TICKET)
+    if kept is None:
+        stages = [prune, *(again, prune) * (rounds.count - 1)]
+        return chain(first, begin, *stages, FunctionStage("tickets", _tickets, rounds.targets, A_TICKET))
+    stages = [prune, again, FunctionStage("keep", _keep, kept, A_TICKET)] * rounds.count
+    return chain(first, begin, *stages, FunctionStage("pick", _pick, pick("round", "losses"), A_TICKET))
 
 
 def _one_shot(settings: Settings, key: Array, problem: Problem, network: Network) -> Network:
     units = _units(settings, problem, network)
     sizes = unit_sizes(units, network)
-    masks = {
-        d: units.spread(units.largest(sizes, units.counts(sizes, d)), network.params)
-        for d in settings.targets
-    }
+
+    def mask(density: float) -> PyTree:
+        counts = units.counts(sizes, of_each(density, settings.per, sizes))
+        return units.spread(units.largest(sizes, counts), network.params)
+
+    masks = {density: mask(density) for density in settings.targets}
     return network.then(with_densities(masks, network.params, network.state))
 
 
@@ -153,7 +210,8 @@ def _first_round(settings: Settings, key: Array, problem: Problem, network: Netw
     everything = map_selected(lambda leaf: jnp.ones_like(leaf, bool), units.score(network.mask))
     mask = units.spread(everything, network.params)
     room = map_selected(lambda leaf: jnp.zeros((len(settings.targets), *leaf.shape), bool), mask)
-    return network.replace(mask=mask, memory=Tickets(jnp.asarray(0), room, units))
+    network = network.replace(mask=mask, memory=Tickets(jnp.asarray(0), room, units))
+    return network if settings.keep is None else _keep(settings.keep, key, problem, network)
 
 
 def _units(settings: Settings, problem: Problem, network: Network) -> Units:
@@ -162,26 +220,18 @@ def _units(settings: Settings, problem: Problem, network: Network) -> Units:
 
 
 def unit_sizes(units: Units, network: Network) -> PyTree:
-    """The mean `|w|` of each unit over the connections that are left.
-
-    NaN comes after all other units that are left, but before those that were pruned.
-    """
-    left = units.score(map_selected(lambda m: m.astype(jnp.float32), network.mask))
-    sums = units.score(map_selected(lambda m, w: jnp.abs(jnp.where(m, w, 0)), network.mask, network.params))
-
-    def size(share: Array, total: Array) -> Array:
-        mean = total / jnp.where(share > 0, share, 1)
-        return jnp.where(share > 0, jnp.where(jnp.isnan(mean), -1, mean), -2)
-
-    return map_selected(size, left, sums)
+    """The mean `|w|` of each unit over the connections that are left."""
+    return scores_left(
+        units, map_selected(lambda m, w: jnp.abs(w), network.mask, network.params), network.mask
+    )
 
 
-def _prune_to_next(sizes: Sizes, key: Array, problem: Problem, network: Network) -> Network:
+def _prune_to_next(rounds: Rounds, key: Array, problem: Problem, network: Network) -> Network:
     tickets: Tickets = network.memory
     units, measured = tickets.units, unit_sizes(tickets.units, network)
-    counts = jnp.asarray([units.counts(measured, size) for size in sizes.rounds])
+    counts = jnp.asarray([units.counts(measured, density) for density in rounds.after_each(measured)])
     mask = units.spread(units.largest(measured, counts[tickets.round]), network.params)
-    met = jnp.asarray([sizes.rounds.index(target) for target in sizes.targets]) == tickets.round
+    met = jnp.asarray(rounds.met_in, jnp.int32) == tickets.round
 
     def keep(before: Array, leaf: Array) -> Array:
         return jnp.where(met.reshape(-1, *[1] * leaf.ndim), leaf, before)
@@ -190,12 +240,23 @@ def _prune_to_next(sizes: Sizes, key: Array, problem: Problem, network: Network)
     return network.replace(
         params=apply_mask(mask, network.params),
         mask=mask,
-        memory=Tickets(tickets.round + 1, masks, units),
+        memory=tickets._replace(round=tickets.round + 1, masks=masks),
     )
 
 
+def _keep(stage: FunctionStage, key: Array, problem: Problem, network: Network) -> Network:
+    tickets: Tickets = network.memory
+    after = stage(key, problem, network.replace(memory=tickets.kept))
+    return after.replace(memory=tickets._replace(kept=after.memory))
+
+
+def _pick(stage: FunctionStage, key: Array, problem: Problem, network: Network) -> Network:
+    return stage(key, problem, network.replace(memory=network.memory.kept))
+
+
 def _tickets(targets: tuple[float, ...], key: Array, problem: Problem, network: Network) -> Network:
-    kept = network.memory.masks
+    kept, network = network.memory.masks, network.replace(memory=None)
+    if not targets:
+        return network.replace(params=apply_mask(network.mask, network.start), state=network.start_state)
     masks = {d: map_selected(lambda leaf, i=i: leaf[i], kept) for i, d in enumerate(targets)}
-    _, state = problem.init(key)
-    return network.replace(memory=None).then(with_densities(masks, network.start, state))
+    return network.then(with_densities(masks, network.start, network.start_state))

@@ -71,7 +71,7 @@ def random_mask(
 
 def _random_mask(settings: Settings, key: Array, problem: Problem, network: None) -> Network:
     params_key, mask_key = jax.random.split(key)
-    params, state = problem.init(params_key)
+    params, state = problem.start(params_key)
     selected = select(params, settings.where)
     units = units_of(settings.units, problem, params, state, selected)
     drawn = init_scores(mask_key, units.score(selected), 0.0, 1.0)

@@ -8,16 +8,19 @@ import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import partial
-from typing import Unpack
+from typing import Any, Unpack
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges
-from jaxarch.errors import check_count
+from jaxarch.errors import check_count, is_traced
 from jaxarch.finish.retrain import retrain
 from jaxarch.masks import apply_mask, check_density, init_scores, top_k
+from jaxarch.masks.largest import counts_kept
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
@@ -32,13 +35,13 @@ from jaxarch.trees import PyTree, Where, map_selected, matrices, select
 class Settings:
     """The size of a sub-network, and the leaves whose nodes are drawn."""
 
-    density: float
+    density: ArrayLike
     where: Where
 
 
 @method("R. Farahani, 2024", density=0.5, samples=2)
 def random_search(
-    density: float,
+    density: ArrayLike,
     samples: int = 8,
     *,
     where: Where = matrices,
@@ -56,7 +59,7 @@ def random_search(
     and sub-networks judged after training as in the paper; share, surplus and rows are ours.
 
     Args:
-      density: the share of connections that are kept, in (0, 1].
+      density: the share of connections that are kept, in (0, 1]. May be traced.
       samples: how many sub-networks are drawn and trained, at least 1.
       where: the leaves that are masked, by path.
       **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
@@ -94,15 +97,15 @@ def random_search(
 def _first_sample(settings: Settings, key: Array, problem: Problem, network: None) -> Network:
     """A random sub-network at the problem's initial weights."""
     params_key, mask_key = jax.random.split(key)
-    params, state = problem.init(params_key)
+    params, state = problem.start(params_key)
     mask = _sample(mask_key, settings, problem, params, state)
-    return Network(apply_mask(mask, params), mask, state, start=params)
+    return Network(apply_mask(mask, params), mask, state, start=params, start_state=state)
 
 
 def _next_sample(settings: Settings, key: Array, problem: Problem, network: Network) -> Network:
     """A random sub-network at the weights that the one before it started from."""
     params_key, mask_key = jax.random.split(key)
-    _, state = problem.init(params_key)
+    _, state = problem.start(params_key)
     mask = _sample(mask_key, settings, problem, network.start, state)
     return network.replace(params=apply_mask(mask, network.start), mask=mask, state=state)
 
@@ -111,7 +114,7 @@ def _sample(key: Array, settings: Settings, problem: Problem, params: PyTree, st
     """A mask of exactly `round(density D)` connections between random nodes."""
     selection = select(params, settings.where)
     units = hidden_units(problem, params, state, selection)
-    total = round(settings.density * sum(leaf.size for leaf in jax.tree.leaves(selection)))
+    total = counts_kept(selection, settings.density)
     nodes_key, surplus_key = jax.random.split(key)
     widths = sampled_widths(units.groups(), partial(units.connections, selection), total)
     keys = jax.random.split(nodes_key, len(widths))
@@ -129,18 +132,22 @@ def _sample(key: Array, settings: Settings, problem: Problem, params: PyTree, st
 
 
 def sampled_widths(
-    sizes: Mapping[str, int], connections: Callable[[Mapping[str, int]], int], total: int
-) -> dict[str, int]:
+    sizes: Mapping[str, int], connections: Callable[[Mapping[str, int]], int], total: Any
+) -> dict[str, Any]:
     """The nodes of each group: `ceil(s n)` of n, at the least share s with `total` connections or more.
 
     Args:
       sizes: how many nodes there are, by name of the group.
       connections: how many connections are left between so many nodes of each group.
-      total: connections, at most those of the whole network.
+      total: connections, at most those of the whole network; it may be traced, and so are the nodes then.
     """
 
     def widths(share: Fraction) -> dict[str, int]:
         return {name: math.ceil(share * size) for name, size in sizes.items()}
 
     shares = sorted({Fraction(j + 1, size) for size in sizes.values() for j in range(size)})
-    return widths(shares[bisect.bisect_left(shares, total, key=lambda share: connections(widths(share)))])
+    if not is_traced(total):
+        return widths(shares[bisect.bisect_left(shares, total, key=lambda share: connections(widths(share)))])
+    at_each = [widths(share) for share in shares]
+    index = jnp.searchsorted(np.asarray([connections(there) for there in at_each]), total)
+    return {name: jnp.asarray([there[name] for there in at_each])[index] for name in sizes}

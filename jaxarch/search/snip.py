@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from jaxarch import saliency
-from jaxarch.errors import check_count
-from jaxarch.finish.densities import Densities, check_densities, with_densities
-from jaxarch.masks import keep
-from jaxarch.masks.units import Units, UnitsLike
+from jaxarch.finish.densities import Densities
+from jaxarch.masks.units import UnitsLike
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
 from jaxarch.running.stage import FunctionStage, Needs
-from jaxarch.search.units import check_counts, check_units, needs_of, units_of
-from jaxarch.trees import PyTree, Where, matrices
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """How many connections are kept, of which leaves, and over how many batches they are judged."""
-
-    densities: tuple[float, ...]
-    batches: int
-    where: Where
-    units: tuple[str, ...] | Units
+from jaxarch.search.initial_saliency import Settings, begin, checked, largest
+from jaxarch.search.units import needs_of
+from jaxarch.trees import Where, matrices
 
 
 @method("N. Lee, T. Ajanthan and P. Torr, 2019", densities=0.5)
@@ -65,25 +54,12 @@ def snip(
       >>> print(jaxarch.density(network.mask), sorted(network.by_density.masks))
       0.25 ['0.25', '0.5']
     """
-    check_count("batches", batches)
-    together, targets = check_units(units), check_densities(densities)
-    check_counts(together, targets)
-    settings = Settings(targets, batches, where, together)
-    return FunctionStage("snip", _snip, settings, needs_of(together, Needs(batches=batches)))
+    settings = checked(densities, batches, where, units)
+    return FunctionStage("snip", _snip, settings, needs_of(settings.units, Needs(batches=batches)))
 
 
 def _snip(settings: Settings, key: Array, problem: Problem, network: None) -> Network:
-    params_key, batch_key, loss_key = jax.random.split(key, 3)
-    params, state = problem.init(params_key)
-
-    def gradient(index: Array) -> PyTree:
-        batch = problem.batch(batch_key, index)
-        dropout = jax.random.fold_in(loss_key, index)
-
-        return jax.grad(lambda params: problem.loss(params, state, batch, dropout)[0])(params)
-
+    start = begin(key, problem)
+    gradient = partial(jax.grad(start.loss), start.params)
     total = jax.tree.map(lambda leaf: leaf.sum(0), jax.lax.map(gradient, jnp.arange(settings.batches)))
-    scores = saliency.snip(params, total, settings.where)
-    units = units_of(settings.units, problem, params, state, scores)
-    masks = {density: keep(scores, density, units=units) for density in settings.densities}
-    return with_densities(masks, params, state, {"saliency": scores})
+    return largest(settings, problem, start, saliency.snip(start.params, total, settings.where))

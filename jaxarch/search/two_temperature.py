@@ -21,6 +21,7 @@ from jaxarch.errors import (
 )
 from jaxarch.masks import (
     apply_mask,
+    check_density,
     check_temperatures,
     init_scores,
     soft_mask,
@@ -30,15 +31,12 @@ from jaxarch.masks.units import Connections, GroupUnits, Units, UnitsLike
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
-from jaxarch.running.stage import Needs
 from jaxarch.running.training import Training, TrainState
 from jaxarch.search.units import check_units, needs_of, units_of
-from jaxarch.search.within import mask_before, within
+from jaxarch.search.within import WITHIN_A_MASK, mask_before, within
 from jaxarch.trees import PyTree, Where, matrices, merge, select, unselected
 
 Weights = Literal["ones", "initial"] | Callable[[Array, PyTree], PyTree]
-
-NEEDS = Needs("optional", ("params",), forgets=("connections", "neurons"))
 
 
 REMEDY = (
@@ -64,6 +62,7 @@ class Settings:
     scale: Literal["1/hard", "absolute"]
     factor: bool
     units: tuple[str, ...] | Units
+    density: ArrayLike | None
 
 
 class Fixed(NamedTuple):
@@ -86,6 +85,7 @@ def two_temperature(
     scale: Literal["1/hard", "absolute"] = "1/hard",
     factor: bool = True,
     units: UnitsLike = None,
+    density: ArrayLike | None = None,
     **descent: Unpack[DescentChanges],
 ) -> Training:
     r"""Learn which connections to keep, and nothing else ([D] Algorithm 1).
@@ -113,6 +113,9 @@ def two_temperature(
         `weights="initial", mean=2.0, std=1.0`, for instance: at the default `mean` hardly a unit is there,
         and under weights of 1 all units of a layer are alike. A group all of whose scores are negative goes
         as a whole. Of N:M see `masks.NOfM` for the gradient.
+      density: d in (0, 1], for a network of a given size: the `round(d D)` largest scores are kept, whatever
+        their signs, in place of the positive ones. The loss knows nothing of it: begin with about as many,
+        `mean=scipy.stats.norm.ppf(d), std=1.0`. May be traced.
       **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
@@ -121,7 +124,7 @@ def two_temperature(
 
     Raises:
       ArgumentError: temperatures that are not positive, soft > hard, an unknown `weights` or `scale`; units
-        that are not understood, or that the model has none of.
+        that are not understood, or that the model has none of; a density outside (0, 1].
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -143,22 +146,24 @@ def two_temperature(
     if scale not in ("1/hard", "absolute"):
         raise ArgumentError(f"scale: expected '1/hard' or 'absolute', got {shown(scale)}")
     together = check_units(units)
+    if density is not None:
+        check_density("density", density)
     return Training(
         "two_temperature",
         _init,
         _params,
         _network,
-        Settings(hard, soft, weights, where, mean, std, scale, factor, together),
+        Settings(hard, soft, weights, where, mean, std, scale, factor, together, density),
         own_descent(descent),
         remedy=REMEDY if isinstance(together, Connections) else REMEDY_OF_UNITS,
-        needs=needs_of(together, NEEDS),
+        needs=needs_of(together, WITHIN_A_MASK),
         removes=("connections",),
     )
 
 
 def _init(settings: Settings, key: Array, problem: Problem, network: Network | None) -> TrainState:
     params_key, scores_key, weights_key = jax.random.split(key, 3)
-    params, model = problem.init(params_key) if network is None else (network.params, network.state)
+    params, model = problem.start(params_key) if network is None else (network.params, network.state)
     selected = select(params, settings.where)
     units = units_of(settings.units, problem, params, model, selected)
     unit = settings.hard if settings.scale == "1/hard" else None
@@ -177,7 +182,12 @@ def _params(settings: Settings, state: TrainState) -> PyTree:
 
 def _network(settings: Settings, state: TrainState) -> Network:
     weights, before, units = state.fixed
-    mask = within(units.spread(units.hard(state.trainable), weights), before)
+    scores = state.trainable
+    if settings.density is None:
+        found = units.hard(scores)
+    else:
+        found = units.largest(scores, units.counts(scores, settings.density))
+    mask = within(units.spread(found, weights), before)
     return Network(_masked(settings, mask, state), mask, state.model, info={"scores": state.trainable})
 
 

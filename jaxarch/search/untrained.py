@@ -52,5 +52,5 @@ def untrained(std: ArrayLike = 1.0, *, where: Where = matrices) -> FunctionStage
 def _untrained(settings: Settings, key: Array, problem: Problem, network: None) -> Network:
     shapes, _ = jax.eval_shape(problem.init, key)
     mask = full_mask(select(shapes, settings.where))
-    roots, state = fresh(key, problem, mask, True, settings.std)
+    roots, state = fresh(key, problem.start, mask, True, settings.std)
     return Network(squares(mask, roots), mask, state)

@@ -7,7 +7,11 @@ from typing import Any
 import jax
 
 from jaxarch.network import Network
+from jaxarch.running.stage import Needs
 from jaxarch.trees import PyTree
+
+WITHIN_A_MASK = Needs("optional", ("params",), forgets=("connections", "neurons"))
+"""What a search needs that takes weights and mask of what was found before, if anything was."""
 
 
 def mask_before(network: Network | None) -> PyTree:

@@ -348,8 +348,12 @@ def _shrunk_network(
     guarded = _guarded(chosen, fold, folded, examples, examples=True)
     params, state = split_leaves(small, network.params, network.state)
     mask, start = (groups.cut(tree, folded.kept) for tree in (network.mask, network.start))
+    start_state = network.start_state
+    if start is not None and start_state is not None:
+        early = groups.cut(joined_leaves(network.start, start_state), folded.kept)
+        start, start_state = split_leaves(early, network.start, start_state)
     ran = {name: getattr(network, name) for name in ("failed_at", "dead_start")}
-    cut = Network(params, mask, state, start=start, **ran)
+    cut = Network(params, mask, state, start=start, start_state=start_state, **ran)
     about = _smaller_problem(problem, network, groups, folded.kept, cut, same)
     return ShrunkNetwork(small, guarded, same, groups, folded.kept, folded.left, difference, cut, about)
 

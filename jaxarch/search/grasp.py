@@ -1,0 +1,77 @@
+"""GraSP: connections chosen before training, by how much of the gradient's norm goes through them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxarch import saliency
+from jaxarch.finish.densities import Densities
+from jaxarch.masks.units import UnitsLike
+from jaxarch.network import Network
+from jaxarch.problem import Problem
+from jaxarch.running.methods import method
+from jaxarch.running.stage import FunctionStage, Needs
+from jaxarch.search.initial_saliency import Settings, begin, checked, largest
+from jaxarch.search.units import needs_of
+from jaxarch.trees import PyTree, Where, matrices
+
+
+@method("C. Wang, G. Zhang and R. Grosse, 2020", densities=0.5)
+def grasp(
+    densities: Densities, *, batches: int = 1, where: Where = matrices, units: UnitsLike = None
+) -> FunctionStage:
+    r"""Keep the connections that the norm of the gradient needs the most, at the problem's initial weights.
+
+    The saliency of a connection is `theta (H g)`, with g the gradient of L, H its Hessian, and L the mean
+    loss over some batches together; the `round(d D)` of the D connections with the largest are kept. Without
+    a connection `|g|^2` is less by twice its saliency, to first order. C. Wang, G. Zhang and R. Grosse,
+    Picking winning tickets before training by preserving gradient flow, 2020.
+
+    The authors divide the network's outputs by 200 here, a softmax temperature, and not in training. What
+    goes into a problem's loss is not known here: to have it, hand in a problem whose loss divides them, and
+    carry the architecture over with `over_seeds(network=...)`. They draw as many examples of each class;
+    here the batches are drawn as in training.
+
+    Args:
+      densities: d, the share of connections that are kept, in (0, 1]; of several, the smallest is found, and
+        `at_density` takes the others. With `units`, the share of these.
+      batches: over which the loss is taken, of the problem's size, drawn as in training. One at a time is in
+        memory.
+      where: the leaves that are masked, by path. g has zeros for all others.
+      units: what is kept or removed together (see `masks.keep`): `neurons`, `channels` or `heads` of the
+        problem's model, or several of them, `("heads", "neurons")`; `Groups.units`; `(4, 4)`; `"2:4"`. A
+        unit's saliency is the mean over its connections.
+
+    Returns:
+      A search. Its weights are the initial ones, masked: `retrain("warm", nonnegative=False)` trains them.
+      Its `info` has the `saliency`.
+
+    Raises:
+      ArgumentError: a density outside (0, 1], batches that are no positive integer; units that are not
+        understood, or that the model has none of.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> network = jaxarch.search.grasp((0.5, 0.25))(jax.random.key(0), problem)
+      >>> print(jaxarch.density(network.mask), sorted(network.by_density.masks))
+      0.25 ['0.25', '0.5']
+    """
+    settings = checked(densities, batches, where, units)
+    return FunctionStage("grasp", _grasp, settings, needs_of(settings.units, Needs(batches=batches)))
+
+
+def _grasp(settings: Settings, key: Array, problem: Problem, network: None) -> Network:
+    start = begin(key, problem)
+
+    def loss(params: PyTree) -> Array:
+        # What a derivative keeps of a batch would be kept of all of them: it is computed again instead.
+        of_batch = jax.checkpoint(partial(start.loss, params))
+        return jax.lax.map(of_batch, jnp.arange(settings.batches)).mean()
+
+    return largest(settings, problem, start, saliency.grasp(loss, start.params, settings.where))

@@ -1,0 +1,56 @@
+"""Magnitude at initialisation: the connections of the largest initial weights."""
+
+from __future__ import annotations
+
+from jax import Array
+
+from jaxarch import saliency
+from jaxarch.finish.densities import Densities
+from jaxarch.masks.units import UnitsLike
+from jaxarch.network import Network
+from jaxarch.problem import Problem
+from jaxarch.running.methods import method
+from jaxarch.running.stage import NOTHING, FunctionStage
+from jaxarch.search.initial_saliency import Settings, begin, checked, largest
+from jaxarch.search.units import needs_of
+from jaxarch.trees import Where, matrices
+
+
+@method("J. Frankle et al., 2021", densities=0.5)
+def initial_magnitude(
+    densities: Densities, *, where: Where = matrices, units: UnitsLike = None
+) -> FunctionStage:
+    """Keep the connections of the largest `|theta|` of the problem's initial weights, pooled over all leaves.
+
+    Nothing is trained and no data are looked at: what it knows is by how much the layers' initial weights
+    differ in size. One of the methods that J. Frankle, G. Dziugaite, D. Roy and M. Carbin compare, Pruning
+    neural networks at initialization: Why are we missing the mark?, 2021.
+
+    Args:
+      densities: d, the share of connections that are kept, in (0, 1]; of several, the smallest is found, and
+        `at_density` takes the others. With `units`, the share of these.
+      where: the leaves that are masked, by path.
+      units: what is kept or removed together (see `masks.keep`), by the mean of its sizes.
+
+    Returns:
+      A search. Its weights are the initial ones, masked: `retrain("warm", nonnegative=False)` trains them.
+
+    Raises:
+      ArgumentError: a density outside (0, 1]; units that are not understood, or that the model has none of.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> network = jaxarch.search.initial_magnitude(0.25)(jax.random.key(0), problem)
+      >>> sizes = abs(network.by_density.weights["W2_1"])
+      >>> print(sizes[network.mask["W2_1"]].min() >= sizes[~network.mask["W2_1"]].max())
+      True
+    """
+    settings = checked(densities, 1, where, units)
+    return FunctionStage("magnitude at start", _found, settings, needs_of(settings.units, NOTHING))
+
+
+def _found(settings: Settings, key: Array, problem: Problem, network: None) -> Network:
+    start = begin(key, problem)
+    return largest(settings, problem, start, saliency.magnitude(start.params, settings.where))

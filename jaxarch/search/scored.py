@@ -1,0 +1,119 @@
+"""Scores and weights that descend together: what the searches that train both have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxarch.descent import DescentChanges, OwnDescent, own_descent
+from jaxarch.errors import ArgumentError, is_traced, one_line
+from jaxarch.finish.densities import Densities, check_densities, with_densities
+from jaxarch.masks import apply_mask, density, keep
+from jaxarch.network import Network
+from jaxarch.search.within import within
+from jaxarch.trees import PyTree, map_selected
+
+
+def descent_of(changes: DescentChanges, scores: optax.GradientTransformation | None) -> OwnDescent:
+    """The descent of a stage that trains `scores` and `weights`: one of all, but for the scores' own."""
+    return own_descent(changes, None if scores is None else {"scores": scores, "weights": None})
+
+
+def targets_of(densities: Densities | None) -> tuple[float, ...] | None:
+    """Densities, the largest first; `None` where the mask is the method's own.
+
+    Raises:
+      ArgumentError: a density outside (0, 1], or none.
+    """
+    return None if densities is None else check_densities(densities)
+
+
+def among(scores: PyTree, before: PyTree) -> PyTree:
+    """Scores that are least of all for connections that were not there before."""
+
+    def lowest(leaf: Any, earlier: Any) -> Any:
+        return leaf if earlier is None else jnp.where(earlier, leaf, -jnp.inf)
+
+    return scores if before is None else map_selected(lowest, scores, before)
+
+
+def network_of(
+    targets: tuple[float, ...] | None,
+    scores: PyTree,
+    own: PyTree,
+    weights: PyTree,
+    before: PyTree,
+    state: PyTree,
+    info: Mapping[str, Any],
+) -> Network:
+    """What was found: the method's own mask, or those of the largest scores.
+
+    Args:
+      targets: densities, the largest first, or `None`.
+      scores: one a connection.
+      own: the method's own mask.
+      weights: without a mask.
+      before: the mask of an earlier stage, `None` without.
+      state: the model's.
+      info: what else is to be looked at, beside the density of the method's own mask.
+    """
+    own = within(own, before)
+    info = {**info, "own_density": density(own)}
+    if targets is None:
+        return Network(apply_mask(own, weights), own, state, info=info)
+    there = among(scores, before)
+    masks = {target: within(keep(there, target), before) for target in targets}
+    return with_densities(masks, weights, state, info)
+
+
+def remarks(network: Network) -> Iterable[str]:
+    """A line if runs whose masks are the method's own keep nothing, or everything."""
+    if network.by_density is not None:
+        return
+    found = np.asarray(network.info["own_density"])
+    for share, what, change in ((0, "nothing is left", "smaller"), (1, "nothing was pruned", "larger")):
+        if runs := int((found == share).sum()):
+            yield f"{what} in {runs} of {len(found)} runs: take a {change} `strength`, or give `densities`"
+
+
+def check_at_steps(name: str, value: Any, check: Callable[[str, Any], None], *steps: int) -> None:
+    """Raise unless a number passes a check, or what a function of the step says at some steps.
+
+    Raises:
+      ArgumentError: a function that does not take a step, or whatever the check raises.
+    """
+    if not callable(value):
+        check(name, _as_number(value))
+        return
+    for step in steps:
+        with jax.ensure_compile_time_eval():
+            try:
+                said = value(jnp.asarray(step, jnp.int32))
+            except TypeError as error:
+                raise ArgumentError(
+                    f"{name}: expected a number or a function of the step; {one_line(error)}"
+                ) from None
+        check(f"{name} at step {step}", _as_number(said))
+
+
+def at_step(value: ArrayLike | optax.Schedule, step: int | Array) -> Array:
+    """A number, or what a function of the step says of a step."""
+    return jnp.asarray(value(step) if callable(value) else value, jnp.float32)
+
+
+def total(values: PyTree) -> Array:
+    """The sum of all entries of all leaves."""
+    return jnp.sum(jnp.stack([jnp.sum(leaf) for leaf in jax.tree.leaves(values)]))
+
+
+def _as_number(value: Any) -> Any:
+    """A concrete array of one number as this number."""
+    is_one = not is_traced(value) and getattr(value, "ndim", None) == 0
+    return value.item() if is_one else value
