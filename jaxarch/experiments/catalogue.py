@@ -30,6 +30,9 @@ EXPERIMENTS = {
     "spectral.fig9": (
         "figures 9 and 10, table 4 of [S]: a student with two hidden layers, a teacher with one of 20"
     ),
+    "spectral.fig16": (
+        "figures 16 and 17, table 1 of [S]: a spectral head on a convolutional network, beside a linear one"
+    ),
     "spectral.rivals": (
         "spectral networks and their rivals made small: neurons left against error, a teacher of 20 neurons"
     ),
@@ -45,6 +48,15 @@ EXPERIMENTS = {
     ),
     "pruning.channels": (
         "channels or neurons found by several searches and cut out: accuracy against multiply-adds"
+    ),
+    "tournament": (
+        "every method on the same parents, budgets and seeds: ranks, accuracy against density and cost"
+    ),
+    "field.tickets": (
+        "lottery tickets, pruned in rounds: against the whole network, and the same with fresh weights"
+    ),
+    "field.collapse": (
+        "layers that lose their last connection as networks are pruned before training, and when"
     ),
     "theory.temperature_ratio": (
         "what the theory of the two-temperature step gives: exact step and prescribed rates, over soft/hard"

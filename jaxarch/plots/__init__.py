@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jaxarch.plots.colour_maps import fields
     from jaxarch.plots.costs import cost
+    from jaxarch.plots.critical_differences import ranks
+    from jaxarch.plots.gains import trade_off, trade_offs
+    from jaxarch.plots.hidden_eigenvalues import recruited
     from jaxarch.plots.histograms import magnitudes
     from jaxarch.plots.laplacian_spectra import plane, spectra, spectral_comparison
     from jaxarch.plots.layers import layer_densities
@@ -17,7 +20,6 @@ if TYPE_CHECKING:
     from jaxarch.plots.strategies import by_strategy, runtime
     from jaxarch.plots.style import NotebookFigure, save
     from jaxarch.plots.sweeps import sweep
-    from jaxarch.plots.trade_offs import trade_off
     from jaxarch.plots.unit_tracks import units
 
 __all__ = [
@@ -32,12 +34,15 @@ __all__ = [
     "layer_densities",
     "magnitudes",
     "plane",
+    "ranks",
+    "recruited",
     "runtime",
     "save",
     "spectra",
     "spectral_comparison",
     "sweep",
     "trade_off",
+    "trade_offs",
     "units",
 ]
 
@@ -45,6 +50,9 @@ __all__ = [
 _FILES = {
     "colour_maps": ("fields",),
     "costs": ("cost",),
+    "critical_differences": ("ranks",),
+    "gains": ("trade_off", "trade_offs"),
+    "hidden_eigenvalues": ("recruited",),
     "histograms": ("magnitudes",),
     "laplacian_spectra": ("plane", "spectra", "spectral_comparison"),
     "layers": ("layer_densities",),
@@ -53,7 +61,6 @@ _FILES = {
     "strategies": ("by_strategy", "runtime"),
     "style": ("NotebookFigure", "save"),
     "sweeps": ("sweep",),
-    "trade_offs": ("trade_off",),
     "unit_tracks": ("units",),
 }
 _FILE_OF = {name: file for file, names in _FILES.items() for name in names}

@@ -62,7 +62,7 @@ def duration(methods: Sequence[str], transfer: Transfer) -> list[str]:
             _, report = over_seeds(
                 search, keys[:MEASURED_RUNS], problem, dead_start="ignore", chunk=MEASURED_STEPS
             )
-        total += _seconds(report, count * settings.seeds * steps)
+        total += seconds_of(report, count * settings.seeds * steps)
     runs = (1 + len(methods) * len(settings.sparsities)) * settings.seeds
     few = pd.DataFrame({"seed": np.resize(np.arange(settings.seeds), min(MEASURED_RUNS, runs))})
     params, _ = jax.eval_shape(jax.vmap(transfer.searching.init), keys[few["seed"].to_numpy()])
@@ -75,14 +75,14 @@ def duration(methods: Sequence[str], transfer: Transfer) -> list[str]:
         dead_start="ignore",
         chunk=MEASURED_STEPS,
     )
-    total += _seconds(report, runs * len(settings.sizes) * len(settings.weights) * settings.steps)
+    total += seconds_of(report, runs * len(settings.sizes) * len(settings.weights) * settings.steps)
     return [
         f"time: about {in_words(total)} on {report.stages[-1].devices} devices, compilation and tests apart"
     ]
 
 
-def _seconds(report: Report, steps: int) -> float:
-    """Of so many steps of one run each, from a report on a few."""
+def seconds_of(report: Report, steps: int) -> float:
+    """Of so many steps of one run each, all devices busy, from a report on `MEASURED_STEPS` of them."""
     last = report.stages[-1]
     return last.seconds / MEASURED_STEPS * steps / last.devices
 

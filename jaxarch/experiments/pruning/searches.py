@@ -21,7 +21,7 @@ from jaxarch.finish.densities import density_name
 from jaxarch.masks import reshuffle
 from jaxarch.masks.units import UnitsLike
 from jaxarch.search import architecture_pruning, magnitude_pruning, random_mask, random_search, snip
-from jaxarch.search.magnitude_pruning import rounds
+from jaxarch.search.rounds import round_densities
 from jaxarch.trees import PyTree, map_selected
 
 RESHUFFLED = "->reshuffled"
@@ -193,7 +193,7 @@ def trainings(methods: Sequence[str], transfer: Transfer) -> dict[str, tuple[int
     settings = transfer.settings
     counts = {
         "AP": (1, settings.search_steps),
-        "IMP": (len(rounds(settings.densities, settings.fraction)), settings.training_steps),
+        "IMP": (len(round_densities(settings.densities, settings.fraction)), settings.training_steps),
         "magnitude": (1, settings.training_steps),
         "random search": (settings.samples * len(settings.densities), settings.training_steps),
     }

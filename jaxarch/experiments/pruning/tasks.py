@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -12,7 +12,7 @@ import optax
 from jaxarch import Problem, models
 from jaxarch.data import Images, balanced_rows, crop_and_flip, crop_and_pool, load_images, take_images
 from jaxarch.errors import ArgumentError
-from jaxarch.experiments.pruning.settings import ArchitectureSettings, TransferSettings
+from jaxarch.experiments.pruning.settings import TransferSettings
 
 
 class Transfer(NamedTuple):
@@ -79,8 +79,38 @@ def prepare(settings: TransferSettings) -> Transfer:
     return Transfer(settings, old, new, searching, learning, tested.astype(np.int32))
 
 
+class LearningSettings(Protocol):
+    """What settings say of how pictures are learned."""
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Hidden neurons, or channels, of each layer."""
+
+    @property
+    def batch_size(self) -> int:
+        """Examples a step."""
+
+    @property
+    def rate(self) -> float:
+        """Of Adam."""
+
+    @property
+    def augment(self) -> bool:
+        """Whether pictures are augmented."""
+
+
+Change = Callable[[Any, Any], Any]
+"""What is done to a parent that was made: `(model, rngs) -> model`."""
+
+
 def problem_of_images(
-    settings: ArchitectureSettings, model: str, images: Images, rows: np.ndarray, steps: int, moments: Any
+    settings: LearningSettings,
+    model: str,
+    images: Images,
+    rows: np.ndarray,
+    steps: int,
+    moments: Any,
+    change: Change | None = None,
 ) -> Problem:
     """Classes of pictures, learned by Adam.
 
@@ -91,9 +121,11 @@ def problem_of_images(
       rows: of the examples to train on.
       steps: of a training.
       moments: of the pixels, as of `Images.moments`.
+      change: what is done to the parent, such as another head.
     """
+    parent = _model(model, settings.widths, images)
     return models.supervised(
-        _model(model, settings.widths, images),
+        parent if change is None else lambda rngs: change(parent(rngs), rngs),
         (images.x, images.y),
         loss=optax.softmax_cross_entropy_with_integer_labels,
         optimizer=optax.adam(settings.rate),
@@ -150,6 +182,8 @@ def _model(model: str, widths: Sequence[int], images: Images) -> Callable[[Any],
             return lambda rngs: models.CNN(widths, inputs=channels, outputs=outputs, rngs=rngs)
         case "resnet20":
             return lambda rngs: models.ResNet20(inputs=channels, outputs=outputs, rngs=rngs)
+        case "vgg16":
+            return lambda rngs: models.VGG16(inputs=channels, outputs=outputs, rngs=rngs)
         case "vgg19":
             return lambda rngs: models.VGG19(inputs=channels, outputs=outputs, rngs=rngs)
         case "vit":

@@ -17,7 +17,7 @@ from jaxarch import Problem, evaluate, plots, spectral_network
 from jaxarch.errors import check_count, check_known
 from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, costs, finding, tables
 from jaxarch.experiments.spectral import teacher, training
-from jaxarch.finish.recruit import largest_removal
+from jaxarch.finish.removals import largest_removal
 from jaxarch.search import spectral
 from jaxarch.spectral import neuron_order
 from jaxarch.trees import PyTree

@@ -47,6 +47,7 @@ def _direct(strength: Any, tolerance: float) -> Strategy:
 
 RIVALS = {
     "spectral": Rival(spectral_network, _spectral),
+    "gated spectral": Rival(lambda widths: spectral_network(widths, form="gated"), _spectral),
     "spectral, no skips": Rival(
         lambda widths: spectral_network(widths, skips=False, eigenvalues="random"), _spectral
     ),

@@ -1,0 +1,321 @@
+"""A tournament from its settings to its tables: every method in turn, each a part that is kept."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+
+from jaxarch import Checkpoints, chain, over_seeds, select
+from jaxarch.errors import ArgumentError
+from jaxarch.experiments.harness import Context, Experiment, Outcome, Parts, finding
+from jaxarch.experiments.pruning.estimate import in_words
+from jaxarch.experiments.tournament import report as reports
+from jaxarch.experiments.tournament.controls import AS_FOUND, controlled
+from jaxarch.experiments.tournament.entrants import ENTRANTS, RANDOM, At, Entrant, Phase
+from jaxarch.experiments.tournament.matches import Played, play, play_own, table_of
+from jaxarch.experiments.tournament.own import FAMILY, Own, digest_of, read_own
+from jaxarch.experiments.tournament.settings import TournamentSettings
+from jaxarch.experiments.tournament.task import Task, prepare
+from jaxarch.experiments.tournament.tuning import SEEDS, defaults, tuned
+from jaxarch.metrics import paired_differences, runs_needed
+from jaxarch.results import digest
+from jaxarch.search import dense
+from jaxarch.trees import named_leaves
+
+MEASURED_STEPS = 20
+"""Of the parent, to tell how long all of it takes."""
+PROGRAM_SECONDS = 4.0
+"""That compiling the search of a small parent takes, about; a larger one's training is measured."""
+
+
+def plan(settings: TournamentSettings) -> list[str]:
+    """What would be compiled and trained."""
+    task = prepare(settings)
+    own = _checked(task)
+    runs = settings.seeds * len(settings.densities)
+    lines = [
+        f"parent: {settings.model}, {task.connections} connections; pictures of {task.images.x.shape[1:]}",
+        f"trained on {task.train.shape[1]} examples, {task.held_out.shape[1]} held out, tested on "
+        f"{len(task.test)}",
+        f"densities {', '.join(f'{density:g}' for density in settings.densities)}; {settings.seeds} seeds; "
+        f"phases of {settings.steps} steps of batch {settings.batch_size}; budget {settings.budget}",
+    ]
+    lines += [
+        f"{name}: {_evaluations(ENTRANTS[name], task) / runs:,.0f} gradient evaluations a network, "
+        f"{runs} networks"
+        for name in settings.methods
+    ]
+    lines += [f"{one.name}, from {settings.own}: {runs} networks" for one in own]
+    if settings.tune:
+        lines.append(f"and before that {settings.tune} trials of each method's settings, {SEEDS} seeds each")
+    if settings.controls:
+        lines.append(f"controls: {', '.join((AS_FOUND, *settings.controls))}: {runs} networks a method each")
+    return lines
+
+
+def _evaluations(entrant: Entrant, task: Task) -> float:
+    """The gradient evaluations of all networks of a method, a search for several counted for each."""
+    settings = task.settings
+    at = At.of(settings)
+    by_density = [entrant.phases(at, density) for density in settings.densities]
+    return settings.seeds * sum(phase.evaluations for phases in by_density for phase in phases)
+
+
+def duration(settings: TournamentSettings) -> list[str]:
+    """How long all of it would take here, from a few steps of the parent: a coarse estimate."""
+    task = prepare(settings)
+    seeds = np.tile(np.arange(settings.seeds), len(settings.densities))
+    problem = task.learning(seeds).descending(steps=MEASURED_STEPS)
+    whole = chain(dense(nonnegative=False))
+    _, report = over_seeds(
+        whole, task.keys("search")[seeds], problem, dead_start="ignore", chunk=MEASURED_STEPS
+    )
+    devices = report.stages[-1].devices
+    a_step = report.seconds / MEASURED_STEPS / devices
+    evaluations = sum(_evaluations(ENTRANTS[name], task) for name in settings.methods)
+    runs = settings.seeds * len(settings.densities)
+    evaluations += len(read_own(settings.own)) * runs * 2 * settings.steps
+    tuning = evaluations * settings.tune * min(SEEDS, settings.seeds) / settings.seeds
+    controls = len(settings.methods) * runs * settings.steps * (len(settings.controls) + 1)
+    extra = tuning + (controls if settings.controls else 0)
+    compiling = (len(settings.methods) + 1) * max(PROGRAM_SECONDS, report.compile_seconds)
+    lines = [
+        f"time: about {in_words(evaluations * a_step + compiling)} on {devices} devices, compilation included"
+    ]
+    if extra:
+        lines.append(f"and about {in_words(extra * a_step + compiling)} for trials and controls")
+    return lines
+
+
+def run(settings: TournamentSettings, context: Context) -> Outcome:
+    """Let every method play, then the controls, and compare."""
+    task = prepare(settings)
+    own = _checked(task)
+    pictures = digest(task.images.x, task.images.y)
+    facts = {"pictures": pictures, "own file": digest_of(settings.own)}
+    parts = Parts(settings, experiment=context.experiment, **facts)
+    one = dataclasses.replace(settings, densities=(1.0,))
+    whole = task._replace(settings=one)
+    tables, tried, controls = [], [], []
+    for name in (reports.DENSE, *settings.methods):
+        entrant = ENTRANTS[reports.WHOLE if name == reports.DENSE else name]
+        of = whole if name == reports.DENSE else task
+        numbers = defaults(entrant, of)
+        if settings.tune:
+            chosen = parts.table(f"{name} trials", _trials(entrant, of, name, context))
+            tried.append(chosen.assign(strategy=name))
+            numbers = chosen.loc[chosen["chosen"], ["rate", "own"]].iloc[0].to_dict()
+        played = parts.tree(name, _like(of), _plays(entrant, of, numbers, name, context))
+        tables.append(table_of(name, entrant, played, of).assign(**numbers))
+        if settings.controls and name != reports.DENSE:
+            rate = numbers["rate"]
+            controls.append(parts.table(f"{name} controls", _controls(name, played, task, rate, context)))
+    for mine in own:
+        played = parts.tree(f"own {mine.name}", _like(task), _plays_own(mine, task, context))
+        tables.append(_own_table(mine, played, task))
+        if settings.controls:
+            make = _controls(mine.name, played, task, settings.rate, context)
+            controls.append(parts.table(f"own {mine.name} controls", make))
+    table = pd.concat(tables, ignore_index=True)
+    compared = _compared(table)
+    ranking = reports.ranking_of(table)
+    written = {reports.COMPARISONS: compared, reports.RANKS: ranking.table}
+    if tried:
+        written[reports.TRIALS] = pd.concat(tried, ignore_index=True)
+    if controls:
+        written[reports.CONTROLS] = pd.concat(controls, ignore_index=True)
+    return Outcome(
+        table,
+        [*_findings(table, ranking), *_against_random(compared), *_of_controls(controls)],
+        tables=written,
+        facts={
+            "pictures": {"name": task.images.name, "sha256": pictures},
+            "chance": task.chance(),
+            "friedman": {"chi_square": _or_none(ranking.chi_square), "p": ranking.p},
+        },
+    )
+
+
+def _options(name: str, context: Context, checkpoint: Checkpoints | None) -> dict[str, Any]:
+    return {
+        "name": name,
+        "progress": context.progress,
+        "checkpoint": checkpoint,
+        "dead_start": "ignore",
+    }
+
+
+def _plays(
+    entrant: Entrant, task: Task, numbers: Mapping[str, float], name: str, context: Context
+) -> Callable[[Checkpoints | None], Played]:
+    seeds = np.arange(task.settings.seeds)
+    values = {number: np.full(len(seeds), value) for number, value in numbers.items()}
+
+    def make(checkpoint: Checkpoints | None) -> Played:
+        return _kept(play(entrant, task, seeds, values, _options(name, context, checkpoint)), task)
+
+    return make
+
+
+def _plays_own(own: Own, task: Task, context: Context) -> Callable[[Checkpoints | None], Played]:
+    seeds = np.arange(task.settings.seeds)
+
+    def make(checkpoint: Checkpoints | None) -> Played:
+        played = play_own(own, task, seeds, _options(own.name, context, checkpoint))
+        asked = np.repeat(task.settings.densities, len(seeds))
+        if (np.rint(played.density * task.connections) != np.rint(asked * task.connections)).any():
+            raise ArgumentError(
+                f"own: {own.name} found networks of density {played.density.min():.4g} to "
+                f"{played.density.max():.4g}, where {asked.min():g} to {asked.max():g} was asked for"
+            )
+        return _kept(played, task)
+
+    return make
+
+
+def _trials(
+    entrant: Entrant, task: Task, name: str, context: Context
+) -> Callable[[Checkpoints | None], pd.DataFrame]:
+    def make(checkpoint: Checkpoints | None) -> pd.DataFrame:
+        return tuned(entrant, task, _options(f"{name}, trials", context, checkpoint))
+
+    return make
+
+
+def _controls(
+    name: str, played: Played, task: Task, rate: float, context: Context
+) -> Callable[[Checkpoints | None], pd.DataFrame]:
+    def make(checkpoint: Checkpoints | None) -> pd.DataFrame:
+        return controlled(name, played, task, rate, _options(name, context, checkpoint))
+
+    return make
+
+
+def _kept(played: Played, task: Task) -> Played:
+    """What is kept of it: masks where there are controls for them."""
+    return played if task.settings.controls else played._replace(mask=None)
+
+
+def _like(task: Task) -> Played:
+    """The shapes of what a method leaves."""
+    settings = task.settings
+    runs = settings.seeds * len(settings.densities)
+    masked = select(task.params)
+    numbers = jax.ShapeDtypeStruct((runs,), jnp.float32)
+    mask = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((runs, *leaf.shape), bool), masked)
+    wide = np.zeros(runs)
+    return _kept(
+        Played(
+            mask=mask,
+            accuracy=wide,
+            validation=wide,
+            loss=wide,
+            density=wide,
+            layers=dict.fromkeys(named_leaves(masked), numbers),
+            failed_at=np.zeros(runs, np.int32),
+            seconds=wide,
+            compile_seconds=np.float64(0),
+        ),
+        task,
+    )
+
+
+def _own_table(own: Own, played: Played, task: Task) -> pd.DataFrame:
+    """Of a method of the user's own."""
+
+    def phases(at: At, density: float) -> list[Phase]:
+        return own.phases(own.strategy(density, task), task)
+
+    entrant = Entrant(FAMILY, lambda at: own.function(at.density), None, phases)
+    rate = {"rate": task.settings.rate, "own": 0.0}
+    return table_of(own.name, entrant, played, task).assign(**rate)
+
+
+def _checked(task: Task) -> list[Own]:
+    """The user's own methods, if they can take part, and if there are two methods or more.
+
+    Raises:
+      ArgumentError: one that cannot, or a single method; a density of no connections.
+    """
+    for density in task.settings.densities:
+        if not round(density * task.connections):
+            raise ArgumentError(f"densities: {density} of {task.connections} connections is none")
+    own = read_own(task.settings.own)
+    if len(own) + len(task.settings.methods) < 2:
+        raise ArgumentError("methods: one alone has no rank; name another, random ERK for instance")
+    for mine in own:
+        for density in task.settings.densities:
+            mine.strategy(density, task)
+    return own
+
+
+def _or_none(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
+def _compared(table: pd.DataFrame) -> pd.DataFrame:
+    """Every pair of methods at every density, seed by seed, and the seeds that the difference would need."""
+    cells = []
+    for density, rows in table[table["strategy"] != reports.DENSE].groupby("density", sort=False):
+        by_seed = rows.pivot(index="seed", columns="strategy", values="accuracy")
+        values = {name: by_seed[name].to_numpy() for name in rows["strategy"].unique()}
+        pairs = paired_differences(values)
+        needed = [
+            runs_needed(values[first] - values[second]) if runs >= 2 else -1
+            for first, second, runs in pairs[["first", "second", "runs"]].itertuples(index=False)
+        ]
+        cells.append(pairs.assign(runs_needed=needed, density=density))
+    return pd.concat(cells, ignore_index=True)
+
+
+def _findings(table: pd.DataFrame, ranking: Any) -> list[dict[str, Any]]:
+    """Accuracies of all, and mean ranks."""
+    accuracies = [
+        finding(f"accuracy of {name}, density {density:g}", rows["accuracy"])
+        for (name, density), rows in table.groupby(["strategy", "density"], sort=False)
+        if rows["accuracy"].notna().any()
+    ]
+    ranks = [
+        finding(f"mean rank of {row.strategy} among {len(ranking.table)}", [row.rank])
+        for row in ranking.table.itertuples()
+    ]
+    return [*accuracies, *ranks]
+
+
+def _against_random(compared: pd.DataFrame) -> list[dict[str, Any]]:
+    """What is compared with random masks of some kind: these minus all others, at each density."""
+    kinds = [name for name, entrant in ENTRANTS.items() if entrant.family == RANDOM]
+    pairs = compared[compared["first"].isin(kinds) & ~compared["second"].isin(kinds)]
+    return [
+        finding(
+            f"accuracy of {pair['first']} minus {pair['second']}, density {pair['density']:g}",
+            pd.Series(pair),
+        )
+        for pair in pairs.to_dict("records")
+    ]
+
+
+def _of_controls(controls: list[pd.DataFrame]) -> list[dict[str, Any]]:
+    """Every control minus the masks as they were found."""
+    found = []
+    for rows in controls:
+        for (name, density), of in rows.groupby(["strategy", "density"], sort=False):
+            by_seed = of.pivot(index="seed", columns="control", values="accuracy")
+            for other in of["control"].unique():
+                if other != AS_FOUND:
+                    values = {which: by_seed[which].to_numpy() for which in (other, AS_FOUND)}
+                    (pair,) = paired_differences(values).to_dict("records")
+                    words = f"accuracy of {name} {other} minus as found, density {density:g}"
+                    found.append(finding(words, pd.Series(pair)))
+    return found
+
+
+EXPERIMENT = Experiment(
+    "jaxarch.experiments.tournament", TournamentSettings, plan, run, reports.report, duration
+)

@@ -1,0 +1,130 @@
+"""Figures of what is gained against what is given up, as a setting is varied."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+from jaxarch.plots.style import STYLE, NotebookFigure, log_scale, look
+
+
+def trade_off(
+    points: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    x: str,
+    y: str,
+    title: str = "",
+    logarithmic: tuple[bool, bool] = (False, False),
+    marked: Mapping[str, float] | None = None,
+) -> Figure:
+    """Two measured quantities against one another: medians over runs, with bars between the quartiles.
+
+    Args:
+      points: by line, both quantities, shape (runs, settings) each; runs that are NaN are left out. A line's
+        points are joined in the order of the settings.
+      x: name of the first quantity.
+      y: name of the second one.
+      title: of the figure.
+      logarithmic: whether x and y have logarithmic axes.
+      marked: by name, values of x that are marked.
+
+    Example:
+      >>> import jaxarch, numpy as np
+      >>> densities, accuracies = np.array([[0.1, 0.5], [0.3, 0.7]]), np.array([[0.8, 0.9], [0.6, 0.9]])
+      >>> figure = jaxarch.plots.trade_off({"ours": (densities, accuracies)}, "density", "accuracy")
+      >>> line = figure.axes[0].lines[0]  # two runs, two settings: a point is the median of a setting
+      >>> line.get_xdata().round(3).tolist(), line.get_ydata().round(3).tolist()
+      ([0.2, 0.6], [0.7, 0.9])
+    """
+    with matplotlib.rc_context(STYLE):
+        figure = NotebookFigure(figsize=(5.6, 3.6), layout="constrained")
+        axes = figure.subplots()
+        for index, (name, quantities) in enumerate(points.items()):
+            _draw(axes, name, quantities, **look(index))
+        for name, value in (marked or {}).items():
+            axes.axvline(value, color="#666666", lw=1.0, ls=":", label=name)
+        for which, scale in (("x", logarithmic[0]), ("y", logarithmic[1])):
+            if scale:
+                log_scale(axes, which)
+        axes.set_xlabel(x)
+        axes.set_ylabel(y)
+        axes.set_title(title, loc="left")
+        figure.legend(loc="outside right upper", title="median, quartiles over runs", alignment="left")
+    return figure
+
+
+def trade_offs(
+    panels: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]],
+    x: str,
+    y: str,
+    title: str = "",
+    logarithmic: tuple[bool, bool] = (False, False),
+    beside: Mapping[str, tuple[np.ndarray, np.ndarray]] | None = None,
+    columns: int = 3,
+) -> Figure:
+    """What `trade_off` shows, of more lines than one panel can hold: a panel for each group of them.
+
+    Args:
+      panels: by title, the points of a panel, as of `trade_off`.
+      x: name of the first quantity.
+      y: name of the second one.
+      title: of the figure.
+      logarithmic: whether x and y have logarithmic axes.
+      beside: points that stand in grey in every panel that does not have them anyway, to compare with.
+      columns: of panels.
+
+    Example:
+      >>> import jaxarch, numpy as np
+      >>> ours, theirs = (np.array([[0.1, 0.5]]), np.array([[0.8, 0.9]])), (np.ones((1, 1)), np.ones((1, 1)))
+      >>> figure = jaxarch.plots.trade_offs({"one": {"ours": ours}, "two": {"theirs": theirs}}, "x", "y")
+      >>> [axes.get_title(loc="left") for axes in figure.axes if axes.lines]
+      ['one', 'two']
+    """
+    rows = math.ceil(len(panels) / columns)
+    with matplotlib.rc_context(STYLE):
+        size = (3.4 * min(columns, len(panels)) + 0.4, 3.3 * rows + 0.4)
+        figure = NotebookFigure(figsize=size, layout="constrained")
+        grid = figure.subplots(rows, min(columns, len(panels)), sharex=True, sharey=True, squeeze=False)
+        for axes in grid.flat[len(panels) :]:
+            axes.set_axis_off()
+        for axes, (name, points) in zip(grid.flat, panels.items(), strict=False):
+            for index, (reference, quantities) in enumerate((beside or {}).items()):
+                if reference in points:
+                    continue
+                _draw(axes, reference, quantities, **look(index) | {"color": "#999999"})
+            for index, (line, quantities) in enumerate(points.items()):
+                _draw(axes, line, quantities, **look(index))
+            axes.set_title(name, loc="left")
+            axes.set_xlabel(x)
+            axes.xaxis.set_tick_params(labelbottom=True)
+            axes.legend(fontsize="x-small", loc="best")
+        for axes in grid[:, 0]:
+            axes.set_ylabel(y)
+        for which, scale in (("x", logarithmic[0]), ("y", logarithmic[1])):
+            if scale:
+                log_scale(grid[0, 0], which)
+        figure.suptitle(f"{title}: median, quartiles over runs".lstrip(": "), x=0.01, ha="left")
+    return figure
+
+
+def _draw(axes: Any, name: str, quantities: tuple[np.ndarray, np.ndarray], **line: Any) -> None:
+    """Medians as points that are joined, with bars between the quartiles."""
+    (low_x, at_x, high_x), (low_y, at_y, high_y) = (
+        np.nanpercentile(runs, (25, 50, 75), axis=0) for runs in quantities
+    )
+    axes.errorbar(
+        at_x,
+        at_y,
+        xerr=(at_x - low_x, high_x - at_x),
+        yerr=(at_y - low_y, high_y - at_y),
+        ms=5,
+        lw=1.2,
+        elinewidth=0.9,
+        capsize=2,
+        label=name,
+        **line,
+    )

@@ -1,0 +1,387 @@
+"""The tournament: equal budgets, the same test rows, programs that densities share, controls, own methods."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+from compilations import compilations
+from scipy import stats
+from test_documentation import code_blocks
+
+import jaxarch
+from jaxarch.experiments.catalogue import experiment
+from jaxarch.experiments.harness import plan_of, report_on, run_in, time_of
+from jaxarch.experiments.tournament.controls import controlled
+from jaxarch.experiments.tournament.entrants import BATCHES, ENTRANTS, At
+from jaxarch.experiments.tournament.matches import PASSES, play, table_of
+from jaxarch.experiments.tournament.own import read_own
+from jaxarch.experiments.tournament.report import DENSE, ranking_of
+from jaxarch.experiments.tournament.settings import TournamentSettings
+from jaxarch.experiments.tournament.task import prepare
+from jaxarch.experiments.tournament.tuning import trials, tuned
+
+METHODS = ("random", "random ERK", "SNIP", "two-temperature trained")
+SMALL = TournamentSettings(seeds=2, steps=4, methods=METHODS, densities=(0.5, 0.1))
+TOURNAMENT = experiment("tournament")
+OPTIONS = {"name": "test", "dead_start": "ignore"}
+
+OWN = """
+import jaxarch
+
+def even_layers(density):
+    return jaxarch.chain(
+        jaxarch.search.random_mask(density, per="leaf"), jaxarch.retrain("warm", nonnegative=False)
+    )
+
+def _helper(density):
+    raise AssertionError
+"""
+
+
+def at(budget, steps=1000, densities=(0.2, 0.05, 0.02)):
+    return At(densities, steps, budget, 0.0, 0.0, 50.0, 5.0)
+
+
+def ready(settings):
+    settings = settings.complete()
+    settings.check()
+    return settings
+
+
+@pytest.fixture(scope="module")
+def task():
+    return prepare(ready(SMALL))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """What a small tournament leaves, one method being a user's."""
+    place = tmp_path_factory.mktemp("tournament")
+    own = place / "mine.py"
+    own.write_text(OWN)
+    settings = dataclasses.replace(SMALL, own=str(own), controls=("reshuffled", "inverted"))
+    run_in(place, TOURNAMENT, settings)
+    return place
+
+
+@pytest.fixture(scope="module")
+def table(folder):
+    return pd.read_csv(folder / "results.csv")
+
+
+@pytest.mark.parametrize("name", ENTRANTS)
+@pytest.mark.parametrize("density", [0.2, 0.05, 0.02])
+def test_at_an_equal_budget_every_network_takes_the_steps_of_two_phases_at_most(name, density):
+    phases = ENTRANTS[name].phases(at("equal"), density)
+    before = sum(phase.evaluations for phase in phases if phase.evaluations <= 300 and phase.whole == 1)
+    steps = sum(phase.evaluations for phase in phases) - before
+    assert steps <= 2000
+    assert steps + before >= 1390  # lottery tickets of a large density have fewer rounds behind them
+
+
+def test_at_the_published_budget_methods_that_train_once_do_so_for_a_phase():
+    assert [phase.evaluations for phase in ENTRANTS["SNIP"].phases(at("published"), 0.05)] == [
+        BATCHES,
+        1000,
+    ]
+
+
+def test_at_the_published_budget_every_round_of_lottery_tickets_is_a_phase():
+    phases = ENTRANTS["lottery tickets"].phases(at("published"), 0.2)
+    assert len(phases) == 9  # eight rounds of at most a fifth lead to .2, and the tickets are trained
+    assert {phase.evaluations for phase in phases} == {1000}
+    shares = [phase.whole + (1 - phase.whole) * 0.2 for phase in phases]
+    np.testing.assert_allclose(shares[:3], [1.0, 0.2 ** (1 / 8), 0.2 ** (2 / 8)])
+
+
+@pytest.mark.long
+def test_test_rows_are_the_same_for_all_and_nothing_is_trained_or_chosen_on_them(task):
+    assert np.unique(task.test).size == task.test.size
+    for train, held_out in zip(task.train, task.held_out, strict=True):
+        rows = np.concatenate([train, held_out, task.test])
+        assert np.unique(rows).size == rows.size == len(task.images.y)
+    assert not np.array_equal(*task.held_out)
+
+
+@pytest.mark.long
+def test_every_method_starts_from_the_weights_of_its_seed(task):
+    problem = task.learning(np.array([0, 1, 0]))
+    starts = jax.vmap(lambda pair: dataclasses.replace(problem, paired=pair).start(pair)[0])(problem.paired)
+    kernel = jax.tree.leaves(starts)[-1]
+    assert (kernel[0] == kernel[2]).all()
+    assert not (kernel[0] == kernel[1]).all()
+
+
+@pytest.mark.long
+def test_every_network_has_exactly_the_density_asked_for(table):
+    found = table[table["strategy"] != DENSE]
+    connections = 64 * 100 + 100 * 10
+    kept = np.rint(found["measured_density"] * connections)
+    assert (kept == np.rint(found["density"] * connections)).all()
+
+
+@pytest.mark.long
+def test_there_is_a_row_for_every_method_density_and_seed_and_for_the_dense_network(table):
+    counts = table.groupby("strategy").size()
+    assert counts.drop(DENSE).to_dict() == dict.fromkeys([*METHODS, "even layers"], 4)
+    assert counts[DENSE] == 2
+
+
+@pytest.mark.long
+def test_the_multiply_adds_of_a_network_are_those_that_its_cost_counts(task):
+    played = play(
+        ENTRANTS["random ERK"],
+        task,
+        np.arange(2),
+        {"rate": np.full(2, 1e-3), "own": np.zeros(2)},
+        OPTIONS,
+    )
+    rows = table_of("random ERK", ENTRANTS["random ERK"], played, task)
+    mask = jax.tree.map(lambda leaf: leaf[0], played.mask)
+    params = jax.vmap(task.problem.init)(task.keys("search"))[0]
+    one = jax.tree.map(lambda leaf: leaf[0], params)
+    network = jaxarch.Network(jaxarch.masks.apply_mask(mask, one), mask, {})
+    counted = jaxarch.cost(network, task.problem).total
+    assert rows["multiply_adds"].iloc[0] == pytest.approx(counted.masked.multiply_adds, rel=1e-6)
+    assert rows["dense_multiply_adds"].iloc[0] == counted.dense.multiply_adds
+    assert rows["training_multiply_adds"].iloc[0] == pytest.approx(
+        PASSES * 60 * 2 * 4 * counted.masked.multiply_adds, rel=1e-6
+    )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("name", "stages"),
+    [("SNIP", 2), ("two-temperature trained", 2), pytest.param("magnitude", 3, marks=pytest.mark.long)],
+)
+def test_all_densities_and_seeds_share_a_program_a_stage(name, stages):
+    # Of sizes that no other test has, so that nothing is compiled already.
+    alone = prepare(ready(dataclasses.replace(SMALL, steps=5, batch_size=7, densities=(0.45, 0.3, 0.15))))
+    values = {"rate": np.full(2, 1e-3), "own": np.full(2, 1e-3)}
+    with compilations() as seen:
+        play(ENTRANTS[name], alone, np.arange(2), values, OPTIONS, test=False)
+    assert seen
+    assert sum(program in ("jit(advance)", "jit(_function_program)") for program in seen) <= stages
+
+
+@pytest.mark.long
+def test_a_method_of_one_s_own_is_ranked_with_all_others(folder, table):
+    ranks = pd.read_csv(folder / "ranks.csv")
+    assert set(ranks["strategy"]) == {*METHODS, "even layers"}
+    own = table[table["strategy"] == "even layers"]
+    assert (own["family"] == "own").all()
+    assert (own["gradient_evaluations"] == 8).all()  # one training, which has both phases
+    assert (own["seconds"] < 60).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "own: there is no file"),
+        ("1 / 0", "own: mine.py failed: ZeroDivisionError"),
+        ("x = 3", "own: mine.py defines no function"),
+        ("def edge_popup(density): pass", "own: 'edge popup' is a name in the tables already"),
+        ("def dense(density): pass", "own: 'dense' is a name in the tables already"),
+        ("import sys; sys.exit(0)", "own: mine.py failed: SystemExit"),
+        ("def mine(density, steps): pass", "own: expected mine to take the density alone"),
+    ],
+    ids=[
+        "no file",
+        "one that fails",
+        "no function",
+        "a name alike",
+        "a reference",
+        "an end",
+        "two arguments",
+    ],
+)
+def test_a_file_that_is_no_method_is_refused(tmp_path, text, message):
+    file = tmp_path / "mine.py"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(jaxarch.ArgumentError, match=message):
+        read_own(str(file))
+
+
+@pytest.mark.long
+def test_controls_are_of_the_same_densities_and_beside_the_masks_as_they_are(folder):
+    controls = pd.read_csv(folder / "controls.csv")
+    assert set(controls["control"]) == {"as found", "reshuffled", "inverted"}
+    assert (controls.groupby(["strategy", "control"]).size() == 4).all()
+    by_run = controls.pivot(
+        index=["strategy", "density", "seed"], columns="control", values="measured_density"
+    )
+    assert (by_run["as found"] == by_run["reshuffled"]).all()
+    assert (by_run["as found"] == by_run["inverted"]).all()
+
+
+@pytest.mark.long
+def test_a_run_that_failed_is_counted_and_comes_last(table):
+    broken = table.copy()
+    broken.loc[(broken["strategy"] == "SNIP") & (broken["seed"] == 0), "accuracy"] = np.nan
+    found = ranking_of(broken)
+    assert found.table.set_index("strategy").loc["SNIP", "failures"] == 2
+    assert (
+        found.table.iloc[-1]["strategy"] == "SNIP"
+        or found.table.set_index("strategy").loc["SNIP", "rank"]
+        > (ranking_of(table).table.set_index("strategy").loc["SNIP", "rank"])
+    )
+
+
+def test_trials_begin_with_the_defaults_and_every_method_has_as_many(task):
+    wide = task._replace(settings=dataclasses.replace(task.settings, tune=5))
+    first, second = (trials(ENTRANTS[name], wide) for name in ("SNIP", "two-temperature"))
+    assert len(first) == len(second) == 5
+    assert (first["rate"] == second["rate"]).all()
+    assert first["rate"].iloc[0] == task.settings.rate
+    _, default, low, high = ENTRANTS["two-temperature"].own
+    assert second["own"].iloc[0] == default
+    assert second["own"].between(low, high).all()
+
+
+@pytest.mark.long
+def test_a_trial_is_chosen_by_rows_that_are_held_out_and_none_is_tested(task, monkeypatch):
+    seen = []
+
+    def told(*args, **keywords):
+        seen.append(keywords["test"])
+        played = play(*args, **keywords)
+        assert np.isnan(played.accuracy).all()
+        return played._replace(validation=np.array([0.1, 0.1, 0.9, 0.9, 0.2, 0.2] * 2))
+
+    monkeypatch.setattr("jaxarch.experiments.tournament.tuning.play", told)
+    wide = task._replace(settings=dataclasses.replace(task.settings, tune=3))
+    chosen = tuned(ENTRANTS["random"], wide, OPTIONS)
+    assert seen == [False]
+    assert chosen["chosen"].tolist() == [False, True, False]
+
+
+def test_the_plan_says_what_each_method_takes_and_the_time_is_told():
+    lines = "\n".join(plan_of(TOURNAMENT, SMALL))
+    assert "SNIP: 18 gradient evaluations a network, 4 networks" in lines
+    (time,) = time_of(TOURNAMENT, SMALL)
+    assert time.startswith("time: about")
+
+
+@pytest.mark.long
+def test_the_report_has_the_dense_network_and_chance_and_draws_three_figures(folder):
+    made = report_on(folder, TOURNAMENT)
+    names = [row[0] for row in made[0].rows]
+    assert names[-2:] == ["dense", "chance"]
+    assert {path.name for path in folder.glob("*.png")} >= {"ranks.png", "density.png", "cost.png"}
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("1 / 0", r"own: mine\(0.5\) failed: ZeroDivisionError"),
+        ("return 3", r"own: mine\(0.5\) failed: ArgumentError: chain: expected stages"),
+        ("return jaxarch.search.random_mask(density)", "own: mine trains nothing"),
+    ],
+)
+def test_a_function_that_makes_no_method_is_refused_before_anything_is_trained(tmp_path, body, message):
+    file = tmp_path / "mine.py"
+    file.write_text(f"import jaxarch\ndef mine(density):\n    {body}\n")
+    with pytest.raises(jaxarch.ArgumentError, match=message):
+        plan_of(TOURNAMENT, dataclasses.replace(SMALL, own=str(file)))
+
+
+@pytest.mark.long
+def test_a_method_of_one_s_own_that_finds_another_size_is_refused(task, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "import jaxarch\ndef cheat(density):\n    return jaxarch.search.dense(nonnegative=False)\n"
+    )
+    settings = dataclasses.replace(SMALL, methods=("random",), own=str(file))
+    with pytest.raises(jaxarch.ArgumentError, match="own: cheat found networks of density 1 to 1"):
+        run_in(tmp_path, TOURNAMENT, settings)
+
+
+@pytest.mark.long
+def test_what_failed_as_it_was_found_has_failed_under_every_control(task):
+    values = {"rate": np.full(2, 1e-3), "own": np.zeros(2)}
+    played = play(ENTRANTS["random"], task, np.arange(2), values, OPTIONS)
+    with_controls = task._replace(settings=dataclasses.replace(task.settings, controls=("inverted",)))
+    failed = played._replace(failed_at=np.array([-1, 7, -1, -1], np.int32))
+    found = controlled("random", failed, with_controls, 1e-3, OPTIONS)
+    assert found.groupby("control")["failed_at"].apply(list).to_dict() == {
+        "as found": [-1, 7, -1, -1],
+        "inverted": [-1, 7, -1, -1],
+    }
+    assert found["accuracy"].isna().sum() == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"methods": ("SNIP",)}, "methods: one alone has no rank"),
+        ({"densities": (1e-5,)}, "densities: 1e-05 of 7400 connections is none"),
+        ({"held_out": 0.999}, "held_out: 0.999 of the .* examples of a class is"),
+        ({"methods": ("SNAP",)}, "methods: unknown 'SNAP'; did you mean 'SNIP'"),
+        ({"densities": (1.5,)}, "densities: expected numbers between 0 and 1"),
+        ({"seeds": 1}, "seeds: methods are ranked over several runs"),
+        ({"controls": ("shuffled",)}, "controls: unknown 'shuffled'"),
+        ({"tune": -1}, "tune: expected a number of trials"),
+        ({"model": "resnet20", "widths": (3,)}, "widths: they are of an mlp or a cnn"),
+        ({"held_out": 0.001}, "held_out: 0.001 of the .* examples of a class is none"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused_by_name(changes, message):
+    with pytest.raises(jaxarch.ArgumentError, match=message):
+        plan_of(TOURNAMENT, dataclasses.replace(SMALL, **changes))
+
+
+@pytest.mark.long
+def test_a_tournament_that_was_stopped_ends_with_the_numbers_of_one_that_was_not(tmp_path):
+    settings = dataclasses.replace(SMALL, resume=str(tmp_path / "parts"))
+    columns = ["strategy", "density", "seed", "accuracy", "loss"]
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    run_in(whole, TOURNAMENT, SMALL)
+    for name in ("first", "second"):
+        place = tmp_path / name
+        place.mkdir()
+        run_in(place, TOURNAMENT, settings)
+        (tmp_path / "parts" / "SNIP.npz").unlink()
+        again = pd.read_csv(place / "results.csv")[columns]
+        pd.testing.assert_frame_equal(again, pd.read_csv(whole / "results.csv")[columns], rtol=1e-5)
+
+
+def test_the_page_s_code_runs_and_its_own_method_is_one(tmp_path):
+    names = {}
+    ranked, own = code_blocks("docs/tournament.md")
+    exec(compile(ranked, "docs/tournament.md", "exec"), names)
+    assert names["found"].table["strategy"].tolist() == ["c", "b", "a"]
+    assert names["needed"] > 1
+    file = tmp_path / "mine.py"
+    file.write_text(own)
+    (strategy,) = (own.function(0.1) for own in read_own(str(file)))
+    assert [stage.name for stage in strategy.stages] == ["snip", "retrain warm"]
+
+
+@pytest.mark.long
+def test_scores_at_initialisation_beat_random_masks_as_the_literature_agrees():
+    """SNIP and SynFlow "surpass the trivial baseline of random pruning" (Frankle et al., 2021, abstract)."""
+    methods = ("SNIP", "SynFlow", "random", "random uniform")
+    few = prepare(ready(dataclasses.replace(SMALL, methods=methods, densities=(0.05,), steps=300, seeds=3)))
+    values = {"rate": np.full(3, few.settings.rate), "own": np.zeros(3)}
+    accuracy = {name: play(ENTRANTS[name], few, np.arange(3), values, OPTIONS).accuracy for name in methods}
+    for scored in ("SNIP", "SynFlow"):
+        for drawn in ("random", "random uniform"):
+            assert (accuracy[scored] > accuracy[drawn] + 0.05).all()
+
+
+@pytest.mark.long
+def test_random_masks_are_as_good_reshuffled_as_they_are():
+    settings = dataclasses.replace(
+        SMALL, methods=("random",), densities=(0.05,), steps=300, seeds=8, controls=("reshuffled",)
+    )
+    few = prepare(ready(settings))
+    values = {"rate": np.full(8, few.settings.rate), "own": np.zeros(8)}
+    played = play(ENTRANTS["random"], few, np.arange(8), values, OPTIONS)
+    found = controlled("random", played, few, few.settings.rate, OPTIONS)
+    by_seed = found.pivot(index="seed", columns="control", values="accuracy")
+    difference = by_seed["reshuffled"] - by_seed["as found"]
+    assert stats.ttest_1samp(difference, 0).pvalue > 0.01
