@@ -238,6 +238,7 @@ def test_what_is_pasted_is_read(tmp_path):
     assert paper.lines[0].measured[0].runs == 10
 
 
+@pytest.mark.long
 @example("\N{GRINNING FACE}", [0.0, 0.5, 1.0], 0.5)
 @given(
     st.text(min_size=1).filter(lambda text: text.isprintable() and text.strip()),
