@@ -5,12 +5,14 @@ import contextlib
 import jax
 
 _EVENTS = []
-jax.monitoring.register_event_duration_secs_listener(lambda name, seconds, **_: _EVENTS.append(name))
+jax.monitoring.register_event_duration_secs_listener(
+    lambda name, seconds, fun_name="", **_: _EVENTS.append((name, fun_name))
+)
 
 
 @contextlib.contextmanager
 def compilations():
-    """A list that has, after the block, JAX's events of compiling in it."""
+    """A list that has, after the block, what JAX has compiled in it, by the names of functions."""
     seen, before = [], len(_EVENTS)
     yield seen
-    seen += [name for name in _EVENTS[before:] if name.endswith("backend_compile_duration")]
+    seen += [function for name, function in _EVENTS[before:] if name.endswith("backend_compile_duration")]

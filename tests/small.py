@@ -70,6 +70,18 @@ def masked_by_default(network, *sizes, **options):
     return sorted(jaxarch.named_leaves(select(params)), key=natural_order)
 
 
+def straight(weights, slopes, rate=1.0, steps=1):
+    """A problem whose gradients are what one writes: lists by name, and `sum slopes o params` as its loss."""
+
+    def init(key):
+        return {name: jax.numpy.float32(leaf) for name, leaf in weights.items()}, {}
+
+    def loss(params, state, batch, key):
+        return sum((params[name] * jax.numpy.float32(slope)).sum() for name, slope in slopes.items()), state
+
+    return jaxarch.Problem(init, loss, np.zeros(1), jaxarch.Descent(optax.sgd(rate), steps=steps))
+
+
 def in_float64(enabled=True):
     """A context in which JAX computes in float64, if it is enabled."""
     return float64() if enabled else contextlib.nullcontext()

@@ -54,6 +54,7 @@ def test_inputs_may_be_a_dict_of_tokens_and_lengths():
     assert "embedding/embedding" in jaxarch.named_leaves(network.mask)
 
 
+@pytest.mark.long
 def test_labels_may_come_with_weights_of_examples():
     x = jax.random.normal(jax.random.key(2), (30, 4))
 
@@ -75,6 +76,7 @@ def test_labels_may_come_with_weights_of_examples():
     assert made.objective(params, state) == pytest.approx(float(first) / 2, rel=1e-6)
 
 
+@pytest.mark.long
 def test_there_may_be_nothing_to_compare_with():
     x = jax.random.normal(jax.random.key(3), (30, 4))
     made = learning(perceptron(4, 3), (x, None), lambda outputs, nothing: jnp.square(outputs).sum(-1))

@@ -75,6 +75,7 @@ def test_biases_are_trained_without_a_mask(pruned):
     assert (jnp.abs(pruned.params["head"]["bias"]) > 0).any()
 
 
+@pytest.mark.long
 def test_smaller_densities_are_reached_later(pruned):
     reached = np.asarray(pruned.info["reached_at"])
     assert (reached[:, 0] > 0).all()
@@ -82,6 +83,7 @@ def test_smaller_densities_are_reached_later(pruned):
     assert (np.asarray(pruned.info["lowest_density"]) <= 0.1).all()
 
 
+@pytest.mark.long
 def test_a_density_on_the_way_gives_the_mask_that_it_gives_alone(pruned):
     alone = jaxarch.over_seeds(pruning(0.5), keys(), learning())[0]
     assert same(alone.mask, pruned.by_density.masks["0.5"])
@@ -93,6 +95,7 @@ def test_the_last_mask_is_held_while_weights_train_on(pruned):
     assert not same(longer.params, pruned.params)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("double", [False, True])
 def test_a_density_that_is_met_exactly_is_reached(double):
     """A tenth is a little more in float32 than in float64."""
@@ -104,6 +107,7 @@ def test_a_density_that_is_met_exactly_is_reached(double):
         assert search.observe(search.settings, state)["reached_at"].tolist() == [3]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("factor", [False, True])
 def test_a_step_is_that_of_the_equations(factor):
     """[A] (15), (16) with the penalty (17) in the corrected sign."""

@@ -22,6 +22,7 @@ def variants(picture, pad, flip):
     return crops + [crop[:, ::-1] for crop in crops] * flip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("pad", "flip"), [(1, True), (2, False), (0, True), (5, False)])
 def test_every_crop_occurs_as_often_as_another_and_nothing_else_does(pad, flip):
     expected = {variant.tobytes(): 0 for variant in variants(PICTURE, pad, flip)}
@@ -47,6 +48,7 @@ def test_shape_and_dtype_are_kept(dtype):
     assert (made.shape, made.dtype) == (x.shape, x.dtype)
 
 
+@pytest.mark.long
 def test_jit_and_vmap_over_runs_give_what_a_loop_gives():
     augment = crop_and_flip(2)
     x = jax.random.normal(KEY, (3, 5, 8, 6, 3))

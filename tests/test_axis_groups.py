@@ -208,7 +208,7 @@ FAMILIES = {
 }
 LARGE = ("CNN with batch norm", "VGG", "ResNet", "ResNet with projections", "vision transformer", "GPT, tied")
 EVERY = [pytest.param(name, marks=[pytest.mark.long] * (name in LARGE)) for name in FAMILIES]
-QUICK = ("residual MLP", "MobileNet and groups", "attention, packed", "LSTM", "siamese")
+QUICK = ("residual MLP", "siamese")
 SOME = [pytest.param(name, marks=[pytest.mark.long] * (name not in QUICK)) for name in FAMILIES]
 """Every family, few of them in the quick suite."""
 EXPECTED = {
@@ -291,6 +291,7 @@ def test_units_without_parameters_are_cut_and_nothing_else_changes(name):
     assert close(jax.jit(groups.smaller(kept))(small, *inputs), jax.jit(function)(tree, *inputs), 1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["residual MLP", "MobileNet and groups", "attention, packed", "LSTM"])
 def test_a_smaller_network_has_the_gradient_of_the_units_that_it_has(name):
     function, tree, inputs, groups = family(name)
@@ -320,6 +321,7 @@ def test_the_slope_of_relu_at_0_stays_0():
     assert not slope.any()
 
 
+@pytest.mark.long
 def test_a_smaller_network_takes_any_number_of_examples():
     function, tree, (x,), groups = family("MobileNet and groups")
     kept = random_units(groups, 3)
@@ -328,6 +330,7 @@ def test_a_smaller_network_takes_any_number_of_examples():
     assert close(groups.smaller(kept)(groups.cut(tree, kept), many), function(tree, many), 1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["residual MLP", "DenseNet", "two inputs and two outputs"])
 def test_a_module_that_reads_its_sizes_takes_the_smaller_arrays_as_it_is(name):
     function, tree, inputs, groups = family(name)
@@ -336,6 +339,7 @@ def test_a_module_that_reads_its_sizes_takes_the_smaller_arrays_as_it_is(name):
     assert close(function(groups.cut(tree, kept), *inputs), function(tree, *inputs), 1e-4)
 
 
+@pytest.mark.long
 def test_linen_and_remat_and_cond_and_while_are_followed():
     class Net(nn.Module):
         @nn.compact
@@ -584,6 +588,7 @@ def test_leaves_that_are_updated_keep_their_units(training):
     assert axis_groups(step, leaves, VECTOR, jax.random.key(0)).groups == {}
 
 
+@pytest.mark.long
 def test_a_smaller_step_of_training_draws_and_updates_what_the_whole_one_does(training):
     step, leaves = training
     x, key = jnp.asarray(np.random.default_rng(0).normal(size=(5, 6)), jnp.float32), jax.random.key(1)

@@ -29,6 +29,7 @@ def refused(call):
 
 
 ECHOED = {
+    "form": lambda: spectral_network((2, 1), form=LONG),
     "percentiles": lambda: jaxarch.threshold(tuple(range(-1, 5000))),
     "start": lambda: jaxarch.retrain(LONG),
     "scale": lambda: search.two_temperature(scale=LONG),
@@ -38,7 +39,8 @@ ECHOED = {
     "density": lambda: jaxarch.at_density(LONG),
     "weight": lambda: jaxarch.share_weight(LONG),
     "per": lambda: search.random_mask(0.5, per=LONG),
-    "form": lambda: search.lottery(form=LONG),
+    "lottery_form": lambda: jaxarch.disentangling_strategies(lottery_form=LONG),
+    "choose": lambda: search.magnitude_pruning(0.5, choose=LONG),
     "penalty": lambda: search.spectral(penalty=LONG),
     "activation": lambda: spectral_network((2, 3, 1), activation=LONG),
     "update": lambda: spectral_network((2, 3, 1), update=LONG),

@@ -24,10 +24,12 @@ def sides(case):
     return smaller_models.sides(case)
 
 
+@pytest.mark.long
 def test_a_cut_model_computes_what_the_masked_one_does_and_what_one_made_so_small_does(case, sides):
     smaller_models.check(case, sides)
 
 
+@pytest.mark.long
 def test_the_program_of_a_cut_model_costs_what_that_of_one_made_so_small_does(case, sides):
     def cost(side):
         program, leaves = sides[side]

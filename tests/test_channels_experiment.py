@@ -43,6 +43,7 @@ def kept_of_each_layer(masks):
     return [np.asarray(masks["layers"][layer]["bias"]).sum(-1).tolist() for layer in (0, 1)]
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:.*density .* was not reached:jaxarch.ResultWarning")
 @pytest.mark.parametrize("search", ["two-temperature", "AP", "magnitude"])
 def test_a_seed_begins_every_search_from_the_same_weights(search, task, monkeypatch):
@@ -61,6 +62,7 @@ def test_a_seed_begins_every_search_from_the_same_weights(search, task, monkeypa
         assert same(jax.tree.map(lambda leaf, first=first: leaf[first : first + 2], params), initial)
 
 
+@pytest.mark.long
 def test_what_is_left_of_a_network_is_trained_from_the_initial_weights_of_its_seed(task, monkeypatch):
     still = task._replace(problem=task.problem.descending(optimizer=optax.sgd(0.0)))
     trained = []
@@ -91,6 +93,7 @@ def test_with_a_published_split_all_seeds_train_on_its_rows(monkeypatch):
     assert ready.test.tolist() == [list(range(1000, len(images.y)))] * 2
 
 
+@pytest.mark.long
 def test_magnitude_per_layer_keeps_the_share_of_each_layer_and_magnitude_that_of_all(task):
     found = unit_searches.SEARCHES["magnitude"](task, {"dead_start": "ignore"})
     assert kept_of_each_layer(found["magnitude per layer"].masks["0.25"]) == [[3, 3], [2, 2]]
@@ -98,6 +101,7 @@ def test_magnitude_per_layer_keeps_the_share_of_each_layer_and_magnitude_that_of
     assert [a + b for a, b in zip(first, second, strict=True)] == [5, 5]
 
 
+@pytest.mark.long
 def test_two_temperature_keeps_as_many_units_as_a_share_says(task):
     found = unit_searches.SEARCHES["two-temperature"](task, {"dead_start": "ignore"})["two-temperature"]
     for share, units in (("0.5", 10), ("0.25", 5)):

@@ -60,6 +60,7 @@ def ran(tmp_path_factory):
     return in_process(folder, "run", *QUICK), folder / "results" / "0001-disentangling.strategies"
 
 
+@pytest.mark.long
 def test_a_run_prints_its_tables_and_names_its_folder(ran):
     done, _ = ran
     assert done.returncode == 0, done.stderr
@@ -170,6 +171,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_dry_run_refuses_what_the_run_would_and_leaves_nothing(tmp_path, here, case):
     (tmp_path / "link").symlink_to("nowhere")
@@ -325,6 +327,7 @@ def test_bad_input_is_one_line_and_status_two_and_writes_nothing(case, tmp_path,
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "there"]
 
 
+@pytest.mark.long
 def test_bad_data_in_a_file_is_one_line_in_a_real_process(tmp_path):
     np.savez(tmp_path / "bad.npz", x=np.array([[np.nan], [1.0]]), y=[0, 1])
     done = jaxarch("run", "--dataset", "bad.npz", folder=tmp_path)

@@ -63,6 +63,7 @@ def test_two_of_equal_settings_are_equal_and_hash_alike(name):
     assert hash(first) == hash(second)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", METHODS)
 def test_over_seeds_gives_one_finite_result_a_run(name, networks):
     network, report = networks(name)

@@ -56,6 +56,7 @@ def test_the_layers_of_an_mlp_by_hand():
     assert cost.total.dense == Counts(48, 192, 40, 10)
 
 
+@pytest.mark.long
 def test_numbers_are_those_of_one_example_whatever_the_batch():
     one, many = (jaxarch.cost(mlp, LEAVES, ones(batch, 3)) for batch in (1, 7))
     assert (one.layers, one.total) == (many.layers, many.total)
@@ -127,6 +128,7 @@ def attention(p, x):
 HEADS = {name: {"kernel": drawn(12, 2, 6)} for name in "qkv"} | {"o": {"kernel": drawn(2, 6, 12)}}
 
 
+@pytest.mark.long
 def test_products_of_two_activations_have_a_line_of_their_own():
     found = work(attention, HEADS, ones(1, 5, 12))
     assert found == dict.fromkeys("qkvo", 5 * 12 * 12) | {"(no parameters)": 2 * 5 * 5 * 12}
@@ -317,6 +319,7 @@ def test_weights_of_several_modules_in_one_product_have_a_line_of_their_own():
     assert jaxarch.cost(function, tree, ROW).layers["query"].dense.parameters == 8
 
 
+@pytest.mark.long
 def test_a_leaf_that_is_used_twice_counts_its_parameters_once_and_its_multiply_adds_twice():
     function, tree, inputs, _ = family("siamese")
     cost = jaxarch.cost(function, tree, *inputs)
@@ -529,8 +532,8 @@ def of_all_kinds(name):
     return function, tree, inputs, groups, jaxarch.cost(function, tree, *inputs, mask=mask)
 
 
-LARGE = [pytest.param(name, marks=pytest.mark.long) for name in ("CNN with batch norm", "siamese")]
-FAMILIES = ["residual MLP", "MobileNet and groups", *LARGE]
+LARGE = ("MobileNet and groups", "CNN with batch norm", "siamese")
+FAMILIES = ["residual MLP", *(pytest.param(name, marks=pytest.mark.long) for name in LARGE)]
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -556,6 +559,7 @@ def test_no_kind_of_connections_is_more_than_those_that_it_is_of(name):
                 assert getattr(getattr(layer, small), field) <= getattr(getattr(layer, large), field)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_the_effective_weights_are_those_that_the_outputs_change_with(seed):
     draw = np.random.default_rng(seed)
@@ -615,6 +619,7 @@ def found(**changes):
     return jaxarch.Network(apply_mask(mask, params), mask, state).replace(**changes), problem
 
 
+@pytest.mark.long
 def test_a_network_costs_what_its_function_does_and_its_state_is_no_parameters():
     network, problem = found()
     one = jaxarch.cost(network, problem)

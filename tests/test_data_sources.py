@@ -62,6 +62,7 @@ def test_citeseer_is_whole_and_in_every_install():
     assert "Zhilin Yang" in citeseer.FILE.with_name("citeseer.LICENSE.txt").read_text()
 
 
+@pytest.mark.long
 def test_citeseer_is_loaded_as_64_components_the_same_each_time():
     data = load("citeseer")
     assert data.x.shape == (3312, 64)
@@ -165,6 +166,7 @@ def test_the_list_says_what_is_ready_and_how_to_get_the_rest():
         assert text in listed
 
 
+@pytest.mark.long
 def test_a_source_is_shown_with_its_examples_per_class():
     shown = run("data", "citeseer")
     assert "3312 examples x 64 features" in shown

@@ -61,6 +61,7 @@ def test_the_readme_s_commands_exist():
         assert command in app.commands
 
 
+@pytest.mark.long
 def test_the_page_on_loops_of_one_s_own_holds_its_mask_and_learns(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}
@@ -154,6 +155,21 @@ def test_the_page_on_cutting_units_leaves_half_of_the_heads_and_neurons():
     assert {name: int(units) for name, units in rows} == {
         name: names["groups"].groups[name].size for name in of_first_block
     }
+
+
+@pytest.mark.long
+def test_the_page_on_spectral_networks_finds_the_width_in_the_gated_form_and_exports_it():
+    names = {}
+    run_page("docs/spectral_networks.md", names)
+    assert (names["found"]["gated"].neurons.count() <= 20).all()
+    assert (names["found"]["eigendecomposition"].neurons.count() >= 60).all()
+    computed = jaxarch.evaluate(names["strategy"], names["found"]["gated"], names["student"], np.arange(6000))
+    assert close(names["outputs"], computed[0], 1e-4)
+    assert (names["sparse"].neurons.count() <= 20).all()
+    assert [axes.get_title(loc="left")[:3] for axes in names["figure"].axes] == ["L_2", "L_3"] * 2
+    in_layers = names["shallower"].neurons.kept["eigenvalues"]
+    assert (in_layers["L3"].sum(axis=1) < in_layers["L2"].sum(axis=1)).all()
+    assert names["head"]["W2_1"].shape[1] == 8
 
 
 @pytest.mark.long
@@ -287,6 +303,7 @@ def test_what_the_page_says_that_chain_refuses_is_refused(your_own):
         jaxarch.chain(your_own["saliency"](0.1), your_own["positive"]())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["saliency", "positive"])
 def test_the_page_s_methods_keep_the_contract(your_own, name):
     learning = problem(steps=4)

@@ -53,6 +53,7 @@ def test_the_next_epoch_has_an_order_that_knows_nothing_of_the_one_before():
     assert stats.chisquare(counts, expected * counts.sum() / expected.sum()).pvalue > 1e-3
 
 
+@pytest.mark.long
 def test_steps_beyond_products_of_32_bits_are_where_they_should_be():
     examples, batch_size, step = 1000, 4_000_000, 3_000_000
     place = step * batch_size

@@ -84,6 +84,7 @@ SALIENCIES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SALIENCIES)
 def test_every_saliency_scores_the_weights_and_nothing_else(name):
     scores = SALIENCIES[name]()
@@ -97,6 +98,7 @@ def test_a_module_that_is_not_filtered_is_refused_by_the_leaf_that_is_no_array()
         saliency.magnitude(mlp())
 
 
+@pytest.mark.long
 def test_a_mask_of_an_exact_size_goes_on_the_arrays_and_on_the_module():
     mask = quarter()
     assert int(masks.connections(mask)) == round(0.25 * (6 * 8 + 8 * 8 + 8 * 4))
@@ -117,6 +119,7 @@ def test_hold_keeps_the_mask_in_a_chain_and_check_held_takes_arrays_and_module()
         optim.check_held(mask, mlp())
 
 
+@pytest.mark.long
 def test_sparse_prunes_as_it_does_a_dict_of_the_same_weights():
     model, state = trained(optim.sparse(optax.sgd(0.1), CUBIC, every=1), mlp())
     mask = optim.find_mask(state, like=PARAMS)
@@ -151,6 +154,7 @@ def test_a_mask_comes_back_from_a_file_as_a_module(ending, tmp_path):
         assert same(again, mask)
 
 
+@pytest.mark.long
 def test_scores_are_learned_through_a_module_and_its_weights_are_not():
     scores = masks.init_scores(jax.random.key(2), jaxarch.select(PARAMS), mean=0.1, std=0.01)
 
@@ -163,6 +167,7 @@ def test_scores_are_learned_through_a_module_and_its_weights_are_not():
     assert same(masks.hard_mask(scores), masks.full_mask(jaxarch.select(PARAMS)))
 
 
+@pytest.mark.long
 def test_a_module_is_a_model_of_supervised_as_two_pure_functions():
     problem = jaxarch.supervised(
         (

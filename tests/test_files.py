@@ -70,6 +70,7 @@ def test_a_process_may_use_its_folder_as_often_as_it_likes_whatever_it_is_called
     assert first._held is second._held
 
 
+@pytest.mark.long
 def test_a_folder_is_free_again_when_nothing_uses_it_any_more(tmp_path):
     held = claim(tmp_path)
     refused = subprocess.run(command(tmp_path), capture_output=True, text=True)

@@ -39,6 +39,7 @@ def said(seed):
     return done.stdout
 
 
+@pytest.mark.long
 def test_it_is_the_same_in_every_process():
     assert said("1") == said("2")
 

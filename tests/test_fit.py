@@ -22,6 +22,7 @@ def learned(strategy=SEARCH, learning=None, **options):
     return jaxarch.over_seeds(strategy, keys(), learning or problem(), **options)
 
 
+@pytest.mark.long
 def test_every_run_has_a_result_and_the_loss_goes_down():
     network, report = learned(learning=problem(steps=60))
     assert network.mask["w1"].shape == (RUNS, 64, 64)
@@ -46,6 +47,7 @@ def test_the_host_loop_equals_the_pure_function_under_vmap():
     assert close(jax.jit(pure)(keys(), learning), learned(devices=jax.devices()[:1])[0])
 
 
+@pytest.mark.long
 def test_two_devices_give_the_bits_of_one_at_equal_width():
     two, _ = learned(at_once=4)
     one, report = learned(at_once=2, devices=jax.devices()[:1])
@@ -59,6 +61,7 @@ def test_results_on_cpu_are_on_one_device_whatever_computed_them():
     assert all(len(leaf.devices()) == 1 for leaf in jax.tree.leaves(network))
 
 
+@pytest.mark.long
 def test_runs_that_do_not_divide_by_the_devices_are_padded_and_dropped():
     learning = problem(runs=3)
     network, report = jaxarch.over_seeds(SEARCH, keys(3), learning)
@@ -68,6 +71,7 @@ def test_runs_that_do_not_divide_by_the_devices_are_padded_and_dropped():
     assert close(network.params, whole.params)
 
 
+@pytest.mark.long
 def test_groups_of_runs_give_what_all_at_once_give():
     grouped, report = learned(at_once=2)
     assert report.width == 2
@@ -179,6 +183,7 @@ def test_a_checkpoint_of_another_fit_is_refused(tmp_path, other):
         run(**first | other)
 
 
+@pytest.mark.long
 def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
     def run(rate):
         rates = {"rate": jnp.full(RUNS, rate)}
@@ -288,6 +293,7 @@ def test_a_failure_is_not_forgotten_by_the_stages_after_it():
     assert network.failed_at.tolist() == [-1, 1, -1, -1]
 
 
+@pytest.mark.long
 def test_a_start_without_a_gradient_is_refused_with_its_remedy():
     with pytest.raises(
         ValueError, match=r"dead start: the gradient is exactly zero from step 0 on in 'w1', 'w2'"
@@ -342,6 +348,7 @@ def test_validation_metrics_are_recorded_at_every_border():
     assert np.isfinite(report.stages[0].validation["loss"]).all()
 
 
+@pytest.mark.long
 def test_early_stopping_keeps_each_run_s_best_border():
     learning = problem(steps=60, validation=True, rate=0.1)
     search = dense(nonnegative=False)
@@ -423,6 +430,7 @@ def test_validation_judges_the_network_that_would_be_found():
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("mode", "least", "kept"), [("min", 0.0, 6), ("max", 0.0, 12), ("min", 0.7, 3)])
 def test_early_stopping_by_a_metric_of_one_s_own(mode, least, kept):
     # sgd(1) on the loss w subtracts 1 a step; the metric is (w - 5)^2 / 10: 0.4, 0.1, 1.6, 4.9.
@@ -485,6 +493,7 @@ def test_a_bad_setting_of_any_run_is_found_before_the_trace():
         )
 
 
+@pytest.mark.long
 def test_a_training_compiles_each_program_once_whatever_the_chunks(caplog):
     learning = problem(steps=13, validation=True)
     search = two_temperature(49.0, 5.0)
@@ -678,3 +687,12 @@ def test_any_optax_optimiser_moves_the_weights(optimizer):
     network, _ = learned(dense(nonnegative=False, optimizer=optimizer), problem(steps=4))
     assert np.isfinite(network.info["loss"]).all()
     assert not same(network.params, start.params)
+
+
+def test_what_failed_on_other_devices_is_joined_with_what_fails_here():
+    found, _ = learned(at_once=2, devices=jax.devices()[:1])
+    assert len(found.failed_at.devices()) == 1
+    again, _ = jaxarch.over_seeds(
+        jaxarch.retrain("warm", nonnegative=False), keys(), problem(), network=found, devices=jax.devices()
+    )
+    assert (again.failed_at == -1).all()

@@ -308,6 +308,7 @@ def test_every_random_stream_draws_from_the_step_s_key(model):
     assert not close(first, second)
 
 
+@pytest.mark.long
 def test_bfloat16_parameters_can_be_stopped_early():
     def make(rngs):
         return nnx.Linear(64, 10, param_dtype=jnp.bfloat16, rngs=rngs)
@@ -400,6 +401,7 @@ def test_labels_of_rows_that_are_not_used_may_be_any_and_so_may_those_that_gathe
     five_outputs(digits().y, gather=lambda data, per_run, rows: (data[0][rows], data[1][rows] % 5))
 
 
+@pytest.mark.long
 def test_a_metric_that_is_no_scalar_is_refused():
     learning = pictures(
         MLP,
@@ -412,6 +414,7 @@ def test_a_metric_that_is_no_scalar_is_refused():
         jaxarch.over_seeds(jaxarch.search.dense(nonnegative=False), KEYS, learning)
 
 
+@pytest.mark.long
 def test_evaluation_refuses_rows_that_are_not_there():
     learning = pictures(MLP, steps=1, flat=True)
     search = jaxarch.search.dense(nonnegative=False)

@@ -65,6 +65,7 @@ def test_a_triangle_of_negative_edges_has_no_eigenvalue_zero():
     np.testing.assert_allclose(eigenvalues, [1 / 2, 1 / 2, 2], atol=1e-6)
 
 
+@pytest.mark.long
 @given(seed=SEEDS, widths=WIDTHS)
 def test_without_self_loops_the_laplacian_is_scipy_s_isolated_nodes_included(seed, widths):
     graph = np.asarray(adjacency(random_weights(seed, widths), self_loops=False))
@@ -135,6 +136,7 @@ def test_a_network_without_connections_has_only_the_eigenvalue_zero(loops):
     assert graphs.spectrum([np.zeros((3, 2)), np.zeros((2, 3))], self_loops=loops).tolist() == [0] * 7
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loops", [True, False])
 def test_vmap_over_runs_equals_a_loop_and_a_failed_run_spoils_no_other(loops):
     runs = [random_weights(seed, (5, 3, 2)) for seed in range(4)]

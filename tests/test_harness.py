@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import importlib
 import inspect
+import pkgutil
 from pathlib import Path
 
 import numpy as np
@@ -26,8 +27,6 @@ from jaxarch.experiments.harness import (
 )
 from jaxarch.results import read_manifest, read_table
 from jaxarch.running.options import Progress
-
-ROOMS = ("disentangling", "pruning", "spectral", "theory")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,10 +184,10 @@ def test_a_name_of_the_catalogue_is_that_of_the_module_which_the_experiment_is_i
 
 
 def test_the_catalogue_has_every_experiment():
-    rooms = {room: Path(inspect.getfile(catalogue)).parent / room for room in ROOMS}
-    names = {f"{room}.{path.stem}" for room, folder in rooms.items() for path in folder.glob("[a-z]*.py")}
-    modules = {name: importlib.import_module(f"jaxarch.experiments.{name}") for name in names}
-    found = {name for name, module in modules.items() if hasattr(module, "EXPERIMENT")}
+    package = importlib.import_module("jaxarch.experiments")
+    names = [module.name for module in pkgutil.walk_packages(package.__path__, "jaxarch.experiments.")]
+    modules = [importlib.import_module(name) for name in names]
+    found = {module.EXPERIMENT.name for module in modules if hasattr(module, "EXPERIMENT")}
     assert found == set(catalogue.EXPERIMENTS)
 
 

@@ -106,6 +106,7 @@ def evaluated(name, params, state):
     return params
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_no_pruned_weight_differs_from_0_after_a_thousand_steps(name):
     start = apply_mask(half(), init())
@@ -158,6 +159,7 @@ def test_what_is_not_masked_moves_as_without_it():
         np.testing.assert_array_equal(leaf, expected)
 
 
+@pytest.mark.long
 def test_a_start_that_could_not_be_seen_is_masked_by_the_first_step():
     tx = optax.chain(optax.adamw(1e-2), hold(half()))
     state = jax.jit(tx.init)(init())

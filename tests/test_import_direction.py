@@ -126,6 +126,7 @@ def in_a_new_process(code):
     return done.stdout
 
 
+@pytest.mark.long
 def test_importing_the_package_starts_no_device_and_changes_no_setting():
     in_a_new_process(
         "import jax, jaxarch, jax._src.xla_bridge as bridge;"
@@ -136,6 +137,7 @@ def test_importing_the_package_starts_no_device_and_changes_no_setting():
     )
 
 
+@pytest.mark.long
 def test_what_a_library_user_touches_loads_no_statistics_and_no_plotting():
     loaded = in_a_new_process(
         "import sys, jaxarch;"

@@ -45,6 +45,7 @@ def compiles_anew(first, second):
     return bool(other)
 
 
+@pytest.mark.long
 def test_a_problem_made_by_an_equal_call_compiles_nothing():
     def chained():
         strategy = jaxarch.chain(jaxarch.search.dense(nonnegative=False), jaxarch.threshold())
@@ -102,11 +103,13 @@ DIFFERENT = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", DIFFERENT)
 def test_what_differs_compiles_anew(what):
     assert compiles_anew(trained, DIFFERENT[what])
 
 
+@pytest.mark.long
 def test_a_list_that_an_optimiser_has_captured_counts_with_what_is_in_it_now():
     boundaries = {1: 0.5}
     optimizer = optax.sgd(optax.piecewise_constant_schedule(0.1, boundaries))
@@ -129,6 +132,7 @@ def test_what_is_captured_counts_as_it_was_when_the_key_was_taken():
     assert before != Keyed(before.__wrapped__)
 
 
+@pytest.mark.long
 def test_a_user_s_function_counts_by_identity_so_a_captured_value_that_changed_is_seen():
     def loss_with(factor):
         return lambda outputs, y: factor * signed_output_loss(outputs, y)
@@ -143,6 +147,7 @@ def test_a_user_s_function_counts_by_identity_so_a_captured_value_that_changed_i
 SCALE = 1.0
 
 
+@pytest.mark.long
 def test_a_global_that_changed_is_seen_by_a_function_that_is_defined_anew(monkeypatch):
     def loss_of_now():
         def loss(outputs, y):

@@ -68,6 +68,7 @@ def test_a_token_said_again_is_told_apart_by_its_position_alone(logits):
     np.testing.assert_allclose(without, np.broadcast_to(without[0], without.shape), atol=1e-6)
 
 
+@pytest.mark.long
 def test_dropout_is_drawn_in_training_and_off_in_evaluation():
     @nnx.jit
     def run(model, plain):
@@ -123,6 +124,7 @@ def test_kernels_that_end_a_branch_start_smaller_by_the_root_of_all_branches():
 BLOCK = ("attention/key", "attention/out", "attention/query", "attention/value", "layers/0", "layers/1")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tied", [False, True])
 def test_embedding_and_kernels_are_masked_in_the_order_of_the_data_flow_and_nothing_else(tied):
     assert masked_by_default(GPT, **(SIZES | {"depth": 11}), tied=tied) == [

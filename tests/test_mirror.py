@@ -212,6 +212,7 @@ def derivatives(w, mask, hard, soft):
     return distance, jax.grad(lambda w: mirror.mirror_map(w, soft))(w)
 
 
+@pytest.mark.long
 @given(temperatures=TEMPERATURES, mask=st.sampled_from([0.0, 0.001, 0.3, 0.5, 1.0]))
 def test_the_derivative_of_the_divergence_is_the_mask_s_error_over_the_soft_slope(temperatures, mask):
     hard, soft = temperatures
@@ -228,6 +229,7 @@ def test_a_vertex_is_at_a_finite_distance_exactly_below_equal_temperatures():
     assert np.isfinite(mirror.bregman_divergence(0.999, 0.0, 50.0, 50.0))
 
 
+@pytest.mark.long
 def test_the_divergence_from_the_mask_itself_is_zero():
     scores = jnp.linspace(-0.1, 0.1, 9)
     mask = jax.nn.sigmoid(50.0 * scores)

@@ -199,6 +199,7 @@ def check_drawn(seed):
     return cut_to_what_is_needed(network, params, (x,), axis_groups(network, params, x))
 
 
+@pytest.mark.long
 def test_drawn_graphs_without_what_is_not_needed_compute_the_same():
     smaller = [check_drawn(seed) > 0 for seed in range(2)]
     assert any(smaller)

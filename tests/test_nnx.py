@@ -75,6 +75,7 @@ def test_it_computes_with_the_sharp_sigmoid_of_the_scores_times_the_weights():
     assert not np.array_equal(model(x), plain(x))
 
 
+@pytest.mark.long
 def test_scores_alone_are_learned_and_weights_stay_to_the_bit():
     model = Masked(jaxarch.models.MLP((64, 200, 10), rngs=nnx.Rngs(0)))
     before = arrays(model, nnx.Param)
@@ -120,6 +121,7 @@ def plain_model(params):
     return model
 
 
+@pytest.mark.long
 def test_a_hundred_steps_in_one_s_own_loop_are_those_of_the_search():
     learning, key = problem(optax.adam(1e-2)), jax.random.key(3)
     search = jaxarch.search.two_temperature(weights="initial", mean=5.0, std=2.0)

@@ -96,12 +96,14 @@ def test_kernels_are_masked_in_the_order_of_the_data_flow_and_nothing_else(paren
     assert list(jaxarch.named_leaves(seen["pruned"].mask)) == [f"{path}/kernel" for path in MASKED[name]]
 
 
+@pytest.mark.long
 def test_outputs_are_one_a_class(parent):
     _, seen = parent
     assert seen["outputs"].shape == (6, 4)
     assert np.isfinite(seen["outputs"]).all()
 
 
+@pytest.mark.long
 def test_a_step_prunes_to_the_density(parent):
     _, seen = parent
     masks = jax.tree.leaves(seen["pruned"].mask)
@@ -188,6 +190,7 @@ def test_a_vision_transformer_knows_where_a_patch_is_by_the_positional_embedding
     assert not np.allclose(model(x), model(jnp.flip(x, 1)), atol=1e-3)
 
 
+@pytest.mark.long
 def test_dropout_is_drawn_in_training_and_off_in_evaluation():
     model = transformer(dropout=0.5)
     x = pictures(8)[:, :4]

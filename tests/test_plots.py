@@ -1,15 +1,20 @@
 """Figures: what is enlarged, what the legends name, how texts are set. Not a pixel."""
 
+import dataclasses
 import subprocess
 import sys
 
+import jax
 import matplotlib.colors
 import numpy as np
 import pytest
 
-from jaxarch import plots
+from jaxarch import plots, spectral_network
+from jaxarch.errors import ArgumentError
+from jaxarch.network import Network, NeuronMask
 from jaxarch.plots.strategies import LEAST_MAGNIFICATION, MOST_MAGNIFICATION, crowd
 from jaxarch.plots.style import NotebookFigure, log_scale, with_indices
+from jaxarch.spectral import direct_weights
 
 CHANCE = np.linspace(0.42, 0.58, 9)
 CLOSE = {f"close {i}": 0.95 + 0.002 * i + np.linspace(-0.004, 0.004, 9) for i in range(5)}
@@ -147,6 +152,7 @@ def test_every_figure_of_the_package_is_there_and_listed():
         _ = plots.nothing
 
 
+@pytest.mark.long
 def test_plots_metrics_and_distances_import_no_library_that_they_do_not_use_yet():
     """In a process of its own, with a bare package for the one whose `__init__` imports more."""
     program = """
@@ -175,3 +181,49 @@ def test_a_logarithmic_axis_near_1_is_labelled_in_decimals_and_a_wide_one_in_pow
     assert "0.02" in labels(0.0123, 0.04)
     assert "times" not in labels(1.0, 1.06)
     assert "10^{" in labels(1e-6, 1e-2)
+
+
+def gated(widths=(2, 5, 4, 1), **parts):
+    params, state = spectral_network(widths, form="gated").init(jax.random.key(0))
+    return Network(params, **{"state": state, **parts})
+
+
+def test_hidden_eigenvalues_are_drawn_by_size_and_those_removed_are_pale():
+    network = gated()
+    kept = {"eigenvalues": {"L2": np.arange(5) < 2, "L3": np.zeros(4, bool)}}
+    figure = plots.recruited({"some": dataclasses.replace(network, neurons=NeuronMask(kept)), "all": network})
+    of_some, empty, *_ = figure.axes
+    pale, left = (line.get_ydata() for line in of_some.lines)
+    values = np.abs(np.asarray(network.params["eigenvalues"]["L2"]))
+    np.testing.assert_array_equal(left, np.sort(values[:2])[::-1])
+    np.testing.assert_array_equal(pale, np.sort(values[2:])[::-1])
+    assert [axes.get_title(loc="left") for axes in (of_some, empty)] == ["L_2: 2 of 5", "L_3: 0 of 4"]
+    assert [axes.get_ylabel() for axes in figure.axes[::2]] == ["some\n|eigenvalue|", "all\n|eigenvalue|"]
+
+
+def test_networks_of_other_depths_and_eigenvalues_of_0_are_drawn():
+    deep, shallow = gated(), gated((2, 3, 1))
+    shallow.params["eigenvalues"]["L2"] = shallow.params["eigenvalues"]["L2"] * 0
+    figure = plots.recruited({"deep": deep, "shallow": shallow}, floor=1e-3)
+    assert [axes.axison for axes in figure.axes] == [True, True, True, False]
+    assert figure.axes[2].lines[1].get_ydata().tolist() == [np.float32(1e-3)] * 3
+
+
+def test_eigenvalues_of_many_runs_or_of_none_are_refused():
+    network = gated()
+    runs = dataclasses.replace(network, params=jax.tree.map(lambda leaf: leaf[None], network.params))
+    with pytest.raises(ArgumentError, match=r"'these' is many runs; draw one, network.of_run\(i\)"):
+        plots.recruited({"these": runs})
+    with pytest.raises(ArgumentError, match="none to draw"):
+        plots.recruited({})
+
+
+def test_weights_by_name_are_drawn_as_bundles_are():
+    params = gated().params
+    weights = direct_weights(params)
+    lines = [
+        [lines.get_segments() for lines in plots.architectures({"": {"": network}}).axes[0].collections]
+        for network in (weights, {(int(name[1]), int(name[3])): leaf for name, leaf in weights.items()})
+    ]
+    assert len(lines[0]) == 6
+    np.testing.assert_equal(*lines)

@@ -88,6 +88,7 @@ def test_runs_that_are_trained_in_groups_are_told_of_group_by_group():
     assert np.array_equal([*densities, *density], jax.vmap(jaxarch.density)(network.mask))
 
 
+@pytest.mark.long
 def test_what_would_be_found_at_a_border_is_what_a_training_of_so_many_steps_finds():
     seen, _ = watched(lambda told: told.network())
     shorter, _ = jaxarch.over_seeds(SEARCH, keys(), problem(steps=8), chunk=4)

@@ -9,7 +9,7 @@ from small import keys, problem, same
 
 import jaxarch
 from jaxarch.masks import erk_densities
-from jaxarch.search import random_mask, snip
+from jaxarch.search import grasp, random_mask, snip
 
 
 @pytest.mark.parametrize("per", ["all", "leaf", "erk"])
@@ -20,7 +20,8 @@ def test_a_random_mask_has_exactly_its_size(per, density):
     assert int(jaxarch.masks.connections(network.mask)) == round(density * 2 * 64 * 64)
 
 
-@pytest.mark.parametrize("search", [random_mask, snip])
+@pytest.mark.long
+@pytest.mark.parametrize("search", [random_mask, snip, grasp])
 def test_of_several_densities_each_is_what_it_is_alone(search):
     one = problem().of_run(0)
     several = jax.jit(search((0.5, 0.1)))(keys()[0], one)
@@ -35,6 +36,7 @@ def test_uniform_layers_differ_by_one_connection_at_most():
     assert abs(counts[0] - counts[1]) <= 1
 
 
+@pytest.mark.long
 def test_every_run_draws_another():
     network, _ = jaxarch.over_seeds(random_mask(0.2), keys(), problem())
     assert float(jaxarch.overlap(network.of_run(0).mask, network.of_run(1).mask)) < 0.2

@@ -48,6 +48,24 @@ def trained_by_hand(second, steps):
 
 
 @pytest.mark.long
+def test_densities_that_are_traced_draw_the_nodes_that_they_draw_as_numbers():
+    problem = jaxarch.supervised(
+        jaxarch.models.tanh_network((6, 8, 8)),
+        (np.ones((4, 6), np.float32), np.ones(4, np.float32)),
+        loss=optax.squared_error,
+        optimizer=optax.sgd(RATE),
+        steps=1,
+    )
+    densities = np.array([0.0625, 0.25, 0.875, 1.0], np.float32)  # the same in float64
+    traced, _ = jaxarch.over_seeds(
+        lambda density: random_search(density, samples=2), keys(4), problem, jnp.asarray(densities)
+    )
+    for run, density in enumerate(densities):
+        alone = random_search(float(density), samples=2)(keys(4)[run], problem)
+        assert same(alone.mask, traced.of_run(run).mask)
+
+
+@pytest.mark.long
 def test_the_best_sample_is_found_with_the_weights_that_it_was_trained_to():
     # Half of 4 connections are those of one node. The second one starts at the solution.
     network = jax.jit(random_search(0.5, samples=4))(keys()[0], problem_of(3 * X[:, 0]))
@@ -64,6 +82,7 @@ def test_the_best_sample_is_found_with_the_weights_that_it_was_trained_to():
     assert same(network.info["densities"], jnp.full(4, 0.5))
 
 
+@pytest.mark.long
 def test_samples_are_judged_on_the_validation_rows_if_there_are_any():
     y = np.where(np.arange(4) < 2, 3, 1) * X[:, 0]
     learning = problem_of(y, train=np.arange(2), validation=np.arange(2, 4))
@@ -115,6 +134,7 @@ def pictures():
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("density", [0.01, 0.3, 1.0])
 def test_a_sample_has_exactly_its_size_between_nodes_of_any_model(pictures, density):
     draw = jax.jit(random_search(density).stages[0])

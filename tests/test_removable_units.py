@@ -116,6 +116,7 @@ def check_smaller(seed):
     return sum(int((~units).sum()) for units in small.kept.values())
 
 
+@pytest.mark.long
 def test_drawn_networks_become_smaller_and_compute_the_same():
     assert sum(check_smaller(seed) > 0 for seed in (1, 6)) == 2
 
@@ -172,6 +173,7 @@ def tried(seeds):
     return can_go, missed, wrong
 
 
+@pytest.mark.long
 def test_what_goes_can_go_and_most_of_what_can_go_goes():
     can_go, missed, wrong = tried(range(2))
     assert wrong == 0

@@ -84,6 +84,7 @@ def test_pictures_of_any_size_have_outputs(shortcut):
         assert outputs.shape == (2, 4)
 
 
+@pytest.mark.long
 def test_a_padded_shortcut_is_every_second_pixel_and_channels_of_zeros():
     block = small(shortcut="padding").encoder[1]
     for convolution in block.convolutions:
@@ -112,6 +113,7 @@ def test_kernels_start_as_normal_numbers_of_variance_two_over_the_inputs_of_a_ne
         assert jnp.abs(scaled).max() > 2.5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shortcut", ["padding", "projection"])
 def test_batch_norm_s_averages_move_in_training_and_not_in_evaluation(shortcut):
     def averages(model):

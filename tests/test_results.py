@@ -191,6 +191,7 @@ os._exit(9)
 """
 
 
+@pytest.mark.long
 def test_what_a_dead_process_left_unfinished_is_swept_up_and_nothing_else(tmp_path):
     subprocess.run([sys.executable, "-c", ABANDON, tmp_path], check=False)
     [left] = tmp_path.iterdir()

@@ -73,6 +73,7 @@ def test_what_is_left_of_a_small_network_by_hand():
     assert small.same_function
 
 
+@pytest.mark.long
 def test_a_neuron_fed_by_constants_is_one():
     # Neuron 0 of `b` is relu(.5 * 2 + 1) = 2, since all it gets is neuron 0 of `a`, relu(.5).
     params = {
@@ -90,6 +91,7 @@ def test_the_activation_says_what_a_neuron_without_inputs_is_worth():
     assert shrunk(chain(jax.nn.sigmoid), params).tree["b"]["bias"].tolist() == [2.0]
 
 
+@pytest.mark.long
 def test_without_a_bias_to_take_it_up_a_constant_stays_unless_it_is_0():
     params = {"a": dense([[1, 0, 0]], [0.0, 0.5, 0.0]), "b": dense(jnp.ones((3, 2)))}
     small = shrunk(chain(), params)
@@ -134,6 +136,7 @@ def test_a_bias_behind_two_unlike_products_takes_nothing_up():
     assert shrunk(function, params).kept["a/bias[0]"].all()
 
 
+@pytest.mark.long
 def test_a_constant_that_differs_from_place_to_place_stays():
     def function(p, x):
         hidden = jax.nn.relu(layer(p["a"], x) + p["places"]["kernel"][None])
@@ -152,6 +155,7 @@ def convolution(p, x, padding):
     return made + p["bias"][None, None, None]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("padding", "left"), [("SAME", 2), ("VALID", 1)])
 def test_a_constant_goes_into_the_bias_of_a_convolution_that_pads_nothing(padding, left):
     def function(p, x):
@@ -162,6 +166,7 @@ def test_a_constant_goes_into_the_bias_of_a_convolution_that_pads_nothing(paddin
     assert shrunk(function, params, PICTURES).kept["a/bias[0]"].sum() == left
 
 
+@pytest.mark.long
 def test_constants_keep_their_precision_through_pooling():
     def function(p, x):
         pooled = jax.lax.reduce_window(
@@ -214,6 +219,7 @@ def residual(params, x):
     return layer(params["head"], x)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(24))
 def test_residual_networks_become_smaller_and_compute_the_same(seed):
     draw = np.random.default_rng(seed)
@@ -229,6 +235,7 @@ def test_residual_networks_become_smaller_and_compute_the_same(seed):
     assert sum(int((~units).sum()) for units in small.kept.values()) > 0
 
 
+@pytest.mark.long
 def test_a_function_that_does_not_take_the_smaller_arrays_runs_as_a_program():
     def heads(p, x):
         parts = (x @ p["a"]["kernel"]).reshape(-1, 4, 3)
@@ -318,6 +325,7 @@ def pruned(request):
     return problem, network, jaxarch.shrink(network, problem)
 
 
+@pytest.mark.long
 def test_a_trained_network_with_batch_norm_becomes_smaller_and_predicts_the_same(pruned):
     problem, network, small = pruned
     predicted = small.problem.predict(small.network.params, small.network.state, (PICTURES, Y))
@@ -327,6 +335,7 @@ def test_a_trained_network_with_batch_norm_becomes_smaller_and_predicts_the_same
     )
 
 
+@pytest.mark.long
 def test_mask_state_and_start_are_cut_alike(pruned):
     small = pruned[-1]
     for tree in (small.network.mask, small.network.start):
@@ -347,6 +356,7 @@ def test_what_is_left_has_the_gradient_that_it_had(pruned):
     assert close(gradient(small.problem, small.network), whole, 1e-5)
 
 
+@pytest.mark.long
 def test_the_smaller_network_is_retrained_by_strategies(pruned):
     _, _, small = pruned
     one = jax.tree.map(lambda leaf: leaf[None], small.network)
@@ -372,6 +382,7 @@ def test_a_bias_that_is_pruned_is_not_there_to_be_filled():
 # Flax NNX modules, and programs for other machines --------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_smaller_module_has_its_sizes_written_in_its_layers():
     model = CNN(nnx.Rngs(0))
     model.eval()
@@ -384,6 +395,7 @@ def test_a_smaller_module_has_its_sizes_written_in_its_layers():
     assert (model.conv.out_features, model.conv.kernel.shape[-1]) == (6, 6)  # as it was
 
 
+@pytest.mark.long
 def test_a_module_that_writes_its_heads_down_is_a_function():
     model = nnx.MultiHeadAttention(4, 8, 12, decode=False, rngs=nnx.Rngs(0))
     model.out.kernel[1] = 0.0

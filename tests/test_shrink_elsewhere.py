@@ -45,10 +45,12 @@ def mean_of_units(p, x):
 # The function is chosen by what it computes on one example
 
 
+@pytest.mark.long
 def test_a_function_that_divides_by_the_new_number_is_not_taken_for_an_example_of_zeros():
     agree(mean_of_units, DEAD, jnp.zeros((1, 3)), normal(2, 4, 3))
 
 
+@pytest.mark.long
 def test_a_function_that_divides_by_the_new_number_is_not_taken_for_its_rounded_outputs():
     params = {**DEAD, "out": jnp.ones((1, 1))}
     agree(lambda p, x: mean_of_units(p, x)[:, 0] > 0.2, params, 5 * jnp.ones((1, 3)), 0.5 * normal(2, 64, 3))
@@ -72,6 +74,7 @@ def test_a_function_that_divides_by_the_new_number_is_not_taken_beside_a_large_o
 # What an example has one of, or few of
 
 
+@pytest.mark.long
 def test_constants_that_are_summed_over_the_length_of_the_input_depend_on_it():
     params = {
         "in": normal(0, 3, 4).at[:, 2:].set(0),
@@ -87,6 +90,7 @@ def test_constants_that_are_summed_over_the_length_of_the_input_depend_on_it():
     )
 
 
+@pytest.mark.long
 def test_a_batch_of_one_says_nothing_of_others():
     def function(p, x):
         h = jnp.tanh(x @ p["in"])
@@ -95,6 +99,7 @@ def test_a_batch_of_one_says_nothing_of_others():
     agree(function, {"in": normal(0, 3, 5)}, jnp.ones((1, 3)), normal(1, 4, 3))
 
 
+@pytest.mark.long
 def test_taps_that_meet_padding_alone_in_a_short_example_are_needed_in_a_long_one():
     def function(p, x):
         h = jax.lax.conv_general_dilated(x, p["in"], (1,), "SAME", dimension_numbers=("NWC", "WIO", "NWC"))
@@ -157,6 +162,7 @@ def with_a_penalty(params, state, batch, key):
     return jnp.square(hidden @ params["out"] - batch[1]).mean() + hidden.mean(), state
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loss", [noise_model, with_a_penalty])
 def test_the_smaller_problem_has_the_loss_of_the_whole_one(loss):
     network, problem = network_and_problem(loss)
@@ -172,6 +178,7 @@ def test_the_smaller_problem_has_the_loss_of_the_whole_one(loss):
 GATED = {"in": jnp.abs(normal(0, 3, 5)), "c": normal(1, 3, 5), "out": normal(2, 5, 2)}
 
 
+@pytest.mark.long
 def test_exponentials_of_complex_numbers_have_any_sign():
     agree(
         lambda p, x: jax.nn.relu(-jnp.real(jnp.exp(1j * (x @ p["in"])))) @ p["out"],
@@ -181,6 +188,7 @@ def test_exponentials_of_complex_numbers_have_any_sign():
     )
 
 
+@pytest.mark.long
 def test_a_root_may_be_no_number_and_at_least_nothing():
     def function(p, x):
         return (jnp.where(jnp.sqrt(x @ p["in"]) >= 0, 0.0, x @ p["c"])) @ p["out"]
@@ -237,6 +245,7 @@ def through_heads(h):
     return h.reshape(-1, 2, 3).swapaxes(1, 2).reshape(-1, 6)
 
 
+@pytest.mark.long
 def test_a_function_of_an_integer_keeps_its_derivative_in_the_program():
     def function(p, x, k):
         return spike(x @ p["a"], k) @ p["o"] + through_heads(jax.nn.relu(x @ p["b"])) @ p["q"]
@@ -268,6 +277,7 @@ size.defjvp(lambda p, t: (size(*p), slope(p[0]) * t[0]))
 slope.defjvp(lambda p, t: (slope(*p), 3.0 * t[0]))
 
 
+@pytest.mark.long
 def test_second_derivatives_are_those_of_the_function():
     def function(p, x):
         return through_heads(size(x @ p["a"])) @ p["o"]
@@ -302,6 +312,7 @@ def test_a_function_with_a_derivative_backwards_is_left_whole(of):
     jaxarch.shrink(function, params, normal(3, 2, 3))
 
 
+@pytest.mark.long
 def test_a_model_that_computes_in_half_precision_is_shrunk():
     into, out = (nnx.Linear(*s, dtype=jnp.bfloat16, rngs=nnx.Rngs(0)) for s in [(6, 32), (32, 4)])
     into.kernel[...] = into.kernel[...].at[:, 16:].set(0)
@@ -325,6 +336,7 @@ def rounded(p, x):
     return hidden(p, x).astype(jnp.int32).astype(jnp.float32) + p["b"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "function",
     [lambda p, x: (hidden(p, x) + p["b"], p["b"] - hidden(p, x)), rounded],

@@ -134,6 +134,7 @@ def runs():
     return {name: run(make()) for name, make in METHODS.items()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", METHODS)
 def test_after_every_step_the_connections_that_are_not_there_are_0(runs, name):
     params, state = runs[name]
@@ -142,6 +143,7 @@ def test_after_every_step_the_connections_that_are_not_there_are_0(runs, name):
             assert not np.any(np.asarray(leaf)[~np.asarray(state.mask[path])])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", METHODS)
 def test_the_mask_changes_at_its_steps_alone(runs, name):
     _, state = runs[name]
@@ -276,7 +278,9 @@ REFUSED = {
     r"replaced: expected a number in \[0, 1\], got 30": lambda: sparse(
         optax.sgd(1.0), replaced=lambda step: 30, regrow="gradients"
     ),
-    "density: 'erk' takes a number": lambda: sparse(optax.sgd(1.0), lambda step: 0.1, per="erk"),
+    "step: expected 0, as many updates as this state has seen, got 3": lambda: sparse(optax.sgd(1.0)).update(
+        init(), sparse(optax.sgd(1.0)).init(init()), init(), step=3
+    ),
     "score: expected 'magnitude' or a function": lambda: sparse(optax.sgd(1.0), score="snip"),
     "regrow: expected 'gradients' or a function": lambda: sparse(optax.sgd(1.0), regrow="random"),
     "every: expected": lambda: sparse(optax.sgd(1.0), every=0),

@@ -34,7 +34,7 @@ def transition(tmp_path_factory):
 
 SMALL = {
     **FEW,
-    "rivals": ("spectral", "weights, all skips"),
+    "rivals": ("spectral", "gated spectral", "weights, all skips"),
     "strengths": (1e-4, 0.1),
     "features": 4,
     "hidden": (6,),

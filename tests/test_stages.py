@@ -1,6 +1,7 @@
 """Chains are checked stage against stage and against the problem, before anything is trained."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -225,7 +226,8 @@ def test_a_stage_may_have_steps_an_optimiser_and_a_batch_size_of_its_own():
     ],
 )
 def test_a_descent_that_is_none_is_refused_where_the_stage_is_made(descent, message):
-    for make in (jaxarch.retrain, search.dense, search.two_temperature, search.spectral, search.lottery):
+    tickets = functools.partial(search.magnitude_pruning, 0.5)
+    for make in (jaxarch.retrain, search.dense, search.two_temperature, search.spectral, tickets):
         with pytest.raises(jaxarch.ArgumentError, match=message):
             make(**descent)
 
@@ -254,6 +256,7 @@ def test_a_failure_or_a_dead_start_is_one_for_good_whichever_training_it_was_of(
     assert (int(whole.failed_at), bool(whole.dead_start)) == (-1, False)
 
 
+@pytest.mark.long
 def test_an_equal_stage_after_another_beginning_is_another():
     masks = {share: jaxarch.chain(search.random_mask(share), jaxarch.reshuffled()) for share in (0.5, 0.25)}
     found = jaxarch.compare({str(share): masks[share] for share in masks}, keys(), problem_for("any"))
@@ -275,6 +278,7 @@ def test_what_is_forgotten_is_one_thing_and_what_is_removed_another():
     assert search.snip(0.5).removes == ("connections",)
 
 
+@pytest.mark.long
 def test_a_threshold_does_not_bring_back_what_is_not_there():
     strategy = jaxarch.chain(search.random_mask(0.5), jaxarch.retrain("cold", nonnegative=False))
     pruned, _ = jaxarch.over_seeds(strategy, keys(), problem_for("any"))
@@ -294,6 +298,7 @@ def test_every_run_of_a_network_that_is_given_is_looked_at():
         jaxarch.over_seeds(search.two_temperature(), keys(), problem_for("any"), network=given)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", [search.two_temperature, lambda: search.architecture_pruning(0.9)])
 def test_a_mask_is_learned_within_the_one_that_a_network_has_where_that_is_only_known_later(make):
     learning = problem_for("any")

@@ -57,6 +57,7 @@ class Loader:
             yield list(batch)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loop", ["scan", "step"])
 def test_a_stream_of_the_batches_that_rows_would_give_gives_the_same_numbers(loop):
     rows = problem(batch_size=8)
@@ -70,11 +71,13 @@ def test_a_stream_of_the_batches_that_rows_would_give_gives_the_same_numbers(loo
     assert close(of_stream, of_rows, 1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chunk", [4, 50])
 def test_the_windows_in_which_batches_come_change_no_bit(chunk):
     assert same(learned(BATCHES, chunk=chunk), learned(BATCHES))
 
 
+@pytest.mark.long
 def test_every_run_sees_the_same_batches_also_where_runs_are_trained_in_turn():
     stream = Loader(BATCHES)
     together, in_turn = learned(stream, at_once=1, devices=jax.devices()[:1]), learned(BATCHES)
@@ -140,6 +143,7 @@ def test_no_more_batches_are_drawn_ahead_than_two_chunks():
     assert max(ahead) <= 1 + 2 * 2
 
 
+@pytest.mark.long
 def test_every_training_begins_with_the_first_batch():
     asked = []
 
@@ -152,16 +156,27 @@ def test_every_training_begins_with_the_first_batch():
     assert asked == [0, 0, 0]
 
 
-def test_a_search_that_is_no_training_gets_as_many_batches_as_it_needs():
-    found = learned(BATCHES, search.snip(0.5, batches=3), runs=1).of_run(0)
+OVER_BATCHES = {
+    "snip": lambda loss, params: jaxarch.saliency.snip(params, jax.grad(loss)(params)),
+    "grasp": jaxarch.saliency.grasp,
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", OVER_BATCHES)
+def test_a_search_that_is_no_training_gets_as_many_batches_as_it_needs(name):
+    found = learned(BATCHES, getattr(search, name)(0.5, batches=3), runs=1).of_run(0)
     made = problem()
     params, state = made.init(jax.random.split(jax.random.fold_in(keys(1)[0], 0), 3)[0])
-    gradient = jax.jit(jax.grad(lambda params, batch: made.loss(params, state, batch, None)[0]))
-    total = jax.tree.map(lambda *leaves: sum(leaves), *(gradient(params, batch) for batch in BATCHES[:3]))
-    scores = jaxarch.saliency.snip(params, total)
+
+    def loss(params):
+        return sum(made.loss(params, state, batch, None)[0] for batch in BATCHES[:3])
+
+    scores = OVER_BATCHES[name](loss, params)
     assert same(found.mask, jaxarch.masks.keep(scores, 0.5))
 
 
+@pytest.mark.long
 def test_validation_rows_are_those_of_the_data():
     made = problem(BATCHES, validation=np.arange(30))
     network, report = jaxarch.over_seeds(search.dense(), keys(2), made, chunk=6)
@@ -171,6 +186,7 @@ def test_validation_rows_are_those_of_the_data():
     assert np.allclose(report.stages[0].validation["loss"][-1], last, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_the_rows_given_as_training_rows_stand_for_all_examples():
     strategy = jaxarch.chain(search.dense(), jaxarch.threshold())
     made = problem(BATCHES, train=np.arange(20))
@@ -374,6 +390,7 @@ class Slow:
             time.sleep(0.01)
 
 
+@pytest.mark.long
 def test_a_loader_is_read_by_one_training_at_a_time_also_where_one_stops_early():
     loader = Slow()
     made = problem(loader, steps=100, validation=np.arange(20))
@@ -413,6 +430,7 @@ def test_two_streams_are_equal_if_their_batches_have_one_form():
     assert Stream(BATCHES) != Stream([X])
 
 
+@pytest.mark.long
 def test_a_data_set_of_grain_is_a_stream(tmp_path):
     grain = pytest.importorskip("grain")
     examples = grain.MapDataset.source([(x, y) for x, y in zip(X, Y, strict=True)])

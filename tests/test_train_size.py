@@ -66,6 +66,7 @@ def test_padding_changes_no_strategy(name):
     assert network.mask is None or same(network.mask, with_padding.mask)
 
 
+@pytest.mark.long
 def test_another_size_compiles_nothing(caplog):
     learning = padded(problem(), jnp.asarray(120))
     strategy = jaxarch.chain(STRATEGIES["real->bin"])

@@ -190,6 +190,7 @@ def test_findings_are_ready_for_the_record(folder):
     assert "accuracy of IMP, sparsity 0.5, 10 examples, density-aware start" in measured
 
 
+@pytest.mark.long
 def test_the_first_examples_of_the_new_task_are_balanced_and_none_is_tested_on(ready):
     for train, test in zip(np.asarray(ready.learning.train), ready.test, strict=True):
         assert np.bincount(ready.new.y[train[:10]]).tolist() == [2] * 5

@@ -7,7 +7,7 @@ import optax
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small import digits
+from small import digits, keys, problem, same
 
 import jaxarch
 from jaxarch.masks import two_temperature
@@ -53,6 +53,7 @@ def test_at_equal_temperatures_it_is_autodiff_of_the_sigmoid(w, hard):
     np.testing.assert_allclose(slope(w, hard, hard), exact, rtol=2e-6, atol=2e-7 * hard)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("transform", [jax.jacfwd, jax.jacrev])
 def test_forward_and_reverse_mode_give_the_same_slope_bit_for_bit(transform):
     w = jnp.linspace(-1, 1, 11)
@@ -66,6 +67,7 @@ def test_it_is_linearized():
     np.testing.assert_array_equal(linear(jnp.ones_like(w)), slope(w, 50.0, 5.0))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_value_and_gradient_are_finite_at_any_score_and_temperature(dtype):
     limits = jnp.finfo(dtype)
@@ -176,3 +178,20 @@ def test_algorithm_1_equals_ten_lines_of_numpy_step_by_step(hard, soft):
         mine = numpy_algorithm_1(mine, np.float64(x), np.float64(y), hard, soft, 0.3)
         for name in mine:
             np.testing.assert_allclose(carry.state.trainable[name], mine[name], atol=1e-5)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("density", [0.1, 0.5, 1.0])
+def test_a_network_of_a_given_density_has_the_largest_scores_whatever_their_signs(density):
+    def at(share):
+        return jaxarch.search.two_temperature(density=share, mean=-1.0, std=1.0)
+
+    learning = problem(steps=3, runs=1)
+    network = jaxarch.over_seeds(at(density), keys(1), learning)[0].of_run(0)
+    scores = jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(network.info["scores"])])
+    mask = jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(network.mask)])
+    count = round(density * scores.size)
+    assert mask.sum() == count
+    assert scores[mask].min() >= jnp.sort(scores)[::-1][count - 1]
+    traced, _ = jaxarch.over_seeds(at, keys(1), learning, jnp.array([density]))
+    assert same(traced.of_run(0).mask, network.mask)

@@ -122,6 +122,7 @@ def test_models_of_every_family_have_a_spectrum_between_0_and_2(name):
     assert eigenvalues[0] > -1e-4 and eigenvalues[-1] < 2 + 1e-4
 
 
+@pytest.mark.long
 def test_of_a_network_it_is_the_masked_one():
     def module(rngs):
         return nnx.Sequential(nnx.Linear(3, 4, rngs=rngs), nnx.relu, nnx.Linear(4, 2, rngs=rngs))
