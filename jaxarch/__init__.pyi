@@ -14,12 +14,15 @@ from . import search as search
 from . import spectral as spectral
 from . import structure as structure
 from . import theory as theory
+from .certificates import Certificate as Certificate
+from .certificates import certify as certify
 from .descent import Descent as Descent
 from .errors import ArgumentError as ArgumentError
 from .errors import DeadStartWarning as DeadStartWarning
 from .errors import NonFiniteWarning as NonFiniteWarning
 from .errors import ResultWarning as ResultWarning
 from .finish import at_density as at_density
+from .finish import flip as flip
 from .finish import inverted as inverted
 from .finish import new_head as new_head
 from .finish import prune as prune

@@ -203,12 +203,31 @@ class Problem:
             rows = rows[chosen]
         return self.gather(self.data, self.per_run, rows)
 
-    def objective(self, params: PyTree, state: PyTree, rows: Array | None = None) -> Array:
-        """F of [D] eq. (1): the mean loss over all of one run's training rows (or over `rows`)."""
+    def objective(
+        self, params: PyTree, state: PyTree, rows: Array | None = None, batch_size: int | None = None
+    ) -> Array:
+        """F of [D] eq. (1): the mean loss over all of one run's training rows (or over `rows`).
+
+        With a `batch_size` so many rows are taken at a time, also for its gradient, where memory is short.
+        """
         if rows is None and self.train_size is not None:
             return self._padded_objective(params, state)
         rows = self._rows(self.train if rows is None else rows)
-        return self.loss(params, state, self.gather(self.data, self.per_run, rows), None)[0]
+
+        def loss(rows: Array) -> Array:
+            return self.loss(params, state, self.gather(self.data, self.per_run, rows), None)[0]
+
+        count, size = rows.shape[0], batch_size or rows.shape[0]
+        if size >= count:
+            return loss(rows)
+        whole = count // size * size
+        # What a block computes is computed again for its gradient.
+        of_block = jax.checkpoint(lambda sum_, block: (sum_ + loss(block), None))
+        start = jnp.zeros((), jax.eval_shape(loss, rows[:size]).dtype)
+        total = jax.lax.scan(of_block, start, rows[:whole].reshape(-1, size))[0] * size
+        if whole < count:
+            total = total + loss(rows[whole:]) * (count - whole)
+        return total / count
 
     def outputs(self, params: PyTree, state: PyTree, rows: Array | None = None) -> Any:
         """The network's outputs on all of one run's training rows, padding included (or on `rows`)."""

@@ -37,6 +37,7 @@ ORDER = [
     "optim",
     "finish",
     "search",
+    "certificates",
     "models",
     "nnx",
     "claims",
@@ -51,7 +52,7 @@ ORDER = [
 ]
 """From the ground up. A package (`search`, `models`, ...) is one storey: its files may use one another."""
 
-MATHEMATICS = set(ORDER[: ORDER.index("search") + 1]) - {"interruption", "storage", "metrics"}
+MATHEMATICS = set(ORDER[: ORDER.index("certificates") + 1]) - {"interruption", "storage", "metrics"}
 ALLOWED_IN_MATHEMATICS = {"jax", "numpy", "optax"}
 FURTHER = {
     "jaxarch.running.progress": {"rich"},

@@ -36,7 +36,17 @@ PAGES = {
         ("spectral", "spectral.algebra", "spectral.error_bounds", "spectral.penalty"),
     ),
     "structure": ("Structure", ("structure", "structure.graphs", "structure.distances")),
-    "theory": ("Theory", ("theory", "theory.mirror", "theory.bounds", "theory.intervals")),
+    "theory": (
+        "Theory",
+        (
+            "theory",
+            "theory.mirror",
+            "theory.optimality",
+            "theory.generalization",
+            "theory.bounds",
+            "theory.intervals",
+        ),
+    ),
     "metrics": ("Metrics", ("metrics",)),
     "plots": ("Figures", ("plots",)),
     "claims": ("Claims", ("claims",)),

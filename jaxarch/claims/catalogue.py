@@ -51,6 +51,8 @@ IDEAS = (
     spectral.gamma,
     spectral.target,
     disentangling.graphs,
+    own.duality_gap,
+    own.new_errors,
 )
 """The files of claims, in the order in which they are listed."""
 

@@ -1,6 +1,7 @@
 """What turns one network into another, one finish a file."""
 
 from jaxarch.finish.at_density import at_density as at_density
+from jaxarch.finish.flip import flip as flip
 from jaxarch.finish.invert import inverted as inverted
 from jaxarch.finish.new_head import new_head as new_head
 from jaxarch.finish.prune import prune as prune

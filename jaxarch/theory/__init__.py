@@ -1,5 +1,5 @@
-"""Theorems in use: mirror geometry and rates, interval bounds on gradients."""
+"""Theorems in use: mirror geometry and rates, bounds on gradients, on what is optimal and on new errors."""
 
-from jaxarch.theory import bounds, intervals, mirror
+from jaxarch.theory import bounds, generalization, intervals, mirror, optimality
 
-__all__ = ["bounds", "intervals", "mirror"]
+__all__ = ["bounds", "generalization", "intervals", "mirror", "optimality"]

@@ -13,7 +13,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "theory.md").read_text()
 SECTIONS = re.split(r"^### ", PAGE, flags=re.M)[1:]
 HEADINGS = [section.partition("\n")[0] for section in SECTIONS]
 PROVED = [name for heading in HEADINGS for name in re.findall(r"`(.+?)`", heading)]
-OURS = ("two-temperature.", "spectral.")
+OURS = ("two-temperature.", "spectral.", "certificate.")
 
 PROSE = re.sub(r"`[^`\n]*`", "", PAGE)
 DISPLAYED = re.findall(r"^\$\$(.+)\$\$$", PROSE, flags=re.M)

@@ -1,0 +1,146 @@
+r"""How often a mask that was chosen on some examples errs on others, exactly (docs/theory.md).
+
+P(some mask errs with a chance above its bound) <= delta
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from math import comb, prod
+from random import Random
+from typing import Any, Literal, get_args
+
+from jaxarch.claims.checks.core import Claim
+from jaxarch.claims.checks.exact import Exact
+
+Leaves = tuple[int, ...]
+"""How many connections each leaf has."""
+Paid = Literal["both", "sizes", "masks", "nothing"]
+"""What a mask's price is made of."""
+
+
+def prior(leaves: Leaves, mask: Sequence[int], paid: Paid = "both") -> Fraction:
+    """`P(mask) = (P_all + P_leaf)/2`; or with a part of the price alone, or for nothing."""
+    if paid == "nothing":
+        return Fraction(1)
+
+    def of_size(kept: int, size: int) -> Fraction:
+        sizes = 1 if paid == "masks" else size + 1
+        masks = 1 if paid == "sizes" else comb(size, kept)
+        return Fraction(1, sizes * masks)
+
+    ends = list(itertools.accumulate(leaves, initial=0))
+    by_leaf = prod(of_size(sum(mask[i:j]), j - i) for i, j in itertools.pairwise(ends))
+    return (of_size(sum(mask), len(mask)) + by_leaf) / 2
+
+
+def tail(errors: int, examples: int, chance: Fraction) -> Fraction:
+    """`P(Bin(n, p) <= errors)`."""
+    return sum(
+        (comb(examples, k) * chance**k * (1 - chance) ** (examples - k) for k in range(errors + 1)),
+        Fraction(0),
+    )
+
+
+def prices_are_a_distribution(leaves: Leaves, paid: Paid = "both") -> bool:
+    """`sum P = 1` over all masks."""
+    masks = itertools.product((0, 1), repeat=sum(leaves))
+    return sum(prior(leaves, mask, paid) for mask in masks) == 1
+
+
+def bounds_hold(
+    leaves: Leaves,
+    wrong: Sequence[Sequence[int]],
+    chances: Sequence[Fraction],
+    examples: int,
+    delta: Fraction,
+    paid: Paid = "both",
+) -> bool:
+    """`P(for some mask, P(Bin(n, p) <= errors) < delta P(mask)) <= delta`, p the mask's chance of an error.
+
+    `wrong[mask][input]` says which inputs each mask gets wrong, `chances` how likely each input is; n inputs
+    are drawn independently, in all ways. p above the bound is the same as this tail below `delta P(mask)`.
+    """
+    masks = list(itertools.product((0, 1), repeat=sum(leaves)))
+    shares = [prior(leaves, mask, paid) for mask in masks]
+    true = [sum((c for c, w in zip(chances, of, strict=True) if w), Fraction(0)) for of in wrong]
+    limits = [
+        [tail(errors, examples, p) < delta * share for errors in range(examples + 1)]
+        for p, share in zip(true, shares, strict=True)
+    ]
+    broken = Fraction(0)
+    for sample in itertools.product(range(len(chances)), repeat=examples):
+        if any(limit[sum(of[x] for x in sample)] for of, limit in zip(wrong, limits, strict=True)):
+            broken += prod(chances[x] for x in sample)
+    return broken <= delta
+
+
+def _worst(leaves: Leaves, delta: Fraction, paid: Paid) -> Mapping[str, Any]:
+    """Masks that are each right on one input only, which is as likely as may be: the bounds nearly add up."""
+    masks = list(itertools.product((0, 1), repeat=sum(leaves)))
+    shares = [prior(leaves, mask, paid) for mask in masks]
+    likely = [delta * share * Fraction(99, 100) for share in shares]
+    rest = 1 - sum(likely)
+    wrong = [[int(x != mask) for x in range(len(masks))] + [1] for mask in range(len(masks))]
+    return {
+        "leaves": leaves,
+        "wrong": wrong,
+        "chances": [*likely, rest],
+        "examples": 1,
+        "delta": delta,
+    }
+
+
+def _cases() -> Iterator[Mapping[str, Any]]:
+    tight: tuple[Leaves, ...] = ((2,), (1, 2), (3,))
+    for leaves, paid in itertools.product(tight, get_args(Paid)):
+        yield _worst(leaves, Fraction(1, 20), paid)
+    random = Random(0)
+    drawn: tuple[Leaves, ...] = ((2,), (1, 1), (1, 2))
+    for leaves, inputs, examples in itertools.product(drawn, (2, 3), (1, 2, 4)):
+        counts = [random.randint(1, 9) for _ in range(inputs)]
+        yield {
+            "leaves": leaves,
+            "wrong": [[random.randint(0, 1) for _ in range(inputs)] for _ in range(2 ** sum(leaves))],
+            "chances": [Fraction(count, sum(counts)) for count in counts],
+            "examples": examples,
+            "delta": Fraction(random.randint(1, 9), 10),
+        }
+
+
+NEW_ERRORS = Claim(
+    id="certificate.generalization",
+    source="this library; docs/theory.md; of J. Langford, 2005, theorem 4.1",
+    statement="with probability 1 - delta over n independent examples, for all masks at once: the chance of "
+    "an error is at most sup{p : P(Bin(n, p) <= errors) >= delta P(mask)}, P = (P_all + P_leaf)/2, P_all = "
+    "1/((D+1) C(D,k)), P_leaf the product of the same over leaves",
+    latex=r"P \Big( \exists m : p_m > \sup \big\lbrace p : P(\mathrm{Bin}(n, p) \le k_m) \ge \delta P(m) "
+    r"\big\rbrace \Big) \le \delta",
+    assumptions="independent examples; weights, and all else but the mask, chosen without them",
+    verdict="holds",
+    remark="Never above Seeger's bound, whose right side has log (2 sqrt n/delta) for log (1/delta).",
+    checks=(
+        Exact(
+            prices_are_a_distribution,
+            lambda: [{"leaves": leaves} for leaves in ((1,), (4,), (2, 3), (1, 2, 3))],
+            {
+                "sizes for nothing": functools.partial(prices_are_a_distribution, paid="masks"),
+                "masks of a size for nothing": functools.partial(prices_are_a_distribution, paid="sizes"),
+            },
+        ),
+        Exact(
+            bounds_hold,
+            lambda: list(_cases()),
+            {
+                "delta for delta P": functools.partial(bounds_hold, paid="nothing"),
+                "sizes for nothing": functools.partial(bounds_hold, paid="masks"),
+                "masks of a size for nothing": functools.partial(bounds_hold, paid="sizes"),
+            },
+        ),
+    ),
+)
+
+CLAIMS = (NEW_ERRORS,)

@@ -1,0 +1,188 @@
+"""Flipping connections one at a time, as long as the loss on all training examples falls."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.flatten_util import ravel_pytree
+
+from jaxarch.errors import ArgumentError, check_count, shown
+from jaxarch.masks import apply_mask
+from jaxarch.network import Network
+from jaxarch.problem import Problem
+from jaxarch.running.methods import method
+from jaxarch.running.stage import A_NETWORK, FunctionStage, Needs
+from jaxarch.trees import PyTree, map_selected, merge
+
+Returning = Literal["ones", "start"] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How many flips are made at most, how many are tried for each, and what comes back."""
+
+    rounds: int
+    tried: int | None
+    returning: Returning
+    at_once: int
+    batch_size: int | None
+
+
+@method("this library; docs/theory.md", rounds=2)
+def flip(
+    rounds: int = 100,
+    *,
+    tried: int | None = None,
+    returning: Returning = None,
+    at_once: int = 8,
+    batch_size: int | None = None,
+) -> FunctionStage:
+    r"""Remove or bring back one connection after another, each the best of those that were tried.
+
+        i* = argmin F(u with u_i flipped) over the `tried` smallest s_i g_i,    g = grad F(u)
+
+    F is the loss over all training rows, s_i = 1 where there is no connection and -1 where there is one
+    (`theory.optimality.flip_slopes`). The gradient only ranks: each candidate's F is computed. It ends when
+    none of them is below F(u); if all connections were tried, no single flip is then any better.
+
+    Args:
+      rounds: flips at most.
+      tried: for each, how many candidates; by default every connection, D evaluations of F each time.
+      returning: the weight of a connection that comes back: `ones` for weight-free networks, `start` for that
+        of `Network.start`; `None` to remove connections only. Those that are there keep theirs.
+      at_once: candidates that are evaluated together.
+      batch_size: rows at a time, where memory is short; by default all.
+
+    Returns:
+      A finish. Its `info` has `flips`, how many were made; `objective`, F before them and after each, shape
+      (rounds + 1,), the last value repeated; and `locally_optimal`, whether all single flips that `returning`
+      allows were tried at the end, and none was better.
+
+    Raises:
+      ArgumentError: counts below 1; an unknown `returning`; `start` of a network that has none.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> search = jaxarch.search.two_temperature()
+      >>> network = jaxarch.chain(search, jaxarch.flip(returning="ones"))(jax.random.key(0), problem)
+      >>> print(network.params["W2_1"].astype(int), network.info["locally_optimal"])
+      [[1 0 0 0]
+       [0 1 0 0]
+       [0 0 1 0]
+       [0 0 0 1]] True
+    """
+    check_count("rounds", rounds)
+    for name, count in (("tried", tried), ("batch_size", batch_size)):
+        if count is not None:
+            check_count(name, count)
+    check_count("at_once", at_once)
+    if returning not in ("ones", "start", None):
+        raise ArgumentError(f"returning: expected 'ones', 'start' or None, got {shown(returning)}")
+    needs = A_NETWORK if returning != "start" else Needs("required", ("params", "mask", "start"))
+    settings = Settings(rounds, tried, returning, at_once, batch_size)
+    return FunctionStage("flip", _flip, settings, needs)
+
+
+class _Flipped(NamedTuple):
+    """The mask as a vector, F of it and of those before, and whether the last round found a better one."""
+
+    mask: Array
+    objectives: Array
+    round: Array
+    improved: Array
+
+
+def _flip(settings: Settings, key: Array, problem: Problem, network: Network) -> Network:
+    on = MaskedObjective.of(network, settings.returning, problem, settings.batch_size)
+    objective, flat = on.objective, on.flat
+    tried = min(settings.tried or flat.size, flat.size)
+
+    def body(now: _Flipped) -> _Flipped:
+        values, positions = on.flips(now.mask, tried, settings.at_once)
+        best = jnp.argmin(values)
+        before = now.objectives[now.round]
+        improved = values[best] < before
+        position = positions[best]
+        mask = jnp.where(improved, flipped(now.mask, position), now.mask)
+        after = jnp.where(improved, values[best], before)
+        later = jnp.arange(settings.rounds + 1) > now.round
+        return _Flipped(
+            mask, jnp.where(later, after, now.objectives), now.round + improved.astype(jnp.int32), improved
+        )
+
+    first = jnp.full((settings.rounds + 1,), objective(flat))
+    start = _Flipped(flat, first, jnp.zeros((), jnp.int32), jnp.asarray(True))
+    end = jax.lax.while_loop(lambda now: now.improved & (now.round < settings.rounds), body, start)
+    mask = map_selected(lambda leaf: leaf > 0, on.unravel(end.mask))
+    info = {
+        "flips": end.round,
+        "objective": end.objectives,
+        "locally_optimal": ~end.improved & (tried == flat.size),
+    }
+    return network.replace(params=apply_mask(mask, on.weights), mask=mask, info=network.info | info)
+
+
+class MaskedObjective(NamedTuple):
+    """F as a function of the mask alone, a vector of zeros and ones.
+
+    Attributes:
+      objective: of a vector.
+      flat: the network's mask.
+      unravel: of a vector, the tree.
+      weights: those that a mask multiplies: the network's where there are connections, elsewhere what comes
+        back.
+      allowed: which connections may be flipped.
+    """
+
+    objective: Callable[[Array], Array]
+    flat: Array
+    unravel: Callable[[Array], PyTree]
+    weights: PyTree
+    allowed: Array
+
+    @classmethod
+    def of(
+        cls, network: Network, returning: Returning, problem: Problem, batch_size: int | None
+    ) -> MaskedObjective:
+        """That of a network, the weights that come back being those of `flip`."""
+        mask = network.mask
+        elsewhere = network.start if returning == "start" else jax.tree.map(jnp.ones_like, network.params)
+
+        def weight(m: Array, found: Array, other: Array) -> Array:
+            return jnp.where(m, found, other.astype(found.dtype))
+
+        weights = merge(map_selected(weight, mask, network.params, elsewhere), network.params)
+        numbers = map_selected(lambda m, leaf: m.astype(leaf.dtype), mask, weights)
+        flat, unravel = ravel_pytree(numbers)
+        allowed = flat > 0 if returning is None else jnp.ones(flat.shape, bool)
+
+        def objective(vector: Array) -> Array:
+            params = merge(map_selected(jnp.multiply, unravel(vector), weights), weights)
+            return problem.objective(params, network.state, batch_size=batch_size)
+
+        return cls(objective, flat, unravel, weights, allowed)
+
+    def flips(self, mask: Array, tried: int, at_once: int) -> tuple[Array, Array]:
+        """F after each of the most promising flips, infinite where it is NaN or not allowed, and which."""
+        gradient = jax.grad(self.objective)(mask)
+        slopes = jnp.where(self.allowed, jnp.where(mask > 0, -gradient, gradient), jnp.inf)
+        positions = jax.lax.top_k(-jnp.nan_to_num(slopes, nan=jnp.inf), tried)[1]
+
+        def value(position: Array) -> Array:
+            return self.objective(flipped(mask, position))
+
+        values = jax.lax.map(value, positions, batch_size=min(at_once, tried))
+        usable = self.allowed[positions] & ~jnp.isnan(values)
+        return jnp.where(usable, values, jnp.inf), positions
+
+
+def flipped(mask: Array, position: Array) -> Array:
+    """The vector of a mask with one connection more, or less."""
+    return mask.at[position].set(1 - mask[position])

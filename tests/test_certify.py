@@ -1,0 +1,226 @@
+"""What is certified is true, and what cannot be is refused."""
+
+import dataclasses
+import itertools
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+import jaxarch
+from jaxarch.theory.generalization import binomial_upper, masked_bound
+
+D = 8
+LOSS = optax.softmax_cross_entropy_with_integer_labels
+
+
+def logits(params, x):
+    return jnp.stack([jnp.zeros(len(x)), x @ params["w"][:, 0]], axis=1)
+
+
+@cache
+def linear(rows=200, validation=False):
+    """Logistic regression over fixed weights: convex in the mask. Three inputs of eight matter."""
+    x = jax.random.normal(jax.random.key(0), (rows + 100, D))
+    y = (x[:, :3].sum(axis=1) + 0.3 * x[:, 7] > 0).astype(int)
+    return jaxarch.supervised(
+        (lambda key: {"w": jax.random.normal(key, (D, 1))}, logits),
+        (x, y),
+        loss=LOSS,
+        optimizer=optax.adam(0.1),
+        steps=20,
+        train=jnp.arange(rows),
+        validation=jnp.arange(rows, rows + 100) if validation else None,
+    )
+
+
+def masked(bits, weights=None):
+    mask = {"w": jnp.asarray(bits, bool).reshape(D, 1)}
+    weights = {"w": jnp.ones((D, 1))} if weights is None else weights
+    return jaxarch.Network(jaxarch.masks.apply_mask(mask, weights), mask, {})
+
+
+MASK = (1, 1, 0, 0, 0, 1, 0, 0)
+
+
+@cache
+def all_losses():
+    vectors = jnp.array(list(itertools.product((0.0, 1.0), repeat=D)))
+    values = jax.vmap(lambda v: linear().objective({"w": v[:, None]}, {}))(vectors)
+    return dict(zip(map(tuple, np.asarray(vectors, int).tolist()), values.tolist(), strict=True))
+
+
+@cache
+def certificate():
+    return jaxarch.certify(masked(MASK), linear(), convex=True, flips=D)
+
+
+def test_on_a_convex_loss_no_mask_is_better_than_it_says():
+    found = certificate()
+    assert found.loss == pytest.approx(all_losses()[MASK], rel=1e-6)
+    assert found.best_loss <= min(all_losses().values()) < found.loss
+
+
+def test_the_flips_are_those_that_lower_the_loss():
+    flipped = [tuple(b ^ (i == j) for j, b in enumerate(MASK)) for i in range(D)]
+    changes = np.array([all_losses()[bits] for bits in flipped]) - all_losses()[MASK]
+    found = certificate().flips
+    assert (found.tried, found.allowed, found.better) == (D, D, (changes < 0).sum())
+    assert found.connection == ("w", (int(changes.argmin()), 0))
+    assert found.change == pytest.approx(changes.min(), rel=1e-4)
+    assert not found.locally_optimal
+
+
+def test_a_mask_is_locally_optimal_only_if_all_flips_were_tried():
+    best = min(all_losses(), key=all_losses().get)
+    assert jaxarch.certify(masked(best), linear(), flips=D).flips.locally_optimal
+    assert not jaxarch.certify(masked(best), linear(), flips=D - 1).flips.locally_optimal
+
+
+def test_errors_are_counted_and_bounded_by_the_mask_s_length():
+    problem, network = linear(), masked(MASK)
+    x, y = (np.asarray(part)[:200] for part in problem.data)
+    errors = int(((x @ np.array(MASK) > 0) != y).sum())
+    found = certificate().training
+    assert (found.errors, found.examples) == (errors, 200)
+    assert found.bound == masked_bound(errors, 200, network.mask)
+
+
+def test_rows_that_were_held_out_give_a_bound_of_their_own():
+    found = jaxarch.certify(masked(MASK), linear(validation=True), flips=0)
+    assert found.held_out.examples == 100
+    assert found.held_out.bound == binomial_upper(found.held_out.errors, 100, 0.05)
+    assert found.held_out.bound < found.training.bound
+
+
+def test_rows_a_few_at_a_time_say_the_same():
+    whole, parts = certificate(), jaxarch.certify(masked(MASK), linear(), flips=D, batch_size=60)
+    assert parts.training == whole.training
+    assert parts.gap == pytest.approx(whole.gap, rel=1e-4)
+    assert parts.flips.connection == whole.flips.connection
+
+
+def test_weights_that_were_there_before_are_certified_and_no_others():
+    weights = linear().init(jax.random.key(3))[0]
+    network = masked(MASK, weights)
+    assert "weights=" in jaxarch.certify(network, linear(), flips=0).why_not
+    given = jaxarch.certify(network, linear(), weights=weights, flips=D)
+    assert given.training is not None
+    assert given.flips.allowed == D
+    trained = network.replace(params={"w": network.params["w"] * 1.01})
+    refused = jaxarch.certify(trained, linear(), weights=weights, flips=0)
+    assert refused.training is None
+    assert "'w'" in refused.why_not
+
+
+def test_of_trained_weights_only_removals_are_tried_and_held_out_rows_still_count():
+    network = masked(MASK, {"w": jnp.arange(1.0, D + 1)[:, None]})
+    found = jaxarch.certify(network, linear(validation=True), flips=100)
+    assert found.training is None
+    assert found.held_out is not None
+    assert found.flips.allowed == found.flips.tried == sum(MASK)
+
+
+class Normalised(nnx.Module):
+    def __init__(self, *, rngs):
+        self.first, self.norm = nnx.Linear(D, 3, rngs=rngs), nnx.BatchNorm(3, rngs=rngs)
+
+    def __call__(self, x):
+        return self.norm(self.first(x))
+
+
+@cache
+def normalised():
+    problem = dataclasses.replace(linear())
+    return jaxarch.supervised(
+        lambda rngs: Normalised(rngs=rngs),
+        problem.data,
+        loss=LOSS,
+        optimizer=optax.adam(0.1),
+        steps=1,
+        train=problem.train,
+    )
+
+
+@cache
+def weight_free():
+    params, state = normalised().init(jax.random.key(0))
+    mask = jax.tree.map(lambda leaf: jnp.ones(leaf.shape, bool), jaxarch.select(params))
+    return jaxarch.Network(jaxarch.masks.weight_free(mask, params), mask, state)
+
+
+def test_running_statistics_and_biases_that_have_seen_the_data_are_refused():
+    network = weight_free()
+    assert jaxarch.certify(network, normalised(), flips=0).training is not None
+    seen = network.replace(state=jax.tree.map(lambda leaf: leaf + 0.1, network.state))
+    assert "state" in jaxarch.certify(seen, normalised(), flips=0).why_not
+    trained = jaxarch.trees.unselected(network.mask, jax.tree.map(lambda leaf: leaf + 0.1, network.params))
+    moved = network.replace(params=jaxarch.trees.merge(trained, network.params))
+    assert "bias" in jaxarch.certify(moved, normalised(), flips=0).why_not
+
+
+def test_examples_that_are_there_twice_are_no_independent_ones():
+    twice = dataclasses.replace(linear(), train=jnp.array([0, 1, 1]))
+    assert "twice" in jaxarch.certify(masked(MASK), twice, flips=0).why_not
+
+
+def test_other_labels_need_to_be_told_what_is_wrong():
+    x = linear().data[0]
+    signs = jnp.where(x[:, 0] > 0, 1.0, -1.0)
+    problem = jaxarch.supervised(
+        (lambda key: {"w": jax.random.normal(key, (D, 1))}, lambda params, x: (x @ params["w"])[:, 0]),
+        (x, signs),
+        loss=optax.l2_loss,
+        optimizer=optax.sgd(0.1),
+        steps=1,
+    )
+    first = masked((1, 0, 0, 0, 0, 0, 0, 0))
+    assert "wrong=" in jaxarch.certify(first, problem, flips=0).why_not
+    told = jaxarch.certify(first, problem, flips=0, wrong=lambda outputs, y: outputs * y <= 0)
+    assert told.training.errors == 0
+
+
+def test_a_loss_that_is_not_convex_is_not_taken_for_convex():
+    x, y = linear().data
+    problem = jaxarch.supervised(
+        (lambda key: {"w": jnp.ones((D, 1))}, lambda params, x: jnp.sin(3 * x @ params["w"])[:, 0]),
+        (x, y.astype(float)),
+        loss=optax.l2_loss,
+        optimizer=optax.sgd(0.1),
+        steps=1,
+    )
+    with pytest.raises(jaxarch.ArgumentError, match="convex"):
+        jaxarch.certify(masked(MASK), problem, convex=True)
+
+
+def of_two_runs():
+    return jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), masked(MASK))
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda: jaxarch.certify(masked(MASK).replace(mask=None), linear()), "mask"),
+        (lambda: jaxarch.certify(of_two_runs(), linear()), r"of_run\(0\)"),
+        (
+            lambda: jaxarch.certify(
+                masked(MASK), dataclasses.replace(linear(), train=jnp.arange(6).reshape(2, 3))
+            ),
+            r"problem.of_run\(0\)",
+        ),
+        (lambda: jaxarch.certify(masked(MASK).params, linear()), "network"),
+        (lambda: jaxarch.certify(masked(MASK), None), "problem"),
+        (lambda: jaxarch.certify(masked(MASK), linear(), delta=0.0), "delta"),
+        (lambda: jaxarch.certify(masked(MASK), linear(), choices=0), "choices"),
+        (lambda: jaxarch.certify(masked(MASK), linear(), flips=-1), "flips"),
+        (lambda: jaxarch.certify(masked(MASK), linear(), wrong="argmax"), "wrong"),
+        (lambda: jaxarch.certify(masked(MASK), linear(), weights={"v": jnp.ones((D, 1))}), "w"),
+    ],
+)
+def test_what_cannot_be_certified_is_refused(call, named):
+    with pytest.raises(jaxarch.ArgumentError, match=named):
+        call()

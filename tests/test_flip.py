@@ -1,0 +1,154 @@
+"""Flips of single connections: the best by the loss, until none is better."""
+
+import itertools
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import jaxarch
+
+MASK = np.array([[True, False], [False, True], [True, True]])
+TEACHER = np.array([[1, 0], [1, 1], [0, 0]])
+
+
+@cache
+def problem(seed=0):
+    """To find three connections of six, the initial weights of the seed; the output layer has no mask."""
+    x = jax.random.normal(jax.random.key(100 + seed), (10, 3))
+
+    def init(key):
+        return {"w": jax.random.normal(key, (3, 2)), "out": jnp.array([[1.0, 0.5], [0.25, 2.0]])}
+
+    def apply(params, x):
+        return jnp.tanh(x @ params["w"]) @ params["out"]
+
+    teacher = init(jax.random.key(seed))
+    y = apply(teacher | {"w": teacher["w"] * TEACHER}, x)
+    return jaxarch.supervised((init, apply), (x, y), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=1)
+
+
+def network(weights, mask=MASK):
+    mask = {"w": jnp.asarray(mask), "out": None}
+    return jaxarch.Network(jaxarch.masks.apply_mask(mask, weights), mask, {}, start=weights)
+
+
+@cache
+def start(seed=0, ones=True):
+    weights = problem(seed).init(jax.random.key(seed))[0]
+    return weights | {"w": jnp.ones((3, 2))} if ones else weights
+
+
+def losses(seed, weights):
+    """Of every mask, by its bits."""
+    objective = jax.jit(problem(seed).objective)
+    return {
+        bits: float(objective(network(weights, np.reshape(bits, (3, 2)).astype(bool)).params, {}))
+        for bits in itertools.product((0, 1), repeat=6)
+    }
+
+
+def neighbours(bits):
+    return [tuple(b ^ (i == j) for j, b in enumerate(bits)) for i in range(6)]
+
+
+def bits_of(network):
+    return tuple(np.asarray(network.mask["w"]).ravel().astype(int).tolist())
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("ones", [True, False])
+def test_all_flips_tried_it_descends_to_a_mask_that_no_flip_betters(seed, ones):
+    weights = start(seed, ones)
+    known, bits, path = losses(seed, weights), tuple(MASK.ravel().astype(int).tolist()), []
+    while True:
+        path.append(known[bits])
+        best = min(neighbours(bits), key=known.get)
+        if known[best] >= known[bits]:
+            break
+        bits = best
+    found = jaxarch.flip(20, returning="start")(jax.random.key(0), problem(seed), network(weights))
+    assert bits_of(found) == bits
+    assert found.info["locally_optimal"]
+    assert int(found.info["flips"]) == len(path) - 1
+    np.testing.assert_allclose(found.info["objective"][: len(path)], path, rtol=1e-5, atol=1e-9)
+    assert (found.info["objective"][len(path) :] == found.info["objective"][len(path) - 1]).all()
+
+
+def test_what_comes_back_has_the_weight_that_was_said():
+    grown = network(start(0, ones=False), np.zeros((3, 2)))
+    for returning, expected in (("start", start(0, ones=False)["w"]), ("ones", jnp.ones((3, 2)))):
+        found = jaxarch.flip(3, returning=returning)(jax.random.key(0), problem(), grown)
+        np.testing.assert_array_equal(found.params["w"], jnp.where(found.mask["w"], expected, 0))
+        assert found.mask["w"].any()
+
+
+def test_by_default_connections_are_removed_only_and_the_others_keep_their_weights():
+    weights = start(0, ones=False)
+    full = network(weights, np.ones((3, 2)))
+    found = jaxarch.flip(6)(jax.random.key(0), problem(), full)
+    assert 0 < found.mask["w"].sum() < 6
+    np.testing.assert_array_equal(found.params["w"], jnp.where(found.mask["w"], weights["w"], 0))
+    again = jaxarch.flip(6)(jax.random.key(0), problem(), found)
+    assert bits_of(again) == bits_of(found)
+
+
+def test_it_ends_after_its_rounds_and_says_no_more_than_it_knows():
+    found = jaxarch.flip(1, returning="start")(jax.random.key(0), problem(), network(start()))
+    assert int(found.info["flips"]) == 1
+    assert not found.info["locally_optimal"]
+
+
+def test_of_few_tried_nothing_is_said_to_be_optimal():
+    found = jaxarch.flip(20, tried=2, returning="start")(jax.random.key(0), problem(), network(start()))
+    assert not found.info["locally_optimal"]
+    assert (np.diff(found.info["objective"]) <= 0).all()
+
+
+def test_rows_a_few_at_a_time_make_the_same_flips():
+    whole, parts = (
+        jaxarch.flip(20, returning="start", batch_size=size, at_once=4)(
+            jax.random.key(0), problem(), network(start())
+        )
+        for size in (None, 3)
+    )
+    assert bits_of(whole) == bits_of(parts)
+    np.testing.assert_allclose(whole.info["objective"], parts.info["objective"], rtol=1e-5)
+
+
+def test_a_flip_whose_loss_is_nan_is_not_made():
+    weights = {"w": jnp.array([1.0, jnp.nan])}
+    problem = jaxarch.supervised(
+        (lambda key: {"w": jnp.ones(2)}, lambda params, x: x @ params["w"]),
+        (jnp.ones((3, 2)), jnp.full(3, 2.0)),
+        loss=optax.l2_loss,
+        optimizer=optax.sgd(0.1),
+        steps=1,
+    )
+    mask = {"w": jnp.array([True, False])}
+    found = jaxarch.flip(3, returning="start")(
+        jax.random.key(0),
+        problem,
+        jaxarch.Network({"w": jnp.array([1.0, 0.0])}, mask, {}, start=weights),
+    )
+    assert found.mask["w"].tolist() == [True, False]
+
+
+def test_a_start_that_there_is_none_of_is_refused_before_anything_is_computed():
+    drawn = network(start()).replace(start=None)
+    with pytest.raises(jaxarch.ArgumentError, match=r"flip: .*start"):
+        jaxarch.flip(returning="start")(jax.random.key(0), problem(), drawn)
+
+
+@pytest.mark.parametrize(("name", "value"), [("rounds", 0), ("tried", 0), ("at_once", 0), ("batch_size", 0)])
+def test_counts_below_one_are_refused(name, value):
+    with pytest.raises(jaxarch.ArgumentError, match=name):
+        jaxarch.flip(**{name: value})
+
+
+def test_another_word_for_what_comes_back_is_refused():
+    with pytest.raises(jaxarch.ArgumentError, match="returning"):
+        jaxarch.flip(returning="zeros")
