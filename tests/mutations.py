@@ -2114,6 +2114,114 @@ VANISHING = [
     ),
 ]
 
+CERTIFIED = [
+    Mutation(
+        "the price of a mask leaves out how many connections it has",
+        "theory/generalization.py",
+        "return math.log(size + 1) + log_binomial(size, kept)",
+        "return log_binomial(size, kept)",
+        "test_generalization.py::test_the_length_of_every_mask_is_minus_the_logarithm_of_its_prior",
+    ),
+    Mutation(
+        "the price of a mask is the smaller one, for nothing",
+        "theory/generalization.py",
+        "short + math.log(2) - math.log1p(math.exp(short - long))",
+        "short",
+        "test_generalization.py::test_the_length_of_every_mask_is_minus_the_logarithm_of_its_prior",
+    ),
+    Mutation(
+        "choosing among several costs nothing",
+        "theory/generalization.py",
+        "description_length(mask) + math.log(choices) * (1 + 4 * EPS)",
+        "description_length(mask)",
+        "test_generalization.py::test_who_chose_among_several_pays_for_their_number",
+    ),
+    Mutation(
+        "errors up to one fewer count in the tail",
+        "theory/generalization.py",
+        "counts = np.arange(errors + 1)",
+        "counts = np.arange(max(errors, 1))",
+        "test_generalization.py::test_a_bound_is_just_where_so_few_errors_have_become_a_surprise",
+    ),
+    Mutation(
+        "a bound is rounded downwards",
+        "theory/generalization.py",
+        "    return high\n",
+        "    return low\n",
+        "test_generalization.py::test_a_bound_is_just_where_so_few_errors_have_become_a_surprise",
+    ),
+    Mutation(
+        "connections that should come have no part in the gap",
+        "theory/optimality.py",
+        "jnp.maximum(g * v, -g * (1 - v))",
+        "jnp.maximum(g * v, 0)",
+        "test_certify.py::test_on_a_convex_loss_no_mask_is_better_than_it_says",
+    ),
+    Mutation(
+        "flips that promise least are tried first",
+        "finish/flip.py",
+        "jax.lax.top_k(-jnp.nan_to_num(slopes, nan=jnp.inf), tried)",
+        "jax.lax.top_k(jnp.nan_to_num(slopes, nan=-jnp.inf), tried)",
+        "test_certify.py::test_the_flip_that_promises_most_is_tried_first",
+    ),
+    Mutation(
+        "the first flip that is better is made, not the best",
+        "finish/flip.py",
+        "best = jnp.argmin(values)",
+        "best = jnp.argmax(values < now.objectives[now.round])",
+        "test_flip.py::test_all_flips_tried_it_descends_to_a_mask_that_no_flip_betters",
+    ),
+    Mutation(
+        "a mask is locally optimal where its rounds ran out",
+        "finish/flip.py",
+        "~end.improved & (tried >= on.allowed.sum())",
+        "tried >= on.allowed.sum()",
+        "test_flip.py::test_it_ends_after_its_rounds_and_says_no_more_than_it_knows",
+    ),
+    Mutation(
+        "a mask is locally optimal where some flips were tried",
+        "finish/flip.py",
+        "~end.improved & (tried >= on.allowed.sum())",
+        "~end.improved",
+        "test_flip.py::test_of_few_tried_nothing_is_said_to_be_optimal",
+    ),
+    Mutation(
+        "connections that are there take the weight of those that come back",
+        "finish/flip.py",
+        "jnp.where(m, found, other.astype(found.dtype))",
+        "other.astype(found.dtype)",
+        "test_flip.py::test_by_default_connections_are_removed_only_and_the_others_keep_their_weights",
+    ),
+    Mutation(
+        "the rest of the rows is left out of an objective in parts",
+        "problem.py",
+        "total = total + loss(rows[whole:]) * (count - whole)",
+        "total = total * count / whole",
+        "test_flip.py::test_rows_a_few_at_a_time_make_the_same_flips",
+    ),
+    Mutation(
+        "running statistics may have seen the data",
+        "certificates/untouched.py",
+        "if not all(_equal(leaf, named_leaves(start).get(path)) for _, start in drawn):",
+        "if named_leaves(drawn[0][1]).get(path) is None:",
+        "test_certify.py::test_running_statistics_and_biases_that_have_seen_the_data_are_refused",
+    ),
+    Mutation(
+        "weights that are not those given are certified",
+        "certificates/untouched.py",
+        "if not _equal(leaf, named_leaves(expected)[path]):",
+        "if np.shape(leaf) != np.shape(named_leaves(expected)[path]):",
+        "test_certify.py::test_weights_that_were_there_before_are_certified_and_no_others",
+    ),
+    Mutation(
+        "every loss is taken for convex",
+        "certificates/certify.py",
+        "if (above > tolerance).any():",
+        "if jnp.isnan(above).any():",
+        "test_certify.py::test_a_loss_that_is_not_convex_is_not_taken_for_convex",
+    ),
+]
+
 MUTATIONS = [
     *STAGES,
     *FILES,
@@ -2133,4 +2241,5 @@ MUTATIONS = [
     *FIELD,
     *HEAD,
     *VANISHING,
+    *CERTIFIED,
 ]

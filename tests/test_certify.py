@@ -13,6 +13,7 @@ from flax import nnx
 
 import jaxarch
 from jaxarch.theory.generalization import binomial_upper, masked_bound
+from jaxarch.theory.optimality import flip_slopes
 
 D = 8
 LOSS = optax.softmax_cross_entropy_with_integer_labels
@@ -79,6 +80,13 @@ def test_a_mask_is_locally_optimal_only_if_all_flips_were_tried():
     best = min(all_losses(), key=all_losses().get)
     assert jaxarch.certify(masked(best), linear(), flips=D).flips.locally_optimal
     assert not jaxarch.certify(masked(best), linear(), flips=D - 1).flips.locally_optimal
+
+
+def test_the_flip_that_promises_most_is_tried_first():
+    gradient = jax.grad(lambda w: linear().objective({"w": w}, {}))(masked(MASK).params["w"])
+    slopes = flip_slopes(masked(MASK).mask, {"w": gradient})["w"]
+    found = jaxarch.certify(masked(MASK), linear(), flips=1).flips
+    assert found.connection == ("w", (int(slopes.argmin()), 0))
 
 
 def test_errors_are_counted_and_bounded_by_the_mask_s_length():

@@ -158,6 +158,18 @@ def test_the_page_on_cutting_units_leaves_half_of_the_heads_and_neurons():
 
 
 @pytest.mark.long
+def test_the_page_on_certificates_bounds_what_held_out_rows_show_and_flips_better_it():
+    names = {}
+    run_page("docs/certificates.md", names)
+    found = names["certificate"]
+    assert found.training.rate < found.held_out.rate < found.held_out.bound < found.training.bound < 1
+    assert (names["before"].loss, names["before"].kept) == pytest.approx((1.80, 111), abs=0.05)
+    assert names["after"].loss < names["before"].loss
+    assert names["after"].held_out.rate < names["before"].held_out.rate
+    assert (names["better"].info["flips"] < 200).all()
+
+
+@pytest.mark.long
 def test_the_page_on_spectral_networks_finds_the_width_in_the_gated_form_and_exports_it():
     names = {}
     run_page("docs/spectral_networks.md", names)

@@ -91,6 +91,7 @@ def test_by_default_connections_are_removed_only_and_the_others_keep_their_weigh
     full = network(weights, np.ones((3, 2)))
     found = jaxarch.flip(6)(jax.random.key(0), problem(), full)
     assert 0 < found.mask["w"].sum() < 6
+    assert found.info["locally_optimal"]
     np.testing.assert_array_equal(found.params["w"], jnp.where(found.mask["w"], weights["w"], 0))
     again = jaxarch.flip(6)(jax.random.key(0), problem(), found)
     assert bits_of(again) == bits_of(found)

@@ -24,6 +24,7 @@ PAGES = {
     "running": ("Running stages", ("running",)),
     "search": ("Searches", ("search",)),
     "finish": ("Finishes", ("finish",)),
+    "certificates": ("Certificates", ("certificates",)),
     "masks": ("Masks", ("masks",)),
     "saliency": ("Saliency", ("saliency",)),
     "optim": ("Optax transformations", ("optim",)),
@@ -59,7 +60,7 @@ PAGES = {
 Of nested modules the innermost counts.
 """
 
-FURTHER = ("finish", "results", "running")
+FURTHER = ("certificates", "finish", "results", "running")
 """Packages with a list of their own that are not attributes of `jaxarch`."""
 
 SPOKEN_OF = (

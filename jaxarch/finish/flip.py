@@ -54,7 +54,8 @@ def flip(
       rounds: flips at most.
       tried: for each, how many candidates; by default every connection, D evaluations of F each time.
       returning: the weight of a connection that comes back: `ones` for weight-free networks, `start` for that
-        of `Network.start`; `None` to remove connections only. Those that are there keep theirs.
+        of `Network.start`; `None` where none comes back that the given network did not have. Those that are
+        there keep theirs.
       at_once: candidates that are evaluated together.
       batch_size: rows at a time, where memory is short; by default all.
 
@@ -124,7 +125,7 @@ def _flip(settings: Settings, key: Array, problem: Problem, network: Network) ->
     info = {
         "flips": end.round,
         "objective": end.objectives,
-        "locally_optimal": ~end.improved & (tried == flat.size),
+        "locally_optimal": ~end.improved & (tried >= on.allowed.sum()),
     }
     return network.replace(params=apply_mask(mask, on.weights), mask=mask, info=network.info | info)
 

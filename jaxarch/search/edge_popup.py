@@ -80,8 +80,8 @@ def edge_popup(
       **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
-      A search; after another stage, one over the weights that were found. Its `info` has `scores`, the final
-      scores.
+      A search; after another stage, one over the weights that were found. Its `start` are theta, where no
+      mask was found before; its `info` has `scores`, the final scores.
 
     Raises:
       ArgumentError: a density outside (0, 1], unknown `weights`.
@@ -142,7 +142,9 @@ def _params(settings: Settings, state: TrainState) -> PyTree:
 def _network(settings: Settings, state: TrainState) -> Network:
     weights, before = state.fixed
     mask = within(kept(settings, state.trainable), before)
-    return Network(apply_mask(mask, weights), mask, state.model, info={"scores": state.trainable})
+    start = weights if before is None else None
+    info = {"scores": state.trainable}
+    return Network(apply_mask(mask, weights), mask, state.model, start=start, info=info)
 
 
 def _scores(key: Array, selected: PyTree) -> PyTree:

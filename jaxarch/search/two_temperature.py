@@ -119,8 +119,8 @@ def two_temperature(
       **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
-      A search; after another stage, one over the weights that were found. Its `info` has `scores`, the final
-      scores.
+      A search; after another stage, one over the weights that were found. Its `start` are theta, where these
+      are not all 1 and no mask was found before; its `info` has `scores`, the final scores.
 
     Raises:
       ArgumentError: temperatures that are not positive, soft > hard, an unknown `weights` or `scale`; units
@@ -188,7 +188,9 @@ def _network(settings: Settings, state: TrainState) -> Network:
     else:
         found = units.largest(scores, units.counts(scores, settings.density))
     mask = within(units.spread(found, weights), before)
-    return Network(_masked(settings, mask, state), mask, state.model, info={"scores": state.trainable})
+    start = weights if before is None and settings.weights != "ones" else None
+    info = {"scores": state.trainable}
+    return Network(_masked(settings, mask, state), mask, state.model, start=start, info=info)
 
 
 def _masked(settings: Settings, mask: PyTree, state: TrainState) -> PyTree:

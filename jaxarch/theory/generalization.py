@@ -21,6 +21,8 @@ from jaxarch.errors import ArgumentError, check_count, shown
 from jaxarch.masks import check_booleans
 from jaxarch.trees import PyTree
 
+__all__ = ["binomial_upper", "description_length", "masked_bound"]
+
 EPS = 2.0**-52
 
 

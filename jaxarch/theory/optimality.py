@@ -16,6 +16,8 @@ from jaxarch.errors import ArgumentError
 from jaxarch.masks import check_fits
 from jaxarch.trees import PyTree, map_selected
 
+__all__ = ["duality_gap", "flip_slopes"]
+
 
 def duality_gap(mask: PyTree, gradient: PyTree) -> Array:
     r"""`sum_i max(g_i v_i, -g_i (1 - v_i))`: by how much a tangent plane falls within the cube at most.

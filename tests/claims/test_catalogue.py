@@ -18,7 +18,7 @@ PREFIXES = {
     "disentangling": {"D", "binarize", "graph"},
     "pruning": {"A"},
     "spectral": {"S"},
-    "own": {"two-temperature", "projected-sgd", "spectral"},
+    "own": {"two-temperature", "projected-sgd", "spectral", "certificate"},
 }
 
 
