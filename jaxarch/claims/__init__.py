@@ -6,7 +6,7 @@ from jax import Array
 
 from jaxarch.claims.catalogue import CLAIMS, chosen, outcomes, worst_case
 from jaxarch.claims.checks.adversary import drawn_checks
-from jaxarch.claims.checks.boxes import Box
+from jaxarch.claims.checks.boxes import Box, Rewritten
 from jaxarch.claims.checks.convexity import ConvexityGap, check_convex, convexity_gap
 from jaxarch.claims.checks.core import CASES, Claim, Counterexample, Evidence, Outcome, Sides, judge
 from jaxarch.claims.checks.drawn import Inequality
@@ -64,6 +64,7 @@ __all__ = [
     "InsideBound",
     "Outcome",
     "Report",
+    "Rewritten",
     "Sides",
     "as_json",
     "as_markdown",
