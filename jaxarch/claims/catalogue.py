@@ -30,6 +30,7 @@ IDEAS = (
     own.vertex_distance,
     own.scaling,
     own.regret,
+    own.exact_step,
     own.iterates,
     own.heavy_ball,
     own.descent,

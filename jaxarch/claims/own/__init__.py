@@ -3,6 +3,7 @@
 from jaxarch.claims.own import (
     convex_sgd,
     descent,
+    exact_step,
     forward_substitution,
     gated_form,
     gated_neurons,
@@ -21,6 +22,7 @@ from jaxarch.claims.own import (
 __all__ = [
     "convex_sgd",
     "descent",
+    "exact_step",
     "forward_substitution",
     "gated_form",
     "gated_neurons",
