@@ -14,6 +14,7 @@ from jaxarch.errors import ArgumentError, check_count, check_one_key, check_posi
 
 IDEAS = (
     disentangling.binarization,
+    disentangling.tightness,
     disentangling.step_error,
     pruning.step_error,
     disentangling.mean_loss,
