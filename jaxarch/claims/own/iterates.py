@@ -205,7 +205,7 @@ ANYTIME = Claim(
                 steps=often(LONGEST, integer(1, LONGEST)),
             ),
             {"9% too small": functools.partial(anytime_on_a_linear_loss, constant=0.91)},
-            cases=2000,
+            cases=1000,
         ),
     ),
     see=("two-temperature.convergence",),
