@@ -103,15 +103,14 @@ def _regret(
         largest = jnp.maximum(jnp.max(jnp.abs(g)), jnp.finfo(w.dtype).tiny)
         constant = mirror.regret_constant(rate, hard, soft, gradient_bound=largest)
     v = jax.nn.sigmoid(hard * w)
-    ends = jnp.stack([w[0], w[-1]])
-    distances = mirror.bregman_divergence(u[None], ends, hard, soft)
+    near, far = (mirror.bregman_divergence(u, at, hard, soft) for at in (w[0], w[-1]))
     noise = rate * constant * jnp.sum(g**2)
-    rounding = jnp.sum(divergence_rounding(u[None], ends, distances, hard, soft))
+    rounding = jnp.sum(
+        divergence_rounding(u, w[0], near, hard, soft) + divergence_rounding(u, w[-1], far, hard, soft)
+    )
     rounding = (rounding + step_rounding(w, g, u, rate, hard, soft)) / rate
     rounding = rounding + eps * (16 + g.size) * (jnp.sum(jnp.abs(g)) + noise)
-    return Sides(
-        jnp.sum(g * (v[:-1] - u[None])), jnp.sum(distances[0] - distances[1]) / rate + noise, rounding
-    )
+    return Sides(jnp.sum(g * (v[:-1] - u[None])), jnp.sum(near - far) / rate + noise, rounding)
 
 
 def check_comparator(u: np.ndarray, hard: np.ndarray, soft: np.ndarray) -> None:

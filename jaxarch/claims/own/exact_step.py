@@ -53,15 +53,14 @@ def exact_step(
         return after, (w, ROUNDINGS * EPS * jnp.sum(apart * (in_theta + in_scores)))
 
     end, (scores, rounding) = jax.lax.scan(step, start, gradients)
-    ends = jnp.stack([start, end])
-    distances = mirror.bregman_divergence(u[None], ends, hard, soft)
-    of_ends = divergence_rounding(u[None], ends, distances, hard, soft)
+    near, far = (mirror.bregman_divergence(u, at, hard, soft) for at in (start, end))
+    of_ends = divergence_rounding(u, start, near, hard, soft) + divergence_rounding(u, end, far, hard, soft)
     noise = mirror.regret_constant(rate, hard, soft, gradient_bound=largest, exact=True)
     noise = rate * noise * jnp.sum(gradients**2)
     left = jnp.sum(gradients * (jax.nn.sigmoid(hard * scores) - u[None]))
     rounded = (jnp.sum(rounding) + jnp.sum(of_ends)) / rate
     rounded = rounded + 64 * EPS * (jnp.sum(jnp.abs(gradients)) + noise)
-    return Sides(left, jnp.sum(distances[0] - distances[1]) / rate + constant * noise, rounded)
+    return Sides(left, jnp.sum(near - far) / rate + constant * noise, rounded)
 
 
 def at_the_prescribed_rate(
