@@ -41,7 +41,7 @@ LIMIT = 20_000
 
 
 class Rewritten(NamedTuple):
-    """A slack that is not the statement's, though it need not be negative anywhere: a mutation."""
+    """A mutation that is nowhere negative, and not the statement's: that alone can reject it."""
 
     slack: Slack
 

@@ -210,7 +210,8 @@ DESCENT = Claim(
     assumptions="grad F L-Lipschitz on [0, 1]^d, not convex; for the second, g_t unbiased, E |g_t|^2 <= V, "
     "|dF/dv_i| <= G_inf",
     verdict="holds",
-    remark="16 is sharp, for F = (v - 1/2)^2 near 1/2. p goes to 0 at every vertex of the cube: a small "
+    remark="16 is sharp, for F = (v - 1/2)^2 near 1/2, and so is the term of G_inf, for a linear loss at the "
+    "inflection of sigma_H as rho -> 0. p goes to 0 at every vertex of the cube: a small "
     "sum may mean saturated scores and no stationary mask.",
     checks=(
         Inequality(
