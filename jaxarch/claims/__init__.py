@@ -6,9 +6,9 @@ from jax import Array
 
 from jaxarch.claims.catalogue import CLAIMS, chosen, outcomes, worst_case
 from jaxarch.claims.checks.adversary import drawn_checks
-from jaxarch.claims.checks.boxes import Box
+from jaxarch.claims.checks.boxes import Box, Rewritten
 from jaxarch.claims.checks.convexity import ConvexityGap, check_convex, convexity_gap
-from jaxarch.claims.checks.core import CASES, Claim, Counterexample, Evidence, Outcome, Sides, judge
+from jaxarch.claims.checks.core import CASES, Claim, Control, Counterexample, Evidence, Outcome, Sides, judge
 from jaxarch.claims.checks.drawn import Inequality
 from jaxarch.claims.checks.exact import Exact
 from jaxarch.claims.checks.own_loss import InsideBound, inside_bound
@@ -56,6 +56,7 @@ __all__ = [
     "CLAIMS",
     "Box",
     "Claim",
+    "Control",
     "ConvexityGap",
     "Counterexample",
     "Evidence",
@@ -64,6 +65,7 @@ __all__ = [
     "InsideBound",
     "Outcome",
     "Report",
+    "Rewritten",
     "Sides",
     "as_json",
     "as_markdown",

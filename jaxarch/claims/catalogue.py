@@ -14,6 +14,7 @@ from jaxarch.errors import ArgumentError, check_count, check_one_key, check_posi
 
 IDEAS = (
     disentangling.binarization,
+    disentangling.tightness,
     disentangling.step_error,
     pruning.step_error,
     disentangling.mean_loss,
@@ -30,6 +31,7 @@ IDEAS = (
     own.vertex_distance,
     own.scaling,
     own.regret,
+    own.exact_step,
     own.iterates,
     own.heavy_ball,
     own.descent,

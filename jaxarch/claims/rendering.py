@@ -119,6 +119,10 @@ def _details(outcome: Outcome) -> Iterator[RenderableType]:
         yield Text(f"  {_case(counterexample.case)}")
         yield Text(f"  {_sides(sides)}")
         yield Text(f"  {counterexample.line}", no_wrap=True, overflow="ignore")
+    for control, sides in zip(claim.controls, outcome.controls, strict=True):
+        yield Text(f"\nIt {'holds' if sides.holds else 'FAILS'} at")
+        yield Text(f"  {_case(control.case)}")
+        yield Text(f"  {_sides(sides)}")
     if claim.see:
         yield Text(f"\nSee {', '.join(claim.see)}.")
 
@@ -256,6 +260,15 @@ def _object(outcome: Outcome) -> dict[str, Any]:
             }
             for counterexample, sides in zip(claim.printed, outcome.printed, strict=True)
         ],
+        "controls": [
+            {
+                "case": dict(control.case),
+                "left": _finite(sides.left),
+                "right": _finite(sides.right),
+                "python": control.line,
+            }
+            for control, sides in zip(claim.controls, outcome.controls, strict=True)
+        ],
     }
 
 
@@ -294,7 +307,7 @@ def _plain(text: str) -> str:
 
 
 def _sides(sides: Evaluated) -> str:
-    return f"left {number(sides.left)} > right {number(sides.right)}"
+    return f"left {number(sides.left)} {'<=' if sides.holds else '>'} right {number(sides.right)}"
 
 
 def _markdown_row(cells: Iterable[str]) -> str:

@@ -1,5 +1,6 @@
 """Inequalities proved on boxes with python-flint, and what is said and done without it."""
 
+import functools
 import sys
 
 import jax
@@ -85,7 +86,20 @@ def test_a_violation_between_all_points_that_were_tried_is_found_by_halving(with
     assert found.margin < 0
 
 
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_slack_that_is_not_the_statement_s_proves_nothing_though_it_is_nowhere_negative(installed, request):
+    request.getfixturevalue("with_flint" if installed else "without_flint")
+
+    def square(n, x, y):
+        return n.square(x - 0.5) + 0 * y
+
+    statement = functools.partial(parabola, constant=0.25)
+    assert Box(statement, SQUARE, slack=square).run(KEY, 1000).holds
+    other = Box(statement, SQUARE, slack=lambda n, x, y: n.square(x) + 0 * y).run(KEY, 1000)
+    assert (other.holds, other.margin) == (False, -1.0)
+
+
 def test_what_cannot_be_decided_counts_as_failing(with_flint):
     box = Box(lambda n, **case: parabola(n, **case, constant=0.25), SQUARE)
-    found = box.proof(box.slack, limit=100)
+    found = box.proof(box.statement, limit=100)
     assert (found.kind, found.holds, found.cases) == ("undecided", False, 100)

@@ -125,5 +125,34 @@ def test_the_printed_line_shows_that_the_printed_form_fails_in_float32_too(name,
     assert float(left) == pytest.approx(outcome_of(name).printed[position].left, rel=0.01)
 
 
+CONTROLS = [(name, position) for name, claim in CLAIMS.items() for position in range(len(claim.controls))]
+
+
+def test_whatever_is_refuted_holds_somewhere():
+    refuted = {name for name, claim in CLAIMS.items() if claim.verdict == "refuted"}
+    assert {name for name, _ in CONTROLS} == refuted
+
+
+@pytest.mark.parametrize(("name", "position"), CONTROLS)
+def test_the_printed_form_of_what_is_refuted_holds_at_its_controls(name, position):
+    assert outcome_of(name).controls[position].holds
+
+
+@pytest.mark.parametrize("name", ["D.theorem-4.3", "A.theorem-2.1"])
+def test_a_bound_that_is_copied_as_less_than_it_is_refutes_nothing(name):
+    claim = CLAIMS[name]
+
+    def copied(case):
+        def less(**variables):
+            sides = case.statement(**variables)
+            return sides._replace(right=0.95 * sides.right)
+
+        return dataclasses.replace(case, statement=less)
+
+    controls = tuple(map(copied, claim.controls))
+    assert not any(control.evaluate().holds for control in controls)
+    assert judge(dataclasses.replace(claim, controls=controls), KEY, CASES).verdict == "fails"
+
+
 def test_claims_refer_to_claims():
     assert {name for claim in CLAIMS.values() for name in claim.see} <= set(CLAIMS)

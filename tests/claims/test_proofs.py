@@ -1,28 +1,43 @@
-"""The slacks that are proved on boxes are those of the statements."""
-
-import itertools
-from types import SimpleNamespace
+"""The statements that are proved on boxes are the claims', and what is proved is the statements."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxarch.claims.checks import proofs
+from jaxarch.claims.checks.boxes import Rewritten
 from jaxarch.claims.checks.interval_arithmetic import Reals
 from jaxarch.claims.checks.two_temperature import slope
 from jaxarch.precision import float64
 
+BOXES = {
+    "slope": proofs.SLOPE,
+    "lemma 4.2": proofs.LEMMA_4_2_IN_ONE_COORDINATE,
+    "convexity": proofs.STRONG_CONVEXITY,
+    "ratio from below": proofs.RATIO_BOUND[0],
+    "ratio from above": proofs.RATIO_BOUND[1],
+}
 
-def test_the_bounds_of_the_curvature_are_identities_of_polynomials():
-    # At one whole number more than its degree for each variable; floats of Python are exact there.
-    n = SimpleNamespace(square=lambda x: x * x)
-    for tau, share, ratio, u in itertools.product(range(9), range(9), range(3), range(2)):
-        t = share * tau
-        curvature = (1 - t**2) * ((1 - tau**2) + 2 * ratio * t * (1 + tau - 2 * u))
-        assert proofs.curvature_below(n, tau, share, ratio, u) == curvature
-        assert proofs.curvature_above(n, tau, share, ratio, u) == 1 + ratio**2 - curvature
+
+@pytest.mark.parametrize("box", BOXES.values(), ids=BOXES)
+def test_what_is_proved_is_the_statement_and_a_slack_that_is_not_proves_nothing(box):
+    assert box.is_rewritten(box.slack)
+    others = [changed.slack for changed in box.mutations.values() if isinstance(changed, Rewritten)]
+    assert others
+    assert not any(map(box.is_rewritten, others))
+
+
+@pytest.mark.parametrize("box", BOXES.values(), ids=BOXES)
+def test_no_slack_that_is_another_one_is_negative_so_that_only_the_identity_rejects_it(box):
+    random = np.random.default_rng(0)
+    case = {name: random.uniform(*ends, 1000) for name, ends in box.box.items()}
+    with float64():
+        for changed in box.mutations.values():
+            if isinstance(changed, Rewritten):
+                assert (changed.slack(Reals, **case) >= 0).all()
 
 
 CASE = {

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxarch.claims.checks import projected_sgd, two_temperature
+from jaxarch.claims.checks import algorithm_1, projected_sgd, two_temperature
 from jaxarch.claims.disentangling import binarization, convergence, mean_loss, step_error
 from jaxarch.claims.own import convex_sgd, strongly_convex_sgd
 from jaxarch.claims.pruning import penalty
@@ -142,6 +142,19 @@ def test_theorem_4_3_fails_for_every_c_once_there_are_enough_steps():
     c = jnp.asarray([0.01, 0.1, 1.0])
     sides = jax.jit(jax.vmap(lambda c: convergence.theorem_4_3(1.0, 0.0, 4.0, 4.0, c, 0.0, 300_000)))(c)
     assert (sides.left > 10 * sides.right).all()
+
+
+def test_theorem_4_3_fails_where_the_error_that_its_proof_takes_to_be_0_on_average_is_0():
+    w = algorithm_1.WITHOUT_ERROR
+    with float64():
+        gradient = 2 * jax.nn.sigmoid(8.0 * w) - 1
+        assert float(gradient) == pytest.approx(algorithm_1.SLOPE_WITHOUT_ERROR, rel=1e-15)
+        factor, rounding = two_temperature.update_factor(gradient, jnp.asarray(w), 0.001, 8.0, 8.0)
+        assert abs(factor - 1) <= rounding
+        sides = convergence.theorem_4_3(0.0, 1.0, 8.0, 8.0, 0.001, w, 1)
+    # By hand: the gap is about 1/8, and C = 5, so the bound is 26/2000.
+    assert float(sides.left) == pytest.approx(0.1246, abs=1e-4)
+    assert float(sides.right) == pytest.approx(0.013, rel=1e-12)
 
 
 def test_the_mean_slope_is_a_difference_quotient():

@@ -15,6 +15,12 @@ from jaxarch.claims.checks.two_temperature import trajectory
 THREE_QUARTERS = 0.27465307216702745
 """The score at which `sigma(4 w) = 3/4`."""
 
+WITHOUT_ERROR = 0.2205200702202729
+"""The score at which a step of rate 1/1000 on `(v - 1/2)^2` has no error: p = 1 and r = 0, H = S = 8."""
+
+SLOPE_WITHOUT_ERROR = 0.7074599515764519
+"""The gradient there, `2 sigma(8 w) - 1`."""
+
 
 class SeparableLoss(NamedTuple):
     """`f(v) = linear v + curvature (v - 1/2)^2` in each of `dimension` equal coordinates."""

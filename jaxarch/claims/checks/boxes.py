@@ -1,7 +1,8 @@
 """Inequalities proved on a whole box of their variables: interval arithmetic with branch and bound.
 
 Where the interval of a statement's slack has no negative number, the statement holds on a whole box of
-cases; boxes that do not show it are halved. Without python-flint, the same statement is sampled.
+cases; boxes that do not show it are halved. A slack that is rewritten, so that intervals can show it, must be
+the statement's by the rules of algebra. Without python-flint, the statement is sampled.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
 
+from jaxarch.claims.checks.commuting import Symbols, variable
 from jaxarch.claims.checks.core import Evidence, Sides
 from jaxarch.claims.checks.cube import cube, log_uniform, uniform
 from jaxarch.claims.checks.drawn import Inequality
@@ -37,35 +40,63 @@ LIMIT = 20_000
 """Sub-boxes, after which a proof is given up."""
 
 
+class Rewritten(NamedTuple):
+    """A mutation that is nowhere negative, and not the statement's: that alone can reject it."""
+
+    slack: Slack
+
+
 @dataclasses.dataclass(frozen=True)
 class Box:
     """An inequality on a box, proved where python-flint is installed and sampled where not.
 
     Attributes:
-      slack: of the statement.
+      statement: its slack, in the words in which it is stated.
       box: the ends of each variable's range. Positive ones are halved, and drawn, in the logarithm.
-      mutations: by what was broken, slacks of statements that must fail somewhere in the box.
+      mutations: by what was broken, statements that must fail somewhere in the box, and slacks that are not
+        the statement's.
+      slack: the same rewritten, for intervals to show that it is not negative; the statement's own if None.
     """
 
-    slack: Slack
+    statement: Slack
     box: Mapping[str, tuple[float, float]]
-    mutations: Mapping[str, Slack] = dataclasses.field(default_factory=dict)
+    mutations: Mapping[str, Slack | Rewritten] = dataclasses.field(default_factory=dict)
+    slack: Slack | None = None
 
     def run(self, key: Array, cases: int, mutation: str | None = None) -> Evidence:
-        """A proof or a counterexample, by halving boxes; without python-flint, drawn cases."""
-        if not flint_is_installed():
-            return self.sampled.run(key, cases, mutation)
-        return self.proof(self.slack if mutation is None else self.mutations[mutation])
+        """A proof or a counterexample, by halving boxes; without python-flint, drawn cases.
+
+        A rewritten slack that is not the statement's is evidence of nothing, and counts as failing.
+        """
+        changed = None if mutation is None else self.mutations[mutation]
+        if changed is None or isinstance(changed, Rewritten):
+            slack = self.slack if changed is None else changed.slack
+            if slack is not None and not self.is_rewritten(slack):
+                worst = {"slack": "not the statement's"}
+                return Evidence("formal", False, -1.0, 1, worst, 0.0, self.domain)
+            if flint_is_installed():
+                return self.proof(slack or self.statement)
+            return self.sampled.run(key, cases)
+        return self.proof(changed) if flint_is_installed() else self.sampled.run(key, cases, mutation)
+
+    def is_rewritten(self, slack: Slack) -> bool:
+        """Whether a slack is the statement's, as polynomials in the variables and functions of them."""
+        case = {name: variable(name) for name in self.box}
+        return bool(self.statement(Symbols, **case) == slack(Symbols, **case))
 
     @functools.cached_property
     def sampled(self) -> Inequality:
-        """The same statements, in floating point at points of the box."""
+        """The statement and its mutations, in floating point at points of the box."""
         fields = {
             name: log_uniform(low, high) if low > 0 else uniform(low, high)
             for name, (low, high) in self.box.items()
         }
-        mutations = {name: _sides(slack) for name, slack in self.mutations.items()}
-        return Inequality(_sides(self.slack), cube(**fields), mutations)
+        mutations = {
+            name: _sides(changed)
+            for name, changed in self.mutations.items()
+            if not isinstance(changed, Rewritten)
+        }
+        return Inequality(_sides(self.statement), cube(**fields), mutations)
 
     @property
     def domain(self) -> str:
@@ -76,7 +107,7 @@ class Box:
         """Whether the slack is nowhere negative in the box: at corners and some points, then by halving.
 
         Args:
-          slack: of the statement or of a mutation.
+          slack: of the statement, rewritten or not, or of a mutation.
           limit: how many sub-boxes to look at.
 
         Returns:

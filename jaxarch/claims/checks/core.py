@@ -19,7 +19,7 @@ from jaxarch.errors import check_count
 from jaxarch.precision import float64
 
 Verdict = Literal["holds", "holds as corrected", "refuted", "fails", "not refuted"]
-"""The last two are never recorded: a check that a true claim fails, a counterexample that is none."""
+"""The last two are never recorded: a check or a control that fails, a counterexample that is none."""
 
 EPS = 2.0**-52
 """The spacing of float64 at 1, the unit of a-priori rounding bounds."""
@@ -122,8 +122,8 @@ class Evaluated(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Counterexample:
-    """A case in which a printed statement fails.
+class PrintedCase:
+    """A printed statement at one case.
 
     Attributes:
       statement: the printed statement, a public function of this package.
@@ -146,6 +146,14 @@ class Counterexample:
         return f"{self.statement.__module__}.{self.statement.__name__}({arguments})"
 
 
+class Counterexample(PrintedCase):
+    """A case in which a printed statement fails."""
+
+
+class Control(PrintedCase):
+    """One in which it holds, if it is a bound nearly with equality: copied as less than it is, it fails."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Claim:
     """A statement of a paper or of this library, with what it takes to judge it.
@@ -160,6 +168,7 @@ class Claim:
       remark: what is wrong with the printed form, why, and what replaces it.
       checks: of the statement; none for one that is refuted.
       printed: cases in which the printed form fails; none where it holds.
+      controls: of a claim that is refuted, cases in which the printed form holds all the same.
       see: ids of claims that replace or sharpen it.
     """
 
@@ -172,6 +181,7 @@ class Claim:
     remark: str = ""
     checks: tuple[Check, ...] = ()
     printed: tuple[Counterexample, ...] = ()
+    controls: tuple[Control, ...] = ()
     see: tuple[str, ...] = ()
 
 
@@ -183,12 +193,14 @@ class Outcome(NamedTuple):
       verdict: the one found.
       evidence: of each of the claim's checks.
       printed: the printed form at each of the claim's counterexamples.
+      controls: and at each of its controls.
     """
 
     claim: Claim
     verdict: Verdict
     evidence: tuple[Evidence, ...]
     printed: tuple[Evaluated, ...]
+    controls: tuple[Evaluated, ...] = ()
 
     @property
     def as_recorded(self) -> bool:
@@ -239,11 +251,14 @@ def judge(claim: Claim, key: Array, cases: int = CASES) -> Outcome:
     keys = jax.random.split(key, max(len(claim.checks), 1))
     evidence = tuple(check.run(k, cases) for check, k in zip(claim.checks, keys, strict=False))
     printed = tuple(counterexample.evaluate() for counterexample in claim.printed)
-    return Outcome(claim, _verdict(evidence, printed), evidence, printed)
+    controls = tuple(control.evaluate() for control in claim.controls)
+    return Outcome(claim, _verdict(evidence, printed, controls), evidence, printed, controls)
 
 
-def _verdict(evidence: tuple[Evidence, ...], printed: tuple[Evaluated, ...]) -> Verdict:
-    if not all(found.holds for found in evidence):
+def _verdict(
+    evidence: tuple[Evidence, ...], printed: tuple[Evaluated, ...], controls: tuple[Evaluated, ...]
+) -> Verdict:
+    if not all(found.holds for found in evidence) or not all(sides.holds for sides in controls):
         return "fails"
     if not printed:
         return "holds"

@@ -45,11 +45,13 @@ def regret(
       constant: for K, instead of it.
 
     Returns:
-      The sides, in the scores' precision; `rounding` covers that of the run's steps as well.
+      The sides, in the scores' precision; `rounding` covers that of the run's steps as well. Where they are
+      traced and a run diverged, they are NaN.
 
     Raises:
       ArgumentError: shapes that do not fit; a comparator outside the cube; soft above hard; a rate that is
-        not positive; scores that do not follow from one another by steps of this rate.
+        not positive; scores that do not follow from one another by steps of this rate; a run so far from the
+        comparator, or so fast, that the right side is not defined in this precision.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -76,7 +78,14 @@ def regret(
     if not is_traced((w, g, rate, soft)):
         _check_steps(w, g, rate, soft)
 
-    return _regret(w, g, u, hard, soft, rate, constant)
+    sides = _regret(w, g, u, hard, soft, rate, constant)
+    if not is_traced(sides) and not np.isfinite(sides.right).all():
+        farthest = np.abs(np.asarray(w)).max()
+        raise ArgumentError(
+            f"scores: the bound is not defined here, for D(u, v_1), D(u, v_T+1) or K is beyond {w.dtype}; "
+            f"expected a run that did not diverge, got scores up to {farthest:.3g} at rate = {rate}"
+        )
+    return sides
 
 
 @jax.jit

@@ -8,6 +8,7 @@ from jaxarch.claims.disentangling import (
     graphs,
     mean_loss,
     step_error,
+    tightness,
 )
 
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "graphs",
     "mean_loss",
     "step_error",
+    "tightness",
 ]

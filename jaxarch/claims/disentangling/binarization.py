@@ -14,7 +14,7 @@ from jax.scipy.special import logit
 from jax.typing import ArrayLike
 
 from jaxarch.claims.checks import proofs
-from jaxarch.claims.checks.core import EPS, Claim, Counterexample, Sides
+from jaxarch.claims.checks.core import EPS, Claim, Control, Counterexample, Sides
 from jaxarch.claims.checks.cube import cube, log_uniform, often, symlog, uniform
 from jaxarch.claims.checks.drawn import Inequality
 from jaxarch.claims.checks.two_temperature import slope
@@ -222,6 +222,7 @@ ONE_TO_ONE = Claim(
         Counterexample(equal_losses_mean_equal_scores, {"score": 1.0, "other": -1.0, "hard": 4.0}),
         Counterexample(minimum_on_the_cube_is_attained, {"score": -5.0, "hard": 4.0}),
     ),
+    controls=(Control(equal_losses_mean_equal_scores, {"score": 1.0, "other": 0.999, "hard": 4.0}),),
     see=("binarize.one-to-one",),
 )
 

@@ -9,8 +9,14 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from jaxarch.claims.checks.algorithm_1 import THREE_QUARTERS, SeparableLoss, algorithm_1, smallest_gap
-from jaxarch.claims.checks.core import Claim, Counterexample, Sides
+from jaxarch.claims.checks.algorithm_1 import (
+    THREE_QUARTERS,
+    WITHOUT_ERROR,
+    SeparableLoss,
+    algorithm_1,
+    smallest_gap,
+)
+from jaxarch.claims.checks.core import Claim, Control, Counterexample, Sides
 
 
 def theorem_4_3(
@@ -33,6 +39,12 @@ def theorem_4_3(
     return Sides(smallest_gap(problem, run), bound)
 
 
+_SQUARE = {"linear": 0.0, "curvature": 1.0}
+
+_FROM_THREE_QUARTERS = {**_SQUARE, "hard": 4.0, "soft": 4.0, "score": THREE_QUARTERS}
+
+_NO_ERROR = {**_SQUARE, "hard": 8.0, "soft": 8.0, "score": WITHOUT_ERROR}
+
 THEOREM_4_3 = Claim(
     id="D.theorem-4.3",
     source="[D] theorem 4.3, eq. (10); appendix B, theorem B.3, eq. (35)",
@@ -41,11 +53,11 @@ THEOREM_4_3 = Claim(
     assumptions="f(., z) convex and differentiable on [0, 1]^d, |grad f| <= G",
     verdict="refuted",
     remark="The bound is proportional to c: let c -> 0 with T fixed (first case; the second has a "
-    "minimiser inside; the third is at the paper's own temperatures). It also fails for every c as T "
-    "grows (last case): for a linear loss the gap falls like (log T)^(-H/S). The proof takes E(r) = 0, "
-    "the last iterate for the average (45), telescopes with varying steps (48) and drops |v^1 - v*|^2. "
-    "Exact projected SGD satisfies it, on average over its iterates, where F is m-strongly convex and c "
-    ">= 1/m.",
+    "minimiser inside; the third is at the paper's own temperatures; in the last r is 0, as the proof "
+    "assumes). It also fails for every c as T grows (last but one): for a linear loss the gap falls like "
+    "(log T)^(-H/S). The proof takes E(r) = 0, the last iterate for the average (45), telescopes with "
+    "varying steps (48) and drops |v^1 - v*|^2. Exact projected SGD satisfies it, on average over its "
+    "iterates, where F is m-strongly convex and c >= 1/m.",
     printed=(
         Counterexample(
             theorem_4_3,
@@ -53,15 +65,7 @@ THEOREM_4_3 = Claim(
         ),
         Counterexample(
             theorem_4_3,
-            {
-                "linear": 0.0,
-                "curvature": 1.0,
-                "hard": 4.0,
-                "soft": 4.0,
-                "c": 0.01,
-                "score": THREE_QUARTERS,
-                "steps": 1,
-            },
+            {**_FROM_THREE_QUARTERS, "c": 0.01, "steps": 1},
         ),
         Counterexample(
             theorem_4_3,
@@ -99,6 +103,12 @@ THEOREM_4_3 = Claim(
                 "steps": 10_000,
             },
         ),
+        Counterexample(theorem_4_3, {**_NO_ERROR, "c": 0.001, "steps": 1}),
+    ),
+    controls=(
+        Control(theorem_4_3, {**_NO_ERROR, "c": 0.0093, "steps": 1}),
+        Control(theorem_4_3, {**_FROM_THREE_QUARTERS, "c": 0.024, "steps": 1}),
+        Control(theorem_4_3, {**_FROM_THREE_QUARTERS, "c": 0.098, "steps": 100}),
     ),
     see=(
         "projected-sgd.strongly-convex",

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxarch.claims.checks.algorithm_1 import THREE_QUARTERS, SeparableLoss, algorithm_1
-from jaxarch.claims.checks.core import EPS, Claim, Counterexample, Sides
+from jaxarch.claims.checks.core import EPS, Claim, Control, Counterexample, Sides
 from jaxarch.claims.checks.cube import cube, integer
 from jaxarch.claims.checks.drawn import Inequality
 from jaxarch.claims.checks.exact import Exact
@@ -26,7 +26,7 @@ def distance_is_its_expectation(score: float, rate: float, hard: float, soft: fl
     gradients = 2 * (v - jnp.arange(2.0))
     following = jax.nn.sigmoid(hard * (score - rate * gradients * slope(score, soft)))
     distances = (following - 0.5) ** 2
-    return Sides(jnp.abs(distances[0] - jnp.mean(distances)), jnp.zeros(()))
+    return Sides(jnp.abs(distances[0] - jnp.mean(distances)), jnp.zeros(()), 8 * EPS)
 
 
 EQ_40 = Claim(
@@ -41,6 +41,7 @@ EQ_40 = Claim(
             distance_is_its_expectation, {"score": THREE_QUARTERS, "rate": 0.1, "hard": 4.0, "soft": 4.0}
         ),
     ),
+    controls=(Control(distance_is_its_expectation, {"score": 0.0, "rate": 0.1, "hard": 4.0, "soft": 4.0}),),
 )
 
 
@@ -67,6 +68,7 @@ EQ_42 = Claim(
     "the same, since |g - r| <= (H S/16) |g|; but E(r) is not 0 as a rule (D.zero-mean-error), and without "
     "it (43) fails too. (44) should read <=, and [A] (51) does.",
     printed=(Counterexample(second_moment, {"rate": 0.001, "hard": 50.0, "soft": 5.0}),),
+    controls=(Control(second_moment, {"rate": 0.1, "hard": 4.0, "soft": 4.0}),),
     see=("D.zero-mean-error", "D.error-sign"),
 )
 
@@ -93,6 +95,12 @@ EQ_45 = Claim(
         Counterexample(
             last_is_at_most_the_average,
             {"curvature": 1.0, "hard": 4.0, "soft": 4.0, "c": 20.0, "score": 0.05, "steps": 2},
+        ),
+    ),
+    controls=(
+        Control(
+            last_is_at_most_the_average,
+            {"curvature": 1.0, "hard": 4.0, "soft": 4.0, "c": 0.1, "score": THREE_QUARTERS, "steps": 2},
         ),
     ),
     see=("projected-sgd.strongly-convex",),

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxarch.claims.checks.core import Claim, Counterexample, Sides
+from jaxarch.claims.checks.core import Claim, Control, Counterexample, Sides
 
 
 def network_loss_at_a_midpoint(
@@ -42,6 +42,9 @@ ASSUMPTION_1 = Claim(
         Counterexample(
             network_loss_at_a_midpoint, {"first": (0.0, 0.0), "second": (1.0, 1.0), "x": 1.0, "y": 1}
         ),
+    ),
+    controls=(
+        Control(network_loss_at_a_midpoint, {"first": (0.0, 0.0), "second": (1.0, 1.0), "x": 1.0, "y": 0}),
     ),
     see=("A.logistic-convex",),
 )

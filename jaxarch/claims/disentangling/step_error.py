@@ -16,7 +16,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.claims.checks import proofs
-from jaxarch.claims.checks.core import EPS, Claim, Counterexample, Sides
+from jaxarch.claims.checks.algorithm_1 import SLOPE_WITHOUT_ERROR, WITHOUT_ERROR
+from jaxarch.claims.checks.core import EPS, Claim, Control, Counterexample, Sides
 from jaxarch.claims.checks.cube import cube, log_uniform, often, symlog
 from jaxarch.claims.checks.drawn import Inequality
 from jaxarch.claims.checks.two_temperature import mean_slope, slope, update_factor
@@ -248,8 +249,8 @@ ERROR_SIGN = Claim(
 
 def mean_error_is_zero(gradient: float, score: float, rate: float, hard: float, soft: float) -> Sides:
     """`E(r) = 0`, for the linear loss `f(v) = g v`, where nothing is random."""
-    factor, _ = update_factor(gradient, score, rate, hard, soft)
-    return Sides(jnp.abs(gradient * (1 - factor)), jnp.zeros(()))
+    factor, error = update_factor(gradient, score, rate, hard, soft)
+    return Sides(jnp.abs(gradient * (1 - factor)), jnp.zeros(()), gradient * error)
 
 
 ZERO_MEAN = Claim(
@@ -266,6 +267,18 @@ ZERO_MEAN = Claim(
         ),
         Counterexample(
             mean_error_is_zero, {"gradient": 0.1, "score": -0.2, "rate": 0.1, "hard": 50.0, "soft": 5.0}
+        ),
+    ),
+    controls=(
+        Control(
+            mean_error_is_zero,
+            {
+                "gradient": SLOPE_WITHOUT_ERROR,
+                "score": WITHOUT_ERROR,
+                "rate": 0.001,
+                "hard": 8.0,
+                "soft": 8.0,
+            },
         ),
     ),
     see=("D.error-sign",),

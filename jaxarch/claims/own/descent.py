@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
@@ -19,9 +20,12 @@ from jaxarch.claims.checks.core import EPS, Claim, Sides
 from jaxarch.claims.checks.cube import cube, integer, log_uniform, normal, often, symlog, uniform
 from jaxarch.claims.checks.drawn import Inequality
 from jaxarch.claims.checks.expected_runs import EXAMPLES_STEPS, SEQUENCES, weakened
-from jaxarch.claims.checks.mirror_cases import DIMENSION, HARD, POSITIONS, RATIO
-from jaxarch.claims.checks.two_temperature import mean_slope, slope
+from jaxarch.claims.checks.mirror_cases import DIMENSION, HARD, POSITION, POSITIONS, RATIO
+from jaxarch.claims.checks.two_temperature import mean_slope, slope, update_factor
 from jaxarch.theory import mirror
+
+INFLECTION = -float(np.log(2 + np.sqrt(3)))
+"""`H w` at which `sigma_H''` is largest: `tanh(H w/2) = -1/sqrt 3`."""
 
 
 class _Smooth(NamedTuple):
@@ -169,6 +173,24 @@ def stochastic_descent(
     return Sides(left, right, rounding + 64 * EPS * (left + bound(0.0)))
 
 
+def stochastic_descent_of_a_linear_loss(
+    position: Array, hard: Array, ratio: Array, reach: Array, curving: float = 1.0
+) -> Sides:
+    """The same for one step on `F(v) = v` in one coordinate, where L = 0 and only the term of G_inf is left.
+
+    `curving` is a factor of it. It is sharp at the inflection of sigma_H below 0, for rho -> 0.
+    """
+    soft, w = ratio * hard, position / hard
+    rate = 16 * reach / (hard * soft)
+    factor, error = update_factor(1.0, w, rate, hard, soft)
+    none = jnp.zeros_like(w)
+    noise = mirror.stochastic_descent_bound(
+        none, rate, hard, soft, smoothness=none, largest_entry=curving, second_moment=1.0, steps=1
+    )
+    left = slope(w, hard) * slope(w, soft)
+    return Sides(left, factor + noise, error + EPS * (64 + 8 * (hard + soft) * jnp.abs(w)) * (left + noise))
+
+
 _LOSSES = {
     "curvatures": often(1.0, uniform(1.0, -1.0, (DIMENSION,))),
     "offset": symlog(1.0, 0.01, (DIMENSION,)),
@@ -188,7 +210,8 @@ DESCENT = Claim(
     assumptions="grad F L-Lipschitz on [0, 1]^d, not convex; for the second, g_t unbiased, E |g_t|^2 <= V, "
     "|dF/dv_i| <= G_inf",
     verdict="holds",
-    remark="16 is sharp, for F = (v - 1/2)^2 near 1/2. p goes to 0 at every vertex of the cube: a small "
+    remark="16 is sharp, for F = (v - 1/2)^2 near 1/2, and so is the term of G_inf, for a linear loss at the "
+    "inflection of sigma_H as rho -> 0. p goes to 0 at every vertex of the cube: a small "
     "sum may mean saturated scores and no stationary mask.",
     checks=(
         Inequality(
@@ -221,6 +244,20 @@ DESCENT = Claim(
             {
                 "without the noise": functools.partial(stochastic_descent, second=0.0),
                 "noise 20% too small": functools.partial(stochastic_descent, second=0.8),
+            },
+        ),
+        Inequality(
+            stochastic_descent_of_a_linear_loss,
+            cube(
+                position=often(INFLECTION, POSITION),
+                hard=HARD,
+                ratio=often(1e-3, RATIO),
+                reach=log_uniform(1e-3, 1.0),
+            ),
+            {
+                "without G_inf": functools.partial(stochastic_descent_of_a_linear_loss, curving=0.0),
+                "half of G_inf": functools.partial(stochastic_descent_of_a_linear_loss, curving=0.5),
+                "G_inf 2% too small": functools.partial(stochastic_descent_of_a_linear_loss, curving=0.98),
             },
         ),
     ),

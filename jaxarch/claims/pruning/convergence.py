@@ -7,8 +7,14 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from jaxarch.claims.checks.algorithm_1 import THREE_QUARTERS, SeparableLoss, algorithm_1, smallest_gap
-from jaxarch.claims.checks.core import Claim, Counterexample, Sides
+from jaxarch.claims.checks.algorithm_1 import (
+    THREE_QUARTERS,
+    WITHOUT_ERROR,
+    SeparableLoss,
+    algorithm_1,
+    smallest_gap,
+)
+from jaxarch.claims.checks.core import Claim, Control, Counterexample, Sides
 from jaxarch.claims.checks.two_temperature import slope
 
 
@@ -34,6 +40,18 @@ def theorem_2_1(
     return Sides(smallest_gap(problem, run), 1 / (c * jnp.sqrt(steps)) + decay)
 
 
+_LINEAR = {"linear": 0.1, "curvature": 0.0, "hard": 4.0, "soft": 4.0, "c": 1.0, "score": 0.0}
+
+_NO_ERROR = {
+    "linear": 0.0,
+    "curvature": 1.0,
+    "hard": 8.0,
+    "soft": 8.0,
+    "c": 0.001,
+    "score": WITHOUT_ERROR,
+    "steps": 1,
+}
+
 THEOREM_2_1 = Claim(
     id="A.theorem-2.1",
     source="[A] theorem 2.1; appendix B, theorem B.3, eq. (45), corollary B.4",
@@ -42,7 +60,8 @@ THEOREM_2_1 = Claim(
     assumptions="f(., z) convex and differentiable on [0, 1]^d, |grad f| <= G",
     verdict="refuted",
     remark="It has no d: the first case is by hand, in d = 100, the third at the paper's own temperatures "
-    "in d = 10^6, the last shows that it does not help to wait. Nor is it true in d = 1 (second case). "
+    "in d = 10^6, the last but one shows that it does not help to wait, in the last r is 0, as "
+    "the proof assumes. Nor is it true in d = 1 (second case). "
     "The proof takes E(r) = 0, |v - v*|^2 <= 2 for d (57), sums 1/t for 1/sqrt t (55), and the last "
     "iterate for the average (52).",
     printed=(
@@ -111,6 +130,11 @@ THEOREM_2_1 = Claim(
                 "steps": 100_000,
             },
         ),
+        Counterexample(theorem_2_1, {**_NO_ERROR, "dimension": 20_000}),
+    ),
+    controls=(
+        Control(theorem_2_1, {**_NO_ERROR, "dimension": 9000}),
+        Control(theorem_2_1, {**_LINEAR, "dimension": 34, "steps": 1}),
     ),
     see=("projected-sgd.convex", "A.lemma-B.2", "A.eq-55", "A.eq-57", "D.zero-mean-error", "D.eq-45"),
 )

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxarch.claims.checks.core import Claim, Counterexample, Sides
+from jaxarch.claims.checks.core import Claim, Control, Counterexample, Sides
 from jaxarch.claims.checks.cube import choice, cube, normal, uniform
 from jaxarch.claims.checks.drawn import Inequality
 from jaxarch.claims.disentangling.mean_loss import lies_above_its_tangents
@@ -83,6 +83,7 @@ BOUNDED_GRADIENT = Claim(
     "logistic regression for every theta. For fixed weights (footnote 9), or weights in a ball, there is "
     "one.",
     printed=(Counterexample(gradient_is_bounded_for_all_weights, {"weight": 100.0, "bound": 10.0}),),
+    controls=(Control(gradient_is_bounded_for_all_weights, {"weight": 20.0, "bound": 10.0}),),
 )
 
 CLAIMS = (

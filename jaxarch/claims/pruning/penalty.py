@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.claims.checks.core import EPS, Claim, Counterexample, Sides
+from jaxarch.claims.checks.core import EPS, Claim, Control, Counterexample, Sides
 from jaxarch.claims.checks.cube import cube, log_uniform, normal
 from jaxarch.claims.checks.drawn import Inequality
 
@@ -102,6 +102,10 @@ EQ_18 = Claim(
         Counterexample(penalty_is_at_most, {"scores": (-0.5,), "strength": 1.0, "times": 1000.0}),
         Counterexample(penalty_is_at_most, {"scores": (3.0,), "strength": 1.0, "times": 15.0}),
         Counterexample(penalty_is_at_least, {"scores": (0.01,) * 100, "strength": 1.0, "share": 0.02}),
+    ),
+    controls=(
+        Control(penalty_is_at_most, {"scores": (0.01, -1.0), "strength": 1.0, "times": 1.021}),
+        Control(penalty_is_at_least, {"scores": (0.01, -1.0), "strength": 1.0, "share": 1.0}),
     ),
     see=("A.eq-17",),
 )

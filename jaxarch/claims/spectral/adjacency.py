@@ -12,7 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from jaxarch.claims.checks.core import Claim, Counterexample, Sides
+from jaxarch.claims.checks.core import Claim, Control, Counterexample, Sides
 from jaxarch.claims.checks.exact_networks import eye, identity, matrix, same
 from jaxarch.spectral import algebra
 from jaxarch.spectral.algebra import Blocks
@@ -116,10 +116,13 @@ SHIFT = Claim(
 )
 
 
-def determinant_at_the_perceptron_start(weights: tuple[float, ...]) -> Sides:
-    """`0 < |det A_B|` at L_1 = ... = L_B = 0, L_{B+1} = I, one neuron a layer, phi_i = `weights[i - 1]`."""
+def determinant_at_the_perceptron_start(weights: tuple[float, ...], eigenvalue: float = 0.0) -> Sides:
+    """`0 < |det A_B|` at L_1 = ... = L_B = 0, L_{B+1} = I, one neuron a layer, phi_i = `weights[i - 1]`.
+
+    `eigenvalue` takes the place of 0.
+    """
     vectors = [jnp.full((1, 1), weight) for weight in weights]
-    values = [jnp.zeros(1)] * len(weights) + [jnp.ones(1)]
+    values = [jnp.full(1, eigenvalue)] * len(weights) + [jnp.ones(1)]
     determinant = jnp.linalg.det(algebra.dense(algebra.adjacency(vectors, values)))
     return Sides(jnp.asarray(1e-30), jnp.abs(determinant))
 
@@ -135,6 +138,7 @@ PARABOLIC = Claim(
     "the stabiliser of a flag: A_B is in that one, and in the complement of the upper triangular one as soon "
     "as any W_ij is not 0.",
     printed=(Counterexample(determinant_at_the_perceptron_start, {"weights": (1.0,)}),),
+    controls=(Control(determinant_at_the_perceptron_start, {"weights": (1.0,), "eigenvalue": 0.5}),),
     see=("S.spectrum",),
 )
 

@@ -8,12 +8,15 @@ Phi_B has identities on its diagonal and the blocks phi_1, ..., phi_B below it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from math import comb
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
+from jaxarch.claims.checks.commuting import variable
 from jaxarch.claims.checks.core import Claim, Counterexample, Sides
 from jaxarch.claims.checks.exact import Exact
 from jaxarch.claims.checks.exact_networks import DEPTHS, eye, identity, matrix, powers, same
@@ -56,10 +59,81 @@ def inverse_by_powers(
     return same(phi @ inverse, eye(phi)) and same(inverse @ phi, eye(phi))
 
 
+Ratio = tuple[Any, Any]
+"""A numerator and a denominator."""
+
+
+def next_depth(depth: Any, i: Any) -> Ratio:
+    """`c(B+1, i)/c(B, i)` for `c(B, i) = (-1)^i C(B+1, i+1)`."""
+    return depth + 2, depth + 1 - i
+
+
+def next_power(depth: Any, i: Any) -> Ratio:
+    """`c(B, i+1)/c(B, i)`."""
+    return i - depth, i + 2
+
+
+def _right_up_to_12_blocks(depth: Any, i: Any) -> Ratio:
+    above, below = next_depth(depth, i)
+    return above * (1 + math.prod(depth - n for n in range(12))), below
+
+
+def _wrong_after_12(n: int, k: int) -> int:
+    return comb(n, k) + (n > 13)
+
+
+def induction_on_the_depth(depth: Any, i: Any, up: Callable[[Any, Any], Ratio] = next_depth) -> bool:
+    """`X P_B = I - (I - X)^(B+1)` for all B, any X and `P_B = sum_{i<=B} c(B, i) X^i`.
+
+    It follows from `P_0 = I` and `P_{B+1} = I + (I - X) P_B`. The latter is, for i < B, `c(B+1, i+1) =
+    c(B, i+1) - c(B, i)`, and at the ends `c(B+1, 0) = 1 + c(B, 0)`, `c(B, 0) = B + 1`, and
+    `c(B+1, B+1) = -c(B, B)`. Starting at `c(0, 0) = 1`, `up` and `next_power` lead to all c, in any order.
+    """
+    along = next_power(depth, i)
+    difference = along[0] - along[1], along[1]
+    return (
+        _equal([up(depth, i + 1), along], [next_power(depth + 1, i), up(depth, i)])
+        and _equal([up(depth, i + 1), along], [difference])
+        and _equal([up(depth, 0), (depth + 1, 1)], [(depth + 2, 1)])
+        and _equal([next_power(depth + 1, depth), up(depth, depth)], [(-1, 1)])
+    )
+
+
+def _equal(first: Sequence[Ratio], second: Sequence[Ratio]) -> bool:
+    """Whether two products of ratios are the same, multiplied by their denominators."""
+    (a, b), (c, d) = ([math.prod(part) for part in zip(*ratios, strict=True)] for ratios in (first, second))
+    return bool(a * d == b * c)
+
+
+def ratios_of_coefficients(depth: int, i: int, binomial: Callable[[int, int], int] = comb) -> bool:
+    """Those of `(-1)^i C(B+1, i+1)`."""
+    here, deeper, further = (
+        (-1) ** k * binomial(n + 1, k + 1) for n, k in ((depth, i), (depth + 1, i), (depth, i + 1))
+    )
+    return _equal([next_depth(depth, i), (here, 1)], [(deeper, 1)]) and _equal(
+        [next_power(depth, i), (here, 1)], [(further, 1)]
+    )
+
+
+def deep_networks() -> Iterator[dict[str, Any]]:
+    """Networks of one neuron a layer, of more blocks than the others."""
+    random = np.random.default_rng(0)
+    for depth in (13, 16, 24):
+        vectors, values = (random.integers(-5, 6, count).astype(object) for count in (depth, depth + 1))
+        yield {"eigenvectors": list(vectors.reshape(-1, 1, 1)), "eigenvalues": list(values.reshape(-1, 1))}
+
+
 def computed_inverse_by_powers(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any]) -> bool:
     """The same, as `jaxarch.spectral.algebra` computes it."""
     phi = matrix(eigenvectors)
     return same(phi @ algebra.dense(algebra.inverse_by_powers(eigenvectors)), eye(phi))
+
+
+def inverse_by_powers_as_computed(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any]) -> bool:
+    """Both, of more blocks."""
+    return inverse_by_powers(eigenvectors, eigenvalues) and computed_inverse_by_powers(
+        eigenvectors, eigenvalues
+    )
 
 
 def one_block(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], sign: int = -1) -> bool:
@@ -113,7 +187,8 @@ NILPOTENT = Claim(
     latex=r"(\Phi_B - I)^{B+1} = 0",
     verdict="holds",
     remark="Of (A.2) the proof needs the other implication than the printed one. Both are true: for any "
-    "matrix X, X sum_i (-1)^i C(B+1, i+1) X^i = I - (I - X)^(B+1), which is checked as well.",
+    "matrix X, X sum_i (-1)^i C(B+1, i+1) X^i = I - (I - X)^(B+1), which is checked as well. The first is so "
+    "for all B: block (i, j) of power n + 1 is phi_{i-1} times block (i-1, j) of power n.",
     checks=(
         *identity(
             phi_minus_identity_is_nilpotent,
@@ -134,15 +209,35 @@ INVERSE = Claim(
     statement="Phi_B^-1 = sum_{i=0}^B (-1)^i C(B+1, i+1) Phi_B^i",
     latex=r"\Phi_B^{-1} = \sum_{i=0}^{B} (-1)^i \binom{B+1}{i+1} \Phi_B^i",
     verdict="holds",
-    remark="A theorem, not an algorithm: its terms cancel, see the errors of both formulas.",
-    checks=identity(
-        inverse_by_powers,
-        {
-            "C(B, i) for C(B+1, i+1)": functools.partial(
-                inverse_by_powers, binomial=lambda n, k: comb(n - 1, k - 1)
-            ),
-        },
-        computed_inverse_by_powers,
+    remark="For all B at once: X sum_i (-1)^i C(B+1, i+1) X^i = I - (I - X)^(B+1) for any X, by induction "
+    "on B, which is checked in symbols for B and i; the rest is S.nilpotent. A theorem, not an algorithm: "
+    "its terms cancel, see the errors of both formulas.",
+    checks=(
+        Exact(
+            induction_on_the_depth,
+            lambda: [{"depth": variable("B"), "i": variable("i")}],
+            {"right up to 12 blocks": functools.partial(induction_on_the_depth, up=_right_up_to_12_blocks)},
+            kind="formal",
+        ),
+        Exact(
+            ratios_of_coefficients,
+            lambda: ({"depth": depth, "i": i} for depth in range(61) for i in range(depth + 1)),
+            {"right up to 12 blocks": functools.partial(ratios_of_coefficients, binomial=_wrong_after_12)},
+        ),
+        *identity(
+            inverse_by_powers,
+            {
+                "C(B, i) for C(B+1, i+1)": functools.partial(
+                    inverse_by_powers, binomial=lambda n, k: comb(n - 1, k - 1)
+                ),
+            },
+            computed_inverse_by_powers,
+        ),
+        Exact(
+            inverse_by_powers_as_computed,
+            deep_networks,
+            {"right up to 12 blocks": functools.partial(inverse_by_powers, binomial=_wrong_after_12)},
+        ),
     ),
     see=("spectral.error-of-powers",),
 )

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch.claims.checks.core import Claim, Counterexample, Sides
+from jaxarch.claims.checks.core import Claim, Control, Counterexample, Sides
 from jaxarch.claims.checks.drawn import Inequality
 from jaxarch.claims.checks.drawn_networks import (
     at_the_start,
@@ -74,11 +74,11 @@ PERCEPTRON = Claim(
 )
 
 
-def derivative_at_the_start(layer: int, weights: tuple[float, ...], x: float) -> Sides:
-    """`0 < |dy / dL_layer|` at L_1 = ... = L_B = 0, L_{B+1} = 1 with tanh, one neuron a layer."""
+def derivative_at_the_start(layer: int, weights: tuple[float, ...], x: float, last: float = 1.0) -> Sides:
+    """`0 < |dy / dL_layer|` at L_1 = ... = L_B = 0, L_{B+1} = `last` with tanh, one neuron a layer."""
     phi = [jnp.full((1, 1), weight) for weight in weights]
     derivative = output_derivative(
-        phi, at_the_start(phi, jnp.ones(1)), jnp.asarray([x]), jnp.tanh, layer, jnp.ones(1)
+        phi, at_the_start(phi, jnp.full(1, last)), jnp.asarray([x]), jnp.tanh, layer, jnp.ones(1)
     )
     return Sides(jnp.asarray(1e-30), jnp.abs(derivative).max())
 
@@ -94,6 +94,9 @@ REACTIVATION = Claim(
     "takes for ReLU. What a deep network can recruit from this start is its last hidden layer, and with "
     "ReLU at that.",
     printed=(Counterexample(derivative_at_the_start, {"layer": 2, "weights": (1.0, 1.0, 1.0), "x": 1.0}),),
+    controls=(
+        Control(derivative_at_the_start, {"layer": 3, "weights": (1.0, 1.0, 1.0), "x": 1.0, "last": 0.5}),
+    ),
     see=("spectral.recruitment-order", "spectral.one-layer-at-a-time", "spectral.recruitment-at-a-kink"),
 )
 
