@@ -117,8 +117,8 @@ NEW_ERRORS = Claim(
     statement="with probability 1 - delta over n independent examples, for all masks at once: the chance of "
     "an error is at most sup{p : P(Bin(n, p) <= errors) >= delta P(mask)}, P = (P_all + P_leaf)/2, P_all = "
     "1/((D+1) C(D,k)), P_leaf the product of the same over leaves",
-    latex=r"P \Big( \exists m : p_m > \sup \big\lbrace p : P(\mathrm{Bin}(n, p) \le k_m) \ge \delta P(m) "
-    r"\big\rbrace \Big) \le \delta",
+    latex=r"P \Big( \exists m : p_m > \sup \lbrace p : P(\mathrm{Bin}(n, p) \le k_m) \ge \delta P(m) "
+    r"\rbrace \Big) \le \delta",
     assumptions="independent examples; weights, and all else but the mask, chosen without them",
     verdict="holds",
     remark="Never above Seeger's bound, whose right side has log (2 sqrt n/delta) for log (1/delta).",
