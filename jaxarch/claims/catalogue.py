@@ -55,6 +55,7 @@ IDEAS = (
     disentangling.graphs,
     own.duality_gap,
     own.new_errors,
+    own.time_to_read_off,
 )
 """The files of claims, in the order in which they are listed."""
 

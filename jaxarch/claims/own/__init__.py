@@ -18,6 +18,7 @@ from jaxarch.claims.own import (
     rounding_of_inverses,
     scaling,
     strongly_convex_sgd,
+    time_to_read_off,
     vertex_distance,
 )
 
@@ -39,5 +40,6 @@ __all__ = [
     "rounding_of_inverses",
     "scaling",
     "strongly_convex_sgd",
+    "time_to_read_off",
     "vertex_distance",
 ]

@@ -33,6 +33,7 @@ from jaxarch.theory.mirror.rates import (
     last_iterate_bound,
     prescribed_rate,
     regret_constant,
+    saturation_steps,
     stochastic_descent_bound,
 )
 
@@ -49,6 +50,7 @@ __all__ = [
     "mirror_update",
     "prescribed_rate",
     "regret_constant",
+    "saturation_steps",
     "start_distance",
     "stochastic_descent_bound",
     "total_divergence",

@@ -80,6 +80,37 @@ def regret_constant(
     return (1 + jnp.square(_number(soft) / _number(hard))) * _psi(2 * delta) * product / 32
 
 
+def saturation_steps(
+    position: ArrayLike, rate: ArrayLike, hard: ArrayLike, soft: ArrayLike, *, least_gradient: ArrayLike
+) -> Array:
+    r"""After how many steps an entry can be read off: `2 (b + sinh(rho b)/rho) / (hard soft eta gamma)`.
+
+    From `v = 1/2` so many steps, rounded up, whose gradients in this entry have one sign and a size of at
+    least gamma bring it to `|hard w| >= b`, that is within `1/(1 + e^b)` of its vertex. At a given
+    `hard soft eta` (only that and rho matter, `two-temperature.scaling`) it grows with rho: up to `rho = 1/b`
+    by 9% at most, and like `e^(rho b)` beyond (docs/theory.md, `two-temperature.time-to-read-off`).
+
+    Args:
+      position: b, positive; at 16 v is a unit of float32 in the last place off its vertex.
+      rate: eta.
+      hard: inverse temperature of the value, positive.
+      soft: inverse temperature of the gradient, positive, at most `hard`.
+      least_gradient: gamma, positive.
+
+    Example:
+      >>> from jaxarch.theory import mirror
+      >>> def steps(ratio):
+      ...     return mirror.saturation_steps(16.0, 1 / ratio, 1.0, ratio, least_gradient=0.1)
+      >>> [round(float(steps(ratio))) for ratio in (0.03, 0.06, 0.1, 0.5)]
+      [652, 691, 795, 59939]
+    """
+    check_temperatures(hard, soft)
+    _check_numbers(position=position, rate=rate, least_gradient=least_gradient)
+    b, ratio = _number(position), _number(soft) / _number(hard)
+    product = _number(hard) * _number(soft) * _number(rate) * _number(least_gradient)
+    return 2 * (b + jnp.sinh(ratio * b) / ratio) / product
+
+
 def average_iterate_bound(
     distance: ArrayLike,
     rate: ArrayLike,

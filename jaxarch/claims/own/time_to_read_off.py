@@ -1,0 +1,77 @@
+r"""How many steps bring an entry of a mask to where it can be read off (docs/theory.md).
+
+2 (b + sinh(rho b)/rho) / (H S eta gamma) steps, |g_t| >= gamma of one sign, from v = 1/2 to |H w| >= b
+"""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxarch.claims.checks.core import EPS, Claim, Sides
+from jaxarch.claims.checks.cube import cube, integer, log_uniform, often
+from jaxarch.claims.checks.drawn import Inequality
+from jaxarch.claims.checks.mirror_cases import HARD, RATIO
+from jaxarch.claims.checks.two_temperature import slope
+from jaxarch.theory import mirror
+
+STEPS = 40
+
+
+def saturation(
+    position: Array,
+    hard: Array,
+    ratio: Array,
+    extra: Array,
+    steps: Array,
+    share: float = 1.0,
+    bent: float = 1.0,
+) -> Sides:
+    """`b <= |H w|` after that many steps, the rate being the one at which they are `steps`."""
+    soft = ratio * hard
+    ratio = soft / hard
+    needed = mirror.saturation_steps(position, 1.0, hard, soft, least_gradient=1.0)
+    straight = 4 * position / (hard * soft)
+    rate = share * (straight + bent * (needed - straight)) / steps
+
+    def step(w: Array, at: tuple[Array, Array]) -> tuple[Array, None]:
+        number, gradient = at
+        return jnp.where(number < steps, w + rate * (1 + gradient) * slope(w, soft), w), None
+
+    w, _ = jax.lax.scan(step, jnp.zeros_like(position), (jnp.arange(STEPS), extra))
+    return Sides(position, hard * w, EPS * (64 + 8 * steps) * (1 + ratio * position) * position)
+
+
+TIME_TO_READ_OFF = Claim(
+    id="two-temperature.time-to-read-off",
+    source="this library; docs/theory.md",
+    statement="2 (b + sinh(rho b)/rho)/(H S eta gamma) steps, rounded up, with |g_t| >= gamma of one sign "
+    "bring an entry from v = 1/2 to |H w| >= b; the flow with |g| = gamma takes exactly eta times that",
+    latex=r"\lvert H w_{n+1} \rvert \ge b \quad \text{for} \quad n \ge \frac{2}{H S \eta \gamma} \Big( b + "
+    r"\frac{\sinh \rho b}{\rho} \Big)",
+    verdict="holds",
+    remark="At a given H S eta it grows with rho: at rho = 1/b by 8.8% over its limit at rho = 0, beyond "
+    "like e^(rho b).",
+    checks=(
+        Inequality(
+            saturation,
+            cube(
+                position=log_uniform(0.01, 30.0),
+                hard=HARD,
+                ratio=RATIO,
+                extra=often(0.0, log_uniform(1e-3, 10.0, (STEPS,))),
+                steps=integer(1, STEPS),
+            ),
+            {
+                "10% fewer": functools.partial(saturation, share=0.9),
+                "b for sinh(rho b)/rho": functools.partial(saturation, bent=0.0),
+            },
+        ),
+    ),
+    see=("two-temperature.vertex-distance",),
+)
+
+CLAIMS = (TIME_TO_READ_OFF,)
