@@ -16,7 +16,7 @@ from jax import Array
 
 from jaxarch.descent import Descent, DescentChanges
 from jaxarch.epochs import epoch_rows
-from jaxarch.errors import ArgumentError, check_keys, check_one_key, is_traced, shown
+from jaxarch.errors import ArgumentError, check_count, check_keys, check_one_key, is_traced, shown
 from jaxarch.streams import Stream, Window
 from jaxarch.trees import PyTree, check_floating
 
@@ -217,17 +217,21 @@ class Problem:
         def loss(rows: Array) -> Array:
             return self.loss(params, state, self.gather(self.data, self.per_run, rows), None)[0]
 
-        count, size = rows.shape[0], batch_size or rows.shape[0]
+        count = rows.shape[0]
+        size = count if batch_size is None else batch_size
+        check_count("batch_size", size)
         if size >= count:
             return loss(rows)
         whole = count // size * size
         # What a block computes is computed again for its gradient.
         of_block = jax.checkpoint(lambda sum_, block: (sum_ + loss(block), None))
-        start = jnp.zeros((), jax.eval_shape(loss, rows[:size]).dtype)
+        dtype = jax.eval_shape(loss, rows[:size]).dtype
+        # In half precision a sum of many losses would stop growing.
+        start = jnp.zeros((), jnp.promote_types(dtype, jnp.float32))
         total = jax.lax.scan(of_block, start, rows[:whole].reshape(-1, size))[0] * size
         if whole < count:
             total = total + loss(rows[whole:]) * (count - whole)
-        return total / count
+        return (total / count).astype(dtype)
 
     def outputs(self, params: PyTree, state: PyTree, rows: Array | None = None) -> Any:
         """The network's outputs on all of one run's training rows, padding included (or on `rows`)."""

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import re
 from functools import cache
 
 import jax
@@ -12,6 +13,7 @@ import pytest
 from flax import nnx
 
 import jaxarch
+from jaxarch.certificates import Errors
 from jaxarch.theory.generalization import binomial_upper, masked_bound
 from jaxarch.theory.optimality import flip_slopes
 
@@ -176,6 +178,27 @@ def test_examples_that_are_there_twice_are_no_independent_ones():
     assert "twice" in jaxarch.certify(masked(MASK), twice, flips=0).why_not
 
 
+def test_rows_that_were_trained_on_are_not_held_out():
+    both = dataclasses.replace(linear(validation=True), validation=jnp.arange(150, 250))
+    found = jaxarch.certify(masked(MASK), both, flips=0)
+    assert found.held_out is None
+    assert "training rows" in found.why_not_held_out
+
+
+def test_what_is_counted_is_the_mask_over_the_weights_that_were_given():
+    weights = {"w": jnp.array([[1.0], [1.0], *[[0.0]] * 6])}
+    near = {"w": weights["w"] * (1 + 2 * jnp.finfo(jnp.float32).eps)}
+    x = jnp.full((100, D), 0.0).at[:, 0].set(1.0).at[:, 1].set(-1.0)
+    # A single rounding of the weights decides every label.
+    steep = (lambda key: weights, lambda params, x: logits({"w": jnp.roll(params["w"], 0)}, x))
+    problem = jaxarch.supervised(
+        steep, (x, jnp.zeros(100, int)), loss=LOSS, optimizer=optax.sgd(0.1), steps=1
+    )
+    found = masked((1, 1, 0, 0, 0, 0, 0, 0), {"w": near["w"].at[1].set(1.0)})
+    assert jaxarch.certify(found, problem, weights=weights, flips=0).training.errors == 0
+    assert logits(found.params, x)[:, 1].min() > 0
+
+
 def test_other_labels_need_to_be_told_what_is_wrong():
     x = linear().data[0]
     signs = jnp.where(x[:, 0] > 0, 1.0, -1.0)
@@ -192,17 +215,66 @@ def test_other_labels_need_to_be_told_what_is_wrong():
     assert told.training.errors == 0
 
 
-def test_a_loss_that_is_not_convex_is_not_taken_for_convex():
+def bent(output, scale=1.0, dtype=jnp.float32):
+    """Not convex in the mask."""
     x, y = linear().data
-    problem = jaxarch.supervised(
-        (lambda key: {"w": jnp.ones((D, 1))}, lambda params, x: jnp.sin(3 * x @ params["w"])[:, 0]),
-        (x, y.astype(float)),
-        loss=optax.l2_loss,
+    return jaxarch.supervised(
+        (lambda key: {"w": jnp.ones((D, 1), dtype)}, lambda params, x: output(x @ params["w"])[:, 0]),
+        (x.astype(dtype), y.astype(dtype)),
+        loss=lambda outputs, y: scale * optax.l2_loss(outputs, y),
         optimizer=optax.sgd(0.1),
         steps=1,
     )
+
+
+def sine(z):
+    return jnp.sin(3 * z)
+
+
+def kink(z):
+    """z/5, whose slope at 0 is 0 for JAX."""
+    return jax.nn.relu(z / 5) - jax.nn.relu(-z / 5)
+
+
+@pytest.mark.parametrize(
+    ("problem", "mask"),
+    [
+        (bent(sine), MASK),
+        (bent(sine, scale=1e-4), MASK),
+        (bent(sine, dtype=jnp.bfloat16), MASK),
+        (bent(kink), (0,) * D),
+    ],
+    ids=["wave", "small wave", "bfloat16", "kink at the mask"],
+)
+def test_a_loss_that_is_not_convex_or_has_no_slope_is_not_taken_for_convex(problem, mask):
+    network = masked(mask, {"w": jnp.ones((D, 1), problem.data[0].dtype)})
     with pytest.raises(jaxarch.ArgumentError, match="convex"):
-        jaxarch.certify(masked(MASK), problem, convex=True)
+        jaxarch.certify(network, problem, convex=True)
+
+
+def test_without_the_weights_that_come_back_nothing_is_said_of_other_masks():
+    network = masked(MASK, {"w": jnp.full((D, 1), 2.0)})
+    found = jaxarch.certify(network, linear(), convex=True, flips=D)
+    assert not found.growing
+    assert "no part of it" in str(found)
+    parts = [bits for bits in all_losses() if all(b <= m for b, m in zip(bits, MASK, strict=True))]
+    losses = [float(linear().objective({"w": 2.0 * jnp.array(bits)[:, None]}, {})) for bits in parts]
+    assert found.best_loss <= min(losses)
+
+
+def test_what_is_printed_is_rounded_to_the_side_of_the_bound():
+    found = certificate()
+    printed = re.search(r"new errors +at most (\S+) ", str(found))[1]
+    assert found.training.bound <= float(printed) < found.training.bound * 1.001
+    below = re.search(r"no mask has a loss below (\S+)", str(found))[1]
+    assert found.best_loss * 0.999 < float(below) <= found.best_loss
+    assert str(Errors(0, 100_000, 2.99572e-05)).startswith("at most 2.996e-05 ")
+
+
+def test_who_chose_among_several_is_told_so():
+    found = jaxarch.certify(masked(MASK), linear(), flips=0, choices=10)
+    assert found.training.bound > certificate().training.bound
+    assert "10 networks" in str(found)
 
 
 def of_two_runs():
@@ -226,7 +298,10 @@ def of_two_runs():
         (lambda: jaxarch.certify(masked(MASK), linear(), choices=0), "choices"),
         (lambda: jaxarch.certify(masked(MASK), linear(), flips=-1), "flips"),
         (lambda: jaxarch.certify(masked(MASK), linear(), wrong="argmax"), "wrong"),
-        (lambda: jaxarch.certify(masked(MASK), linear(), weights={"v": jnp.ones((D, 1))}), "w"),
+        (lambda: jaxarch.certify(masked(MASK), linear(), weights={"v": jnp.ones((D, 1))}), "weights"),
+        (lambda: jaxarch.certify(masked(MASK), linear(), wrong=lambda o, y: (o[:, 0] != y).mean()), "wrong"),
+        (lambda: jaxarch.certify(masked(MASK), linear(), wrong=lambda o, y: o != y[:, None]), "wrong"),
+        (lambda: jaxarch.certify(masked(MASK, {"w": jnp.full((D, 1), jnp.nan)}), linear()), "nan"),
     ],
 )
 def test_what_cannot_be_certified_is_refused(call, named):

@@ -1,5 +1,6 @@
 """Flips of single connections: the best by the loss, until none is better."""
 
+import dataclasses
 import itertools
 from functools import cache
 
@@ -79,8 +80,8 @@ def test_all_flips_tried_it_descends_to_a_mask_that_no_flip_betters(seed, ones):
 
 
 def test_what_comes_back_has_the_weight_that_was_said():
-    grown = network(start(0, ones=False), np.zeros((3, 2)))
-    for returning, expected in (("start", start(0, ones=False)["w"]), ("ones", jnp.ones((3, 2)))):
+    grown = network(start(0, ones=False), np.zeros((3, 2), bool))
+    for returning, expected in (("start", start(0, ones=False)["w"]), ("ones", jnp.ones((3, 2), bool))):
         found = jaxarch.flip(3, returning=returning)(jax.random.key(0), problem(), grown)
         np.testing.assert_array_equal(found.params["w"], jnp.where(found.mask["w"], expected, 0))
         assert found.mask["w"].any()
@@ -88,7 +89,7 @@ def test_what_comes_back_has_the_weight_that_was_said():
 
 def test_by_default_connections_are_removed_only_and_the_others_keep_their_weights():
     weights = start(0, ones=False)
-    full = network(weights, np.ones((3, 2)))
+    full = network(weights, np.ones((3, 2), bool))
     found = jaxarch.flip(6)(jax.random.key(0), problem(), full)
     assert 0 < found.mask["w"].sum() < 6
     assert found.info["locally_optimal"]
@@ -136,6 +137,31 @@ def test_a_flip_whose_loss_is_nan_is_not_made():
         jaxarch.Network({"w": jnp.array([1.0, 0.0])}, mask, {}, start=weights),
     )
     assert found.mask["w"].tolist() == [True, False]
+
+
+def test_a_weight_that_is_no_number_does_not_come_back_and_spoils_nothing():
+    weights = start() | {"w": start()["w"].at[0, 1].set(jnp.nan)}
+    found = jaxarch.flip(20, returning="start")(jax.random.key(0), problem(), network(weights))
+    assert not found.mask["w"][0, 1]
+    assert np.isfinite(found.info["objective"]).all()
+    assert int(found.info["flips"]) > 0
+
+
+def test_a_connection_that_changes_nothing_is_not_flipped():
+    x = jnp.zeros((7, 3)).at[:, 0].set(jnp.linspace(-1.0, 2.0, 7))
+    useless = dataclasses.replace(problem(), data=(x, problem().data[1][:7]))
+    found = jaxarch.flip(20, returning="start")(jax.random.key(0), useless, network(start()))
+    again = jaxarch.flip(20, returning="start", at_once=3)(jax.random.key(0), useless, found)
+    assert (found.mask["w"][1:] == MASK[1:]).all()
+    assert int(again.info["flips"]) == 0
+
+
+def test_half_precision_adds_up_losses_of_many_rows_a_few_at_a_time():
+    x = jnp.ones((4000, 3), jnp.bfloat16)
+    many = dataclasses.replace(problem(), data=(x, jnp.ones((4000, 2), jnp.bfloat16)))
+    params = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), start())
+    whole, parts = (many.objective(params, {}, batch_size=size) for size in (None, 7))
+    assert float(parts) == pytest.approx(float(whole), rel=0.02)
 
 
 def test_a_start_that_there_is_none_of_is_refused_before_anything_is_computed():

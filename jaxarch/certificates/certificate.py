@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+
+
+def rounded(number: float, towards: str) -> str:
+    """A number with four significant digits, rounded in one direction."""
+    exact = Decimal(number)
+    if not exact.is_finite() or exact == 0:
+        return f"{number:g}"
+    return f"{float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - 3), rounding=towards)):.10g}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +70,7 @@ class Errors:
 
     def __str__(self) -> str:
         counted = f"{self.errors:,} errors in {self.examples:,} examples: {self.rate:.4f}"
-        return f"at most {self.bound:.4f} ({counted})"
+        return f"at most {rounded(self.bound, ROUND_CEILING)} ({counted})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,12 +84,15 @@ class Certificate:
       loss: F of the mask, over all of them.
       gap: how far it is from stationary, and on losses that are convex in the mask from the best mask.
       convex: whether the loss was said to be so.
+      growing: whether connections that the network lacks were taken into account, or only those that it has.
       flips: of single connections.
       delta: the chance that is taken of the error bounds being wrong, each by itself.
+      choices: among how many networks this one was chosen by the training rows.
       length: of the mask's description in nats, the price of having chosen it by the training rows.
       training: errors on the training rows, and their bound for new examples; `None` where there is none.
       held_out: of the validation rows, likewise.
       why_not: why there is no bound from the training rows; empty where there is one.
+      why_not_held_out: likewise of the validation rows; empty too if there are none.
       assumptions: what the numbers rest on that could not be looked up.
     """
 
@@ -90,22 +102,26 @@ class Certificate:
     loss: float
     gap: float
     convex: bool
+    growing: bool
     flips: Flips
     delta: float
+    choices: int
     length: float
     training: Errors | None
     held_out: Errors | None
     why_not: str
+    why_not_held_out: str
     assumptions: tuple[str, ...]
 
     @property
     def best_loss(self) -> float | None:
-        """What no mask is below, where the loss is convex in the mask."""
+        """What no mask is below, where the loss is convex in it; of `growing=False`, no part of this one."""
         return self.loss - self.gap if self.convex else None
 
     def __str__(self) -> str:
         if self.convex:
-            gap = f"{self.gap:.4g}: no mask has a loss below {self.best_loss:.4g}"
+            which = "mask" if self.growing else "part of it"
+            gap = f"{self.gap:.4g}: no {which} has a loss below {rounded(self.best_loss or 0, ROUND_FLOOR)}"
         else:
             gap = f"{self.gap:.4g} (0 where no direction into the cube descends)"
         lines = {
@@ -116,10 +132,10 @@ class Certificate:
             "description": f"{self.length:,.0f} nats",
             "new errors": self.why_not if self.training is None else f"{self.training}",
         }
-        if self.held_out is not None:
-            lines["by held-out rows"] = f"{self.held_out}"
+        if self.held_out is not None or self.why_not_held_out:
+            lines["by held-out rows"] = f"{self.held_out or self.why_not_held_out}"
         if self.training is not None or self.held_out is not None:
-            lines["with probability"] = f"{1 - self.delta:g}"
+            lines["each but with"] = f"probability {self.delta:g}"
         width = max(map(len, lines))
         told = [f"{name:<{width}}  {value}" for name, value in lines.items()]
         return "\n".join([*told, *(f"{'assumed':<{width}}  {line}" for line in self.assumptions)])

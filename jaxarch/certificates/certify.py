@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from jaxarch.certificates.certificate import Certificate, Errors, Flips
-from jaxarch.certificates.untouched import why_touched
+from jaxarch.certificates.convexity import check_convex
+from jaxarch.certificates.counting import Wrong, count_errors, why_no_errors
+from jaxarch.certificates.untouched import as_before, is_weight_free, why_touched
 from jaxarch.errors import ArgumentError, check_count, check_flag, shown
-from jaxarch.finish.flip import MaskedObjective, Returning, flipped
-from jaxarch.masks import check_booleans, check_fits, connections
+from jaxarch.finish.flip import MaskedObjective, Returning, Tries, flipped
+from jaxarch.masks import apply_mask, check_booleans, check_fits, connections
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.theory.generalization import binomial_upper, check_delta, description_length, masked_bound
 from jaxarch.theory.optimality import duality_gap
-from jaxarch.trees import PyTree, named_leaves
-
-Wrong = Callable[[Any, Any], Array]
-SEGMENTS = 16
-"""On which a loss that is said to be convex is looked at."""
+from jaxarch.trees import PyTree, check_structure, named_leaves
 
 
 def certify(
@@ -54,17 +47,20 @@ def certify(
     Args:
       network: what one run found, masked: `network.of_run(0)` of what `over_seeds` returned.
       problem: that it was found for, of one run: `problem.of_run(0)` where runs have rows of their own.
-      weights: all parameters as they were before any training row was looked at, such as
-        `problem.init(key)[0]`, of a search over fixed weights; by default weights of 1. With them connections
-        that are not there can be tried too.
-      wrong: `(outputs, y) -> (n,)`, which of n examples the network gets wrong, y being the second of the
-        problem's batches; by default whether the largest output is not that of an integer label.
-      convex: whether the loss is convex in the mask, as one that is convex in outputs which are linear in it.
-        Hidden layers are not.
+      weights: all parameters as they were before any training row was looked at: `network.start` of a search
+        over fixed weights that nothing was trained before, or `problem.start(key)[0]` where the problem is
+        `paired`; by default weights of 1. With them connections that are not there can be tried too; without
+        them, and where weights are not 1, gap and flips are of the connections that are there.
+      wrong: `(outputs, y) -> (n,)`, booleans, which of n examples the network gets wrong, y being the second
+        of the problem's batches; by default whether the largest of several outputs is not that of an integer
+        label.
+      convex: whether the loss is convex in the mask, as one that is convex in outputs which are linear in it,
+        and differentiable. Hidden layers are not. It is looked at in some places, and refused where it fails.
       flips: how many connections are tried, the most promising ones first.
       delta: in (0, 1).
-      choices: among how many networks (seeds, settings) this one was chosen by looking at the training rows.
-        Those that differ in density alone are one.
+      choices: among how many networks (seeds, settings) this one is chosen by looking at the training rows, a
+        number that was fixed before. Whoever goes on until content says `k * (k + 1)` of the k-th. Densities
+        need no such payment over the same weights.
       batch_size: rows at a time, where memory is short; by default all.
 
     Returns:
@@ -72,9 +68,9 @@ def certify(
       the error bounds are rounded upwards from counted errors.
 
     Raises:
-      ArgumentError: a network without a mask or weights, or of many runs; a problem whose runs have values of
-        their own; a stream without rows; a loss said to be convex that is not, with the place; numbers out of
-        range.
+      ArgumentError: a network without a mask or weights, or of many runs; a problem whose runs have rows of
+        their own; a stream without rows; a loss that is not finite, or said to be convex and is not; weights
+        of another structure; a `wrong` that does not return n booleans; numbers out of range.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -90,17 +86,19 @@ def certify(
       >>> print(network.mask["w"][:, 0].astype(int), certificate.flips.locally_optimal)
       [1 1 1 0 0 0 0 0] True
       >>> print(certificate)
-      connections       3 of 8
-      loss              0.3 on 200 training examples
-      gap               0.02689: no mask has a loss below 0.2731
-      single flips      8 of 8 tried, none is better: locally optimal
-      description       6 nats
-      new errors        at most 0.0450 (0 errors in 200 examples: 0.0000)
-      with probability  0.95
-      assumed           that the training examples are independent, and that no input was scaled by them
-      assumed           that the loss is convex in the mask
+      connections    3 of 8
+      loss           0.3 on 200 training examples
+      gap            0.02689: no mask has a loss below 0.273
+      single flips   8 of 8 tried, none is better: locally optimal
+      description    6 nats
+      new errors     at most 0.04505 (0 errors in 200 examples: 0.0000)
+      each but with  probability 0.05
+      assumed        that the training examples were drawn independently, like new ones, and scaled no input
+      assumed        that the model and what all its starts have in common did not come from the training rows
+      assumed        that no other network could have been chosen by them
+      assumed        that the loss is convex in the mask, and differentiable at it
     """
-    _check(network, problem)
+    _check(network, problem, weights)
     check_flag("convex", convex)
     check_delta(delta)
     check_count("choices", choices)
@@ -109,65 +107,93 @@ def certify(
         check_count("batch_size", batch_size)
     if wrong is not None and not callable(wrong):
         raise ArgumentError(f"wrong: expected a function (outputs, y) -> (n,), got {shown(wrong)}")
-    why_not = why_touched(network, problem, weights)
-    if weights is not None:
-        check_fits(network.mask, weights)
-    known: Returning = "start" if weights is not None else None if why_not else "ones"
-    network = network.replace(start=weights, state={} if network.state is None else network.state)
-    on = MaskedObjective.of(network, known, problem, batch_size)
-    if convex:
-        _check_convex(on)
-    loss, gradient = jax.jit(jax.value_and_grad(on.objective))(on.flat)
+    network = network.replace(
+        params=apply_mask(network.mask, network.params),
+        start=weights,
+        state={} if network.state is None else network.state,
+    )
     rows = np.asarray(problem.training_rows())
+    why_not = why_touched(network, problem, weights)
+    returning: Returning = "start" if weights is not None else "ones" if is_weight_free(network) else None
+    on = MaskedObjective.of(network, returning, problem, batch_size)
+    loss, gradient = jax.jit(jax.value_and_grad(on.objective))(on.flat)
+    if not jnp.isfinite(loss):
+        raise ArgumentError(f"network: its loss on the training rows is {float(loss)}")
+    gap = float(duality_gap(on.flat, jnp.where(on.allowed, gradient, 0)))
+    tries = _tries(on, min(flips, int(on.allowed.sum())))
+    if convex:
+        check_convex(on, float(loss), gradient, gap, tries)
+    why_not = why_not or why_no_errors(problem, network, wrong, rows)
     training, assumptions = None, []
     if not why_not:
-        why_not = _why_no_errors(problem, wrong, rows)
-    if not why_not:
-        errors = _count_errors(network, problem, wrong, rows, batch_size)
+        before = network.replace(params=as_before(network, weights))
+        errors = count_errors(before, problem, wrong, rows, batch_size)
         bound = masked_bound(errors, len(rows), network.mask, delta, choices=choices)
         training = Errors(errors, len(rows), bound)
-        assumptions.append("that the training examples are independent, and that no input was scaled by them")
-        if weights is not None:
-            assumptions.append("that the weights were there before the training rows were looked at")
-    held_out = None
-    if problem.validation is not None and not _why_no_errors(problem, wrong, problem.validation):
+        known = "the model and what all its starts have in common" if weights is None else "the weights"
+        number = (
+            "that no other network"
+            if choices == 1
+            else f"that none but {choices:,} networks, a number fixed before,"
+        )
+        assumptions += [
+            "that the training examples were drawn independently, like new ones, and scaled no input",
+            f"that {known} did not come from the training rows",
+            f"{number} could have been chosen by them",
+        ]
+    held_out, why_not_held_out = None, ""
+    if problem.validation is not None:
         held = np.asarray(problem.validation)
-        errors = _count_errors(network, problem, wrong, held, batch_size)
-        held_out = Errors(errors, len(held), binomial_upper(errors, len(held), delta))
-        assumptions.append("that nothing was chosen by looking at the validation rows")
+        why_not_held_out = why_no_errors(problem, network, wrong, held)
+        if np.intersect1d(rows, held).size:
+            why_not_held_out = "none: some validation rows are training rows"
+        if not why_not_held_out:
+            errors = count_errors(network, problem, wrong, held, batch_size)
+            held_out = Errors(errors, len(held), binomial_upper(errors, len(held), delta))
+            assumptions.append(
+                "that the validation rows were drawn likewise, and chose nothing: no setting, no random "
+                "search, no early stop"
+            )
     if convex:
-        assumptions.append("that the loss is convex in the mask")
+        assumptions.append("that the loss is convex in the mask, and differentiable at it")
     return Certificate(
         connections=on.flat.size,
         kept=int(connections(network.mask)),
         examples=len(rows),
         loss=float(loss),
-        gap=float(duality_gap(on.flat, gradient)),
+        gap=gap,
         convex=convex,
-        flips=_flips(on, flips, float(loss), network.mask),
-        delta=delta,
+        growing=returning is not None,
+        flips=_flips(on, tries, float(loss), network.mask),
+        delta=float(delta),
+        choices=choices,
         length=description_length(network.mask),
         training=training,
         held_out=held_out,
         why_not=why_not,
+        why_not_held_out=why_not_held_out,
         assumptions=tuple(assumptions),
     )
 
 
-def _check(network: Network, problem: Problem) -> None:
+def _check(network: Network, problem: Problem, weights: PyTree) -> None:
     """Raise unless they are a network of one run with a mask, and the problem of that run."""
     if not isinstance(network, Network):
         raise ArgumentError(f"network: expected what a search found, got {shown(network)}")
     if not isinstance(problem, Problem):
         raise ArgumentError(f"problem: expected one, as of jaxarch.supervised(...), got {shown(problem)}")
-    if network.params is None or network.mask is None:
-        raise ArgumentError("network: it has no mask, or no weights; a certificate is of both")
-    if problem.runs is not None:
-        raise ArgumentError("problem: its runs have values of their own; take one, problem.of_run(0)")
+    for name in ("params", "mask"):
+        if getattr(network, name) is None:
+            raise ArgumentError(f"network: it has no {name}; a certificate is of a mask and its weights")
+    for name in ("train", "validation"):
+        if getattr(getattr(problem, name), "ndim", 1) > 1:
+            raise ArgumentError(
+                f"problem: its runs have `{name}` rows of their own; take one, problem.of_run(0)"
+            )
     if problem.train_size is not None:
         raise ArgumentError("problem: with a train_size some of its rows are padding; take train=rows[:size]")
     check_booleans(network.mask)
-    params, _ = jax.eval_shape(problem.init, jax.random.key(0))
+    params, state = jax.eval_shape(problem.init, jax.random.key(0))
     for path, leaf in named_leaves(network.params).items():
         expected = named_leaves(params).get(path)
         if expected is None or jnp.shape(leaf) != expected.shape:
@@ -175,79 +201,31 @@ def _check(network: Network, problem: Problem) -> None:
                 f"network: '{path}' has the shape {jnp.shape(leaf)}, the problem's "
                 f"{getattr(expected, 'shape', 'none')}; of many runs take one, network.of_run(0)"
             )
+    if len(named_leaves(network.params)) < len(jax.tree.leaves(network.params)):
+        raise ArgumentError("network: two of its parameters have one path")
     check_fits(network.mask, network.params)
+    if jax.tree.leaves(state) and network.state is None:
+        raise ArgumentError("network: the problem's model has a state, and it has none")
+    if weights is not None:
+        check_structure("weights", weights, network.params, "the parameters")
+        for path, leaf in named_leaves(weights).items():
+            if jnp.shape(leaf) != jnp.shape(named_leaves(network.params)[path]):
+                raise ArgumentError(f"weights: '{path}' has the shape {jnp.shape(leaf)}, not the network's")
 
 
-def _check_convex(on: MaskedObjective) -> None:
-    """Raise if F is above the mean of its values at the ends in the middle of some segment of the cube."""
-
-    def excess(key: Array) -> tuple[Array, Array]:
-        corners = jax.random.uniform(key, (2, on.flat.size)) < jax.random.uniform(
-            jax.random.fold_in(key, 1), (2, 1)
-        )
-        ends = corners.astype(on.flat.dtype)
-        values = jnp.stack([on.objective(ends[0]), on.objective(ends[1])])
-        middle = on.objective(ends.mean(axis=0))
-        return middle - values.mean(), jnp.abs(values).max() + jnp.abs(middle)
-
-    keys = jax.random.split(jax.random.key(0), SEGMENTS)
-    above, size = jax.jit(lambda keys: jax.lax.map(excess, keys))(keys)
-    tolerance = 1e3 * jnp.finfo(above.dtype).eps * (1 + size)
-    if (above > tolerance).any():
-        raise ArgumentError(
-            f"convex: the loss is not convex in the mask: half way between two masks it is above the mean of "
-            f"its values there by {float(above.max()):.3g}"
-        )
+def _tries(on: MaskedObjective, tried: int) -> Tries | None:
+    return jax.jit(lambda vector: on.flips(vector, tried, 8))(on.flat) if tried else None
 
 
-def _flips(on: MaskedObjective, tried: int, loss: float, mask: PyTree) -> Flips:
+def _flips(on: MaskedObjective, tries: Tries | None, loss: float, mask: PyTree) -> Flips:
     allowed = int(on.allowed.sum())
-    tried = min(tried, allowed)
-    if tried == 0:
+    if tries is None:
         return Flips(0, allowed, 0, None, None)
-    evaluate = jax.jit(lambda vector: on.flips(vector, tried, min(8, tried)))
-    values, positions = (np.asarray(of) for of in evaluate(on.flat))
-    best = int(np.argmin(values))
-    changed = on.unravel(flipped(on.flat, positions[best]))
+    best = int(jnp.argmin(tries.values))
+    changed = on.unravel(flipped(on.flat, tries.positions[best]))
     for path, leaf in named_leaves(changed).items():
         places = np.argwhere(np.asarray(leaf > 0) != np.asarray(named_leaves(mask)[path]))
         if len(places):
             connection = (path, tuple(int(place) for place in places[0]))
-    return Flips(tried, allowed, int((values < loss).sum()), float(values[best]) - loss, connection)
-
-
-def _why_no_errors(problem: Problem, wrong: Wrong | None, rows: Any) -> str:
-    """Why errors on these rows cannot be counted; empty where they can."""
-    if len(np.unique(rows)) < len(rows):
-        return "none: some training rows are there twice, so that they are not independent"
-    if problem.predict is None:
-        return "none: the problem has no `predict`"
-    if wrong is not None:
-        return ""
-    labels = problem.data[1] if isinstance(problem.data, tuple) and len(problem.data) == 2 else None
-    classes = isinstance(labels, jax.Array) and labels.ndim == 1 and jnp.issubdtype(labels.dtype, jnp.integer)
-    if not classes:
-        return "none: the labels are no classes; say which outputs are wrong, wrong=(outputs, y) -> (n,)"
-    return ""
-
-
-def _largest_is_another(outputs: Any, labels: Array) -> Array:
-    return jnp.argmax(outputs, axis=-1) != labels
-
-
-@partial(jax.jit, static_argnums=0)
-def _errors_of(wrong: Wrong, problem: Problem, params: PyTree, state: PyTree, rows: Array) -> Array:
-    batch = problem.gather(problem.data, problem.per_run, rows)
-    assert problem.predict is not None
-    return jnp.sum(wrong(problem.predict(params, state, batch), batch[1]).astype(bool), dtype=jnp.int32)
-
-
-def _count_errors(
-    network: Network, problem: Problem, wrong: Wrong | None, rows: np.ndarray, batch_size: int | None
-) -> int:
-    size = batch_size or len(rows)
-    parts = (rows[start : start + size] for start in range(0, len(rows), size))
-    of = wrong or _largest_is_another
-    return sum(
-        int(_errors_of(of, problem, network.params, network.state, jnp.asarray(part))) for part in parts
-    )
+    change = float(tries.values[best]) - loss
+    return Flips(len(tries.positions), allowed, int(tries.better.sum()), change, connection)

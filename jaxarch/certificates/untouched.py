@@ -14,56 +14,71 @@ from jaxarch.problem import Problem
 from jaxarch.trees import PyTree, named_leaves
 
 
+def as_before(network: Network, weights: PyTree) -> PyTree:
+    """The parameters of the network's mask over weights that were there before the data.
+
+    Args:
+      network: of one run.
+      weights: those that its user says were there; `None` for weights of 1.
+    """
+    if weights is None:
+        return weight_free(network.mask, network.params)
+    return apply_mask(network.mask, weights)
+
+
+def is_weight_free(network: Network) -> bool:
+    """Whether all connections that are there have the weight 1."""
+    free, found = (named_leaves(of) for of in (as_before(network, None), network.params))
+    masked = (path for path, leaf in named_leaves(network.mask).items() if leaf is not None)
+    return all(np.array_equal(found[path], free[path]) for path in masked)
+
+
 def why_touched(network: Network, problem: Problem, weights: PyTree) -> str:
     """Why it cannot be shown that the data chose nothing but the mask; empty where it is shown.
+
+    What all starts of the problem have in common, a model's own values among it, counts as there before.
 
     Args:
       network: of one run.
       problem: that it was found for.
-      weights: those that its user says were there before the data; `None` for weights of 1.
+      weights: as of `as_before`.
     """
-    drawn = [problem.init(jax.random.key(seed)) for seed in (0, 1)]
+    (first, first_state), (second, second_state) = (problem.init(jax.random.key(seed)) for seed in (0, 1))
+    expected, found = named_leaves(as_before(network, weights)), named_leaves(network.params)
+    masked = {path for path, leaf in named_leaves(network.mask).items() if leaf is not None}
     if weights is None:
-        if not _is_weight_free(network):
+        if not is_weight_free(network):
             return (
-                "none: its weights are not all 1, so that they may come from the training rows; if they "
-                "were there before, give them as weights="
+                "none: its weights are not all 1, so that they may come from the training rows; if they were "
+                "there before, give all parameters as they were, weights="
             )
-        expected = weight_free(network.mask, network.params)
-        beside = {path: leaf for path, leaf in named_leaves(network.mask).items() if leaf is not None}
-        first, second = (named_leaves(params) for params, _ in drawn)
-        for path, leaf in named_leaves(network.params).items():
-            known = path in beside or (_equal(first[path], second[path]) and _equal(leaf, first[path]))
-            if not known:
+        starts = named_leaves(first), named_leaves(second)
+        for path in found.keys() - masked:
+            if not all(_equal(found[path], start[path]) for start in starts):
                 return (
-                    f"none: '{path}' has no mask, and is not what every start has; if it was there before "
-                    "the data, give all weights as weights="
+                    f"none: '{path}' has no mask and is not what all starts have: it cannot be told from one "
+                    "that has seen the training rows"
                 )
-    else:
-        expected = apply_mask(network.mask, weights)
-    for path, leaf in named_leaves(network.params).items():
-        if not _equal(leaf, named_leaves(expected)[path]):
+    for path, leaf in found.items():
+        if not _equal(leaf, expected[path]):
             return f"none: '{path}' is not the masked weights that were given: it was trained, or scaled"
-    state = {} if network.state is None else network.state
-    for path, leaf in named_leaves(state).items():
-        if not all(_equal(leaf, named_leaves(start).get(path)) for _, start in drawn):
-            return f"none: the model's state '{path}' is not that of a start: it has seen the training rows"
+    states = named_leaves(first_state), named_leaves(second_state)
+    for path, leaf in named_leaves(network.state).items():
+        if not all(_equal(leaf, state.get(path)) for state in states):
+            return (
+                f"none: the model's state '{path}' is not that of all starts: it cannot be told from one "
+                "that has seen the training rows"
+            )
     return ""
-
-
-def _is_weight_free(network: Network) -> bool:
-    free = named_leaves(weight_free(network.mask, network.params))
-    return all(
-        _equal(named_leaves(network.params)[path], free[path])
-        for path, leaf in named_leaves(network.mask).items()
-        if leaf is not None
-    )
 
 
 def _equal(one: Any, other: Any) -> bool:
     """Whether they are the same numbers, drawn by two programs: compiled otherwise, they round otherwise."""
-    if other is None or np.shape(one) != np.shape(other):
+    if other is None or jnp.shape(one) != jnp.shape(other):
         return False
-    one, other = (jnp.asarray(leaf) for leaf in (one, other))
-    rounding = 4 * float(jnp.finfo(one.dtype).eps) if jnp.issubdtype(one.dtype, jnp.floating) else 0.0
+    if jnp.issubdtype(one.dtype, jax.dtypes.prng_key):
+        one, other = jax.random.key_data(one), jax.random.key_data(other)
+    if not jnp.issubdtype(one.dtype, jnp.floating):
+        return bool(np.array_equal(one, other))
+    rounding = 4 * float(jnp.finfo(one.dtype).eps)
     return bool(jnp.all(jnp.abs(one - other) <= rounding * jnp.abs(other)))

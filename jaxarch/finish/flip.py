@@ -48,14 +48,15 @@ def flip(
 
     F is the loss over all training rows, s_i = 1 where there is no connection and -1 where there is one
     (`theory.optimality.flip_slopes`). The gradient only ranks: each candidate's F is computed. It ends when
-    none of them is below F(u); if all connections were tried, no single flip is then any better.
+    none of them is below F(u) by more than rounding; if all connections were tried, no single flip is then
+    any better.
 
     Args:
       rounds: flips at most.
       tried: for each, how many candidates; by default every connection, D evaluations of F each time.
       returning: the weight of a connection that comes back: `ones` for weight-free networks, `start` for that
-        of `Network.start`; `None` where none comes back that the given network did not have. Those that are
-        there keep theirs.
+        of `Network.start`, which is of the first stage of a chain; `None` where none comes back that the
+        given network did not have. Those that are there keep theirs.
       at_once: candidates that are evaluated together.
       batch_size: rows at a time, where memory is short; by default all.
 
@@ -106,13 +107,11 @@ def _flip(settings: Settings, key: Array, problem: Problem, network: Network) ->
     tried = min(settings.tried or flat.size, flat.size)
 
     def body(now: _Flipped) -> _Flipped:
-        values, positions = on.flips(now.mask, tried, settings.at_once)
-        best = jnp.argmin(values)
-        before = now.objectives[now.round]
-        improved = values[best] < before
-        position = positions[best]
-        mask = jnp.where(improved, flipped(now.mask, position), now.mask)
-        after = jnp.where(improved, values[best], before)
+        tries = on.flips(now.mask, tried, settings.at_once)
+        best = jnp.argmin(tries.values)
+        improved = tries.better[best]
+        mask = jnp.where(improved, flipped(now.mask, tries.positions[best]), now.mask)
+        after = jnp.where(improved, tries.values[best], now.objectives[now.round])
         later = jnp.arange(settings.rounds + 1) > now.round
         return _Flipped(
             mask, jnp.where(later, after, now.objectives), now.round + improved.astype(jnp.int32), improved
@@ -128,6 +127,20 @@ def _flip(settings: Settings, key: Array, problem: Problem, network: Network) ->
         "locally_optimal": ~end.improved & (tried >= on.allowed.sum()),
     }
     return network.replace(params=apply_mask(mask, on.weights), mask=mask, info=network.info | info)
+
+
+class Tries(NamedTuple):
+    """What some flips make of F.
+
+    Attributes:
+      positions: which connections, those that promise most first.
+      values: F after each alone, infinite where it is NaN or not allowed.
+      better: whether that is below F of the mask by more than rounding.
+    """
+
+    positions: Array
+    values: Array
+    better: Array
 
 
 class MaskedObjective(NamedTuple):
@@ -159,10 +172,13 @@ class MaskedObjective(NamedTuple):
         def weight(m: Array, found: Array, other: Array) -> Array:
             return jnp.where(m, found, other.astype(found.dtype))
 
-        weights = merge(map_selected(weight, mask, network.params, elsewhere), network.params)
+        all_of = map_selected(weight, mask, network.params, elsewhere)
+        # A weight that is no number may stand where there is no connection, and cannot come back.
+        usable = map_selected(lambda m, leaf: m | jnp.isfinite(leaf), mask, all_of)
+        weights = merge(apply_mask(usable, all_of), network.params)
         numbers = map_selected(lambda m, leaf: m.astype(leaf.dtype), mask, weights)
         flat, unravel = ravel_pytree(numbers)
-        allowed = flat > 0 if returning is None else jnp.ones(flat.shape, bool)
+        allowed = flat > 0 if returning is None else ravel_pytree(usable)[0]
 
         def objective(vector: Array) -> Array:
             params = merge(map_selected(jnp.multiply, unravel(vector), weights), weights)
@@ -170,20 +186,25 @@ class MaskedObjective(NamedTuple):
 
         return cls(objective, flat, unravel, weights, allowed)
 
-    def flips(self, mask: Array, tried: int, at_once: int) -> tuple[Array, Array]:
-        """F after each of the most promising flips, infinite where it is NaN or not allowed, and which."""
+    def flips(self, mask: Array, tried: int, at_once: int) -> Tries:
+        """F after each of the most promising flips."""
         gradient = jax.grad(self.objective)(mask)
-        slopes = jnp.where(self.allowed, jnp.where(mask > 0, -gradient, gradient), jnp.inf)
-        positions = jax.lax.top_k(-jnp.nan_to_num(slopes, nan=jnp.inf), tried)[1]
+        slopes = jnp.nan_to_num(jnp.where(mask > 0, -gradient, gradient), nan=jnp.finfo(mask.dtype).max)
+        positions = jax.lax.top_k(jnp.where(self.allowed, -slopes, -jnp.inf), tried)[1]
 
         def value(position: Array) -> Array:
             return self.objective(flipped(mask, position))
 
-        values = jax.lax.map(value, positions, batch_size=min(at_once, tried))
-        usable = self.allowed[positions] & ~jnp.isnan(values)
-        return jnp.where(usable, values, jnp.inf), positions
+        # The mask itself, which no position flips, in the same program: another one would round otherwise.
+        tries = jnp.append(positions, mask.size)
+        computed = jax.lax.map(value, tries, batch_size=min(at_once, tried + 1))
+        before = jnp.where(jnp.isnan(computed[-1]), jnp.inf, computed[-1])
+        usable = self.allowed[positions] & ~jnp.isnan(computed[:-1])
+        values = jnp.where(usable, computed[:-1], jnp.inf)
+        rounding = jnp.where(jnp.isinf(before), 0, 8 * jnp.finfo(before.dtype).eps * jnp.abs(before))
+        return Tries(positions, values, values < before - rounding)
 
 
 def flipped(mask: Array, position: Array) -> Array:
-    """The vector of a mask with one connection more, or less."""
-    return mask.at[position].set(1 - mask[position])
+    """The vector of a mask with one connection more, or less; the same, beyond its end."""
+    return mask.at[position].set(1 - mask[position], mode="drop")

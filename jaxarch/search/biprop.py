@@ -74,7 +74,7 @@ def biprop(
 
 
 def _params(settings: Settings, state: TrainState) -> PyTree:
-    scores, (weights, before) = state.trainable, state.fixed
+    scores, (weights, before, _) = state.trainable, state.fixed
 
     def learned(s: Array, m: Array, theta: Array) -> Array:
         return straight_through(_binary(m, theta), theta * jnp.abs(s).astype(theta.dtype))
@@ -85,7 +85,7 @@ def _params(settings: Settings, state: TrainState) -> PyTree:
 
 
 def _network(settings: Settings, state: TrainState) -> Network:
-    scores, (weights, before) = state.trainable, state.fixed
+    scores, (weights, before, _) = state.trainable, state.fixed
     mask = kept(settings, scores)
     binary = merge(map_selected(_binary, mask, weights), weights)
     mask = within(mask, before)

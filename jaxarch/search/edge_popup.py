@@ -39,10 +39,11 @@ class Settings:
 
 
 class Fixed(NamedTuple):
-    """What does not move: the weights, and the mask that they had before."""
+    """What does not move: the weights, the mask that they had before, and `()` if nothing was before."""
 
     weights: PyTree
     mask: PyTree
+    first: tuple[()] | None
 
 
 @method("V. Ramanujan et al., 2020")
@@ -80,8 +81,8 @@ def edge_popup(
       **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
-      A search; after another stage, one over the weights that were found. Its `start` are theta, where no
-      mask was found before; its `info` has `scores`, the final scores.
+      A search; after another stage, one over the weights that were found. Its `start` are theta, if
+      nothing was found before; its `info` has `scores`, the final scores.
 
     Raises:
       ArgumentError: a density outside (0, 1], unknown `weights`.
@@ -121,7 +122,8 @@ def begin(settings: Settings, key: Array, problem: Problem, network: Network | N
         params = merge(settings.weights(weights_key, selected), params)
     elif settings.weights == "signed constant":
         params = merge(map_selected(_signed_constant, selected), params)
-    return TrainState(_scores(scores_key, selected), Fixed(params, mask_before(network)), model)
+    fixed = Fixed(params, mask_before(network), () if network is None else None)
+    return TrainState(_scores(scores_key, selected), fixed, model)
 
 
 def kept(settings: Settings, scores: PyTree) -> PyTree:
@@ -130,7 +132,7 @@ def kept(settings: Settings, scores: PyTree) -> PyTree:
 
 
 def _params(settings: Settings, state: TrainState) -> PyTree:
-    scores, (weights, before) = state.trainable, state.fixed
+    scores, (weights, before, _) = state.trainable, state.fixed
 
     def learned(s: Array, m: Array) -> Array:
         return straight_through(m.astype(s.dtype), jnp.abs(s))
@@ -140,9 +142,9 @@ def _params(settings: Settings, state: TrainState) -> PyTree:
 
 
 def _network(settings: Settings, state: TrainState) -> Network:
-    weights, before = state.fixed
+    weights, before, first = state.fixed
     mask = within(kept(settings, state.trainable), before)
-    start = weights if before is None else None
+    start = None if first is None else weights
     info = {"scores": state.trainable}
     return Network(apply_mask(mask, weights), mask, state.model, start=start, info=info)
 

@@ -66,11 +66,12 @@ class Settings:
 
 
 class Fixed(NamedTuple):
-    """What does not move: the weights, the mask that they had before, and what a score is of."""
+    """What does not move: weights, their mask before, what a score is of, and `()` if nothing was before."""
 
     weights: PyTree
     mask: PyTree
     units: Units
+    first: tuple[()] | None
 
 
 @method("[D] Algorithm 1")
@@ -119,8 +120,8 @@ def two_temperature(
       **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
-      A search; after another stage, one over the weights that were found. Its `start` are theta, where these
-      are not all 1 and no mask was found before; its `info` has `scores`, the final scores.
+      A search; after another stage, one over the weights that were found. Its `start` are theta, if these
+      are not all 1 and nothing was found before; its `info` has `scores`, the final scores.
 
     Raises:
       ArgumentError: temperatures that are not positive, soft > hard, an unknown `weights` or `scale`; units
@@ -170,32 +171,33 @@ def _init(settings: Settings, key: Array, problem: Problem, network: Network | N
     scores = init_scores(scores_key, units.score(selected), settings.mean, settings.std, unit)
     if callable(settings.weights):
         params = merge(settings.weights(weights_key, selected), params)
-    return TrainState(scores, Fixed(params, mask_before(network), units), model)
+    fixed = Fixed(params, mask_before(network), units, () if network is None else None)
+    return TrainState(scores, fixed, model)
 
 
 def _params(settings: Settings, state: TrainState) -> PyTree:
-    weights, before, units = state.fixed
+    weights, before, units, _ = state.fixed
     centred = units.centred(state.trainable)
     soft = soft_mask(centred, settings.hard, settings.soft, factor=settings.factor)
     return _masked(settings, within(units.spread(soft, weights), before), state)
 
 
 def _network(settings: Settings, state: TrainState) -> Network:
-    weights, before, units = state.fixed
+    weights, before, units, first = state.fixed
     scores = state.trainable
     if settings.density is None:
         found = units.hard(scores)
     else:
         found = units.largest(scores, units.counts(scores, settings.density))
     mask = within(units.spread(found, weights), before)
-    start = weights if before is None and settings.weights != "ones" else None
+    start = None if first is None or settings.weights == "ones" else weights
     info = {"scores": state.trainable}
     return Network(_masked(settings, mask, state), mask, state.model, start=start, info=info)
 
 
 def _masked(settings: Settings, mask: PyTree, state: TrainState) -> PyTree:
     """The fixed weights under a mask, or the mask alone."""
-    weights, _, units = state.fixed
+    weights, _, units, _ = state.fixed
     if settings.weights != "ones":
         return apply_mask(mask, weights)
     if not isinstance(units, GroupUnits):

@@ -13,6 +13,7 @@ the one that exact arithmetic would give.
 from __future__ import annotations
 
 import math
+import numbers
 
 import jax
 import numpy as np
@@ -42,7 +43,7 @@ def binomial_upper(errors: int, examples: int, delta: float, *, length: float = 
       length: in nats, at least 0.
 
     Returns:
-      A float in (0, 1], rounded upwards.
+      A float in (0, 1], rounded upwards; at least `errors / examples`.
 
     Raises:
       ArgumentError: numbers outside these ranges.
@@ -57,7 +58,7 @@ def binomial_upper(errors: int, examples: int, delta: float, *, length: float = 
     if errors > examples:
         raise ArgumentError(f"errors: expected at most the {examples} examples, got {errors}")
     check_delta(delta)
-    if not (isinstance(length, (int, float)) and 0 <= length < math.inf):
+    if not (isinstance(length, numbers.Real) and 0 <= length < math.inf):
         raise ArgumentError(f"length: expected a number of nats, at least 0, got {shown(length)}")
     if errors == examples:
         return 1.0
@@ -128,8 +129,9 @@ def masked_bound(errors: int, examples: int, mask: PyTree, delta: float = 0.05, 
       examples: n.
       mask: booleans, `None` for leaves that are not masked.
       delta: the chance that is taken of being wrong, in (0, 1).
-      choices: among how many families of masks (other weights, seeds, temperatures) this one was chosen by
-        looking at the same examples. Densities need no such payment: the length pays for all sizes.
+      choices: among how many families of masks (other weights, seeds, temperatures) this one is chosen by
+        looking at the same examples, a number fixed before; of the k-th, where one goes on until content,
+        `k * (k + 1)`. Densities need no such payment over the same weights: the length pays for all sizes.
 
     Returns:
       A float in (0, 1], rounded upwards.
@@ -161,7 +163,7 @@ def log_factorial(n: int) -> float:
 
 def check_delta(delta: float) -> None:
     """Raise unless it is a chance, of neither 0 nor 1."""
-    if not (isinstance(delta, (int, float)) and 0 < delta < 1):
+    if not (isinstance(delta, numbers.Real) and 0 < delta < 1):
         raise ArgumentError(f"delta: expected a chance between 0 and 1, got {shown(delta)}")
 
 
