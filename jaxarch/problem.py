@@ -226,8 +226,7 @@ class Problem:
         # What a block computes is computed again for its gradient.
         of_block = jax.checkpoint(lambda sum_, block: (sum_ + loss(block), None))
         dtype = jax.eval_shape(loss, rows[:size]).dtype
-        # In half precision a sum of many losses would stop growing.
-        start = jnp.zeros((), jnp.promote_types(dtype, jnp.float32))
+        start = jnp.zeros((), _summed_in(dtype))
         total = jax.lax.scan(of_block, start, rows[:whole].reshape(-1, size))[0] * size
         if whole < count:
             total = total + loss(rows[whole:]) * (count - whole)
@@ -257,7 +256,7 @@ class Problem:
 
         def total(rows: Array, start: Array) -> Array:
             counts = start + jnp.arange(size) < self.train_size
-            return jnp.where(counts, jax.vmap(loss)(rows), 0).sum()
+            return jnp.where(counts, jax.vmap(loss)(rows), 0).sum(dtype=summed)
 
         def add(sum_: Array, block: tuple[Array, Array]) -> tuple[Array, None]:
             rows, start = block
@@ -265,7 +264,9 @@ class Problem:
             return sum_ + jax.lax.cond(used, total, lambda *_: jnp.zeros_like(sum_), rows, start), None
 
         dtype = jax.eval_shape(loss, rows[0, 0]).dtype
-        return jax.lax.scan(add, jnp.zeros((), dtype), (rows, starts))[0] / self.train_size
+        summed = _summed_in(dtype)
+        sum_of_all = jax.lax.scan(add, jnp.zeros((), summed), (rows, starts))[0]
+        return (sum_of_all / self.train_size).astype(dtype)
 
     def _own_train_size(self) -> Any:
         """The training sizes, if each run has its own."""
@@ -318,6 +319,11 @@ class Problem:
         value = _first_loss.eval_shape(one, params, state, jax.random.key(0))
         if value.shape != ():
             raise ArgumentError(f"loss: expected a scalar, the mean over a batch; got shape {value.shape}")
+
+
+def _summed_in(dtype: Any) -> Any:
+    """What many losses are added up in: in half precision their sum would stop growing."""
+    return jnp.promote_types(dtype, jnp.float32)
 
 
 def check_streamed(problem: Problem) -> None:

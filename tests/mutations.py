@@ -2244,8 +2244,8 @@ CERTIFIED = [
     Mutation(
         "losses are added up in their own precision",
         "problem.py",
-        "jnp.promote_types(dtype, jnp.float32))",
-        "dtype)",
+        "return jnp.promote_types(dtype, jnp.float32)",
+        "return dtype",
         "test_flip.py::test_half_precision_adds_up_losses_of_many_rows_a_few_at_a_time",
     ),
     Mutation(

@@ -161,7 +161,9 @@ def test_half_precision_adds_up_losses_of_many_rows_a_few_at_a_time():
     many = dataclasses.replace(problem(), data=(x, jnp.ones((4000, 2), jnp.bfloat16)))
     params = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), start())
     whole, parts = (many.objective(params, {}, batch_size=size) for size in (None, 7))
+    padded = dataclasses.replace(many, train=jnp.arange(4000), train_size=jnp.asarray(4000))
     assert float(parts) == pytest.approx(float(whole), rel=0.02)
+    assert float(padded.objective(params, {})) == pytest.approx(float(whole), rel=0.02)
 
 
 def test_a_start_that_there_is_none_of_is_refused_before_anything_is_computed():

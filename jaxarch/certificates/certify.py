@@ -194,14 +194,15 @@ def _check(network: Network, problem: Problem, weights: PyTree) -> None:
         raise ArgumentError("problem: with a train_size some of its rows are padding; take train=rows[:size]")
     check_booleans(network.mask)
     params, state = jax.eval_shape(problem.init, jax.random.key(0))
-    for path, leaf in named_leaves(network.params).items():
-        expected = named_leaves(params).get(path)
+    found, made = named_leaves(network.params), named_leaves(params)
+    for path, leaf in found.items():
+        expected = made.get(path)
         if expected is None or jnp.shape(leaf) != expected.shape:
             raise ArgumentError(
                 f"network: '{path}' has the shape {jnp.shape(leaf)}, the problem's "
                 f"{getattr(expected, 'shape', 'none')}; of many runs take one, network.of_run(0)"
             )
-    if len(named_leaves(network.params)) < len(jax.tree.leaves(network.params)):
+    if len(found) < len(jax.tree.leaves(network.params)):
         raise ArgumentError("network: two of its parameters have one path")
     check_fits(network.mask, network.params)
     if jax.tree.leaves(state) and network.state is None:
@@ -209,7 +210,7 @@ def _check(network: Network, problem: Problem, weights: PyTree) -> None:
     if weights is not None:
         check_structure("weights", weights, network.params, "the parameters")
         for path, leaf in named_leaves(weights).items():
-            if jnp.shape(leaf) != jnp.shape(named_leaves(network.params)[path]):
+            if jnp.shape(leaf) != jnp.shape(found[path]):
                 raise ArgumentError(f"weights: '{path}' has the shape {jnp.shape(leaf)}, not the network's")
 
 
@@ -222,9 +223,9 @@ def _flips(on: MaskedObjective, tries: Tries | None, loss: float, mask: PyTree) 
     if tries is None:
         return Flips(0, allowed, 0, None, None)
     best = int(jnp.argmin(tries.values))
-    changed = on.unravel(flipped(on.flat, tries.positions[best]))
-    for path, leaf in named_leaves(changed).items():
-        places = np.argwhere(np.asarray(leaf > 0) != np.asarray(named_leaves(mask)[path]))
+    changed, before = named_leaves(on.unravel(flipped(on.flat, tries.positions[best]))), named_leaves(mask)
+    for path, leaf in changed.items():
+        places = np.argwhere(np.asarray(leaf > 0) != np.asarray(before[path]))
         if len(places):
             connection = (path, tuple(int(place) for place in places[0]))
     change = float(tries.values[best]) - loss

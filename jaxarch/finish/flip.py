@@ -17,6 +17,7 @@ from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
 from jaxarch.running.stage import A_NETWORK, FunctionStage, Needs
+from jaxarch.theory.optimality import flip_slopes
 from jaxarch.trees import PyTree, map_selected, merge
 
 Returning = Literal["ones", "start"] | None
@@ -188,8 +189,8 @@ class MaskedObjective(NamedTuple):
 
     def flips(self, mask: Array, tried: int, at_once: int) -> Tries:
         """F after each of the most promising flips."""
-        gradient = jax.grad(self.objective)(mask)
-        slopes = jnp.nan_to_num(jnp.where(mask > 0, -gradient, gradient), nan=jnp.finfo(mask.dtype).max)
+        slopes = flip_slopes(mask > 0, jax.grad(self.objective)(mask))
+        slopes = jnp.nan_to_num(slopes, nan=jnp.finfo(mask.dtype).max)
         positions = jax.lax.top_k(jnp.where(self.allowed, -slopes, -jnp.inf), tried)[1]
 
         def value(position: Array) -> Array:

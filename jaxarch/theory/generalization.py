@@ -34,7 +34,8 @@ def binomial_upper(errors: int, examples: int, delta: float, *, length: float = 
 
     For a rule that was chosen without looking at n independent examples it is, with probability `1 - delta`,
     at least the rule's chance of an error; with `length = log 1/P(rule)` it is so for all rules at once, also
-    for one that was chosen by looking (Langford, 2005, theorem 4.1).
+    for one that was chosen by looking (J. Langford, Tutorial on practical prediction theory for
+    classification, 2005, its Occam's razor bound).
 
     Args:
       errors: on the examples, 0 to n.

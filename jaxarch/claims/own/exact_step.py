@@ -14,11 +14,11 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxarch.claims.checks.core import EPS, Claim, Sides
-from jaxarch.claims.checks.cube import cube, integer, log_uniform, often, symlog
+from jaxarch.claims.checks.cube import cube, integer, log_uniform
 from jaxarch.claims.checks.drawn import Inequality
-from jaxarch.claims.checks.mirror_cases import COMPARATOR, DIMENSION, HARD, POSITIONS, RATIO, inside
+from jaxarch.claims.checks.mirror_cases import HARD, inside
 from jaxarch.claims.checks.two_temperature import ROUNDINGS, divergence_rounding, slope
-from jaxarch.claims.own.regret import STEPS, some_steps
+from jaxarch.claims.own.regret import RUNS, some_steps
 from jaxarch.claims.own.vertex_distance import scaled_distance
 from jaxarch.theory import mirror
 
@@ -91,15 +91,7 @@ EXACT_STEP = Claim(
     checks=(
         Inequality(
             exact_step,
-            cube(
-                steps=integer(1, STEPS),
-                gradients=often(1.0, symlog(1.0, 0.01, (STEPS, DIMENSION))),
-                positions=POSITIONS,
-                comparator=COMPARATOR,
-                hard=HARD,
-                ratio=RATIO,
-                reach=log_uniform(1e-3, 10.0),
-            ),
+            RUNS,
             {
                 "K 10% too small": functools.partial(exact_step, constant=0.9),
                 "K over 10": functools.partial(exact_step, constant=0.1),

@@ -113,7 +113,7 @@ def _cases() -> Iterator[Mapping[str, Any]]:
 
 NEW_ERRORS = Claim(
     id="certificate.generalization",
-    source="this library; docs/theory.md; of J. Langford, 2005, theorem 4.1",
+    source="this library; docs/theory.md; of J. Langford, 2005, its Occam's razor bound",
     statement="with probability 1 - delta over n independent examples, for all masks at once: the chance of "
     "an error is at most sup{p : P(Bin(n, p) <= errors) >= delta P(mask)}, P = (P_all + P_leaf)/2, P_all = "
     "1/((D+1) C(D,k)), P_leaf the product of the same over leaves",

@@ -97,6 +97,17 @@ def convergence(steps: Array, gradients: Array, **case: Any) -> Sides:
     return regret_bound(some_steps(steps, gradients), **case)
 
 
+RUNS = cube(
+    steps=integer(1, STEPS),
+    gradients=often(1.0, symlog(1.0, 0.01, (STEPS, DIMENSION))),
+    positions=POSITIONS,
+    comparator=COMPARATOR,
+    hard=HARD,
+    ratio=RATIO,
+    reach=log_uniform(1e-3, 10.0),
+)
+"""A few steps on any vectors, at any rate."""
+
 CONVERGENCE = Claim(
     id="two-temperature.convergence",
     source="this library, what [D] theorem 4.3 and [A] theorem 2.1 wanted; docs/theory.md",
@@ -113,15 +124,7 @@ CONVERGENCE = Claim(
     checks=(
         Inequality(
             convergence,
-            cube(
-                steps=integer(1, STEPS),
-                gradients=often(1.0, symlog(1.0, 0.01, (STEPS, DIMENSION))),
-                positions=POSITIONS,
-                comparator=COMPARATOR,
-                hard=HARD,
-                ratio=RATIO,
-                reach=log_uniform(1e-3, 10.0),
-            ),
+            RUNS,
             {
                 "K 10% too small": functools.partial(convergence, constant=0.9),
                 "K without 1 + rho^2": functools.partial(convergence, with_ratio=False),
