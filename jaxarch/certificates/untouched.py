@@ -53,7 +53,7 @@ def why_touched(network: Network, problem: Problem, weights: PyTree) -> str:
                 "there before, give all parameters as they were, weights="
             )
         starts = named_leaves(first), named_leaves(second)
-        for path in found.keys() - masked:
+        for path in (path for path in found if path not in masked):
             if not all(_equal(found[path], start[path]) for start in starts):
                 return (
                     f"none: '{path}' has no mask and is not what all starts have: it cannot be told from one "
