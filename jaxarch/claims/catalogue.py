@@ -56,6 +56,7 @@ IDEAS = (
     own.duality_gap,
     own.new_errors,
     own.time_to_read_off,
+    own.clipped_descent,
 )
 """The files of claims, in the order in which they are listed."""
 

@@ -25,7 +25,9 @@ from jaxarch.masks.arithmetic import layer_density as layer_density
 from jaxarch.masks.arithmetic import overlap as overlap
 from jaxarch.masks.arithmetic import reshuffle as reshuffle
 from jaxarch.masks.arithmetic import weight_free as weight_free
+from jaxarch.masks.gradient import check_clip as check_clip
 from jaxarch.masks.gradient import check_temperatures as check_temperatures
+from jaxarch.masks.gradient import clip_scores as clip_scores
 from jaxarch.masks.gradient import hard_mask as hard_mask
 from jaxarch.masks.gradient import init_scores as init_scores
 from jaxarch.masks.gradient import penalty as penalty

@@ -117,6 +117,56 @@ def check_temperatures(hard: ArrayLike, soft: ArrayLike) -> None:
         )
 
 
+def check_clip(clip: ArrayLike) -> None:
+    """Raise unless it is a number in (0, 1/2), where it is concrete.
+
+    Example:
+      >>> import jaxarch
+      >>> jaxarch.masks.check_clip(0.5)  # doctest: +ELLIPSIS
+      Traceback (most recent call last):
+          ...
+      jaxarch.errors.ArgumentError: clip: expected a number in (0, 1/2), got 0.5
+    """
+    check_positive("clip", clip)
+    if not is_traced(clip) and not (np.asarray(clip) < 0.5).all():
+        raise ArgumentError(f"clip: expected a number in (0, 1/2), got {shown(clip)}")
+
+
+def clip_scores(scores: PyTree, clip: ArrayLike, hard: ArrayLike) -> PyTree:
+    r"""Scores whose mask `sigma(hard w)` is within [eps, 1 - eps]: `|hard w| <= log((1 - eps)/eps)`.
+
+    A connection that is clipped comes back sooner (docs/theory.md, `two-temperature.vertex-distance`), and
+    full-gradient steps come to a mask that is nearly stationary (`two-temperature.clipped-descent`). As steps
+    of gradient descent, it is `optim.clip_scores`.
+
+    Args:
+      scores: w, floating point; `None` for leaves that are not masked.
+      clip: eps, in (0, 1/2). May be traced.
+      hard: inverse temperature of the value, positive. May be traced.
+
+    Returns:
+      Scores in the structure and dtypes of those given.
+
+    Raises:
+      ArgumentError: a clip outside (0, 1/2), a temperature that is not positive.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> scores = jaxarch.masks.clip_scores({"w": jnp.array([-9.0, 0.5, 9.0])}, 0.25, hard=1.0)
+      >>> print(jaxarch.masks.soft_mask(scores, hard=1.0, soft=1.0)["w"].round(2))
+      [0.25 0.62 0.75]
+    """
+    check_clip(clip)
+    check_positive("hard", hard)
+    limit = _limit(clip, hard)
+    return map_selected(lambda w: jnp.clip(w, -limit, limit).astype(w.dtype), scores)
+
+
+def _limit(clip: ArrayLike, hard: ArrayLike) -> Array:
+    eps = jnp.asarray(clip, jnp.promote_types(jnp.result_type(clip), jnp.float32))
+    return (jnp.log1p(-eps) - jnp.log(eps)) / hard
+
+
 def init_scores(
     key: Array,
     selection: PyTree,

@@ -1,5 +1,6 @@
-"""Optax transformations: masks that are held or change in training, mirror descent, proximal steps."""
+"""Optax transformations: masks that are held or change, clipped scores, mirror descent, proximal steps."""
 
+from jaxarch.optim.clip_scores import clip_scores as clip_scores
 from jaxarch.optim.find_mask import find_mask as find_mask
 from jaxarch.optim.hold import HoldState as HoldState
 from jaxarch.optim.hold import check_held as check_held

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple, Unpack
 
 import jax
+import optax
 from jax import Array
 from jax.typing import ArrayLike
 
@@ -21,14 +22,17 @@ from jaxarch.errors import (
 )
 from jaxarch.masks import (
     apply_mask,
+    check_clip,
     check_density,
     check_temperatures,
+    clip_scores,
     init_scores,
     soft_mask,
     weight_free,
 )
-from jaxarch.masks.units import Connections, GroupUnits, Units, UnitsLike
+from jaxarch.masks.units import Connections, GroupUnits, NOfM, Units, UnitsLike
 from jaxarch.network import Network
+from jaxarch.optim import clip_scores as clipping
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
 from jaxarch.running.training import Training, TrainState
@@ -63,6 +67,7 @@ class Settings:
     factor: bool
     units: tuple[str, ...] | Units
     density: ArrayLike | None
+    clip: ArrayLike | None
 
 
 class Fixed(NamedTuple):
@@ -87,6 +92,7 @@ def two_temperature(
     factor: bool = True,
     units: UnitsLike = None,
     density: ArrayLike | None = None,
+    clip: ArrayLike | None = None,
     **descent: Unpack[DescentChanges],
 ) -> Training:
     r"""Learn which connections to keep, and nothing else ([D] Algorithm 1).
@@ -117,6 +123,9 @@ def two_temperature(
       density: d in (0, 1], for a network of a given size: the `round(d D)` largest scores are kept, whatever
         their signs, in place of the positive ones. The loss knows nothing of it: begin with about as many,
         `mean=scipy.stats.norm.ppf(d), std=1.0`. May be traced.
+      clip: eps in (0, 1/2), to keep the mask within [eps, 1 - eps]: the scores begin and stay where
+        `|hard w| <= log((1 - eps)/eps)` (see `optim.clip_scores`). May be traced. It goes with neither a
+        `density` nor N:M, which would have to choose among scores that are clipped alike.
       **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
@@ -125,7 +134,8 @@ def two_temperature(
 
     Raises:
       ArgumentError: temperatures that are not positive, soft > hard, an unknown `weights` or `scale`; units
-        that are not understood, or that the model has none of; a density outside (0, 1].
+        that are not understood, or that the model has none of; a density outside (0, 1]; a clip outside
+        (0, 1/2), or with what compares scores.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -149,13 +159,21 @@ def two_temperature(
     together = check_units(units)
     if density is not None:
         check_density("density", density)
+    if clip is not None:
+        check_clip(clip)
+        if density is not None or isinstance(together, NOfM):
+            ranked = "a density" if density is not None else "N:M"
+            raise ArgumentError(
+                f"clip: scores that are clipped are equal, and {ranked} ranks them; give one of them"
+            )
     return Training(
         "two_temperature",
         _init,
         _params,
         _network,
-        Settings(hard, soft, weights, where, mean, std, scale, factor, together, density),
+        Settings(hard, soft, weights, where, mean, std, scale, factor, together, density, clip),
         own_descent(descent),
+        around=None if clip is None else _around,
         remedy=REMEDY if isinstance(together, Connections) else REMEDY_OF_UNITS,
         needs=needs_of(together, WITHIN_A_MASK),
         removes=("connections",),
@@ -169,10 +187,19 @@ def _init(settings: Settings, key: Array, problem: Problem, network: Network | N
     units = units_of(settings.units, problem, params, model, selected)
     unit = settings.hard if settings.scale == "1/hard" else None
     scores = init_scores(scores_key, units.score(selected), settings.mean, settings.std, unit)
+    if settings.clip is not None:
+        scores = clip_scores(scores, settings.clip, settings.hard)
     if callable(settings.weights):
         params = merge(settings.weights(weights_key, selected), params)
     fixed = Fixed(params, mask_before(network), units, () if network is None else None)
     return TrainState(scores, fixed, model)
+
+
+def _around(
+    settings: Settings, key: Array, problem: Problem, state: TrainState
+) -> optax.GradientTransformation:
+    assert settings.clip is not None
+    return optax.chain(problem.optimizer, clipping(settings.clip, settings.hard))
 
 
 def _params(settings: Settings, state: TrainState) -> PyTree:

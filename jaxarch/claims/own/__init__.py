@@ -1,6 +1,7 @@
 """Theorems of this library's own, with proofs in docs/theory.md, and what remains of refuted ones."""
 
 from jaxarch.claims.own import (
+    clipped_descent,
     convex_sgd,
     descent,
     duality_gap,
@@ -23,6 +24,7 @@ from jaxarch.claims.own import (
 )
 
 __all__ = [
+    "clipped_descent",
     "convex_sgd",
     "descent",
     "duality_gap",

@@ -28,7 +28,7 @@ INFLECTION = -float(np.log(2 + np.sqrt(3)))
 """`H w` at which `sigma_H''` is largest: `tanh(H w/2) = -1/sqrt 3`."""
 
 
-class _Smooth(NamedTuple):
+class Smooth(NamedTuple):
     """`F(v) = sum_i c_i/2 (v_i - m_i)^2 + a (1 - cos(b^T (v - m)))`, convex or not."""
 
     curvatures: Array
@@ -66,11 +66,9 @@ class _Smooth(NamedTuple):
 DESCENT_STEPS = 6
 
 
-def _smooth(
-    curvatures: Array, offset: Array, amplitude: Array, direction: Array, positions: Array
-) -> _Smooth:
+def _smooth(curvatures: Array, offset: Array, amplitude: Array, direction: Array, positions: Array) -> Smooth:
     """A loss whose center is at an offset from the first mask."""
-    return _Smooth(curvatures, jax.nn.sigmoid(positions) + offset, amplitude, direction)
+    return Smooth(curvatures, jax.nn.sigmoid(positions) + offset, amplitude, direction)
 
 
 class _Move(NamedTuple):
@@ -82,7 +80,7 @@ class _Move(NamedTuple):
 
 
 def _move(
-    loss: _Smooth, gradient: Array, w: Array, rate: Array, hard: Array, soft: Array
+    loss: Smooth, gradient: Array, w: Array, rate: Array, hard: Array, soft: Array
 ) -> tuple[Array, _Move]:
     """w+ and what the step with this gradient does; `p = ds_H(xi) ds_S(w)`."""
     step = rate * gradient * slope(w, soft)

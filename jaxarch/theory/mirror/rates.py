@@ -7,13 +7,14 @@ The bounds hold for f convex in v and gradients `norm(g) <= gradient_bound` at e
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.errors import ArgumentError, check_positive, is_traced
-from jaxarch.masks import check_temperatures
+from jaxarch.masks import check_clip, check_temperatures
 
 
 def prescribed_rate(
@@ -288,6 +289,134 @@ def descent_bound(
     _check_numbers(rate=rate, steps=steps)
     bound = 2 * _number(gap) / (_number(rate) * _number(steps))
     return jnp.where(_number(rate) <= largest, bound, jnp.inf)
+
+
+def clipped_descent_bound(
+    gap: ArrayLike,
+    clip: ArrayLike,
+    rate: ArrayLike,
+    hard: ArrayLike,
+    soft: ArrayLike,
+    *,
+    smoothness: ArrayLike,
+    connections: ArrayLike,
+    largest_sum: ArrayLike,
+    steps: ArrayLike,
+) -> Array:
+    r"""Bounds `min_t gap(v_t)` of full-gradient steps whose scores are clipped, F L-smooth, convex or not:
+
+        Q + (1 - eps) omega sqrt(d L Q / (2 omega - 1)) + eps G_1,    Q = 2 (F(v_1) - inf F)/T,
+        omega = (cosh(b/2) cosh(rho b/2))^2,    b = log((1 - eps)/eps)
+
+    The gap is `theory.optimality.duality_gap`, 0 where no direction into the cube descends. The scores begin
+    in the box `|hard w| <= b`, and are clipped to it after every step: so p of `descent_bound` keeps away
+    from 0, and a small bound does mean that a mask on the way is nearly stationary. That is v_t in
+    [eps, 1 - eps]^d, and not what is read off it. No momentum (docs/theory.md,
+    `two-temperature.clipped-descent`).
+
+    Args:
+      gap: `F(v_1) - inf F`.
+      clip: eps, in (0, 1/2).
+      rate: eta; L is `16/(eta hard soft)`. Beyond `largest_descent_rate` there is no guarantee, and the bound
+        is infinite.
+      hard: inverse temperature of the value, positive.
+      soft: inverse temperature of the gradient, positive, at most `hard`.
+      smoothness: a constant with which grad F is Lipschitz on [eps, 1 - eps]^d.
+      connections: d.
+      largest_sum: G_1, with `sum_i abs(dF/dv_i) <= G_1` at all v_t.
+      steps: T.
+
+    Raises:
+      ArgumentError: a clip outside (0, 1/2), numbers that are not positive, soft > hard.
+
+    Example:
+      >>> from jaxarch.theory import mirror
+      >>> given = {"smoothness": 1.0, "connections": 100, "largest_sum": 10.0, "steps": 10_000}
+      >>> def bound(soft):
+      ...     rate = mirror.largest_descent_rate(50.0, soft, smoothness=1.0)
+      ...     return float(mirror.clipped_descent_bound(1.0, 0.01, rate, 50.0, soft, **given))
+      >>> [round(bound(soft), 2) for soft in (5.0, 50.0)]  # 10 is an upper bound without any step
+      [0.62, 2.6]
+    """
+    check_clip(clip)
+    largest = largest_descent_rate(hard, soft, smoothness=smoothness)
+    _check_numbers(rate=rate, connections=connections, largest_sum=largest_sum, steps=steps)
+    eps, ratio = _number(clip), _number(soft) / _number(hard)
+    drop = 2 * _number(gap) / _number(steps)
+    moving, _ = _from_the_corner(jnp.log1p(-eps) - jnp.log(eps), ratio)
+    moving = (1 - eps) * moving * _curved(drop, rate, hard, soft, connections)
+    bound = drop + moving + eps * _number(largest_sum)
+    return jnp.where(_number(rate) <= largest, bound, jnp.inf)
+
+
+def prescribed_clip(
+    gap: ArrayLike,
+    rate: ArrayLike,
+    hard: ArrayLike,
+    soft: ArrayLike,
+    *,
+    connections: ArrayLike,
+    largest_sum: ArrayLike,
+    steps: ArrayLike,
+) -> Array:
+    r"""The eps of least `clipped_descent_bound`: it falls like `T^(-1/(3 + rho))`, and so does the bound.
+
+    The derivative of the bound in b has one zero, or none up to `T = 2 d L (F(v_1) - inf F)/G_1^2`, L being
+    `16/(eta hard soft)`. So few steps leave nothing to clip for: 1/2 is returned, a box of one mask.
+
+    Args:
+      gap: `F(v_1) - inf F`.
+      rate: eta, at most `largest_descent_rate`.
+      hard: inverse temperature of the value, positive.
+      soft: inverse temperature of the gradient, positive, at most `hard`.
+      connections: d.
+      largest_sum: G_1, with `sum_i abs(dF/dv_i) <= G_1`.
+      steps: T.
+
+    Returns:
+      A number of at most 1/2, and at least `e^-40`.
+
+    Raises:
+      ArgumentError: numbers that are not positive, soft > hard.
+
+    Example:
+      >>> from jaxarch.theory import mirror
+      >>> rate = mirror.largest_descent_rate(50.0, 5.0, smoothness=1.0)
+      >>> def clip(steps):
+      ...     return mirror.prescribed_clip(
+      ...         1.0, rate, 50.0, 5.0, connections=100, largest_sum=10.0, steps=steps
+      ...     )
+      >>> [round(float(clip(steps)), 4) for steps in (1, 100, 10_000, 1_000_000)]
+      [0.5, 0.0846, 0.0188, 0.0041]
+    """
+    check_temperatures(hard, soft)
+    _check_numbers(gap=gap, rate=rate, connections=connections, largest_sum=largest_sum, steps=steps)
+    ratio = _number(soft) / _number(hard)
+    curved = _curved(2 * _number(gap) / _number(steps), rate, hard, soft, connections)
+
+    def halved(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = ends
+        middle = (low + high) / 2
+        value, slope = _from_the_corner(middle, ratio)
+        rises = curved * (value + (1 + jnp.exp(middle)) * slope) > _number(largest_sum)
+        return jnp.where(rises, low, middle), jnp.where(rises, middle, high)
+
+    ends = jnp.zeros_like(curved * ratio), jnp.full_like(curved * ratio, 40.0)
+    return jax.nn.sigmoid(-jax.lax.fori_loop(0, 50, halved, ends)[0])
+
+
+def _curved(drop: Array, rate: ArrayLike, hard: ArrayLike, soft: ArrayLike, connections: ArrayLike) -> Array:
+    """`sqrt(d L Q)` with the L whose largest rate this is."""
+    smoothness = 16 / (_number(rate) * _number(hard) * _number(soft))
+    return jnp.sqrt(_number(connections) * smoothness * drop)
+
+
+def _from_the_corner(position: Array, ratio: Array) -> tuple[Array, Array]:
+    """`omega / sqrt(2 omega - 1)` at b, and its derivative."""
+    root = jnp.cosh(position / 2) * jnp.cosh(ratio * position / 2)
+    less = 1 / jnp.square(root)
+    growth = jnp.tanh(position / 2) + ratio * jnp.tanh(ratio * position / 2)
+    return root / jnp.sqrt(2 - less), root * (1 - less) * (2 - less) ** -1.5 * growth
 
 
 def stochastic_descent_bound(

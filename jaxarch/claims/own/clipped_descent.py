@@ -1,0 +1,152 @@
+r"""How nearly stationary the step comes on a smooth loss if scores are clipped (docs/theory.md).
+
+    min_t gap(v_t) <= Q + (1 - eps) omega sqrt(d L Q/(2 omega - 1)) + eps G_1
+
+Q = 2 (F(v_1) - inf F)/T, omega = (cosh(b/2) cosh(rho b/2))^2, `|H w| <= b = log((1 - eps)/eps)`.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxarch.claims.checks.core import EPS, Claim, Sides
+from jaxarch.claims.checks.cube import cube, integer, log_uniform, normal, often, symlog, uniform
+from jaxarch.claims.checks.drawn import Inequality
+from jaxarch.claims.checks.mirror_cases import DIMENSION, HARD, RATIO
+from jaxarch.claims.checks.two_temperature import mean_slope, slope
+from jaxarch.claims.own.descent import Smooth
+from jaxarch.masks import clip_scores
+from jaxarch.theory import mirror
+
+STEPS = 12
+
+
+class _Step(NamedTuple):
+    """The gap before a step, `sum_i |g_i|`, by how much F falls, and what rounding makes of that."""
+
+    gap: Array
+    total: Array
+    fall: Array
+    rounding: Array
+
+
+def clipped_descent(
+    position: Array,
+    start: Array,
+    hard: Array,
+    ratio: Array,
+    share: Array,
+    steps: Array,
+    drop: float = 1.0,
+    moving: float = 1.0,
+    resting: float = 1.0,
+    bent: float = 1.0,
+    **loss: Array,
+) -> Sides:
+    """The least gap of T steps from `start` times b, with `F(v_1) - F(v_{T+1})` for `F(v_1) - inf F`.
+
+    `drop`, `moving` and `resting` are factors of the bound's three terms, `bent` is one of rho in omega.
+    """
+    soft, eps = ratio * hard, jax.nn.sigmoid(-position)
+    x = start * position
+    smooth = Smooth(loss["curvatures"], jax.nn.sigmoid(x) + loss["offset"], loss["amplitude"], loss["wave"])
+    rate = share * mirror.largest_descent_rate(hard, soft, smoothness=smooth.smoothness)
+
+    def step(w: Array, _: None) -> tuple[Array, _Step]:
+        v = jax.nn.sigmoid(hard * w)
+        g = smooth.gradient(v)
+        # To the vertex that -g points to: 1 - v would be rounded.
+        gap = jnp.sum(jnp.abs(g) * jax.nn.sigmoid(jnp.sign(g) * hard * w))
+        after = clip_scores(w - rate * g * slope(w, soft), eps, hard)
+        factor = mean_slope(w, w - after, hard)
+        change, size = smooth.change(v, -factor * (w - after))
+        # The move itself is as far off as the scores and their limit are.
+        sizes = 1 / hard + jnp.abs(w) + jnp.abs(after)
+        lost = jnp.sum((jnp.abs(g) + smooth.smoothness) * factor * sizes)
+        return after, _Step(gap, jnp.sum(jnp.abs(g)), -change, EPS * (64 + 16 * position) * (size + lost))
+
+    _, run = jax.lax.scan(step, x / hard, None, length=STEPS)
+    ran = jnp.arange(STEPS) < steps
+    falls = 2 * jnp.maximum(jnp.sum(jnp.where(ran, run.fall + run.rounding, 0)), 0) / steps
+    rests = eps * jnp.max(jnp.where(ran, run.total, 0))
+    bound = mirror.clipped_descent_bound(
+        falls * steps / 2,
+        eps,
+        rate / bent,
+        hard,
+        bent * soft,
+        smoothness=smooth.smoothness,
+        connections=DIMENSION,
+        largest_sum=rests / eps,
+        steps=steps,
+    )
+    left = jnp.min(jnp.where(ran, run.gap, jnp.inf))
+    right = drop * falls + moving * (bound - falls - rests) + resting * rests
+    return Sides(left, right, EPS * (64 + 16 * position) * (left + bound))
+
+
+def a_step_from_the_wrong_corner(
+    position: Array, hard: Array, ratio: Array, slope_there: Array, moving: float = 1.0
+) -> Sides:
+    """The same for T = 1, `F = |v - u|^2/2`, u just below the corner `v_1 = 1 - eps`: sharp as b grows."""
+    every, none = jnp.ones(DIMENSION), jnp.zeros(DIMENSION)
+    one = jnp.ones(())
+    loss = {"curvatures": every, "offset": -slope_there * every, "amplitude": 0 * one, "wave": none}
+    return clipped_descent(position, every, hard, ratio, one, one, moving=moving, **loss)
+
+
+CLIPPED_DESCENT = Claim(
+    id="two-temperature.clipped-descent",
+    source="this library; docs/theory.md",
+    statement="with scores clipped to |H w| <= b = log((1 - eps)/eps) and eta = 16/(L H S), min_t gap(v_t) "
+    "<= Q + (1 - eps) omega sqrt(d L Q/(2 omega - 1)) + eps G_1, Q = 2 (F(v_1) - inf F)/T, omega = "
+    "(cosh(b/2) cosh(rho b/2))^2",
+    latex=r"\min_{t \le T} \mathrm{gap}(v_t) \le Q + (1 - \varepsilon) \omega \sqrt{\frac{d L Q}{2 \omega "
+    r"- 1}} + \varepsilon G_1, \quad \omega = \Big( \cosh \frac b2 \cosh \frac{\rho b}{2} \Big)^2",
+    assumptions="grad F L-Lipschitz on [eps, 1 - eps]^d, not convex; v_1 there too, g_t = grad F(v_t), no "
+    "momentum; sum_i |g_{t,i}| <= G_1",
+    verdict="holds",
+    remark="Sharp for a step from the wrong corner as b grows, with F(v_2) for inf F; at the right corner "
+    "the gap is eps G_1. At the best eps the bound falls like T^(-1/(3 + rho)).",
+    checks=(
+        Inequality(
+            clipped_descent,
+            cube(
+                position=log_uniform(1e-2, 20.0),
+                start=often(1.0, uniform(1.0, -1.0, (DIMENSION,))),
+                hard=HARD,
+                ratio=RATIO,
+                share=often(1.0, log_uniform(1.0, 1e-3)),
+                steps=integer(1, STEPS),
+                curvatures=often(1.0, uniform(1.0, -1.0, (DIMENSION,))),
+                offset=symlog(1e3, 1e-6, (DIMENSION,)),
+                amplitude=often(0.0, uniform(1.0, -1.0)),
+                wave=normal(3.0, (DIMENSION,)),
+            ),
+            {
+                "a third of Q": functools.partial(clipped_descent, drop=1 / 3),
+                "what moves 30% less": functools.partial(clipped_descent, moving=0.7),
+                "eps G_1 10% less": functools.partial(clipped_descent, resting=0.9),
+                "omega without the soft slope": functools.partial(clipped_descent, bent=1e-3),
+            },
+        ),
+        Inequality(
+            a_step_from_the_wrong_corner,
+            cube(
+                position=log_uniform(10.0, 1.0),
+                hard=HARD,
+                ratio=RATIO,
+                slope_there=log_uniform(1e-3, 1.0),
+            ),
+            {"what moves 2% less": functools.partial(a_step_from_the_wrong_corner, moving=0.98)},
+        ),
+    ),
+    see=("two-temperature.descent", "certificate.gap"),
+)
+
+CLAIMS = (CLIPPED_DESCENT,)
