@@ -15,7 +15,9 @@ from . import spectral as spectral
 from . import structure as structure
 from . import theory as theory
 from .certificates import Certificate as Certificate
+from .certificates import Prescription as Prescription
 from .certificates import certify as certify
+from .certificates import prescribe as prescribe
 from .descent import Descent as Descent
 from .errors import ArgumentError as ArgumentError
 from .errors import DeadStartWarning as DeadStartWarning

@@ -203,10 +203,15 @@ def _around(
 
 
 def _params(settings: Settings, state: TrainState) -> PyTree:
-    weights, before, units, _ = state.fixed
+    units = state.fixed.units
     centred = units.centred(state.trainable)
-    soft = soft_mask(centred, settings.hard, settings.soft, factor=settings.factor)
-    return _masked(settings, within(units.spread(soft, weights), before), state)
+    return of_mask(settings, state, soft_mask(centred, settings.hard, settings.soft, factor=settings.factor))
+
+
+def of_mask(settings: Settings, state: TrainState, mask: PyTree) -> PyTree:
+    """The parameters under numbers in [0, 1], one for each score."""
+    weights, before, units, _ = state.fixed
+    return _masked(settings, within(units.spread(mask, weights), before), state)
 
 
 def _network(settings: Settings, state: TrainState) -> Network:

@@ -42,11 +42,14 @@ def clipped_descent(
     ratio: Array,
     share: Array,
     steps: Array,
+    curvatures: Array,
+    offset: Array,
+    amplitude: Array,
+    wave: Array,
     drop: float = 1.0,
     moving: float = 1.0,
     resting: float = 1.0,
     bent: float = 1.0,
-    **loss: Array,
 ) -> Sides:
     """The least gap of T steps from `start` times b, with `F(v_1) - F(v_{T+1})` for `F(v_1) - inf F`.
 
@@ -54,7 +57,7 @@ def clipped_descent(
     """
     soft, eps = ratio * hard, jax.nn.sigmoid(-position)
     x = start * position
-    smooth = Smooth(loss["curvatures"], jax.nn.sigmoid(x) + loss["offset"], loss["amplitude"], loss["wave"])
+    smooth = Smooth(curvatures, jax.nn.sigmoid(x) + offset, amplitude, wave)
     rate = share * mirror.largest_descent_rate(hard, soft, smoothness=smooth.smoothness)
 
     def step(w: Array, _: None) -> tuple[Array, _Step]:
@@ -94,10 +97,20 @@ def a_step_from_the_wrong_corner(
     position: Array, hard: Array, ratio: Array, slope_there: Array, moving: float = 1.0
 ) -> Sides:
     """The same for T = 1, `F = |v - u|^2/2`, u just below the corner `v_1 = 1 - eps`: sharp as b grows."""
-    every, none = jnp.ones(DIMENSION), jnp.zeros(DIMENSION)
-    one = jnp.ones(())
-    loss = {"curvatures": every, "offset": -slope_there * every, "amplitude": 0 * one, "wave": none}
-    return clipped_descent(position, every, hard, ratio, one, one, moving=moving, **loss)
+    one, every = jnp.ones(()), jnp.ones(DIMENSION)
+    return clipped_descent(
+        position,
+        every,
+        hard,
+        ratio,
+        share=one,
+        steps=one,
+        curvatures=every,
+        offset=-slope_there * every,
+        amplitude=0 * one,
+        wave=0 * every,
+        moving=moving,
+    )
 
 
 CLIPPED_DESCENT = Claim(
