@@ -345,6 +345,50 @@ def test_the_stochastic_descent_bound_is_its_formula():
     np.testing.assert_allclose(bound, 0.2 + 0.1 * 8 * (9 / 16 + 3 / (6 * np.sqrt(3))) * 5, rtol=1e-6)
 
 
+def clipped(steps, soft, clip=None, drop=0.5, smoothness=2.0):
+    """The clip prescribed for d = 30, G_1 = 8, hard = 10 and the largest rate; and the bound at some clip."""
+    rate = mirror.largest_descent_rate(10.0, soft, smoothness=smoothness)
+    given = {"connections": 30, "largest_sum": 8.0, "steps": steps}
+    best = mirror.prescribed_clip(drop, rate, 10.0, soft, **given)
+    clip = jnp.minimum(best, 0.4999) if clip is None else clip
+    bound = mirror.clipped_descent_bound(drop, clip, rate, 10.0, soft, smoothness=smoothness, **given)
+    return float(best), bound
+
+
+def test_the_clipped_descent_bound_is_its_formula_and_infinite_beyond_the_largest_rate():
+    _, bound = clipped(1000, 4.0, clip=0.02)
+    b, drop = np.log(0.98 / 0.02), 2 * 0.5 / 1000
+    omega = (np.cosh(b / 2) * np.cosh(0.4 * b / 2)) ** 2
+    moving = 0.98 * omega * np.sqrt(30 * 2 * drop / (2 * omega - 1))
+    np.testing.assert_allclose(bound, drop + moving + 0.02 * 8, rtol=1e-5)
+    given = {"smoothness": 2.0, "connections": 30, "largest_sum": 8.0, "steps": 1000}
+    assert np.isfinite(mirror.clipped_descent_bound(0.5, 0.02, 0.1, 10.0, 4.0, **given))
+    assert np.isinf(mirror.clipped_descent_bound(0.5, 0.02, 0.21, 10.0, 4.0, **given))
+
+
+@pytest.mark.parametrize("soft", [0.01, 4.0, 10.0])
+def test_the_prescribed_clip_has_the_least_bound_of_all(soft):
+    clips = jnp.geomspace(1e-6, 0.49, 4000)
+    for steps in (20, 1000, 10**7):
+        best, bound = clipped(steps, soft)
+        others = clipped(steps, soft, clip=clips)[1]
+        assert bound <= others.min() * (1 + 1e-6)
+        assert clips[others.argmin()] == pytest.approx(best, rel=0.05)
+
+
+def test_no_clip_is_prescribed_up_to_the_number_of_steps_that_the_theorem_names():
+    few = 2 * 30 * 2 * 0.5 / 8**2  # 2 d L (F - inf F) / G_1^2
+    assert clipped(0.99 * few, 4.0)[0] == 0.5
+    assert clipped(1.01 * few, 4.0)[0] < 0.5
+
+
+@pytest.mark.parametrize(("ratio", "power"), [(1e-4, 1 / 3), (0.5, 1 / 3.5), (1.0, 1 / 4)])
+def test_the_bound_at_the_prescribed_clip_falls_by_the_power_of_the_ratio(ratio, power):
+    with float64():
+        early, late = (float(clipped(steps, 10 * ratio)[1]) for steps in (1e12, 1e15))
+    assert np.log(early / late) / np.log(1e3) == pytest.approx(power, abs=0.005)
+
+
 def test_bounds_are_traced_over_ratios_of_temperatures():
     def bound(soft):
         distance = mirror.start_distance(10, 50.0, soft)

@@ -14,7 +14,7 @@ REACH = 0.05
 """How far of the way to another mask the gradient is followed."""
 JUMPS = 0.02
 """Up to this share of its change the gradient of a smooth loss is the integral of its Hessian."""
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
+_NODES, _WEIGHTS = (1 + np.polynomial.legendre.leggauss(4)[0]) / 2, np.polynomial.legendre.leggauss(4)[1] / 2
 
 
 class Curvature(NamedTuple):
@@ -53,9 +53,8 @@ def look(
     def along(at: Array, other: Array) -> Array:
         way = REACH * (other - at)
         change = gradient(at + way) - gradient(at)
-        integral = jnp.zeros_like(at)
-        for node, weight in zip(_NODES, _WEIGHTS, strict=True):
-            integral += weight / 2 * times_hessian(at + (1 + node) / 2 * way, way)
+        nodes, weights = (jnp.asarray(each, at.dtype) for each in (_NODES, _WEIGHTS))
+        integral = weights @ jax.lax.map(lambda node: times_hessian(at + node * way, way), nodes)
         # What rounding makes of a difference is no jump.
         rounding = 1e3 * jnp.finfo(at.dtype).eps * jnp.linalg.norm(gradient(at))
         size = jnp.linalg.norm(change) + rounding

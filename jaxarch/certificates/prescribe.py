@@ -50,6 +50,7 @@ def prescribe(
     problem: Problem,
     *,
     convex: bool = False,
+    clip: bool = False,
     smoothness: float | None = None,
     gradient_bound: float | None = None,
     lowest: float = 0.0,
@@ -69,8 +70,9 @@ def prescribe(
       F (`two-temperature.descent`); or with `convex=True`, whatever the batch, the one of least bound on the
       expected loss of the average mask (`two-temperature.average-iterate`), of which that of the last one
       follows.
-    - *The clip*, where F is not convex: that of least bound on the gap, by which it is told from a stationary
-      mask (`two-temperature.clipped-descent`), if this bound is below the gap that it begins with.
+    - *A clip*, where F is not convex: that of least bound on the gap, how far from stationary a mask on the
+      way is (`two-temperature.clipped-descent`), if this bound is below the gap that it begins with. It is
+      set with `clip=True` alone: what is clipped leaks, and the mask that is read off is another one.
 
     L, the constant with which the gradient of F is Lipschitz in the mask, is known for few networks. If it is
     not given, it is looked for by the power method at some masks, and may be larger elsewhere: what follows
@@ -82,6 +84,7 @@ def prescribe(
       key: a `jax.random.key`: the constants are looked for where the search begins with it, and elsewhere.
       problem: what is learned; of one run, `problem.of_run(0)` where runs have rows of their own.
       convex: whether the loss is convex in the mask, as one that is convex in outputs which are linear in it.
+      clip: whether the search is clipped, where a clip is prescribed.
       smoothness: L, if it is known.
       gradient_bound: G, with `norm(grad_v f) <= G` for every example and mask; used with `convex`. By default
         it is certified by intervals (`theory.bounds.gradient_bounds`).
@@ -95,7 +98,8 @@ def prescribe(
 
     Raises:
       ArgumentError: another search, or one over N:M; temperatures that are traced; a problem of many runs, or
-        whose batches are streamed; a loss below `lowest`; constants that are not positive.
+        whose batches are streamed; a loss below `lowest`, one that is found not to be convex, or to be more
+        curved than `smoothness`.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -112,6 +116,7 @@ def prescribe(
     settings = _check(search, problem)
     check_one_key(key)
     check_flag("convex", convex)
+    check_flag("clip", clip)
     check_one_finite("lowest", lowest)
     for name, value in (("smoothness", smoothness), ("gradient_bound", gradient_bound)):
         if value is not None:
@@ -130,10 +135,10 @@ def prescribe(
         _check_convex(on, key)
         found = _if_convex(on, gradient_bound, steps)
     else:
-        found = _if_smooth(on, key, smoothness, lowest, steps, masks, iterations)
+        found = _if_smooth(on, key, smoothness, lowest, clip, steps, masks, iterations)
     ratio = "at most hard/16: |hard w| >= 16 takes at most 9% longer than as soft -> 0"
     of_soft = Line("soft", f"{on.soft:.4g}", f"{ratio} (two-temperature.time-to-read-off)")
-    if found.clip is not None:
+    if clip and found.clip is not None:
         settings = dataclasses.replace(settings, clip=found.clip)
     arguments = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
     return Prescription(
@@ -193,19 +198,25 @@ def _if_smooth(
     key: Array,
     smoothness: float | None,
     lowest: float,
+    clipped: bool,
     steps: int,
     masks: int,
     iterations: int,
 ) -> _Found:
     found = look(on, on.mask(), key, masks, iterations)
-    if smoothness is None and not found.jumps <= JUMPS:
+    if not found.jumps <= JUMPS:
         why = f"{found.jumps:.0%} of a change of the gradient is jumps, as of ReLU: it has no L"
+        if smoothness is not None:
+            raise ArgumentError(f"smoothness: {why}")
         return _Found((Line("rate", "none", why), Line("clip", "none", "likewise")))
     L = found.smoothness if smoothness is None else float(smoothness)
+    if found.smoothness > 1.001 * L:
+        raise ArgumentError(f"smoothness: a curvature of {found.smoothness:.4g} was found, more than {L:.4g}")
     if L == 0:
         return _Found((Line("rate", "none", "no curvature was found: F seems to be linear"),))
     rate = float(mirror.largest_descent_rate(on.hard, on.soft, smoothness=L))
     clip, bound, why = _clip(on, rate, L, found.largest_sum, lowest, steps)
+    why += "" if clipped or clip is None else "; set with clip=True"
     of_rate = "16/(L hard soft), on all rows: no step raises F (two-temperature.descent)"
     looked = f"estimated: the largest at {masks} masks, by the power method"
     lines = (
@@ -215,14 +226,17 @@ def _if_smooth(
         Line("L", f"{L:.4g}", "given" if smoothness is not None else looked),
         Line("G_1", f"{found.largest_sum:.4g}", f"estimated: the largest sum of slopes at {masks} masks"),
     )
-    estimated = ("L",) * (smoothness is None) + ("G_1",) * (clip is not None)
+    is_set = clipped and clip is not None
+    estimated = ("L",) * (smoothness is None) + ("G_1",) * is_set
     assumptions = (
         "that the gradient of F in the mask is Lipschitz, with this L",
         f"that F is never below {lowest:g}",
         EVALUATED,
     )
     descent = {"optimizer": optax.sgd(on.optimizer_rate(rate)), "batch_size": None}
-    return _Found(lines, on.optimizer_rate(rate), clip, bound, estimated, assumptions, descent)
+    return _Found(
+        lines, on.optimizer_rate(rate), clip, bound if is_set else None, estimated, assumptions, descent
+    )
 
 
 def _clip(

@@ -30,10 +30,11 @@ class Prescription:
       hard: the search's.
       soft: the search's, or less.
       rate: of plain gradient descent; `None` where no theorem here says one.
-      clip: eps, as of `search.two_temperature`; `None` for none.
+      clip: eps, as of `search.two_temperature`; `None` where none is prescribed.
       bound: what is guaranteed in the end, if the constants are right: without convexity, on the least gap of
         all steps, with convexity on the expected loss of the last mask above the best one's; `None` without.
-      search: the search with these settings, where a rate is set with plain gradient descent.
+      search: the search with these settings, by plain gradient descent where a rate is set, and clipped only
+        where that was asked for.
       estimated: the names of constants that were estimated: with any, all of it is a heuristic.
       lines: one a setting, then one a constant.
       assumptions: what it rests on that could not be looked up.
