@@ -2257,6 +2257,136 @@ CERTIFIED = [
     ),
 ]
 
+PRESCRIBED = [
+    Mutation(
+        "scores are clipped on one side",
+        "masks/gradient.py",
+        "jnp.clip(w, -limit, limit)",
+        "jnp.minimum(w, limit)",
+        "test_clip_scores.py::test_the_mask_of_clipped_scores_ends_where_it_is_said_to",
+    ),
+    Mutation(
+        "the box is that of the soft mask at hard = 1",
+        "masks/gradient.py",
+        "return (jnp.log1p(-eps) - jnp.log(eps)) / hard",
+        "return jnp.log1p(-eps) - jnp.log(eps)",
+        "test_clip_scores.py::test_the_mask_of_clipped_scores_ends_where_it_is_said_to",
+    ),
+    Mutation(
+        "what is clipped is the step, not where it ends",
+        "optim/clip_scores.py",
+        "clipped(optax.apply_updates(scores, updates), clip, hard)",
+        "optax.apply_updates(scores, clipped(updates, clip, hard))",
+        "test_clip_scores.py::test_scores_stay_in_the_box_and_come_to_its_edges_under_any_optimiser[sgd]",
+    ),
+    Mutation(
+        "a search begins outside of its box",
+        "search/two_temperature.py",
+        "if settings.clip is not None:",
+        "if settings.density is not None:",
+        "test_clip_scores.py::test_a_search_begins_and_stays_in_the_box",
+    ),
+    Mutation(
+        "a search leaves its box",
+        "search/two_temperature.py",
+        "around=None if clip is None else _around",
+        "around=None",
+        "test_clip_scores.py::test_a_search_begins_and_stays_in_the_box",
+    ),
+    Mutation(
+        "scores that are compared with one another are clipped",
+        "search/two_temperature.py",
+        "if density is not None or isinstance(together, NOfM):",
+        "if density is not None:",
+        "test_clip_scores.py::test_a_clip_goes_with_nothing_that_compares_scores[settings1-and N:M ranks]",
+    ),
+    Mutation(
+        "omega without its root in the bound of clipped steps",
+        "theory/mirror/rates.py",
+        "return root / jnp.sqrt(2 - less), root * (1 - less)",
+        "return root * root / jnp.sqrt(2 - less), root * (1 - less)",
+        "test_mirror.py::test_the_clipped_descent_bound_is_its_formula_and_infinite_beyond_the_largest_rate",
+    ),
+    Mutation(
+        "entries that rest at the edge of the box are taken for stationary",
+        "theory/mirror/rates.py",
+        "bound = drop + moving + eps * _number(largest_sum)",
+        "bound = drop + moving",
+        "test_mirror.py::test_the_clipped_descent_bound_is_its_formula_and_infinite_beyond_the_largest_rate",
+    ),
+    Mutation(
+        "the soft slope is left out where the best clip is looked for",
+        "theory/mirror/rates.py",
+        "growth = jnp.tanh(position / 2) + ratio * jnp.tanh(ratio * position / 2)",
+        "growth = jnp.tanh(position / 2)",
+        "test_mirror.py::test_the_prescribed_clip_has_the_least_bound_of_all[10.0]",
+    ),
+    Mutation(
+        "curvature is the last eigenvalue with its sign",
+        "certificates/curvature.py",
+        "size = jnp.linalg.norm(after)",
+        "size = x @ after",
+        "test_prescribe.py::test_the_curvature_is_the_largest_of_either_sign_at_any_of_the_masks",
+    ),
+    Mutation(
+        "jumps of the gradient are overlooked",
+        "certificates/prescribe.py",
+        "if not found.jumps <= JUMPS:",
+        "if found.jumps > 1:",
+        "test_prescribe.py::test_where_the_gradient_jumps_no_rate_is_set[relu]",
+    ),
+    Mutation(
+        "a smoothness is believed though more was found",
+        "certificates/prescribe.py",
+        "if found.smoothness > 1.001 * L:",
+        "if found.smoothness < 0:",
+        "test_prescribe.py::test_a_smoothness_that_is_seen_to_be_wrong_is_refused"
+        "[tanh-a curvature of .* was found, more than 0.001]",
+    ),
+    Mutation(
+        "the rate forgets the factor that the gradients lack",
+        "certificates/prescribe.py",
+        "return rate if self.settings.factor else rate * self.soft",
+        "return rate",
+        "test_prescribe.py::test_without_its_factor_the_search_takes_the_same_steps",
+    ),
+    Mutation(
+        "the full-gradient rate is used with batches",
+        "certificates/prescribe.py",
+        '"optimizer": optax.sgd(on.optimizer_rate(rate)), "batch_size": None',
+        '"optimizer": optax.sgd(on.optimizer_rate(rate))',
+        "test_prescribe.py::test_all_else_of_the_search_stays_as_it_was",
+    ),
+    Mutation(
+        "a soft temperature below the limit is raised to it",
+        "certificates/prescribe.py",
+        "soft = jnp.minimum(jnp.asarray(settings.soft), jnp.asarray(settings.hard) / READ_OFF)",
+        "soft = jnp.asarray(settings.hard) / READ_OFF",
+        "test_prescribe.py::test_the_ratio_of_the_temperatures_is_lowered_to_its_limit_and_never_raised",
+    ),
+    Mutation(
+        "the start is taken to be as far as the nearest mask",
+        "certificates/prescribe.py",
+        "mirror.vertex_distance(-jnp.abs(on.scores), on.hard, on.soft)",
+        "mirror.vertex_distance(jnp.abs(on.scores), on.hard, on.soft)",
+        "test_prescribe.py::test_on_a_convex_loss_the_rate_is_the_prescribed_one_of_the_certified_gradient",
+    ),
+    Mutation(
+        "a clip is prescribed whether its bound says anything or not",
+        "certificates/prescribe.py",
+        "if bound < gap:",
+        "if bound < math.inf:",
+        "test_prescribe.py::test_too_few_steps_prescribe_no_clip_and_say_how_many_would",
+    ),
+    Mutation(
+        "any loss is convex in the mask where that is said",
+        "certificates/prescribe.py",
+        "if not (above <= 1e3 * jnp.finfo(above.dtype).eps * size).all():",
+        "if jnp.isnan(above).any():",
+        "test_prescribe.py::test_a_loss_that_is_not_convex_is_refused_as_convex",
+    ),
+]
+
 MUTATIONS = [
     *STAGES,
     *FILES,
@@ -2277,4 +2407,5 @@ MUTATIONS = [
     *HEAD,
     *VANISHING,
     *CERTIFIED,
+    *PRESCRIBED,
 ]

@@ -13,6 +13,7 @@ from small import problem as of_four_runs
 from small import same
 
 import jaxarch
+from jaxarch.certificates.curvature import look
 from jaxarch.claims import CLAIMS
 from jaxarch.masks import clip_scores
 from jaxarch.running import training
@@ -71,6 +72,19 @@ def test_the_curvature_of_a_quadratic_is_found_and_the_rate_is_that_of_the_desce
     assert "L may be larger elsewhere" in str(found)
 
 
+def test_the_curvature_is_the_largest_of_either_sign_at_any_of_the_masks():
+    # F = sum_i cos(c_i v_i): the Hessian is diagonal, -c_i^2 cos(c_i v_i).
+    c = jnp.array([1.0, -2.0, 3.0])
+    start = jnp.zeros(3)
+    found = look(lambda v: jnp.sum(jnp.cos(c * v)), start, KEY, 1, 50)
+    assert found.smoothness == pytest.approx(9.0, rel=1e-5)
+    more = look(lambda v: jnp.sum(jnp.exp(c * v)), start, KEY, 8, 50)
+    assert 9 * 1.5 < more.smoothness <= 9 * np.exp(3) * (1 + 1e-5)
+    assert more.largest_sum > 6
+    assert max(found.jumps, more.jumps) < 1e-3
+
+
+@pytest.mark.long
 def test_the_ratio_of_the_temperatures_is_lowered_to_its_limit_and_never_raised():
     for soft, expected in ((50.0, 3.125), (5.0, 3.125), (1.0, 1.0)):
         found = jaxarch.prescribe(two_temperature(50.0, soft), KEY, learning(), smoothness=3.0)
@@ -116,6 +130,7 @@ def test_all_else_of_the_search_stays_as_it_was():
     assert (descent.steps, descent.batch_size) == (7, None)
 
 
+@pytest.mark.long
 def test_without_its_factor_the_search_takes_the_same_steps():
     runs = []
     for factor in (True, False):
@@ -162,6 +177,7 @@ def test_the_clip_is_the_prescribed_one_and_the_gap_is_bounded_as_it_says():
     np.testing.assert_allclose(network.info["scores"]["w"], end, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.long
 def test_too_few_steps_prescribe_no_clip_and_say_how_many_would():
     few = jaxarch.prescribe(two_temperature(mean=0.0, std=1.0, steps=10), KEY, learning(), smoothness=10.0)
     assert few.clip is None
@@ -190,6 +206,7 @@ def test_where_the_gradient_jumps_no_rate_is_set(activation):
     assert found.search.on(learning(activation)).descent.batch_size == 10
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "activation", [jnp.tanh, jax.nn.gelu, jnp.sin, lambda x: x], ids=["tanh", "gelu", "sin", "linear"]
 )
@@ -201,6 +218,7 @@ def test_where_it_does_not_jump_one_is(activation):
 LOGISTIC = partial(learning, None, optax.sigmoid_binary_cross_entropy)
 
 
+@pytest.mark.long
 def test_on_a_convex_loss_the_rate_is_the_prescribed_one_of_the_certified_gradient():
     search = two_temperature(mean=0.0, std=1.0)
     found = jaxarch.prescribe(search, KEY, LOGISTIC(), convex=True)
@@ -236,6 +254,7 @@ def test_a_smoothness_that_is_seen_to_be_wrong_is_refused(activation, message):
         jaxarch.prescribe(search, KEY, learning(activation), smoothness=0.001)
 
 
+@pytest.mark.long
 def test_every_theorem_that_is_named_is_a_claim():
     said = [
         str(jaxarch.prescribe(two_temperature(), KEY, LOGISTIC(), convex=convex)) for convex in (False, True)
