@@ -92,7 +92,7 @@ def test_the_mask_that_fits_random_labels_best_is_not_certified_to_beat_chance()
         (lambda: binomial_upper(1, 10, 0.0), "delta"),
         (lambda: binomial_upper(1, 10, 0.05, length=-1.0), "length"),
         (lambda: masked_bound(1, 10, {"a": np.ones(3, bool)}, choices=0), "choices"),
-        (lambda: description_length({"a": np.ones(3)}), "a"),
+        (lambda: description_length({"a": np.full(3, 1.5)}), "a"),
         (lambda: description_length({"a": None}), "mask"),
     ],
 )

@@ -15,7 +15,8 @@ from jaxarch.finish.flip import MaskedObjective, Returning, Tries, flipped
 from jaxarch.masks import apply_mask, check_booleans, check_fits, connections
 from jaxarch.network import Network
 from jaxarch.problem import Problem
-from jaxarch.theory.generalization import binomial_upper, check_delta, description_length, masked_bound
+from jaxarch.theory.generalization import binomial_upper, description_length, masked_bound
+from jaxarch.theory.generalization.binomial import check_delta
 from jaxarch.theory.optimality import duality_gap
 from jaxarch.trees import PyTree, check_structure, named_leaves
 

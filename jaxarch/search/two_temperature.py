@@ -17,7 +17,9 @@ from jaxarch.errors import (
     check_flag,
     check_one_finite,
     check_one_number,
+    check_one_positive,
     check_one_strength,
+    is_traced,
     shown,
 )
 from jaxarch.masks import (
@@ -36,11 +38,14 @@ from jaxarch.optim import clip_scores as clipping
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
 from jaxarch.running.training import Training, TrainState
+from jaxarch.search.scored import at_step, check_at_steps
 from jaxarch.search.units import check_units, needs_of, units_of
 from jaxarch.search.within import WITHIN_A_MASK, mask_before, within
 from jaxarch.trees import PyTree, Where, matrices, merge, select, unselected
 
 Weights = Literal["ones", "initial"] | Callable[[Array, PyTree], PyTree]
+Penalty = Callable[[PyTree], Array]
+"""Of the mask, numbers in [0, 1] in the structure of the masked leaves."""
 
 
 REMEDY = (
@@ -57,7 +62,7 @@ REMEDY_OF_UNITS = (
 class Settings:
     """Temperatures, the fixed weights, and the distribution of the initial scores."""
 
-    hard: ArrayLike
+    hard: ArrayLike | optax.Schedule
     soft: ArrayLike
     weights: Weights
     where: Where
@@ -68,6 +73,7 @@ class Settings:
     units: tuple[str, ...] | Units
     density: ArrayLike | None
     clip: ArrayLike | None
+    penalty: Penalty | None
 
 
 class Fixed(NamedTuple):
@@ -81,7 +87,7 @@ class Fixed(NamedTuple):
 
 @method("[D] Algorithm 1")
 def two_temperature(
-    hard: ArrayLike = 50.0,
+    hard: ArrayLike | optax.Schedule = 50.0,
     soft: ArrayLike = 5.0,
     *,
     weights: Weights = "ones",
@@ -93,6 +99,7 @@ def two_temperature(
     units: UnitsLike = None,
     density: ArrayLike | None = None,
     clip: ArrayLike | None = None,
+    penalty: Penalty | None = None,
     **descent: Unpack[DescentChanges],
 ) -> Training:
     r"""Learn which connections to keep, and nothing else ([D] Algorithm 1).
@@ -102,8 +109,12 @@ def two_temperature(
     `weights="ones"` it has no weights at all.
 
     Args:
-      hard: inverse temperature of the forward pass, positive. May be traced, like all numbers here.
-      soft: inverse temperature of the gradient, positive, at most `hard`. [D] uses 50 and 5.
+      hard: inverse temperature of the forward pass, positive; or a function of the step, an optax schedule.
+        One that grows, as `optax.exponential_decay(1.0, 2400, 50.0, end_value=50.0)`, begins with masks far
+        from 0 and 1 and ends with nearly binary ones: less is lost when the mask is read off. May be traced,
+        like all numbers here.
+      soft: inverse temperature of the gradient, positive, at most `hard` at the first step and the last.
+        [D] uses 50 and 5.
       weights: theta. `ones` for weight-free networks, `initial` for the problem's initial parameters, or a
         function `(key, selected) -> values` in the structure of the masked leaves.
       where: which leaves are masked, by path: a predicate on (path, leaf) or glob patterns. By default
@@ -111,7 +122,7 @@ def two_temperature(
       mean: mean of the initial scores.
       std: their standard deviation. The default is N(-.2, .1) at `hard=50`; centred on 0, the initial mask of
         the network of [D] saturates it on non-negative inputs, and no gradient is left.
-      scale: whether `mean` and `std` are multiples of `1/hard`, so that the distribution of the initial
+      scale: whether `mean` and `std` are multiples of `1/hard`, that of the first step, so that the distribution of the initial
         *mask* is the same at every temperature, or absolute.
       factor: whether the gradient carries the factor `soft` (see `masks.two_temperature`).
       units: what is kept or removed together (see `masks.keep`): `neurons`, `channels` or `heads` of the
@@ -126,6 +137,10 @@ def two_temperature(
       clip: eps in (0, 1/2), to keep the mask within [eps, 1 - eps]: the scores begin and stay where
         `|hard w| <= log((1 - eps)/eps)` (see `optim.clip_scores`). May be traced. It goes with neither a
         `density` nor N:M, which would have to choose among scores that are clipped alike.
+      penalty: a function of the mask, numbers in [0, 1] in the structure of the masked leaves, that is added
+        to the loss, as `lambda mask: 3 * relaxed_length(mask) / n` for a mask with a short description
+        (`theory.generalization.relaxed_length`). Define it at the top of a module: trainings of equal
+        settings compile once.
       **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
@@ -146,9 +161,10 @@ def two_temperature(
       >>> print((mask == (scores > 0)).all(), (network.params["W2_1"] == mask).all())  # its weights are all 1
       True True
     """
-    check_one_number("hard", hard)
     check_one_number("soft", soft)
-    check_temperatures(hard, soft)
+    _check_hard(hard, soft, 0)
+    if penalty is not None and not callable(penalty):
+        raise ArgumentError(f"penalty: expected a function of the mask, got {shown(penalty)}")
     check_one_finite("mean", mean)
     check_one_strength("std", std)
     check_flag("factor", factor)
@@ -171,8 +187,9 @@ def two_temperature(
         _init,
         _params,
         _network,
-        Settings(hard, soft, weights, where, mean, std, scale, factor, together, density, clip),
+        Settings(hard, soft, weights, where, mean, std, scale, factor, together, density, clip, penalty),
         own_descent(descent),
+        penalty=None if penalty is None else _penalty,
         around=None if clip is None else _around,
         remedy=REMEDY if isinstance(together, Connections) else REMEDY_OF_UNITS,
         needs=needs_of(together, WITHIN_A_MASK),
@@ -180,15 +197,27 @@ def two_temperature(
     )
 
 
+def _check_hard(hard: ArrayLike | optax.Schedule, soft: ArrayLike, step: int | Array) -> None:
+    """Raise unless it is positive and at least the soft one, as a number or at a step."""
+
+    def check(name: str, value: ArrayLike) -> None:
+        check_one_positive(name, value)
+        check_temperatures(value, soft)
+
+    check_at_steps("hard", hard, check, *([] if is_traced(step) else [step]))
+
+
 def _init(settings: Settings, key: Array, problem: Problem, network: Network | None) -> TrainState:
+    _check_hard(settings.hard, settings.soft, problem.steps)
     params_key, scores_key, weights_key = jax.random.split(key, 3)
     params, model = problem.start(params_key) if network is None else (network.params, network.state)
     selected = select(params, settings.where)
     units = units_of(settings.units, problem, params, model, selected)
-    unit = settings.hard if settings.scale == "1/hard" else None
+    first = _hard(settings, 0)
+    unit = first if settings.scale == "1/hard" else None
     scores = init_scores(scores_key, units.score(selected), settings.mean, settings.std, unit)
     if settings.clip is not None:
-        scores = clip_scores(scores, settings.clip, settings.hard)
+        scores = clip_scores(scores, settings.clip, first)
     if callable(settings.weights):
         params = merge(settings.weights(weights_key, selected), params)
     fixed = Fixed(params, mask_before(network), units, () if network is None else None)
@@ -199,13 +228,29 @@ def _around(
     settings: Settings, key: Array, problem: Problem, state: TrainState
 ) -> optax.GradientTransformation:
     assert settings.clip is not None
-    return optax.chain(problem.optimizer, clipping(settings.clip, settings.hard))
+    return optax.chain(problem.optimizer, clipping(settings.clip, _hard(settings, state.step)))
 
 
 def _params(settings: Settings, state: TrainState) -> PyTree:
-    units = state.fixed.units
-    centred = units.centred(state.trainable)
-    return of_mask(settings, state, soft_mask(centred, settings.hard, settings.soft, factor=settings.factor))
+    return of_mask(settings, state, _soft(settings, state))
+
+
+def _hard(settings: Settings, step: int | Array) -> ArrayLike:
+    """The hard temperature of a step."""
+    return at_step(settings.hard, step) if callable(settings.hard) else settings.hard
+
+
+def _soft(settings: Settings, state: TrainState) -> PyTree:
+    """The mask of a step, a number for each score."""
+    centred = state.fixed.units.centred(state.trainable)
+    hard = _hard(settings, state.step)
+    return soft_mask(centred, hard, settings.soft, factor=settings.factor)
+
+
+def _penalty(settings: Settings, state: TrainState) -> Array:
+    assert settings.penalty is not None
+    weights, before, units, _ = state.fixed
+    return settings.penalty(within(units.spread(_soft(settings, state), weights), before))
 
 
 def of_mask(settings: Settings, state: TrainState, mask: PyTree) -> PyTree:
