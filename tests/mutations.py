@@ -2160,8 +2160,8 @@ CERTIFIED = [
     Mutation(
         "flips that promise least are tried first",
         "finish/flip.py",
-        "jax.lax.top_k(jnp.where(self.allowed, -slopes, -jnp.inf), tried)",
-        "jax.lax.top_k(jnp.where(self.allowed, slopes, -jnp.inf), tried)",
+        "jax.lax.top_k(-expected, tried)",
+        "jax.lax.top_k(jnp.where(expected < jnp.inf, expected, -jnp.inf), tried)",
         "test_certify.py::test_the_flip_that_promises_most_is_tried_first",
     ),
     Mutation(
@@ -2174,16 +2174,30 @@ CERTIFIED = [
     Mutation(
         "a mask is locally optimal where its rounds ran out",
         "finish/flip.py",
-        "~end.improved & (tried >= on.allowed.sum())",
-        "tried >= on.allowed.sum()",
-        "test_flip.py::test_it_ends_after_its_rounds_and_says_no_more_than_it_knows",
+        "~end.untried.any()",
+        "end.flips < end.round",
+        "test_flip.py::test_a_mask_is_said_to_be_optimal_only_when_all_flips_were_tried",
     ),
     Mutation(
-        "a mask is locally optimal where some flips were tried",
+        "flips that were tried of another mask are not tried again",
         "finish/flip.py",
-        "~end.improved & (tried >= on.allowed.sum())",
-        "~end.improved",
-        "test_flip.py::test_of_few_tried_nothing_is_said_to_be_optimal",
+        "untried=jnp.where(improved, on.allowed, now.untried.at[tries.positions].set(False))",
+        "untried=now.untried.at[tries.positions].set(False)",
+        "test_flip.py::test_few_tried_at_a_time_it_ends_where_no_flip_betters",
+    ),
+    Mutation(
+        "flips are ranked by their slopes alone",
+        "finish/flip.py",
+        "slopes + now.curvature",
+        "slopes",
+        "test_flip.py::test_what_was_worse_than_its_slope_is_not_tried_first_again",
+    ),
+    Mutation(
+        "a flip whose loss was NaN is never tried again",
+        "finish/flip.py",
+        "beyond = jnp.where(jnp.isfinite(beyond), beyond, 0)",
+        "beyond = jnp.where(jnp.isnan(beyond), 0, beyond)",
+        "test_flip.py::test_a_flip_whose_loss_was_nan_is_tried_again",
     ),
     Mutation(
         "connections that are there take the weight of those that come back",

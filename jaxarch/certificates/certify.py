@@ -215,7 +215,7 @@ def _check(network: Network, problem: Problem, weights: PyTree) -> None:
 
 
 def _tries(on: MaskedObjective, tried: int) -> Tries | None:
-    return jax.jit(lambda vector: on.flips(vector, tried, 8))(on.flat) if tried else None
+    return jax.jit(lambda vector: on.flips(vector, on.slopes(vector), tried, 8))(on.flat) if tried else None
 
 
 def _flips(on: MaskedObjective, tries: Tries | None, loss: float, mask: PyTree) -> Flips:
