@@ -48,8 +48,8 @@ def flip(
         i* = argmin F(u with u_i flipped) over the `tried` smallest s_i g_i + c_i,    g = grad F(u)
 
     F is the loss over all training rows, s_i = 1 where there is no connection and -1 where there is one
-    (`theory.optimality.flip_slopes`), and c_i what F was beyond that slope when i was tried last, 0 before: the
-    curvature along the edge, which other flips change little. All this only ranks: each candidate's F is
+    (`theory.optimality.flip_slopes`), and c_i what F was beyond that slope when i was tried last, 0 before:
+    the curvature along the edge, which other flips change little. All this only ranks: each candidate's F is
     computed. Where none is below F(u) by more than rounding, the next round tries those that come after. It
     ends when all connections were tried and none was better: then no single flip lowers F.
 
