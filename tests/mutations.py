@@ -2263,6 +2263,52 @@ CERTIFIED = [
         "test_flip.py::test_half_precision_adds_up_losses_of_many_rows_a_few_at_a_time",
     ),
     Mutation(
+        "bounds in reports are printed to the nearest",
+        "experiments/harness/certificates.py",
+        "np.ceil(100 * bounds)",
+        "np.round(100 * bounds)",
+        "test_certificates_of_experiments.py::test_what_is_shown_of_a_bound_is_not_below_it",
+    ),
+    Mutation(
+        "networks without a choice of connections are certified in reports",
+        "experiments/harness/certificates.py",
+        "density)(network.mask)) < 1",
+        "density)(network.mask)) <= 1",
+        "test_certificates_of_experiments.py::"
+        "test_runs_that_failed_and_masks_that_lack_nothing_have_no_certificate",
+    ),
+    Mutation(
+        "a threshold is chosen by the outputs of no example",
+        "experiments/disentangling/certifying.py",
+        "return thresholds[errors.argmin()]",
+        "return thresholds[errors.argmax()]",
+        "test_certificates_of_experiments.py::"
+        "test_the_threshold_is_that_of_the_fewest_errors_on_the_training_rows",
+    ),
+    Mutation(
+        "the number of thresholds is not paid for",
+        "experiments/disentangling/certifying.py",
+        ", choices=THRESHOLDS)",
+        ")",
+        "test_certificates_of_experiments.py::"
+        "test_trained_weights_have_no_bound_by_training_rows_and_it_is_said_why",
+    ),
+    Mutation(
+        "errors are counted by a program for each rule",
+        "certificates/counting.py",
+        "of if isinstance(of, Partial) else Partial(of)",
+        "Partial(lambda outputs, y: (wrong or _largest_is_another)(outputs, y))",
+        "test_certify.py::test_the_second_certificate_of_a_problem_compiles_nothing",
+    ),
+    Mutation(
+        "seeds of flips have each the same split",
+        "experiments/disentangling/flips.py",
+        "np.flatnonzero(task.seeds == seed)",
+        "np.flatnonzero(task.seeds == 0)",
+        "test_disentangling_experiments.py::"
+        "test_flips_begin_with_the_masks_of_the_experiment_on_all_strategies",
+    ),
+    Mutation(
         "every loss is taken for convex",
         "certificates/convexity.py",
         "if not (above <= 1e3 * eps * size).all():",
