@@ -2160,8 +2160,8 @@ CERTIFIED = [
     Mutation(
         "flips that promise least are tried first",
         "finish/flip.py",
-        "jax.lax.top_k(jnp.where(self.allowed, -slopes, -jnp.inf), tried)",
-        "jax.lax.top_k(jnp.where(self.allowed, slopes, -jnp.inf), tried)",
+        "jax.lax.top_k(-expected, tried)",
+        "jax.lax.top_k(jnp.where(expected < jnp.inf, expected, -jnp.inf), tried)",
         "test_certify.py::test_the_flip_that_promises_most_is_tried_first",
     ),
     Mutation(
@@ -2174,16 +2174,30 @@ CERTIFIED = [
     Mutation(
         "a mask is locally optimal where its rounds ran out",
         "finish/flip.py",
-        "~end.improved & (tried >= on.allowed.sum())",
-        "tried >= on.allowed.sum()",
-        "test_flip.py::test_it_ends_after_its_rounds_and_says_no_more_than_it_knows",
+        "~end.untried.any()",
+        "end.flips < end.round",
+        "test_flip.py::test_a_mask_is_said_to_be_optimal_only_when_all_flips_were_tried",
     ),
     Mutation(
-        "a mask is locally optimal where some flips were tried",
+        "flips that were tried of another mask are not tried again",
         "finish/flip.py",
-        "~end.improved & (tried >= on.allowed.sum())",
-        "~end.improved",
-        "test_flip.py::test_of_few_tried_nothing_is_said_to_be_optimal",
+        "untried=jnp.where(improved, on.allowed, now.untried.at[tries.positions].set(False))",
+        "untried=now.untried.at[tries.positions].set(False)",
+        "test_flip.py::test_few_tried_at_a_time_it_ends_where_no_flip_betters",
+    ),
+    Mutation(
+        "flips are ranked by their slopes alone",
+        "finish/flip.py",
+        "slopes + now.curvature",
+        "slopes",
+        "test_flip.py::test_what_was_worse_than_its_slope_is_not_tried_first_again",
+    ),
+    Mutation(
+        "a flip whose loss was NaN is never tried again",
+        "finish/flip.py",
+        "beyond = jnp.where(jnp.isfinite(beyond), beyond, 0)",
+        "beyond = jnp.where(jnp.isnan(beyond), 0, beyond)",
+        "test_flip.py::test_a_flip_whose_loss_was_nan_is_tried_again",
     ),
     Mutation(
         "connections that are there take the weight of those that come back",
@@ -2247,6 +2261,52 @@ CERTIFIED = [
         "return jnp.promote_types(dtype, jnp.float32)",
         "return dtype",
         "test_flip.py::test_half_precision_adds_up_losses_of_many_rows_a_few_at_a_time",
+    ),
+    Mutation(
+        "bounds in reports are printed to the nearest",
+        "experiments/harness/certificates.py",
+        "np.ceil(100 * bounds)",
+        "np.round(100 * bounds)",
+        "test_certificates_of_experiments.py::test_what_is_shown_of_a_bound_is_not_below_it",
+    ),
+    Mutation(
+        "networks without a choice of connections are certified in reports",
+        "experiments/harness/certificates.py",
+        "density)(network.mask)) < 1",
+        "density)(network.mask)) <= 1",
+        "test_certificates_of_experiments.py::"
+        "test_runs_that_failed_and_masks_that_lack_nothing_have_no_certificate",
+    ),
+    Mutation(
+        "a threshold is chosen by the outputs of no example",
+        "experiments/disentangling/certifying.py",
+        "return thresholds[errors.argmin()]",
+        "return thresholds[errors.argmax()]",
+        "test_certificates_of_experiments.py::"
+        "test_the_threshold_is_that_of_the_fewest_errors_on_the_training_rows",
+    ),
+    Mutation(
+        "the number of thresholds is not paid for",
+        "experiments/disentangling/certifying.py",
+        ", choices=THRESHOLDS)",
+        ")",
+        "test_certificates_of_experiments.py::"
+        "test_trained_weights_have_no_bound_by_training_rows_and_it_is_said_why",
+    ),
+    Mutation(
+        "errors are counted by a program for each rule",
+        "certificates/counting.py",
+        "of if isinstance(of, Partial) else Partial(of)",
+        "Partial(lambda outputs, y: (wrong or _largest_is_another)(outputs, y))",
+        "test_certify.py::test_the_second_certificate_of_a_problem_compiles_nothing",
+    ),
+    Mutation(
+        "seeds of flips have each the same split",
+        "experiments/disentangling/flips.py",
+        "np.flatnonzero(task.seeds == seed)",
+        "np.flatnonzero(task.seeds == 0)",
+        "test_disentangling_experiments.py::"
+        "test_flips_begin_with_the_masks_of_the_experiment_on_all_strategies",
     ),
     Mutation(
         "every loss is taken for convex",

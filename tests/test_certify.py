@@ -10,7 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from compilations import compilations
 from flax import nnx
+from jax.tree_util import Partial
 
 import jaxarch
 from jaxarch.certificates import Errors
@@ -82,6 +84,23 @@ def test_a_mask_is_locally_optimal_only_if_all_flips_were_tried():
     best = min(all_losses(), key=all_losses().get)
     assert jaxarch.certify(masked(best), linear(), flips=D).flips.locally_optimal
     assert not jaxarch.certify(masked(best), linear(), flips=D - 1).flips.locally_optimal
+
+
+def test_the_second_certificate_of_a_problem_compiles_nothing():
+    def above(threshold, outputs, y):
+        return (outputs[:, 1] - outputs[:, 0] > threshold) != (y > 0)
+
+    other = (1, 1, 1, 0, 0, 1, 0, 0)
+    found = [
+        jaxarch.certify(masked(MASK), linear(validation=True), wrong=Partial(above, threshold), flips=3)
+        for threshold in (-1.0, 0.0)
+    ]
+    with compilations() as seen:
+        again = jaxarch.certify(masked(other), linear(validation=True), wrong=Partial(above, 0.5), flips=3)
+    assert seen == []
+    assert again.loss != found[0].loss
+    default = jaxarch.certify(masked(MASK), linear(validation=True), flips=3)
+    assert found[0].training.errors != found[1].training.errors == default.training.errors
 
 
 def test_the_flip_that_promises_most_is_tried_first():

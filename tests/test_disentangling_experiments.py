@@ -14,7 +14,16 @@ from small import Interrupted, interrupt_when, keys, problem, same
 import jaxarch
 from jaxarch import cli
 from jaxarch.experiments.catalogue import EXPERIMENTS, experiment
-from jaxarch.experiments.disentangling import fig2, fig3, fig4, fig5, measuring, strategies, trial
+from jaxarch.experiments.disentangling import (
+    fig2,
+    fig3,
+    fig4,
+    fig5,
+    flips,
+    measuring,
+    strategies,
+    trial,
+)
 from jaxarch.experiments.disentangling.settings import StrategySettings
 from jaxarch.experiments.harness import plan_of, report_on, run_in
 from jaxarch.network import Network
@@ -126,6 +135,49 @@ def test_a_stopped_run_is_continued_to_the_same_numbers(module, borders, tmp_pat
     assert list((tmp_path / "checkpoints").rglob("*.npz"))
     run_in(folders[1], module.EXPERIMENT, resumable)
     whole, resumed = (read_table(folder).drop(columns="seconds") for folder in folders)
+    assert resumed.equals(whole)
+
+
+FLIPS = {"seeds": 2, "steps": 30, "train_per_class": 5, "rounds": 20, "tried": 100}
+
+
+@pytest.fixture(scope="module")
+def flipping(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("flips")
+    run(flips, folder, **FLIPS)
+    return folder
+
+
+@pytest.mark.long
+def test_flips_begin_with_the_masks_of_the_experiment_on_all_strategies(flipping, tmp_path):
+    run(strategies, tmp_path, **FEW, strategies=("bin",), train_per_class=5)
+    alone, table = read_table(tmp_path), read_table(flipping)
+    before = table[table["strategy"] == flips.BEFORE].sort_values(["flipped", "seed"])
+    for of in ("auc", "loss", "density"):
+        assert np.allclose(before[of], alone[of], rtol=1e-5)
+
+
+@pytest.mark.long
+def test_flips_lower_the_loss_and_are_counted(flipping):
+    table = read_table(flipping)
+    before, after = (table[table["strategy"] == name] for name in (flips.BEFORE, flips.AFTER))
+    assert (after["loss"].to_numpy() < before["loss"].to_numpy()).all()
+    assert after["flips"].between(1, 20).all()
+    assert not after["locally_optimal"].any()  # 2,000 were tried, of 8,192 connections
+    losses = read_table(flipping, flips.COMPARISONS).query("quantity == 'loss'")
+    assert (losses["first"] == flips.BEFORE).all() and (losses["median"] > 0).all()
+    assert len(read_findings(flipping)) == 2 * (4 * 3 + 2)
+
+
+@pytest.mark.long
+def test_flips_that_were_stopped_go_on_with_the_next_seed_to_the_same_numbers(flipping, tmp_path):
+    resumable = flips.Settings(**FLIPS, resume=str(tmp_path / "parts"))
+    left = iter(range(1))
+    with pytest.raises(Interrupted):
+        run_in(tmp_path, flips.EXPERIMENT, resumable, interrupt_when(lambda told: next(left, None) is None))
+    assert [path.name for path in (tmp_path / "parts").glob("*.csv")] == ["seed-0.csv"]
+    run_in(tmp_path, flips.EXPERIMENT, resumable)
+    whole, resumed = (read_table(folder).drop(columns="seconds") for folder in (flipping, tmp_path))
     assert resumed.equals(whole)
 
 

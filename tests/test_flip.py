@@ -104,10 +104,57 @@ def test_it_ends_after_its_rounds_and_says_no_more_than_it_knows():
     assert not found.info["locally_optimal"]
 
 
-def test_of_few_tried_nothing_is_said_to_be_optimal():
-    found = jaxarch.flip(20, tried=2, returning="start")(jax.random.key(0), problem(), network(start()))
-    assert not found.info["locally_optimal"]
+@pytest.mark.parametrize("seed", range(4))
+def test_few_tried_at_a_time_it_ends_where_no_flip_betters(seed):
+    known = losses(seed, start(seed))
+    found = jaxarch.flip(50, tried=2, returning="start")(
+        jax.random.key(0), problem(seed), network(start(seed))
+    )
+    assert found.info["locally_optimal"]
+    assert known[bits_of(found)] <= min(known[bits] for bits in neighbours(bits_of(found)))
     assert (np.diff(found.info["objective"]) <= 0).all()
+
+
+def test_a_mask_is_said_to_be_optimal_only_when_all_flips_were_tried():
+    best = jaxarch.flip(20, returning="start")(jax.random.key(0), problem(), network(start()))
+    for rounds, optimal in ((2, False), (3, True)):  # of two flips each, of six
+        found = jaxarch.flip(rounds, tried=2, returning="start")(jax.random.key(0), problem(), best)
+        assert int(found.info["flips"]) == 0
+        assert bool(found.info["locally_optimal"]) == optimal
+
+
+def of_mask(function, size):
+    """A problem whose F is a function of the mask of so many weights of 1."""
+    return jaxarch.Problem(
+        lambda key: ({"w": jnp.ones(size)}, {}),
+        lambda params, state, batch, key: (function(params["w"]), state),
+        jnp.zeros((1, 1)),
+        jaxarch.Descent(optax.sgd(0.1), steps=1),
+    )
+
+
+def flipped_from(mask, function, **settings):
+    mask = {"w": jnp.asarray(mask, bool)}
+    given = jaxarch.Network({"w": mask["w"].astype(float)}, mask, {})
+    strategy = jaxarch.flip(returning="ones", **settings)
+    return strategy(jax.random.key(0), of_mask(function, mask["w"].size), given)
+
+
+def test_what_was_worse_than_its_slope_is_not_tried_first_again():
+    slopes, curvatures = jnp.array([-10.0] * 4 + [-1.0] * 4), jnp.array([12.0] * 4 + [0.0] * 4)
+    found = flipped_from(
+        [0] * 8, lambda w: jnp.sum(slopes * w + curvatures * w * w), rounds=4 + 4 + 8, tried=1
+    )
+    assert found.mask["w"].tolist() == [False] * 4 + [True] * 4
+    assert found.info["locally_optimal"]  # four misled, four flipped, and then all once
+
+
+def test_a_flip_whose_loss_was_nan_is_tried_again():
+    def loss(w):
+        return w[1] - 10 * w[0] + jnp.where(w[0] * w[1] > 0.5, jnp.nan, 0.0)
+
+    found = flipped_from([0, 1], loss, rounds=10, tried=1)
+    assert found.mask["w"].tolist() == [True, False]
 
 
 def test_rows_a_few_at_a_time_make_the_same_flips():

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from jaxarch.certificates.certificate import Certificate, Errors, Flips
 from jaxarch.certificates.convexity import check_convex
@@ -117,13 +120,14 @@ def certify(
     why_not = why_touched(network, problem, weights)
     returning: Returning = "start" if weights is not None else "ones" if is_weight_free(network) else None
     on = MaskedObjective.of(network, returning, problem, batch_size)
-    loss, gradient = jax.jit(jax.value_and_grad(on.objective))(on.flat)
+    bare = Network(network.params, network.mask, network.state, start=weights)
+    loss, gradient, gap = _first_order(bare, problem, returning, batch_size)
     if not jnp.isfinite(loss):
         raise ArgumentError(f"network: its loss on the training rows is {float(loss)}")
-    gap = float(duality_gap(on.flat, jnp.where(on.allowed, gradient, 0)))
-    tries = _tries(on, min(flips, int(on.allowed.sum())))
+    tried = min(flips, int(on.allowed.sum()))
+    tries = _tries(bare, problem, returning, batch_size, tried) if tried else None
     if convex:
-        check_convex(on, float(loss), gradient, gap, tries)
+        check_convex(on, float(loss), gradient, float(gap), tries)
     why_not = why_not or why_no_errors(problem, network, wrong, rows)
     training, assumptions = None, []
     if not why_not:
@@ -162,7 +166,7 @@ def certify(
         kept=int(connections(network.mask)),
         examples=len(rows),
         loss=float(loss),
-        gap=gap,
+        gap=float(gap),
         convex=convex,
         growing=returning is not None,
         flips=_flips(on, tries, float(loss), network.mask),
@@ -215,8 +219,22 @@ def _check(network: Network, problem: Problem, weights: PyTree) -> None:
                 raise ArgumentError(f"weights: '{path}' has the shape {jnp.shape(leaf)}, not the network's")
 
 
-def _tries(on: MaskedObjective, tried: int) -> Tries | None:
-    return jax.jit(lambda vector: on.flips(vector, tried, 8))(on.flat) if tried else None
+@partial(jax.jit, static_argnames=("returning", "batch_size"))
+def _first_order(
+    network: Network, problem: Problem, returning: Returning, batch_size: int | None
+) -> tuple[Array, Array, Array]:
+    """F of the mask, its gradient, and the gap."""
+    on = MaskedObjective.of(network, returning, problem, batch_size)
+    loss, gradient = jax.value_and_grad(on.objective)(on.flat)
+    return loss, gradient, duality_gap(on.flat, jnp.where(on.allowed, gradient, 0))
+
+
+@partial(jax.jit, static_argnames=("returning", "batch_size", "tried"))
+def _tries(
+    network: Network, problem: Problem, returning: Returning, batch_size: int | None, tried: int
+) -> Tries:
+    on = MaskedObjective.of(network, returning, problem, batch_size)
+    return on.flips(on.flat, on.slopes(on.flat), tried, 8)
 
 
 def _flips(on: MaskedObjective, tries: Tries | None, loss: float, mask: PyTree) -> Flips:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.tree_util import Partial
 
 from jaxarch.errors import ArgumentError, shown
 from jaxarch.network import Network
@@ -62,7 +62,7 @@ def _largest_is_another(outputs: Any, labels: Array) -> Array:
     return jnp.argmax(outputs, axis=-1) != labels
 
 
-@partial(jax.jit, static_argnums=0)
+@jax.jit
 def _errors_of(wrong: Wrong, problem: Problem, params: PyTree, state: PyTree, rows: Array) -> Array:
     found = _outputs(problem, params, state, rows)
     assert found is not None
@@ -76,6 +76,8 @@ def count_errors(
     size = batch_size or len(rows)
     parts = (rows[start : start + size] for start in range(0, len(rows), size))
     of = wrong or _largest_is_another
+    # As a pytree its numbers are traced: of many thresholds, say, one program counts the errors.
+    of = of if isinstance(of, Partial) else Partial(of)
     return sum(
         int(_errors_of(of, problem, network.params, network.state, jnp.asarray(part))) for part in parts
     )

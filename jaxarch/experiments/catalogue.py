@@ -23,6 +23,9 @@ EXPERIMENTS = {
     "disentangling.fig5": (
         "figures 5 and 10 of [D]: Laplacian spectra of real and binary networks, distances, PCA"
     ),
+    "disentangling.flips": (
+        "single flips of masks as in [D] until none lowers the loss: loss and AUC before and after, paired"
+    ),
     "spectral.fig7": "figures 7, 11 to 15 of [S]: the hidden layer recruited as the target turns non-linear",
     "spectral.fig8": (
         "figure 8 of [S]: parameters of spectral networks and of networks with all skip connections"

@@ -25,7 +25,7 @@ Returning = Literal["ones", "start"] | None
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How many flips are made at most, how many are tried for each, and what comes back."""
+    """How many rounds there are at most, how many flips are tried in each, and what comes back."""
 
     rounds: int
     tried: int | None
@@ -45,16 +45,17 @@ def flip(
 ) -> FunctionStage:
     r"""Remove or bring back one connection after another, each the best of those that were tried.
 
-        i* = argmin F(u with u_i flipped) over the `tried` smallest s_i g_i,    g = grad F(u)
+        i* = argmin F(u with u_i flipped) over the `tried` smallest s_i g_i + c_i,    g = grad F(u)
 
     F is the loss over all training rows, s_i = 1 where there is no connection and -1 where there is one
-    (`theory.optimality.flip_slopes`). The gradient only ranks: each candidate's F is computed. It ends when
-    none of them is below F(u) by more than rounding; if all connections were tried, no single flip is then
-    any better.
+    (`theory.optimality.flip_slopes`), and c_i what F was beyond that slope when i was tried last, 0 before:
+    the curvature along the edge, which other flips change little. All this only ranks: each candidate's F is
+    computed. Where none is below F(u) by more than rounding, the next round tries those that come after. It
+    ends when all connections were tried and none was better: then no single flip lowers F.
 
     Args:
-      rounds: flips at most.
-      tried: for each, how many candidates; by default every connection, D evaluations of F each time.
+      rounds: at most. Each takes a gradient and `tried` evaluations of F, and makes one flip or none.
+      tried: how many candidates are compared in a round; by default every connection.
       returning: the weight of a connection that comes back: `ones` for weight-free networks, `start` for that
         of `Network.start`, which is of the first stage of a chain; `None` where none comes back that the
         given network did not have. Those that are there keep theirs.
@@ -62,9 +63,9 @@ def flip(
       batch_size: rows at a time, where memory is short; by default all.
 
     Returns:
-      A finish. Its `info` has `flips`, how many were made; `objective`, F before them and after each, shape
-      (rounds + 1,), the last value repeated; and `locally_optimal`, whether all single flips that `returning`
-      allows were tried at the end, and none was better.
+      A finish. Its `info` has `flips`, how many were made; `objective`, F before the first round and after
+      each, shape (rounds + 1,), the last value repeated; and `locally_optimal`, whether all single flips that
+      `returning` allows were tried at the end, and none was better.
 
     Raises:
       ArgumentError: counts below 1; an unknown `returning`; `start` of a network that has none.
@@ -94,39 +95,50 @@ def flip(
 
 
 class _Flipped(NamedTuple):
-    """The mask as a vector, F of it and of those before, and whether the last round found a better one."""
+    """The mask as a vector, how many flips made it, F so far, and what is known of each flip of it.
+
+    Attributes:
+      untried: which were not tried yet.
+      curvature: what F of each was beyond its slope when it was tried last, of whichever mask; 0 before.
+    """
 
     mask: Array
+    flips: Array
     objectives: Array
     round: Array
-    improved: Array
+    untried: Array
+    curvature: Array
 
 
 def _flip(settings: Settings, key: Array, problem: Problem, network: Network) -> Network:
     on = MaskedObjective.of(network, settings.returning, problem, settings.batch_size)
-    objective, flat = on.objective, on.flat
-    tried = min(settings.tried or flat.size, flat.size)
+    tried = min(settings.tried or on.flat.size, on.flat.size)
 
     def body(now: _Flipped) -> _Flipped:
-        tries = on.flips(now.mask, tried, settings.at_once)
+        slopes = on.slopes(now.mask)
+        expected = jnp.where(now.untried, slopes + now.curvature, jnp.inf)
+        tries = on.flips(now.mask, expected, tried, settings.at_once)
         best = jnp.argmin(tries.values)
         improved = tries.better[best]
-        mask = jnp.where(improved, flipped(now.mask, tries.positions[best]), now.mask)
         after = jnp.where(improved, tries.values[best], now.objectives[now.round])
         later = jnp.arange(settings.rounds + 1) > now.round
+        beyond = tries.values - tries.before - slopes[tries.positions]
+        beyond = jnp.where(jnp.isfinite(beyond), beyond, 0)
         return _Flipped(
-            mask, jnp.where(later, after, now.objectives), now.round + improved.astype(jnp.int32), improved
+            mask=jnp.where(improved, flipped(now.mask, tries.positions[best]), now.mask),
+            flips=now.flips + improved,
+            objectives=jnp.where(later, after, now.objectives),
+            round=now.round + 1,
+            untried=jnp.where(improved, on.allowed, now.untried.at[tries.positions].set(False)),
+            curvature=now.curvature.at[tries.positions].set(beyond),
         )
 
-    first = jnp.full((settings.rounds + 1,), objective(flat))
-    start = _Flipped(flat, first, jnp.zeros((), jnp.int32), jnp.asarray(True))
-    end = jax.lax.while_loop(lambda now: now.improved & (now.round < settings.rounds), body, start)
+    none = jnp.zeros((), jnp.int32)
+    first = jnp.full((settings.rounds + 1,), on.objective(on.flat))
+    start = _Flipped(on.flat, none, first, none, on.allowed, jnp.zeros_like(on.flat))
+    end = jax.lax.while_loop(lambda now: now.untried.any() & (now.round < settings.rounds), body, start)
     mask = map_selected(lambda leaf: leaf > 0, on.unravel(end.mask))
-    info = {
-        "flips": end.round,
-        "objective": end.objectives,
-        "locally_optimal": ~end.improved & (tried >= on.allowed.sum()),
-    }
+    info = {"flips": end.flips, "objective": end.objectives, "locally_optimal": ~end.untried.any()}
     return network.replace(params=apply_mask(mask, on.weights), mask=mask, info=network.info | info)
 
 
@@ -135,12 +147,14 @@ class Tries(NamedTuple):
 
     Attributes:
       positions: which connections, those that promise most first.
-      values: F after each alone, infinite where it is NaN or not allowed.
+      values: F after each alone, infinite where it is NaN or the flip was not to be tried.
+      before: F of the mask, infinite where it is NaN.
       better: whether that is below F of the mask by more than rounding.
     """
 
     positions: Array
     values: Array
+    before: Array
     better: Array
 
 
@@ -187,11 +201,15 @@ class MaskedObjective(NamedTuple):
 
         return cls(objective, flat, unravel, weights, allowed)
 
-    def flips(self, mask: Array, tried: int, at_once: int) -> Tries:
-        """F after each of the most promising flips."""
+    def slopes(self, mask: Array) -> Array:
+        """What F changes by with each flip, to first order; infinite where it is not allowed."""
         slopes = flip_slopes(mask > 0, jax.grad(self.objective)(mask))
-        slopes = jnp.nan_to_num(slopes, nan=jnp.finfo(mask.dtype).max)
-        positions = jax.lax.top_k(jnp.where(self.allowed, -slopes, -jnp.inf), tried)[1]
+        largest = jnp.finfo(mask.dtype).max
+        return jnp.where(self.allowed, jnp.nan_to_num(slopes, nan=largest, posinf=largest), jnp.inf)
+
+    def flips(self, mask: Array, expected: Array, tried: int, at_once: int) -> Tries:
+        """F after each of those flips that are expected to lower it most; none that are infinite."""
+        positions = jax.lax.top_k(-expected, tried)[1]
 
         def value(position: Array) -> Array:
             return self.objective(flipped(mask, position))
@@ -200,10 +218,10 @@ class MaskedObjective(NamedTuple):
         tries = jnp.append(positions, mask.size)
         computed = jax.lax.map(value, tries, batch_size=min(at_once, tried + 1))
         before = jnp.where(jnp.isnan(computed[-1]), jnp.inf, computed[-1])
-        usable = self.allowed[positions] & ~jnp.isnan(computed[:-1])
+        usable = (expected[positions] < jnp.inf) & ~jnp.isnan(computed[:-1])
         values = jnp.where(usable, computed[:-1], jnp.inf)
         rounding = jnp.where(jnp.isinf(before), 0, 8 * jnp.finfo(before.dtype).eps * jnp.abs(before))
-        return Tries(positions, values, values < before - rounding)
+        return Tries(positions, values, before, values < before - rounding)
 
 
 def flipped(mask: Array, position: Array) -> Array:

@@ -5,6 +5,7 @@
 - section 5, every strategy on one task: `strategies`
 - section 5, figure 4 and appendix C, figures 6 to 9, run time and AUC: `fig4`
 - section 5, figure 5 and appendix D, figure 10, Laplacian spectra: `fig5`
+- single flips after the search, until none lowers F: `flips`
 
 What they share: `settings`; `trial`, tasks and their network; `measuring`, what is measured of strategies.
 """

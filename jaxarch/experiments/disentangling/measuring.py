@@ -89,11 +89,11 @@ def objectives(learning: Problem, params: Any, state: Any) -> Array:
     return jax.vmap(objective, in_axes=(0, 0, learning.in_axes()))(params, state, learning)
 
 
-def compare_runs(table: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Paired differences of AUC between all strategies, apart for each value of some columns."""
+def compare_runs(table: pd.DataFrame, by: Sequence[str], quantity: str = "auc") -> pd.DataFrame:
+    """Paired differences of a quantity between all strategies, apart for each value of some columns."""
     compared = []
     for values, part in table.groupby(list(by), sort=False):
-        runs = {name: rows.sort_values("seed")["auc"].to_numpy() for name, rows in by_strategy(part)}
+        runs = {name: rows.sort_values("seed")[quantity].to_numpy() for name, rows in by_strategy(part)}
         compared.append(paired_differences(runs).assign(**dict(zip(by, values, strict=True))))
     return pd.concat(compared, ignore_index=True)
 

@@ -15,8 +15,19 @@ from jaxarch import Problem, compare, plots
 from jaxarch.data import Dataset, Task
 from jaxarch.errors import check_count
 from jaxarch.experiments.disentangling import measuring, trial
+from jaxarch.experiments.disentangling.certifying import certify_runs
 from jaxarch.experiments.disentangling.settings import StrategySettings
-from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, costs, finding, tables
+from jaxarch.experiments.harness import (
+    CERTIFICATES,
+    Context,
+    Experiment,
+    Outcome,
+    Results,
+    certificate_table,
+    costs,
+    finding,
+    tables,
+)
 from jaxarch.experiments.harness.tables import Table
 from jaxarch.metrics import quartiles
 
@@ -92,7 +103,7 @@ def run(settings: Settings, context: Context) -> Outcome:
         table,
         _findings(table, comparisons),
         data,
-        tables={COMPARISONS: comparisons},
+        tables={COMPARISONS: comparisons, CERTIFICATES: certify_runs(done, task, learning)},
         arrays={LOSSES: losses, MASKS: masks},
         facts={**costs(done), "splits": splits},
     )
@@ -129,6 +140,9 @@ def report(results: Results) -> list[RenderableType]:
     rendered.append(
         _comparison_table(comparisons[comparisons["flipped"] == better], reference, sides[better])
     )
+    certified = results.read(CERTIFICATES)
+    where = f"{sides[better]}, {results.settings['seeds']} runs"
+    rendered += certificate_table(certified[certified["flipped"] == better], where)
     return rendered + measuring.remarks(results)
 
 

@@ -1,6 +1,7 @@
 """What every experiment is made of, and what runs it: settings, outcome, results, tables."""
 
 from jaxarch.experiments.harness import tables
+from jaxarch.experiments.harness.certificates import CERTIFICATES, certificate_table, certificates
 from jaxarch.experiments.harness.experiment import Context, Experiment, Outcome
 from jaxarch.experiments.harness.parts import Parts
 from jaxarch.experiments.harness.results import Results, costs
@@ -17,6 +18,7 @@ from jaxarch.experiments.harness.settings import (
 from jaxarch.results import finding
 
 __all__ = [
+    "CERTIFICATES",
     "FLOAT_BYTES",
     "RESULT_NUMBERS",
     "Context",
@@ -26,6 +28,8 @@ __all__ = [
     "Parts",
     "Results",
     "TrainingSettings",
+    "certificate_table",
+    "certificates",
     "check_resumed",
     "check_room",
     "costs",
