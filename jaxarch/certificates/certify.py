@@ -34,6 +34,7 @@ def certify(
     flips: int = 20,
     delta: float = 0.05,
     choices: int = 1,
+    prior: PyTree = None,
     batch_size: int | None = None,
 ) -> Certificate:
     r"""What can be proved of a mask that was learned: how good it is, and how often it errs on new examples.
@@ -65,6 +66,9 @@ def certify(
       choices: among how many networks (seeds, settings) this one is chosen by looking at the training rows, a
         number that was fixed before. Whoever goes on until content says `k * (k + 1)` of the k-th. Densities
         need no such payment over the same weights.
+      prior: the chance of each connection to be there, in the mask's structure, that was fixed before these
+        training rows were looked at, for a shorter description: from another half of the rows, for instance,
+        whose errors are then not counted (`dataclasses.replace(problem, train=other_half)`).
       batch_size: rows at a time, where memory is short; by default all.
 
     Returns:
@@ -116,6 +120,7 @@ def certify(
         start=weights,
         state={} if network.state is None else network.state,
     )
+    length = description_length(network.mask, prior)
     rows = np.asarray(problem.training_rows())
     why_not = why_touched(network, problem, weights)
     returning: Returning = "start" if weights is not None else "ones" if is_weight_free(network) else None
@@ -133,7 +138,7 @@ def certify(
     if not why_not:
         before = network.replace(params=as_before(network, weights))
         errors = count_errors(before, problem, wrong, rows, batch_size)
-        bound = masked_bound(errors, len(rows), network.mask, delta, choices=choices)
+        bound = masked_bound(errors, len(rows), network.mask, delta, choices=choices, prior=prior)
         training = Errors(errors, len(rows), bound)
         known = "the model and what all its starts have in common" if weights is None else "the weights"
         number = (
@@ -146,6 +151,8 @@ def certify(
             f"that {known} did not come from the training rows",
             f"{number} could have been chosen by them",
         ]
+        if prior is not None:
+            assumptions.append("that the prior did not come from them either")
     held_out, why_not_held_out = None, ""
     if problem.validation is not None:
         held = np.asarray(problem.validation)
@@ -172,7 +179,7 @@ def certify(
         flips=_flips(on, tries, float(loss), network.mask),
         delta=float(delta),
         choices=choices,
-        length=description_length(network.mask),
+        length=length,
         training=training,
         held_out=held_out,
         why_not=why_not,

@@ -64,6 +64,10 @@ EXPERIMENTS = {
     "theory.temperature_ratio": (
         "what the theory of the two-temperature step gives: exact step and prescribed rates, over soft/hard"
     ),
+    "theory.generalization": (
+        "certified against measured errors on new examples, of masks over random signs and of weight-free "
+        "networks"
+    ),
 }
 DEFAULT = "disentangling.strategies"
 

@@ -122,8 +122,8 @@ def two_temperature(
       mean: mean of the initial scores.
       std: their standard deviation. The default is N(-.2, .1) at `hard=50`; centred on 0, the initial mask of
         the network of [D] saturates it on non-negative inputs, and no gradient is left.
-      scale: whether `mean` and `std` are multiples of `1/hard`, that of the first step, so that the distribution of the initial
-        *mask* is the same at every temperature, or absolute.
+      scale: whether `mean` and `std` are multiples of `1/hard`, that of the first step, so that the
+        distribution of the initial *mask* is the same at every temperature, or absolute.
       factor: whether the gradient carries the factor `soft` (see `masks.two_temperature`).
       units: what is kept or removed together (see `masks.keep`): `neurons`, `channels` or `heads` of the
         problem's model, or several of them, `("heads", "neurons")`; `Groups.units`; `(4, 4)`; `"2:4"`. A unit
@@ -204,7 +204,8 @@ def _check_hard(hard: ArrayLike | optax.Schedule, soft: ArrayLike, step: int | A
         check_one_positive(name, value)
         check_temperatures(value, soft)
 
-    check_at_steps("hard", hard, check, *([] if is_traced(step) else [step]))
+    if not is_traced(step):
+        check_at_steps("hard", hard, check, int(step))
 
 
 def _init(settings: Settings, key: Array, problem: Problem, network: Network | None) -> TrainState:

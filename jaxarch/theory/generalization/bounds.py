@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from jaxarch.errors import ArgumentError, check_count, shown
+from jaxarch.masks import check_booleans
 from jaxarch.theory.generalization.binomial import (
     EPS,
     binomial_upper,
@@ -16,7 +17,6 @@ from jaxarch.theory.generalization.binomial import (
     log_factorial,
 )
 from jaxarch.theory.generalization.description import description_length
-from jaxarch.masks import check_booleans
 from jaxarch.trees import PyTree
 
 

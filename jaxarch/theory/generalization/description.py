@@ -140,9 +140,11 @@ def _entropy(chances: np.ndarray) -> float:
 
 def _divergence(chances: np.ndarray, prior: np.ndarray) -> float:
     """`sum kl(v_i || pi_i)`."""
+
+    def crossed(chances: np.ndarray, logarithms: np.ndarray) -> float:
+        there = chances > 0
+        return math.fsum(-chances[there] * logarithms[there])
+
     with np.errstate(divide="ignore"):
-        there = np.where(chances > 0, -chances * np.log(prior, where=chances > 0, out=np.zeros_like(prior)), 0)
-        gone = np.where(
-            chances < 1, -(1 - chances) * np.log1p(-prior, where=chances < 1, out=np.zeros_like(prior)), 0
-        )
-    return math.fsum(there.ravel()) + math.fsum(gone.ravel()) - _entropy(chances)
+        crossing = crossed(chances, np.log(prior)) + crossed(1 - chances, np.log1p(-prior))
+    return crossing - _entropy(chances)

@@ -1,0 +1,97 @@
+"""Networks whose weights are random signs: what a mask chooses from, with nothing else to be chosen."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxarch.errors import ArgumentError
+from jaxarch.trees import PyTree, map_selected
+
+PATCH = 3
+"""Side of a convolution's patches."""
+WINDOW = 2
+"""Side of the windows whose largest value is kept after a convolution."""
+
+
+class SignNetwork(NamedTuple):
+    """A network without biases, as a pair of pure functions of signs times `sqrt(2/n)`, n inputs.
+
+    Attributes:
+      shapes: path and shape of each kernel, in order; those of convolutions have four axes.
+    """
+
+    shapes: tuple[tuple[str, tuple[int, ...]], ...]
+
+    def init(self, key: Array) -> dict[str, Array]:
+        """Random signs, each as likely as the other."""
+        keys = jax.random.split(key, len(self.shapes))
+        return {
+            path: jax.random.rademacher(k, shape, jnp.float32) * math.sqrt(2 / math.prod(shape[:-1]))
+            for k, (path, shape) in zip(keys, self.shapes, strict=True)
+        }
+
+    def apply(self, params: Mapping[str, Array], x: Array) -> Array:
+        """Outputs of shape (batch, classes) for pictures of shape (batch, height, width, channels)."""
+        *hidden, last = (params[path] for path, _ in self.shapes)
+        for kernel in hidden:
+            if kernel.ndim == 4:
+                x = jax.nn.relu(_windows(_convolved(x, kernel)))
+            else:
+                x = jax.nn.relu(x.reshape(len(x), -1) @ kernel)
+        return x.reshape(len(x), -1) @ last
+
+
+def convolutional(picture: Sequence[int], channels: Sequence[int], outputs: int) -> SignNetwork:
+    """Convolutions of 3x3 without padding, each followed by 2x2 max pooling and ReLU, and a dense layer."""
+    height, width, inputs = picture
+    shapes: list[tuple[str, tuple[int, ...]]] = []
+    for layer, made in enumerate(channels):
+        shapes.append((f"convolution_{layer}", (PATCH, PATCH, inputs, made)))
+        height, width = ((side - PATCH + 1) // WINDOW for side in (height, width))
+        if min(height, width) < 1:
+            raise ArgumentError(f"widths: after {layer + 1} convolutions nothing is left of the pictures")
+        inputs = made
+    shapes.append(("dense", (height * width * inputs, outputs)))
+    return SignNetwork(tuple(shapes))
+
+
+def multilayer(picture: Sequence[int], widths: Sequence[int], outputs: int) -> SignNetwork:
+    """Dense layers with ReLU between them."""
+    sizes = [math.prod(picture), *widths, outputs]
+    return SignNetwork(tuple((f"dense_{i}", shape) for i, shape in enumerate(pairwise(sizes))))
+
+
+@dataclasses.dataclass(frozen=True)
+class Scaled:
+    """Weights times `1/sqrt(density)`, so that a neuron that keeps this share of its inputs is as large."""
+
+    density: float
+
+    def __call__(self, key: Array, selected: PyTree) -> PyTree:
+        """The scaled weights; nothing is drawn."""
+        return map_selected(lambda leaf: leaf / math.sqrt(self.density), selected)
+
+
+def _convolved(x: Array, kernel: Any) -> Array:
+    # A product with patches: under vmap over kernels XLA's convolution on CPU is many times as slow.
+    side, _, inputs, outputs = kernel.shape
+    height, width = (length - side + 1 for length in x.shape[1:3])
+    patches = jnp.concatenate(
+        [x[:, i : i + height, j : j + width] for i in range(side) for j in range(side)], axis=-1
+    )
+    return patches @ kernel.reshape(side * side * inputs, outputs)
+
+
+def _windows(x: Array) -> Array:
+    batch, height, width, channels = x.shape
+    rows, columns = height // WINDOW, width // WINDOW
+    cut = x[:, : rows * WINDOW, : columns * WINDOW]
+    return cut.reshape(batch, rows, WINDOW, columns, WINDOW, channels).max(axis=(2, 4))
