@@ -50,8 +50,8 @@ SUITS_CONVOLUTIONAL: dict[str, tuple[int, ...]] = {"mnist": (16, 32)}
 """What suits a data set where the user says nothing; and what suits those that have no entry."""
 HARDENED = 0.8
 """The share of the steps after which the hard temperature has reached its last value."""
-LEAST = 1e-3
-"""Of the chances of a prior, and of 1 less these."""
+SURPRISE = 0.01
+"""The chance, by a prior from half of the rows, of a connection that its mask has not, and of lacking one."""
 SPREAD = 0.5
 """Standard deviation of its initial scores."""
 ROWS = 5000
@@ -77,12 +77,11 @@ class Settings(TrainingSettings):
       soft: that of the masks that its gradient passes through.
       softest: the same of the search that shortens descriptions, whose hard temperature begins at 1.
       steps: gradient steps.
-      rate: learning rate of Adam in the search that shortens descriptions.
+      rate: learning rate of Adam in the search that shortens descriptions, which falls to 0 by a cosine.
       rate_at_density: the same of the searches at given densities.
       held_out: the share of the examples that errors are measured on, where no split is published.
       delta: each bound is wrong with this probability at most.
       choices: how many networks (seeds, settings, earlier trials) each bound pays for.
-      sharpness: the chances of a prior from half of the rows are `sigma(sharpness w)` of their scores w.
     """
 
     dataset: str = "digits"
@@ -91,18 +90,17 @@ class Settings(TrainingSettings):
     factors: tuple[float, ...] = (1.0,)
     pool: int = 0
     densities: tuple[float, ...] = (0.2, 0.05)
-    strengths: tuple[float, ...] = (1.0, 3.0, 10.0)
+    strengths: tuple[float, ...] = (1.0, 3.0)
     start: float = 0.2
     hard: float = 50.0
     soft: float = 5.0
     softest: float = 0.1
     steps: int = 3000
-    rate: float = 0.05
+    rate: float = 0.1
     rate_at_density: float = 0.001
     held_out: float = 0.0
     delta: float = 0.05
     choices: int = 10_000
-    sharpness: float = 2.0
 
     def complete(self) -> Self:
         """The same with what suits the data set where nothing is said."""
@@ -123,7 +121,7 @@ class Settings(TrainingSettings):
         self.check_numbers(check_share, "densities")
         self.check_numbers(check_strength, "strengths")
         self.check_each(check_share, "start", "held_out", "delta")
-        self.check_each(check_positive, "rate", "rate_at_density", "sharpness", "hard", "soft", "softest")
+        self.check_each(check_positive, "rate", "rate_at_density", "hard", "soft", "softest")
         if self.softest > 1:
             raise ArgumentError(f"softest: the hard temperature begins at 1, and it is {self.softest}")
 
@@ -134,10 +132,24 @@ class Priced:
 
     strength: float
     examples: int
+    prior: PyTree = None
 
     def __call__(self, mask: PyTree) -> Array:
         """The penalty of a mask of numbers in [0, 1]."""
-        return self.strength * relaxed_length(mask) / self.examples
+        return self.strength * relaxed_length(mask, self.prior) / self.examples
+
+
+@dataclasses.dataclass(frozen=True)
+class WithPrior:
+    """From one run's prior to its search."""
+
+    settings: Settings
+    strength: float
+    examples: int
+
+    def __call__(self, sweep: Mapping[str, PyTree]) -> Any:
+        """The search of one run."""
+        return shortest(self.settings, self.strength, self.examples, sweep["prior"])
 
 
 class Task(NamedTuple):
@@ -226,7 +238,7 @@ SHORT = "short description"
 HALF = "short description, prior from half"
 
 
-def shortest(settings: Settings, strength: float, examples: int) -> Any:
+def shortest(settings: Settings, strength: float, examples: int, prior: PyTree = None) -> Any:
     """The search for a mask with a short description: a temperature that grows, and a price a nat."""
     hardened = max(round(HARDENED * settings.steps), 1)
     return search.two_temperature(
@@ -235,7 +247,8 @@ def shortest(settings: Settings, strength: float, examples: int) -> Any:
         weights=Scaled(settings.start),
         mean=_logit(settings.start),
         std=SPREAD,
-        penalty=Priced(strength, examples),
+        penalty=Priced(strength, examples, prior),
+        optimizer=optax.adam(optax.cosine_decay_schedule(settings.rate, settings.steps)),
     )
 
 
@@ -287,7 +300,7 @@ def _of_search(
     chosen: Any,
     point: Checkpoints | None,
 ) -> pd.DataFrame:
-    """The certificates of all seeds; of a search for short descriptions also by a prior from half the rows."""
+    """The certificates of all seeds; of short descriptions also with a prior from half of the rows."""
     settings, problem = task.settings, task.problems[factor]
     keys = settings.seed_keys()
     options: dict[str, Any] = {"progress": context.progress, "dead_start": "ignore"}
@@ -296,15 +309,14 @@ def _of_search(
     if name == SHORT:
         first, second = task.halves
         before = shortest(settings, asked, len(first))
-        half, _ = over_seeds(
-            before, keys, dataclasses.replace(problem, train=first), name=f"{HALF} {asked:g}", **options
-        )
-        prior = jax.tree.map(
-            lambda w: jnp.clip(jax.nn.sigmoid(settings.sharpness * w), LEAST, 1 - LEAST), half.info["scores"]
-        )
-        others = dataclasses.replace(problem, train=second)
-        with_prior = network.replace(info={**network.info, "prior": prior})
-        tables_.append(_certified({HALF: with_prior}, others, settings))
+        on_first = dataclasses.replace(problem, train=first)
+        half, _ = over_seeds(before, keys, on_first, name=f"half the rows {asked:g}", **options)
+        prior = jax.tree.map(lambda kept: jnp.where(kept, 1 - SURPRISE, SURPRISE), half.mask)
+        after = WithPrior(settings, asked, len(problem.training_rows()))
+        network, _ = over_seeds(after, keys, problem, {"prior": prior}, name=f"{HALF} {asked:g}", **options)
+        network = network.replace(info={**network.info, "prior": prior})
+        on_second = dataclasses.replace(problem, train=second)
+        tables_.append(_certified({HALF: network}, on_second, settings))
     return pd.concat(tables_, ignore_index=True).assign(asked=asked, width=factor)
 
 

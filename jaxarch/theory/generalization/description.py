@@ -73,7 +73,7 @@ def description_length(mask: PyTree, prior: PyTree = None) -> float:
     return max(mixed - math.fsum(_entropy(leaf) for leaf in chances), 0.0) + rounding
 
 
-def relaxed_length(mask: PyTree) -> Array:
+def relaxed_length(mask: PyTree, prior: PyTree = None) -> Array:
     r"""The description length of masks with `k = sum v` connections, to be differentiated in v.
 
     `description_length` of masks of numbers without what the randomised mask saves, `sum h(v_i)`; at numbers
@@ -82,6 +82,7 @@ def relaxed_length(mask: PyTree) -> Array:
 
     Args:
       mask: floating-point numbers in [0, 1]; `None` for leaves that are not masked.
+      prior: chances pi in (0, 1), in the mask's structure, for `-sum v log pi + (1 - v) log (1 - pi)`.
 
     Returns:
       A scalar, in nats.
@@ -99,6 +100,11 @@ def relaxed_length(mask: PyTree) -> Array:
     leaves = jax.tree.leaves(mask)
     if not leaves:
         raise ArgumentError("mask: no leaf is masked")
+    if prior is not None:
+        crossed = jax.tree.map(
+            lambda v, pi: -jnp.sum(v * jnp.log(pi) + (1 - v) * jnp.log1p(-pi)), mask, prior
+        )
+        return jnp.stack(jax.tree.leaves(crossed)).sum()
     kept = [jnp.sum(leaf) for leaf in leaves]
     sizes = [leaf.size for leaf in leaves]
 
