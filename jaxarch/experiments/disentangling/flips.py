@@ -139,9 +139,9 @@ def _findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, 
     for flipped in (better, not better):
         where = f"{table['dataset'].iloc[0]} {trial.versus(task, flipped)}"
         runs = table[table["flipped"] == flipped]
-        pairs = comparisons[comparisons["flipped"] == flipped].set_index("quantity")
+        differences = _differences(comparisons[comparisons["flipped"] == flipped])
         for of, (words, _) in QUANTITIES.items():
-            found.append(finding(f"{words} of {BEFORE} minus {AFTER}, {where}", pairs.loc[of]))
+            found.append(finding(f"{words} of {AFTER} minus {BEFORE}, {where}", differences.loc[of]))
             found += [
                 finding(f"{words} of {name}, {where}", rows[of]) for name, rows in measuring.by_strategy(runs)
             ]
@@ -149,6 +149,11 @@ def _findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, 
         found.append(finding(f"flips, {where}", after["flips"]))
         found.append(finding(f"share of locally optimal masks, {where}", after["locally_optimal"].mean()))
     return found
+
+
+def _differences(comparisons: pd.DataFrame) -> pd.DataFrame:
+    """After minus before, by quantity."""
+    return measuring.against(comparisons, AFTER).set_index("quantity")
 
 
 def report(results: Results) -> list[RenderableType]:
@@ -168,7 +173,7 @@ def report(results: Results) -> list[RenderableType]:
 
 
 def _table(runs: pd.DataFrame, comparisons: pd.DataFrame, side: str) -> Table:
-    differences = measuring.against(comparisons, AFTER).set_index("quantity")
+    differences = _differences(comparisons)
     of_strategy = dict(measuring.by_strategy(runs))
     rows = []
     for of, (words, form) in QUANTITIES.items():
