@@ -21,8 +21,6 @@ from jaxarch.trees import PyTree
 
 THRESHOLDS = 128
 """Of equal distance, up to the largest output there can be: fixed before any example was looked at."""
-
-
 FITTED = {"citeseer": "its inputs are principal components of all examples, those held out among them"}
 """Data sets whose inputs were made of all examples, which the bounds assume of none."""
 

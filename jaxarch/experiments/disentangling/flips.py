@@ -159,16 +159,18 @@ def _differences(comparisons: pd.DataFrame) -> pd.DataFrame:
 def report(results: Results) -> list[RenderableType]:
     """Draw the figure, and make the tables."""
     table, comparisons = results.table, results.read(COMPARISONS)
+    name = results.manifest["data"]["name"]
     [(task, better)] = measuring.better_orientation(table).items()
     rendered: list[RenderableType] = []
     values = {}
     for flipped in (better, not better):
-        side = f"{results.manifest['data']['name']} {trial.versus(task, flipped)}"
+        side = trial.versus(task, flipped)
         runs = table[table["flipped"] == flipped]
-        values[side] = {name: rows["auc"].to_numpy() for name, rows in measuring.by_strategy(runs)}
-        rendered.append(_table(runs, comparisons[comparisons["flipped"] == flipped], side))
+        values[side] = {of: rows["auc"].to_numpy() for of, rows in measuring.by_strategy(runs)}
+        rendered.append(_table(runs, comparisons[comparisons["flipped"] == flipped], f"{name} {side}"))
         rendered.append(_how_many(runs[runs["strategy"] == AFTER]))
-    results.draw(plots.by_strategy(values, "test AUC", "before and after single flips", chance=0.5), "auc")
+    figure = plots.by_strategy(values, "test AUC", f"{name}, before and after single flips", chance=0.5)
+    results.draw(figure, "auc")
     return rendered + list(failures(measuring.by_strategy(table)))
 
 
