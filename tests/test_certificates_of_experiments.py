@@ -62,6 +62,13 @@ def test_the_threshold_is_that_of_the_fewest_errors_on_the_training_rows():
 
 
 @pytest.mark.long
+def test_inputs_that_were_made_of_all_examples_are_said_to_break_the_bounds():
+    shown, other = (told(certifying.certified_table(table(), name, "")) for name in ("citeseer", "digits"))
+    assert "! citeseer: its inputs are principal components of all examples" in shown
+    assert "!" not in other
+
+
+@pytest.mark.long
 def test_trained_weights_have_no_bound_by_training_rows_and_it_is_said_why():
     text = told(certificate_table(table(), "here"))
     assert "no bound by training rows of bin->real cold: its weights are not all 1" in text

@@ -166,7 +166,9 @@ def test_flips_lower_the_loss_and_are_counted(flipping):
     assert not after["locally_optimal"].any()  # 2,000 were tried, of 8,192 connections
     losses = read_table(flipping, flips.COMPARISONS).query("quantity == 'loss'")
     assert (losses["first"] == flips.BEFORE).all() and (losses["median"] > 0).all()
-    assert len(read_findings(flipping)) == 2 * (4 * 3 + 2)
+    found = {line.what: line for line in read_findings(flipping)}
+    assert len(found) == 2 * (4 * 3 + 2)
+    assert found["F of bin->flipped minus bin, digits {1,2,3} v {4,5,6}"].median < 0
 
 
 @pytest.mark.long

@@ -151,10 +151,11 @@ def test_what_was_worse_than_its_slope_is_not_tried_first_again():
 
 def test_a_flip_whose_loss_was_nan_is_tried_again():
     def loss(w):
-        return w[1] - 10 * w[0] + jnp.where(w[0] * w[1] > 0.5, jnp.nan, 0.0)
+        return w[0] - 10 * w[1] + jnp.where(w[0] * w[1] > 0.5, jnp.nan, 0.0)
 
-    found = flipped_from([0, 1], loss, rounds=10, tried=1)
-    assert found.mask["w"].tolist() == [True, False]
+    found = flipped_from([1, 0], loss, rounds=10, tried=1)
+    assert found.mask["w"].tolist() == [False, True]
+    assert found.info["locally_optimal"]
 
 
 def test_rows_a_few_at_a_time_make_the_same_flips():

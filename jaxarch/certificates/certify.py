@@ -241,7 +241,7 @@ def _tries(
     network: Network, problem: Problem, returning: Returning, batch_size: int | None, tried: int
 ) -> Tries:
     on = MaskedObjective.of(network, returning, problem, batch_size)
-    return on.flips(on.flat, on.slopes(on.flat), tried, 8)
+    return on.flips(on.flat, on.allowed, on.slopes(on.flat), tried, 8)
 
 
 def _flips(on: MaskedObjective, tries: Tries | None, loss: float, mask: PyTree) -> Flips:

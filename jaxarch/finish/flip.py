@@ -116,14 +116,12 @@ def _flip(settings: Settings, key: Array, problem: Problem, network: Network) ->
 
     def body(now: _Flipped) -> _Flipped:
         slopes = on.slopes(now.mask)
-        expected = jnp.where(now.untried, slopes + now.curvature, jnp.inf)
-        tries = on.flips(now.mask, expected, tried, settings.at_once)
+        tries = on.flips(now.mask, now.untried, slopes + now.curvature, tried, settings.at_once)
         best = jnp.argmin(tries.values)
         improved = tries.better[best]
         after = jnp.where(improved, tries.values[best], now.objectives[now.round])
         later = jnp.arange(settings.rounds + 1) > now.round
         beyond = tries.values - tries.before - slopes[tries.positions]
-        beyond = jnp.where(jnp.isfinite(beyond), beyond, 0)
         return _Flipped(
             mask=jnp.where(improved, flipped(now.mask, tries.positions[best]), now.mask),
             flips=now.flips + improved,
@@ -147,7 +145,7 @@ class Tries(NamedTuple):
 
     Attributes:
       positions: which connections, those that promise most first.
-      values: F after each alone, infinite where it is NaN or the flip was not to be tried.
+      values: F after each alone, infinite where it is NaN or the flip is not among those to try.
       before: F of the mask, infinite where it is NaN.
       better: whether that is below F of the mask by more than rounding.
     """
@@ -202,14 +200,15 @@ class MaskedObjective(NamedTuple):
         return cls(objective, flat, unravel, weights, allowed)
 
     def slopes(self, mask: Array) -> Array:
-        """What F changes by with each flip, to first order; infinite where it is not allowed."""
-        slopes = flip_slopes(mask > 0, jax.grad(self.objective)(mask))
-        largest = jnp.finfo(mask.dtype).max
-        return jnp.where(self.allowed, jnp.nan_to_num(slopes, nan=largest, posinf=largest), jnp.inf)
+        """What F changes by with each flip, to first order."""
+        slopes: Array = flip_slopes(mask > 0, jax.grad(self.objective)(mask))
+        return slopes
 
-    def flips(self, mask: Array, expected: Array, tried: int, at_once: int) -> Tries:
-        """F after each of those flips that are expected to lower it most; none that are infinite."""
-        positions = jax.lax.top_k(-expected, tried)[1]
+    def flips(self, mask: Array, among: Array, expected: Array, tried: int, at_once: int) -> Tries:
+        """F after some of the flips `among`, those that are expected to lower it most."""
+        # Finite, so that those of which nothing is known come last, and yet before those not among them.
+        expected = jnp.nan_to_num(expected, nan=jnp.finfo(expected.dtype).max)
+        positions = jax.lax.top_k(jnp.where(among, -expected, -jnp.inf), tried)[1]
 
         def value(position: Array) -> Array:
             return self.objective(flipped(mask, position))
@@ -218,7 +217,7 @@ class MaskedObjective(NamedTuple):
         tries = jnp.append(positions, mask.size)
         computed = jax.lax.map(value, tries, batch_size=min(at_once, tried + 1))
         before = jnp.where(jnp.isnan(computed[-1]), jnp.inf, computed[-1])
-        usable = (expected[positions] < jnp.inf) & ~jnp.isnan(computed[:-1])
+        usable = among[positions] & ~jnp.isnan(computed[:-1])
         values = jnp.where(usable, computed[:-1], jnp.inf)
         rounding = jnp.where(jnp.isinf(before), 0, 8 * jnp.finfo(before.dtype).eps * jnp.abs(before))
         return Tries(positions, values, before, values < before - rounding)

@@ -7,5 +7,6 @@
 - section 5, figure 5 and appendix D, figure 10, Laplacian spectra: `fig5`
 - single flips after the search, until none lowers F: `flips`
 
-What they share: `settings`; `trial`, tasks and their network; `measuring`, what is measured of strategies.
+What they share: `settings`; `trial`, tasks and their network; `measuring`, what is measured of strategies;
+`certifying`, what is certified of their masks.
 """

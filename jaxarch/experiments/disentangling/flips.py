@@ -139,9 +139,9 @@ def _findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, 
     for flipped in (better, not better):
         where = f"{table['dataset'].iloc[0]} {trial.versus(task, flipped)}"
         runs = table[table["flipped"] == flipped]
-        pairs = comparisons[comparisons["flipped"] == flipped].set_index("quantity")
+        differences = _differences(comparisons[comparisons["flipped"] == flipped])
         for of, (words, _) in QUANTITIES.items():
-            found.append(finding(f"{words} of {BEFORE} minus {AFTER}, {where}", pairs.loc[of]))
+            found.append(finding(f"{words} of {AFTER} minus {BEFORE}, {where}", differences.loc[of]))
             found += [
                 finding(f"{words} of {name}, {where}", rows[of]) for name, rows in measuring.by_strategy(runs)
             ]
@@ -151,24 +151,31 @@ def _findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, 
     return found
 
 
+def _differences(comparisons: pd.DataFrame) -> pd.DataFrame:
+    """After minus before, by quantity."""
+    return measuring.against(comparisons, AFTER).set_index("quantity")
+
+
 def report(results: Results) -> list[RenderableType]:
     """Draw the figure, and make the tables."""
     table, comparisons = results.table, results.read(COMPARISONS)
+    name = results.manifest["data"]["name"]
     [(task, better)] = measuring.better_orientation(table).items()
     rendered: list[RenderableType] = []
     values = {}
     for flipped in (better, not better):
-        side = f"{results.manifest['data']['name']} {trial.versus(task, flipped)}"
+        side = trial.versus(task, flipped)
         runs = table[table["flipped"] == flipped]
-        values[side] = {name: rows["auc"].to_numpy() for name, rows in measuring.by_strategy(runs)}
-        rendered.append(_table(runs, comparisons[comparisons["flipped"] == flipped], side))
+        values[side] = {of: rows["auc"].to_numpy() for of, rows in measuring.by_strategy(runs)}
+        rendered.append(_table(runs, comparisons[comparisons["flipped"] == flipped], f"{name} {side}"))
         rendered.append(_how_many(runs[runs["strategy"] == AFTER]))
-    results.draw(plots.by_strategy(values, "test AUC", "before and after single flips", chance=0.5), "auc")
+    figure = plots.by_strategy(values, "test AUC", f"{name}, before and after single flips", chance=0.5)
+    results.draw(figure, "auc")
     return rendered + list(failures(measuring.by_strategy(table)))
 
 
 def _table(runs: pd.DataFrame, comparisons: pd.DataFrame, side: str) -> Table:
-    differences = measuring.against(comparisons, AFTER).set_index("quantity")
+    differences = _differences(comparisons)
     of_strategy = dict(measuring.by_strategy(runs))
     rows = []
     for of, (words, form) in QUANTITIES.items():

@@ -15,7 +15,7 @@ from jaxarch import Problem, compare, plots
 from jaxarch.data import Dataset, Task
 from jaxarch.errors import check_count
 from jaxarch.experiments.disentangling import measuring, trial
-from jaxarch.experiments.disentangling.certifying import certify_runs
+from jaxarch.experiments.disentangling.certifying import certified_table, certify_runs
 from jaxarch.experiments.disentangling.settings import StrategySettings
 from jaxarch.experiments.harness import (
     CERTIFICATES,
@@ -23,7 +23,6 @@ from jaxarch.experiments.harness import (
     Experiment,
     Outcome,
     Results,
-    certificate_table,
     costs,
     finding,
     tables,
@@ -142,7 +141,7 @@ def report(results: Results) -> list[RenderableType]:
     )
     certified = results.read(CERTIFICATES)
     where = f"{sides[better]}, {results.settings['seeds']} runs"
-    rendered += certificate_table(certified[certified["flipped"] == better], where)
+    rendered += certified_table(certified[certified["flipped"] == better], manifest["data"]["name"], where)
     return rendered + measuring.remarks(results)
 
 
