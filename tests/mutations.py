@@ -2332,7 +2332,7 @@ PRESCRIBED = [
         "jumps of the gradient are overlooked",
         "certificates/prescribe.py",
         "if not found.jumps <= JUMPS:",
-        "if found.jumps > 1:",
+        "if found.jumps < 0:",
         "test_prescribe.py::test_where_the_gradient_jumps_no_rate_is_set[relu]",
     ),
     Mutation(
@@ -2374,8 +2374,8 @@ PRESCRIBED = [
     Mutation(
         "a clip is prescribed whether its bound says anything or not",
         "certificates/prescribe.py",
-        "if bound < gap:",
-        "if bound < math.inf:",
+        "if least < gap:",
+        "if least < math.inf:",
         "test_prescribe.py::test_too_few_steps_prescribe_no_clip_and_say_how_many_would",
     ),
     Mutation(

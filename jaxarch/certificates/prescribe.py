@@ -247,29 +247,28 @@ def _clip(
         return None, None, "it does not go with a density"
     given = {"connections": on.scores.size, "largest_sum": largest_sum}
 
-    def bound_of(mask: Array, clip: Array, steps: ArrayLike) -> Array:
-        drop = on.value(mask) - lowest
-        return mirror.clipped_descent_bound(
-            drop, clip, rate, on.hard, on.soft, smoothness=L, steps=steps, **given
-        )
+    def drop(mask: Array) -> Array:
+        return jnp.maximum(on.value(mask) - lowest, jnp.finfo(mask.dtype).tiny)
 
     def best(mask: Array, steps: ArrayLike) -> Array:
-        drop = jnp.maximum(on.value(mask) - lowest, jnp.finfo(mask.dtype).tiny)
-        return jnp.minimum(mirror.prescribed_clip(drop, rate, on.hard, on.soft, steps=steps, **given), 0.499)
+        eps = mirror.prescribed_clip(drop(mask), rate, on.hard, on.soft, steps=steps, **given)
+        return jnp.minimum(eps, 0.499)
 
-    clip = float(best(on.mask(), steps))
-    start = on.mask(clip)
-    bound, gap = float(bound_of(start, jnp.asarray(clip), steps)), on.gap(start)
-    if bound < gap:
-        return (
-            clip,
-            bound,
-            f"least bound on the gap after {steps:,} steps: {bound:.3g}; it begins at {gap:.3g}",
+    def bound(mask: Array, eps: Array, steps: ArrayLike) -> Array:
+        return mirror.clipped_descent_bound(
+            drop(mask), eps, rate, on.hard, on.soft, smoothness=L, steps=steps, **given
         )
-    gap = on.gap(on.mask())
-    later = 2.0 ** np.arange(100)
-    enough = later[np.asarray(bound_of(on.mask(), best(on.mask(), later), later)) < gap]
-    when = f"some {enough[0]:,.0f} would" if enough.size else "no number would"
+
+    free = on.mask()
+    eps = best(free, steps)
+    start = on.mask(float(eps))
+    least, gap = float(bound(start, eps, steps)), on.gap(start)
+    if least < gap:
+        why = f"some mask of {steps:,} steps has a gap of at most {least:.3g}; it begins at {gap:.3g}"
+        return float(eps), least, why
+    gap, later = on.gap(free), 2.0 ** np.arange(100)
+    enough = later[np.asarray(bound(free, best(free, later), later)) < gap]
+    when = f"some {enough[0]:,.0f} would" if enough.size else "no number of them does"
     return None, None, f"{steps:,} steps do not bound the gap below {gap:.3g}, where it begins; {when}"
 
 
