@@ -38,6 +38,7 @@ from jaxarch.running.methods import method
 from jaxarch.running.training import Training, TrainState
 from jaxarch.search.units import check_units, needs_of, units_of
 from jaxarch.search.within import WITHIN_A_MASK, mask_before, within
+from jaxarch.theory.optimality import duality_gap
 from jaxarch.trees import PyTree, Where, matrices, merge, select, unselected
 
 Weights = Literal["ones", "initial"] | Callable[[Array, PyTree], PyTree]
@@ -174,6 +175,7 @@ def two_temperature(
         Settings(hard, soft, weights, where, mean, std, scale, factor, together, density, clip),
         own_descent(descent),
         around=None if clip is None else _around,
+        gap=None if isinstance(together, NOfM) else _gap,
         remedy=REMEDY if isinstance(together, Connections) else REMEDY_OF_UNITS,
         needs=needs_of(together, WITHIN_A_MASK),
         removes=("connections",),
@@ -206,6 +208,15 @@ def _params(settings: Settings, state: TrainState) -> PyTree:
     units = state.fixed.units
     centred = units.centred(state.trainable)
     return of_mask(settings, state, soft_mask(centred, settings.hard, settings.soft, factor=settings.factor))
+
+
+def _gap(settings: Settings, state: TrainState, problem: Problem) -> Array:
+    mask = soft_mask(state.trainable, settings.hard, settings.soft)
+
+    def objective(mask: PyTree) -> Array:
+        return problem.objective(of_mask(settings, state, mask), state.model)
+
+    return duality_gap(mask, jax.grad(objective)(mask))
 
 
 def of_mask(settings: Settings, state: TrainState, mask: PyTree) -> PyTree:
