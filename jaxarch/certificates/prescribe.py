@@ -88,7 +88,7 @@ def prescribe(
       smoothness: L, if it is known.
       gradient_bound: G, with `norm(grad_v f) <= G` for every example and mask; used with `convex`. By default
         it is certified by intervals (`theory.bounds.gradient_bounds`).
-      lowest: what F is never below.
+      lowest: what F is never below; used without `convex`.
       masks: at how many masks L is looked for.
       iterations: of the power method at each.
       batch_size: rows at a time, where memory is short; by default all.
@@ -129,7 +129,7 @@ def prescribe(
     first, steps = float(on.value(on.mask())), search.on(problem).steps
     if not math.isfinite(first):
         raise ArgumentError(f"problem: its loss at the start is {first}")
-    if first < lowest:
+    if not convex and first < lowest:
         raise ArgumentError(f"lowest: the loss is {first:.4g} at the start; say what it is never below")
     if convex:
         _check_convex(on, key)
