@@ -2392,7 +2392,7 @@ PRESCRIBED = [
         "jumps of the gradient are overlooked",
         "certificates/prescribe.py",
         "if not found.jumps <= JUMPS:",
-        "if found.jumps > 1:",
+        "if found.jumps < 0:",
         "test_prescribe.py::test_where_the_gradient_jumps_no_rate_is_set[relu]",
     ),
     Mutation(
@@ -2434,9 +2434,30 @@ PRESCRIBED = [
     Mutation(
         "a clip is prescribed whether its bound says anything or not",
         "certificates/prescribe.py",
-        "if bound < gap:",
-        "if bound < math.inf:",
+        "if least < gap:",
+        "if least < math.inf:",
         "test_prescribe.py::test_too_few_steps_prescribe_no_clip_and_say_how_many_would",
+    ),
+    Mutation(
+        "what is good enough is looked for on the other side where larger is better",
+        "running/programs.py",
+        "else sign * stopping.until)",
+        "else stopping.until)",
+        "test_stopping_at_a_gap.py::test_a_metric_that_is_reached_ends_a_run_in_either_direction",
+    ),
+    Mutation(
+        "what is good enough, and not enough of an improvement, is not kept",
+        "running/programs.py",
+        "((value < best.value - stopping.least) | reached)",
+        "(value < best.value - stopping.least)",
+        "test_stopping_at_a_gap.py::test_a_metric_that_is_reached_ends_a_run_in_either_direction",
+    ),
+    Mutation(
+        "the gap is that of the mask that would be read off",
+        "search/two_temperature.py",
+        "mask = soft_mask(state.trainable, settings.hard, settings.soft)\n\n",
+        "mask = soft_mask(state.trainable, 1e6, settings.soft)\n\n",
+        "test_stopping_at_a_gap.py::test_the_gap_is_that_of_the_soft_mask_over_all_rows",
     ),
     Mutation(
         "any loss is convex in the mask where that is said",

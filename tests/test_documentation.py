@@ -158,7 +158,7 @@ def test_the_page_on_cutting_units_leaves_half_of_the_heads_and_neurons():
 
 
 @pytest.mark.long
-def test_the_page_on_certificates_bounds_what_held_out_rows_show_and_flips_better_it():
+def test_the_page_on_certificates_bounds_what_held_out_rows_show_and_what_it_flips_and_sets_is_better():
     names = {}
     run_page("docs/certificates.md", names)
     found = names["certificate"]
@@ -167,6 +167,10 @@ def test_the_page_on_certificates_bounds_what_held_out_rows_show_and_flips_bette
     assert names["after"].loss < names["before"].loss
     assert names["after"].held_out.rate < names["before"].held_out.rate
     assert (names["better"].info["flips"] < 200).all()
+    assert names["prescription"].rate == pytest.approx(0.042, rel=0.1)
+    assert (np.diff(names["learned"].info["loss"]) <= 1e-6).all()
+    assert (names["stopped"].info["kept_at"] <= 120).all()
+    assert names["losses"][0] < names["losses"][1] + 0.01
 
 
 @pytest.mark.long

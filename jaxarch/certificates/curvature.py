@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-REACH = 0.05
+REACH = 0.01
 """How far of the way to another mask the gradient is followed."""
 JUMPS = 0.02
 """Up to this share of its change the gradient of a smooth loss is the integral of its Hessian."""
-_NODES, _WEIGHTS = (1 + np.polynomial.legendre.leggauss(4)[0]) / 2, np.polynomial.legendre.leggauss(4)[1] / 2
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
 
 
 class Curvature(NamedTuple):
@@ -24,8 +24,8 @@ class Curvature(NamedTuple):
       smoothness: the largest `norm(H x)`, x of norm 1 and H the Hessian, that power iteration came to: at
         most the constant with which the gradient is Lipschitz.
       largest_sum: the largest `sum_i abs(g_i)`.
-      jumps: by how much the gradient changed that is no integral of its Hessian, of all that it changed: the
-        largest share. It is large where the gradient jumps, as that of ReLU does.
+      jumps: what of the gradient's changes, from each mask a little way on, is no integral of the Hessian: a
+        share, of all masks together. It is large where the gradient jumps, as that of ReLU does.
     """
 
     smoothness: float
@@ -36,7 +36,7 @@ class Curvature(NamedTuple):
 def look(
     objective: Callable[[Array], Array], start: Array, key: Array, masks: int, iterations: int
 ) -> Curvature:
-    """The curvature of F at a mask and at others that are drawn, half of them of zeros and ones.
+    """The curvature of F at a mask, and at others on the way from it to masks that are drawn.
 
     Args:
       objective: F of a vector in [0, 1]^d.
@@ -46,38 +46,36 @@ def look(
       iterations: of the power method at each.
     """
     gradient = jax.grad(objective)
+    nodes, weights = (jnp.asarray(each, start.dtype) for each in ((1 + _NODES) / 2, _WEIGHTS / 2))
 
     def times_hessian(at: Array, x: Array) -> Array:
         return jax.jvp(gradient, (at,), (x,))[1]
 
-    def along(at: Array, other: Array) -> Array:
-        way = REACH * (other - at)
-        change = gradient(at + way) - gradient(at)
-        nodes, weights = (jnp.asarray(each, at.dtype) for each in (_NODES, _WEIGHTS))
-        integral = weights @ jax.lax.map(lambda node: times_hessian(at + node * way, way), nodes)
-        # What rounding makes of a difference is no jump.
-        rounding = 1e3 * jnp.finfo(at.dtype).eps * jnp.linalg.norm(gradient(at))
-        size = jnp.linalg.norm(change) + rounding
-        return jnp.where(size > 0, jnp.linalg.norm(change - integral) / jnp.where(size > 0, size, 1), 0)
-
-    def at_one(number: Array) -> tuple[Array, Array, Array]:
-        keys = jax.random.split(jax.random.fold_in(key, number), 3)
-        drawn, other = (drawn_mask(of, start, number) for of in keys[:2])
-        at = jnp.where(number == 0, start, drawn)
-
+    def largest(at: Array, x: Array) -> Array:
         def iterate(_: int, carry: tuple[Array, Array]) -> tuple[Array, Array]:
             x = carry[0]
             after = times_hessian(at, x)
             size = jnp.linalg.norm(after)
             return jnp.where(size > 0, after / jnp.where(size > 0, size, 1), x), size
 
-        first = jax.random.normal(keys[2], start.shape, start.dtype)
-        unit = first / jnp.linalg.norm(first)
-        _, size = jax.lax.fori_loop(0, iterations, iterate, (unit, jnp.zeros_like(unit[0])))
-        return size, jnp.sum(jnp.abs(gradient(at))), along(at, other)
+        unit = x / jnp.linalg.norm(x)
+        return jax.lax.fori_loop(0, iterations, iterate, (unit, jnp.zeros_like(unit[0])))[1]
 
-    found = jax.jit(lambda numbers: jax.lax.map(at_one, numbers))(jnp.arange(masks))
-    return Curvature(*(float(jnp.max(each)) for each in found))
+    def at_one(number: Array) -> tuple[Array, Array, Array, Array]:
+        keys = jax.random.split(jax.random.fold_in(key, number), 4)
+        one, other = (drawn_mask(of, start, number) for of in keys[:2])
+        at = start + jnp.where(number > 0, jax.random.uniform(keys[2]), 0) * (one - start)
+        way = REACH * (other - at)
+        here = gradient(at)
+        change = gradient(at + way) - here
+        integral = weights @ jax.lax.map(lambda node: times_hessian(at + node * way, way), nodes)
+        apart = jnp.linalg.norm(change - integral)
+        size = largest(at, jax.random.normal(keys[3], at.shape, at.dtype))
+        return size, jnp.sum(jnp.abs(here)), apart, jnp.linalg.norm(change)
+
+    sizes, sums, apart, changes = jax.jit(lambda n: jax.lax.map(at_one, n))(jnp.arange(masks))
+    jumps = apart.sum() / jnp.maximum(changes.sum(), jnp.finfo(changes.dtype).tiny)
+    return Curvature(float(sizes.max()), float(sums.max()), float(jumps))
 
 
 def drawn_mask(key: Array, like: Array, number: Array) -> Array:

@@ -88,7 +88,7 @@ def prescribe(
       smoothness: L, if it is known.
       gradient_bound: G, with `norm(grad_v f) <= G` for every example and mask; used with `convex`. By default
         it is certified by intervals (`theory.bounds.gradient_bounds`).
-      lowest: what F is never below.
+      lowest: what F is never below; used without `convex`.
       masks: at how many masks L is looked for.
       iterations: of the power method at each.
       batch_size: rows at a time, where memory is short; by default all.
@@ -129,7 +129,7 @@ def prescribe(
     first, steps = float(on.value(on.mask())), search.on(problem).steps
     if not math.isfinite(first):
         raise ArgumentError(f"problem: its loss at the start is {first}")
-    if first < lowest:
+    if not convex and first < lowest:
         raise ArgumentError(f"lowest: the loss is {first:.4g} at the start; say what it is never below")
     if convex:
         _check_convex(on, key)
@@ -247,29 +247,28 @@ def _clip(
         return None, None, "it does not go with a density"
     given = {"connections": on.scores.size, "largest_sum": largest_sum}
 
-    def bound_of(mask: Array, clip: Array, steps: ArrayLike) -> Array:
-        drop = on.value(mask) - lowest
-        return mirror.clipped_descent_bound(
-            drop, clip, rate, on.hard, on.soft, smoothness=L, steps=steps, **given
-        )
+    def drop(mask: Array) -> Array:
+        return jnp.maximum(on.value(mask) - lowest, jnp.finfo(mask.dtype).tiny)
 
     def best(mask: Array, steps: ArrayLike) -> Array:
-        drop = jnp.maximum(on.value(mask) - lowest, jnp.finfo(mask.dtype).tiny)
-        return jnp.minimum(mirror.prescribed_clip(drop, rate, on.hard, on.soft, steps=steps, **given), 0.499)
+        eps = mirror.prescribed_clip(drop(mask), rate, on.hard, on.soft, steps=steps, **given)
+        return jnp.minimum(eps, 0.499)
 
-    clip = float(best(on.mask(), steps))
-    start = on.mask(clip)
-    bound, gap = float(bound_of(start, jnp.asarray(clip), steps)), on.gap(start)
-    if bound < gap:
-        return (
-            clip,
-            bound,
-            f"least bound on the gap after {steps:,} steps: {bound:.3g}; it begins at {gap:.3g}",
+    def bound(mask: Array, eps: Array, steps: ArrayLike) -> Array:
+        return mirror.clipped_descent_bound(
+            drop(mask), eps, rate, on.hard, on.soft, smoothness=L, steps=steps, **given
         )
-    gap = on.gap(on.mask())
-    later = 2.0 ** np.arange(100)
-    enough = later[np.asarray(bound_of(on.mask(), best(on.mask(), later), later)) < gap]
-    when = f"some {enough[0]:,.0f} would" if enough.size else "no number would"
+
+    free = on.mask()
+    eps = best(free, steps)
+    start = on.mask(float(eps))
+    least, gap = float(bound(start, eps, steps)), on.gap(start)
+    if least < gap:
+        why = f"some mask of {steps:,} steps has a gap of at most {least:.3g}; it begins at {gap:.3g}"
+        return float(eps), least, why
+    gap, later = on.gap(free), 2.0 ** np.arange(100)
+    enough = later[np.asarray(bound(free, best(free, later), later)) < gap]
+    when = f"some {enough[0]:,.0f} would" if enough.size else "no number of them does"
     return None, None, f"{steps:,} steps do not bound the gap below {gap:.3g}, where it begins; {when}"
 
 

@@ -238,8 +238,9 @@ class _Group:
         width, steps = self.keys.shape[0], self.descent.steps
         best = self._first_best(carry)
         border, validation = None, {}
-        if self.problem.validation is not None:
-            args = (self.make, self.mesh, self.options.early_stopping, *inputs, carry, best)
+        stopping = self.options.early_stopping
+        if self.problem.validation is not None or stopping is not None:
+            args = (self.make, self.mesh, stopping, *inputs, carry, best)
             metrics, _ = programs.border.eval_shape(*args)
             borders = math.ceil(steps / self.options.chunk)
             validation = {name: np.full((borders, width), np.nan) for name in metrics}
@@ -488,7 +489,8 @@ def _concatenate(*leaves: Array) -> Array:
 
 
 def _check_options(options: FitOptions, problem: Problem, settings: PyTree) -> None:
-    if options.early_stopping is not None and problem.validation is None:
+    stopping = options.early_stopping
+    if stopping is not None and stopping.metric != "gap" and problem.validation is None:
         raise ArgumentError("early_stopping: the problem has no validation rows; give it `validation=rows`")
     if options.schedule is not None and not jax.tree.leaves(settings):
         raise ArgumentError(

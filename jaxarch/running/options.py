@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 import jax
 import numpy as np
 
-from jaxarch.errors import ArgumentError, check_count, check_one_strength, shown
+from jaxarch.errors import ArgumentError, check_count, check_one_finite, check_one_strength, shown
 from jaxarch.masks import density
 from jaxarch.network import Network
 from jaxarch.trees import PyTree
@@ -19,16 +19,20 @@ from jaxarch.trees import PyTree
 
 @dataclasses.dataclass(frozen=True)
 class EarlyStopping:
-    """Stop a run whose validation metric no longer improves, and keep its best parameters.
+    """Stop a run whose metric no longer improves, or is good enough, and keep its best parameters.
 
     Each run is judged by itself: its result is that of its own best border before its patience ran out,
     whatever the other runs do. The loop ends when all runs have stopped.
 
     Attributes:
-      metric: `loss`, or a name of the problem's `metrics`.
+      metric: `loss`, or a name of the problem's `metrics`, of the validation rows; or `gap`, of a search that
+        has it (`search.two_temperature`): how far from stationary the mask is that it descends on, over all
+        training rows (`theory.optimality.duality_gap`). It needs no validation rows, and a gradient on all
+        training rows at every border.
       patience: chunks without improvement before a run stops.
       mode: whether smaller (`min`) or larger (`max`) is better.
       least: how much better counts as an improvement, finite and at least 0.
+      until: what is good enough: a run stops there; `None` for nothing.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -48,9 +52,12 @@ class EarlyStopping:
     patience: int = 5
     mode: Literal["min", "max"] = "min"
     least: float = 0.0
+    until: float | None = None
 
     def __post_init__(self) -> None:
         check_count("patience", self.patience)
+        if self.until is not None:
+            check_one_finite("until", self.until)
         check_one_strength("least", self.least)
         if self.mode not in ("min", "max"):
             raise ArgumentError(f"mode: expected 'min' or 'max', got {shown(self.mode)}")
@@ -143,7 +150,7 @@ class FitOptions:
     Attributes:
       chunk: steps between two borders.
       progress: called at every border, with a `Progress`: step, losses, and, if asked, the densities.
-      early_stopping: needs the problem's `validation` rows.
+      early_stopping: needs the problem's `validation` rows, unless it is by the `gap`.
       schedule: `(step, settings) -> settings`: temperatures, rates or penalties that change while training.
         It is called with the first step of every chunk and the settings that the fit was given. Needs
         `settings`.
@@ -243,7 +250,8 @@ class StageReport:
       devices: how many devices shared them.
       notes: runs that failed, dead starts: one line each.
       validation: metrics at the chunk borders, each of shape (borders, runs), of the network that would be
-        found there (masks hard, not soft); NaN where a run had stopped.
+        found there (masks hard, not soft), and the `gap` that early stopping went by; NaN where a run had
+        stopped.
     """
 
     name: str

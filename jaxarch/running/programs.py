@@ -120,17 +120,18 @@ def border(
     carry: Carry,
     best: Best | None,
 ) -> tuple[dict[str, Array], Best | None]:
-    """Validation metrics of what would be found between two chunks, and early stopping's judgement."""
+    """Metrics between two chunks, of what would be found there or the gap, and early stopping's judgement."""
 
     def one(
         settings: PyTree, problem: Problem, carry: Carry, best: Best | None
     ) -> tuple[dict[str, Array], Best | None]:
         training = make(settings)
-        network = training.network(training.settings, carry.state)
-        metrics = {"loss": problem.objective(network.params, network.state, problem.validation)}
-        if problem.metrics is not None:
-            batch = problem.gather(problem.data, problem.per_run, problem.validation)
-            metrics |= problem.metrics(network.params, network.state, batch)
+        metrics: dict[str, Array] = {}
+        if problem.validation is not None:
+            metrics |= _of_validation(training, problem, carry)
+        by_gap = stopping is not None and stopping.metric == "gap"
+        if by_gap and training.gap is not None and "gap" not in metrics:
+            metrics["gap"] = training.gap(training.settings, carry.state, problem)
         for name, value in metrics.items():
             if jnp.shape(value) != ():
                 raise ArgumentError(
@@ -145,19 +146,31 @@ def border(
     return over_runs(one, mesh, (0, problem.in_axes(), 0, 0))(settings, problem, carry, best)
 
 
+def _of_validation(training: Training, problem: Problem, carry: Carry) -> dict[str, Array]:
+    assert problem.validation is not None
+    network = training.network(training.settings, carry.state)
+    metrics = {"loss": problem.objective(network.params, network.state, problem.validation)}
+    if problem.metrics is not None:
+        batch = problem.gather(problem.data, problem.per_run, problem.validation)
+        metrics |= problem.metrics(network.params, network.state, batch)
+    return metrics
+
+
 def _judge(stopping: EarlyStopping, metrics: dict[str, Array], carry: Carry, best: Best) -> Best:
     if stopping.metric not in metrics:
         raise ArgumentError(
-            f"early_stopping: no metric {shown(stopping.metric)}; there are: {', '.join(metrics)}"
+            f"early_stopping: no metric {shown(stopping.metric)}; there are: {', '.join(metrics) or 'none'}"
         )
-    value = metrics[stopping.metric] * (1 if stopping.mode == "min" else -1)
+    sign = 1 if stopping.mode == "min" else -1
+    value = sign * metrics[stopping.metric]
     # NaN compares as false: it is never an improvement.
-    better = ~best.stopped & (value < best.value - stopping.least)
+    reached = value <= (-jnp.inf if stopping.until is None else sign * stopping.until)
+    better = ~best.stopped & ((value < best.value - stopping.least) | reached)
     waited = jnp.where(better, 0, best.waited + 1)
     value, state = jax.tree.map(
         lambda new, old: jnp.where(better, new, old), (value, carry.state), (best.value, best.state)
     )
-    return Best(value, state, waited, best.stopped | (waited >= stopping.patience))
+    return Best(value, state, waited, best.stopped | reached | (waited >= stopping.patience))
 
 
 @partial(jax.jit, static_argnums=(0, 1))

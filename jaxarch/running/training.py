@@ -73,6 +73,8 @@ class Training:
       around: `(settings, key, problem, state) -> optimizer`: the problem's optimiser, `problem.optimizer`,
         with something around it, as `optim.sparse`. It is called before the first step with the state that
         `init` returns, and at every step with the state then; the key is the run's, the same at all of them.
+      gap: `(settings, state, problem) -> scalar`: how far from stationary it is, over all training rows, for
+        `EarlyStopping("gap")`; `None` where there is no such number.
       remedy: what to change when the start has a gradient of exactly zero.
       remarks: `network -> lines`, called with all runs: what users should know of what was found. They are
         warned, and are among the report's notes.
@@ -102,6 +104,7 @@ class Training:
     penalty: Callable[[Any, TrainState], Array] | None = None
     observe: Callable[[Any, TrainState], PyTree] | None = None
     around: Callable[[Any, Array, Problem, TrainState], optax.GradientTransformation] | None = None
+    gap: Callable[[Any, TrainState, Problem], Array] | None = None
     remedy: str = "start from other values, or use an activation with a slope there"
     remarks: Callable[[Network], Iterable[str]] | None = None
     needs: Needs = NOTHING

@@ -41,6 +41,7 @@ from jaxarch.running.training import Training, TrainState
 from jaxarch.search.scored import at_step, check_at_steps
 from jaxarch.search.units import check_units, needs_of, units_of
 from jaxarch.search.within import WITHIN_A_MASK, mask_before, within
+from jaxarch.theory.optimality import duality_gap
 from jaxarch.trees import PyTree, Where, matrices, merge, select, unselected
 
 Weights = Literal["ones", "initial"] | Callable[[Array, PyTree], PyTree]
@@ -191,6 +192,7 @@ def two_temperature(
         own_descent(descent),
         penalty=None if penalty is None else _penalty,
         around=None if clip is None else _around,
+        gap=None if isinstance(together, NOfM) else _gap,
         remedy=REMEDY if isinstance(together, Connections) else REMEDY_OF_UNITS,
         needs=needs_of(together, WITHIN_A_MASK),
         removes=("connections",),
@@ -252,6 +254,15 @@ def _penalty(settings: Settings, state: TrainState) -> Array:
     assert settings.penalty is not None
     weights, before, units, _ = state.fixed
     return settings.penalty(within(units.spread(_soft(settings, state), weights), before))
+
+
+def _gap(settings: Settings, state: TrainState, problem: Problem) -> Array:
+    mask = soft_mask(state.trainable, settings.hard, settings.soft)
+
+    def objective(mask: PyTree) -> Array:
+        return problem.objective(of_mask(settings, state, mask), state.model)
+
+    return duality_gap(mask, jax.grad(objective)(mask))
 
 
 def of_mask(settings: Settings, state: TrainState, mask: PyTree) -> PyTree:
