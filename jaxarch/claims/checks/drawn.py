@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 from jax.stages import Compiled
 
-from jaxarch.claims.checks.core import QUICK, Evidence, Statement, float64
+from jaxarch.claims.checks.core import Evidence, Statement, float64, quick
 from jaxarch.claims.checks.cube import Cube
 
 
@@ -68,7 +68,7 @@ def compiled(statement: Statement, cube: Cube, cases: int) -> Compiled:
 
     with float64():
         points = jax.ShapeDtypeStruct((cases, cube.dimension), jnp.float64)
-        program = jax.jit(lambda points: jax.lax.map(at, points, batch_size=1000), compiler_options=QUICK)
+        program = jax.jit(lambda points: jax.lax.map(at, points, batch_size=1000), compiler_options=quick())
         return program.lower(points).compile()
 
 
