@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -117,7 +118,9 @@ class Evidence(NamedTuple):
     @property
     def ratio(self) -> float:
         """`left/right` in the worst case, for sides that are not negative: 1 where both agree."""
-        return 1 - self.margin if self.margin >= 0 else 1 / (1 + self.margin)
+        if self.margin >= 0:
+            return 1 - self.margin
+        return 1 / (1 + self.margin) if self.margin > -1 else math.inf
 
 
 class Check(Protocol):
