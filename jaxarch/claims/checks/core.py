@@ -99,7 +99,7 @@ class Evidence(NamedTuple):
       cases: how many.
       worst: the case of the smallest margin, or the one that failed.
       seconds: without compilation.
-      domain: what was proved on, in words; empty for single cases.
+      domain: of which cases, in words.
     """
 
     kind: str
@@ -125,6 +125,14 @@ class Evidence(NamedTuple):
 
 class Check(Protocol):
     """Evidence for a statement, and mutated statements for which the same evidence must not be had."""
+
+    @property
+    def kind(self) -> str:
+        """Of the evidence; see `Evidence`."""
+
+    @property
+    def domain(self) -> str:
+        """Of which cases, in words."""
 
     @property
     def mutations(self) -> Mapping[str, Any]:

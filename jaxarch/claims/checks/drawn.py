@@ -34,6 +34,16 @@ class Inequality:
     mutations: Mapping[str, Statement] = dataclasses.field(default_factory=dict)
     cases: int | None = None
 
+    @property
+    def kind(self) -> str:
+        """`sampled`."""
+        return "sampled"
+
+    @property
+    def domain(self) -> str:
+        """What the cases are drawn from, in words."""
+        return self.cube.words
+
     def run(self, key: Array, cases: int, mutation: str | None = None) -> Evidence:
         """The statement, or a mutation of it, at points drawn uniformly from the cube."""
         statement = self.statement if mutation is None else self.mutations[mutation]
@@ -82,4 +92,5 @@ def evaluate(statement: Statement, cube: Cube, points: np.ndarray) -> Evidence:
     # A case that fails is worse than any that holds by less.
     worst = int(np.argmin(np.where(holds, margins, margins - 1e9)))
     case = {name: values[worst].tolist() for name, values in variables.items()}
-    return Evidence("sampled", bool(holds.all()), float(margins[worst]), len(points), case, seconds)
+    found = Evidence("sampled", bool(holds.all()), float(margins[worst]), len(points), case, seconds)
+    return found._replace(domain=cube.words)

@@ -135,10 +135,9 @@ def curvature_above(
     ratio: Any,
     comparator: Any,
     constant: float = 1.0,
-    square: float = 1.0,
 ) -> Any:
-    """`(1 - t^2) ((1 - tau^2) + 2 r t (1 + tau - 2 u)) <= constant (1 + square r^2)`."""
-    return constant * (1 + square * n.square(ratio)) - _curvature(n, tau, share, ratio, comparator)
+    """`(1 - t^2) ((1 - tau^2) + 2 r t (1 + tau - 2 u)) <= constant (1 + r^2)`."""
+    return constant * (1 + n.square(ratio)) - _curvature(n, tau, share, ratio, comparator)
 
 
 def curvature_above_in_terms(
@@ -230,8 +229,7 @@ RATIO_BOUND = (
         _of_scores(curvature_above),
         _HALF,
         {
-            "1% too small": _of_scores(functools.partial(curvature_above, constant=0.99)),
-            "1 + .7 r^2": _of_scores(functools.partial(curvature_above, square=0.7)),
+            "10% too small": _of_scores(functools.partial(curvature_above, constant=0.9)),
             "rewritten with 1/2 for 3/4": Rewritten(
                 _of_scores(functools.partial(curvature_above_in_terms, last=0.5))
             ),

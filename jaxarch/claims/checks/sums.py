@@ -10,7 +10,7 @@ from jaxarch.claims.checks.cube import Field, often
 EXPLICIT = 1000
 """Terms that are added one by one."""
 
-COUNTS = often(1.0, Field(lambda u: jnp.round(10 ** (300 * u**3))))
+COUNTS = often(1.0, Field(lambda u: jnp.round(10 ** (300 * u**3)), "of 1, ..., 10^300"))
 """T, from 1 (the simplest) to 10^300, where a factor of log T that is .1% too small shows."""
 
 

@@ -109,7 +109,7 @@ EQ_45 = Claim(
 
 
 def distance_sequences() -> Iterator[dict[str, Any]]:
-    """`a_1..a_(T+1)`, all 0 but one, T from 1 to 60: what is linear in a and true of these is true of all."""
+    """All numbers a_1, ..., a_(T+1), by linearity from those that are all 0 but one, T from 1 to 60."""
     for steps in range(1, 61):
         for position in range(steps + 1):
             yield {"distances": [int(t == position) for t in range(steps + 1)]}

@@ -27,7 +27,7 @@ def eigenvalue_error(nodes: int) -> float:
 
 def weights(*shape: int) -> Field:
     """From 0 to 2, half of them 0."""
-    return Field(lambda u: jnp.maximum(4 * u - 2, 0), shape)
+    return Field(lambda u: jnp.maximum(4 * u - 2, 0), "in [0, 2]", shape)
 
 
 def integer_graphs() -> Iterator[dict[str, Any]]:

@@ -98,7 +98,13 @@ def _worst(leaves: Leaves, delta: Fraction, paid: Paid, share: Fraction) -> Mapp
     }
 
 
-def _cases() -> Iterator[Mapping[str, Any]]:
+def some_leaves() -> Iterator[Mapping[str, Any]]:
+    """All masks of 1 to 3 leaves of 1 to 6 connections together."""
+    return ({"leaves": leaves} for leaves in ((1,), (4,), (2, 3), (1, 2, 3)))
+
+
+def some_learners() -> Iterator[Mapping[str, Any]]:
+    """All masks of 2 or 3 connections, whose errors are drawn, on 1 to 4 examples; and the worst errors."""
     tight: tuple[Leaves, ...] = ((2,), (1, 2), (3,))
     for leaves, paid in itertools.product(tight, get_args(Paid)):
         for share in (Fraction(99, 100), Fraction(101, 100)):
@@ -130,7 +136,7 @@ NEW_ERRORS = Claim(
     checks=(
         Exact(
             prices_are_a_distribution,
-            lambda: [{"leaves": leaves} for leaves in ((1,), (4,), (2, 3), (1, 2, 3))],
+            some_leaves,
             {
                 "sizes for nothing": functools.partial(prices_are_a_distribution, paid="masks"),
                 "masks of a size for nothing": functools.partial(prices_are_a_distribution, paid="sizes"),
@@ -138,7 +144,7 @@ NEW_ERRORS = Claim(
         ),
         Exact(
             bounds_hold,
-            lambda: list(_cases()),
+            some_learners,
             {
                 "delta for delta P": functools.partial(bounds_hold, paid="nothing"),
                 "1.02 delta for delta": functools.partial(bounds_hold, more=Fraction(102, 100)),
