@@ -267,7 +267,12 @@ def reproduction(line: str | None, form: str | None, measured: str | None) -> No
 @click.option(
     "--search", type=float, metavar="SECONDS", help="Search this long for the worst case of one claim."
 )
-def claims(claim: str | None, form: str, cases: int | None, seed: int, search: float | None) -> None:
+@click.option(
+    "--list", "only_list", is_flag=True, help="How each claim is known and where its proof is; runs no check."
+)
+def claims(
+    claim: str | None, form: str, cases: int | None, seed: int, search: float | None, only_list: bool
+) -> None:
     """Check the papers' theorems, and ours: a line each; with a claim's id, all about it.
 
     Exit status 1 if any verdict is not the recorded one, or a search finds a case that breaks the claim.
@@ -278,6 +283,14 @@ def claims(claim: str | None, form: str, cases: int | None, seed: int, search: f
 
     from jaxarch import claims as book
 
+    if only_list:
+        if claim is not None or form == "json" or cases is not None or search is not None:
+            raise ArgumentError("--list: expected no claim, --cases or --search beside it, text or markdown")
+        if form == "markdown":
+            click.echo(book.listed_as_markdown(book.CLAIMS.values()), nl=False)
+        else:
+            book.show(_console(), book.listed(book.CLAIMS.values()))
+        return
     if search is not None:
         if claim is None or form != "text" or cases is not None:
             raise ArgumentError("--search: expected the id of one claim, without --format and --cases")

@@ -14,6 +14,7 @@ from jaxarch.claims.checks.exact import Exact
 from jaxarch.claims.checks.own_loss import InsideBound, inside_bound
 from jaxarch.claims.checks.recorded_run import regret
 from jaxarch.claims.equations import read_equations
+from jaxarch.claims.pages import known_by, listed, listed_as_markdown, proof_of
 from jaxarch.claims.rendering import (
     Report,
     as_json,
@@ -78,8 +79,12 @@ __all__ = [
     "equations_as_markdown",
     "inside_bound",
     "judge",
+    "known_by",
+    "listed",
+    "listed_as_markdown",
     "outcomes",
     "overview",
+    "proof_of",
     "read_equations",
     "regret",
     "searched",

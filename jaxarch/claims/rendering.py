@@ -18,6 +18,7 @@ from rich.text import Text
 from jaxarch.claims.checks.core import Check, Evaluated, Evidence, Outcome
 from jaxarch.claims.checks.drawn import Inequality
 from jaxarch.claims.equations import Entry
+from jaxarch.claims.pages import proof_of
 
 _STYLES = {"holds": "green", "holds as corrected": "yellow", "refuted": "red"}
 _WIDEST, _WIDEST_SOURCE = 180, 50
@@ -107,11 +108,13 @@ def _details(outcome: Outcome) -> Iterator[RenderableType]:
         yield Text(f"Assumed: {claim.assumptions}")
     if claim.remark:
         yield Text(f"\n{claim.remark}")
+    if proof_of(claim):
+        yield Text(f"\nProof: docs/{proof_of(claim)}")
     for check, found in zip(claim.checks, outcome.evidence, strict=True):
         held = "held" if found.holds else "FAILED"
-        kind = f"{found.kind} {found.domain}".strip()
         yield Text(f"\n{_title(check)}")
-        yield Text(f"  {kind}: {held} in {found.cases:,} cases, smallest margin {number(found.margin)}")
+        yield Text(f"  {found.kind}: {held} in {found.cases:,} cases, smallest margin {number(found.margin)}")
+        yield Text(f"  cases: {found.domain}")
         if found.worst:
             yield Text(f"  worst case: {_case(found.worst)}")
     for counterexample, sides in zip(claim.printed, outcome.printed, strict=True):
@@ -181,6 +184,8 @@ def _section(outcome: Outcome) -> Iterator[str]:
         yield f"Assumed: {_plain(claim.assumptions)}\n"
     if claim.remark:
         yield f"{_plain(claim.remark)}\n"
+    if proof_of(claim):
+        yield f"[Proof]({proof_of(claim)})\n"
     for counterexample, sides in zip(claim.printed, outcome.printed, strict=True):
         yield f"The printed form fails: {_sides(sides)}\n"
         yield f"```python\nimport {counterexample.statement.__module__}\n\n{counterexample.line}\n```\n"
@@ -237,6 +242,7 @@ def _object(outcome: Outcome) -> dict[str, Any]:
         "latex": claim.latex,
         "assumptions": claim.assumptions,
         "remark": claim.remark,
+        "proof": proof_of(claim),
         "see": list(claim.see),
         "evidence": [
             {

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import jaxarch
 from jaxarch.claims import CLAIMS, Inequality, judge
-from jaxarch.claims.checks.core import QUICK, Evidence, Sides
+from jaxarch.claims.checks.core import Evidence, Sides, quick
 from jaxarch.precision import float64
 
 KEY = jax.random.key(1)
@@ -48,7 +48,7 @@ def stacked(check):
 def program(name):
     """Whether a statement (first) and its mutations hold at points: all that is asked of them, compiled."""
     statement, cube = stacked(CHECKS[name]), CHECKS[name].cube
-    return jax.jit(jax.vmap(lambda point: statement(**cube(point)).holds), compiler_options=QUICK)
+    return jax.jit(jax.vmap(lambda point: statement(**cube(point)).holds), compiler_options=quick())
 
 
 def held(name, points):

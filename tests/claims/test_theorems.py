@@ -91,10 +91,14 @@ def test_extraction_cost(scores, center, lipschitz, hard):
 
 
 @given(
-    vector(vector(st.floats(-9, 9)), 4), vector(vector(st.floats(-9, 9)), 4), vector(IN_CUBE), vector(IN_CUBE)
+    vector(vector(st.floats(-9, 9)), 4),
+    vector(vector(st.floats(-9, 9)), 4),
+    vector(IN_CUBE),
+    vector(IN_CUBE),
+    IN_CUBE,
 )
-def test_lemma_4_1(slopes, directions, point, other):
-    assert MEAN_OF_LOSSES(slopes=slopes, directions=directions, point=point, other=other)
+def test_lemma_4_1(slopes, directions, point, other, share):
+    assert MEAN_OF_LOSSES(slopes=slopes, directions=directions, point=point, other=other, share=share)
 
 
 @given(

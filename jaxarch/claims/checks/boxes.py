@@ -63,6 +63,11 @@ class Box:
     mutations: Mapping[str, Slack | Rewritten] = dataclasses.field(default_factory=dict)
     slack: Slack | None = None
 
+    @property
+    def kind(self) -> str:
+        """`proved on the box`, with python-flint."""
+        return "proved on the box"
+
     def run(self, key: Array, cases: int, mutation: str | None = None) -> Evidence:
         """A proof or a counterexample, by halving boxes; without python-flint, drawn cases.
 

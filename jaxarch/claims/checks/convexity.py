@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch.claims.checks.core import QUICK, float64
+from jaxarch.claims.checks.core import float64, quick
 from jaxarch.errors import ArgumentError, check_count
 
 PAIRS = 1024
@@ -108,7 +108,7 @@ def _largest_gaps(
 
         return jax.lax.fori_loop(0, steps, step, pair)
 
-    @partial(jax.jit, compiler_options=QUICK)
+    @partial(jax.jit, compiler_options=quick())
     def search(key: Array) -> tuple[Array, Array, Array]:
         drawn = jax.random.uniform(key, (PAIRS, 2, dimension), jnp.float64)
         drawn = half_corners(drawn)

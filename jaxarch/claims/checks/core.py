@@ -7,6 +7,8 @@ fails (where it does), and mutated statements, which the same checks must reject
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -27,8 +29,26 @@ EPS = 2.0**-52
 CASES = 10_000
 """Drawn for each inequality."""
 
-QUICK = {"xla_backend_optimization_level": 0}
-"""Of programs that run once or twice: what takes long is to compile them."""
+QUICK = {
+    "xla_backend_optimization_level": 0,
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_cpu_parallel_codegen_split_count": 1,
+}
+"""Of programs that run once or twice: what takes long is to compile them. Of XLA, which may drop some."""
+
+
+@functools.cache
+def quick() -> dict[str, Any]:
+    """Those of `QUICK` that this version of XLA has."""
+
+    def is_known(name: str) -> bool:
+        try:
+            jax.jit(lambda: 0, compiler_options={name: QUICK[name]}).lower().compile()
+        except jax.errors.JaxRuntimeError:
+            return False
+        return True
+
+    return {name: QUICK[name] for name in filter(is_known, QUICK)}
 
 
 class Sides(NamedTuple):
@@ -79,7 +99,7 @@ class Evidence(NamedTuple):
       cases: how many.
       worst: the case of the smallest margin, or the one that failed.
       seconds: without compilation.
-      domain: what was proved on, in words; empty for single cases.
+      domain: of which cases, in words.
     """
 
     kind: str
@@ -98,11 +118,21 @@ class Evidence(NamedTuple):
     @property
     def ratio(self) -> float:
         """`left/right` in the worst case, for sides that are not negative: 1 where both agree."""
-        return 1 - self.margin if self.margin >= 0 else 1 / (1 + self.margin)
+        if self.margin >= 0:
+            return 1 - self.margin
+        return 1 / (1 + self.margin) if self.margin > -1 else math.inf
 
 
 class Check(Protocol):
     """Evidence for a statement, and mutated statements for which the same evidence must not be had."""
+
+    @property
+    def kind(self) -> str:
+        """Of the evidence; see `Evidence`."""
+
+    @property
+    def domain(self) -> str:
+        """Of which cases, in words."""
 
     @property
     def mutations(self) -> Mapping[str, Any]:
@@ -136,7 +166,7 @@ class PrintedCase:
     def evaluate(self) -> Evaluated:
         """The printed statement there, in float64."""
         with float64():
-            sides = jax.jit(lambda: self.statement(**self.case), compiler_options=QUICK)()
+            sides = jax.jit(lambda: self.statement(**self.case), compiler_options=quick())()
             return Evaluated(float(sides.left), float(sides.right), float(sides.margin), bool(sides.holds))
 
     @property

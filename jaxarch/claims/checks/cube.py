@@ -17,9 +17,10 @@ from jax.scipy.special import ndtri
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """One variable of a case: an array of `shape`, entry by entry a map of [0, 1]."""
+    """One variable of a case: an array of `shape`, entry by entry a map of [0, 1] onto what `words` says."""
 
     of: Callable[[Array], Array]
+    words: str
     shape: tuple[int, ...] = ()
 
 
@@ -33,6 +34,14 @@ class Cube:
     def dimension(self) -> int:
         """How many coordinates a case has."""
         return sum(math.prod(field.shape) for field in self.fields.values())
+
+    @property
+    def words(self) -> str:
+        """What each variable is drawn from, those of the same range together."""
+        names: dict[str, list[str]] = {}
+        for name, field in self.fields.items():
+            names.setdefault(field.words, []).append(name)
+        return "; ".join(f"{', '.join(same)} {words}" for words, same in names.items())
 
     def __call__(self, point: Array) -> dict[str, Array]:
         """The case at a point of the cube, of shape (dimension,)."""
@@ -49,19 +58,23 @@ def cube(**fields: Field) -> Cube:
     return Cube(fields)
 
 
+def _between(one: float, other: float) -> str:
+    return f"in [{min(one, other):g}, {max(one, other):g}]"
+
+
 def uniform(low: float, high: float, shape: tuple[int, ...] = ()) -> Field:
     """Uniform between `low` (the simplest value) and `high`, which may be the smaller one."""
-    return Field(lambda u: low + (high - low) * u, shape)
+    return Field(lambda u: low + (high - low) * u, _between(low, high), shape)
 
 
 def log_uniform(low: float, high: float, shape: tuple[int, ...] = ()) -> Field:
     """Uniform in the logarithm, between `low` (the simplest value) and `high`, both positive."""
-    return Field(lambda u: low * (high / low) ** u, shape)
+    return Field(lambda u: low * (high / low) ** u, _between(low, high), shape)
 
 
 def normal(std: float, shape: tuple[int, ...] = ()) -> Field:
     """`N(0, std)`, cut off at 6 standard deviations."""
-    return Field(lambda u: std * ndtri(jnp.clip(u, 1e-9, 1 - 1e-9)), shape)
+    return Field(lambda u: std * ndtri(jnp.clip(u, 1e-9, 1 - 1e-9)), f"from N(0, {std:g})", shape)
 
 
 def symlog(largest: float, smallest: float, shape: tuple[int, ...] = ()) -> Field:
@@ -75,17 +88,19 @@ def symlog(largest: float, smallest: float, shape: tuple[int, ...] = ()) -> Fiel
         signed = 2 * u - 1
         return jnp.sign(signed) * smallest * (base ** jnp.abs(signed) - 1)
 
-    return Field(of, shape)
+    return Field(of, _between(-largest, largest), shape)
 
 
 def often(value: float, field: Field) -> Field:
     """`value` (the simplest) in a quarter of [0, 1], else `field`: bounds are often attained at edges."""
-    return Field(lambda u: jnp.where(u < 0.25, value, field.of((u - 0.25) / 0.75)), field.shape)
+    words = f"{value:.4g} or {field.words}"
+    return Field(lambda u: jnp.where(u < 0.25, value, field.of((u - 0.25) / 0.75)), words, field.shape)
 
 
 def integer(low: int, high: int, shape: tuple[int, ...] = ()) -> Field:
     """A whole number from `low` (the simplest value) to `high`, both included, as a float."""
-    return Field(lambda u: jnp.minimum(low + jnp.floor((high - low + 1) * u), high), shape)
+    words = f"of {low}, ..., {high}"
+    return Field(lambda u: jnp.minimum(low + jnp.floor((high - low + 1) * u), high), words, shape)
 
 
 def choice(*values: float, shape: tuple[int, ...] = ()) -> Field:
@@ -95,4 +110,4 @@ def choice(*values: float, shape: tuple[int, ...] = ()) -> Field:
         position = jnp.minimum(jnp.floor(len(values) * u), len(values) - 1).astype(int)
         return jnp.asarray(values, u.dtype)[position]
 
-    return Field(of, shape)
+    return Field(of, f"of {', '.join(f'{value:g}' for value in sorted(values))}", shape)

@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 from jax.stages import Compiled
 
-from jaxarch.claims.checks.core import QUICK, Evidence, Statement, float64
+from jaxarch.claims.checks.core import Evidence, Statement, float64, quick
 from jaxarch.claims.checks.cube import Cube
 
 
@@ -33,6 +33,16 @@ class Inequality:
     cube: Cube
     mutations: Mapping[str, Statement] = dataclasses.field(default_factory=dict)
     cases: int | None = None
+
+    @property
+    def kind(self) -> str:
+        """`sampled`."""
+        return "sampled"
+
+    @property
+    def domain(self) -> str:
+        """What the cases are drawn from, in words."""
+        return self.cube.words
 
     def run(self, key: Array, cases: int, mutation: str | None = None) -> Evidence:
         """The statement, or a mutation of it, at points drawn uniformly from the cube."""
@@ -68,7 +78,7 @@ def compiled(statement: Statement, cube: Cube, cases: int) -> Compiled:
 
     with float64():
         points = jax.ShapeDtypeStruct((cases, cube.dimension), jnp.float64)
-        program = jax.jit(lambda points: jax.lax.map(at, points, batch_size=1000), compiler_options=QUICK)
+        program = jax.jit(lambda points: jax.lax.map(at, points, batch_size=1000), compiler_options=quick())
         return program.lower(points).compile()
 
 
@@ -82,4 +92,5 @@ def evaluate(statement: Statement, cube: Cube, points: np.ndarray) -> Evidence:
     # A case that fails is worse than any that holds by less.
     worst = int(np.argmin(np.where(holds, margins, margins - 1e9)))
     case = {name: values[worst].tolist() for name, values in variables.items()}
-    return Evidence("sampled", bool(holds.all()), float(margins[worst]), len(points), case, seconds)
+    found = Evidence("sampled", bool(holds.all()), float(margins[worst]), len(points), case, seconds)
+    return found._replace(domain=cube.words)

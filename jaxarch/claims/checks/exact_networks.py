@@ -48,8 +48,13 @@ def integers(
 
 
 def symbol_networks() -> Iterator[dict[str, Any]]:
-    """A network of symbols of each depth."""
+    """Networks of 1 to 12 blocks, all of them symbols, which are matrices of any sizes."""
     return map(symbols, DEPTHS)
+
+
+def depths() -> Iterator[dict[str, int]]:
+    """Networks of 1 to 12 blocks."""
+    return ({"depth": depth} for depth in DEPTHS)
 
 
 @functools.cache

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+
+from jaxarch.claims.checks.core import EPS
+from jaxarch.claims.checks.cube import Field, log_uniform, normal, often, uniform
 
 LONGEST = 32
 """Steps of a drawn run, at most."""
@@ -85,3 +89,45 @@ def expected_gap(
     mean = jnp.mean(slopes, axis=0)
     losses = jnp.mean(jax.vmap(follow)(jnp.asarray(OUTCOMES)), axis=0)
     return _average(losses, steps) - loss(_minimiser(curvature, mean))
+
+
+class Step(NamedTuple):
+    """What one step does, in expectation over one of two losses and one of two signs of the error."""
+
+    gap: Array
+    """`F(v) - F(u)`."""
+    near: Array
+    """`|v - u|^2`."""
+    far: Array
+    """`E |v+ - u|^2`."""
+    square: Array
+    """`E |g|^2`."""
+
+    def rounding(self, rate: Array) -> Array:
+        """Of any of these over the rate."""
+        return 64 * EPS * (1 + (self.near + self.far) / rate + (1 + rate) * self.square)
+
+
+def step_of_projected_sgd(
+    curvature: Array, slopes: Array, v: Array, u: Array, rate: Array, error: Array, bias: float = 0.0
+) -> Step:
+    """From v, with errors `r = (bias +- error) g` of either sign; F is the mean of both losses."""
+
+    def follow(slope: Array, sign: Array) -> tuple[Array, Array]:
+        gradient = curvature * v + slope
+        following = jnp.clip(v - rate * (1 - bias - sign * error) * gradient, 0, 1)
+        return jnp.sum((following - u) ** 2), jnp.sum(gradient**2)
+
+    far, squares = jax.vmap(follow)(jnp.repeat(slopes, 2, axis=0), jnp.asarray([1.0, -1.0, 1.0, -1.0]))
+    gap = jnp.sum((v - u) * (curvature * (v + u) / 2 + jnp.mean(slopes, axis=0)))
+    return Step(gap, jnp.sum((v - u) ** 2), jnp.mean(far), jnp.mean(squares))
+
+
+ONE_STEP: dict[str, Field] = {
+    "curvature": often(0.0, log_uniform(1e-3, 10.0, (2,))),
+    "slopes": normal(1.0, (2, 2)),
+    "v": uniform(0.0, 1.0, (2,)),
+    "u": often(0.0, uniform(0.0, 1.0, (2,))),
+    "error": often(0.0, log_uniform(0.1, 10.0)),
+}
+"""At small rates nothing is clipped: then what the proofs say of a step is an equation."""

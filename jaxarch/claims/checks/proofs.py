@@ -129,7 +129,12 @@ def curvature_below_in_terms(
 
 
 def curvature_above(
-    n: Numbers, tau: Any, share: Any, ratio: Any, comparator: Any, constant: float = 1.0
+    n: Numbers,
+    tau: Any,
+    share: Any,
+    ratio: Any,
+    comparator: Any,
+    constant: float = 1.0,
 ) -> Any:
     """`(1 - t^2) ((1 - tau^2) + 2 r t (1 + tau - 2 u)) <= constant (1 + r^2)`."""
     return constant * (1 + n.square(ratio)) - _curvature(n, tau, share, ratio, comparator)
@@ -179,7 +184,7 @@ SLOPE = Box(
     slope,
     {**_SCORES, "sharpness": (1.0, 1000.0)},
     {
-        "constant 10% too small": functools.partial(slope, constant=0.225),
+        "constant 1% too small": functools.partial(slope, constant=0.2475),
         "rewritten with M w for M w/2": Rewritten(functools.partial(slope_as_a_square, half=1.0)),
     },
     slope_as_a_square,
@@ -190,7 +195,7 @@ LEMMA_4_2_IN_ONE_COORDINATE = Box(
     lemma_4_2,
     {**_SCORES, **_TEMPERATURES, "step": (-10.0, 10.0), "position": (0.0, 1.0)},
     {
-        "10% too small": functools.partial(lemma_4_2, factor=0.9),
+        "1% too small": functools.partial(lemma_4_2, factor=0.99),
         "rewritten with H S/8 for H S/16": Rewritten(functools.partial(lemma_4_2_in_terms, share=0.125)),
     },
     lemma_4_2_in_terms,
@@ -201,7 +206,7 @@ STRONG_CONVEXITY = Box(
     convexity,
     {**_SCORES, **_TEMPERATURES},
     {
-        "17 for 16": functools.partial(convexity, constant=17.0),
+        "16.1 for 16": functools.partial(convexity, constant=16.1),
         "rewritten with half of a term": Rewritten(functools.partial(convexity_in_terms, both=0.5)),
     },
     convexity_in_terms,
@@ -213,7 +218,7 @@ RATIO_BOUND = (
         _of_scores(curvature_below),
         _HALF,
         {
-            "at least 1/10": _of_scores(functools.partial(curvature_below, least=0.1)),
+            "at least 1/100": _of_scores(functools.partial(curvature_below, least=0.01)),
             "rewritten with 3 for 2": Rewritten(
                 _of_scores(functools.partial(curvature_below_in_terms, two=3.0))
             ),

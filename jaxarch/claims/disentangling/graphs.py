@@ -27,7 +27,7 @@ def eigenvalue_error(nodes: int) -> float:
 
 def weights(*shape: int) -> Field:
     """From 0 to 2, half of them 0."""
-    return Field(lambda u: jnp.maximum(4 * u - 2, 0), shape)
+    return Field(lambda u: jnp.maximum(4 * u - 2, 0), "in [0, 2]", shape)
 
 
 def integer_graphs() -> Iterator[dict[str, Any]]:
@@ -55,10 +55,15 @@ def quadratic_forms(
 
 
 def range_of_spectrum(
-    first: Array, second: Array, loops: Array, largest: float = 2.0, smallest: float = 0.0
+    first: Array,
+    second: Array,
+    loops: Array,
+    largest: float = 2.0,
+    smallest: float = 0.0,
+    lower: float = 0.0,
 ) -> Sides:
-    """The smallest eigenvalue of a network's graph is 0, the largest at most 2."""
-    adjacency = graphs.adjacency([first, second], self_loops=False)
+    """The smallest eigenvalue of a network's graph is 0, the largest at most 2; weights are `lower` lower."""
+    adjacency = graphs.adjacency([first - lower, second - lower], self_loops=False)
     adjacency = adjacency + loops * jnp.eye(len(adjacency))
     eigenvalues = jnp.linalg.eigvalsh(graphs.normalized_laplacian(adjacency))
     left = jnp.maximum(eigenvalues[-1] / largest, 1 + jnp.abs(eigenvalues[0] - smallest))
@@ -86,8 +91,9 @@ LAPLACIAN_RANGE = Claim(
             range_of_spectrum,
             cube(first=weights(3, 2), second=weights(2, 3), loops=choice(0.0, 1.0)),
             {
-                "at most 1.8": functools.partial(range_of_spectrum, largest=1.8),
-                "the smallest is 1/10": functools.partial(range_of_spectrum, smallest=0.1),
+                "at most 1.99": functools.partial(range_of_spectrum, largest=1.99),
+                "the smallest is 1/100": functools.partial(range_of_spectrum, smallest=0.01),
+                "0 also where weights are negative": functools.partial(range_of_spectrum, lower=1.0),
             },
         ),
     ),

@@ -20,7 +20,7 @@ from jaxarch.claims.checks.core import Claim, Sides
 from jaxarch.claims.checks.drawn import Inequality
 from jaxarch.claims.checks.drawn_networks import all_of, kinked, networks, parts, residual, whole
 from jaxarch.claims.checks.exact import Exact
-from jaxarch.claims.checks.exact_networks import DEPTHS, chain, same, symbols
+from jaxarch.claims.checks.exact_networks import DEPTHS, chain, same, symbol_networks
 from jaxarch.claims.checks.free_algebra import symbol
 from jaxarch.claims.spectral.adjacency import printed_connections
 from jaxarch.spectral import algebra, feedforward, layer_by_layer
@@ -122,7 +122,7 @@ FORWARD_SUBSTITUTION = Claim(
     checks=(
         Exact(
             substitution_is_the_rule,
-            lambda: map(symbols, DEPTHS),
+            symbol_networks,
             {"a flipped sign": functools.partial(substitution_is_the_rule, sign=1)},
             kind="formal",
         ),

@@ -30,7 +30,7 @@ from jaxarch.claims.checks.drawn_networks import (
     whole,
 )
 from jaxarch.claims.checks.exact import Exact
-from jaxarch.claims.checks.exact_networks import DEPTHS, chain, same, symbols
+from jaxarch.claims.checks.exact_networks import DEPTHS, chain, depths, same, symbols
 from jaxarch.claims.checks.free_algebra import linear_in, symbol
 from jaxarch.claims.spectral.neurons import sparse_networks
 from jaxarch.claims.spectral.perceptron_start import some_activation
@@ -225,7 +225,7 @@ GATED_RECRUITMENT = Claim(
     checks=(
         Exact(
             gated_perceptron_of_symbols,
-            lambda: ({"depth": depth} for depth in DEPTHS),
+            depths,
             {"L_B not 0": functools.partial(gated_perceptron_of_symbols, zero=1)},
             kind="formal",
         ),

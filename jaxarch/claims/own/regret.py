@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jaxarch.claims.checks import proofs
@@ -52,6 +53,21 @@ def curvature_bound(
 
 
 STEPS = 8
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+
+
+def constant_is_its_integral(
+    hard: Array, ratio: Array, reach: Array, square: float = 1.0, twice: float = 2.0
+) -> Sides:
+    """`K = (1 + rho^2) (H S/16) int_0^1 (1 - r) e^{2 r delta} dr`, as in the proof, `delta = eta G S^2/4`."""
+    soft = ratio * hard
+    rate = 16 * reach / (hard * soft)
+    r = (1 + _NODES) / 2
+    integral = jnp.sum(_WEIGHTS / 2 * (1 - r) * jnp.exp(twice * r * rate * soft**2 / 4))
+    written = (1 + square * ratio**2) * hard * soft / 16 * integral
+    found = mirror.regret_constant(rate, hard, soft, gradient_bound=1.0)
+    return Sides(jnp.abs(found - written), 256 * EPS * found)
 
 
 def regret_bound(
@@ -126,7 +142,7 @@ CONVERGENCE = Claim(
             convergence,
             RUNS,
             {
-                "K 10% too small": functools.partial(convergence, constant=0.9),
+                "K 1% too small": functools.partial(convergence, constant=0.99),
                 "K without 1 + rho^2": functools.partial(convergence, with_ratio=False),
                 "K without psi": functools.partial(convergence, with_psi=False),
                 "minus eta K": functools.partial(convergence, constant=-1.0),
@@ -135,14 +151,26 @@ CONVERGENCE = Claim(
         Inequality(
             curvature_is_positive,
             cube(position=POSITION, comparator=often(0.0, uniform(1.0, 0.0)), ratio=RATIO),
-            {"at least 1% of H S/16": functools.partial(curvature_is_positive, least=0.01)},
+            {"at least 1e-4 H S/16": functools.partial(curvature_is_positive, least=1e-4)},
         ),
         Inequality(
             curvature_bound,
-            cube(position=often(0.0, POSITION), comparator=often(0.0, uniform(1.0, 0.0)), ratio=RATIO),
+            cube(
+                position=often(float(np.log(3)), uniform(-3.0, 3.0)),
+                comparator=often(0.0, uniform(1.0, 0.0)),
+                ratio=often(1.0, uniform(1.0, 0.0)),
+            ),
             {
-                "constant 10% too small": functools.partial(curvature_bound, constant=0.9),
-                "without rho^2": functools.partial(curvature_bound, square=0.0),
+                "constant 1% too small": functools.partial(curvature_bound, constant=0.99),
+                "1 + .7 rho^2": functools.partial(curvature_bound, square=0.7),
+            },
+        ),
+        Inequality(
+            constant_is_its_integral,
+            cube(hard=HARD, ratio=RATIO, reach=log_uniform(1e-3, 1.0)),
+            {
+                "1 + .99 rho^2": functools.partial(constant_is_its_integral, square=0.99),
+                "psi(1.99 delta)": functools.partial(constant_is_its_integral, twice=1.99),
             },
         ),
         *proofs.RATIO_BOUND,

@@ -123,7 +123,7 @@ ERROR_OF_BLOCKS = Claim(
         Inequality(
             error_of_blocks,
             float_networks(2, 1, 2, 1),
-            {"10% too small": functools.partial(error_of_blocks, factor=0.9)},
+            {"3% too small": functools.partial(error_of_blocks, factor=0.97)},
         ),
     ),
 )
@@ -142,7 +142,7 @@ ERROR_OF_BUNDLES = Claim(
         Inequality(
             error_of_bundles,
             float_networks(2, 1, 2, 1, eigenvalues=True),
-            {"10% too small": functools.partial(error_of_bundles, factor=0.9)},
+            {"3% too small": functools.partial(error_of_bundles, factor=0.97)},
         ),
     ),
     see=("spectral.error-of-blocks",),

@@ -45,6 +45,16 @@ def saturation(
     return Sides(position, hard * w, EPS * (64 + 8 * steps) * (1 + ratio * position) * position)
 
 
+def time_of_the_flow(position: Array, hard: Array, ratio: Array, bent: float = 1.0) -> Sides:
+    """Along the flow theta grows at the rate gamma: from 0 to `b/H` it takes `eta` times that many steps."""
+    soft = ratio * hard
+    needed = mirror.saturation_steps(position, 1.0, hard, soft, least_gradient=1.0)
+    straight = 4 * position / (hard * soft)
+    taken = mirror.mirror_map(position / hard, soft)
+    rounding = EPS * (64 + 8 * ratio * position) * taken
+    return Sides(jnp.abs(straight + bent * (needed - straight) - taken), rounding)
+
+
 TIME_TO_READ_OFF = Claim(
     id="two-temperature.time-to-read-off",
     source="this library; docs/theory.md",
@@ -66,9 +76,14 @@ TIME_TO_READ_OFF = Claim(
                 steps=integer(1, STEPS),
             ),
             {
-                "10% fewer": functools.partial(saturation, share=0.9),
+                "1% fewer": functools.partial(saturation, share=0.99),
                 "b for sinh(rho b)/rho": functools.partial(saturation, bent=0.0),
             },
+        ),
+        Inequality(
+            time_of_the_flow,
+            cube(position=log_uniform(0.01, 30.0), hard=HARD, ratio=RATIO),
+            {"1% less beyond 2 b": functools.partial(time_of_the_flow, bent=0.99)},
         ),
     ),
     see=("two-temperature.vertex-distance",),

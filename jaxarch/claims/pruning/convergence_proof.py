@@ -9,9 +9,9 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.claims.checks.core import EPS, Claim, Counterexample, Sides
-from jaxarch.claims.checks.cube import cube, integer, often, uniform
+from jaxarch.claims.checks.cube import cube, often, uniform
 from jaxarch.claims.checks.drawn import Inequality
-from jaxarch.claims.disentangling.convergence_proof import first_terms
+from jaxarch.claims.checks.sums import COUNTS, first_terms
 
 
 def telescoping_roots(distances: Array, weights: float = 0.0, last: float = 0.5) -> Sides:
@@ -27,9 +27,9 @@ def telescoping_roots(distances: Array, weights: float = 0.0, last: float = 0.5)
     return Sides(jnp.abs(left - right), 64 * EPS * jnp.sum(jnp.sqrt(t) * distances[:-1] + distances[1:]))
 
 
-def root_sum(steps: Array, constant: float = 2.0) -> Sides:
-    """`sum_(t <= T) 1/sqrt t <= 2 sqrt T - 1`."""
-    right = constant * jnp.sqrt(steps) - (constant - 1)
+def root_sum(steps: Array, constant: float = 2.0, first: float = 1.0) -> Sides:
+    """`sum_(t <= T) 1/sqrt t <= 2 sqrt T - 1`; `first` is the right side at T = 1."""
+    right = constant * jnp.sqrt(steps) - (constant - first)
     return Sides(first_terms(steps, 0.5), right, 1000 * EPS * right)
 
 
@@ -60,13 +60,17 @@ EQ_55 = Claim(
             cube(distances=uniform(0.0, 3.0, (9,))),
             {
                 "weights one step late": functools.partial(telescoping_roots, weights=1.0),
+                "weights a tenth of a step late": functools.partial(telescoping_roots, weights=0.1),
                 "T for sqrt T": functools.partial(telescoping_roots, last=1.0),
             },
         ),
         Inequality(
             root_sum,
-            cube(steps=integer(1, 1000)),
-            {"constant 10% too small": functools.partial(root_sum, constant=1.8)},
+            cube(steps=COUNTS),
+            {
+                "1.99 sqrt T - .99": functools.partial(root_sum, constant=1.99),
+                "2 sqrt T - 1.1": functools.partial(root_sum, first=0.9),
+            },
         ),
     ),
     printed=(

@@ -13,7 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.claims.checks.core import EPS, Claim, Control, Counterexample, Sides
-from jaxarch.claims.checks.cube import cube, log_uniform, normal
+from jaxarch.claims.checks.cube import cube, log_uniform, normal, often
 from jaxarch.claims.checks.drawn import Inequality
 
 
@@ -55,8 +55,15 @@ EQ_17 = Claim(
     checks=(
         Inequality(
             penalty_pulls,
-            cube(value=normal(2.0), rate=log_uniform(1.0, 1e-3), strength=log_uniform(1.0, 1e-3)),
-            {"signs as printed": functools.partial(penalty_pulls, sign=-1.0)},
+            cube(
+                value=normal(2.0),
+                rate=often(1.0, log_uniform(1.0, 1e-3)),
+                strength=often(1.0, log_uniform(1.0, 1e-3)),
+            ),
+            {
+                "signs as printed": functools.partial(penalty_pulls, sign=-1.0),
+                "alpha gamma <= 1.01": functools.partial(penalty_pulls, sign=1.01),
+            },
         ),
         Inequality(
             step_is_the_penalty_gradient,

@@ -115,8 +115,23 @@ def ratios_of_coefficients(depth: int, i: int, binomial: Callable[[int, int], in
     )
 
 
+def numbers_of_terms() -> Iterator[dict[str, int]]:
+    """Any matrix X, B from 1 to 12."""
+    return ({"terms": depth} for depth in DEPTHS)
+
+
+def any_coefficient() -> list[dict[str, Any]]:
+    """All B and i, which are symbols."""
+    return [{"depth": variable("B"), "i": variable("i")}]
+
+
+def first_coefficients() -> Iterator[dict[str, int]]:
+    """All 0 <= i <= B <= 60."""
+    return ({"depth": depth, "i": i} for depth in range(61) for i in range(depth + 1))
+
+
 def deep_networks() -> Iterator[dict[str, Any]]:
-    """Networks of one neuron a layer, of more blocks than the others."""
+    """Networks of one neuron a layer, of 13, 16 and 24 blocks."""
     random = np.random.default_rng(0)
     for depth in (13, 16, 24):
         vectors, values = (random.integers(-5, 6, count).astype(object) for count in (depth, depth + 1))
@@ -196,7 +211,7 @@ NILPOTENT = Claim(
         ),
         Exact(
             formula_for_the_inverse_of_any_matrix,
-            lambda: ({"terms": depth} for depth in DEPTHS),
+            numbers_of_terms,
             {"one power less": functools.partial(formula_for_the_inverse_of_any_matrix, missing=1)},
             kind="formal",
         ),
@@ -215,13 +230,13 @@ INVERSE = Claim(
     checks=(
         Exact(
             induction_on_the_depth,
-            lambda: [{"depth": variable("B"), "i": variable("i")}],
+            any_coefficient,
             {"right up to 12 blocks": functools.partial(induction_on_the_depth, up=_right_up_to_12_blocks)},
             kind="formal",
         ),
         Exact(
             ratios_of_coefficients,
-            lambda: ({"depth": depth, "i": i} for depth in range(61) for i in range(depth + 1)),
+            first_coefficients,
             {"right up to 12 blocks": functools.partial(ratios_of_coefficients, binomial=_wrong_after_12)},
         ),
         *identity(

@@ -23,7 +23,7 @@ from jaxarch.claims.checks.drawn_networks import (
     whole,
 )
 from jaxarch.claims.checks.exact import Exact
-from jaxarch.claims.checks.exact_networks import DEPTHS, chain, preactivations, same, symbols
+from jaxarch.claims.checks.exact_networks import chain, depths, preactivations, same, symbols
 from jaxarch.claims.checks.free_algebra import Polynomial, symbol
 from jaxarch.spectral import feedforward
 
@@ -61,7 +61,7 @@ PERCEPTRON = Claim(
     checks=(
         Exact(
             perceptron_of_symbols,
-            lambda: ({"depth": depth} for depth in DEPTHS),
+            depths,
             {"L_B not 0": functools.partial(perceptron_of_symbols, zero=1)},
             kind="formal",
         ),

@@ -49,7 +49,7 @@ INTERPOLATION = Claim(
         Inequality(
             interpolation,
             cube(alpha=uniform(0.0, 1.0), beta=log_uniform(0.1, 1000.0)),
-            {"half the rate": functools.partial(interpolation, rate=1.0)},
+            {"1.99 for 2": functools.partial(interpolation, rate=1.99)},
         ),
     ),
     printed=(Counterexample(linear_at_alpha_0, {"beta": 5.0}),),

@@ -209,7 +209,8 @@ def heavy_ball_bound(
 
     With `eta' = eta/(1 - mu)` and `delta' = eta' G soft^2 / 4`,
 
-        D/(eta' T) + eta' (1 + rho^2) (hard soft/32) e^{2 delta'/(1-mu)} (1 + 2 mu/(1 - mu e^delta')) G^2
+        D/(eta' T) + eta' K' G^2
+        K' = (1 + rho^2) (hard soft/32) e^{2 delta'/(1-mu)} (1 + 2 mu e^-delta'/(1 - mu e^delta'))
 
     where `mu e^delta' < 1`, and infinite (no guarantee) elsewhere.
 
@@ -226,7 +227,7 @@ def heavy_ball_bound(
       >>> from jaxarch.theory import mirror
       >>> given = {"hard": 4.0, "soft": 1.0, "momentum": 0.5, "gradient_bound": 2.0, "steps": 100}
       >>> round(float(mirror.heavy_ball_bound(2.0, 0.1, **given)), 3)
-      0.613
+      0.579
       >>> float(mirror.heavy_ball_bound(2.0, 1.0, **given))  # delta' = 1, and e/2 is not below 1
       inf
     """
@@ -239,7 +240,7 @@ def heavy_ball_bound(
     delta = _delta(eta, soft, gradient_bound)
     kept = 1 - mu * jnp.exp(delta)
     constant = (1 + jnp.square(_number(soft) / _number(hard))) * _number(hard) * _number(soft) / 32
-    constant = constant * jnp.exp(2 * delta / (1 - mu)) * (1 + 2 * mu / kept)
+    constant = constant * jnp.exp(2 * delta / (1 - mu)) * (1 + 2 * mu * jnp.exp(-delta) / kept)
     bound = _number(distance) / (eta * _number(steps)) + eta * constant * jnp.square(G)
     return jnp.where(kept > 0, bound, jnp.inf)
 
