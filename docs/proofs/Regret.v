@@ -60,22 +60,6 @@ Qed.
 
 (** * One entry, one step *)
 
-Lemma falls (A A' A'' : R -> R) :
-  (forall r, is_derive A r (A' r)) -> (forall r, is_derive A' r (A'' r)) ->
-  (forall r, 0 <= r <= 1 -> A'' r <= 0) -> A' 0 = 0 -> A 1 <= A 0.
-Proof.
-  intros D1 D2 N Z.
-  assert (L : forall f f' b, (forall r, is_derive f r (f' r)) -> 0 <= b ->
-    exists c, 0 <= c <= b /\ f b - f 0 = f' c * (b - 0)).
-  { intros f f' b E B. destruct (MVT_gen f 0 b f') as [c [X Y]].
-    - intros. apply E.
-    - intros. apply continuity_pt_filterlim, @ex_derive_continuous. eexists. apply E.
-    - exists c. rewrite Rmin_left, Rmax_right in X by easy. easy. }
-  destruct (L A A' 1 D1 ltac:(lra)) as [c [C E]].
-  destruct (L A' A'' c D2 ltac:(lra)) as [s [X E']].
-  pose proof (N s ltac:(lra)). assert (A' c <= 0) by nra. lra.
-Qed.
-
 Lemma one_step H S eta G u g w : 0 < S <= H -> 0 < eta -> finite H S u -> Rabs g <= G ->
   g * (sigma H w - u) <=
     (D H S u (sigma H w) - D H S u (sigma H (step S eta g w))) / eta
@@ -152,7 +136,7 @@ Proof.
       - rewrite Rmult_assoc. apply Rmult_le_compat_l; [left; apply exp_pos | lra]. }
     assert (0 <= eta ^ 2 * g ^ 2) by (apply Rmult_le_pos; apply pow2_ge_0).
     unfold c, Delta. nra. }
-  pose proof (falls A A' A'' D1 D2 negative A0) as L. unfold A in L.
+  pose proof (falls A A' A'' (fun r _ => D1 r) (fun r _ => D2 r) negative A0) as L. unfold A in L.
   rewrite Rmult_0_l, Rplus_0_r, !Rmult_0_r, exp_0 in L.
   replace (w + 1 * Delta) with (step S eta g w) in L by (unfold step, Delta; ring).
   unfold Phi in L. rewrite !Rmult_1_r in L.

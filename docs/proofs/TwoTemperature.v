@@ -1,10 +1,9 @@
 (** The notation of docs/theory.md, in one entry: equations (1), (3), (5) and
-    (6), and what the other files need to know of it.
+    (6), and what the other files need to know of it. *)
 
-    A mask of d entries is a function from 1, ..., d; a norm is over them. *)
-
-From Coq Require Import Reals Lra Lia.
+From Coq Require Import Reals Lra.
 From Coquelicot Require Import Coquelicot.
+From Proofs Require Export Preliminaries.
 Open Scope R_scope.
 
 (** (1): the sigmoid of sharpness M, and its slope. *)
@@ -27,10 +26,6 @@ Definition inside (y : R) : Prop := 0 < y < 1.
 Definition D (H S u v : R) : R :=
   RInt_gen (fun x => (u - x) * h'' H S x)
     (at_point v) (within inside (locally u)).
-
-(** Sums from 1 to n, and the norm of a vector of n entries. *)
-Definition total (n : nat) (f : nat -> R) : R := sum_n_m f 1 n.
-Definition norm (n : nat) (f : nat -> R) : R := sqrt (total n (fun i => f i ^ 2)).
 
 (** * The slope is a slope *)
 
@@ -177,60 +172,3 @@ Proof.
   pose proof (exp_pos (- (M * y))).
   apply Rmult_lt_compat_l, Rinv_lt_contravar; try lra. nra.
 Qed.
-
-(** * Sums *)
-
-Lemma total_0 f : total 0 f = 0.
-Proof. unfold total. now rewrite sum_n_m_zero by lia. Qed.
-
-Lemma total_S n f : total (S n) f = total n f + f (S n).
-Proof. unfold total. rewrite sum_n_Sm; [easy | lia]. Qed.
-
-Lemma total_le n f g : (forall i, (1 <= i <= n)%nat -> f i <= g i) ->
-  total n f <= total n g.
-Proof.
-  induction n as [| n I]; intro L.
-  - rewrite !total_0. apply Rle_refl.
-
-  - rewrite !total_S. apply Rplus_le_compat; [apply I; intros |]; apply L; lia.
-Qed.
-
-Lemma total_lt n f g : (forall i, (1 <= i <= n)%nat -> f i <= g i) ->
-  (exists i, (1 <= i <= n)%nat /\ f i < g i) -> total n f < total n g.
-Proof.
-  induction n as [| n I]; intros L [i [N X]]; [lia |]. rewrite !total_S.
-  destruct (Nat.eq_dec i (S n)) as [-> | E].
-  - apply Rplus_le_lt_compat; [apply total_le; intros; apply L; lia | easy].
-  - apply Rplus_lt_le_compat; [| apply L; lia].
-    apply I; [intros; apply L; lia | exists i; split; [lia | easy]].
-Qed.
-
-Lemma total_scal n c f : total n (fun i => c * f i) = c * total n f.
-Proof.
-  unfold total. now rewrite <- (sum_n_m_mult_l (K := R_Ring) c f).
-Qed.
-
-Lemma total_nonneg n f : (forall i, 0 <= f i) -> 0 <= total n f.
-Proof.
-  intro. replace 0 with (total n (fun _ => 0 * 0)).
-  - apply total_le. intros. rewrite Rmult_0_l. apply H.
-  - rewrite total_scal. ring.
-Qed.
-
-Lemma norm_scal d c g : 0 <= c -> sqrt (total d (fun i => c ^ 2 * g i ^ 2)) = c * norm d g.
-Proof.
-  intro. unfold norm. rewrite total_scal, sqrt_mult, sqrt_pow2; try easy.
-  - apply pow2_ge_0.
-  - apply total_nonneg. intro. apply pow2_ge_0.
-Qed.
-
-Lemma total_plus n f g : total n (fun i => f i + g i) = total n f + total n g.
-Proof. exact (sum_n_m_plus f g 1 n). Qed.
-
-Lemma total_minus n f g : total n (fun i => f i - g i) = total n f - total n g.
-Proof.
-  unfold Rminus. rewrite total_plus. f_equal.
-  replace (- total n g) with (-1 * total n g) by ring. rewrite <- total_scal.
-  apply sum_n_m_ext. intro. simpl. ring.
-Qed.
-

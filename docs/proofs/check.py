@@ -3,7 +3,6 @@
 What comes in is what Coq printed, one answer to each `Print Assumptions` of the file.
 """
 
-
 from __future__ import annotations
 
 import re
