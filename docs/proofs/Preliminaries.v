@@ -14,7 +14,11 @@ Definition norm (n : nat) (f : nat -> R) : R := sqrt (total n (fun i => f i ^ 2)
 Lemma total_0 f : total 0 f = 0.
 Proof. unfold total. now rewrite sum_n_m_zero by lia. Qed.
 
-Lemma total_S n f : total (S n) f = total n f + f (S n).
+Lemma total_ext n f g : (forall i, f i = g i) -> total n f = total n g.
+Proof. apply sum_n_m_ext. Qed.
+
+Lemma total_S n f
+ : total (S n) f = total n f + f (S n).
 Proof. unfold total. rewrite sum_n_Sm; [easy | lia]. Qed.
 
 Lemma total_le n f g : (forall i, (1 <= i <= n)%nat -> f i <= g i) ->
