@@ -158,6 +158,36 @@ Qed.
 Definition divergence (d : nat) (H S : R) (u v : nat -> R) : R :=
   total d (fun i => D H S (u i) (v i)).
 
+(** What holds of each entry in each step, summed. *)
+Lemma telescoped (d T : nat) (H S eta K : R) (u : nat -> R) (g w : nat -> nat -> R) :
+  0 < eta ->
+  let v t i := sigma H (w t i) in
+  (forall t i, (1 <= t <= T)%nat -> (1 <= i <= d)%nat ->
+    g t i * (v t i - u i) <=
+      (D H S (u i) (v t i) - D H S (u i) (v (t + 1)%nat i)) / eta
+      + eta * K * g t i ^ 2) ->
+  total T (fun t => total d (fun i => g t i * (v t i - u i))) <=
+    (divergence d H S u (v 1%nat) - divergence d H S u (v (T + 1)%nat)) / eta
+    + eta * K * total T (fun t => norm d (g t) ^ 2).
+Proof.
+  intros E v A. induction T as [| T I].
+  - rewrite !total_0. simpl. right. field. lra.
+  - rewrite !total_S. specialize (I ltac:(intros; apply A; lia)).
+    set (t := Datatypes.S T) in *. replace (T + 1)%nat with t in I by lia.
+    assert (L : total d (fun i => g t i * (v t i - u i)) <=
+      (divergence d H S u (v t) - divergence d H S u (v (t + 1)%nat)) / eta
+      + eta * K * norm d (g t) ^ 2).
+    { unfold norm. rewrite pow2_sqrt by (apply total_nonneg; intro; apply pow2_ge_0).
+      unfold divergence, Rdiv.
+      rewrite <- total_minus, Rmult_comm, <- !total_scal, <- total_plus.
+      apply total_le. intros i Hi. pose proof (A t i ltac:(lia) Hi). lra. }
+    replace ((divergence d H S u (v 1%nat) - divergence d H S u (v (t + 1)%nat)) / eta) with
+      ((divergence d H S u (v 1%nat) - divergence d H S u (v t)) / eta +
+       (divergence d H S u (v t) - divergence d H S u (v (t + 1)%nat)) / eta)
+      by (field; lra).
+    lra.
+Qed.
+
 Theorem regret (d T : nat) (H S eta G : R) (u : nat -> R) (g w : nat -> nat -> R) :
   0 < S <= H -> 0 < eta ->
   (forall t i, (1 <= t <= T)%nat -> (1 <= i <= d)%nat -> Rabs (g t i) <= G) ->
@@ -169,28 +199,9 @@ Theorem regret (d T : nat) (H S eta G : R) (u : nat -> R) (g w : nat -> nat -> R
     (divergence d H S u (v 1%nat) - divergence d H S u (v (T + 1)%nat)) / eta
     + eta * K H S eta G * total T (fun t => norm d (g t) ^ 2).
 Proof.
-  intros TT E B W U v.
-  induction T as [| T I].
-  - rewrite !total_0. simpl. right. field. lra.
-
-  - rewrite !total_S.
-    specialize (I ltac:(intros; apply B; lia) ltac:(intros; apply W; lia)).
-    assert (L : total d (fun i => g (Datatypes.S T) i * (v (Datatypes.S T) i - u i)) <=
-      (divergence d H S u (v (T + 1)%nat) - divergence d H S u (v (Datatypes.S T + 1)%nat)) / eta
-      + eta * K H S eta G * norm d (g (Datatypes.S T)) ^ 2).
-    { replace (T + 1)%nat with (Datatypes.S T) by lia.
-      unfold norm. rewrite pow2_sqrt by (apply total_nonneg; intro; apply pow2_ge_0).
-      unfold divergence, Rdiv.
-      rewrite <- total_minus, Rmult_comm, <- !total_scal, <- total_plus.
-      apply total_le. intros i Hi. unfold v.
-      rewrite (W (Datatypes.S T)) by lia.
-      pose proof (one_step H S eta G (u i) (g (Datatypes.S T) i) (w (Datatypes.S T) i) TT E
-        (U i Hi) ltac:(apply B; lia)). lra. }
-    replace (_ / eta) with
-      ((divergence d H S u (v 1%nat) - divergence d H S u (v (T + 1)%nat)) / eta +
-       (divergence d H S u (v (T + 1)%nat) - divergence d H S u (v (Datatypes.S T + 1)%nat)) / eta)
-      by (field; lra).
-    lra.
+  intros TT E B W U v. apply telescoped; [easy |].
+  intros t i Ht Hi. unfold v. rewrite (W t i Ht Hi).
+  apply one_step; try easy; [now apply U | now apply B].
 Qed.
 
 Print Assumptions regret.
