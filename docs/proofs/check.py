@@ -55,7 +55,7 @@ def main() -> None:
     found = problems(source, sys.stdin.read())
     if found:
         sys.exit("\n".join(f"{file}: {problem}" for problem in found))
-    print(f"{file}: {', '.join(theorems(source)) or 'definitions'}")
+    print(f"{file}: {', '.join(theorems(source)) or 'what others need'}")
 
 
 if __name__ == "__main__":
