@@ -30,7 +30,6 @@ Ltac nonneg :=
     [ lra | apply pow2_ge_0 | apply products_nonneg | apply pow_le
     | apply Rplus_le_le_0_compat ].
 
-
 Section UpperHalf.
 
 Variables r t tau u : R.
@@ -172,7 +171,6 @@ Proof.
   split; [eexists; exact E |].
   replace (Derive Phi' w) with (Derive (fun w => (sigma H w - u) / slope S w) w) by easy.
   pose proof (is_derive_unique _ _ _ E) as V. simpl in V. rewrite V, curvature_is_q by easy.
-
   pose proof (q_range H S u w T U). assert (0 < H * S) by nra. nra.
 Qed.
 

@@ -46,7 +46,6 @@ Proof.
   destruct (Rle_dec 1 s); destruct Rle_dec; lra.
 Qed.
 
-
 Lemma norm_sq d x : norm d x ^ 2 = total d (fun i => x i ^ 2).
 Proof. unfold norm. apply pow2_sqrt, total_nonneg. intro. apply pow2_ge_0. Qed.
 
@@ -194,7 +193,6 @@ Proof.
     { destruct (Req_dec c 0) as [-> | C0]; [right; ring |].
       pose proof (slope_along c ltac:(lra)). lra. }
     assert (G0 : G 0 = dot d (dF x) (minus y x)) by (unfold G; now rewrite E0). lra.
-
 Qed.
 
 End Smooth.
@@ -275,7 +273,6 @@ Proof.
       rewrite S_INR. replace (Datatypes.S n + 1)%nat with (n + 1 + 1)%nat by lia.
       assert (eta / 2 * b < eta / 2 * a (n + 1)%nat) by (apply Rmult_lt_compat_l; lra).
       assert (F (v (n + 1 + 1)%nat) < F (v 1%nat) - eta / 2 * ((INR n + 1) * b)); lra. }
-
   destruct (sum T ltac:(lia)) as [_ S1]. specialize (S1 T1).
   pose proof (low (v (T + 1)%nat) (mask_in_cube d H _)) as S2.
   replace (eta / 2 * (INR T * b)) with (F (v 1%nat) - m) in S1 by (unfold b; field; lra).
@@ -313,7 +310,6 @@ Proof.
       (apply Rabs_def1; unfold Hierarchy.minus, plus, opp; simpl; lra).
     specialize (near x B). apply Rabs_lt_between in near. simpl in near.
     unfold Hierarchy.minus, plus, opp in near. simpl in near. rewrite slope_0 in near. lra. }
-
   destruct (share H HP) as [e1 [E1 near1]]. destruct (share S SP) as [e2 [E2 near2]].
   set (k := 1 + eta * L * (H / 4) * (S / 4)).
   assert (KP : 1 < k).
@@ -350,7 +346,6 @@ Proof.
     replace (eta * (L * (H / 4 * w)) * (S / 4)) with (w * (k - 1)) in B by (unfold k; ring).
     rewrite Rmin_right, Rmax_left in X0 by lra.
     assert (w < w * k) by nra. apply Rabs_def1; lra. }
-
   assert (PL : 1 < L * (eta * p)).
   { pose proof (near1 xi small) as N1.
     pose proof (near2 w ltac:(rewrite Rabs_right; lra)) as N2.
@@ -374,7 +369,6 @@ Proof.
   assert (0 < eta * p * g ^ 2).
   { apply Rmult_lt_0_compat; [now apply Rmult_lt_0_compat | apply pow_lt; lra]. }
   nra.
-
 Qed.
 
 Print Assumptions descent.

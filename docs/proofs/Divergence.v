@@ -35,8 +35,7 @@ Hypothesis S_pos : 0 < S.
 
 Notation f := (integrand H S).
 
-Lemma integrand_continuous
- u x : inside x -> continuous (f u) x.
+Lemma integrand_continuous u x : inside x -> continuous (f u) x.
 Proof.
   intro. unfold integrand. apply @continuous_mult.
   - apply @continuous_minus; [apply continuous_const | apply continuous_id].
@@ -215,7 +214,6 @@ Proof.
   unfold inside. intro V. unfold h''.
   replace (score H (1 - v)) with (- score H v).
   - now rewrite !slope_even.
-
   - unfold score. replace (1 - (1 - v)) with v by ring.
     replace ((1 - v) / v) with (/ (v / (1 - v))) by (field; lra).
     rewrite ln_Rinv by (apply Rdiv_lt_0_compat; lra). field. lra.
@@ -253,7 +251,6 @@ Theorem divergence_exists u v : S <= H -> finite H S u -> inside v ->
   is_RInt_gen (fun x => (u - x) * h'' H S x)
     (at_point v) (within inside (locally u)) (D H S u v).
 Proof.
-
   intros SH [U I] V. unfold D. fold (f u).
   pose proof (near_a_mask_entry u U).
   apply @RInt_gen_correct; try typeclasses eauto.

@@ -212,7 +212,6 @@ Proof.
   - assert (Z : forall k, b k = 0) by (intros [| k]; simpl; [| rewrite <- Q]; ring).
     rewrite (total_ext n _ (fun t => 0 * 0)) by (intro; rewrite Z; ring).
     rewrite total_scal, <- Q. unfold Rdiv. lra.
-
 Qed.
 
 Lemma step_of_momentum n : 0 <= G ->
@@ -313,8 +312,7 @@ Proof.
     pose proof (first_order H S u T F (w t) a _ small) as O1.
     pose proof (second_order H S u T F (w t) a h _ small' next) as O2.
     cbv zeta in O1, O2. fold N in O1, O2. rewrite Y in I. rewrite Y'. unfold Phi in *.
-    replace
- (2 * (delta' / (1 - mu))) with (2 * delta' / (1 - mu)) in O2 by (field; lra).
+    replace (2 * (delta' / (1 - mu))) with (2 * delta' / (1 - mu)) in O2 by (field; lra).
     fold E in O2.
     replace (exp (2 * (mu * delta' / (1 - mu)))) with (E * exp (- (2 * delta'))) in O1.
     2: { unfold E. rewrite <- exp_plus. f_equal. field. lra. }
@@ -408,8 +406,7 @@ Proof.
     specialize (K ltac:(intros t Ht; destruct (W t i Ht I) as [W1 W2]; split;
       [now apply B | split; [easy | rewrite W2; unfold eta'; field; lra]])).
     cbv beta zeta in K. change (delta S eta' G) with delta' in K. fold N e in K.
-    change (1 - 1)%nat with 0%nat in K. rewrite
- (Z i I), Rmult_0_r, Rminus_0_r in K.
+    change (1 - 1)%nat with 0%nat in K. rewrite (Z i I), Rmult_0_r, Rminus_0_r in K.
     pose proof (sum_of_b S eta' mu G (fun t => g t i)) as SB. cbv zeta in SB.
     specialize (SB M Q T). cbv beta in SB. change (delta S eta' G) with delta' in SB.
     pose proof (divergence_nonneg H S (u i)

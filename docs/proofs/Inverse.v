@@ -51,7 +51,6 @@ Qed.
 
 Section AnyMatrix.
 
-
 Variables (R : ringType) (n : nat) (X : 'M[R]_n).
 
 Lemma power_comm k : power X k *m X = X *m power X k.
@@ -124,7 +123,6 @@ rewrite -mxdiagZ /mxdiag /below -mxblockD; apply/eq_mxblock => i j.
 have -> : (i == (1 + j)%N :> nat) = (i == j.+1 :> nat) by [].
 rewrite /= mulmx1; case: eqP => [->|_]; last by rewrite add0r.
 by rewrite ltn_eqF // addr0.
-
 Qed.
 
 Lemma belowS n : below 1 *m below n = below n.+1.
@@ -139,7 +137,6 @@ rewrite mul_mxblock; apply/eq_mxblock => i j; case: ifP => [/eqP ij|ij].
 apply: big1 => k _; case: eqP => [ik|_]; last by rewrite mul0mx.
 case: eqP => [kj|_]; last by rewrite mulmx0.
 by rewrite ik kj eqxx in ij.
-
 Qed.
 
 Lemma below_large n : (B < n)%N -> below n = 0.
@@ -216,7 +213,6 @@ have one n : submxblock (below n *~ (-1) ^+ n) i j =
     if i == (n + j)%N :> nat then conform_mx 0 (chain n j) *~ (-1) ^+ n else 0.
   have -> : submxblock (below n *~ (-1) ^+ n) i j = submxblock (below n) i j *~ (-1) ^+ n.
     by rewrite -!scaler_int; apply/matrixP => k l; rewrite !mxE.
-
   by rewrite mxblockK; case: eqP => // _; rewrite mul0rz.
 rewrite (eq_bigr _ (fun (n : 'I_B.+1) _ => one n)).
 case: leqP => [le_ji|lt_ij]; last first.
@@ -224,12 +220,9 @@ case: leqP => [le_ji|lt_ij]; last first.
 have lt_n : (i - j < B.+1)%N by apply: leq_ltn_trans (leq_subr _ _) (ltn_ord i).
 rewrite (bigD1 (Ordinal lt_n)) //=; have -> : i == (i - j + j)%N :> nat by rewrite subnK.
 rewrite big1 ?addr0 // => n.
-
-
 rewrite -val_eqE /= => n_neq; case: eqP => // ij.
 by rewrite ij addnK eqxx in n_neq.
 Qed.
-
 
 Lemma by_blocks_by_powers : by_powers Phi B = by_blocks.
 Proof.
@@ -239,7 +232,6 @@ have right : Phi *m by_blocks = 1%:M.
     rewrite sumrN (telescope (fun n => below n *~ (-1) ^+ n)) below0 below_large //.
     by rewrite mul0rz subr0.
   by move=> n _; rewrite mulmxMz belowS exprS mulN1r mulrNz opprK.
-
 have [_ left] := inverse_by_powers.
 by rewrite -[RHS]mul1mx -left -mulmxA right mulmx1.
 Qed.

@@ -17,8 +17,7 @@ Proof. unfold total. now rewrite sum_n_m_zero by lia. Qed.
 Lemma total_ext n f g : (forall i, f i = g i) -> total n f = total n g.
 Proof. apply sum_n_m_ext. Qed.
 
-Lemma total_S n f
- : total (S n) f = total n f + f (S n).
+Lemma total_S n f : total (S n) f = total n f + f (S n).
 Proof. unfold total. rewrite sum_n_Sm; [easy | lia]. Qed.
 
 Lemma total_le n f g : (forall i, (1 <= i <= n)%nat -> f i <= g i) ->
@@ -26,7 +25,6 @@ Lemma total_le n f g : (forall i, (1 <= i <= n)%nat -> f i <= g i) ->
 Proof.
   induction n as [| n I]; intro L.
   - rewrite !total_0. apply Rle_refl.
-
   - rewrite !total_S. apply Rplus_le_compat; [apply I; intros |]; apply L; lia.
 Qed.
 

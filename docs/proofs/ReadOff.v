@@ -106,7 +106,6 @@ Proof.
     apply Rmult_le_compat_r, Rmult_le_compat_l; lra. }
   assert (0 < eta * gamma * slope S w) by
     (apply Rmult_lt_0_compat; [apply Rmult_lt_0_compat |]; lra).
-
   split; [lra |].
   set (w' := w - eta * g * slope S w) in *.
   destruct (theta_mvt w w' ltac:(unfold w'; lra)) as [c [C E]].
@@ -241,12 +240,10 @@ Proof.
       rewrite ?Rmin_left, ?Rmax_right by lra.
     - intros. apply D. lra.
     - intros r [[P | <-] _]; apply continuity_pt_filterlim.
-      + change (continuous (fun t => theta S (w t)) r). apply
- @ex_derive_continuous. eexists. now apply D.
+      + change (continuous (fun t => theta S (w t)) r). apply @ex_derive_continuous. eexists. now apply D.
       + apply (continuous_comp w (theta S)); [easy |].
         apply @ex_derive_continuous. eexists. now apply theta_derive.
-    - simpl in E.
- rewrite W0, theta_0 in E by easy. lra. }
+    - simpl in E. rewrite W0, theta_0 in E by easy. lra. }
   intros t P.
   replace (2 / (H * S * gamma) * (b + sinh (S / H * b) / (S / H))) with
     (theta S (b / H) / gamma) by (rewrite theta_bracket by easy; unfold bracket; field; lra).

@@ -67,7 +67,6 @@ Lemma one_step H S eta G u g w : 0 < S <= H -> 0 < eta -> finite H S u -> Rabs g
 Proof.
   intros T E F B. destruct (Req_dec g 0) as [-> | G0].
   { replace (step S eta 0 w) with w by (unfold step; ring). right. field. lra. }
-
   assert (GP : 0 < G) by (pose proof (Rabs_pos_lt g G0); lra).
   set (k := 2 * delta S eta G).
   assert (KP : 0 < k).
@@ -117,12 +116,9 @@ Proof.
         apply Rle_trans with (S * eta * r * (Rabs g * slope S w)); [right; ring |].
         apply Rle_trans with (S * eta * r * (G * (S / 4))); [| right; field].
         apply Rmult_le_compat_l; [repeat apply Rmult_le_pos |]; lra. }
-
-
       pose proof (slope_ratio S w x ltac:(lra)) as V.
       assert (exp (S * Rabs (x - w)) <= exp (delta S eta G * r)) as X.
       { destruct Q as [Q | Q]; [left; now apply exp_increasing | right; now f_equal]. }
-
       assert (slope S w <= exp (delta S eta G * r) * slope S x) as Y by nra.
       replace (k * r) with (delta S eta G * r + delta S eta G * r) by (unfold k; ring).
       rewrite exp_plus. pose proof (exp_pos (delta S eta G * r)).
@@ -149,8 +145,6 @@ Proof.
   apply Rle_trans with
     (D H S u (sigma H w) - D H S u (sigma H (step S eta g w)) + c * X);
     [lra | right; field; lra].
-
-
 Qed.
 
 (** * The theorem *)

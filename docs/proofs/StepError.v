@@ -106,7 +106,6 @@ Proof.
     assert (N : w <> w ^+ g).
     { unfold step. intro C. assert (Z : eta * slope S w * g = 0) by lra.
       apply Rmult_integral in Z as [Z | Z]; [nra | easy]. }
-
     pose proof (moves_less w (w ^+ g) N) as L.
     replace (sigma H (w ^+ g) - sigma H w) with
       (- (eta * (slope H xi * slope S w)) * g) in L by (rewrite error_spec, E; ring).

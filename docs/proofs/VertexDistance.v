@@ -1,5 +1,5 @@
 (** Claims two-temperature.vertex-distance and two-temperature.strong-convexity:
-    (5), (8) and (10) of docs/theory.md.
+    (5), (7), (8) and (10) of docs/theory.md.
 
     The distance of a mask entry sigma_H(w) to 1 is, for 0 < S < H and
     rho = S / H,
@@ -12,8 +12,13 @@
 
       D(1, eps) - D(0, eps) = 2 / (H S) (l + sinh(rho l) / rho).          (10)
 
-    The potential is strongly convex, h'' >= 16 / (H S), with equality at
-    v = 1/2 only. (On the page eps < 1/2 in (10); that is not needed.) *)
+    The potential h, with h'(v) = theta(w) at v = sigma_H(w), has the second
+    derivative of (5), and with l = log(v / (1 - v))
+
+      H S h'(v) = 2 (l + sinh(rho l) / rho).                              (7)
+
+    It is strongly convex, h'' >= 16 / (H S), with equality at v = 1/2 only.
+    (On the page eps < 1/2 in (10); that is not needed.) *)
 
 From Coq Require Import Reals Lra.
 From Coquelicot Require Import Coquelicot.
@@ -83,7 +88,6 @@ Proof.
   change (2 / (H * S) * RInt j a b) with (scal (2 / (H * S)) (RInt j a b)).
   rewrite <- (RInt_scal j a b (2 / (H * S))).
   2: { apply @ex_RInt_continuous. intros. apply j_continuous. }
-
   rewrite <- (RInt_comp (f 1) entry (fun y => slope H (y / H) / H) a b).
   - apply RInt_ext. intros x _. unfold scal; simpl. unfold mult; simpl.
     unfold integrand, entry. rewrite h''_sigma by easy.
@@ -200,7 +204,6 @@ Proof.
       eexists. now apply integral_of_score_derive.
     + assert (back : sigma H w = v) by now apply sigma_score.
       simpl in E. rewrite back, RInt_point, I in E. unfold zero in E; simpl in E.
-
       assert (/ H <= (1 - sigma H c) / slope S c).
       { rewrite SH, slope_sigma. pose proof (sigma_inside H c) as J. unfold inside in J.
         replace ((1 - sigma H c) / (H * sigma H c * (1 - sigma H c))) with
@@ -244,6 +247,26 @@ Proof.
   rewrite W, theta_odd, theta_bracket in C by easy. unfold bracket in C. lra.
 Qed.
 
+(** * The potential *)
+
+(** With h'(v) = theta(w) at v = sigma_H(w): [h''] is its derivative, and (7). *)
+Theorem potential v : inside v ->
+  let h' v := theta S (score H v) in let l := ln (v / (1 - v)) in
+  is_derive h' v (h'' H S v) /\
+  H * S * h' v = 2 * (l + sinh (S / H * l) / (S / H)).
+Proof.
+  intros V h' l. pose proof H_pos. split.
+  - evar_last.
+    { apply (is_derive_comp (theta S) (score H)); [now apply theta_derive |].
+      unfold score, inside in *. auto_derive; [repeat split; try lra | reflexivity].
+      apply Rdiv_lt_0_compat; lra. }
+    unfold h''. rewrite (slope_sigma H (score H v)), sigma_score by easy.
+    pose proof (slope_pos S (score H v) S_pos). unfold scal; simpl. unfold mult; simpl.
+    unfold inside in *. field. lra.
+  - unfold h'. replace (score H v) with (l / H) by easy.
+    rewrite theta_bracket by easy. unfold bracket. field. lra.
+Qed.
+
 (** * Strong convexity *)
 
 Theorem strong_convexity v : inside v ->
@@ -263,7 +286,6 @@ Proof.
     + intro Q. assert (Q' : slope H w * slope S w = H * S / 16).
       { unfold Rdiv at 1 2 in Q. rewrite !Rmult_1_l in Q.
         apply (f_equal Rinv) in Q. now rewrite !Rinv_inv in Q. }
-
       assert (slope H w = H / 4) by nra.
       assert (Z : H * (v - 1 / 2) ^ 2 = 0) by (rewrite E in H5; nra).
       apply Rmult_integral in Z as [Z | Z]; [lra |].
@@ -280,4 +302,5 @@ Print Assumptions distance_to_1.
 Print Assumptions distance_to_0.
 Print Assumptions finite_iff.
 Print Assumptions between_the_corners.
+Print Assumptions potential.
 Print Assumptions strong_convexity.
