@@ -4,6 +4,7 @@ import itertools
 import math
 from fractions import Fraction
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -11,7 +12,16 @@ from scipy.stats import beta
 
 import jaxarch
 from jaxarch.claims.own.new_errors import prior, tail
-from jaxarch.theory.generalization import binomial_upper, description_length, masked_bound
+from jaxarch.precision import float64
+from jaxarch.theory.generalization import (
+    binomial_upper,
+    description_length,
+    kl_inverse,
+    masked_bound,
+    randomized_bound,
+    relaxed_length,
+)
+from jaxarch.theory.generalization.bounds import _log_maurer
 
 
 @pytest.mark.parametrize("errors", [0, 1, 4, 9])
@@ -83,9 +93,120 @@ def test_the_mask_that_fits_random_labels_best_is_not_certified_to_beat_chance()
     assert unpaid > 0.1 * draws  # what paying nothing for the choice would have promised
 
 
+def exact_divergence(chances):
+    """`KL(prod Bern(v_i) || P)` by all masks of one leaf."""
+    total = 0.0
+    for bits in itertools.product((0, 1), repeat=len(chances)):
+        share = math.prod(v if bit else 1 - v for v, bit in zip(chances, bits, strict=True))
+        if share:
+            total += share * (math.log(share) - math.log(prior((len(chances),), bits)))
+    return total
+
+
+@pytest.mark.parametrize("chances", [(0.5,), (0.2, 0.9, 0.0), (0.01, 0.01, 0.99, 1.0), (0.5,) * 6])
+def test_the_length_of_chances_is_at_least_the_divergence_and_close_to_it(chances):
+    length = description_length({"a": np.array(chances)})
+    exact = exact_divergence(chances)
+    assert exact <= length <= exact + 0.5
+
+
+def test_numbers_that_are_0_or_1_are_described_as_booleans():
+    mask = np.arange(300) % 7 == 0
+    assert description_length({"a": mask.astype(float)}) == pytest.approx(description_length({"a": mask}))
+
+
+def test_under_a_prior_a_mask_costs_the_logarithms_of_its_chances():
+    mask, chances = {"a": np.array([True, False, True])}, {"a": np.array([0.9, 0.2, 0.4])}
+    exact = -math.log(0.9) - math.log(0.8) - math.log(0.4)
+    assert exact <= description_length(mask, chances) <= exact + 1e-9
+
+
+def test_under_a_prior_chances_cost_their_divergence():
+    v, pi = np.array([0.3, 1.0]), np.array([0.4, 0.5])
+    exact = 0.3 * math.log(0.3 / 0.4) + 0.7 * math.log(0.7 / 0.6) + math.log(2)
+    assert exact <= description_length({"a": v}, {"a": pi}) <= exact + 1e-9
+
+
+def test_what_a_prior_gave_no_chance_is_not_bounded():
+    mask, never = {"a": np.array([True])}, {"a": np.array([0.0])}
+    assert description_length(mask, never) == math.inf
+    assert masked_bound(0, 100, mask, prior=never) == 1.0
+
+
+def test_a_good_prior_makes_the_bound_smaller_and_certainty_makes_it_that_of_one_network():
+    mask = {"a": np.arange(1000) < 50}
+    plain = masked_bound(30, 1000, mask)
+    near = masked_bound(30, 1000, mask, prior={"a": np.where(mask["a"], 0.9, 0.01)})
+    certain = masked_bound(30, 1000, mask, prior={"a": mask["a"].astype(float)})
+    assert binomial_upper(30, 1000, 0.05) == pytest.approx(certain)
+    assert certain < near < plain
+
+
+def test_the_relaxed_length_is_the_length_where_numbers_are_0_or_1():
+    mask = {"a": np.arange(300) % 7 == 0, "b": np.arange(50) < 20}
+    with float64():
+        relaxed = relaxed_length({path: jnp.asarray(leaf, jnp.float64) for path, leaf in mask.items()})
+    assert float(relaxed) == pytest.approx(description_length(mask), rel=1e-12)
+
+
+def test_a_connection_more_costs_about_the_logarithm_of_those_that_are_not_there_over_those_that_are():
+    slope = jax.grad(relaxed_length)({"w": jnp.full(1000, 0.1)})["w"][0]
+    assert float(slope) == pytest.approx(math.log(900 / 100), rel=0.01)
+
+
+def test_the_relaxed_length_by_a_prior_is_its_length():
+    mask, chances = {"a": np.array([1.0, 0.0, 1.0])}, {"a": np.array([0.9, 0.2, 0.4])}
+    assert float(relaxed_length(mask, chances)) == pytest.approx(description_length(mask, chances), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("rate", "budget"), [(0.0, 0.05), (0.1, 0.0), (0.1, 1e-6), (0.3, 2.0), (0.999, 1e-3)]
+)
+def test_the_inverse_is_just_where_the_divergence_is_the_budget(rate, budget):
+    def kl(p):
+        there = rate * math.log(rate / p) if rate else 0.0
+        return there + (1 - rate) * math.log((1 - rate) / (1 - p))
+
+    bound = kl_inverse(rate, budget)
+    assert rate <= bound < 1
+    assert kl(bound) >= budget * (1 - 1e-9)
+    assert kl(bound - 1e-7 * (bound - rate) - 1e-15) <= budget + 1e-12
+
+
+def test_nothing_is_bounded_by_an_infinite_budget():
+    assert kl_inverse(0.1, math.inf) == kl_inverse(1.0, 0.0) == 1.0
+
+
+@pytest.mark.parametrize("n", [1, 2, 8, 30])
+def test_the_constant_is_the_exact_one_from_above_and_below_that_of_maurer(n):
+    exact = math.log(
+        sum(math.comb(n, k) * Fraction(k, n) ** k * Fraction(n - k, n) ** (n - k) for k in range(n + 1))
+    )
+    assert exact <= _log_maurer(n) <= exact + 1e-9
+    if n >= 8:
+        assert _log_maurer(n) < math.log(2 * math.sqrt(n))
+
+
+def test_a_randomised_mask_pays_for_its_draws_and_its_length():
+    mask = {"a": np.where(np.arange(1000) < 50, 0.9, 0.01)}
+    length = description_length(mask)
+    rate = binomial_upper(600, 6000, 0.2 * 0.05)
+    budget = (length + _log_maurer(3000) + math.log(1 / (0.8 * 0.05))) / 3000
+    assert randomized_bound(600, 6000, 3000, mask) == pytest.approx(kl_inverse(rate, budget), rel=1e-12)
+
+
 @pytest.mark.parametrize(
     ("call", "named"),
     [
+        (lambda: kl_inverse(1.5, 0.1), "rate"),
+        (lambda: kl_inverse(0.5, -0.1), "length"),
+        (lambda: randomized_bound(1, 10, 10, {"a": np.ones(3)}, share=1.0), "share"),
+        (lambda: description_length({"a": np.ones(3, bool)}, {"b": np.ones(3)}), "prior"),
+        (lambda: description_length({"a": np.ones(3, bool)}, {"a": np.ones(2)}), "prior"),
+        (lambda: description_length({"a": np.ones(3, bool)}, {"a": np.full(3, -0.1)}), "prior"),
+        (lambda: description_length({"a": np.ones(3, int)}), "a"),
+        (lambda: relaxed_length({"a": None}), "mask"),
+        (lambda: masked_bound(1, 10, {"a": np.ones(3)}), "a"),
         (lambda: binomial_upper(11, 10, 0.05), "errors"),
         (lambda: binomial_upper(-1, 10, 0.05), "errors"),
         (lambda: binomial_upper(1, 0, 0.05), "examples"),

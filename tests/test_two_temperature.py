@@ -195,3 +195,75 @@ def test_a_network_of_a_given_density_has_the_largest_scores_whatever_their_sign
     assert scores[mask].min() >= jnp.sort(scores)[::-1][count - 1]
     traced, _ = jaxarch.over_seeds(at, keys(1), learning, jnp.array([density]))
     assert same(traced.of_run(0).mask, network.mask)
+
+
+@pytest.fixture(scope="module")
+def half():
+    """A search whose temperature grows, from 1 to 50 in half of the steps."""
+    grown = optax.exponential_decay(1.0, 6, 50.0, end_value=50.0)
+    return jaxarch.search.two_temperature(grown, 0.5, mean=0.0, std=0.5)
+
+
+def test_a_temperature_that_does_not_change_is_as_the_number():
+    args = jax.random.key(0), problem().of_run(0)
+    number = jaxarch.search.two_temperature(20.0, 2.0)(*args)
+    schedule = jaxarch.search.two_temperature(optax.constant_schedule(20.0), 2.0)(*args)
+    assert same(number.info, schedule.info)
+
+
+def test_a_temperature_that_grows_is_that_of_the_step(half):
+    one = problem().of_run(0)
+    carry = training.begin(half, jax.random.key(0), one, None)
+    for step, hard in ((0, 1.0), (3, 50**0.5), (6, 50.0), (11, 50.0)):
+        state = carry.state._replace(step=step)
+        mask = jax.tree.map(lambda leaf, hard=hard: two_temperature(leaf, hard, 0.5), state.trainable)
+        params = half.params(half.settings, state)
+        jax.tree.map(lambda leaf, other: np.testing.assert_allclose(leaf, other, rtol=1e-5), params, mask)
+
+
+def test_initial_scores_are_in_units_of_the_first_temperature():
+    one = problem().of_run(0)
+    grown = optax.linear_schedule(4.0, 50.0, 10)
+    scores = training.begin(
+        jaxarch.search.two_temperature(grown, 1.0, mean=-2.0, std=0.0), jax.random.key(0), one, None
+    ).state.trainable
+    assert all((leaf == -0.5).all() for leaf in jax.tree.leaves(scores))
+
+
+def test_a_soft_temperature_above_the_hard_one_at_either_end_is_refused():
+    falling = optax.linear_schedule(50.0, 1.0, 12)
+    with pytest.raises(jaxarch.ArgumentError, match="soft"):
+        jaxarch.search.two_temperature(optax.linear_schedule(1.0, 50.0, 12), 5.0)
+    search = jaxarch.search.two_temperature(falling, 5.0)
+    with pytest.raises(jaxarch.ArgumentError, match="soft"):
+        search(jax.random.key(0), problem().of_run(0))
+
+
+def ten_times_the_size(mask):
+    return 10 * sum(leaf.sum() for leaf in jax.tree.leaves(mask))
+
+
+def test_a_penalty_of_the_mask_is_added_to_the_loss():
+    one, key = problem().of_run(0), jax.random.key(0)
+    plain, priced = (
+        jaxarch.search.two_temperature(20.0, 2.0, steps=1, penalty=penalty)(key, one)
+        for penalty in (None, ten_times_the_size)
+    )
+    carry = training.begin(jaxarch.search.two_temperature(20.0, 2.0, steps=1), key, one, None)
+    mask = jax.tree.map(lambda leaf: two_temperature(leaf, 20.0, 2.0), carry.state.trainable)
+    added = priced.info["loss"][0] - plain.info["loss"][0]
+    np.testing.assert_allclose(added, ten_times_the_size(mask), rtol=1e-4)
+
+
+def test_a_penalty_moves_the_scores():
+    one, key = problem().of_run(0), jax.random.key(0)
+    plain, priced = (
+        jaxarch.search.two_temperature(20.0, 2.0, penalty=penalty)(key, one)
+        for penalty in (None, ten_times_the_size)
+    )
+    assert jaxarch.density(priced.mask) < 0.5 * jaxarch.density(plain.mask)
+
+
+def test_a_penalty_that_is_no_function_is_refused():
+    with pytest.raises(jaxarch.ArgumentError, match="penalty"):
+        jaxarch.search.two_temperature(penalty=0.1)

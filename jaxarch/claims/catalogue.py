@@ -55,6 +55,7 @@ IDEAS = (
     disentangling.graphs,
     own.duality_gap,
     own.new_errors,
+    own.randomized_errors,
     own.time_to_read_off,
     own.clipped_descent,
 )

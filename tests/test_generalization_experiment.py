@@ -1,0 +1,112 @@
+"""Certified against measured errors, as an experiment: on digits and few steps."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxarch
+from jaxarch.experiments.harness import report_on, run_in
+from jaxarch.experiments.theory import generalization
+from jaxarch.experiments.theory.generalization import HALF, SHORT, Settings, prepare, searches
+from jaxarch.experiments.theory.sign_networks import Scaled, _convolved, convolutional, multilayer
+from jaxarch.results import read_table
+
+FEW = Settings(seeds=2, steps=200, densities=(0.2,), strengths=(1.0,), widths=(4,))
+BOTH = pytest.mark.parametrize(
+    "network", [convolutional((8, 8, 1), (4,), 10), multilayer((8, 8, 1), (20, 12), 10)]
+)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("generalization")
+    run_in(folder, generalization.EXPERIMENT, FEW)
+    report_on(folder, generalization.EXPERIMENT)
+    return folder
+
+
+def test_a_convolution_is_that_of_jax():
+    x = jax.random.normal(jax.random.key(0), (2, 6, 5, 3))
+    kernel = jax.random.normal(jax.random.key(1), (3, 3, 3, 4))
+    expected = jax.lax.conv_general_dilated(
+        x, kernel, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+    np.testing.assert_allclose(_convolved(x, kernel), expected, atol=1e-5)
+
+
+@BOTH
+def test_weights_are_signs_times_one_number_a_layer(network):
+    for kernel in network.init(jax.random.key(0)).values():
+        sizes = np.unique(np.abs(kernel))
+        assert len(sizes) == 1
+        assert len(np.unique(np.sign(kernel))) == 2
+
+
+@BOTH
+def test_the_scale_of_pixels_and_of_weights_changes_no_class(network):
+    params, x = network.init(jax.random.key(0)), jax.random.uniform(jax.random.key(1), (5, 8, 8, 1))
+    wider = Scaled(0.1)(jax.random.key(2), params)
+    classes = network.apply(params, x).argmax(axis=1)
+    np.testing.assert_array_equal(classes, network.apply(wider, 255 * x).argmax(axis=1))
+
+
+def test_pictures_that_are_too_small_are_refused():
+    with pytest.raises(jaxarch.ArgumentError, match="widths"):
+        convolutional((8, 8, 1), (4, 4), 10)
+
+
+def test_rows_that_errors_are_measured_on_are_not_chosen_by():
+    problem = prepare(FEW.complete()).problems[1.0]
+    assert not np.intersect1d(problem.training_rows(), problem.validation).size
+
+
+def test_the_halves_are_the_training_rows():
+    task = prepare(FEW.complete())
+    both = np.concatenate(task.halves)
+    np.testing.assert_array_equal(np.sort(both), np.sort(task.problems[1.0].training_rows()))
+
+
+@pytest.mark.long
+def test_every_search_is_certified_once_a_seed(small):
+    table = read_table(small)
+    assert (table.groupby("strategy").size() == FEW.seeds).all()
+    assert set(table["strategy"]) == {name for name, _, _ in searches(FEW.complete(), 1)} | {HALF}
+
+
+@pytest.mark.long
+def test_a_certified_error_is_the_bound_of_its_errors_and_its_length(small):
+    for row in read_table(small).itertuples():
+        examples = len(prepare(FEW.complete()).problems[1.0].training_rows())
+        examples -= (examples + 1) // 2 if row.strategy == HALF else 0
+        errors = round(row.training_errors * examples)
+        length = row.description + np.log(FEW.choices)
+        bound = jaxarch.theory.generalization.binomial_upper(errors, examples, FEW.delta, length=length)
+        assert row.training_bound == pytest.approx(bound, rel=1e-9)
+
+
+@pytest.mark.long
+def test_edge_popup_keeps_the_density_asked_for(small):
+    table = read_table(small)
+    kept = table[table["strategy"] == "edge-popup"]
+    assert (kept["kept"] == round(0.2 * kept["connections"].iloc[0])).all()
+
+
+@pytest.mark.long
+def test_a_price_makes_descriptions_shorter():
+    settings = dataclasses.replace(FEW, strengths=(0.01, 3.0)).complete()
+    problem = prepare(settings).problems[1.0]
+    lengths = {}
+    for name, strength, search in searches(settings, len(problem.training_rows())):
+        if name == SHORT:
+            network = search(jax.random.key(0), problem)
+            lengths[strength] = jaxarch.theory.generalization.description_length(network.mask)
+    assert lengths[3.0] < 0.8 * lengths[0.01]
+
+
+def test_the_penalty_of_a_mask_is_the_price_of_its_description():
+    mask = {"a": jnp.asarray(np.arange(100) < 10, jnp.float32)}
+    length = jaxarch.theory.generalization.description_length({"a": np.arange(100) < 10})
+    assert float(generalization.Priced(3.0, 1000)(mask)) == pytest.approx(3 * length / 1000, rel=1e-5)
