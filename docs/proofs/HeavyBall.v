@@ -19,43 +19,6 @@ From Coquelicot Require Import Coquelicot.
 From Proofs Require Import TwoTemperature Divergence Curvature Regret.
 Open Scope R_scope.
 
-(** * The divergence is not negative *)
-
-Lemma divergence_nonneg H S u v : 0 < S <= H -> finite H S u -> inside v -> 0 <= D H S u v.
-Proof.
-  intros T F V. assert (HP : 0 < H) by lra. assert (SP : 0 < S) by lra.
-  apply Rnot_lt_le. intro N.
-  pose proof (divergence_exists H S HP SP u v (proj2 T) F V) as L.
-  assert (E : 0 < - D H S u v) by lra.
-  destruct (L _ (locally_ball _ (mkposreal _ E))) as [A B HA [e HB] near].
-  (* A point of the cube between v and u, and near u. *)
-  assert (P : exists y, inside y /\ Rabs (y - u) < e /\ (v <= y <= u \/ u <= y <= v)).
-  { destruct F as [U _]. pose proof (cond_pos e) as EP. unfold inside in *.
-    destruct (Rle_or_lt u v) as [C | C].
-    - exists (Rmin v (u + e / 2)). unfold Rmin. destruct Rle_dec.
-      + repeat split; try lra. rewrite Rabs_right; lra.
-      + repeat split; try lra. rewrite Rabs_right; lra.
-    - exists (Rmax v (u - e / 2)). unfold Rmax. destruct Rle_dec.
-      + repeat split; try lra. rewrite Rabs_left; lra.
-      + repeat split; try lra. rewrite Rabs_left; lra. }
-  destruct P as [y [I [Y C]]].
-  destruct (near v y HA (HB y Y I)) as [z [J Z]]. simpl in J.
-  apply (is_RInt_unique (integrand H S u)) in J.
-  apply Rabs_lt_between in Z. simpl in Z. unfold minus, plus, opp in Z. simpl in Z.
-  assert (0 <= z); [| lra]. rewrite <- J.
-  assert (X : forall a b, inside a -> inside b -> ex_RInt (integrand H S u) a b)
-    by (intros; now apply integrable).
-  destruct C as [C | C].
-  - apply RInt_ge_0; [lra | now apply X |]. intros x Hx. unfold integrand.
-    apply Rmult_le_pos; [lra | left; now apply h''_pos].
-  - rewrite <- opp_RInt_swap by now apply X.
-    assert (RInt (integrand H S u) y v <= 0); [| unfold opp; simpl; lra].
-    replace 0 with (RInt (fun _ => 0) y v).
-    2: { rewrite RInt_const. unfold scal; simpl. unfold mult; simpl. ring. }
-    apply RInt_le; [lra | now apply X | apply @ex_RInt_const |].
-    intros x Hx. unfold integrand. pose proof (h''_pos H S x HP SP). nra.
-Qed.
-
 (** * Its second derivative near a score *)
 
 Section Entry.
