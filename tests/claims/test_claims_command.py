@@ -10,10 +10,14 @@ FEW = {name: CLAIMS[name] for name in ("D.eq-49", "D.theorem-4.3", "A.eq-57", "D
 
 
 @pytest.fixture
-def few(monkeypatch):
-    """A short catalogue."""
+def few():
+    """A short catalogue, and the whole one afterwards, in its order."""
+    whole = dict(CLAIMS)
     for name in set(CLAIMS) - set(FEW):
-        monkeypatch.delitem(CLAIMS, name)
+        del CLAIMS[name]
+    yield
+    CLAIMS.clear()
+    CLAIMS.update(whole)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxarch.claims.checks.commuting import Commuting, Symbols, commuting, variable
+from jaxarch.claims.checks.commuting import Commuting, Symbols, variable
 
 NUMBERS = st.integers(-20, 20).map(lambda n: n / 4)
 
@@ -15,9 +15,9 @@ NUMBERS = st.integers(-20, 20).map(lambda n: n / 4)
 def polynomials(draw):
     x, y = variable("x"), variable("y")
     terms = draw(st.lists(st.tuples(NUMBERS, st.integers(0, 2), st.integers(0, 2)), max_size=3))
-    total = commuting(0)
+    total = Commuting.of(0)
     for coefficient, a, b in terms:
-        term = commuting(coefficient)
+        term = Commuting.of(coefficient)
         for factor in [x] * a + [y] * b:
             term = term * factor
         total = total + term
@@ -53,7 +53,7 @@ def test_symbols_calculate_as_numbers(first, second, number, x, y):
     ):
         assert evaluated(found, values) == expected
     if number:
-        assert evaluated(Symbols.divide(first, commuting(number)), values) == a / exact
+        assert evaluated(Symbols.divide(first, Commuting.of(number)), values) == a / exact
 
 
 def test_what_is_the_same_by_the_rules_is_the_same():

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from jaxarch.claims.checks.terms import Terms
+
 Symbol = tuple[object, ...]
 """A name, and what it is of."""
 
@@ -15,55 +17,20 @@ Monomial = frozenset[tuple[Symbol, int]]
 """Symbols with their powers, which may be negative and are not 0."""
 
 
-class Commuting:
-    """A sum of monomials.
+class Commuting(Terms[Monomial]):
+    """A sum of monomials."""
 
-    Attributes:
-      terms: the coefficient of each monomial, none of them 0; the empty one is the number 1.
-    """
+    one = frozenset()
+    coefficient = Fraction
+    numbers = (int, float)
 
-    def __init__(self, terms: dict[Monomial, Fraction]) -> None:
-        self.terms = {monomial: coefficient for monomial, coefficient in terms.items() if coefficient}
-
-    def __add__(self, other: Commuting | float) -> Commuting:
-        terms = dict(self.terms)
-        for monomial, coefficient in commuting(other).terms.items():
-            terms[monomial] = terms.get(monomial, Fraction(0)) + coefficient
-        return Commuting(terms)
-
-    def __mul__(self, other: Commuting | float) -> Commuting:
-        terms: dict[Monomial, Fraction] = {}
-        for first, a in self.terms.items():
-            for second, b in commuting(other).terms.items():
-                powers = dict(first)
-                for symbol, power in second:
-                    powers[symbol] = powers.get(symbol, 0) + power
-                monomial = frozenset((symbol, power) for symbol, power in powers.items() if power)
-                terms[monomial] = terms.get(monomial, Fraction(0)) + a * b
-        return Commuting(terms)
-
-    def __neg__(self) -> Commuting:
-        return self * -1
-
-    def __sub__(self, other: Commuting | float) -> Commuting:
-        return self + -commuting(other)
-
-    def __rsub__(self, other: float) -> Commuting:
-        return -self + other
-
-    __radd__ = __add__
-    __rmul__ = __mul__
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, (Commuting, int, float)) and self.terms == commuting(other).terms
-
-    def __hash__(self) -> int:
-        return hash(frozenset(self.terms.items()))
-
-
-def commuting(value: Commuting | float | Fraction) -> Commuting:
-    """A number as a polynomial; floats are exact."""
-    return value if isinstance(value, Commuting) else Commuting({frozenset(): Fraction(value)})
+    @staticmethod
+    def times(first: Monomial, second: Monomial) -> Monomial:
+        """Powers add up."""
+        powers = dict(first)
+        for symbol, power in second:
+            powers[symbol] = powers.get(symbol, 0) + power
+        return frozenset((symbol, power) for symbol, power in powers.items() if power)
 
 
 def variable(*name: object) -> Commuting:
@@ -77,7 +44,7 @@ class Symbols:
     @staticmethod
     def tanh(x: Commuting) -> Commuting:
         """A symbol."""
-        return variable("tanh", commuting(x))
+        return variable("tanh", Commuting.of(x))
 
     @staticmethod
     def square(x: Commuting) -> Commuting:
@@ -87,7 +54,7 @@ class Symbols:
     @staticmethod
     def divide(x: Commuting, y: Commuting) -> Commuting:
         """By a single monomial exactly; by anything else, x times a symbol."""
-        y = commuting(y)
+        y = Commuting.of(y)
         if len(y.terms) != 1:
             return x * variable("1/", y)
         ((monomial, coefficient),) = y.terms.items()
@@ -97,18 +64,18 @@ class Symbols:
     @staticmethod
     def share(part: Commuting, whole: Commuting) -> Commuting:
         """A symbol."""
-        return variable("share", commuting(part), commuting(whole))
+        return variable("share", Commuting.of(part), Commuting.of(whole))
 
     @staticmethod
     def maximum(x: Commuting | float, y: Commuting | float) -> Commuting:
         """`(x + y + |x - y|)/2`."""
-        x, y = commuting(x), commuting(y)
+        x, y = Commuting.of(x), Commuting.of(y)
         return 0.5 * (x + y + _size(x - y))
 
     @staticmethod
     def minimum(x: Commuting | float, y: Commuting | float) -> Commuting:
         """`(x + y - |x - y|)/2`."""
-        x, y = commuting(x), commuting(y)
+        x, y = Commuting.of(x), Commuting.of(y)
         return 0.5 * (x + y - _size(x - y))
 
 

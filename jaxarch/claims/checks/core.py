@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
@@ -165,15 +165,26 @@ class PrintedCase:
 
     def evaluate(self) -> Evaluated:
         """The printed statement there, in float64."""
-        with float64():
-            sides = jax.jit(lambda: self.statement(**self.case), compiler_options=quick())()
-            return Evaluated(float(sides.left), float(sides.right), float(sides.margin), bool(sides.holds))
+        (found,) = evaluated((self,))
+        return found
 
     @property
     def line(self) -> str:
         """A line of Python that evaluates it."""
         arguments = ", ".join(f"{name}={value!r}" for name, value in self.case.items())
         return f"{self.statement.__module__}.{self.statement.__name__}({arguments})"
+
+
+def evaluated(cases: Sequence[PrintedCase]) -> tuple[Evaluated, ...]:
+    """Each printed statement at its case, in float64; one program for all."""
+
+    def program() -> list[tuple[Array, ...]]:
+        every = [case.statement(**case.case) for case in cases]
+        return [(sides.left, sides.right, sides.margin, sides.holds) for sides in every]
+
+    with float64():
+        found = jax.jit(program, compiler_options=quick())() if cases else []
+        return tuple(Evaluated(float(a), float(b), float(margin), bool(h)) for a, b, margin, h in found)
 
 
 class Counterexample(PrintedCase):
@@ -280,8 +291,8 @@ def judge(claim: Claim, key: Array, cases: int = CASES) -> Outcome:
     check_count("cases", cases)
     keys = jax.random.split(key, max(len(claim.checks), 1))
     evidence = tuple(check.run(k, cases) for check, k in zip(claim.checks, keys, strict=False))
-    printed = tuple(counterexample.evaluate() for counterexample in claim.printed)
-    controls = tuple(control.evaluate() for control in claim.controls)
+    both = evaluated((*claim.printed, *claim.controls))
+    printed, controls = both[: len(claim.printed)], both[len(claim.printed) :]
     return Outcome(claim, _verdict(evidence, printed, controls), evidence, printed, controls)
 
 

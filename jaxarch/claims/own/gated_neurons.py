@@ -243,12 +243,12 @@ GATED_RECRUITMENT = Claim(
         Inequality(
             zero_eigenvalues,
             networks(2, 2, 2, 2, c=whole(), d=whole(), direction=whole(2), kept=choice(0.0, 1.0, shape=(2,))),
-            {"twice f'(0)": functools.partial(zero_eigenvalues, share=1.0)},
+            {"9/10 of f'(0)": functools.partial(zero_eigenvalues, share=0.45)},
         ),
         Inequality(
             zeros_stay,
             networks(2, 2, 2, 2, d=whole(), direction=whole(2), kept=choice(0.0, 1.0, shape=(2,))),
-            {"f'(0) = 1": functools.partial(zeros_stay, slope=1.0)},
+            {"f'(0) = 1/100": functools.partial(zeros_stay, slope=0.01)},
         ),
     ),
     see=("spectral.recruitment-order", "spectral.gated-at-a-kink"),

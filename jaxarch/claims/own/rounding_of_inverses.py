@@ -94,7 +94,8 @@ ERROR_OF_POWERS = Claim(
     latex=r"\gamma_{nB+B+2} \sum_{i=0}^{B} \binom{B+1}{i+1} |\Phi_B|^i",
     verdict="holds",
     assumptions="no overflow or underflow; gamma_k = k u / (1 - k u), u the unit roundoff",
-    remark="In float32, against float64, whose own error is added.",
+    remark="In float32, against float64, whose own error is added. It is not sharp: products with the zeros "
+    "and ones of Phi and of its powers make no error, and count all the same.",
     checks=(
         Inequality(
             error_of_powers,

@@ -40,11 +40,11 @@ def phi_minus_identity_is_nilpotent(
     return same(powers_of_it[-1], 0)
 
 
-def formula_for_the_inverse_of_any_matrix(terms: int, missing: int = 0) -> bool:
+def formula_for_the_inverse_of_any_matrix(terms: int, missing: int = 0, sign: int = 1) -> bool:
     """`X sum_{i=0}^B (-1)^i C(B+1, i+1) X^i = I - (I - X)^{B+1}` for any X; `terms` is B."""
     x = symbol("X", 1, 1)
     left = x @ sum((-1) ** i * comb(terms + 1, i + 1) * power for i, power in enumerate(powers(x, terms)))
-    return same(left, eye(x) - powers(eye(x) - x, terms + 1 - missing)[-1])
+    return same(left, eye(x) - powers(sign * (eye(x) - x), terms + 1 - missing)[-1])
 
 
 def inverse_by_powers(
@@ -212,7 +212,10 @@ NILPOTENT = Claim(
         Exact(
             formula_for_the_inverse_of_any_matrix,
             numbers_of_terms,
-            {"one power less": functools.partial(formula_for_the_inverse_of_any_matrix, missing=1)},
+            {
+                "one power less": functools.partial(formula_for_the_inverse_of_any_matrix, missing=1),
+                "(X - I)^(B+1)": functools.partial(formula_for_the_inverse_of_any_matrix, sign=-1),
+            },
             kind="formal",
         ),
     ),
@@ -244,6 +247,9 @@ INVERSE = Claim(
             {
                 "C(B, i) for C(B+1, i+1)": functools.partial(
                     inverse_by_powers, binomial=lambda n, k: comb(n - 1, k - 1)
+                ),
+                "without its last term": functools.partial(
+                    inverse_by_powers, binomial=lambda n, k: comb(n, k) * (k < n)
                 ),
             },
             computed_inverse_by_powers,

@@ -18,7 +18,9 @@ from jaxarch.claims.checks.cube import choice
 from jaxarch.claims.checks.drawn import Inequality
 from jaxarch.claims.checks.drawn_networks import kinked, networks, parts, residual, whole
 from jaxarch.claims.checks.exact import Exact
-from jaxarch.claims.checks.exact_networks import integers
+from jaxarch.claims.checks.exact_networks import DEPTHS, integers, same, symbols
+from jaxarch.claims.checks.free_algebra import symbol
+from jaxarch.claims.spectral.perceptron_start import some_activation
 from jaxarch.spectral import algebra, feedforward
 from jaxarch.spectral.network import Activation
 
@@ -94,6 +96,42 @@ def _last_but_one(phi: Sequence[Array], values: Sequence[Array], x: Array, f: Ac
     return phi[-2] @ s
 
 
+def hidden_layers() -> Iterator[dict[str, int]]:
+    """Every hidden layer of networks of 2 to 12 blocks of symbols; two blocks in that layer."""
+    return ({"depth": depth, "layer": k} for depth in DEPTHS[1:] for k in range(2, depth + 1))
+
+
+def zeroing_in_symbols(depth: int, layer: int, factor: int = 1, before: int = 0) -> bool:
+    """`z_{k+1}` where q of L_k is set to 0 is that of the neurons removed, and `phi_k q phi_{k-1} s_{k-1}`.
+
+    And to remove neurons whose eigenvalues are 0 changes nothing. `before` is a factor of L_{k-1}.
+    """
+    network = symbols(depth)
+    phi, values = network["eigenvectors"], network["eigenvalues"]
+    into, out = ([symbol(f"{way} {n}", 1, 1) for n in ("kept", "taken")] for way in ("into", "out of"))
+    phi[layer - 2], phi[layer - 1] = np.concatenate(into), np.concatenate(out, axis=1)
+    values[layer - 2] = before * values[layer - 2]
+    own, kept = np.concatenate([symbol("kept", 1), symbol("taken", 1)]), np.array([1, 0], dtype=object)
+
+    def next_layer(own: Any, removed: bool) -> tuple[Any, Any]:
+        """`z_{k+1}` and `phi_{k-1} s_{k-1}`."""
+        s, passed = symbol("x", 1, 1), None
+        for i, block in enumerate(phi[:layer], 2):
+            inner, outer = (own if k == layer else values[k - 1] for k in (i - 1, i))
+            u = block @ s
+            z = block @ (inner[:, None] * s) - outer[:, None] * u
+            if i == layer:
+                passed = u
+            s = some_activation(z) * (kept[:, None] if i == layer and removed else 1) - u
+        return z, passed
+
+    zeroed, u = next_layer(kept * own, removed=False)
+    lost = phi[layer - 1] @ (((1 - kept) * own)[:, None] * u)
+    return same(zeroed, next_layer(own, removed=True)[0] + factor * lost) and same(
+        zeroed, next_layer(kept * own, removed=True)[0]
+    )
+
+
 def zeroing_is_removing(eigenvalue: float, x: float, slope: float = 0.0) -> Sides:
     """`|y(eigenvalue 0) - y(neuron removed)| <= 0` in three layers of one neuron, L_1 = L_3 = 0, phi = 1."""
     phi, none = [jnp.ones((1, 1))] * 2, jnp.zeros(1)
@@ -112,15 +150,27 @@ REMOVED_NEURONS = Claim(
     "changes nothing",
     latex=r"z_{k+1}|_{q \to 0} = z_{k+1}|_{\text{removed}} + \phi_k \, q \, \phi_{k-1} s_{k-1}",
     verdict="holds as corrected",
-    assumptions="f(0) = 0; checked for k = B, where z_{k+1} is the output",
+    assumptions="f(0) = 0, 2 <= k <= B",
     remark="[S] has it that setting them to 0 'amounts in turn to remove the associated nodes'. They also "
     "weigh the skip connections past layer k, W_{k+1,j} for j < k, which lose their share. One that is "
     "small is no harm.",
     checks=(
+        Exact(
+            zeroing_in_symbols,
+            hidden_layers,
+            {
+                "the same": functools.partial(zeroing_in_symbols, factor=0),
+                "L_{k-1} not 0": functools.partial(zeroing_in_symbols, before=1),
+            },
+            kind="formal",
+        ),
         Inequality(
             zeroing_against_removing,
             networks(2, 3, 2, 2, c=whole(), d=whole(), kept=choice(0.0, 1.0, shape=(2,))),
-            {"the same": functools.partial(zeroing_against_removing, factor=0.0)},
+            {
+                "the same": functools.partial(zeroing_against_removing, factor=0.0),
+                "9/10 of it": functools.partial(zeroing_against_removing, factor=0.9),
+            },
         ),
     ),
     printed=(Counterexample(zeroing_is_removing, {"eigenvalue": 1.0, "x": 1.0}),),
