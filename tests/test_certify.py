@@ -119,6 +119,17 @@ def test_errors_are_counted_and_bounded_by_the_mask_s_length():
     assert found.bound == masked_bound(errors, 200, network.mask)
 
 
+def test_a_prior_from_other_rows_makes_the_bound_smaller_and_is_assumed():
+    prior = {"w": jnp.where(jnp.asarray(MASK).reshape(D, 1) > 0, 0.9, 0.1)}
+    found = jaxarch.certify(masked(MASK), linear(), flips=0, prior=prior)
+    assert found.length == pytest.approx(-D * np.log(0.9), rel=1e-5)
+    assert found.training.bound == masked_bound(
+        found.training.errors, 200, masked(MASK).mask, 0.05, prior=prior
+    )
+    assert found.training.bound < certificate().training.bound
+    assert any("prior" in line for line in found.assumptions)
+
+
 def test_rows_that_were_held_out_give_a_bound_of_their_own():
     found = jaxarch.certify(masked(MASK), linear(validation=True), flips=0)
     assert found.held_out.examples == 100

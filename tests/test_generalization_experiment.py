@@ -11,7 +11,13 @@ import jaxarch
 from jaxarch.experiments.harness import report_on, run_in
 from jaxarch.experiments.theory import generalization
 from jaxarch.experiments.theory.generalization import HALF, SHORT, Settings, prepare, searches
-from jaxarch.experiments.theory.sign_networks import Scaled, _convolved, convolutional, multilayer
+from jaxarch.experiments.theory.sign_networks import (
+    Scaled,
+    _convolved,
+    _windows,
+    convolutional,
+    multilayer,
+)
 from jaxarch.results import read_table
 
 FEW = Settings(seeds=2, steps=200, densities=(0.2,), strengths=(1.0,), widths=(4,))
@@ -110,3 +116,25 @@ def test_the_penalty_of_a_mask_is_the_price_of_its_description():
     mask = {"a": jnp.asarray(np.arange(100) < 10, jnp.float32)}
     length = jaxarch.theory.generalization.description_length({"a": np.arange(100) < 10})
     assert float(generalization.Priced(3.0, 1000)(mask)) == pytest.approx(3 * length / 1000, rel=1e-5)
+
+
+def test_windows_keep_their_largest_value():
+    x = jnp.arange(24.0).reshape(1, 4, 6, 1)
+    np.testing.assert_array_equal(_windows(x)[0, ..., 0], [[7, 9, 11], [19, 21, 23]])
+
+
+@pytest.mark.long
+def test_a_prior_from_half_is_judged_by_the_other_half(monkeypatch, tmp_path):
+    judged = []
+
+    def certificates(done, problem, *rest):
+        judged.append((*done, np.asarray(problem.training_rows())))
+        return own(done, problem, *rest)
+
+    own = generalization.certificates
+    monkeypatch.setattr(generalization, "certificates", certificates)
+    run_in(tmp_path, generalization.EXPERIMENT, dataclasses.replace(FEW, steps=10))
+    halves = prepare(FEW.complete()).halves
+    rows = dict(judged)[HALF]
+    np.testing.assert_array_equal(np.sort(rows), np.sort(halves[1]))
+    assert not np.intersect1d(rows, halves[0]).size
