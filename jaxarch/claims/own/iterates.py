@@ -86,7 +86,8 @@ def bound_at_the_prescribed_rate(
     rate = mirror.prescribed_rate(distance, hard, soft, gradient_bound=1.0, steps=steps)
     found = mirror.average_iterate_bound(distance, rate, hard, soft, gradient_bound=1.0, steps=steps)
     right = jnp.sqrt(room / steps) / 2 * (1 + kappa * (1 + ratio**2)) / 2
-    return Sides(found, right, 256 * EPS * right)
+    # What rounding of rho makes of 1 - rho.
+    return Sides(found, right, EPS * (256 + 16 / (1 - ratio)) * right)
 
 
 AVERAGE_ITERATE = Claim(

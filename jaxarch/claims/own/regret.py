@@ -158,7 +158,7 @@ CONVERGENCE = Claim(
             cube(
                 position=often(float(np.log(3)), uniform(-3.0, 3.0)),
                 comparator=often(0.0, uniform(1.0, 0.0)),
-                ratio=often(1.0, uniform(1.0, 0.0)),
+                ratio=often(1.0, uniform(1.0, 1e-3)),
             ),
             {
                 "constant 1% too small": functools.partial(curvature_bound, constant=0.99),
