@@ -43,6 +43,8 @@ PROVED_TOGETHER = (
     ("spectral.gated-recruitment", "spectral.gated-at-a-kink"),
     ("certificate.gap", "certificate.flips"),
     ("certificate.generalization",),
+    ("certificate.randomized",),
+    ("two-temperature.clipped-descent",),
     ("binarize.slope", "binarize.derivative", "binarize.limit-at-zero", "binarize.one-to-one"),
     ("D.lemma-4.1", "A.lemma-B.1", "A.logistic-convex"),
     ("D.eq-48", "D.eq-49", "A.eq-55", "A.eq-57"),
