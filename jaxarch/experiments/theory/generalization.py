@@ -370,7 +370,8 @@ def report(results: Results) -> list[RenderableType]:
             for column in ("held_out_errors", "training_bound")
         )
         points[str(name)] = (measured, bound)
-    figure = plots.trade_off(points, "error on rows that chose nothing", "certified error", title)
+    labels = ("error on rows that chose nothing", "certified error")
+    figure = plots.trade_off(points, *labels, title, logarithmic=(True, True))
     results.draw(figure, "certified")
     groups = list(_groups(table))
     return [_table(groups, title, settings["delta"]), *failures(groups)]
