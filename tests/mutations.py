@@ -2116,6 +2116,13 @@ VANISHING = [
 
 PRICED = [
     Mutation(
+        "the loss of the mask is that of the numbers",
+        "certificates/certify.py",
+        "loss - below + slack",
+        "slack",
+        "test_certify.py::test_numbers_near_the_best_mask_bound_it_more_closely",
+    ),
+    Mutation(
         "the entropy of chances is not subtracted",
         "theory/generalization/description.py",
         "mixed - math.fsum(_entropy(leaf) for leaf in chances)",

@@ -70,6 +70,38 @@ def test_on_a_convex_loss_no_mask_is_better_than_it_says():
     assert found.best_loss <= min(all_losses().values()) < found.loss
 
 
+def softened(v):
+    return {"w": jnp.asarray(v, jnp.float32).reshape(D, 1)}
+
+
+def test_numbers_near_the_best_mask_bound_it_more_closely():
+    v = (0.999, 0.999, 0.999, 0.001, 0.001, 0.001, 0.001, 0.3)
+    found = jaxarch.certify(masked(MASK), linear(), convex=True, relaxed=softened(v), flips=D)
+    least = min(all_losses().values())
+    assert certificate().best_loss < found.best_loss <= least
+    assert least - found.best_loss < 0.5 * (least - certificate().best_loss)
+
+
+def test_numbers_far_from_it_bound_it_no_less_closely():
+    v = [1 - bit for bit in MASK]
+    found = jaxarch.certify(masked(MASK), linear(), convex=True, relaxed=softened(v), flips=D)
+    assert found.gap == certificate().gap
+
+
+@pytest.mark.parametrize(
+    ("relaxed", "convex", "words"),
+    [
+        (softened([0.5] * D), False, "convex"),
+        (softened([1.5] * D), True, "0, 1"),
+        ({"w": jnp.full((D,), 0.5)}, True, "shape"),
+        ({"v": jnp.full((D, 1), 0.5)}, True, "relaxed"),
+    ],
+)
+def test_numbers_that_say_nothing_of_masks_are_refused(relaxed, convex, words):
+    with pytest.raises(jaxarch.ArgumentError, match=words):
+        jaxarch.certify(masked(MASK), linear(), convex=convex, relaxed=relaxed, flips=0)
+
+
 def test_the_flips_are_those_that_lower_the_loss():
     flipped = [tuple(b ^ (i == j) for j, b in enumerate(MASK)) for i in range(D)]
     changes = np.array([all_losses()[bits] for bits in flipped]) - all_losses()[MASK]

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.flatten_util import ravel_pytree
 
 from jaxarch.certificates.certificate import Certificate, Errors, Flips
 from jaxarch.certificates.convexity import check_convex
@@ -31,6 +32,7 @@ def certify(
     weights: PyTree = None,
     wrong: Wrong | None = None,
     convex: bool = False,
+    relaxed: PyTree = None,
     flips: int = 20,
     delta: float = 0.05,
     choices: int = 1,
@@ -41,7 +43,7 @@ def certify(
 
     - *The gap* `sum_i max(g_i u_i, -g_i (1 - u_i))`, g the gradient of F, the loss over all training rows, at
       the mask u: 0 where no direction into the cube descends. If F is convex in the mask, no mask's loss is
-      lower than `F(u) - gap` (`theory.optimality.duality_gap`).
+      lower than `F(u) - gap` (`theory.optimality.duality_gap`), nor than `F(v) - gap(v)` at any `relaxed` v.
     - *Single flips* of the connections that promise most by the gradient, each one's F computed. The mask is
       locally optimal if all were tried and none is better.
     - *Errors on new examples*, where the weights were there before the data and the data chose nothing but
@@ -61,6 +63,10 @@ def certify(
         label.
       convex: whether the loss is convex in the mask, as one that is convex in outputs which are linear in it,
         and differentiable. Hidden layers are not. It is looked at in some places, and refused where it fails.
+      relaxed: v, numbers in [0, 1] in the mask's structure, where the loss is convex: the mask that the
+        search descended in, as `masks.soft_mask(network.info["scores"], hard, soft)` after
+        `search.two_temperature`. The gap that is reported is the smaller one of `gap(u)` and
+        `F(u) - F(v) + gap(v)`.
       flips: how many connections are tried, the most promising ones first.
       delta: in (0, 1).
       choices: among how many networks (seeds, settings) this one is chosen by looking at the training rows, a
@@ -77,8 +83,9 @@ def certify(
 
     Raises:
       ArgumentError: a network without a mask or weights, or of many runs; a problem whose runs have rows of
-        their own; a stream without rows; a loss that is not finite, or said to be convex and is not; weights
-        of another structure; a `wrong` that does not return n booleans; numbers out of range.
+        their own; a stream without rows; a loss that is not finite, or said to be convex and is not; a
+        `relaxed` mask where it is not said so, or outside [0, 1]; weights of another structure; a `wrong`
+        that does not return n booleans; numbers out of range.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -133,6 +140,10 @@ def certify(
     tries = _tries(bare, problem, returning, batch_size, tried) if tried else None
     if convex:
         check_convex(on, float(loss), gradient, float(gap), tries)
+    if relaxed is not None:
+        vector = _relaxed(relaxed, network.mask, convex, on)
+        below, _, slack = _first_order(bare, problem, returning, batch_size, vector)
+        gap = jnp.minimum(gap, loss - below + slack)
     why_not = why_not or why_no_errors(problem, network, wrong, rows)
     training, assumptions = None, []
     if not why_not:
@@ -228,12 +239,38 @@ def _check(network: Network, problem: Problem, weights: PyTree) -> None:
 
 @partial(jax.jit, static_argnames=("returning", "batch_size"))
 def _first_order(
-    network: Network, problem: Problem, returning: Returning, batch_size: int | None
+    network: Network,
+    problem: Problem,
+    returning: Returning,
+    batch_size: int | None,
+    relaxed: Array | None = None,
 ) -> tuple[Array, Array, Array]:
-    """F of the mask, its gradient, and the gap."""
+    """F of the mask, or of numbers in its place, its gradient, and the gap."""
     on = MaskedObjective.of(network, returning, problem, batch_size)
-    loss, gradient = jax.value_and_grad(on.objective)(on.flat)
-    return loss, gradient, duality_gap(on.flat, jnp.where(on.allowed, gradient, 0))
+    vector = on.flat if relaxed is None else relaxed
+    loss, gradient = jax.value_and_grad(on.objective)(vector)
+    return loss, gradient, duality_gap(vector, jnp.where(on.allowed, gradient, 0))
+
+
+def _relaxed(relaxed: PyTree, mask: PyTree, convex: bool, on: MaskedObjective) -> Array:
+    """Numbers in place of the mask, as a vector.
+
+    Raises:
+      ArgumentError: a loss that is not said to be convex; numbers of another structure or shape, outside
+        [0, 1], or above 0 at connections that cannot come back.
+    """
+    if not convex:
+        raise ArgumentError("relaxed: it bounds the loss of masks only where that is convex, convex=True")
+    check_structure("relaxed", relaxed, mask, "the mask")
+    for path, leaf in named_leaves(relaxed).items():
+        if jnp.shape(leaf) != jnp.shape(named_leaves(mask)[path]):
+            raise ArgumentError(f"relaxed: '{path}' has the shape {jnp.shape(leaf)}, not the mask's")
+        if not ((jnp.asarray(leaf) >= 0) & (jnp.asarray(leaf) <= 1)).all():
+            raise ArgumentError(f"relaxed: expected numbers in [0, 1] at '{path}'")
+    vector = ravel_pytree(relaxed)[0].astype(on.flat.dtype)
+    if ((vector > 0) & ~on.allowed.astype(bool)).any():
+        raise ArgumentError("relaxed: it has connections whose weights are not known; give `weights`")
+    return vector
 
 
 @partial(jax.jit, static_argnames=("returning", "batch_size", "tried"))
