@@ -95,7 +95,7 @@ def relaxed_length(mask: PyTree, prior: PyTree = None) -> Array:
       >>> from jaxarch.theory.generalization import relaxed_length
       >>> length, slopes = jax.value_and_grad(relaxed_length)({"w": jnp.full(1000, 0.02)})
       >>> print(length.round(), slopes["w"][0].round(1))
-      101.0 3.9
+      103.0 3.9
     """
     leaves = jax.tree.leaves(mask)
     if not leaves:
