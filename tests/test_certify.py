@@ -88,6 +88,23 @@ def test_numbers_far_from_it_bound_it_no_less_closely():
     assert found.gap == certificate().gap
 
 
+def test_rounding_takes_nothing_from_the_gap():
+    x = jax.random.normal(jax.random.key(0), (100, D))
+    problem = jaxarch.supervised(
+        (lambda key: {"w": jnp.ones((D, 1))}, lambda params, x: x @ params["w"]),
+        (x, jnp.full((100, 1), 1000.0)),
+        loss=optax.l2_loss,
+        optimizer=optax.sgd(0.1),
+        steps=1,
+    )
+    slopes = jax.grad(lambda params: problem.objective(params, {}))({"w": jnp.full((D, 1), 0.5)})["w"]
+    best = masked((slopes < 0).astype(int).ravel())
+    near = jnp.clip(best.mask["w"].astype(float), 1e-4, 1 - 1e-4)
+    found = jaxarch.certify(best, problem, convex=True, relaxed={"w": near}, flips=D)
+    assert found.gap >= 0
+    assert found.best_loss <= found.loss
+
+
 @pytest.mark.parametrize(
     ("relaxed", "convex", "words"),
     [

@@ -195,9 +195,25 @@ def test_a_randomised_mask_pays_for_its_draws_and_its_length():
     assert randomized_bound(600, 6000, 3000, mask) == pytest.approx(kl_inverse(rate, budget), rel=1e-12)
 
 
+def test_who_looks_at_the_draws_of_several_pays_in_both_parts():
+    v = {"w": np.array([0.5])}
+    # Of 1,000 families that err on half of the examples, some has at most 4 errors in 20 draws.
+    assert randomized_bound(4, 20, 100_000, v, choices=1000, prior=v) > 0.5
+
+
+def test_a_relaxed_length_by_a_prior_that_is_certain_is_0_or_infinite():
+    certain = {"a": jnp.array([1.0, 0.0])}
+    assert float(relaxed_length({"a": jnp.array([1.0, 0.0])}, certain)) == 0
+    assert float(relaxed_length({"a": jnp.array([0.5, 0.0])}, certain)) == math.inf
+
+
 @pytest.mark.parametrize(
     ("call", "named"),
     [
+        (lambda: relaxed_length({"a": jnp.ones(3)}, {"a": jnp.full((3, 1), 0.5)}), "prior"),
+        (lambda: relaxed_length({"a": jnp.ones(3)}, {"b": jnp.full(3, 0.5)}), "prior"),
+        (lambda: kl_inverse("a", 0.1), "rate"),
+        (lambda: randomized_bound(1, 10, 10, {"a": np.ones(3)}, share="a"), "share"),
         (lambda: kl_inverse(1.5, 0.1), "rate"),
         (lambda: kl_inverse(0.5, -0.1), "length"),
         (lambda: randomized_bound(1, 10, 10, {"a": np.ones(3)}, share=1.0), "share"),

@@ -272,13 +272,27 @@ def test_every_theorem_that_is_named_is_a_claim():
     [
         (jaxarch.search.dense(), {}, "search: expected one of jaxarch.search.two_temperature"),
         (two_temperature(units="2:4"), {}, "search: of N:M no theorem speaks"),
+        (two_temperature(clip=0.1), {}, "search: it has a clip of its own"),
+        (two_temperature(penalty=jnp.sum), {}, "search: it has a penalty of its own"),
+        (two_temperature(optax.constant_schedule(50.0)), {}, "search: its hard is a function of the step"),
         (two_temperature(), {"lowest": 1e6}, "lowest: the loss is .* at the start"),
         (two_temperature(), {"smoothness": 0.0}, "smoothness: expected a positive finite number"),
         (two_temperature(), {"masks": 0}, "masks: expected an integer of at least 1"),
         (two_temperature(), {"convex": 1}, "convex: expected True or False"),
         (two_temperature(units=(2, 1)), {"convex": True}, "gradient_bound: it is certified for single"),
     ],
-    ids=["another search", "N:M", "lowest", "smoothness", "masks", "convex", "units"],
+    ids=[
+        "another search",
+        "N:M",
+        "clip",
+        "penalty",
+        "schedule",
+        "lowest",
+        "smoothness",
+        "masks",
+        "convex",
+        "units",
+    ],
 )
 def test_what_no_theorem_speaks_of_is_refused(search, changes, message):
     with pytest.raises(jaxarch.ArgumentError, match=message):

@@ -124,3 +124,23 @@ def test_the_gap_of_a_search_over_units_is_that_of_its_units():
     gradient = jax.grad(lambda mask: objective(jnp.repeat(mask, 2, axis=0)))(mask)
     found = search.gap(search.settings, state, logistic())
     assert float(found) == pytest.approx(float(duality_gap(mask, gradient)), rel=1e-5)
+
+
+def ten_times_the_size(mask):
+    return 10 * mask["w"].sum()
+
+
+def test_the_gap_is_that_of_the_loss_with_its_penalty_at_the_temperature_of_the_step():
+    hard = optax.linear_schedule(5.0, 20.0, 10)
+    search = two_temperature(hard, 2.0, mean=0.0, std=1.0, penalty=ten_times_the_size)
+    carry = training.begin(search, KEYS[0], logistic(), None)
+    carry, _ = training.advance(search, KEYS[0], logistic(), carry, 0, 5, 5)
+    v = jax.nn.sigmoid(hard(5) * carry.state.trainable["w"])
+    slopes = jax.grad(lambda v: objective(v) + 10 * v.sum())(v)
+    gap = search.gap(search.settings, carry.state, logistic())
+    assert float(gap) == pytest.approx(float(duality_gap(v, slopes)), rel=1e-4)
+
+
+def test_the_larger_gap_is_not_the_better_one():
+    with pytest.raises(jaxarch.ArgumentError, match="mode"):
+        jaxarch.EarlyStopping("gap", mode="max")

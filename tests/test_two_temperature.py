@@ -267,3 +267,28 @@ def test_a_penalty_moves_the_scores():
 def test_a_penalty_that_is_no_function_is_refused():
     with pytest.raises(jaxarch.ArgumentError, match="penalty"):
         jaxarch.search.two_temperature(penalty=0.1)
+
+
+@pytest.mark.parametrize("value", [lambda mask: jnp.ones(3), lambda mask: mask])
+def test_a_penalty_that_is_no_number_is_refused(value):
+    search = jaxarch.search.two_temperature(20.0, 2.0, penalty=value)
+    with pytest.raises(jaxarch.ArgumentError, match="penalty"):
+        search(jax.random.key(0), problem().of_run(0))
+
+
+def test_a_temperature_that_falls_in_between_is_refused_by_its_step():
+    search = jaxarch.search.two_temperature(lambda step: jnp.where(step == 7, -1.0, 50.0))
+    with pytest.raises(jaxarch.ArgumentError, match="step 7"):
+        search(jax.random.key(0), problem().of_run(0))
+
+
+def test_clipped_scores_are_within_the_box_of_the_temperature_that_they_meet():
+    hard = optax.exponential_decay(1.0, 12, 50.0, end_value=50.0)
+    search = jaxarch.search.two_temperature(hard, 0.1, clip=0.2, optimizer=optax.sgd(1e3), mean=0.0, std=1.0)
+    one, key = problem().of_run(0), jax.random.key(0)
+    carry = training.begin(search, key, one, None)
+    carry, _ = training.advance(search, key, one, carry, 0, 6, 6)
+    for leaf in jax.tree.leaves(carry.state.trainable):
+        mask = two_temperature(leaf, hard(6), 0.1)
+        assert 0.2 - 1e-5 <= mask.min() < 0.2 + 1e-5
+        assert mask.max() <= 0.8 + 1e-5

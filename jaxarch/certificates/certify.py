@@ -11,7 +11,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from jaxarch.certificates.certificate import Certificate, Errors, Flips
-from jaxarch.certificates.convexity import check_convex
+from jaxarch.certificates.convexity import ROUNDINGS, check_convex, check_flips
 from jaxarch.certificates.counting import Wrong, count_errors, why_no_errors
 from jaxarch.certificates.untouched import as_before, is_weight_free, why_touched
 from jaxarch.errors import ArgumentError, check_count, check_flag, shown
@@ -142,8 +142,8 @@ def certify(
         check_convex(on, float(loss), gradient, float(gap), tries)
     if relaxed is not None:
         vector = _relaxed(relaxed, network.mask, convex, on)
-        below, _, slack = _first_order(bare, problem, returning, batch_size, vector)
-        gap = jnp.minimum(gap, loss - below + slack)
+        gap = jnp.minimum(gap, _gap_by(vector, loss, bare, problem, returning, batch_size))
+        check_flips(float(loss), float(gap), tries, float(jnp.finfo(on.flat.dtype).eps))
     why_not = why_not or why_no_errors(problem, network, wrong, rows)
     training, assumptions = None, []
     if not why_not:
@@ -250,6 +250,29 @@ def _first_order(
     vector = on.flat if relaxed is None else relaxed
     loss, gradient = jax.value_and_grad(on.objective)(vector)
     return loss, gradient, duality_gap(vector, jnp.where(on.allowed, gradient, 0))
+
+
+def _gap_by(
+    vector: Array,
+    loss: Array,
+    network: Network,
+    problem: Problem,
+    returning: Returning,
+    batch_size: int | None,
+) -> Array:
+    """`F(u) - F(v) + gap(v)`, v a vector of numbers in [0, 1], with what rounding may have taken from it.
+
+    Raises:
+      ArgumentError: a loss there that is not finite, or F below its tangent plane there.
+    """
+    there, _, slack = _first_order(network, problem, returning, batch_size, vector)
+    gap, size = loss - there + slack, jnp.abs(loss) + jnp.abs(there) + slack
+    rounding = ROUNDINGS * jnp.finfo(vector.dtype).eps * size
+    if not jnp.isfinite(gap):
+        raise ArgumentError(f"relaxed: the loss there is {float(there)}")
+    if gap < -rounding:
+        raise ArgumentError("convex: the loss is not convex in the mask: that of the mask is below a tangent")
+    return jnp.maximum(gap, 0) + rounding
 
 
 def _relaxed(relaxed: PyTree, mask: PyTree, convex: bool, on: MaskedObjective) -> Array:

@@ -13,6 +13,8 @@ SEGMENTS = 16
 """From the mask to others, drawn."""
 COARSEST = 1e-6
 """The rounding up to which convexity can be told from its opposite."""
+ROUNDINGS = 1e3
+"""Of a sum over examples, in units of the last place."""
 
 
 def check_convex(on: MaskedObjective, loss: float, gradient: Array, gap: float, tries: Tries | None) -> None:
@@ -20,11 +22,7 @@ def check_convex(on: MaskedObjective, loss: float, gradient: Array, gap: float, 
     eps = float(jnp.finfo(on.flat.dtype).eps)
     if eps > COARSEST:
         raise ArgumentError(f"convex: in {on.flat.dtype} it cannot be looked at; compute in float32")
-    if tries is not None and float(tries.values.min()) < loss - gap - 1e3 * eps * (abs(loss) + gap):
-        raise ArgumentError(
-            f"convex: the loss is not convex in the mask, or not differentiable at it: a flip comes to "
-            f"{float(tries.values.min()):.4g}, where no mask could be below {loss - gap:.4g}"
-        )
+    check_flips(loss, gap, tries, eps)
 
     def excess(key: Array) -> tuple[Array, Array]:
         other_key, share_key = jax.random.split(key)
@@ -38,8 +36,17 @@ def check_convex(on: MaskedObjective, loss: float, gradient: Array, gap: float, 
 
     keys = jax.random.split(jax.random.key(0), SEGMENTS)
     above, size = jax.jit(lambda keys: jax.lax.map(excess, keys))(keys)
-    if not (above <= 1e3 * eps * size).all():
+    if not (above <= ROUNDINGS * eps * size).all():
         raise ArgumentError(
             f"convex: the loss is not convex in the mask, or not differentiable at it: between this mask and "
             f"another one it is off by {float(above.max()):.3g}"
+        )
+
+
+def check_flips(loss: float, gap: float, tries: Tries | None, eps: float) -> None:
+    """Raise if a flip comes to less than the gap allows any mask."""
+    if tries is not None and float(tries.values.min()) < loss - gap - ROUNDINGS * eps * (abs(loss) + gap):
+        raise ArgumentError(
+            f"convex: the loss is not convex in the mask, or not differentiable at it: a flip comes to "
+            f"{float(tries.values.min()):.4g}, where no mask could be below {loss - gap:.4g}"
         )

@@ -97,7 +97,8 @@ def prescribe(
       A `Prescription`: the settings, the search with them, and a table of the reasons.
 
     Raises:
-      ArgumentError: another search, or one over N:M; temperatures that are traced; a problem of many runs, or
+      ArgumentError: another search, or one over N:M; one with a clip or a penalty of its own, or whose
+        temperature is a function of the step; temperatures that are traced; a problem of many runs, or
         whose batches are streamed; a loss below `lowest`, one that is found not to be convex, or to be more
         curved than `smoothness`.
 
@@ -324,6 +325,11 @@ def _check(search: Training, problem: Problem) -> Settings:
         raise ArgumentError(
             "search: of N:M no theorem speaks, since its scores are compared with one another"
         )
+    if callable(settings.hard):
+        raise ArgumentError("search: its hard is a function of the step; the theorems are of one temperature")
+    for name, other in (("penalty", "F is the loss alone"), ("clip", "say clip=True for the one prescribed")):
+        if getattr(settings, name) is not None:
+            raise ArgumentError(f"search: it has a {name} of its own; {other}")
     for name in ("hard", "soft"):
         if is_traced(getattr(settings, name)):
             raise ArgumentError(f"search: its {name} is traced; its settings must be known")

@@ -121,7 +121,12 @@ def _flip(settings: Settings, key: Array, problem: Problem, network: Network) ->
         improved = tries.better[best]
         after = jnp.where(improved, tries.values[best], now.objectives[now.round])
         later = jnp.arange(settings.rounds + 1) > now.round
-        beyond = tries.values - tries.before - slopes[tries.positions]
+        # Where fewer are untried than are tried, those that fill up were not evaluated.
+        beyond = jnp.where(
+            now.untried[tries.positions],
+            tries.values - tries.before - slopes[tries.positions],
+            now.curvature[tries.positions],
+        )
         return _Flipped(
             mask=jnp.where(improved, flipped(now.mask, tries.positions[best]), now.mask),
             flips=now.flips + improved,

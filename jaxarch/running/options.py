@@ -27,8 +27,8 @@ class EarlyStopping:
     Attributes:
       metric: `loss`, or a name of the problem's `metrics`, of the validation rows; or `gap`, of a search that
         has it (`search.two_temperature`): how far from stationary the mask is that it descends on, over all
-        training rows (`theory.optimality.duality_gap`). It needs no validation rows, and a gradient on all
-        training rows at every border.
+        training rows (`theory.optimality.duality_gap`), its penalty included. It needs no validation rows,
+        and a gradient on all training rows at every border.
       patience: chunks without improvement before a run stops.
       mode: whether smaller (`min`) or larger (`max`) is better.
       least: how much better counts as an improvement, finite and at least 0.
@@ -61,6 +61,8 @@ class EarlyStopping:
         check_one_strength("least", self.least)
         if self.mode not in ("min", "max"):
             raise ArgumentError(f"mode: expected 'min' or 'max', got {shown(self.mode)}")
+        if self.metric == "gap" and self.mode == "max":
+            raise ArgumentError("mode: a gap is the better the smaller it is; expected 'min'")
 
 
 TOO_LATE = "progress: what would be found is known within the callback alone; ask for it there"

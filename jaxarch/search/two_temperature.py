@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple, Unpack
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import Array
 from jax.typing import ArrayLike
@@ -114,8 +116,7 @@ def two_temperature(
         One that grows, as `optax.exponential_decay(1.0, 2400, 50.0, end_value=50.0)`, begins with masks far
         from 0 and 1 and ends with nearly binary ones: less is lost when the mask is read off. May be traced,
         like all numbers here.
-      soft: inverse temperature of the gradient, positive, at most `hard` at the first step and the last.
-        [D] uses 50 and 5.
+      soft: inverse temperature of the gradient, positive, at most `hard` at every step. [D] uses 50 and 5.
       weights: theta. `ones` for weight-free networks, `initial` for the problem's initial parameters, or a
         function `(key, selected) -> values` in the structure of the masked leaves.
       where: which leaves are masked, by path: a predicate on (path, leaf) or glob patterns. By default
@@ -206,8 +207,15 @@ def _check_hard(hard: ArrayLike | optax.Schedule, soft: ArrayLike, step: int | A
         check_one_positive(name, value)
         check_temperatures(value, soft)
 
-    if not is_traced(step):
-        check_at_steps("hard", hard, check, int(step))
+    if is_traced(step):
+        return
+    check_at_steps("hard", hard, check, int(step))
+    if callable(hard) and not is_traced(soft):
+        with jax.ensure_compile_time_eval():
+            values = jax.vmap(lambda t: at_step(hard, t))(jnp.arange(int(step) + 1))
+        if not is_traced(values):
+            lowest = int(np.asarray(values).argmin())
+            check(f"hard at step {lowest}", np.asarray(values)[lowest].item())
 
 
 def _init(settings: Settings, key: Array, problem: Problem, network: Network | None) -> TrainState:
@@ -231,7 +239,7 @@ def _around(
     settings: Settings, key: Array, problem: Problem, state: TrainState
 ) -> optax.GradientTransformation:
     assert settings.clip is not None
-    return optax.chain(problem.optimizer, clipping(settings.clip, _hard(settings, state.step)))
+    return optax.chain(problem.optimizer, clipping(settings.clip, _hard(settings, state.step + 1)))
 
 
 def _params(settings: Settings, state: TrainState) -> PyTree:
@@ -251,16 +259,25 @@ def _soft(settings: Settings, state: TrainState) -> PyTree:
 
 
 def _penalty(settings: Settings, state: TrainState) -> Array:
-    assert settings.penalty is not None
+    return _priced(settings, state, _soft(settings, state))
+
+
+def _priced(settings: Settings, state: TrainState, mask: PyTree) -> Array:
+    """The penalty of numbers in [0, 1], one for each score; 0 without."""
+    if settings.penalty is None:
+        return jnp.zeros(())
     weights, before, units, _ = state.fixed
-    return settings.penalty(within(units.spread(_soft(settings, state), weights), before))
+    value = settings.penalty(within(units.spread(mask, weights), before))
+    if not isinstance(value, Array | float | int) or jnp.shape(value):
+        raise ArgumentError(f"penalty: expected a function whose value is one number, got {shown(value)}")
+    return jnp.asarray(value)
 
 
 def _gap(settings: Settings, state: TrainState, problem: Problem) -> Array:
-    mask = soft_mask(state.trainable, settings.hard, settings.soft)
+    mask = soft_mask(state.trainable, _hard(settings, state.step), settings.soft)
 
     def objective(mask: PyTree) -> Array:
-        return problem.objective(of_mask(settings, state, mask), state.model)
+        return problem.objective(of_mask(settings, state, mask), state.model) + _priced(settings, state, mask)
 
     return duality_gap(mask, jax.grad(objective)(mask))
 

@@ -38,6 +38,7 @@ from jaxarch.experiments.harness.tables import Table
 from jaxarch.experiments.pruning.settings import check_share
 from jaxarch.experiments.pruning.tasks import pooled
 from jaxarch.experiments.theory.sign_networks import Scaled, SignNetwork, convolutional, multilayer
+from jaxarch.masks import check_temperatures
 from jaxarch.results import digest
 from jaxarch.storage import Checkpoints
 from jaxarch.theory.generalization import relaxed_length
@@ -122,8 +123,10 @@ class Settings(TrainingSettings):
         self.check_numbers(check_strength, "strengths")
         self.check_each(check_share, "start", "held_out", "delta")
         self.check_each(check_positive, "rate", "rate_at_density", "hard", "soft", "softest")
-        if self.softest > 1:
-            raise ArgumentError(f"softest: the hard temperature begins at 1, and it is {self.softest}")
+        check_temperatures(self.hard, self.soft)
+        for name, hardest in (("1, where its hard temperature begins", 1.0), ("hard", self.hard)):
+            if self.softest > hardest:
+                raise ArgumentError(f"softest: expected at most {name}, got {self.softest}")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 
 import numpy as np
 
@@ -76,10 +77,10 @@ def randomized_bound(
 ) -> float:
     r"""How often a network of fixed weights, its mask drawn anew for each example, is wrong on new ones.
 
-    Its connections are there with chances v, chosen on n examples. With probability `1 - delta`, for all v
-    at once, its chance of an error on a new example is at most `kl_inverse(r, b)`,
+    Its connections are there with chances v, chosen on n examples before masks are drawn by them. With
+    probability `1 - delta` its chance of an error on a new example is at most `kl_inverse(r, b)`,
 
-        r = binomial_upper(errors, draws, share delta),
+        r = binomial_upper(errors, draws, share delta / choices),
         b = (KL + log xi(n) + log 1/((1 - share) delta)) / n,    xi(n) = sum_k C(n,k) (k/n)^k (1-k/n)^(n-k),
 
     KL the `description_length` of v, with `log choices`: the PAC-Bayes bound of M. Seeger, 2002, with
@@ -87,8 +88,9 @@ def randomized_bound(
 
     Args:
       errors: of the draws.
-      draws: pairs of a mask drawn by v and an example drawn from the n, all independent, fixed before. With
-        less than n of them, most of what is paid is for not knowing the error on the examples.
+      draws: pairs of a mask drawn by v and an example drawn from the n, all independent, a number fixed
+        before, once: drawing again until content is one more choice. With less than n of them, most of what
+        is paid is for not knowing the error on the examples.
       examples: n.
       mask: v, numbers in [0, 1], `None` for leaves that are not masked.
       delta: the chance that is taken of being wrong, in (0, 1).
@@ -110,9 +112,11 @@ def randomized_bound(
       0.219
     """
     check_delta(delta)
-    if not 0 < share < 1:
+    if not (isinstance(share, numbers.Real) and 0 < share < 1):
         raise ArgumentError(f"share: expected a number between 0 and 1, got {shown(share)}")
-    rate = binomial_upper(errors, draws, share * delta)
+    check_count("choices", choices)
+    paid_for_draws = math.log(choices) * (1 + 4 * EPS)
+    rate = binomial_upper(errors, draws, share * delta, length=paid_for_draws)
     check_count("examples", examples)
     paid = _paid(mask, choices, prior) + _log_maurer(examples) - math.log((1 - share) * delta)
     return kl_inverse(rate, paid * (1 + 8 * EPS) / examples)
@@ -138,7 +142,7 @@ def kl_inverse(rate: float, budget: float) -> float:
       >>> print(round(kl_inverse(0.0, 0.05), 6), round(1 - 2.718281828**-0.05, 6))
       0.048771 0.048771
     """
-    if not 0 <= rate <= 1:
+    if not (isinstance(rate, numbers.Real) and 0 <= rate <= 1):
         raise ArgumentError(f"rate: expected a number in [0, 1], got {shown(rate)}")
     check_length(budget)
     if rate == 1 or budget == math.inf:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.special import gammaln
+from jax.scipy.special import gammaln, xlog1py, xlogy
 
 from jaxarch.errors import ArgumentError, shown
 from jaxarch.theory.generalization.binomial import EPS, log_binomial, log_factorial
@@ -82,13 +82,14 @@ def relaxed_length(mask: PyTree, prior: PyTree = None) -> Array:
 
     Args:
       mask: floating-point numbers in [0, 1]; `None` for leaves that are not masked.
-      prior: chances pi in (0, 1), in the mask's structure, for `-sum v log pi + (1 - v) log (1 - pi)`.
+      prior: chances pi in [0, 1], in the mask's structure, for `-sum v log pi + (1 - v) log (1 - pi)`, which
+        is infinite where the prior excludes what v does not.
 
     Returns:
       A scalar, in nats.
 
     Raises:
-      ArgumentError: a mask that masks nothing.
+      ArgumentError: a mask that masks nothing; a prior of another structure or shape.
 
     Example:
       >>> import jax, jax.numpy as jnp
@@ -101,9 +102,10 @@ def relaxed_length(mask: PyTree, prior: PyTree = None) -> Array:
     if not leaves:
         raise ArgumentError("mask: no leaf is masked")
     if prior is not None:
-        crossed = jax.tree.map(
-            lambda v, pi: -jnp.sum(v * jnp.log(pi) + (1 - v) * jnp.log1p(-pi)), mask, prior
-        )
+        check_structure("prior", prior, mask, "the mask")
+        if [jnp.shape(leaf) for leaf in jax.tree.leaves(prior)] != [leaf.shape for leaf in leaves]:
+            raise ArgumentError("prior: its leaves have other shapes than the mask's")
+        crossed = jax.tree.map(lambda v, pi: -jnp.sum(xlogy(v, pi) + xlog1py(1 - v, -pi)), mask, prior)
         return jnp.stack(jax.tree.leaves(crossed)).sum()
     kept = [jnp.sum(leaf) for leaf in leaves]
     sizes = [leaf.size for leaf in leaves]
