@@ -2188,7 +2188,7 @@ PRICED = [
     Mutation(
         "penalties of masks are of the scores",
         "search/two_temperature.py",
-        "settings.penalty(within(units.spread(_soft(settings, state), weights), before))",
+        "settings.penalty(within(units.spread(mask, weights), before))",
         "settings.penalty(state.trainable)",
         "test_two_temperature.py::test_a_penalty_of_the_mask_is_added_to_the_loss",
     ),
@@ -2548,7 +2548,7 @@ PRESCRIBED = [
     Mutation(
         "the gap is that of the mask that would be read off",
         "search/two_temperature.py",
-        "mask = soft_mask(state.trainable, settings.hard, settings.soft)\n\n",
+        "mask = soft_mask(state.trainable, _hard(settings, state.step), settings.soft)\n\n",
         "mask = soft_mask(state.trainable, 1e6, settings.soft)\n\n",
         "test_stopping_at_a_gap.py::test_the_gap_is_that_of_the_soft_mask_over_all_rows",
     ),
