@@ -2118,8 +2118,8 @@ PRICED = [
     Mutation(
         "the loss of the mask is that of the numbers",
         "certificates/certify.py",
-        "loss - below + slack",
-        "slack",
+        "gap, size = loss - there + slack",
+        "gap, size = slack",
         "test_certify.py::test_numbers_near_the_best_mask_bound_it_more_closely",
     ),
     Mutation(
@@ -2167,9 +2167,30 @@ PRICED = [
     Mutation(
         "draws take nothing of delta",
         "theory/generalization/bounds.py",
-        "rate = binomial_upper(errors, draws, share * delta)",
-        "rate = binomial_upper(errors, draws, delta)",
+        "rate = binomial_upper(errors, draws, share * delta, length=paid_for_draws)",
+        "rate = binomial_upper(errors, draws, delta, length=paid_for_draws)",
         "test_generalization.py::test_a_randomised_mask_pays_for_its_draws_and_its_length",
+    ),
+    Mutation(
+        "who looks at the draws of several pays for their masks alone",
+        "theory/generalization/bounds.py",
+        "share * delta, length=paid_for_draws)",
+        "share * delta)",
+        "test_generalization.py::test_who_looks_at_the_draws_of_several_pays_in_both_parts",
+    ),
+    Mutation(
+        "rounding takes from the gap at numbers",
+        "certificates/certify.py",
+        "return jnp.maximum(gap, 0) + rounding",
+        "return gap",
+        "test_certify.py::test_rounding_takes_nothing_from_the_gap",
+    ),
+    Mutation(
+        "a clip is of the temperature before",
+        "search/two_temperature.py",
+        "_hard(settings, state.step + 1)",
+        "_hard(settings, state.step)",
+        "test_two_temperature.py::test_clipped_scores_are_within_the_box_of_the_temperature_that_they_meet",
     ),
     Mutation(
         "the prior of a certificate is not used",
@@ -2404,7 +2425,7 @@ CERTIFIED = [
     Mutation(
         "every loss is taken for convex",
         "certificates/convexity.py",
-        "if not (above <= 1e3 * eps * size).all():",
+        "if not (above <= ROUNDINGS * eps * size).all():",
         "if jnp.isnan(above).any():",
         "test_certify.py::test_a_loss_that_is_not_convex_or_has_no_slope_is_not_taken_for_convex[small wave]",
     ),
