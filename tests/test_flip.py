@@ -229,3 +229,39 @@ def test_counts_below_one_are_refused(name, value):
 def test_another_word_for_what_comes_back_is_refused():
     with pytest.raises(jaxarch.ArgumentError, match="returning"):
         jaxarch.flip(returning="zeros")
+
+
+def followed(seed, weights, tried, rounds):
+    """The losses after each round by the rule: slope and what a flip was beyond it when it was tried last."""
+    known, bits = losses(seed, weights), tuple(MASK.ravel().astype(int).tolist())
+    kernel = np.asarray(weights["w"])
+
+    def objective(mask):
+        return problem(seed).objective(weights | {"w": kernel * mask.reshape(3, 2)}, {})
+
+    gradient = jax.jit(jax.grad(objective))
+    beyond, untried, path = np.zeros(6), np.ones(6, bool), [known[bits]]
+    while untried.any() and len(path) <= rounds:
+        slopes = np.asarray(gradient(jnp.asarray(bits, jnp.float32))) * (1 - 2 * np.asarray(bits))
+        order = sorted(np.flatnonzero(untried), key=lambda i: slopes[i] + beyond[i])[:tried]
+        changes = {i: known[neighbours(bits)[i]] - known[bits] for i in order}
+        for i, change in changes.items():
+            beyond[i] = change - slopes[i]
+        best = min(changes, key=changes.get)
+        if changes[best] < 0:
+            bits, untried = neighbours(bits)[best], np.ones(6, bool)
+        else:
+            untried[order] = False
+        path.append(known[bits])
+    return path
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("tried", [2, 4, 5])
+def test_flips_are_tried_in_the_order_of_the_rule(seed, tried):
+    weights = start(seed)
+    path = followed(seed, weights, tried, rounds=12)
+    search = jaxarch.flip(12, tried=tried, returning="start")
+    found = search(jax.random.key(0), problem(seed), network(weights)).info["objective"]
+    np.testing.assert_allclose(found[: len(path)], path, rtol=1e-5)
