@@ -31,6 +31,11 @@ class ExperimentSettings:
         """The same with what suits the data set where nothing is said."""
         return self
 
+    def suited(self, suits: Mapping[str, Any]) -> Self:
+        """The same with these values where nothing is said: an empty tuple or text, 0 or `auto`."""
+        chosen = {name: value for name, value in suits.items() if getattr(self, name) in ((), "", 0, "auto")}
+        return dataclasses.replace(self, **chosen)  # type: ignore[type-var]
+
     def check(self) -> None:
         """Raise on the first setting that cannot be used."""
 

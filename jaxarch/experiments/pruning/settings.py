@@ -86,11 +86,6 @@ class ArchitectureSettings(TrainingSettings):
     scores_rate: float = 1.1
     weights_rate: float = 0.1
 
-    def suited(self, suits: dict[str, Any]) -> Self:
-        """The same with what suits the data set where nothing is said."""
-        chosen = {name: value for name, value in suits.items() if getattr(self, name) in ((), "", 0, "auto")}
-        return dataclasses.replace(self, **chosen)
-
     def check(self) -> None:
         """Raise on the first setting that cannot be used."""
         super().check()

@@ -54,7 +54,18 @@ HARDENED = 0.8
 SURPRISE = 0.01
 """The chance, by a prior from half of the rows, of a connection that its mask has not, and of lacking one."""
 SPREAD = 0.5
-"""Standard deviation of its initial scores."""
+"""Standard deviation of the initial scores of the search that shortens descriptions."""
+SHORT, HALF = "short description", "short description, prior from half"
+"""What this search is called, by itself and near the mask of half of the rows."""
+MEASURED = {
+    "kept": ("kept", ".0f"),
+    "description": ("nats", ".0f"),
+    "training_errors": ("training error", ".4f"),
+    "training_bound": ("certified", ".4f"),
+    "held_out_errors": ("measured", ".4f"),
+    "held_out_bound": ("bound by these rows", ".4f"),
+}
+"""Columns of the table that is shown: in words, and how they are written."""
 ROWS = 5000
 """Examples that are evaluated at a time."""
 
@@ -106,8 +117,7 @@ class Settings(TrainingSettings):
     def complete(self) -> Self:
         """The same with what suits the data set where nothing is said."""
         suits = SUITS_ALL | SUITS.get(self.dataset, {})
-        chosen = {name: value for name, value in suits.items() if getattr(self, name) in (0, "auto")}
-        settings = dataclasses.replace(self, **chosen)
+        settings = self.suited(suits)
         widths: tuple[int, ...] = WIDTHS[settings.model]
         if settings.model == "convolutional":
             widths = SUITS_CONVOLUTIONAL.get(self.dataset, widths)
@@ -237,10 +247,6 @@ def searches(settings: Settings, examples: int) -> Iterator[tuple[str, float, An
         yield SHORT, strength, shortest(settings, strength, examples)
 
 
-SHORT = "short description"
-HALF = "short description, prior from half"
-
-
 def shortest(settings: Settings, strength: float, examples: int, prior: PyTree = None) -> Any:
     """The search for a mask with a short description: a temperature that grows, and a price a nat."""
     hardened = max(round(HARDENED * settings.steps), 1)
@@ -308,7 +314,7 @@ def _of_search(
     keys = settings.seed_keys()
     options: dict[str, Any] = {"progress": context.progress, "dead_start": "ignore"}
     network, _ = over_seeds(chosen, keys, problem, name=f"{name} {asked:g}", checkpoint=point, **options)
-    tables_ = [_certified({name: network}, problem, settings)]
+    made = [_certified(name, network, problem, settings)]
     if name == SHORT:
         first, second = task.halves
         before = shortest(settings, asked, len(first))
@@ -319,17 +325,17 @@ def _of_search(
         network, _ = over_seeds(after, keys, problem, {"prior": prior}, name=f"{HALF} {asked:g}", **options)
         network = network.replace(info={**network.info, "prior": prior})
         on_second = dataclasses.replace(problem, train=second)
-        tables_.append(_certified({HALF: network}, on_second, settings))
-    return pd.concat(tables_, ignore_index=True).assign(asked=asked, width=factor)
+        made.append(_certified(HALF, network, on_second, settings))
+    return pd.concat(made, ignore_index=True).assign(asked=asked, width=factor)
 
 
-def _certified(done: Mapping[str, Network], problem: Problem, settings: Settings) -> pd.DataFrame:
-    networks = {name: (network, None) for name, network in done.items()}
-    one = partial(certified, settings)
-    seeds = {"seed": np.arange(settings.seeds)}
-    table = certificates(networks, problem, seeds, one)
-    failed = next(iter(done.values())).failed_at
-    return table.assign(failed_at=np.asarray(failed)[table["seed"].to_numpy(int)])
+def _certified(name: str, network: Network, problem: Problem, settings: Settings) -> pd.DataFrame:
+    """A row a seed; of one that failed, the step at which it did and nothing else."""
+    seeds = np.arange(settings.seeds)
+    done = {name: (network, None)}
+    found = certificates(done, problem, {"seed": seeds}, partial(certified, settings))
+    every = pd.DataFrame({"strategy": name, "seed": seeds, "failed_at": np.asarray(network.failed_at)})
+    return every.merge(found, how="left").reindex(columns=dict.fromkeys([*every, *found, *MEASURED]))
 
 
 def certified(settings: Settings, network: Network, problem: Problem) -> Certificate:
@@ -381,19 +387,11 @@ def report(results: Results) -> list[RenderableType]:
 
 
 def _table(groups: list[tuple[str, pd.DataFrame]], title: str, delta: float) -> Table:
-    rows: list[tuple[str, ...]] = [
-        (
-            name,
-            tables.spread(of["kept"], ".0f"),
-            tables.spread(of["description"], ".0f"),
-            tables.spread(of["training_errors"], ".4f"),
-            tables.spread(of["training_bound"], ".4f"),
-            tables.spread(of["held_out_errors"], ".4f"),
-            tables.spread(of["held_out_bound"], ".4f"),
-        )
+    rows = [
+        (name, *(tables.spread(of[of_what], form) for of_what, (_, form) in MEASURED.items()))
         for name, of in groups
     ]
-    columns = ("search", "kept", "nats", "training error", "certified", "measured", "bound by these rows")
+    columns = ("search", *(words for words, _ in MEASURED.values()))
     return tables.table(f"{title}: error, median [quartiles]; delta {delta:g}", columns, rows)
 
 

@@ -66,8 +66,7 @@ class PictureSettings(TrainingSettings):
 
     def suited(self, suits: Mapping[str, Any]) -> Self:
         """The same with what suits the data set where nothing is said."""
-        chosen = {name: value for name, value in suits.items() if getattr(self, name) in ((), 0, "auto")}
-        settings = dataclasses.replace(self, **chosen)
+        settings = super().suited(suits)
         return dataclasses.replace(settings, widths=settings.widths or WIDTHS.get(settings.model, ()))
 
     def check(self) -> None:
