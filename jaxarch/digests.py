@@ -5,20 +5,16 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from jaxarch.trees import PyTree, named_leaves
+from jaxarch.trees import PyTree, named_leaves, raw_numbers
 
 
 def tree_digest(tree: PyTree, said: tuple[Any, ...] = ()) -> np.ndarray:
     """SHA-256 of arrays, by their paths, dtypes and shapes, and of what else is said: 32 bytes, uint8."""
     total = hashlib.sha256(repr(said).encode())
     for name, leaf in named_leaves(tree).items():
-        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            leaf = jax.random.key_data(leaf)
-        array = np.ascontiguousarray(leaf)
+        array = np.ascontiguousarray(raw_numbers(leaf))
         total.update(f"{name} {array.dtype} {array.shape}".encode())
         total.update(array.tobytes())
     return np.frombuffer(total.digest(), np.uint8)

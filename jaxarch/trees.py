@@ -223,6 +223,34 @@ def unselected(selection: PyTree, tree: PyTree) -> PyTree:
     )
 
 
+def is_key(leaf: Any) -> bool:
+    """Whether a leaf is an array of random keys, or the shape of one."""
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def raw_numbers(leaf: Any) -> Any:
+    """A leaf, or the shape of one; of random keys the numbers that they are made of.
+
+    Example:
+      >>> import jax
+      >>> from jaxarch.trees import keyed_as, raw_numbers
+      >>> key = jax.random.key(3)
+      >>> print(raw_numbers(key), keyed_as(key, raw_numbers(key)) == key)
+      [0 3] True
+    """
+    if not is_key(leaf):
+        return leaf
+    is_shape = isinstance(leaf, jax.ShapeDtypeStruct)
+    return jax.eval_shape(jax.random.key_data, leaf) if is_shape else jax.random.key_data(leaf)
+
+
+def keyed_as(leaf: Any, numbers: Any) -> Any:
+    """`raw_numbers` undone: numbers as random keys, if the leaf that they stand for has such."""
+    if not is_key(leaf):
+        return numbers
+    return jax.random.wrap_key_data(jnp.asarray(numbers), impl=jax.random.key_impl(leaf))
+
+
 def check_structure(name: str, selection: PyTree, tree: PyTree, of: str) -> None:
     """Raise unless a selection can be merged into a tree: the same containers with the same entries.
 

@@ -16,6 +16,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 from jax.typing import ArrayLike
 
+from jaxarch.certificates.convexity import ROUNDINGS
 from jaxarch.certificates.curvature import JUMPS, drawn_mask, look
 from jaxarch.certificates.prescription import Line, Prescription
 from jaxarch.errors import (
@@ -355,7 +356,7 @@ def _check_convex(on: _Objective, key: Array) -> None:
         return middle - sum(values) / 2, sum(map(jnp.abs, values)) + jnp.abs(middle)
 
     above, size = jax.jit(lambda numbers: jax.lax.map(excess, numbers))(jnp.arange(SEGMENTS))
-    if not (above <= 1e3 * jnp.finfo(above.dtype).eps * size).all():
+    if not (above <= ROUNDINGS * jnp.finfo(above.dtype).eps * size).all():
         raise ArgumentError(
             f"convex: the loss is not convex in the mask: between two masks it is {float(above.max()):.3g} "
             "above the mean of theirs"

@@ -11,7 +11,7 @@ import numpy as np
 from jaxarch.masks import apply_mask, weight_free
 from jaxarch.network import Network
 from jaxarch.problem import Problem
-from jaxarch.trees import PyTree, named_leaves
+from jaxarch.trees import PyTree, named_leaves, raw_numbers
 
 
 def as_before(network: Network, weights: PyTree) -> PyTree:
@@ -76,8 +76,7 @@ def _equal(one: Any, other: Any) -> bool:
     """Whether they are the same numbers, drawn by two programs: compiled otherwise, they round otherwise."""
     if other is None or jnp.shape(one) != jnp.shape(other):
         return False
-    if jnp.issubdtype(one.dtype, jax.dtypes.prng_key):
-        one, other = jax.random.key_data(one), jax.random.key_data(other)
+    one, other = raw_numbers(one), raw_numbers(other)
     if not jnp.issubdtype(one.dtype, jnp.floating):
         return bool(np.array_equal(one, other))
     rounding = 4 * float(jnp.finfo(one.dtype).eps)

@@ -74,14 +74,17 @@ class Checkpoints:
 
     def save(self, name: str, tree: PyTree, last: bool = False) -> None:
         """Keep a pytree under a name, in place of the one before, if it is time or it is the last."""
-        now = time.monotonic()
-        if last or now - self._saved.get(name, -np.inf) >= self.every:
+        if last or self.is_due(name):
             path = self._path(name)
             if self.format == "orbax":
                 save_folder(path, tree)
             else:
                 save_tree(path, tree, compress=False)
-            self._saved[name] = now
+            self._saved[name] = time.monotonic()
+
+    def is_due(self, name: str) -> bool:
+        """Whether so much time has passed since a name was saved that it is saved again."""
+        return time.monotonic() - self._saved.get(name, -np.inf) >= self.every
 
     def _path(self, name: str) -> Path:
         safe = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)

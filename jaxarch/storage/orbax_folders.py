@@ -5,12 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-
 from jaxarch.errors import ArgumentError, one_line, shown
 from jaxarch.storage.trees import check_leaf
-from jaxarch.trees import PyTree, check_distinct, named_leaves, placed
+from jaxarch.trees import PyTree, check_distinct, keyed_as, named_leaves, placed, raw_numbers
 
 
 def save_folder(path: Path, tree: PyTree) -> None:
@@ -30,7 +27,7 @@ def save_folder(path: Path, tree: PyTree) -> None:
     import orbax.checkpoint as ocp
 
     check_distinct("tree", tree)
-    leaves = {name: _numbers(leaf) for name, leaf in named_leaves(tree).items()}
+    leaves = {name: raw_numbers(leaf) for name, leaf in named_leaves(tree).items()}
     try:
         with _manager(path) as manager:
             last = manager.latest_step()
@@ -56,7 +53,7 @@ def load_folder(path: Path, like: PyTree) -> PyTree | None:
     import orbax.checkpoint as ocp
 
     expected = named_leaves(like)
-    leaves = {name: _numbers(leaf) for name, leaf in expected.items()}
+    leaves = {name: raw_numbers(leaf) for name, leaf in expected.items()}
     try:
         with _manager(path) as manager:
             last = manager.latest_step()
@@ -72,7 +69,7 @@ def load_folder(path: Path, like: PyTree) -> PyTree | None:
         raise ArgumentError(
             f"folder: Orbax cannot read {named} ({_why(error)}); use a fresh folder"
         ) from None
-    return placed({name: _as(leaf, stored[name]) for name, leaf in expected.items()}, like)
+    return placed({name: keyed_as(leaf, stored[name]) for name, leaf in expected.items()}, like)
 
 
 def _manager(path: Path) -> Any:
@@ -90,24 +87,6 @@ def _check_leaves(path: Path, kept: dict[str, Any], expected: dict[str, Any]) ->
         raise ArgumentError(f"folder: {path} {what} {name!r}; it was written for another structure")
     for name, leaf in expected.items():
         check_leaf("folder", path, name, kept[name], leaf)
-
-
-def _is_key(leaf: Any) -> bool:
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
-def _numbers(leaf: Any) -> Any:
-    """An array, or the shape of one, with the raw numbers of random keys in place of these."""
-    if not _is_key(leaf):
-        return leaf
-    is_shape = isinstance(leaf, jax.ShapeDtypeStruct)
-    return jax.eval_shape(jax.random.key_data, leaf) if is_shape else jax.random.key_data(leaf)
-
-
-def _as(like: Any, numbers: Any) -> Any:
-    if not _is_key(like):
-        return numbers
-    return jax.random.wrap_key_data(numbers, impl=jax.random.key_impl(like))
 
 
 def _why(error: Exception) -> str:

@@ -23,7 +23,7 @@ from jaxarch.storage.safetensors_files import (
     read_safetensors,
     write_safetensors,
 )
-from jaxarch.trees import PyTree, check_distinct, named_leaves, placed
+from jaxarch.trees import PyTree, check_distinct, is_key, named_leaves, placed, raw_numbers
 
 DESCRIPTION = "__leaves__"
 
@@ -68,9 +68,9 @@ def save_leaves(path: str | os.PathLike[str], tree: PyTree, content: str, compre
     for name, leaf in named_leaves(tree).items():
         check_array("tree", name, leaf)
         kind = str(leaf.dtype)
-        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            kind, leaf = f"key:{jax.random.key_impl(leaf)}", jax.random.key_data(leaf)
-        arrays[name], description[name] = np.asarray(leaf), kind
+        if is_key(leaf):
+            kind = f"key:{jax.random.key_impl(leaf)}"
+        arrays[name], description[name] = np.asarray(raw_numbers(leaf)), kind
     try:
         if is_safetensors(path):
             check_safetensors(path)

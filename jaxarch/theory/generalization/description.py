@@ -107,7 +107,8 @@ def relaxed_length(mask: PyTree, prior: PyTree = None) -> Array:
             raise ArgumentError("prior: its leaves have other shapes than the mask's")
         crossed = jax.tree.map(lambda v, pi: -jnp.sum(xlogy(v, pi) + xlog1py(1 - v, -pi)), mask, prior)
         return jnp.stack(jax.tree.leaves(crossed)).sum()
-    kept = [jnp.sum(leaf) for leaf in leaves]
+    # In half precision a count of thousands would be rounded.
+    kept = [jnp.sum(leaf, dtype=jnp.promote_types(leaf.dtype, jnp.float32)) for leaf in leaves]
     sizes = [leaf.size for leaf in leaves]
 
     def length(k: Array, size: int) -> Array:
