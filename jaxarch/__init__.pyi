@@ -51,6 +51,7 @@ from .running import FitOptions as FitOptions
 from .running import FunctionStage as FunctionStage
 from .running import HostSearch as HostSearch
 from .running import Needs as Needs
+from .running import ProgramMemory as ProgramMemory
 from .running import Progress as Progress
 from .running import Report as Report
 from .running import Stage as Stage
@@ -60,6 +61,8 @@ from .running import TrainState as TrainState
 from .running import chain as chain
 from .running import compare as compare
 from .running import evaluate as evaluate
+from .running import fully_sharded as fully_sharded
+from .running import needed_memory as needed_memory
 from .running import over_seeds as over_seeds
 from .running import use_compilation_cache as use_compilation_cache
 from .running import use_cpu_cores as use_cpu_cores

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -29,6 +30,10 @@ TRAINING_ARGUMENTS = {
     "use_running_average": False,
 }
 """Arguments of a Linen module's `__call__` that tell training from evaluation, with their training value."""
+
+
+_eager_sharding = getattr(nnx, "use_eager_sharding", contextlib.nullcontext)
+"""Flax NNX from 0.12.1 on splits a variable as soon as it is made, unless it is told not to."""
 
 
 class Neurons(nnx.Variable):
@@ -166,7 +171,12 @@ def _rebuilt(graph: Any, structure: Any, leaves: tuple[Array, ...], rngs: nnx.Rn
     return nnx.merge(graph, jax.tree.unflatten(structure, leaves))
 
 
-def _nnx_model(make: Callable[[nnx.Rngs], nnx.Module]) -> Model:
+def _nnx_model(given: Callable[[nnx.Rngs], nnx.Module]) -> Model:
+    def make(rngs: nnx.Rngs) -> nnx.Module:
+        # What parameters say of the axes that they are split over is for `over_seeds`, which has the mesh.
+        with _eager_sharding(False):
+            return given(rngs)
+
     def split(module: nnx.Module) -> tuple[Any, ...]:
         return nnx.split(module, nnx.Param, nnx.RngState, ...)
 

@@ -21,10 +21,11 @@ from jaxarch.masks import (
 )
 from jaxarch.masks import density as density_of
 from jaxarch.masks.sharding import beside, split_like
+from jaxarch.running.partition import AXIS_NAMES
 from jaxarch.trees import PyTree, Where, check_floating, matrices, named_leaves, path_name, placed, select
 
-AXES = ("sharding", "sharding_names", "out_sharding", "sharding_rules", "mesh")
-"""What Flax calls, from release to release, the names of a variable's axes."""
+AXES = (*AXIS_NAMES, "sharding_rules", "mesh")
+"""What a variable's metadata say of its axes."""
 
 
 class Score(nnx.Variable):

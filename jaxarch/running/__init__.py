@@ -7,8 +7,11 @@ from jaxarch.running.options import EarlyStopping as EarlyStopping
 from jaxarch.running.options import FitOptions as FitOptions
 from jaxarch.running.options import Progress as Progress
 from jaxarch.running.options import StageReport as StageReport
+from jaxarch.running.partition import fully_sharded as fully_sharded
+from jaxarch.running.program_memory import ProgramMemory as ProgramMemory
 from jaxarch.running.runs import Report as Report
 from jaxarch.running.runs import compare as compare
+from jaxarch.running.runs import needed_memory as needed_memory
 from jaxarch.running.runs import over_seeds as over_seeds
 from jaxarch.running.stage import FunctionStage as FunctionStage
 from jaxarch.running.stage import HostSearch as HostSearch

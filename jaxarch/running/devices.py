@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.experimental.compilation_cache import compilation_cache
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
+from jax.tree_util import KeyPath
 
+from jaxarch.cpu_cores import available_cores
 from jaxarch.errors import ArgumentError, check_count
-from jaxarch.trees import PyTree
-
-RUNS = "runs"
+from jaxarch.running.partition import RUNS, Partition
+from jaxarch.running.runs_mesh import RunsMesh
+from jaxarch.streams import Window
+from jaxarch.trees import PyTree, keyed_as, raw_numbers
 
 
 def use_cpu_cores(count: int | None = None) -> int:
@@ -42,8 +46,7 @@ def use_cpu_cores(count: int | None = None) -> int:
       2
     """
     if count is None:
-        affinity = getattr(os, "sched_getaffinity", None)
-        count = len(affinity(0)) if affinity else os.cpu_count() or 1
+        count = available_cores()
     check_count("count", count)
     try:
         jax.config.update("jax_num_cpu_devices", count)
@@ -76,21 +79,13 @@ def use_compilation_cache(folder: str | os.PathLike[str]) -> None:
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 
-def runs_mesh(devices: Sequence[jax.Device] | None, runs: int) -> Mesh:
-    """A mesh with one axis, by default over all of this process's devices, but no more than runs."""
-    devices = list(jax.local_devices() if devices is None else devices)
-    if not devices:
-        raise ArgumentError("devices: expected at least one")
-    devices = devices[:runs]
-    return jax.make_mesh((len(devices),), (RUNS,), axis_types=(AxisType.Auto,), devices=devices)
-
-
-def over_runs(function: Callable[..., PyTree], mesh: Mesh | None, in_axes: tuple[Any, ...]) -> Callable:
+def over_runs(function: Callable[..., PyTree], mesh: RunsMesh | None, in_axes: tuple[Any, ...]) -> Callable:
     """`jax.vmap(function, in_axes)`, each device taking its share of the runs.
 
     A device runs its own program on its own runs: nothing is communicated, and the result is that of `vmap`
-    over a device's share. Without a mesh there is one run, which is called plainly and not mapped: on CPU,
-    convolutions are several times slower under `vmap`.
+    over a device's share. With a partition the devices that share a run have one program, in which they tell
+    each other what they need. Without a mesh there is one run, which is called plainly and not mapped: on
+    CPU, convolutions are several times slower under `vmap`.
     """
     if mesh is None:
 
@@ -99,7 +94,7 @@ def over_runs(function: Callable[..., PyTree], mesh: Mesh | None, in_axes: tuple
             return jax.tree.map(lambda leaf: leaf[None], result)
 
         return single
-    mapped = jax.vmap(function, in_axes=in_axes)
+    mapped = jax.vmap(function if not mesh.partition else _split(function, mesh.partition), in_axes=in_axes)
     if mesh.size == 1:
         return mapped
 
@@ -108,17 +103,29 @@ def over_runs(function: Callable[..., PyTree], mesh: Mesh | None, in_axes: tuple
         specs = [PartitionSpec(RUNS) if own else PartitionSpec() for own in _has_runs(in_axes, args)]
         return jax.shard_map(
             lambda leaves: mapped(*jax.tree.unflatten(treedef, leaves)),
-            mesh=mesh,
+            mesh=mesh.mesh,
             in_specs=(specs,),
             out_specs=PartitionSpec(RUNS),
+            axis_names={RUNS} if mesh.partition else set(mesh.mesh.axis_names),
             check_vma=False,
         )(leaves)
 
     return sharded
 
 
-def place(mesh: Mesh | None, in_axes: tuple[Any, ...], args: tuple[PyTree, ...]) -> tuple[PyTree, ...]:
+def _split(function: Callable[..., PyTree], partition: Partition) -> Callable[..., PyTree]:
+    """A function of one run whose arguments and results are split over the devices that share the run."""
+
+    def split(*args: PyTree) -> PyTree:
+        return partition.constrained(function(*partition.constrained(args)), wholly=True)
+
+    return split
+
+
+def place(mesh: RunsMesh | None, in_axes: tuple[Any, ...], args: tuple[PyTree, ...]) -> tuple[PyTree, ...]:
     """Put arguments on the devices: split where they have an axis of runs, one copy each where not.
+
+    An axis of runs that the shares do not divide stays whole.
 
     Without a mesh they go to the first of this process's devices.
     """
@@ -126,6 +133,32 @@ def place(mesh: Mesh | None, in_axes: tuple[Any, ...], args: tuple[PyTree, ...])
         return jax.device_put(args, jax.local_devices()[0])
     leaves, treedef = jax.tree.flatten(args)
     return jax.tree.unflatten(treedef, jax.device_put(leaves, _shardings(mesh, in_axes, args)))
+
+
+def place_window(mesh: RunsMesh | None, window: Window) -> Window:
+    """Put some steps' batches on the devices, split where the partition says so."""
+    axis = None if mesh is None else mesh.partition.batch
+    if mesh is None or axis is None:
+        return place(mesh, (None,), (window,))[0]
+
+    def sharding(leaf: Any) -> NamedSharding:
+        return NamedSharding(mesh.mesh, PartitionSpec(None, axis) if leaf.ndim > 1 else PartitionSpec())
+
+    return jax.device_put(window, jax.tree.map(sharding, window))
+
+
+def joined_runs(mesh: RunsMesh | None, parts: list[PyTree]) -> PyTree:
+    """The results of groups of runs as one; where each run is split, it stays so."""
+    if len(parts) == 1:
+        return parts[0]
+    if mesh is None or not mesh.partition:
+        return jax.tree.map(lambda *leaves: jnp.concatenate(jax.device_get(leaves)), *parts)
+    # On the host, since no device need have the place for all of it.
+    return place(mesh, (0,), (jax.tree.map(_concatenated, *parts),))[0]
+
+
+def _concatenated(*leaves: Array) -> np.ndarray | Array:
+    return keyed_as(leaves[0], np.concatenate([np.asarray(raw_numbers(leaf)) for leaf in leaves]))
 
 
 def gather_on_cpu(tree: PyTree) -> PyTree:
@@ -138,7 +171,9 @@ def gather_on_cpu(tree: PyTree) -> PyTree:
     return jax.device_put(tree, first) if first.platform == "cpu" else tree
 
 
-def describe(mesh: Mesh, in_axes: tuple[Any, ...], args: tuple[PyTree, ...], runs: int) -> tuple[PyTree, ...]:
+def describe(
+    mesh: RunsMesh, in_axes: tuple[Any, ...], args: tuple[PyTree, ...], runs: int
+) -> tuple[PyTree, ...]:
     """Shapes, dtypes and places of arguments for so many runs, without the arrays."""
     leaves, treedef = jax.tree.flatten(args)
     described = [
@@ -150,9 +185,18 @@ def describe(mesh: Mesh, in_axes: tuple[Any, ...], args: tuple[PyTree, ...], run
     return jax.tree.unflatten(treedef, described)
 
 
-def _shardings(mesh: Mesh, in_axes: tuple[Any, ...], args: tuple[PyTree, ...]) -> list[NamedSharding]:
-    split, whole = (NamedSharding(mesh, PartitionSpec(*names)) for names in ((RUNS,), ()))
-    return [split if own else whole for own in _has_runs(in_axes, args)]
+def _shardings(mesh: RunsMesh, in_axes: tuple[Any, ...], args: tuple[PyTree, ...]) -> list[NamedSharding]:
+    def spec(path: KeyPath, leaf: Any, own: bool) -> PartitionSpec:
+        if not own:
+            return PartitionSpec()
+        axis = None if leaf.shape[0] % mesh.shares else RUNS
+        return PartitionSpec(axis, *mesh.partition.spec(path, leaf.shape[1:]))
+
+    leaves = jax.tree_util.tree_flatten_with_path(args)[0]
+    own = _has_runs(in_axes, args)
+    return [
+        NamedSharding(mesh.mesh, spec(path, leaf, has)) for (path, leaf), has in zip(leaves, own, strict=True)
+    ]
 
 
 def take_runs(in_axes: tuple[Any, ...], args: tuple[PyTree, ...], runs: np.ndarray) -> tuple[PyTree, ...]:

@@ -10,13 +10,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.sharding import Mesh
 
 from jaxarch.errors import ArgumentError, check_count, shown
 from jaxarch.network import Network
 from jaxarch.problem import Problem, check_rows
-from jaxarch.running.devices import over_runs, take_runs
+from jaxarch.running.devices import over_runs, place, take_runs
 from jaxarch.running.keyed import keyed, keyed_problem, shapes_of
+from jaxarch.running.partition import Rules
 from jaxarch.running.programs import is_slow_in_loops
+from jaxarch.running.runs_mesh import split_mesh
 from jaxarch.running.strategy import chain
 from jaxarch.trees import PyTree, named_leaves
 
@@ -28,6 +31,8 @@ def evaluate(
     rows: Array | np.ndarray,
     *,
     batch_size: int | None = None,
+    mesh: Mesh | None = None,
+    partition: Rules | None = None,
 ) -> Any:
     """The outputs of what a strategy found, for every run, on some rows.
 
@@ -37,6 +42,8 @@ def evaluate(
       problem: the problem that it was run on.
       rows: rows of the problem's data, shape (n,), or (runs, n) where each run has its own.
       batch_size: how many rows at a time, where memory is short; by default all.
+      mesh: what the runs are split over, as of `FitOptions`; by default one device has all of them.
+      partition: how each run is split over it, likewise.
 
     Returns:
       The problem's `predict` on those rows, with leading axes of runs and rows, on the host.
@@ -61,9 +68,13 @@ def evaluate(
     if batch_size is not None:
         check_count("batch_size", batch_size)
     size = batch_size or rows.shape[-1]
-    args = jax.device_put((network.params, network.state, problem, rows), jax.local_devices()[0])
+    if partition is not None and mesh is None:
+        raise ArgumentError("partition: there is nothing to split over; give a `mesh`, or leave it out")
     axes = (0, 0, problem.in_axes(), 0 if rows.ndim == 2 else None)
-    alone = is_slow_in_loops(_outputs.trace(predict, False, *args).jaxpr.jaxpr)
+    split = split_mesh(mesh, partition, problem)
+    args = (network.params, network.state, problem, rows)
+    args = jax.device_put(args, jax.local_devices()[0]) if split is None else place(split, axes, args)
+    alone = split is None and is_slow_in_loops(_outputs.trace(predict, False, *args).jaxpr.jaxpr)
     runs = jax.tree.leaves(network.params)[0].shape[0]
     shares = (take_runs(axes, args, np.asarray([run])) for run in range(runs)) if alone else [args]
     results = []

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from jaxarch.running.keyed import captured_by
+from jaxarch.trees import is_key, raw_numbers
 
 
 def fingerprint(value: Any) -> str:
@@ -67,8 +68,8 @@ def _of(value: Any, above: tuple[int, ...]) -> str:
 
 
 def _of_array(value: Any, inner: Callable[[Any], str]) -> str:
-    if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
-        return _digest("key", str(value.dtype), inner(jax.random.key_data(value)))
+    if is_key(value):
+        return _digest("key", str(value.dtype), inner(raw_numbers(value)))
     array = np.asarray(value)
     is_object = array.dtype.kind == "O"
     content = inner(array.tolist()) if is_object else hashlib.sha256(array.tobytes()).hexdigest()

@@ -19,18 +19,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import Mesh
 
 from jaxarch.digests import tree_digest
 from jaxarch.errors import ArgumentError, DeadStartWarning, NonFiniteWarning, ResultWarning, first_line, shown
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running import programs
-from jaxarch.running.devices import first_runs, place, runs_mesh, take_runs
+from jaxarch.running.devices import first_runs, joined_runs, place, place_window, take_runs
 from jaxarch.running.fingerprint import fingerprint
 from jaxarch.running.layout import Layout
 from jaxarch.running.options import TOO_LATE, FitOptions, Progress, StageReport
+from jaxarch.running.processes import Team, local_devices
+from jaxarch.running.program_memory import width_of
 from jaxarch.running.programs import Best, Make, Stopwatch
+from jaxarch.running.runs_mesh import RunsMesh, runs_mesh, split_mesh
+from jaxarch.running.shares import Shares
 from jaxarch.running.training import WAKING, Carry, joined
 from jaxarch.streams import Ahead, Window
 from jaxarch.trees import PyTree, named_leaves
@@ -64,28 +67,41 @@ def fit(
     Raises:
       ArgumentError: an early stopping without validation rows, a schedule without settings, a start from
         which no run can move, a checkpoint of another fit, or of this one on other devices, one run that
-        needs more memory than there is; a stream of batches that ends too early or does not stay alike.
+        needs more memory than there is; a stream of batches that ends too early or does not stay alike;
+        a `partition` that does not fit the mesh or the parameters.
     """
     options = options or FitOptions()
     _check_options(options, problem, settings)
-    training, runs = make_one(make, settings), keys.shape[0]
+    training, runs, team = make_one(make, settings), keys.shape[0], Team.of(options.devices)
     name = name or training.name
     if problem.stream is not None:
         size = min(options.chunk, training.on(problem).steps)
         problem = dataclasses.replace(problem, window=problem.stream.outline(size))
+    split = split_mesh(options.mesh, options.partition, problem)
+    if split is not None:
+        problem = split.on(problem)
     args = (keys, settings, problem, network)
     axes = (0, 0, problem.in_axes(), 0)
-    begun = Layout.saved(options.checkpoint, name)
-    mesh = _mesh(make, args, options) if begun is None else begun.mesh(options, name)
+    begun = Layout.saved(options.checkpoint, name, team)
+    if begun is None:
+        mesh, shares = places_of(make, args, options, team, split)
+    else:
+        mesh, shares = begun.places(options, name, team, split)
     watch = Stopwatch()
     data = place(mesh, (None,), (problem.data,))[0]
     args = (keys, settings, dataclasses.replace(problem, data=data), network)
     streamed = () if problem.stream is None else (problem.stream.digest.tobytes(),)
     same = None if options.checkpoint is None else tree_digest(problem.data, streamed)
-    job = _Job(make, mesh, options, watch, name, same)
-    width = programs.width(make, mesh, axes, args, options, watch) if begun is None else begun.width
-    if begun is None and options.checkpoint is not None:
-        Layout.of(mesh, width).save(options.checkpoint, name)
+    if begun is None:
+        beside = team.neighbours(f"{name}: hosts")
+        fits = width_of(make, mesh, axes, args, options, watch, shares.devices, beside)
+        per_device = team.least(f"{name}: width", fits)
+    else:
+        per_device = begun.width // shares.devices
+    width = per_device * shares.devices
+    job = _Job(make, mesh, options, watch, name, same, team, shares, per_device)
+    if begun is None and options.checkpoint is not None and team.index == 0:
+        Layout.of(mesh, shares, width).save(options.checkpoint, name)
 
     # The batches themselves come as the training goes on.
     args = (keys, settings, dataclasses.replace(args[2], window=None), network)
@@ -94,8 +110,12 @@ def fit(
     for group in range(groups):
         members = np.arange(group * width, min((group + 1) * width, runs))
         padded = np.resize(members, width) if len(members) < width else members
-        share = place(mesh, axes, args if width == runs else take_runs(axes, args, padded))
-        loop = _Group(job, share, members, group, groups)
+
+        def taken(some: np.ndarray) -> Any:
+            return args if np.array_equal(some, np.arange(runs)) else take_runs(axes, args, some)
+
+        share = place(mesh, axes, taken(padded[shares.mine(per_device)]))
+        loop = _Group(job, share, partial(taken, padded), members, group, groups)
         result, validation = loop.run()
         results.append(result if len(members) == width else first_runs(len(members), result))
         validations.append({name: values[:, : len(members)] for name, values in validation.items()})
@@ -104,17 +124,18 @@ def fit(
 
     if all(dead) and options.dead_start != "ignore":
         raise ArgumentError(notes[0])
-    devices = 1 if mesh is None else mesh.size
+    running, compiling = team.largest(f"{name}: seconds", watch.running, watch.compiling)
+    devices = shares.devices * (1 if mesh is None else mesh.per_share)
     report = StageReport(
         name=training.name,
-        seconds=watch.running * devices / runs,
-        compile_seconds=watch.compiling,
+        seconds=running * devices / runs,
+        compile_seconds=compiling,
         width=width,
         devices=devices,
         notes=tuple(notes),
         validation={name: np.hstack([v[name] for v in validations]) for name in validations[0]},
     )
-    return results[0] if groups == 1 else jax.tree.map(_concatenate, *results), report
+    return joined_runs(mesh, results), report
 
 
 def make_one(make: Make, settings: PyTree) -> Any:
@@ -127,21 +148,32 @@ class _Job:
     """What all groups of a fit have in common; of the data, a digest if there are checkpoints."""
 
     make: Make
-    mesh: Mesh | None
+    mesh: RunsMesh | None
     options: FitOptions
     watch: Stopwatch
     name: str
     data: np.ndarray | None
+    team: Team
+    shares: Shares
+    per_device: int
 
 
-def _mesh(make: Make, args: tuple[Any, ...], options: FitOptions) -> Mesh | None:
-    """The devices of a fit that begins; `None` if its steps are to be programs of their own."""
-    if options.loop == "step":
-        return None
-    if options.loop == "auto" and programs.is_slow_in_loops(programs.first_step(make, args)):
-        return None
+def places_of(
+    make: Make, args: tuple[Any, ...], options: FitOptions, team: Team, split: RunsMesh | None
+) -> tuple[RunsMesh | None, Shares]:
+    """The devices of a fit that begins, those of a mesh that was given; and each process's share of its runs.
+
+    Without a mesh its steps are programs of their own, on one device of each process.
+    """
+    if split is not None:
+        return split, Shares((split.shares,))
     runs = args[0].shape[0]
-    return runs_mesh(options.devices, min(runs, options.at_once or runs))
+    at_once = min(runs, options.at_once or runs)
+    alone = options.loop == "auto" and programs.is_slow_in_loops(programs.first_step(make, args))
+    if options.loop == "step" or alone:
+        return None, Shares.of((1,) * team.size, runs, team.index)
+    shares = Shares.of(team.devices, at_once, team.index)
+    return runs_mesh(local_devices(options.devices), shares.local), shares
 
 
 class _State(NamedTuple):
@@ -161,16 +193,40 @@ class _State(NamedTuple):
     last_batch: np.ndarray | None
 
 
+class _Told(NamedTuple):
+    """What every process is told at a border, of every run of the group: so all decide alike.
+
+    `due` says whether it is time for a checkpoint, by the clock of the first process.
+    """
+
+    losses: np.ndarray
+    failed_at: np.ndarray
+    running: np.ndarray
+    due: np.ndarray
+
+
 class _Group:
-    """The host loop over the chunks of one group of runs."""
+    """The host loop over the chunks of one group of runs: a process's share of it, in step with the others.
+
+    `members` are the runs of the whole group, and `whole` makes what all are fitted with; copies of runs,
+    which fill a program up, come after them.
+    """
 
     def __init__(
-        self, job: _Job, share: tuple[PyTree, ...], members: np.ndarray, group: int, groups: int
+        self,
+        job: _Job,
+        share: tuple[PyTree, ...],
+        whole: Callable[[], tuple[PyTree, ...]],
+        members: np.ndarray,
+        group: int,
+        groups: int,
     ) -> None:
         self.make, self.mesh, self.options, self.watch = job.make, job.mesh, job.options, job.watch
         self.keys, self.settings, self.problem, self.network = share
         self.members, self.group, self.groups = members, group, groups
-        self.name, self.data = job.name, job.data
+        self.name, self.data, self.whole = job.name, job.data, whole
+        self.team = job.team
+        self.rows, self.mine = job.shares.rows(job.per_device), job.shares.mine(job.per_device)
         self.training = make_one(self.make, self.settings)
         self.descent = self.training.on(self.problem).descent
         self.notes: list[str] = []
@@ -178,6 +234,7 @@ class _Group:
         self._failed: set[int] = set()
         self._scheduled: dict[int, PyTree] = {}
         self._digest: np.ndarray | None = None
+        self._is_any_running = True
 
     def run(self) -> tuple[Network, dict[str, np.ndarray]]:
         """Train to the end, from the last checkpoint if there is one: what was found, and the metrics."""
@@ -198,7 +255,7 @@ class _Group:
                 state.failed_at[running] = np.asarray(carry.failed_at)[running]
                 best = state.best
                 if start < self._awake <= stop:
-                    self._report_dead(carry)
+                    self._report_dead(np.asarray(carry.dead))
                 if border is not None:
                     metrics, best = self.watch.run(border, *self._inputs(start), carry, best)
                     for name, row in metrics.items():
@@ -207,11 +264,16 @@ class _Group:
                 state = state._replace(
                     step=np.asarray(stop), carry=carry, best=best, seconds=seconds, last_batch=last_batch
                 )
-                self._report(state)
-                if self.options.checkpoint is not None:
-                    over = stop == steps or self._over(state)
-                    self.options.checkpoint.save(self._slot, self._saved(state), last=over)
-        return self._result(state), state.validation
+                told = self._tell(state)
+                self._report(state, told)
+                over = stop == steps or self._over(state)
+                if self.options.checkpoint is not None and (over or told.due[0]):
+                    saved = self._saved(state)
+                    if self.team.index == 0:
+                        self.options.checkpoint.save(self._slot, saved, last=over)
+        return self._result(state), self._by_border(
+            self.team.gather(f"{self._slot}: validation", self._by_run(state.validation), self.rows)
+        )
 
     def _next(self, windows: Iterator[tuple[Window | None, np.ndarray | None]]) -> Any:
         """The window of a chunk, the wait for it counted."""
@@ -226,7 +288,7 @@ class _Group:
         last, size = state.last_batch if start else None, min(self.options.chunk, steps)
 
         def placed(item: tuple[Window, np.ndarray]) -> tuple[Window, np.ndarray]:
-            return place(self.mesh, (None,), item[:1])[0], item[1]
+            return place_window(self.mesh, item[0]), item[1]
 
         return Ahead(lambda closed: stream.windows(start, steps, size, last, closed), 1, placed)
 
@@ -248,6 +310,7 @@ class _Group:
         losses = np.full((width, steps), np.nan, np.float32)
         failed_at = np.full(width, -1, np.int32)
         last_batch = None if self.problem.stream is None else self.problem.stream.digest
+        self._trainable = list(named_leaves(carry.state.trainable))
         state = _State(np.asarray(0), carry, best, losses, validation, failed_at, np.asarray(0.0), last_batch)
         return state, border
 
@@ -308,14 +371,25 @@ class _Group:
         return ~np.asarray(state.best.stopped)
 
     def _over(self, state: _State) -> bool:
-        """Whether nothing is left to do: every run has stopped early, or failed."""
-        return not self._running(state).any() or len(self._failed) == len(self.members)
+        """Whether nothing is left to do: every run of the group has stopped early, or failed."""
+        return not self._is_any_running or len(self._failed) == len(self.members)
 
-    def _report(self, state: _State) -> None:
-        self._report_failed(state.failed_at)
+    def _tell(self, state: _State) -> _Told:
+        """What all processes know of a border."""
+        last = state.losses[:, int(state.step) - 1]
+        is_due = getattr(self.options.checkpoint, "is_due", lambda name: True)
+        due = np.full(len(last), self.options.checkpoint is not None and is_due(self._slot))
+        batch = b"" if state.last_batch is None else state.last_batch.tobytes()
+        title = f"{self._slot}: step {int(state.step)} {batch[:8].hex()}"
+        told = self.team.gather(title, _Told(last, state.failed_at, self._running(state), due), self.rows)
+        self._is_any_running = bool(told.running.any())
+        return told
+
+    def _report(self, state: _State, told: _Told) -> None:
+        self._report_failed(told.failed_at)
         if self.options.progress is None:
             return
-        last = state.losses[: len(self.members), int(state.step) - 1]
+        last = told.losses[: len(self.members)]
         finite = last[np.isfinite(last)]
         over = False
 
@@ -323,6 +397,7 @@ class _Group:
             if over:
                 raise ArgumentError(TOO_LATE)
             found = joined(self.network, self._concluded(state, state.carry))
+            found = self.team.gather(f"{self._slot}: a look at step {int(state.step)}", found, self.rows)
             return first_runs(len(self.members), found)
 
         self.options.progress(
@@ -353,13 +428,13 @@ class _Group:
                 NonFiniteWarning,
             )
 
-    def _report_dead(self, carry: Carry) -> None:
-        dead = np.asarray(carry.dead)[: len(self.members)]
+    def _report_dead(self, dead: np.ndarray) -> None:
+        dead = self.team.gather(f"{self._slot}: dead starts", dead, self.rows)[: len(self.members)]
         if not dead.any():
             return
         self.is_dead = bool(dead.all())
         hit = np.any(dead, axis=0).tolist()
-        names = named_leaves(carry.state.trainable)
+        names = self._trainable
         leaves = [repr(name) for name, is_hit in zip(names, hit, strict=True) if is_hit]
         runs = self.members[dead.any(1)]
         message = (
@@ -378,8 +453,46 @@ class _Group:
         warnings.warn(message, category, stacklevel=2)
 
     def _saved(self, state: _State) -> PyTree:
+        """What a checkpoint of the group holds: of all runs, however many processes have them.
+
+        Only the first process's knows to what it belongs, which writes it.
+        """
+        return {"belongs_to": self._belonging(), "state": self._of_all(state)}
+
+    def _of_all(self, state: _State) -> _State:
+        """The state of all runs of the group, on the host if there are several processes."""
+        if self.team.size == 1:
+            return state
+        title = f"{self._slot}: checkpoint at step {int(state.step)}"
+        return self._with(state, self.team.gather(title, self._split(state), self.rows))
+
+    def _of_mine(self, state: _State) -> _State:
+        """The part of the state of all runs that this process trains."""
+        if self.team.size == 1:
+            return state
+        return self._with(state, jax.tree.map(lambda leaf: leaf[self.mine], self._split(state)))
+
+    def _split(self, state: _State) -> dict[str, PyTree]:
+        """What a state has of each run, along the first axis."""
+        split = {name: getattr(state, name) for name in ("carry", "best", "losses", "failed_at")}
+        return split | {"validation": self._by_run(state.validation)}
+
+    def _with(self, state: _State, split: dict[str, PyTree]) -> _State:
+        return state._replace(**split | {"validation": self._by_border(split["validation"])})
+
+    @staticmethod
+    def _by_run(validation: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {name: values.T for name, values in validation.items()}
+
+    _by_border = _by_run
+
+    def _belonging(self) -> np.ndarray:
+        """A digest of what the group is of; of no use, and empty, where it is not the first process's."""
+        if self.team.index > 0:
+            return np.zeros(0, np.uint8)
         if self._digest is None:
-            training, problem = self.training, self.problem
+            keys, settings, problem, network = self.whole()
+            training = self.training
             learned = (training.name, training.init, training.params, training.network, training.settings)
             beside = (
                 training.penalty,
@@ -391,30 +504,32 @@ class _Group:
             )
             borders = (self.options.early_stopping, self.options.schedule)
             self._digest = tree_digest(
-                (self.keys, self.settings, dataclasses.replace(problem, data=self.data), self.network),
+                (keys, settings, dataclasses.replace(problem, data=self.data), network),
                 (
                     fingerprint((learned, beside, self.descent, borders)),
                     self.options.chunk,
                     len(self.members),
                 ),
             )
-        return {"belongs_to": self._digest, "state": state}
+        return self._digest
 
     def _restored(self, state: _State) -> _State:
         """The state of the last checkpoint, if there is one."""
         if self.options.checkpoint is None:
             return state
         mine = self._saved(state)
-        saved = self.options.checkpoint.load(self._slot, mine)
-        if saved is None:
-            return state
-        if not np.array_equal(saved["belongs_to"], mine["belongs_to"]):
+        saved = self.options.checkpoint.load(self._slot, mine) if self.team.index == 0 else None
+        if saved is not None and not np.array_equal(saved["belongs_to"], mine["belongs_to"]):
             raise ArgumentError(
                 f"checkpoint: {self._slot!r} is of a fit with other keys, settings, data or sizes, or of "
                 "another strategy, problem or descent, schedule or early stopping; use a fresh folder"
             )
-        state = saved["state"]
-        self._check_counts(int(state.step), float(state.seconds))
+        whole = self.team.of_the_first(self._slot, saved and saved["state"], mine["state"])
+        if whole is None:
+            return state
+        self._check_counts(int(whole.step), float(whole.seconds))
+        self._is_any_running = whole.best is None or not np.asarray(whole.best.stopped).all()
+        state = self._of_mine(whole)
         carry, best = place(self.mesh, (0, 0), (state.carry, state.best))
         state = state._replace(
             carry=carry,
@@ -425,8 +540,8 @@ class _Group:
         )
         self.watch.running += float(state.seconds)
         if state.step >= self._awake:
-            self._report_dead(carry)
-        self._report_failed(state.failed_at)
+            self._report_dead(np.asarray(carry.dead))
+        self._report_failed(np.asarray(whole.failed_at))
         return state
 
     def _check_counts(self, step: int, seconds: float) -> None:
@@ -459,12 +574,13 @@ class _Group:
         network = self._concluded(
             state, state.carry if best is None else state.carry._replace(state=best.state)
         )
+        if best is not None:
+            network = network.replace(info={**network.info, "kept_at": best.state.step})
+        network = self.team.gather(f"{self._slot}: result", network, self.rows)
         self._report_failed(np.asarray(network.failed_at))
         if self.training.remarks is not None:
             for line in self.training.remarks(jax.device_get(first_runs(len(self.members), network))):
                 self._note(f"{self.name}: {line}", ResultWarning)
-        if best is not None:
-            network = network.replace(info={**network.info, "kept_at": best.state.step})
         return network
 
 
@@ -482,10 +598,6 @@ def _scheduled(scheduled: PyTree, settings: PyTree) -> PyTree:
             f"schedule: it must return settings of the structure and shapes that it was given, which are "
             f"{shown(jax.tree.map(jnp.shape, settings))} ({first_line(error)})"
         ) from None
-
-
-def _concatenate(*leaves: Array) -> Array:
-    return jnp.concatenate(jax.device_get(leaves))
 
 
 def _check_options(options: FitOptions, problem: Problem, settings: PyTree) -> None:

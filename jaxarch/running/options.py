@@ -10,10 +10,13 @@ from typing import Literal, Protocol
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from jaxarch.errors import ArgumentError, check_count, check_one_finite, check_one_strength, shown
 from jaxarch.masks import density
 from jaxarch.network import Network
+from jaxarch.running.partition import Rules
+from jaxarch.running.processes import ALL_HOSTS
 from jaxarch.trees import PyTree
 
 
@@ -84,6 +87,8 @@ class Progress:
       losses: the last step's loss of each run of the group, shape (runs,); NaN where early stopping has
         stopped a run.
       labels: what each of these runs is called.
+      making: of an experiment whose parts are made by other processes: those that are being made; the steps
+        are parts then. `None` of a training.
       look: makes what `network` returns.
     """
 
@@ -96,6 +101,7 @@ class Progress:
     loss: float | None
     losses: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0), compare=False, repr=False)
     labels: tuple[str, ...] = ()
+    making: tuple[str, ...] | None = None
     look: Callable[[], Network] | None = dataclasses.field(default=None, compare=False, repr=False)
 
     def network(self) -> Network:
@@ -143,11 +149,13 @@ class FitOptions:
 
     - `progress`, `checkpoint`, `dead_start` and `labels` change no bit, nor does `chunk`, but that early
       stopping and a schedule act at the borders between chunks.
+    - `mesh` and `partition` may.
     - `at_once` and `memory` may, where they lead to another width of the program of one device; `devices` of
-      the same kind may only by that; `loop` may, and so may devices of another kind.
+      the same kind may by that, and by their number in a process; `loop` may, and so may devices of another
+      kind.
     - A fit that goes on from its checkpoints keeps the width, the number of devices and the loop that it was
-      begun with, whatever `at_once` and `memory` say now. On fewer devices, on devices of another kind and in
-      another loop it does not go on.
+      begun with, whatever `at_once` and `memory` say now, and however many processes have the devices. On
+      fewer devices, on devices of another kind and in another loop it does not go on.
 
     Attributes:
       chunk: steps between two borders.
@@ -161,7 +169,18 @@ class FitOptions:
       at_once: how many runs to train in one program; by default all that fit in memory.
       memory: bytes that a program may use on one device; by default what the device says is free. A fit of
         which not even one run fits is refused.
-      devices: by default all of `jax.local_devices()`: with several hosts, each runs the keys it is given.
+      devices: by default all of `jax.local_devices()`: each process runs the keys that it is given. With
+        `all hosts`, those of all processes of the program, after `jax.distributed.initialize`: each calls
+        with the same arguments, trains its share of the runs, and returns what all have found.
+      mesh: in place of `devices`, for runs that are split as well: `jax.make_mesh((2, 4), ("runs", "data"))`
+        has two shares of the runs, and four devices that share each run. Over an axis called `data` the
+        examples of a batch are split; over which axes parameters are, `partition` says. What is found stays
+        split, on CPUs too.
+      partition: how parameters, and what goes with them, are split over the axes of the mesh: a dict of
+        `PartitionSpec`s by glob patterns on their paths, of which the first that fits counts (what none fits
+        is whole); a function `(path, leaf, sizes) -> PartitionSpec` of a parameter's path, its shape and
+        dtype, and the sizes of the axes, as `jaxarch.fully_sharded()`. By default what the model says:
+        `nnx.with_partitioning` of Flax NNX and Linen.
       loop: `scan` for one program a chunk, all runs at once; `step` for one program a step, runs in turn,
         which is many times faster for convolutions on CPU (on one device then); `auto` chooses.
       dead_start: what to do when some trainable leaf's first gradients are exactly zero: `warn` (and raise if
@@ -187,7 +206,9 @@ class FitOptions:
     checkpoint: Checkpoint | None = None
     at_once: int | None = None
     memory: int | None = None
-    devices: Sequence[jax.Device] | None = None
+    devices: Sequence[jax.Device] | Literal["all hosts"] | None = None
+    mesh: Mesh | None = None
+    partition: Rules | None = None
     loop: Literal["auto", "scan", "step"] = "auto"
     dead_start: Literal["warn", "raise", "ignore"] = "warn"
     labels: Sequence[str] | None = None
@@ -211,8 +232,17 @@ class FitOptions:
             raise ArgumentError(
                 f"checkpoint: expected jaxarch.Checkpoints(folder), got {shown(self.checkpoint)}"
             )
-        if self.devices is not None and not _are(jax.Device, self.devices):
-            raise ArgumentError(f"devices: expected some of jax.devices(), got {shown(self.devices)}")
+        is_named = isinstance(self.devices, str) and self.devices == ALL_HOSTS
+        if self.devices is not None and not is_named and not _are(jax.Device, self.devices):
+            raise ArgumentError(
+                f"devices: expected some of jax.devices(), or {ALL_HOSTS!r}, got {shown(self.devices)}"
+            )
+        if self.mesh is not None and self.devices is not None:
+            raise ArgumentError("mesh: it has devices of its own; leave out `devices`")
+        if self.partition is not None and self.mesh is None:
+            raise ArgumentError("partition: there is nothing to split over; give a `mesh`, or leave it out")
+        if self.mesh is not None and self.loop == "step":
+            raise ArgumentError("loop: over a mesh there is 'scan' alone")
         if self.labels is not None and not _are(str, self.labels):
             raise ArgumentError(f"labels: expected texts, one for each run, got {shown(self.labels)}")
         if self.loop not in ("auto", "scan", "step"):

@@ -1,11 +1,7 @@
-"""The compiled programs of a fit, and how many runs go into one of them.
-
-Each compiles once for a training, a mesh and the shapes of the arrays.
-"""
+"""The compiled programs of a fit: each compiles once for a training, a mesh and the shapes of the arrays."""
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from functools import partial
@@ -14,15 +10,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.sharding import Mesh
 
 from jaxarch.errors import ArgumentError, shown
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running import training as single
-from jaxarch.running.devices import describe, over_runs
-from jaxarch.running.memory import free_memory, in_bytes
-from jaxarch.running.options import EarlyStopping, FitOptions
+from jaxarch.running.devices import over_runs
+from jaxarch.running.options import EarlyStopping
+from jaxarch.running.runs_mesh import RunsMesh
 from jaxarch.running.training import Carry, Training, TrainState
 from jaxarch.trees import PyTree
 
@@ -63,7 +58,12 @@ class Best(NamedTuple):
 
 @partial(jax.jit, static_argnums=(0, 1))
 def begin(
-    make: Make, mesh: Mesh | None, keys: Array, settings: PyTree, problem: Problem, network: Network | None
+    make: Make,
+    mesh: RunsMesh | None,
+    keys: Array,
+    settings: PyTree,
+    problem: Problem,
+    network: Network | None,
 ) -> Carry:
     """Every run's carry before its first step."""
 
@@ -76,7 +76,7 @@ def begin(
 @partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=(6,))
 def advance(
     make: Make,
-    mesh: Mesh | None,
+    mesh: RunsMesh | None,
     size: int,
     keys: Array,
     settings: PyTree,
@@ -113,7 +113,7 @@ def step(
 @partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=(6,))
 def border(
     make: Make,
-    mesh: Mesh | None,
+    mesh: RunsMesh | None,
     stopping: EarlyStopping | None,
     settings: PyTree,
     problem: Problem,
@@ -174,98 +174,13 @@ def _judge(stopping: EarlyStopping, metrics: dict[str, Array], carry: Carry, bes
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def conclude(make: Make, mesh: Mesh | None, settings: PyTree, carry: Carry, losses: Array) -> Network:
+def conclude(make: Make, mesh: RunsMesh | None, settings: PyTree, carry: Carry, losses: Array) -> Network:
     """What every run found."""
 
     def one(settings: PyTree, carry: Carry, losses: Array) -> Network:
         return single.conclude(make(settings), carry, losses)
 
     return over_runs(one, mesh, (0, 0, 0))(settings, carry, losses)
-
-
-def width(
-    make: Make,
-    mesh: Mesh | None,
-    axes: tuple[Any, ...],
-    args: tuple[Array, PyTree, Problem, Network | None],
-    options: FitOptions,
-    watch: Stopwatch,
-) -> int:
-    """How many runs to train in one program: all, as many as asked for, or as many as memory allows.
-
-    Raises:
-      ArgumentError: not even one run fits.
-    """
-    runs = args[0].shape[0]
-    limit = options.memory if options.memory is not None else _free_memory(mesh)
-    if limit is not None:
-        _check_fits(_held(begin.eval_shape(make, None, *args)), limit, mesh)
-    if mesh is None:
-        return 1
-    per_device = math.ceil(min(runs, options.at_once or runs) / mesh.size)
-    # One window of a stream is counted with the program; one more waits, and one is being put there.
-    waiting = 2 * _held(args[2].window)
-    while limit is not None:
-        needed, fresh = _needed_memory(make, mesh, axes, args, per_device, options.chunk, watch)
-        needed, fresh = needed + waiting, fresh + waiting
-        if needed <= limit:
-            break
-        if per_device == 1:
-            _check_fits(fresh, limit, mesh)
-            break
-        per_device = max(per_device // 2, 1)
-    return per_device * mesh.size
-
-
-def _check_fits(needed: int, limit: int, mesh: Mesh | None) -> None:
-    if needed > limit:
-        fewer = "" if mesh is None or mesh.size == 1 else f" on each of {mesh.size}; give fewer `devices`"
-        raise ArgumentError(
-            f"memory: one run needs {in_bytes(needed)} on a device, where {in_bytes(limit)} are free{fewer}"
-        )
-
-
-def _held(tree: PyTree) -> int:
-    """The bytes of all arrays of a pytree."""
-    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
-
-
-def _needed_memory(
-    make: Make,
-    mesh: Mesh,
-    axes: tuple[Any, ...],
-    args: tuple[Array, PyTree, Problem, Network | None],
-    per_device: int,
-    chunk: int,
-    watch: Stopwatch,
-) -> tuple[int, int]:
-    """Bytes that a chunk of so many runs takes on each device, and those of them that are not taken yet.
-
-    All is counted by the compiler, the data twice where they are there already; what is not taken yet are
-    the carry, in place of which the next one is written, and what the program puts aside.
-    """
-    keys, settings, problem, network = describe(mesh, axes, args, per_device * mesh.size)
-    carry = begin.eval_shape(make, mesh, keys, settings, problem, network)
-    (carry,) = describe(mesh, (0,), (carry,), per_device * mesh.size)
-    zero = jnp.zeros((), jnp.int32)
-    program = watch.compile(advance, make, mesh, chunk, keys, settings, problem, carry, zero, zero)
-    stats = program.memory_analysis()
-    if stats is None:
-        return 0, 0
-    whole = stats.temp_size_in_bytes + stats.argument_size_in_bytes + stats.output_size_in_bytes
-    return whole, stats.temp_size_in_bytes + _held(carry) // mesh.size
-
-
-def _free_memory(mesh: Mesh | None) -> int | None:
-    """Bytes that are free on a device, as far as it tells; CPU devices share the machine's."""
-    device = jax.local_devices()[0] if mesh is None else mesh.devices.flat[0]
-    stats = device.memory_stats()
-    if stats and "bytes_limit" in stats:
-        return stats["bytes_limit"] - stats.get("bytes_in_use", 0)
-    if device.platform != "cpu":
-        return None
-    free = free_memory()
-    return None if free is None else free // (1 if mesh is None else mesh.size)
 
 
 def is_slow_in_loops(jaxpr: Any, *, backend: str | None = None) -> bool:

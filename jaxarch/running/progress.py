@@ -16,7 +16,8 @@ class ProgressBar:
 
     One bar for each training, with step, time left and median loss; where its runs are trained in groups, the
     steps are those of all groups. Where the output is no terminal, or
-    outside of a `with` block, one line when a training ends.
+    outside of a `with` block, one line when a training ends. Parts that other processes make have a bar too,
+    which names them; or a line when their number changes.
     """
 
     def __init__(self, console: Console | None = None) -> None:
@@ -30,6 +31,7 @@ class ProgressBar:
             console=self.console,
         )
         self._tasks: dict[str, TaskID] = {}
+        self._parts: int | None = None
 
     def __enter__(self) -> ProgressBar:
         if self.console.is_terminal:
@@ -48,6 +50,13 @@ class ProgressBar:
         group = f" ({progress.group + 1} of {progress.groups})" if progress.groups > 1 else ""
         description = f"{progress.name}{group}"
         loss = "" if progress.loss is None else f"loss {progress.loss:.3g}"
+        if progress.making is not None:
+            loss = ", ".join(progress.making)
+            if not self._bars.live.is_started:
+                if progress.step != self._parts:
+                    self._parts = progress.step
+                    self.console.print(f"{description}: {progress.step} of {progress.steps}")
+                return
         if not self._bars.live.is_started:
             if progress.step >= progress.steps:
                 runs = f"{progress.runs} runs" if progress.runs > 1 else "1 run"

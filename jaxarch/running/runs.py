@@ -13,16 +13,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import Mesh
 
+from jaxarch.digests import tree_digest
 from jaxarch.errors import ArgumentError, check_keys, did_you_mean, first_line, shown
 from jaxarch.network import Network
 from jaxarch.problem import Problem
-from jaxarch.running.devices import first_runs, gather_on_cpu, over_runs, place, runs_mesh, take_runs
-from jaxarch.running.fit import fit
+from jaxarch.running.devices import first_runs, gather_on_cpu, joined_runs, over_runs, place, take_runs
+from jaxarch.running.fingerprint import fingerprint
+from jaxarch.running.fit import fit, places_of
 from jaxarch.running.keyed import Keyed, key_of, keyed_problem
 from jaxarch.running.options import FitOptions, StageReport
+from jaxarch.running.processes import ALL_HOSTS, Team, local_devices
+from jaxarch.running.program_memory import ProgramMemory, program_memory
 from jaxarch.running.programs import Stopwatch
+from jaxarch.running.runs_mesh import RunsMesh, check_batches, runs_mesh, split_mesh
+from jaxarch.running.shares import Shares
 from jaxarch.running.stage import HostSearch, Stage, check_network
 from jaxarch.running.strategy import Strategy, chain, check_stages, continued
 from jaxarch.running.training import Training, joined
@@ -123,15 +128,28 @@ def compare(
       >>> {name: len(report.stages) for name, (network, report) in results.items()}
       {'real': 1, 'real->bin': 2}
     """
-    fit_options = _options(options)
-    _check_runs(strategies, keys, problem, settings, network, fit_options)
+    team = Team.of(ALL_HOSTS if options.get("devices") == ALL_HOSTS else None)
+    with team.together():
+        fit_options = _options(options)
+        args = (strategies, keys, problem, settings, network, fit_options)
+        _check_runs(*args)
+        if team.size > 1:
+            if getattr(fit_options.checkpoint, "format", "npz") == "orbax":
+                raise ArgumentError("checkpoint: Orbax waits for all processes itself; take the format npz")
+            team.check_alike(_said(*args))
+        return _compare(*args)
+
+
+def _compare(
+    strategies: Mapping[str, Any],
+    keys: Array,
+    problem: Problem,
+    settings: PyTree,
+    network: Network | None,
+    fit_options: FitOptions,
+) -> dict[str, tuple[Network, Report]]:
     problem = keyed_problem(problem)
-    problem.check()
-    planned = {name: _stages(given, settings) for name, given in strategies.items()}
-    first = problem if problem.runs is None else problem.of_run(0)
-    for stages in planned.values():
-        check_network(stages[0], network)
-        check_stages(stages, keys[0], first, None if network is None else network.of_run(0))
+    planned = _planned(strategies, keys, problem, settings, network, fit_options)
     begun = None if network is None else _with_marks_on_the_host(network)
     keys = keys if network is None else jax.vmap(continued)(keys)
     done: dict[tuple[Any, ...], tuple[Network, StageReport]] = {}
@@ -150,8 +168,107 @@ def compare(
             network, report = done[shared]
             reports.append(report)
         assert network is not None
-        results[name] = gather_on_cpu(network), Report(tuple(reports))
+        # Of a mesh that was given, each array stays where it is.
+        gathered = network if fit_options.mesh is not None else gather_on_cpu(network)
+        results[name] = gathered, Report(tuple(reports))
     return results
+
+
+def needed_memory(
+    strategy: Any,
+    keys: Array,
+    problem: Problem,
+    settings: PyTree = None,
+    *,
+    network: Network | None = None,
+    **options: Any,
+) -> dict[str, ProgramMemory]:
+    """What `over_seeds` would need on each device for one run a share: compiled, and not run.
+
+    What fits several times is trained so: `over_seeds` finds how many runs at once.
+
+    Args:
+      strategy: as of `over_seeds`, like all that follows.
+      keys: one a run.
+      problem: what to learn.
+      settings: one run's each, with a leading axis of runs.
+      network: what the strategy goes on from.
+      **options: fields of `FitOptions`, such as `mesh` and `partition`.
+
+    Returns:
+      For each stage that trains in one program, by name. Stages that train nothing are left out, and so are
+      convolutions on CPUs, which are trained step by step.
+
+    Raises:
+      ArgumentError: as of `over_seeds`; a strategy with a stage that is fitted on the host.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> keys = jax.random.split(jax.random.key(0), 3)
+      >>> needed = jaxarch.needed_memory(jaxarch.search.dense(), keys, problem)
+      >>> needed["dense"].carry >= 64 * 4  # the weights, and some numbers of a run
+      True
+    """
+    fit_options = _options(options)
+    _check_runs({"": strategy}, keys, problem, settings, network, fit_options)
+    problem = keyed_problem(problem)
+    needed: dict[str, ProgramMemory] = {}
+    for index, stage in enumerate(
+        _planned({"": strategy}, keys, problem, settings, network, fit_options)[""]
+    ):
+        make = _Constant(Keyed(stage)) if settings is None else _stage_of(strategy, settings, index)
+        if isinstance(stage, HostSearch):
+            raise ArgumentError(f"strategy: {stage.name} is fitted on the host, and needs no device")
+        if problem.stream is not None:
+            size = min(fit_options.chunk, stage.on(problem).steps) if isinstance(stage, Training) else 1
+            problem = dataclasses.replace(problem, window=problem.stream.outline(size))
+        args = (keys, settings, problem, network)
+        if isinstance(stage, Training):
+            needed |= _needed_by(make, args, fit_options, _stage_name("", stage, index))
+        # The next stage is looked at with what this one would find, and nothing is computed.
+        network = _function_program.eval_shape(make, runs_mesh(None, 1), *args)
+    return needed
+
+
+def _planned(
+    strategies: Mapping[str, Any],
+    keys: Array,
+    problem: Problem,
+    settings: PyTree,
+    network: Network | None,
+    options: FitOptions,
+) -> dict[str, tuple[Any, ...]]:
+    """The stages of each strategy, once it is known that none of them lacks something."""
+    problem.check()
+    planned = {name: _stages(given, settings) for name, given in strategies.items()}
+    first = problem if problem.runs is None else problem.of_run(0)
+    for stages in planned.values():
+        check_network(stages[0], network)
+        check_stages(stages, keys[0], first, None if network is None else network.of_run(0))
+    mesh = split_mesh(options.mesh, options.partition, problem)
+    for stage in [stage for stages in planned.values() for stage in stages]:
+        if mesh is not None and isinstance(stage, Training):
+            check_batches(stage.on(problem), mesh)
+    return planned
+
+
+def _needed_by(
+    make: Any,
+    args: tuple[Array, PyTree, Problem, Network | None],
+    options: FitOptions,
+    name: str,
+) -> dict[str, ProgramMemory]:
+    """What a training needs by its name; nothing if its steps are programs of their own."""
+    keys, settings, problem, network = args
+    split = split_mesh(options.mesh, options.partition, problem)
+    mesh, _ = places_of(make, args, options, Team.of(options.devices), split)
+    if mesh is None:
+        return {}
+    problem = mesh.on(problem)
+    axes, args = (0, 0, problem.in_axes(), 0), (keys, settings, problem, network)
+    return {name: program_memory(make, mesh, axes, args, 1, options.chunk, Stopwatch())}
 
 
 def _with_marks_on_the_host(network: Network) -> Network:
@@ -218,9 +335,9 @@ def _run_stage(
         after, report = fit(make, keys, problem, settings, network, options, name)
         return joined(network, after), report
     if isinstance(stage, HostSearch):
-        start = time.perf_counter()
-        after = stage.search(stage.settings, keys, problem)
-        return after, StageReport(stage.name, (time.perf_counter() - start) / keys.shape[0], 0.0, 1, 1)
+        if options.mesh is not None:
+            raise ArgumentError(f"mesh: {stage.name} is fitted on the host, and cannot be split over devices")
+        return _run_on_hosts(stage, keys, problem, Team.of(options.devices))
     batches = stage.needs.batches
     return _run_function(make, name, keys, problem, settings, network, options, batches)
 
@@ -239,29 +356,56 @@ def _run_function(
 
     Where the problem's batches are a stream's, it gets so many of them.
     """
-    runs = keys.shape[0]
+    runs, team = keys.shape[0], Team.of(options.devices)
     at_once = min(runs, options.at_once or runs)
-    mesh = runs_mesh(options.devices, at_once)
-    width = math.ceil(at_once / mesh.size) * mesh.size
+    mesh = split_mesh(options.mesh, options.partition, problem)
+    if mesh is None:
+        shares = Shares.of(team.devices, at_once, team.index)
+        mesh = runs_mesh(local_devices(options.devices), shares.local)
+    else:
+        shares, problem = Shares((mesh.shares,)), mesh.on(problem)
+    per_device = math.ceil(at_once / shares.devices)
+    width = per_device * shares.devices
     watch, results = Stopwatch(), []
     if problem.stream is not None and batches:
         problem = dataclasses.replace(problem, window=watch.run(problem.stream.window, batches))
     axes, args = (0, 0, problem.in_axes(), 0), (keys, settings, problem, network)
     for start in range(0, runs, width):
         members = np.arange(start, min(start + width, runs))
-        share = args if width == runs else take_runs(axes, args, np.resize(members, width))
+        mine = np.resize(members, width)[shares.mine(per_device)]
+        share = args if np.array_equal(mine, np.arange(runs)) else take_runs(axes, args, mine)
         share = place(mesh, axes, share)
         result = watch.run(watch.compile(_function_program, make, mesh, *share), *share)
+        result = team.gather(f"{name}: runs from {start}", result, shares.rows(per_device))
         results.append(result if len(members) == width else first_runs(len(members), result))
-    after = results[0] if len(results) == 1 else jax.tree.map(lambda *parts: jnp.concatenate(parts), *results)
-    seconds = watch.running * mesh.size / runs
-    return after, StageReport(name, seconds, watch.compiling, width, mesh.size)
+    after = joined_runs(mesh, results)
+    running, compiling = team.largest(f"{name}: seconds", watch.running, watch.compiling)
+    devices = shares.devices * mesh.per_share
+    return after, StageReport(name, running * devices / runs, compiling, width, devices)
+
+
+def _run_on_hosts(
+    stage: HostSearch, keys: Array, problem: Problem, team: Team
+) -> tuple[Network, StageReport]:
+    """A search that is no JAX: each process searches for its share of the runs."""
+    runs = keys.shape[0]
+    shares = Shares.of((1,) * team.size, runs, team.index)
+    each = math.ceil(runs / shares.devices)
+    start = time.perf_counter()
+    if team.size > 1:
+        mine = np.resize(np.arange(runs), each * shares.devices)[shares.mine(each)]
+        keys, problem = take_runs((0, problem.in_axes()), (keys, problem), mine)
+    after = team.gather(stage.name, stage.search(stage.settings, keys, problem), shares.rows(each))
+    (seconds,) = team.largest(f"{stage.name}: seconds", time.perf_counter() - start)
+    if team.size > 1:
+        after = first_runs(runs, after)
+    return after, StageReport(stage.name, seconds * shares.devices / runs, 0.0, 1, shares.devices)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _function_program(
     make: Callable[[PyTree], Any],
-    mesh: Mesh,
+    mesh: RunsMesh,
     keys: Array,
     settings: PyTree,
     problem: Problem,
@@ -271,6 +415,26 @@ def _function_program(
         return make(settings)(key, problem, network)
 
     return over_runs(one, mesh, (0, 0, problem.in_axes(), 0))(keys, settings, problem, network)
+
+
+def _said(
+    strategies: Any, keys: Any, problem: Any, settings: PyTree, network: Any, options: FitOptions
+) -> dict[str, Any]:
+    """What processes that train together must all have, by name; arrays as digests."""
+    told = dataclasses.replace(options, progress=None, checkpoint=None, memory=None)
+    arrays = {"keys": keys, "settings": settings, "network": network, "problem": problem}
+    digests = {name: tree_digest(tree).tobytes().hex() for name, tree in arrays.items()}
+    stream = getattr(problem, "stream", None)
+    return digests | {
+        "strategies": fingerprint(strategies),
+        "functions": fingerprint([getattr(problem, name, None) for name in _FUNCTIONS]),
+        "options": fingerprint((told, options.checkpoint is None)),
+        "precision": str(jax.dtypes.canonicalize_dtype(float)),
+        **({} if stream is None else {"stream": stream.digest.tobytes().hex()}),
+    }
+
+
+_FUNCTIONS = ("init", "loss", "gather", "predict", "metrics", "descent")
 
 
 @partial(jax.jit, static_argnames=("index",))

@@ -1,0 +1,161 @@
+"""How many runs fit in one program: what it needs on each device, and what is free there."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxarch.errors import ArgumentError
+from jaxarch.network import Network
+from jaxarch.problem import Problem
+from jaxarch.running.devices import describe
+from jaxarch.running.memory import free_memory, in_bytes
+from jaxarch.running.options import FitOptions
+from jaxarch.running.programs import Make, Stopwatch, advance, begin
+from jaxarch.running.runs_mesh import RunsMesh
+from jaxarch.running.training import Carry
+from jaxarch.trees import PyTree
+
+
+class ProgramMemory(NamedTuple):
+    """Bytes that a chunk of a training takes on each device, as the compiler counts them.
+
+    Attributes:
+      arguments: parameters, what the optimiser keeps of them, and the data.
+      temporaries: what the program puts aside: activations and gradients.
+      outputs: what it returns, written in place of the carry.
+      carry: those of the arguments that a training hands from one chunk to the next.
+    """
+
+    arguments: int
+    temporaries: int
+    outputs: int
+    carry: int
+
+    @property
+    def whole(self) -> int:
+        """All of them."""
+        return self.arguments + self.temporaries + self.outputs
+
+    @property
+    def fresh(self) -> int:
+        """Those that are not taken before a training begins."""
+        return self.temporaries + self.carry
+
+    def __str__(self) -> str:
+        parts = ("arguments", "temporaries", "outputs")
+        return ", ".join(f"{name} {in_bytes(getattr(self, name))}" for name in parts)
+
+
+NO_MEMORY = ProgramMemory(0, 0, 0, 0)
+"""Of devices that do not tell."""
+
+
+def width_of(
+    make: Make,
+    mesh: RunsMesh | None,
+    axes: tuple[Any, ...],
+    args: tuple[Array, PyTree, Problem, Network | None],
+    options: FitOptions,
+    watch: Stopwatch,
+    shares: int,
+    processes: int = 1,
+) -> int:
+    """How many runs each of so many shares has in a program: of all, as asked for, or as memory allows.
+
+    So many processes share the memory of this machine.
+
+    Raises:
+      ArgumentError: not even one run fits.
+    """
+    runs = args[0].shape[0]
+    limit = options.memory if options.memory is not None else free_on_a_device(mesh, processes)
+    if limit is not None:
+        _check_fits(_held(_described_carry(make, mesh, axes, args, 1)), limit, mesh)
+    if mesh is None:
+        return 1
+    per_share = math.ceil(min(runs, options.at_once or runs) / shares)
+    # One window of a stream is counted with the program; one more waits, and one is being put there.
+    waiting = 2 * _held(args[2].window)
+    while limit is not None:
+        needed = program_memory(make, mesh, axes, args, per_share, options.chunk, watch)
+        if needed.whole + waiting <= limit:
+            break
+        if per_share == 1:
+            _check_fits(needed.fresh + waiting, limit, mesh)
+            break
+        per_share = max(per_share // 2, 1)
+    return per_share
+
+
+def program_memory(
+    make: Make,
+    mesh: RunsMesh,
+    axes: tuple[Any, ...],
+    args: tuple[Array, PyTree, Problem, Network | None],
+    per_share: int,
+    chunk: int,
+    watch: Stopwatch,
+) -> ProgramMemory:
+    """What a chunk of so many runs takes on each device, as the compiler counts it.
+
+    The data are counted twice where they are there already.
+    """
+    keys, settings, problem, _ = describe(mesh, axes, args, per_share * mesh.shares)
+    carry = _described_carry(make, mesh, axes, args, per_share)
+    zero = jnp.zeros((), jnp.int32)
+    program = watch.compile(advance, make, mesh, chunk, keys, settings, problem, carry, zero, zero)
+    stats = program.memory_analysis()
+    if stats is None:
+        return NO_MEMORY
+    sizes = (stats.argument_size_in_bytes, stats.temp_size_in_bytes, stats.output_size_in_bytes)
+    return ProgramMemory(*sizes, carry=_held(carry))
+
+
+def _check_fits(needed: int, limit: int, mesh: RunsMesh | None) -> None:
+    if needed > limit:
+        fewer = "" if mesh is None or mesh.shares == 1 else f" on each of {mesh.size}; give fewer `devices`"
+        raise ArgumentError(
+            f"memory: one run needs {in_bytes(needed)} on a device, where {in_bytes(limit)} are free{fewer}"
+        )
+
+
+def _held(tree: PyTree) -> int:
+    """The bytes of all arrays of a pytree; on each device, where they are said to be split."""
+
+    def shape(leaf: Any) -> tuple[int, ...]:
+        split = isinstance(leaf, jax.ShapeDtypeStruct) and leaf.sharding is not None
+        return leaf.sharding.shard_shape(leaf.shape) if split else leaf.shape
+
+    return sum(math.prod(shape(leaf)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def _described_carry(
+    make: Make,
+    mesh: RunsMesh | None,
+    axes: tuple[Any, ...],
+    args: tuple[Array, PyTree, Problem, Network | None],
+    per_share: int,
+) -> Carry:
+    """The carry of so many runs a share, without the arrays."""
+    if mesh is None:
+        return begin.eval_shape(make, None, *args)
+    runs = per_share * mesh.shares
+    carry = begin.eval_shape(make, mesh, *describe(mesh, axes, args, runs))
+    return describe(mesh, (0,), (carry,), runs)[0]
+
+
+def free_on_a_device(mesh: RunsMesh | None, processes: int = 1) -> int | None:
+    """Bytes that are free on a device, if it tells; CPU devices of all processes share the machine's."""
+    device = jax.local_devices()[0] if mesh is None else mesh.first
+    stats = device.memory_stats()
+    if stats and "bytes_limit" in stats:
+        return stats["bytes_limit"] - stats.get("bytes_in_use", 0)
+    if device.platform != "cpu":
+        return None
+    free = free_memory()
+    return None if free is None else free // (processes * (1 if mesh is None else mesh.size))
