@@ -108,6 +108,13 @@ def new_folder(
         ) from failure
 
 
+@contextlib.contextmanager
+def no_folder() -> Iterator[ResultFolder]:
+    """One that is gone after the block: of a process that leaves the writing to another."""
+    with tempfile.TemporaryDirectory(prefix="jaxarch-") as folder:
+        yield ResultFolder(Path(tempfile.mkdtemp(prefix=unfinished.PREFIX, dir=folder)))
+
+
 def check_place(
     root: str | os.PathLike[str] = "results", out: str | os.PathLike[str] | None = None, force: bool = False
 ) -> None:

@@ -167,7 +167,8 @@ def command_line() -> str:
       ...     results.command_line()
       'jaxarch run fig2'
     """
-    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    name = Path(sys.argv[0]).name
+    return " ".join(["jaxarch" if name == "__main__.py" else name, *sys.argv[1:]])
 
 
 def finite(text: str) -> float:
