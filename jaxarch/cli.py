@@ -5,17 +5,20 @@ Everything else is imported where it is used: `--help` imports no more than clic
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import sys
+import tempfile
 import warnings
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from jaxarch import interruption
+from jaxarch import interruption, launcher
 from jaxarch.errors import (
     ArgumentError,
     DeadStartWarning,
@@ -30,6 +33,7 @@ from jaxarch.errors import (
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from jaxarch.html_report import Reported
     from jaxarch.results import ResultFolder
 
 LONGEST_MESSAGE = 1000
@@ -66,7 +70,18 @@ def app() -> None:
 )
 @click.option("--force", is_flag=True, help="Replace the folder of --out if it exists.")
 @click.option("--dry-run", is_flag=True, help="Say what would be compiled and trained, and stop.")
+@click.option(
+    "--cluster",
+    metavar="ADDRESS",
+    help="Have other processes make the parts: a Dask scheduler's workers, or local:N for N processes here.",
+)
 @click.option("--quiet", is_flag=True, help="No progress.")
+@click.option(
+    "--distributed", is_flag=True, help="One of several processes of SLURM, MPI, Kubernetes or a TPU pod."
+)
+@click.option("--processes", type=int, metavar="N", help="With --distributed: start N on this machine.")
+@click.option("--coordinator", metavar="HOST:PORT", help="Of process 0, where the N are started by hand.")
+@click.option("--process", type=int, metavar="I", help="Which of them this is, from 0.")
 def run(
     experiment: str | None,
     assignments: tuple[str, ...],
@@ -76,24 +91,58 @@ def run(
     root: str,
     force: bool,
     dry_run: bool,
+    cluster: str | None,
     quiet: bool,
+    distributed: bool,
+    processes: int | None,
+    coordinator: str | None,
+    process: int | None,
 ) -> None:
     """Run an experiment and write a numbered folder with its results, figures and manifest.
 
     Without a name: every strategy of [D] on handwritten digits, {1,2,3} against {4,5,6}.
     """
+    launcher.check(distributed, coordinator, processes, process)
+    if distributed and dry_run:
+        raise ArgumentError("--dry-run: expected without --distributed, in one process")
+    if distributed and cluster is not None:
+        raise ArgumentError("--cluster: expected without --distributed; its workers are processes apart")
+    mine = launcher.place() if distributed else None
+    if distributed and mine is None:
+        sys.exit(launcher.launch(coordinator, processes, process))
+    if cluster is not None:
+        # On a GPU that a worker has too, this process takes no more than it needs.
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     _prepare_jax()
-    from jaxarch import results
-    from jaxarch.experiments.harness import check_resumed, plan_of, read_settings, run_in, time_of
+    if mine is not None:
+        _take_place(mine)
+    from jaxarch import html_report, results
+    from jaxarch.experiments.harness import (
+        check_resumed,
+        check_spreads,
+        executor_of,
+        plan_of,
+        read_settings,
+        run_in,
+        time_of,
+    )
     from jaxarch.experiments.harness.own_classes import own_classes
+    from jaxarch.results.folders import no_folder
+    from jaxarch.running.processes import Team, taking_part
     from jaxarch.running.progress import ProgressBar
 
-    chosen = _experiment(experiment)
-    values = _assignments(assignments)
-    values |= {k: v for k, v in (("seeds", seeds), ("dataset", dataset)) if v is not None}
-    settings = read_settings(chosen.settings, values | own_classes(chosen.settings, values))
-    console = _console()
-    lines = plan_of(chosen, settings)
+    is_first = mine is None or Team.of("all hosts").index == 0
+    with taking_part(mine is not None):
+        chosen = _experiment(experiment)
+        values = _assignments(assignments)
+        values |= {k: v for k, v in (("seeds", seeds), ("dataset", dataset)) if v is not None}
+        settings = read_settings(chosen.settings, values | own_classes(chosen.settings, values))
+        executor = None
+        if cluster is not None:
+            executor = executor_of(cluster)
+            check_spreads(chosen)
+        console = _console()
+        lines = plan_of(chosen, settings)
     if dry_run:
         check_resumed(chosen, settings)
         results.check_place(root, out, force)
@@ -101,28 +150,39 @@ def run(
         for line in lines + time_of(chosen, settings):
             console.print(f"  {line}")
         return
-    with results.new_folder(chosen.name, root, out, force) as folder:
+    made = results.new_folder(chosen.name, root, out, force) if is_first else no_folder()
+    with taking_part(mine is not None), made as folder:
         interruption.tell(partial(_what_is_left, folder, getattr(settings, "resume", "")))
         with ProgressBar() as bar, warnings.catch_warnings():
             # They are in the manifest, and printed under the table.
             warnings.simplefilter("ignore", DeadStartWarning)
             warnings.simplefilter("ignore", NonFiniteWarning)
             warnings.simplefilter("ignore", ResultWarning)
-            run_in(folder.path, chosen, settings, None if quiet else bar)
-        # A figure that cannot be drawn must not cost the results: they are kept, and the error shown.
-        tables, failure = _reported(chosen, folder.path)
-    for table in tables:
+            run_in(folder.path, chosen, settings, None if quiet or not is_first else bar, executor)
+        if not is_first:
+            return
+        # A figure or page that cannot be made must not cost the results: they are kept, and the error shown.
+        reported, failure = _reported(chosen, folder.path)
+    for table in reported.made if reported is not None else ():
         console.print(table)
     console.print(f"written to {folder.path}", soft_wrap=True)
+    if reported is not None:
+        reported.results.folder = folder.path  # It has its name by now.
+        failure = _page_failure(reported)
     if folder.taken is not None:
         raise ArgumentError(
             f"out: {shown(folder.taken, 200)} was made by another while this ran, and is left alone; the "
             f"results are in {shown(folder.path, 200)}"
         )
     if isinstance(failure, OSError):
+        what, again = (
+            ("figures: they", "jaxarch report DIR draws them")
+            if reported is None
+            else (f"{html_report.NAME}: it", "jaxarch report DIR --html writes it")
+        )
         raise ArgumentError(
-            f"figures: they could not be written ({failure.strerror}); the results are in "
-            f"{shown(folder.path, 200)}, and jaxarch report DIR draws them"
+            f"{what} could not be written ({failure.strerror}); the results are in "
+            f"{shown(folder.path, 200)}, and {again}"
         )
     if failure is not None:
         raise failure
@@ -130,25 +190,76 @@ def run(
 
 @app.command()
 @click.argument("folder", metavar="DIR")
-def report(folder: str) -> None:
-    """Print the tables of a result folder again, and redraw its figures from its files."""
+@click.option(
+    "--against", metavar="OTHER", help="Compare with another folder of this experiment: DIR minus OTHER."
+)
+@click.option("--html", is_flag=True, help="Write a page for the browser too, into DIR.")
+def report(folder: str, against: str | None, html: bool) -> None:
+    """Print the tables of a result folder again, and redraw its figures from its files.
+
+    With --against: the settings that differ, and the differences of medians.
+    """
+    from jaxarch import html_report
+
+    if against is not None:
+        html_report.check_comparable(folder, against)
+    console, first = _console(), _report_of(folder)
+    name, page, made = html_report.NAME, partial(html_report.report_page, first), first.made
+    # The other folder may be anybody's: nothing is drawn there.
+    with tempfile.TemporaryDirectory(prefix="jaxarch-") as figures:
+        if against is not None:
+            compared = html_report.compare(first, _report_of(against, Path(figures)))
+            name, page = compared.file_name, partial(html_report.comparison_page, compared)
+            made = list(compared.made)
+        path = Path(folder) / name
+        if html:
+            with _of_altered_files(folder):
+                text = page()
+    if html:
+        try:
+            html_report.write(text, path)
+        except OSError as error:
+            raise ArgumentError(f"html: cannot write {shown(path, 200)} ({error.strerror})") from None
+    for table in made:
+        console.print(table)
+    if html:
+        console.print(f"written to {path}", soft_wrap=True)
+
+
+def _report_of(folder: str, figures: Path | None = None) -> Reported:
+    """The report on a folder, its figures drawn there or in another one.
+
+    Raises:
+      ArgumentError: no result folder, files that were altered, figures that cannot be written.
+    """
     from jaxarch import results
 
-    manifest = results.read_manifest(folder)
+    experiment = _experiment(results.read_manifest(folder)["experiment"])
+    with _of_altered_files(folder):
+        reported, failure = _reported(experiment, Path(folder), figures)
+        if isinstance(failure, OSError):
+            raise ArgumentError(f"figures: they could not be written ({failure.strerror})") from failure
+        if reported is None:
+            assert failure is not None
+            raise failure
+    return reported
+
+
+@contextlib.contextmanager
+def _of_altered_files(folder: str) -> Iterator[None]:
+    """What may go wrong with files that were altered, in one line."""
     with warnings.catch_warnings():
         # Of numbers that were altered, NumPy and Matplotlib have much to say.
         warnings.simplefilter("ignore")
-        tables, failure = _reported(_experiment(manifest["experiment"]), Path(folder))
-    if isinstance(failure, ArgumentError):
-        raise failure
-    if failure is not None:
-        raise ArgumentError(
-            f"folder: {shown(Path(folder))} cannot be reported on, since its files are not as jaxarch run "
-            "wrote them; were they altered?"
-        ) from failure
-    console = _console()
-    for table in tables:
-        console.print(table)
+        try:
+            yield
+        except ArgumentError:
+            raise
+        except Exception as error:
+            raise ArgumentError(
+                f"folder: {shown(Path(folder))} cannot be reported on, since its files are not as jaxarch "
+                "run wrote them; were they altered?"
+            ) from error
 
 
 @app.command(name="list")
@@ -360,14 +471,27 @@ def _what_is_left(folder: ResultFolder, resume: str) -> str:
     return "nothing was written"
 
 
-def _reported(experiment: Any, folder: Path) -> tuple[list[Any], Exception | None]:
-    """An experiment's tables from the files of a folder, its figures redrawn; or what went wrong."""
-    from jaxarch.experiments.harness import report_on
+def _reported(
+    experiment: Any, folder: Path, figures: Path | None = None
+) -> tuple[Reported | None, Exception | None]:
+    """An experiment's report on the files of a folder, its figures redrawn; or what went wrong."""
+    from jaxarch.html_report import Reported
 
     try:
-        return report_on(folder, experiment), None
+        return Reported.on(folder, experiment, figures), None
     except Exception as error:
-        return [], error
+        return None, error
+
+
+def _page_failure(reported: Reported) -> Exception | None:
+    """Write the page of a folder into it; what went wrong, if anything did."""
+    from jaxarch import html_report
+
+    try:
+        html_report.write(html_report.report_page(reported), reported.results.folder / html_report.NAME)
+    except Exception as error:
+        return error
+    return None
 
 
 def _experiment(name: str | None) -> Any:
@@ -397,3 +521,13 @@ def _prepare_jax() -> None:
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jaxarch" / "xla"
         use_compilation_cache(cache)
+
+
+def _take_place(place: launcher.Place) -> None:
+    """Be one of several processes, with its share of the cores."""
+    from jaxarch.running.devices import use_cpu_cores
+    from jaxarch.running.processes import join
+
+    use_cpu_cores(place.cores)
+    launcher.take_place(place)
+    join(place.coordinator, place.processes, place.process)

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from rich.console import RenderableType
 
 from jaxarch import Problem, compare, plots
+from jaxarch.charts import Chart
 from jaxarch.data import Dataset, Task
 from jaxarch.errors import check_count, check_distinct
 from jaxarch.experiments.disentangling import measuring, trial
@@ -258,4 +259,13 @@ def findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, A
     return found
 
 
-EXPERIMENT = Experiment(__name__, Settings, plan, run, report)
+def charts(results: Results) -> list[Chart]:
+    """The AUC of every run against its run time, both orientations of all tasks."""
+    labels = {"auc": "test AUC", "seconds": "seconds a run", "train_per_class": "training examples a class"}
+    title = f"{results.manifest['data']['name']}: test AUC against run time"
+    tells = ("task", "flipped", "train_per_class", "seed")
+    log = (True, False)
+    return [Chart(title, results.table, "seconds", "auc", "strategy", "", labels, tells, log)]
+
+
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, charts=charts)

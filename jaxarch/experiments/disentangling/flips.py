@@ -13,12 +13,14 @@ import pandas as pd
 from rich.console import RenderableType
 
 from jaxarch import Problem, chain, compare, flip, plots
+from jaxarch.charts import Chart
 from jaxarch.data import Dataset, Task
 from jaxarch.errors import check_count
 from jaxarch.experiments.disentangling import measuring, trial
 from jaxarch.experiments.disentangling.settings import TaskSettings
 from jaxarch.experiments.harness import Context, Experiment, Outcome, Parts, Results, finding, tables
 from jaxarch.experiments.harness.results import failures
+from jaxarch.experiments.harness.settings import devices
 from jaxarch.experiments.harness.tables import Table
 from jaxarch.masks import check_temperatures
 from jaxarch.results import digest
@@ -122,7 +124,7 @@ def _of_seed(
         learning, train=learning.train[runs], per_run=jax.tree.map(lambda of: of[runs], learning.per_run)
     )
     chosen = settings.strategies()
-    options: dict[str, Any] = {"progress": context.progress, "checkpoint": point}
+    options: dict[str, Any] = {"progress": context.progress, "checkpoint": point, "devices": devices()}
     done = compare(chosen, settings.run_keys(own), problem, labels=trial.labels(own), **options)
     table = measuring.measure(data, own, problem, chosen, done)
     info = done[AFTER][0].info
@@ -202,4 +204,13 @@ def _how_many(after: pd.DataFrame) -> str:
     )
 
 
-EXPERIMENT = Experiment(__name__, Settings, plan, run, report)
+def charts(results: Results) -> list[Chart]:
+    """The AUC of every run, before and after."""
+    table = results.table
+    sides = [trial.versus(*of) for of in table[["task", "flipped"]].itertuples(index=False)]
+    labels = {"auc": "test AUC", "side": "orientation"}
+    title = f"{results.manifest['data']['name']}: test AUC of every run, before and after single flips"
+    return [Chart(title, table.assign(side=sides), "auc", "strategy", "side", labels=labels)]
+
+
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, charts=charts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ import pandas as pd
 from rich.console import RenderableType
 
 from jaxarch import Problem, compare, plots
+from jaxarch.charts import Chart
 from jaxarch.data import Dataset, Task
 from jaxarch.errors import check_count
 from jaxarch.experiments.disentangling import measuring, trial
@@ -127,8 +129,7 @@ def _findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, 
 def report(results: Results) -> list[RenderableType]:
     """Draw the figures, and make the tables."""
     manifest, table, comparisons = results.manifest, results.table, results.read(COMPARISONS)
-    first, second = table["task"].iloc[0].split(" v ")
-    sides = {False: f"y = 1: {{{first}}}", True: f"y = 1: {{{second}}}"}
+    sides = _sides(table)
     _draw(results, sides)
     better = measuring.better_orientation(table)[table["task"].iloc[0]]
     rendered: list[RenderableType] = [
@@ -143,6 +144,31 @@ def report(results: Results) -> list[RenderableType]:
     where = f"{sides[better]}, {results.settings['seeds']} runs"
     rendered += certified_table(certified[certified["flipped"] == better], manifest["data"]["name"], where)
     return rendered + measuring.remarks(results)
+
+
+def charts(results: Results) -> Iterator[Chart]:
+    """Every run: the AUC of each strategy, and against its run time."""
+    table = results.table.assign(side=results.table["flipped"].map(_sides(results.table)))
+    labels = {"auc": "test AUC", "loss": "loss F", "seconds": "s a run", "side": "orientation"}
+    tells = ("seed", "density", "loss", "seconds")
+    name = results.manifest["data"]["name"]
+    yield Chart(f"{name}: test AUC of every run", table, "auc", "strategy", "side", "", labels, tells)
+    yield Chart(
+        f"{name}: test AUC against run time",
+        table,
+        "seconds",
+        "auc",
+        "strategy",
+        labels=labels,
+        tells=("side", "seed", "density"),
+        logarithmic=(True, False),
+    )
+
+
+def _sides(table: pd.DataFrame) -> dict[bool, str]:
+    """The orientations by `flipped`, in words."""
+    first, second = table["task"].iloc[0].split(" v ")
+    return {False: f"y = 1: {{{first}}}", True: f"y = 1: {{{second}}}"}
 
 
 def _draw(results: Results, sides: dict[bool, str]) -> None:
@@ -200,4 +226,4 @@ def _comparison_table(comparisons: pd.DataFrame, reference: str, side: str) -> T
     return tables.table(f"AUC of {reference} minus that of others, paired by split, {side}", columns, rows)
 
 
-EXPERIMENT = Experiment(__name__, Settings, plan, run, report)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, charts=charts)

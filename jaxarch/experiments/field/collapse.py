@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from importlib.metadata import version
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -16,9 +17,21 @@ from jax import Array
 from rich.console import RenderableType
 
 from jaxarch import Problem, chain, plots, search
+from jaxarch.charts import Chart
 from jaxarch.data import load_images
 from jaxarch.errors import check_count, check_distinct, check_known
-from jaxarch.experiments.harness import Context, Experiment, Outcome, Parts, Results, finding, tables
+from jaxarch.experiments.harness import (
+    Context,
+    Experiment,
+    Outcome,
+    Part,
+    Parts,
+    Results,
+    Work,
+    finding,
+    tables,
+)
+from jaxarch.experiments.harness.at_worker import check_same
 from jaxarch.experiments.harness.results import failures
 from jaxarch.experiments.harness.tables import Table
 from jaxarch.experiments.pruning.tasks import pooled, problem_of_images
@@ -133,11 +146,10 @@ def run(settings: CollapseSettings, context: Context) -> Outcome:
     """Choose connections at all densities, and count how many each layer keeps."""
     task = prepare(settings)
     parts = Parts(settings, experiment=context.experiment, jaxarch=version("jaxarch"), pictures=task.pictures)
-
-    def counts(name: str) -> pd.DataFrame:
-        return parts.table(name, lambda _: _counted(name, task, context))
-
-    table = pd.concat([counts(name) for name in settings.methods], ignore_index=True)
+    methods = [Part(name, _counted, name) for name in settings.methods]
+    load = partial(_load, settings, task.pictures)
+    made = parts.run(methods, task, load, progress=context.progress, spread=context.spread)
+    table = pd.concat([counts for _, counts in made], ignore_index=True)
     return Outcome(
         table,
         _findings(table, task.most),
@@ -149,7 +161,18 @@ def run(settings: CollapseSettings, context: Context) -> Outcome:
     )
 
 
-def _counted(name: str, task: Task, context: Context) -> pd.DataFrame:
+def _load(settings: CollapseSettings, pictures: str) -> Task:
+    """What the parts need, in another process.
+
+    Raises:
+      ArgumentError: its pictures are others.
+    """
+    task = prepare(settings)
+    check_same(settings.dataset, task.pictures, pictures)
+    return task
+
+
+def _counted(task: Task, name: str, found: Mapping[str, Any], work: Work) -> pd.DataFrame:
     """How many connections a method leaves in each layer: a row a seed and density."""
     settings = task.settings
     strategy = chain(METHODS[name](task.densities, settings))
@@ -181,9 +204,9 @@ def _counted(name: str, task: Task, context: Context) -> pd.DataFrame:
                 }
             )
         )
-        if context.progress is not None:
+        if work.progress is not None:
             seeds = settings.seeds
-            context.progress(Progress(name, seed + 1, seeds, 0, 1, 1, None))
+            work.progress(Progress(name, seed + 1, seeds, 0, 1, 1, None))
     return pd.concat(rows, ignore_index=True)
 
 
@@ -256,4 +279,24 @@ def _first(rows: pd.DataFrame, layers: Iterable[str]) -> str:
     return ", ".join(found) or "-"
 
 
-EXPERIMENT = Experiment(__name__, CollapseSettings, plan, run, report)
+def charts(results: Results) -> list[Chart]:
+    """The emptiest layer of every run against compression; those that are empty have no place."""
+    settings = results.settings
+    title = f"{settings['dataset']}, {settings['model']}: connections in the emptiest layer"
+    labels = {"emptiest": "connections in the emptiest layer", "strategy": "method"}
+    return [
+        Chart(
+            title,
+            results.table,
+            "compression",
+            "emptiest",
+            "strategy",
+            at="density",
+            labels=labels,
+            tells=("seed", "density"),
+            logarithmic=(True, True),
+        )
+    ]
+
+
+EXPERIMENT = Experiment(__name__, CollapseSettings, plan, run, report, charts=charts, spreads=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import partial
 from importlib.metadata import version
 from typing import Any, NamedTuple, Self
 
@@ -14,9 +15,22 @@ import pandas as pd
 from jax import Array
 from rich.console import RenderableType
 
-from jaxarch import Checkpoints, Network, Problem, Report, chain, evaluate, over_seeds, plots, prune, retrain
+from jaxarch import Network, Problem, Report, chain, evaluate, over_seeds, plots, prune, retrain
+from jaxarch.charts import Chart
 from jaxarch.errors import ArgumentError, check_count
-from jaxarch.experiments.harness import Context, Experiment, Outcome, Parts, Results, finding, tables
+from jaxarch.experiments.harness import (
+    Context,
+    Experiment,
+    Outcome,
+    Part,
+    Parts,
+    PartSettings,
+    Results,
+    Work,
+    finding,
+    tables,
+)
+from jaxarch.experiments.harness.at_worker import check_same
 from jaxarch.experiments.harness.results import failures
 from jaxarch.experiments.harness.tables import Table
 from jaxarch.experiments.pruning.estimate import MEASURED_STEPS, in_words, seconds_of
@@ -46,7 +60,7 @@ SUITS: dict[str, dict[str, Any]] = {"mnist": {"model": "lenet", "steps": 50_000,
 
 
 @dataclasses.dataclass(frozen=True)
-class TicketSettings(PictureTrainingSettings):
+class TicketSettings(PartSettings, PictureTrainingSettings):
     """What can be set with `jaxarch run field.tickets --set NAME=VALUE`.
 
     What is empty, 0 or `auto` is what suits the data set.
@@ -152,21 +166,12 @@ def run(settings: TicketSettings, context: Context) -> Outcome:
     _last_density(task)  # Refuses before anything is trained.
     pictures = digest(task.images.x, task.images.y)
     parts = Parts(settings, experiment=context.experiment, jaxarch=version("jaxarch"), pictures=pictures)
-    problem = _problem(task)
-    found = parts.tree("whole", _like(task), lambda point: _whole(task, problem, context, point))
-    rows = [_rows(TICKETS, 0, found.measured)]
-    for number in range(1, settings.rounds + 1):
-
-        def ticket(point: Checkpoints | None, before: Round = found, number: int = number) -> Round:
-            return _ticket(number, before, task, problem, context, point)
-
-        found = parts.tree(f"round {number}", _like(task), ticket)
-        rows.append(_rows(TICKETS, number, found.measured))
-
-        def fresh(point: Checkpoints | None, ticket: Round = found, number: int = number) -> pd.DataFrame:
-            return _fresh(number, ticket, task, problem, context, point)
-
-        rows.append(parts.table(f"round {number}, {FRESH}", fresh))
+    loaded, load = Loaded(task, _problem(task)), partial(_load, settings, pictures)
+    made = parts.run(_parts(task), loaded, load, progress=context.progress, spread=context.spread)
+    rows = [
+        _rows(TICKETS, part.settings, found.measured) if isinstance(found, Round) else found
+        for part, found in made
+    ]
     table = pd.concat(rows, ignore_index=True)
     compared = _compared(table)
     return Outcome(
@@ -189,15 +194,49 @@ def _problem(task: PictureTask[TicketSettings]) -> Problem:
     return dataclasses.replace(learning, paired=None, validation=jnp.asarray(task.held_out), metrics=metrics)
 
 
-def _options(
-    name: str, task: PictureTask[TicketSettings], context: Context, point: Checkpoints | None
-) -> dict[str, Any]:
+class Loaded(NamedTuple):
+    """What the parts load.
+
+    Attributes:
+      task: with the pictures.
+      problem: of all seeds.
+    """
+
+    task: PictureTask[TicketSettings]
+    problem: Problem
+
+
+def _load(settings: TicketSettings, pictures: str) -> Loaded:
+    """The same in another process.
+
+    Raises:
+      ArgumentError: its pictures are others.
+    """
+    task = prepare(settings)
+    check_same(settings.dataset, digest(task.images.x, task.images.y), pictures)
+    return Loaded(task, _problem(task))
+
+
+def _parts(task: PictureTask[TicketSettings]) -> list[Part]:
+    """The whole network, and round for round the tickets and fresh weights on them."""
+    like, before = _like(task), "whole"
+    parts = [Part(before, _whole, 0, like=like)]
+    for number in range(1, task.settings.rounds + 1):
+        name = f"round {number}"
+        parts.append(Part(name, _ticket, number, (before,), like))
+        parts.append(Part(f"{name}, {FRESH}", _fresh, number, (name,)))
+        before = name
+    return parts
+
+
+def _options(name: str, task: PictureTask[TicketSettings], work: Work) -> dict[str, Any]:
     return {
         "name": name,
-        "progress": context.progress,
-        "checkpoint": point,
+        "progress": work.progress,
+        "checkpoint": work.checkpoint,
         "dead_start": "ignore",
         "chunk": task.settings.every,
+        **task.settings.width(),
     }
 
 
@@ -206,41 +245,30 @@ def _keys(task: PictureTask[TicketSettings], purpose: str, number: int) -> Array
     return jax.vmap(lambda key: jax.random.fold_in(key, number))(task.keys(purpose))
 
 
-def _whole(
-    task: PictureTask[TicketSettings], problem: Problem, context: Context, point: Checkpoints | None
-) -> Round:
-    options = _options("whole network", task, context, point)
+def _whole(loaded: Loaded, number: int, found: Mapping[str, Any], work: Work) -> Round:
+    task, problem = loaded
+    options = _options("whole network", task, work)
     network, report = over_seeds(dense(nonnegative=False), _keys(task, "search", 0), problem, **options)
     return _round(network, report, task, problem)
 
 
-def _ticket(
-    number: int,
-    before: Round,
-    task: PictureTask[TicketSettings],
-    problem: Problem,
-    context: Context,
-    point: Checkpoints | None,
-) -> Round:
+def _ticket(loaded: Loaded, number: int, found: Mapping[str, Any], work: Work) -> Round:
     """Prune what was trained, and train what is left from the weights of the start."""
+    task, problem = loaded
+    (before,) = found.values()
     network = Network(before.params, before.mask, before.state, start=before.start)
     network = network.replace(failed_at=jnp.asarray(before.measured["failed_at"]))
     strategy = chain(prune(_fractions(task)), retrain("rewind", nonnegative=False))
-    options = _options(f"round {number}", task, context, point)
+    options = _options(f"round {number}", task, work)
     keys = _keys(task, "search", number)
     network, report = over_seeds(strategy, keys, problem, network=network, **options)
     return _round(network, report, task, problem)
 
 
-def _fresh(
-    number: int,
-    ticket: Round,
-    task: PictureTask[TicketSettings],
-    problem: Problem,
-    context: Context,
-    point: Checkpoints | None,
-) -> pd.DataFrame:
+def _fresh(loaded: Loaded, number: int, found: Mapping[str, Any], work: Work) -> pd.DataFrame:
     """Train the connections of tickets from fresh weights, each several times."""
+    task, problem = loaded
+    (ticket,) = found.values()
     times, seeds = task.settings.reinitialised, np.arange(task.settings.seeds)
     repeated = np.tile(seeds, times)
 
@@ -260,7 +288,7 @@ def _fresh(
             for i in range(times)
         ]
     )
-    options = _options(f"round {number}, {FRESH}", task, context, point)
+    options = _options(f"round {number}, {FRESH}", task, work)
     strategy = retrain("cold", nonnegative=False)
     trained, report = over_seeds(strategy, keys, many, network=network, **options)
     return _rows(FRESH, number, _measured(trained, report, task, many, repeated), repeated, times)
@@ -402,4 +430,24 @@ def _table(table: pd.DataFrame, compared: pd.DataFrame, title: str) -> Table:
     return tables.table(f"{title}; medians [quartiles]", columns, rows)
 
 
-EXPERIMENT = Experiment(__name__, TicketSettings, plan, run, report, duration)
+def charts(results: Results) -> list[Chart]:
+    """Every run: accuracy, and the step of the least held-out loss, against density."""
+    settings = results.settings
+    labels = {"accuracy": "test accuracy", "stop_step": _WORDS["stop_step"], "strategy": "weights"}
+    return [
+        Chart(
+            f"{settings['dataset']}, {settings['model']}: {labels[column]} against density",
+            results.table,
+            "density",
+            column,
+            "strategy",
+            at="round",
+            labels=labels,
+            tells=("round", "seed", "repetition"),
+            logarithmic=(True, False),
+        )
+        for column in ("accuracy", "stop_step")
+    ]
+
+
+EXPERIMENT = Experiment(__name__, TicketSettings, plan, run, report, duration, charts, spreads=True)

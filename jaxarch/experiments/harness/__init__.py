@@ -2,19 +2,30 @@
 
 from jaxarch.experiments.harness import tables
 from jaxarch.experiments.harness.certificates import CERTIFICATES, certificate_table, certificates
+from jaxarch.experiments.harness.executors import DaskWorkers, LocalProcesses, executor_of
 from jaxarch.experiments.harness.experiment import Context, Experiment, Outcome
+from jaxarch.experiments.harness.part import Part, Work
 from jaxarch.experiments.harness.parts import Parts
 from jaxarch.experiments.harness.results import Results, costs
-from jaxarch.experiments.harness.run import check_resumed, plan_of, report_on, run_in, time_of
+from jaxarch.experiments.harness.run import (
+    check_resumed,
+    check_spreads,
+    plan_of,
+    report_on,
+    run_in,
+    time_of,
+)
 from jaxarch.experiments.harness.settings import (
     FLOAT_BYTES,
     RESULT_NUMBERS,
     ExperimentSettings,
+    PartSettings,
     TrainingSettings,
     check_room,
     read_settings,
     seed_keys,
 )
+from jaxarch.experiments.harness.spread import Spread
 from jaxarch.results import finding
 
 __all__ = [
@@ -22,17 +33,25 @@ __all__ = [
     "FLOAT_BYTES",
     "RESULT_NUMBERS",
     "Context",
+    "DaskWorkers",
     "Experiment",
     "ExperimentSettings",
+    "LocalProcesses",
     "Outcome",
+    "Part",
+    "PartSettings",
     "Parts",
     "Results",
+    "Spread",
     "TrainingSettings",
+    "Work",
     "certificate_table",
     "certificates",
     "check_resumed",
     "check_room",
+    "check_spreads",
     "costs",
+    "executor_of",
     "finding",
     "plan_of",
     "read_settings",

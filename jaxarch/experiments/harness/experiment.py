@@ -11,10 +11,12 @@ from typing import Any
 import pandas as pd
 from rich.console import RenderableType
 
+from jaxarch.charts import Chart
 from jaxarch.data import Dataset
 from jaxarch.experiments.harness.parts import Parts
 from jaxarch.experiments.harness.results import Results
-from jaxarch.experiments.harness.settings import checkpoints
+from jaxarch.experiments.harness.settings import checkpoints, devices
+from jaxarch.experiments.harness.spread import Spread
 from jaxarch.running.options import Progress
 from jaxarch.trees import PyTree
 
@@ -28,12 +30,14 @@ class Context:
       settings: its settings.
       progress: called at every chunk border of a training, with a `Progress`; or `None`.
       folder: a folder below that of the setting `resume`, for checkpoints of a part.
+      spread: what makes the parts, where it is not this process.
     """
 
     experiment: str
     settings: Any
     progress: Callable[[Progress], None] | None = None
     folder: str = ""
+    spread: Spread | None = None
 
     @cached_property
     def options(self) -> dict[str, Any]:
@@ -44,7 +48,7 @@ class Context:
         """
         folder = self._parts.folder
         where = "" if folder is None else str(folder / self.folder)
-        return {"progress": self.progress, "checkpoint": checkpoints(where)}
+        return {"progress": self.progress, "checkpoint": checkpoints(where), "devices": devices()}
 
     def within(self, title: str) -> Context:
         """The same for one of many tasks: its title is told, and its checkpoints are apart."""
@@ -100,6 +104,8 @@ class Experiment:
       run: `(settings, context) -> outcome`. It writes nothing but checkpoints.
       report: `results -> tables`: draws the figures of a folder again, and makes its tables.
       estimate: `settings -> lines`: how long it would take here, measured on a few steps; of long ones.
+      charts: `results -> charts`: what the page of a folder shows for the mouse.
+      spreads: whether other processes can make its parts.
     """
 
     module: str
@@ -108,6 +114,8 @@ class Experiment:
     run: Callable[[Any, Context], Outcome]
     report: Callable[[Results], Iterable[RenderableType]]
     estimate: Callable[[Any], list[str]] | None = None
+    charts: Callable[[Results], Iterable[Chart]] | None = None
+    spreads: bool = False
 
     @property
     def name(self) -> str:

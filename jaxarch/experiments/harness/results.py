@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from jaxarch import plots, results
 from jaxarch.errors import ArgumentError, shown
+from jaxarch.plots.descriptions import described
 from jaxarch.running import Report
 from jaxarch.storage import read_npz
 
@@ -22,13 +23,19 @@ class Results:
 
     Args:
       folder: that a run was written to.
+      figures: where figures are drawn; by default there.
+
+    Attributes:
+      drawn: the figures that were put there, by name: what they show, in words.
 
     Raises:
       ArgumentError: a folder that lacks a file which is asked for.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, figures: Path | None = None) -> None:
         self.folder = folder
+        self._figures = figures
+        self.drawn: dict[str, str] = {}
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
@@ -54,9 +61,15 @@ class Results:
         """A file of arrays, by their paths in the pytree that it was."""
         return read_npz(self.folder / name, "folder")
 
+    @property
+    def figures(self) -> Path:
+        """The folder of the figures."""
+        return self.folder if self._figures is None else self._figures
+
     def draw(self, figure: Figure, name: str) -> None:
-        """Put a figure beside the tables."""
-        plots.save(figure, self.folder, name)
+        """Put a figure beside the tables, or where figures are drawn."""
+        plots.save(figure, self.figures, name)
+        self.drawn[name] = described(figure)
 
     def remarks(self, groups: Iterable[tuple[Any, pd.DataFrame]]) -> list[str]:
         """What a reader of the tables has to know: what happened in training, and which runs failed.

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from jaxarch.errors import ArgumentError, shown
 from jaxarch.experiments.harness.experiment import Context, Experiment, Outcome
 from jaxarch.experiments.harness.parts import check_parts
 from jaxarch.experiments.harness.results import Results
+from jaxarch.experiments.harness.spread import Spread
 from jaxarch.running.options import Progress
 from jaxarch.storage import save_tree
 
@@ -45,6 +47,7 @@ def run_in(
     experiment: Experiment,
     settings: Any,
     progress: Callable[[Progress], None] | None = None,
+    executor: Executor | Callable[[], Executor] | None = None,
 ) -> None:
     """Run an experiment, and write what it found to a folder: tables, arrays, findings and the manifest.
 
@@ -53,6 +56,8 @@ def run_in(
       experiment: what to run.
       settings: its settings.
       progress: called at the chunk borders of every training.
+      executor: what makes the experiment's parts in other processes: any with the interface of
+        `concurrent.futures`, or a function without arguments that makes one; see docs/over_a_cluster.md.
 
     Raises:
       ArgumentError: settings that cannot be used; a folder that cannot be written to in the end, of a disk
@@ -60,7 +65,13 @@ def run_in(
     """
     started = time.time()
     settings = _ready(settings)
-    outcome = experiment.run(settings, Context(experiment.name, settings, progress))
+    spread = None
+    if executor is not None:
+        check_spreads(experiment)
+        spread = Spread(executor)
+    outcome = experiment.run(settings, Context(experiment.name, settings, progress, spread=spread))
+    if spread is not None:
+        outcome = dataclasses.replace(outcome, facts={**outcome.facts, "cluster": spread.facts()})
     try:
         _write(folder, experiment, outcome.settings or settings, outcome, started)
     except OSError as error:
@@ -74,6 +85,22 @@ def run_in(
             f"results: they could not be written where they belong ({error.strerror}); they are in "
             f"{shown(elsewhere, 200)}"
         ) from error
+
+
+def check_spreads(experiment: Experiment) -> None:
+    """Raise unless other processes can make an experiment's parts.
+
+    Raises:
+      ArgumentError: naming the experiments whose parts they can make.
+    """
+    if not experiment.spreads:
+        from jaxarch.experiments import catalogue
+
+        others = ", ".join(name for name in catalogue.EXPERIMENTS if catalogue.experiment(name).spreads)
+        raise ArgumentError(
+            f"cluster: {experiment.name} is made by one process; the experiments with parts that others can "
+            f"make are {others}"
+        )
 
 
 def _write(folder: Path, experiment: Experiment, settings: Any, outcome: Outcome, started: float) -> None:
@@ -95,13 +122,24 @@ def _write(folder: Path, experiment: Experiment, settings: Any, outcome: Outcome
     results.write_manifest(folder, manifest)
 
 
-def report_on(folder: Path, experiment: Experiment) -> list[RenderableType]:
+def report_on(folder: Path | Results, experiment: Experiment) -> list[RenderableType]:
     """The tables of an experiment from the files of a folder; its figures are drawn there again.
 
     Raises:
       ArgumentError: a folder that lacks a file.
     """
-    return list(experiment.report(Results(folder)))
+    results = folder if isinstance(folder, Results) else Results(folder)
+    return [*experiment.report(results), *_of_workers(results.manifest)]
+
+
+def _of_workers(manifest: dict[str, Any]) -> list[str]:
+    """What happened to other processes that made parts, if there were any."""
+    facts = manifest.get("cluster", {"made again": {}, "warnings": []})
+    again = [
+        f"! {name} was begun {times + 1} times, since its worker died"
+        for name, times in facts["made again"].items()
+    ]
+    return again + [f"! {warning}" for warning in facts["warnings"]]
 
 
 def _ready(settings: Any) -> Any:

@@ -82,6 +82,46 @@ class TrainingSettings(ExperimentSettings):
         return seed_keys(self.key, self.seeds, stream)
 
 
+@dataclasses.dataclass(frozen=True)
+class PartSettings(ExperimentSettings):
+    """What can be set where parts of an experiment can be made by other processes.
+
+    Attributes:
+      devices: that the runs of a part are spread over; 0 for all that a process has, and one CPU of a worker.
+        Parts of equal `devices` and `at_once` have equal bits.
+      at_once: runs that are trained in one program; 0 for as many as memory allows.
+    """
+
+    devices: int = 0
+    at_once: int = 0
+
+    def check(self) -> None:
+        """Raise on the first setting that cannot be used."""
+        super().check()
+        for name in ("devices", "at_once"):
+            if (value := getattr(self, name)) < 0:
+                raise ArgumentError(f"{name}: expected at least 0, got {value}")
+
+    def width(self) -> dict[str, Any]:
+        """Devices and width as `over_seeds` takes them.
+
+        Raises:
+          ArgumentError: more devices than this process has; any number of them in several processes.
+        """
+        options: dict[str, Any] = {"at_once": self.at_once} if self.at_once else {}
+        everywhere = devices()
+        if everywhere is not None:
+            if self.devices:
+                raise ArgumentError("devices: several processes use all that they have; leave it out")
+            options["devices"] = everywhere
+        elif self.devices:
+            there = jax.local_devices()
+            if self.devices > len(there):
+                raise ArgumentError(f"devices: expected at most {len(there)}, got {self.devices}")
+            options["devices"] = there[: self.devices]
+        return options
+
+
 def check_room(seeds: int, numbers: int) -> None:
     """Raise if there is no memory for what so many seeds bring, at so many numbers a seed or more.
 
@@ -99,6 +139,11 @@ def seed_keys(key: int, seeds: int, stream: int = 1) -> Array:
 def checkpoints(resume: str) -> Checkpoints | None:
     """Checkpoints in a folder of that name, from which the same command continues; none without a name."""
     return Checkpoints(resume, every=CHECKPOINT_SECONDS) if resume else None
+
+
+def devices() -> Literal["all hosts"] | None:
+    """What `over_seeds` spreads runs over: those of all processes, if the command was started in several."""
+    return "all hosts" if jax.process_count() > 1 else None
 
 
 def read_settings(kind: type, values: Mapping[str, str]) -> Any:

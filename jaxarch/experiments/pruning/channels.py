@@ -12,6 +12,7 @@ import pandas as pd
 from rich.console import RenderableType
 
 from jaxarch import ResultWarning, plots, select
+from jaxarch.charts import Chart
 from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, finding, tables
 from jaxarch.experiments.harness.results import failures
 from jaxarch.experiments.harness.tables import Table
@@ -217,4 +218,28 @@ def _equal(table: pd.DataFrame) -> str:
     )
 
 
-EXPERIMENT = Experiment(__name__, ChannelSettings, plan, run, report, duration)
+def charts(results: Results) -> list[Chart]:
+    """The accuracy of every run against its multiply-adds."""
+    settings = results.settings
+    labels = {
+        "multiply_adds": "multiply-adds",
+        "accuracy": "test accuracy",
+        "share": "share of units kept",
+        "strategy": "method",
+    }
+    return [
+        Chart(
+            f"{settings['dataset']}, {settings['model']}: test accuracy against multiply-adds",
+            results.table,
+            "multiply_adds",
+            "accuracy",
+            "strategy",
+            at="share",
+            labels=labels,
+            tells=("share", "seed"),
+            logarithmic=(True, False),
+        )
+    ]
+
+
+EXPERIMENT = Experiment(__name__, ChannelSettings, plan, run, report, duration, charts)

@@ -23,6 +23,7 @@ from jaxarch import (
     shrink,
 )
 from jaxarch.experiments.harness import Parts
+from jaxarch.experiments.harness.settings import devices
 from jaxarch.experiments.pruning.searches import Architectures
 from jaxarch.experiments.pruning.trial import TEST_BATCH, compared, without_failures
 from jaxarch.experiments.pruning.unit_searches import TRAINING, Task, full, started, units_kept
@@ -116,6 +117,7 @@ def trained(
         name=name,
         progress=progress,
         checkpoint=checkpoint,
+        devices=devices(),
         labels=[f"{run.strategy}, share {run.share:g}, seed {run.seed}" for run in runs.itertuples()],
         dead_start="ignore",
     )

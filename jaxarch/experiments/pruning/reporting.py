@@ -9,6 +9,7 @@ import pandas as pd
 from rich.console import RenderableType
 
 from jaxarch import plots
+from jaxarch.charts import Chart
 from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, finding, tables
 from jaxarch.experiments.harness.results import failures
 from jaxarch.experiments.pruning import estimate, tasks
@@ -23,6 +24,7 @@ def experiment(
     settings: type,
     findings: Callable[[Measured], Iterable[Mapping[str, Any]]],
     report: Callable[[Results], list[RenderableType]],
+    charts: Callable[[Results], list[Chart]] | None = None,
 ) -> Experiment:
     """The experiment of a module that measures a transfer; its settings have `methods`."""
 
@@ -34,10 +36,10 @@ def experiment(
 
     def run(settings: Any, context: Context) -> Outcome:
         transfer = tasks.prepare(settings)
-        measured = measure(settings.methods, transfer, context.progress)
+        measured = measure(settings.methods, transfer, context.progress, context.spread)
         return outcome(transfer, measured, findings(measured))
 
-    return Experiment(module, settings, plan, run, report, duration)
+    return Experiment(module, settings, plan, run, report, duration, charts, spreads=True)
 
 
 def outcome(transfer: Transfer, measured: Measured, findings: Iterable[Mapping[str, Any]]) -> Outcome:

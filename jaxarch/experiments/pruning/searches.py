@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxarch import Checkpoints, Network, Problem, Progress, Training, over_seeds, select
+from jaxarch import Network, Problem, Training, over_seeds, select
 from jaxarch.data import balanced_rows
 from jaxarch.errors import check_distinct, check_known
-from jaxarch.experiments.harness import Parts
+from jaxarch.experiments.harness import Part, Work
 from jaxarch.experiments.pruning.settings import ArchitectureSettings, TransferSettings
 from jaxarch.experiments.pruning.tasks import Transfer
 from jaxarch.finish.densities import density_name
@@ -110,33 +110,34 @@ def base(method: str) -> str:
     return method.removesuffix(RESHUFFLED)
 
 
-def architectures(
-    methods: Sequence[str], transfer: Transfer, parts: Parts, progress: Callable[[Progress], None] | None
-) -> dict[str, Architectures]:
-    """The architectures that each method has for all densities and seeds; each search is run once."""
+def search_parts(methods: Sequence[str], transfer: Transfer) -> list[Part]:
+    """The searches of methods, each for all densities and seeds, and each once."""
     like = _like(transfer)
-    found = {}
-    for search in dict.fromkeys(base(method) for method in methods):
+    searches = dict.fromkeys(base(method) for method in methods)
+    return [Part(f"architectures {search}", _search, search, like=like) for search in searches]
 
-        def make(checkpoint: Checkpoints | None, search: str = search) -> Architectures:
-            return _search(search, transfer, progress, checkpoint)
 
-        found[search] = parts.tree(f"architectures {search}", like, make)
+def architectures(
+    methods: Sequence[str], transfer: Transfer, found: Mapping[str, Architectures]
+) -> dict[str, Architectures]:
+    """The architectures that each method has for all densities and seeds.
+
+    Args:
+      methods: by name.
+      transfer: with the settings.
+      found: what each part of `search_parts` found, by its name.
+    """
     keys = transfer.settings.keys("reshuffle")
 
     def reshuffled(of_search: Architectures) -> Architectures:
         masks = {name: jax.vmap(reshuffle)(keys, mask) for name, mask in of_search.masks.items()}
         return of_search._replace(masks=masks)
 
-    return {
-        method: reshuffled(found[base(method)]) if method.endswith(RESHUFFLED) else found[method]
-        for method in methods
-    }
+    by_method = {method: found[f"architectures {base(method)}"] for method in methods}
+    return {method: reshuffled(of) if method.endswith(RESHUFFLED) else of for method, of in by_method.items()}
 
 
-def _search(
-    name: str, transfer: Transfer, progress: Callable[[Progress], None] | None, checkpoint: Checkpoints | None
-) -> Architectures:
+def _search(transfer: Transfer, name: str, found: Mapping[str, Any], work: Work) -> Architectures:
     settings = transfer.settings
     problem = problem_of(name, transfer)
 
@@ -146,10 +147,11 @@ def _search(
             settings.keys("search"),
             problem,
             name=title,
-            progress=progress,
-            checkpoint=checkpoint,
+            progress=work.progress,
+            checkpoint=work.checkpoint,
             labels=[f"seed {seed}" for seed in range(settings.seeds)],
             dead_start="ignore",
+            **settings.width(),
         )
         return network, report.seconds
 

@@ -15,7 +15,7 @@ from jaxarch.errors import (
     check_positive,
     check_strength,
 )
-from jaxarch.experiments.harness import TrainingSettings, check_room
+from jaxarch.experiments.harness import PartSettings, TrainingSettings, check_room
 from jaxarch.masks import check_temperatures
 
 WEIGHTS = ("he", "density-aware")
@@ -97,7 +97,7 @@ class ArchitectureSettings(TrainingSettings):
 
 
 @dataclasses.dataclass(frozen=True)
-class TransferSettings(ArchitectureSettings):
+class TransferSettings(PartSettings, ArchitectureSettings):
     """What all transfers of architectures have in common.
 
     Architectures are searched for on one task and trained with fresh weights on another, with few examples.

@@ -9,6 +9,7 @@ import pandas as pd
 from rich.console import RenderableType
 
 from jaxarch import plots
+from jaxarch.charts import Chart
 from jaxarch.experiments.harness import Results, finding, tables
 from jaxarch.experiments.harness.tables import Table
 from jaxarch.experiments.pruning import reporting
@@ -105,4 +106,23 @@ def _against(comparisons: pd.DataFrame) -> Table:
     )
 
 
-EXPERIMENT = reporting.experiment(__name__, Settings, findings, report)
+def charts(results: Results) -> list[Chart]:
+    """The accuracy of every run against the share of connections left: a chart a start and size."""
+    table = results.table.assign(share=1 - results.table["sparsity"])
+    labels = {"share": "share of connections left", "accuracy": "test accuracy", "strategy": "method"}
+    return [
+        Chart(
+            f"{cell['task'].iloc[0]}: test accuracy after {size} examples, {weights} start",
+            cell,
+            "share",
+            "accuracy",
+            "strategy",
+            at="share",
+            labels=labels,
+            logarithmic=(True, False),
+        )
+        for (weights, size), cell in table.groupby(["weights", "size"], sort=False)
+    ]
+
+
+EXPERIMENT = reporting.experiment(__name__, Settings, findings, report, charts)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,6 @@ import numpy as np
 import pandas as pd
 
 from jaxarch import (
-    Checkpoints,
     Network,
     Problem,
     Progress,
@@ -27,10 +27,11 @@ from jaxarch import (
     over_seeds,
     retrain,
 )
-from jaxarch.experiments.harness import Parts
-from jaxarch.experiments.pruning.searches import Architectures, architectures, base, trainings
+from jaxarch.experiments.harness import Part, Parts, Spread, Work
+from jaxarch.experiments.harness.at_worker import check_same
+from jaxarch.experiments.pruning.searches import Architectures, architectures, base, search_parts, trainings
 from jaxarch.experiments.pruning.settings import TransferSettings
-from jaxarch.experiments.pruning.tasks import Transfer
+from jaxarch.experiments.pruning.tasks import Transfer, prepare
 from jaxarch.finish.densities import density_name
 from jaxarch.metrics import paired_differences
 from jaxarch.storage import digest
@@ -63,28 +64,33 @@ class Measured(NamedTuple):
 
 
 def measure(
-    methods: Sequence[str], transfer: Transfer, progress: Callable[[Progress], None] | None
+    methods: Sequence[str],
+    transfer: Transfer,
+    progress: Callable[[Progress], None] | None,
+    spread: Spread | None = None,
 ) -> Measured:
     """Search for all architectures, and train them on the new task."""
     settings = transfer.settings
-    digests = {
-        "old": digest(transfer.old.x, transfer.old.y),
-        "new": digest(transfer.new.x, transfer.new.y),
-    }
+    digests = _digests(transfer)
     pictures = {f"{which} pictures": digest for which, digest in digests.items()}
     parts = Parts(settings, methods=",".join(methods), jaxarch=version("jaxarch"), **pictures)
-    found = architectures(methods, transfer, parts, progress)
+    searches = search_parts(methods, transfer)
+    after = tuple(part.name for part in searches)
+    trained = [
+        Part(f"{size} examples, {weights}", _trained, Cell(tuple(methods), weights, size), after)
+        for weights in settings.weights
+        for size in sorted(settings.sizes)
+    ]
+    load = partial(_load, settings, digests)
+    options: dict[str, Any] = {"progress": progress, "spread": spread}
+    found_by_part, cells = {}, []
+    for part, made in parts.run([*searches, *trained], transfer, load, **options):
+        if part.function is _trained:
+            cells.append(made)
+        else:
+            found_by_part[part.name] = made
+    found = architectures(methods, transfer, found_by_part)
     runs, masks = _stacked(found, transfer)
-    cells = []
-    for weights in settings.weights:
-        for size in sorted(settings.sizes):
-
-            def make(
-                checkpoint: Checkpoints | None, weights: str = weights, size: int = size
-            ) -> pd.DataFrame:
-                return _trained(runs, masks, transfer, weights, size, progress, checkpoint)
-
-            cells.append(parts.table(f"{size} examples, {weights}", make))
     table = pd.concat(cells, ignore_index=True)
     table.insert(0, "dataset", settings.dataset)
     table.insert(1, "new_dataset", settings.new_dataset)
@@ -94,6 +100,39 @@ def measure(
     return Measured(
         table, compared(table[table["strategy"] != PARENT], CELL), _layers(runs, masks), kept, digests, notes
     )
+
+
+class Cell(NamedTuple):
+    """What the parts of the new task differ by, and what they have in common.
+
+    Attributes:
+      methods: whose architectures are trained.
+      weights: how fresh ones are drawn.
+      size: how many examples they are trained on.
+    """
+
+    methods: tuple[str, ...]
+    weights: str
+    size: int
+
+
+def _digests(transfer: Transfer) -> dict[str, str]:
+    """Of the pictures of both tasks."""
+    pictures = {"old": transfer.old, "new": transfer.new}
+    return {which: digest(images.x, images.y) for which, images in pictures.items()}
+
+
+def _load(settings: TransferSettings, digests: dict[str, str]) -> Transfer:
+    """What the parts need, in another process.
+
+    Raises:
+      ArgumentError: its pictures are others.
+    """
+    transfer = prepare(settings)
+    here = _digests(transfer)
+    check_same(settings.dataset, here["old"], digests["old"])
+    check_same(settings.new_dataset, here["new"], digests["new"])
+    return transfer
 
 
 def training(weights: str, transfer: Transfer) -> Strategy:
@@ -126,16 +165,9 @@ def _stacked(found: dict[str, Architectures], transfer: Transfer) -> tuple[pd.Da
     return runs, jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *masks)
 
 
-def _trained(
-    runs: pd.DataFrame,
-    masks: PyTree,
-    transfer: Transfer,
-    weights: str,
-    size: int,
-    progress: Callable[[Progress], None] | None,
-    checkpoint: Checkpoints | None,
-) -> pd.DataFrame:
-    settings = transfer.settings
+def _trained(transfer: Transfer, cell: Cell, found: Mapping[str, Any], work: Work) -> pd.DataFrame:
+    settings, (methods, weights, size) = transfer.settings, cell
+    runs, masks = _stacked(architectures(methods, transfer, found), transfer)
     problem, strategy = learning(runs, transfer, size), training(weights, transfer)
     network, report = over_seeds(
         strategy,
@@ -143,10 +175,11 @@ def _trained(
         problem,
         network=architecture(masks),
         name=f"{size} examples, {weights}",
-        progress=progress,
-        checkpoint=checkpoint,
+        progress=work.progress,
+        checkpoint=work.checkpoint,
         labels=[f"{run.strategy}, sparsity {run.sparsity:g}, seed {run.seed}" for run in runs.itertuples()],
         dead_start="ignore",
+        **settings.width(),
     )
     return runs.assign(
         weights=weights,

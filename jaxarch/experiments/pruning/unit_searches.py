@@ -15,6 +15,7 @@ from scipy import stats
 from jaxarch import Checkpoints, Network, Problem, Progress, Report, Training, over_seeds, retrain
 from jaxarch.data import Images, balanced_rows, load_images
 from jaxarch.experiments.harness import Parts
+from jaxarch.experiments.harness.settings import devices
 from jaxarch.experiments.pruning.searches import Architectures, pruning_of
 from jaxarch.experiments.pruning.tasks import pooled, problem_of_images
 from jaxarch.experiments.pruning.unit_settings import LAYERWISE, ChannelSettings
@@ -132,7 +133,8 @@ def units_kept(
         def make(
             checkpoint: Checkpoints | None, search: str = search, like: Mapping[str, Any] = like
         ) -> dict[str, Architectures]:
-            options = {"name": search, "progress": progress, "checkpoint": checkpoint, "dead_start": "ignore"}
+            options = {"name": search, "progress": progress, "checkpoint": checkpoint, "devices": devices()}
+            options["dead_start"] = "ignore"
             made = SEARCHES[search](task, options)
             return {name: made[name] for name in like}
 

@@ -14,6 +14,7 @@ from jax import Array
 from rich.console import RenderableType
 
 from jaxarch import Problem, evaluate, plots, spectral_network, supervised
+from jaxarch.charts import Chart
 from jaxarch.errors import check_count, check_known, check_positive, check_strength
 from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, costs, finding, tables
 from jaxarch.experiments.spectral import targets, training
@@ -283,4 +284,25 @@ def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
     return found
 
 
-EXPERIMENT = Experiment(__name__, Settings, plan, run, report)
+def charts(results: Results) -> list[Chart]:
+    """The norm of Gamma, the neurons recruited and the error of every run against alpha."""
+    table = results.table
+    cells = zip(table["input_eigenvalues"].map(VARIANTS), table["beta"], strict=True)
+    table = table.assign(target=[f"{variant}, beta = {beta:g}" for variant, beta in cells])
+    quantities = {"gamma_norm": "norm of Gamma", "recruited": "neurons recruited", "mse": "test MSE"}
+    return [
+        Chart(
+            f"{words} against alpha",
+            table,
+            "alpha",
+            column,
+            "target",
+            at="alpha",
+            labels=quantities | {"target": "network and target"},
+            logarithmic=(False, column == "mse"),
+        )
+        for column, words in quantities.items()
+    ]
+
+
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, charts=charts)

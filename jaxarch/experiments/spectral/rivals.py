@@ -24,6 +24,7 @@ from jaxarch import (
     retrain,
     spectral_network,
 )
+from jaxarch.charts import Chart
 from jaxarch.errors import check_count, check_known, check_strength, check_widths
 from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, costs, finding, tables
 from jaxarch.experiments.spectral import teacher, training
@@ -208,4 +209,23 @@ def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-EXPERIMENT = Experiment(__name__, Settings, plan, run, report)
+def charts(results: Results) -> list[Chart]:
+    """The test error of every run against the neurons that it has left."""
+    table = results.table.assign(error=1 - results.table["r2"])
+    labels = {"neurons": "hidden neurons left", "error": "1 - R^2 on the test rows"}
+    return [
+        Chart(
+            "test error against neurons left",
+            table,
+            "neurons",
+            "error",
+            "rival",
+            at="strength",
+            labels=labels,
+            tells=("strength", "seed"),
+            logarithmic=(False, True),
+        )
+    ]
+
+
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, charts=charts)

@@ -19,6 +19,7 @@ from rich.console import RenderableType
 
 from jaxarch import Network, Problem, certify, models, over_seeds, plots, search
 from jaxarch.certificates import Certificate
+from jaxarch.charts import Chart
 from jaxarch.data import load_images
 from jaxarch.errors import ArgumentError, check_count, check_positive, check_strength
 from jaxarch.experiments.harness import (
@@ -34,6 +35,7 @@ from jaxarch.experiments.harness import (
     tables,
 )
 from jaxarch.experiments.harness.results import failures
+from jaxarch.experiments.harness.settings import devices
 from jaxarch.experiments.harness.tables import Table
 from jaxarch.experiments.pruning.settings import check_share
 from jaxarch.experiments.pruning.tasks import pooled
@@ -312,7 +314,7 @@ def _of_search(
     """The certificates of all seeds; of short descriptions also with a prior from half of the rows."""
     settings, problem = task.settings, task.problems[factor]
     keys = settings.seed_keys()
-    options: dict[str, Any] = {"progress": context.progress, "dead_start": "ignore"}
+    options: dict[str, Any] = {"progress": context.progress, "dead_start": "ignore", "devices": devices()}
     network, _ = over_seeds(chosen, keys, problem, name=f"{name} {asked:g}", checkpoint=point, **options)
     made = [_certified(name, network, problem, settings)]
     if name == SHORT:
@@ -395,4 +397,26 @@ def _table(groups: list[tuple[str, pd.DataFrame]], title: str, delta: float) -> 
     return tables.table(f"{title}: error, median [quartiles]; delta {delta:g}", columns, rows)
 
 
-EXPERIMENT = Experiment(__name__, Settings, plan, run, report)
+def charts(results: Results) -> list[Chart]:
+    """What is certified of every run against what is measured."""
+    settings = results.settings
+    labels = {
+        "held_out_errors": "error on rows that chose nothing",
+        "training_bound": "certified error",
+        "strategy": "search",
+    }
+    return [
+        Chart(
+            f"{settings['dataset']}, {settings['model']}: certified against measured error",
+            results.table,
+            "held_out_errors",
+            "training_bound",
+            "strategy",
+            labels=labels,
+            tells=("seed", "width", "kept"),
+            logarithmic=(True, True),
+        )
+    ]
+
+
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, charts=charts)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any
+import tempfile
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from jaxarch import Checkpoints, chain, over_seeds, select
+from jaxarch import chain, over_seeds, select
 from jaxarch.errors import ArgumentError
-from jaxarch.experiments.harness import Context, Experiment, Outcome, Parts, finding
+from jaxarch.experiments.harness import Context, Experiment, Outcome, Part, Parts, Work, finding
+from jaxarch.experiments.harness.at_worker import check_same
 from jaxarch.experiments.pruning.estimate import in_words
 from jaxarch.experiments.tournament import report as reports
 from jaxarch.experiments.tournament.controls import AS_FOUND, controlled
@@ -100,28 +104,24 @@ def run(settings: TournamentSettings, context: Context) -> Outcome:
     pictures = digest(task.images.x, task.images.y)
     facts = {"pictures": pictures, "own file": digest_of(settings.own)}
     parts = Parts(settings, experiment=context.experiment, **facts)
-    one = dataclasses.replace(settings, densities=(1.0,))
-    whole = task._replace(settings=one)
+    game = Game(task, {mine.name: mine for mine in own})
+    load = partial(_load, settings, pictures, *_text_of(settings.own))
+    options: dict[str, Any] = {"progress": context.progress, "spread": context.spread}
     tables, tried, controls = [], [], []
-    for name in (reports.DENSE, *settings.methods):
-        entrant = ENTRANTS[reports.WHOLE if name == reports.DENSE else name]
-        of = whole if name == reports.DENSE else task
-        numbers = defaults(entrant, of)
-        if settings.tune:
-            chosen = parts.table(f"{name} trials", _trials(entrant, of, name, context))
-            tried.append(chosen.assign(strategy=name))
-            numbers = chosen.loc[chosen["chosen"], ["rate", "own"]].iloc[0].to_dict()
-        played = parts.tree(name, _like(of), _plays(entrant, of, numbers, name, context))
-        tables.append(table_of(name, entrant, played, of).assign(**numbers))
-        if settings.controls and name != reports.DENSE:
-            rate = numbers["rate"]
-            controls.append(parts.table(f"{name} controls", _controls(name, played, task, rate, context)))
-    for mine in own:
-        played = parts.tree(f"own {mine.name}", _like(task), _plays_own(mine, task, context))
-        tables.append(_own_table(mine, played, task))
-        if settings.controls:
-            make = _controls(mine.name, played, task, settings.rate, context)
-            controls.append(parts.table(f"own {mine.name} controls", make))
+    numbers: dict[str, float] = {}
+    for part, found in parts.run(_parts(game), game, load, **options):
+        name = part.settings
+        if part.function is _trials:
+            tried.append(found.assign(strategy=name))
+            numbers = _chosen(found)
+        elif part.function is _plays:
+            of = _task_of(name, game)
+            numbers = numbers if settings.tune else defaults(_entrant(name), of)
+            tables.append(table_of(name, _entrant(name), found, of).assign(**numbers))
+        elif part.function is _plays_own:
+            tables.append(_own_table(game.own[name], found, task))
+        else:
+            controls.append(found)
     table = pd.concat(tables, ignore_index=True)
     compared = _compared(table)
     ranking = reports.ranking_of(table)
@@ -142,59 +142,120 @@ def run(settings: TournamentSettings, context: Context) -> Outcome:
     )
 
 
-def _options(name: str, context: Context, checkpoint: Checkpoints | None) -> dict[str, Any]:
+class Game(NamedTuple):
+    """What the parts of a tournament load.
+
+    Attributes:
+      task: that is played on.
+      own: the user's own methods, by name.
+    """
+
+    task: Task
+    own: Mapping[str, Own]
+
+
+def _text_of(own: str) -> tuple[str, bytes]:
+    """The name and the content of a file of methods, for processes that may not see it."""
+    return (Path(own).name, Path(own).read_bytes()) if own else ("", b"")
+
+
+def _load(settings: TournamentSettings, pictures: str, name: str, text: bytes) -> Game:
+    """The same in another process.
+
+    Raises:
+      ArgumentError: its pictures are others.
+    """
+    task = prepare(settings)
+    check_same(settings.dataset, digest(task.images.x, task.images.y), pictures)
+    if not name:
+        return Game(task, {})
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, name)
+        file.write_bytes(text)
+        return Game(task, {mine.name: mine for mine in read_own(str(file))})
+
+
+def _parts(game: Game) -> list[Part]:
+    """Of each method its trials, what it finds, and its controls."""
+    settings, parts = game.task.settings, []
+    for name in (reports.DENSE, *settings.methods):
+        trials = (f"{name} trials",) if settings.tune else ()
+        parts += [Part(trial, _trials, name) for trial in trials]
+        parts.append(Part(name, _plays, name, trials, like=_like(_task_of(name, game))))
+        if settings.controls and name != reports.DENSE:
+            parts.append(Part(f"{name} controls", _controls, name, (name, *trials)))
+    for name in game.own:
+        parts.append(Part(f"own {name}", _plays_own, name, like=_like(game.task)))
+        if settings.controls:
+            parts.append(Part(f"own {name} controls", _controls_own, name, (f"own {name}",)))
+    return parts
+
+
+def _entrant(name: str) -> Entrant:
+    return ENTRANTS[reports.WHOLE if name == reports.DENSE else name]
+
+
+def _task_of(name: str, game: Game) -> Task:
+    """What a method plays on: the dense network has one density."""
+    task = game.task
+    if name != reports.DENSE:
+        return task
+    return task._replace(settings=dataclasses.replace(task.settings, densities=(1.0,)))
+
+
+def _chosen(trials: pd.DataFrame) -> dict[str, float]:
+    """The settings of the best trial."""
+    return trials.loc[trials["chosen"], ["rate", "own"]].iloc[0].to_dict()
+
+
+def _numbers(name: str, task: Task, found: Mapping[str, Any]) -> dict[str, float]:
+    return _chosen(found[f"{name} trials"]) if task.settings.tune else defaults(_entrant(name), task)
+
+
+def _options(name: str, task: Task, work: Work) -> dict[str, Any]:
     return {
         "name": name,
-        "progress": context.progress,
-        "checkpoint": checkpoint,
+        "progress": work.progress,
+        "checkpoint": work.checkpoint,
         "dead_start": "ignore",
+        **task.settings.width(),
     }
 
 
-def _plays(
-    entrant: Entrant, task: Task, numbers: Mapping[str, float], name: str, context: Context
-) -> Callable[[Checkpoints | None], Played]:
+def _trials(game: Game, name: str, found: Mapping[str, Any], work: Work) -> pd.DataFrame:
+    task = _task_of(name, game)
+    return tuned(_entrant(name), task, _options(f"{name}, trials", task, work))
+
+
+def _plays(game: Game, name: str, found: Mapping[str, Any], work: Work) -> Played:
+    task = _task_of(name, game)
     seeds = np.arange(task.settings.seeds)
+    numbers = _numbers(name, task, found)
     values = {number: np.full(len(seeds), value) for number, value in numbers.items()}
-
-    def make(checkpoint: Checkpoints | None) -> Played:
-        return _kept(play(entrant, task, seeds, values, _options(name, context, checkpoint)), task)
-
-    return make
+    return _kept(play(_entrant(name), task, seeds, values, _options(name, task, work)), task)
 
 
-def _plays_own(own: Own, task: Task, context: Context) -> Callable[[Checkpoints | None], Played]:
-    seeds = np.arange(task.settings.seeds)
-
-    def make(checkpoint: Checkpoints | None) -> Played:
-        played = play_own(own, task, seeds, _options(own.name, context, checkpoint))
-        asked = np.repeat(task.settings.densities, len(seeds))
-        if (np.rint(played.density * task.connections) != np.rint(asked * task.connections)).any():
-            raise ArgumentError(
-                f"own: {own.name} found networks of density {played.density.min():.4g} to "
-                f"{played.density.max():.4g}, where {asked.min():g} to {asked.max():g} was asked for"
-            )
-        return _kept(played, task)
-
-    return make
+def _plays_own(game: Game, name: str, found: Mapping[str, Any], work: Work) -> Played:
+    own, task = game.own[name], game.task
+    played = play_own(own, task, np.arange(task.settings.seeds), _options(own.name, task, work))
+    asked = np.repeat(task.settings.densities, task.settings.seeds)
+    if (np.rint(played.density * task.connections) != np.rint(asked * task.connections)).any():
+        raise ArgumentError(
+            f"own: {own.name} found networks of density {played.density.min():.4g} to "
+            f"{played.density.max():.4g}, where {asked.min():g} to {asked.max():g} was asked for"
+        )
+    return _kept(played, task)
 
 
-def _trials(
-    entrant: Entrant, task: Task, name: str, context: Context
-) -> Callable[[Checkpoints | None], pd.DataFrame]:
-    def make(checkpoint: Checkpoints | None) -> pd.DataFrame:
-        return tuned(entrant, task, _options(f"{name}, trials", context, checkpoint))
-
-    return make
+def _controls(game: Game, name: str, found: Mapping[str, Any], work: Work) -> pd.DataFrame:
+    task = game.task
+    rate = _numbers(name, task, found)["rate"]
+    return controlled(name, found[name], task, rate, _options(name, task, work))
 
 
-def _controls(
-    name: str, played: Played, task: Task, rate: float, context: Context
-) -> Callable[[Checkpoints | None], pd.DataFrame]:
-    def make(checkpoint: Checkpoints | None) -> pd.DataFrame:
-        return controlled(name, played, task, rate, _options(name, context, checkpoint))
-
-    return make
+def _controls_own(game: Game, name: str, found: Mapping[str, Any], work: Work) -> pd.DataFrame:
+    task = game.task
+    return controlled(name, found[f"own {name}"], task, task.settings.rate, _options(name, task, work))
 
 
 def _kept(played: Played, task: Task) -> Played:
@@ -317,5 +378,12 @@ def _of_controls(controls: list[pd.DataFrame]) -> list[dict[str, Any]]:
 
 
 EXPERIMENT = Experiment(
-    "jaxarch.experiments.tournament", TournamentSettings, plan, run, reports.report, duration
+    "jaxarch.experiments.tournament",
+    TournamentSettings,
+    plan,
+    run,
+    reports.report,
+    duration,
+    reports.charts,
+    spreads=True,
 )

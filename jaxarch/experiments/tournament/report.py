@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 from rich.console import RenderableType
 from scipy import stats
 
 from jaxarch import plots
+from jaxarch.charts import Chart
 from jaxarch.experiments.harness import Results, tables
 from jaxarch.experiments.harness.tables import Table
 from jaxarch.experiments.tournament.controls import AS_FOUND
@@ -56,6 +59,33 @@ def report(results: Results) -> list[RenderableType]:
     if settings["dataset"] == "cifar10":
         made.append(CIFAR_NOTE)
     return made
+
+
+def charts(results: Results) -> Iterator[Chart]:
+    """The accuracy of every run against density, and against what its training took."""
+    settings, table = results.settings, results.table
+    title = f"{settings['dataset']}, {settings['model']}: test accuracy against"
+    dense = float(table.loc[table["strategy"] == DENSE, "training_multiply_adds"].median())
+    table = table.assign(cost=table["training_multiply_adds"] / dense)
+    labels = {
+        "strategy": "method",
+        "accuracy": "test accuracy",
+        "cost": "training, of the dense network's multiply-adds",
+        "seconds": "seconds a run",
+    }
+    tells = ("seed", "density", "seconds")
+    for column, words in (("density", "density"), ("cost", "cost")):
+        yield Chart(
+            f"{title} {words}",
+            table,
+            column,
+            "accuracy",
+            "strategy",
+            at="density",
+            labels=labels,
+            tells=tells,
+            logarithmic=(True, False),
+        )
 
 
 def _accuracies(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from jaxarch.errors import ArgumentError, check_count, check_distinct, check_known, check_positive
-from jaxarch.experiments.harness import TrainingSettings, check_room
+from jaxarch.experiments.harness import PartSettings, TrainingSettings, check_room
 from jaxarch.experiments.pruning.settings import check_share
 from jaxarch.experiments.tournament.entrants import ENTRANTS
 from jaxarch.masks import check_temperatures
@@ -104,7 +104,7 @@ class PictureTrainingSettings(PictureSettings):
 
 
 @dataclasses.dataclass(frozen=True)
-class TournamentSettings(PictureTrainingSettings):
+class TournamentSettings(PartSettings, PictureTrainingSettings):
     """What can be set with `jaxarch run tournament --set NAME=VALUE`.
 
     What is empty, 0 or `auto` is what suits the data set.
