@@ -14,12 +14,12 @@ import jaxarch
 
 
 def known_to_xla(flag: str) -> bool:
-    """Whether this release has a flag: an unknown one would end the process."""
+    """Whether this release has a flag, as a string of its own: an unknown one would end the process."""
     library = max(
         filter(Path.is_file, Path(jaxlib.__file__).parent.iterdir()), key=lambda p: p.stat().st_size
     )
     with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return content.find(flag.encode()) >= 0
+        return content.find(f"\0{flag}\0".encode()) >= 0
 
 
 # Most of the time goes to compiling: half of it without LLVM's optimisation and with simpler code for loops.

@@ -310,8 +310,8 @@ FILES = [
     Mutation(
         "the end of a training waits for its time like any border",
         "storage/checkpoints.py",
-        "if last or now",
-        "if now",
+        "if last or self",
+        "if self",
         "test_storage.py::test_checkpoints_may_be_spaced_in_time",
     ),
     Mutation(
@@ -1106,8 +1106,8 @@ IN_AND_OUT = [
     Mutation(
         "a callback is told the losses of the step before",
         "running/fit.py",
-        "int(state.step) - 1]\n        finite",
-        "int(state.step) - 2]\n        finite",
+        "int(state.step) - 1]\n        is_due",
+        "int(state.step) - 2]\n        is_due",
         "test_progress.py::test_a_callback_is_told_every_run_s_loss_by_name",
     ),
     Mutation(
@@ -2576,9 +2576,47 @@ PRESCRIBED = [
     Mutation(
         "any loss is convex in the mask where that is said",
         "certificates/prescribe.py",
-        "if not (above <= 1e3 * jnp.finfo(above.dtype).eps * size).all():",
+        "if not (above <= ROUNDINGS * jnp.finfo(above.dtype).eps * size).all():",
         "if jnp.isnan(above).any():",
         "test_prescribe.py::test_a_loss_that_is_not_convex_is_refused_as_convex",
+    ),
+]
+
+SPLIT = [
+    Mutation(
+        "the smallest dimension is split",
+        "running/partition.py",
+        "PartitionSpec(*[None] * max(fitting)[1], self.axis)",
+        "PartitionSpec(*[None] * min(fitting)[1], self.axis)",
+        "test_split_runs.py::test_fully_sharded_splits_the_largest_dimension_that_the_axis_divides",
+    ),
+    Mutation(
+        "what goes with a parameter is split only under the parameter's own path",
+        "running/partition.py",
+        'self._by_path.get(("/".join(parts[start:]), tuple(shape)))',
+        'self._by_path.get(("/".join(parts), tuple(shape)))',
+        "test_split_runs.py::test_what_ends_with_the_path_of_a_parameter_and_has_its_shape_is_split_as_it",
+    ),
+    Mutation(
+        "the last pattern that fits counts",
+        "running/partition.py",
+        "specs.setdefault(path, spec)",
+        "specs[path] = spec",
+        "test_split_runs.py::test_patterns_of_paths_say_how_parameters_are_split",
+    ),
+    Mutation(
+        "nothing is split within a run's program",
+        "running/devices.py",
+        "return partition.constrained(function(*partition.constrained(args)), wholly=True)",
+        "return function(*args)",
+        "test_split_runs.py::test_each_device_holds_its_share_of_what_was_found",
+    ),
+    Mutation(
+        "an axis over which nothing is split goes through",
+        "running/partition.py",
+        "if size > 1 and axis not in used:",
+        "if size > 1 and axis is None:",
+        "test_split_runs.py::test_what_cannot_be_split_is_refused",
     ),
 ]
 
@@ -2604,4 +2642,5 @@ MUTATIONS = [
     *CERTIFIED,
     *PRICED,
     *PRESCRIBED,
+    *SPLIT,
 ]

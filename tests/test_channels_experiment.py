@@ -8,6 +8,7 @@ import numpy as np
 import optax
 import pandas as pd
 import pytest
+from pages import charted
 from small import same
 
 import jaxarch
@@ -213,6 +214,7 @@ def test_budgets_findings_masks_and_the_figure_are_there(folder):
     assert "multiply-adds of magnitude per layer, share 0.25" in measured
     assert {path.split("/")[0] for path in read_npz(folder / "masks.npz")} >= set(METHODS)
     assert len(report_on(folder, EXPERIMENT)) >= 6
+    assert charted(folder, EXPERIMENT)
     assert (folder / "channels.svg").exists()
     assert read_manifest(folder)["settings"]["model"] == "cnn"
 

@@ -13,10 +13,12 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
+PROGRAMS = "pip jaxarch pytest ruff mypy sphinx-build cffconvert pyproject-build twine check-wheel-contents"
+
 PYTHON = f"""#!/bin/sh
 if [ "$2" != venv ]; then exec {sys.executable} "$@"; fi
 mkdir -p "$3/bin"
-for name in pip jaxarch pytest ruff mypy sphinx-build; do cp "$PROGRAM" "$3/bin/$name"; done
+for name in {PROGRAMS}; do cp "$PROGRAM" "$3/bin/$name"; done
 """
 """Makes environments of programs that do nothing, and does everything else that Python does."""
 
@@ -28,6 +30,7 @@ words = [Path(sys.argv[0]).parts[-4], Path(sys.argv[0]).name, *sys.argv[1:]]
 call = {{
     "words": words,
     "data": os.environ.get("JAXARCH_DATA"),
+    "folder": os.getcwd(),
     "home": os.listdir(os.environ["HOME"]),
     "names": [Path(word[1:]).read_text().split() for word in words if word.startswith("@")],
 }}
@@ -58,7 +61,8 @@ def ci(tmp_path_factory):
 
     def run(**options):
         paths = {"PYTHON": folder / "python", "PROGRAM": folder / "program", "CALLS": folder / "calls"}
-        environment = os.environ | {name: str(path) for name, path in paths.items()} | options
+        environment = os.environ | {name: str(path) for name, path in paths.items()} | {"CHROMIUM": "bash"}
+        environment |= options
         (folder / "calls").unlink(missing_ok=True)
         done = subprocess.run(
             ["bash", ".ci/run"],
@@ -111,6 +115,19 @@ def test_ci_builds_the_site_with_warnings_as_errors(passed):
     assert ["all-extras", *SITE.split()] in [call["words"] for call in passed]
 
 
+def test_ci_checks_what_would_be_published_and_uses_the_wheel_outside_of_a_checkout(passed):
+    calls = [call["words"] for call in passed]
+    built = ["build", "pyproject-build"]
+    checks = [["build", "twine", "check", "--strict", "dist/*"], ["build", "cffconvert", "--validate"]]
+    checks.append(["build", "check-wheel-contents", "--ignore", "W002", "--package", "jaxarch", "dist/*.whl"])
+    assert built in calls
+    assert all(check in calls for check in checks)
+    of_wheel = [call for call in passed if call["words"][0] == "wheel"]
+    assert of_wheel[0]["words"][-1].endswith("/build/tree/dist/*.whl")
+    assert [call["words"][1] for call in of_wheel[1:]] == ["jaxarch"] * 4
+    assert {Path(call["folder"]).name for call in of_wheel[1:]} == {"home"}
+
+
 @pytest.mark.parametrize("failing", ["jaxarch run", "pytest", "mypy", "ruff format --check .", SITE])
 def test_ci_fails_at_the_first_command_that_fails_and_says_which(failing, ci):
     done, calls = ci(FAILING=failing)
@@ -118,6 +135,19 @@ def test_ci_fails_at_the_first_command_that_fails_and_says_which(failing, ci):
     assert done.returncode != 0
     assert " ".join(words) == failing
     assert re.search(rf"^== {environment}, after \d+ s: FAILED: .*{failing}", done.stdout, flags=re.M)
+
+
+def test_ci_gets_a_browser_where_there_is_none_and_it_may(ci, tmp_path):
+    for name, source in {"apt-get": 'echo "$@" >>"$ASKED"', "id": "echo 0"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{source}\n")
+        (tmp_path / name).chmod(0o755)
+    asked = tmp_path / "asked"
+    options = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "ASKED": str(asked)}
+    ci(**options)
+    assert not asked.exists()
+    done, _ = ci(**options, CHROMIUM="no-such-browser")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"^install .* chromium", asked.read_text(), flags=re.M)
 
 
 def test_ci_fails_where_a_test_is_skipped_even_with_all_extras_and_data(ci):

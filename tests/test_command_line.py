@@ -5,6 +5,7 @@ import errno
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from jaxarch import cli, plots, results
+from jaxarch import cli, html_report, plots, results
 from jaxarch.experiments import catalogue
 from jaxarch.experiments.harness import read_settings
 from jaxarch.experiments.harness.setting_help import setting_help
@@ -108,6 +109,54 @@ def test_a_report_prints_the_same_tables_and_redraws_the_same_figures(ran):
     assert again.returncode == 0, again.stderr
     assert again.stdout.strip() == done.stdout.split("written to")[0].strip()
     assert (folder / "auc.png").read_bytes() == figure
+
+
+def test_a_run_writes_its_page_and_a_report_writes_the_same_again(ran):
+    folder = ran[1]
+    page = (folder / "report.html").read_text()
+    assert "https://" not in re.sub(r"<script.*?</script>", "", page, flags=re.S)
+    (folder / "report.html").unlink()
+    in_process(folder.parent, "report", str(folder))
+    assert not (folder / "report.html").exists()
+    done = in_process(folder.parent, "report", str(folder), "--html")
+    assert done.stdout.splitlines()[-1] == f"written to {folder / 'report.html'}"
+    assert (folder / "report.html").read_text() == page
+
+
+def test_a_page_that_cannot_be_written_does_not_cost_the_results(tmp_path, here, monkeypatch):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(html_report, "write", full)
+    done = here("run", "disentangling.fig2", "--out", "out", "--quiet")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "jaxarch: report.html: it could not be written (No space left on device); the results are in out, "
+        "and jaxarch report DIR --html writes it\n"
+    )
+    assert len(results.read_table(tmp_path / "out"))
+    assert "written to out" in done.stdout
+    done = here("report", "out", "--html")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith("jaxarch: html: cannot write out/report.html (No space left on device)")
+
+
+@pytest.mark.long
+def test_two_folders_are_compared_and_one_of_another_experiment_is_refused(tmp_path, here):
+    for name, points in (("one", "101"), ("two", "201")):
+        here("run", "disentangling.fig2", "--set", f"points={points}", "--out", name, "--quiet")
+    done = here("report", "one", "--against", "two", "--html")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^points +101 +201$", done.stdout, flags=re.M)
+    assert done.stdout.splitlines()[-1] == "written to one/against-two.html"
+    assert (tmp_path / "one" / "against-two.html").is_file()
+    manifest = json.loads((tmp_path / "two" / results.MANIFEST).read_text())
+    (tmp_path / "two" / results.MANIFEST).write_text(json.dumps(manifest | {"experiment": "spectral.fig8"}))
+    done = here("report", "one", "--against", "two")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "jaxarch: against: expected a folder of disentangling.fig2, as one is, got one of spectral.fig8\n"
+    )
 
 
 @pytest.mark.long
@@ -543,7 +592,7 @@ sys.argv = ["jaxarch", *sys.argv[1:]]
 try:
     main()
 except SystemExit:
-    costly = {"jax", "numpy", "rich", "flax", "pandas", "matplotlib"} & set(sys.modules)
+    costly = {"jax", "numpy", "rich", "flax", "pandas", "matplotlib", "altair", "jinja2"} & set(sys.modules)
     assert not costly, costly
 """
 

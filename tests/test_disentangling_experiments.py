@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from pages import charted
 from small import Interrupted, interrupt_when, keys, problem, same
 
 import jaxarch
@@ -37,6 +38,7 @@ FEW = {"seeds": 2, "steps": 30, "lottery_rounds": 1, "agnostic_draws": 1, "agnos
 def run(module, folder, **settings):
     run_in(folder, module.EXPERIMENT, module.Settings(**settings))
     report_on(folder, module.EXPERIMENT)
+    assert module.EXPERIMENT.charts is None or charted(folder, module.EXPERIMENT)
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
+from pages import charted
 from small import same
 
 import jaxarch
@@ -14,7 +15,7 @@ from jaxarch.errors import ArgumentError
 from jaxarch.experiments.field import collapse, tickets
 from jaxarch.experiments.field.collapse import CollapseSettings
 from jaxarch.experiments.field.tickets import FRESH, TICKETS, TicketSettings
-from jaxarch.experiments.harness import Context, plan_of, report_on, run_in, time_of
+from jaxarch.experiments.harness import Work, plan_of, report_on, run_in, time_of
 from jaxarch.experiments.tournament.task import prepare
 from jaxarch.reproduction import read_findings
 from jaxarch.results import read_table
@@ -34,10 +35,10 @@ def collapsed(tmp_path_factory):
 @pytest.fixture(scope="module")
 def still():
     task = prepare(STILL.complete())
-    problem, context = tickets._problem(task), Context("field.tickets", STILL)
-    whole = tickets._whole(task, problem, context, None)
-    ticket = tickets._ticket(1, whole, task, problem, context, None)
-    return SimpleNamespace(task=task, problem=problem, context=context, whole=whole, ticket=ticket)
+    loaded = tickets.Loaded(task, tickets._problem(task))
+    whole = tickets._whole(loaded, 0, {}, Work())
+    ticket = tickets._ticket(loaded, 1, {"whole": whole}, Work())
+    return SimpleNamespace(loaded=loaded, task=task, problem=loaded.problem, whole=whole, ticket=ticket)
 
 
 @pytest.mark.long
@@ -90,6 +91,7 @@ def test_a_line_of_the_figure_of_layers_ends_where_one_is_empty(collapsed, monke
     assert all((emptiest > 0).all() for _, emptiest in drawn.values())
     assert len(drawn["SynFlow"][0][0]) > len(drawn["SynFlow, one round"][0][0])
     assert "SynFlow, one round" in texts
+    assert charted(collapsed, collapse.EXPERIMENT)
     assert len(read_findings(collapsed)) == len(collapse.METHODS)
 
 
@@ -120,12 +122,12 @@ def test_a_ticket_begins_from_the_first_weights_of_its_seed(still):
 def test_a_ticket_is_trained_from_the_first_weights_and_not_on():
     settings = dataclasses.replace(STILL, rate=1e-3, steps=60, every=60)
     task = prepare(settings.complete())
-    problem, context = tickets._problem(task), Context("field.tickets", settings)
-    whole = tickets._whole(task, problem, context, None)
+    whole = tickets._whole(tickets.Loaded(task, tickets._problem(task)), 0, {}, Work())
     # A round in which the training stands still, so that what it began from is what it leaves.
     standing = dataclasses.replace(settings, rate=1e-30)
     still_task = prepare(standing.complete())
-    ticket = tickets._ticket(1, whole, still_task, tickets._problem(still_task), context, None)
+    loaded = tickets.Loaded(still_task, tickets._problem(still_task))
+    ticket = tickets._ticket(loaded, 1, {"whole": whole}, Work())
     began = jaxarch.masks.apply_mask(ticket.mask, whole.start)
     assert same(jaxarch.select(ticket.params), jaxarch.select(began))
     assert not same(jaxarch.select(whole.params), jaxarch.select(whole.start))
@@ -150,7 +152,7 @@ def test_fresh_weights_are_other_ones_every_time_on_the_same_connections(still, 
     monkeypatch.setattr(
         tickets, "_measured", lambda network, *others: trained.append(network) or {"accuracy": np.zeros(4)}
     )
-    rows = tickets._fresh(1, still.ticket, still.task, still.problem, still.context, None)
+    rows = tickets._fresh(still.loaded, 1, {"round 1": still.ticket}, Work())
     assert rows["seed"].tolist() == [0, 1, 0, 1]
     assert rows["repetition"].tolist() == [0, 0, 1, 1]
     (network,) = trained
@@ -204,4 +206,5 @@ def test_tickets_are_told_compared_and_drawn(tmp_path):
     assert [row[0] for row in shown[0].rows] == ["1", "0.813", "0.662"]
     assert (tmp_path / "accuracy.png").exists()
     assert (tmp_path / "steps.png").exists()
+    assert len(charted(tmp_path, tickets.EXPERIMENT)) == 2
     assert any("minus the whole network" in line.what for line in read_findings(tmp_path))

@@ -149,6 +149,13 @@ def test_the_relaxed_length_is_the_length_where_numbers_are_0_or_1():
     assert float(relaxed) == pytest.approx(description_length(mask), rel=1e-12)
 
 
+def test_a_mask_in_half_precision_is_counted_exactly():
+    mask = {"a": jnp.arange(5000) < 1001}
+    half, whole = (relaxed_length({"a": mask["a"].astype(dtype)}) for dtype in (jnp.bfloat16, jnp.float32))
+    assert half.dtype == jnp.float32
+    assert float(half) == float(whole)
+
+
 def test_a_connection_more_costs_about_the_logarithm_of_those_that_are_not_there_over_those_that_are():
     slope = jax.grad(relaxed_length)({"w": jnp.full(1000, 0.1)})["w"][0]
     assert float(slope) == pytest.approx(math.log(900 / 100), rel=0.01)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from pages import charted
 
 import jaxarch
 from jaxarch.experiments.harness import report_on, run_in
@@ -31,6 +32,7 @@ def small(tmp_path_factory):
     folder = tmp_path_factory.mktemp("generalization")
     run_in(folder, generalization.EXPERIMENT, FEW)
     report_on(folder, generalization.EXPERIMENT)
+    assert charted(folder, generalization.EXPERIMENT)
     return folder
 
 

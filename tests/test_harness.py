@@ -153,7 +153,11 @@ def test_a_task_among_many_is_told_by_its_title():
 
 
 def test_without_progress_and_resume_a_training_is_told_of_none():
-    assert Context("toys.count", Toy()).within("3").options == {"progress": None, "checkpoint": None}
+    assert Context("toys.count", Toy()).within("3").options == {
+        "progress": None,
+        "checkpoint": None,
+        "devices": None,
+    }
 
 
 def test_each_task_has_checkpoints_of_its_own(tmp_path):

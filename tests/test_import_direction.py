@@ -17,6 +17,8 @@ PACKAGE = Path(__file__).parent.parent / "jaxarch"
 ORDER = [
     "interruption",
     "errors",
+    "cpu_cores",
+    "launcher",
     "precision",
     "trees",
     "digests",
@@ -45,14 +47,21 @@ ORDER = [
     "results",
     "reproduction",
     "plots",
+    "charts",
     "experiments",
+    "html_report",
     "cli",
     "__init__",
     "__main__",
 ]
 """From the ground up. A package (`search`, `models`, ...) is one storey: its files may use one another."""
 
-MATHEMATICS = set(ORDER[: ORDER.index("certificates") + 1]) - {"interruption", "storage", "metrics"}
+MATHEMATICS = set(ORDER[: ORDER.index("certificates") + 1]) - {
+    "interruption",
+    "launcher",
+    "storage",
+    "metrics",
+}
 ALLOWED_IN_MATHEMATICS = {"jax", "numpy", "optax"}
 FURTHER = {
     "jaxarch.running.progress": {"rich"},

@@ -13,7 +13,7 @@ import jaxarch
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "docs"))
 
-from building import pages, public  # noqa: E402
+from building import notebooks, pages, public  # noqa: E402
 
 
 def names_of(module):
@@ -91,7 +91,8 @@ LINKS = {
     "[a](docs/theory.md)": "[a](theory.md)",
     "[a](docs/theory.md#b)": "[a](theory.md#b)",
     "[a](docs/examples)": "[a](examples/README.md)",
-    "[a](notebooks/quickstart.ipynb)": "[a](quickstart.md)",
+    "[a](notebooks/quickstart.ipynb)": "[a](notebooks/quickstart.md)",
+    "[a](README.md)": "[a](index.md)",
     "[a](CONTRIBUTING.md)": "[a](contributing.md)",
     "[a](LICENSE)": "[a](../LICENSE)",
     "[a](#b) and [a](https://b.org/c.md)": "[a](#b) and [a](https://b.org/c.md)",
@@ -100,14 +101,27 @@ LINKS = {
 
 @pytest.mark.parametrize("written", LINKS)
 def test_links_between_files_are_links_between_pages(written):
-    page = ROOT / "docs" / "overview.md"
+    page = ROOT / "docs" / "index.md"
     assert pages.relinked(written, ROOT / "README.md", page) == LINKS[written]
 
 
-def test_the_notebook_is_shown_with_all_its_code():
-    text = pages.notebook_page()
-    assert text.startswith("# An architecture without trained weights")
-    assert all(line in text for line in pages.NOTEBOOK.read_text().split("\n") if line.startswith("import"))
+@pytest.mark.parametrize("notebook", pages.NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_shown_with_all_its_code_and_figures(notebook):
+    text = notebooks.page(notebook)
+    assert text.startswith("# ")
+    code = notebook.with_suffix(".py").read_text().split("\n")
+    assert all(line in text for line in code if line and not line.startswith("#"))
+    shown = re.findall(rf"\]\({notebook.stem}_(\d+)\.png\)", text)
+    assert shown == [str(number) for number, _ in enumerate(notebooks.figures(notebook), 1)]
+
+
+def test_the_first_page_is_the_readme_and_its_links_lead_to_pages():
+    source, environment = ["the lists"], types.SimpleNamespace(note_dependency=lambda file: None)
+    pages.with_readme(types.SimpleNamespace(env=environment), "index", source)
+    assert source[0].startswith("# jaxarch\n")
+    assert source[0].endswith("the lists")
+    assert "](what_it_finds.md)" in source[0]
+    assert "](docs/" not in source[0]
 
 
 def test_every_public_function_has_an_example():

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from pages import charted
 from small import Interrupted, interrupt_when
 
 from jaxarch import plots, results
@@ -24,6 +25,7 @@ STUDENT = {**FEW, "presets": ("l1 3e-4",), "features": 4, "hidden": 6, "epochs":
 def run(module, folder, **settings):
     run_in(folder, module.EXPERIMENT, module.Settings(**settings))
     report_on(folder, module.EXPERIMENT)
+    assert module.EXPERIMENT.charts is None or charted(folder, module.EXPERIMENT)
     return folder
 
 

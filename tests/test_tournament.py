@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from compilations import compilations
+from pages import charted
 from scipy import stats
 from test_documentation import code_blocks
 
@@ -271,6 +272,7 @@ def test_the_report_has_the_dense_network_and_chance_and_draws_three_figures(fol
     names = [row[0] for row in made[0].rows]
     assert names[-2:] == ["dense", "chance"]
     assert {path.name for path in folder.glob("*.png")} >= {"ranks.png", "density.png", "cost.png"}
+    assert len(charted(folder, TOURNAMENT)) == 2
 
 
 @pytest.mark.parametrize(

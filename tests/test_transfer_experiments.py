@@ -8,6 +8,7 @@ import numpy as np
 import optax
 import pandas as pd
 import pytest
+from pages import charted
 from small import same
 
 import jaxarch
@@ -173,6 +174,7 @@ def test_comparisons_are_within_a_cell_and_leave_the_parent_out(folder):
 @pytest.mark.long
 def test_the_report_has_tables_and_both_figures(folder):
     assert len(report_on(folder, transfer.EXPERIMENT)) >= 5
+    assert charted(folder, transfer.EXPERIMENT)
     assert {"accuracy.svg", "layers.svg"} <= {path.name for path in folder.iterdir()}
 
 
@@ -316,7 +318,7 @@ def test_random_search_is_judged_by_examples_that_it_does_not_train_on(ready):
 def test_random_search_finds_architectures_of_the_density(ready):
     settings = dataclasses.replace(ready.settings, sparsities=(0.9,))
     transfer = ready._replace(settings=settings)
-    network = searches.architectures(("random search",), transfer, Parts(settings), None)["random search"]
+    ((_, network),) = Parts(settings).run(searches.search_parts(("random search",), transfer), transfer)
     assert jax.vmap(jaxarch.masks.connections)(network.masks["0.1"]).tolist() == [83, 83]
 
 

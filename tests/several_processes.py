@@ -1,0 +1,130 @@
+"""One process of a program of several: run by test_several_processes.py.
+
+Arguments: the case, a folder for checkpoints, the port, how many processes, which one, and its devices. It
+prints a line of JSON.
+"""
+
+import json
+import sys
+import warnings
+
+import jax
+import numpy as np
+import optax
+
+import jaxarch
+
+case, folder = sys.argv[1:3]
+port, processes, index, cores = map(int, sys.argv[3:7])
+jaxarch.use_cpu_cores(cores)
+if processes > 1:
+    jax.distributed.initialize(
+        f"127.0.0.1:{port}", processes, index, heartbeat_timeout_seconds=20, shutdown_timeout_seconds=20
+    )
+
+from small import Interrupted, interrupt_at, keys, problem  # noqa: E402
+
+from jaxarch.digests import tree_digest  # noqa: E402
+from jaxarch.errors import ArgumentError  # noqa: E402
+from jaxarch.search import dense, logistic_regression, two_temperature  # noqa: E402
+
+ALL = {"devices": "all hosts", "chunk": 4}
+SEARCH = two_temperature()
+
+
+def with_random_state(key, problem, network):
+    return network.replace(memory={"key": jax.random.split(key, 2)})
+
+
+def diverging(rate):
+    return jaxarch.chain(dense(), jaxarch.retrain("cold", nonnegative=False, optimizer=optax.sgd(rate)))
+
+
+def cases():
+    stop = jaxarch.EarlyStopping(patience=1)
+    means = jax.numpy.asarray([-10.0, -8.0, -10.0, -8.0])
+    chain = jaxarch.chain(dense(), jaxarch.prune(0.3), jaxarch.retrain("cold", nonnegative=False))
+    yield "training", (SEARCH, keys(), problem()), ALL
+    yield "early stopping", (SEARCH, keys(), problem(validation=True)), ALL | {"early_stopping": stop}
+    yield "chain", (chain, keys(), problem()), ALL
+    yield "three runs", (SEARCH, keys()[:3], problem(runs=3)), ALL
+    yield "one run", (SEARCH, keys()[:1], problem(runs=1)), ALL
+    yield "groups", (SEARCH, keys(), problem()), ALL | {"at_once": 2}
+    yield "run by run", (SEARCH, keys(), problem()), ALL | {"loop": "step"}
+    yield "on the host", (logistic_regression(), keys(), problem()), ALL
+    yield "settings", (lambda s: two_temperature(mean=s), keys(), problem(), means), ALL
+    yield "random state", (jaxarch.chain(dense(), with_random_state), keys(), problem()), ALL
+    rates = jax.numpy.asarray([0.3, np.nan, 0.3, np.nan])
+    yield "failing", (diverging, keys(), problem(), rates), ALL
+
+
+def numbers():
+    told = {}
+    for name, args, options in cases():
+        network, report = jaxarch.over_seeds(*args, **options)
+        losses = np.asarray(network.info.get("loss", np.zeros(1)), np.float64)
+        told[name] = {
+            "digest": tree_digest(network).tobytes().hex(),
+            "losses": np.nan_to_num(losses).ravel().tolist(),
+            "notes": report.notes,
+            "width": report.width,
+        }
+    return told
+
+
+def refusal(function):
+    try:
+        function()
+    except ArgumentError as error:
+        return str(error)
+    return "nothing"
+
+
+def broken(progress):
+    if index == 1:
+        raise ArgumentError("it is broken")
+
+
+def checkpointed(**options):
+    point = jaxarch.Checkpoints(f"{folder}" if index == 0 else f"{folder}-of-{index}")
+    network, _ = jaxarch.over_seeds(SEARCH, keys(), problem(), checkpoint=point, **ALL, **options)
+    return tree_digest(network).tobytes().hex()
+
+
+def begin():
+    try:
+        checkpointed(progress=interrupt_at(8))
+    except (Interrupted, ArgumentError):
+        return "begun"
+
+
+def over(search=SEARCH, some=None, **options):
+    return jaxarch.over_seeds(search, keys() if some is None else some, problem(), **ALL, **options)
+
+
+def another_call():
+    Team = jaxarch.running.processes.Team
+    team = Team.of("all hosts")
+    with team.together():
+        team.exchange(f"call {index}", b"")
+
+
+OTHER = {
+    "numbers": numbers,
+    "whole": checkpointed,
+    "begin": begin,
+    "refused": lambda: refusal(checkpointed),
+    "other keys": lambda: refusal(lambda: over(some=keys()[:: 1 - 2 * index])),
+    "other settings": lambda: refusal(lambda: over(two_temperature(mean=0.5 + index))),
+    "a failure": lambda: refusal(lambda: over(progress=broken)),
+    "an option": lambda: refusal(lambda: over(at_once=1 - index)),
+    "Orbax": lambda: refusal(
+        lambda: over(checkpoint=jaxarch.Checkpoints(f"{folder}-{index}", format="orbax"))
+    ),
+    "another call": lambda: refusal(another_call),
+}
+
+if __name__ == "__main__":
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        print(json.dumps(OTHER[case]()), flush=True)
