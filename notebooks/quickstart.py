@@ -15,8 +15,9 @@
 # %% [markdown]
 # # An architecture without trained weights
 #
-# A network is an architecture *and* weights. Here the weights of a small Flax model stay as they were drawn,
-# and only the architecture is learned: which connections to keep. Ten independent runs are one program.
+# A network is an architecture *and* weights. Here the weights of a small Flax model stay as they were
+# drawn, and only the architecture is learned: which connections to keep. Ten independent runs are one
+# program.
 
 # %%
 import jax
@@ -26,7 +27,7 @@ from flax import nnx
 
 import jaxarch
 
-jaxarch.use_cpu_cores()
+cores = jaxarch.use_cpu_cores()  # every core is a device; before anything else
 
 # %% [markdown]
 # A model, and real data: handwritten digits.
@@ -78,8 +79,8 @@ for layer, densities in jax.vmap(jaxarch.layer_density)(network.mask).items():
     print(f"{layer}: {jnp.median(densities):.3f}")
 
 # %% [markdown]
-# How alike are the architectures of two runs? The Jaccard index says; two random masks of density d have
-# d / (2 - d).
+# How alike are the architectures of two runs? The Jaccard index says; two random masks of density d have d
+# / (2 - d).
 
 # %%
 first, second = network.of_run(0).mask, network.of_run(1).mask
@@ -105,3 +106,8 @@ jaxarch.plots.by_strategy({"digits": accuracies}, "test accuracy", "what each pa
 jaxarch.plots.convergence(
     {name: network.info["loss"] for name, (network, _) in results.items()}, "cross-entropy"
 )
+
+# %% [markdown]
+# **What was learned.** Choosing among random weights is most of the way, training the chosen ones is the
+# rest, and two runs choose different connections. To go on: the page *A mask over your model* has sweeps
+# and long trainings, *Your data* what else may be in place of the digits.
