@@ -53,5 +53,6 @@ html_copy_source = False
 def setup(app: Sphinx) -> None:
     """Have the pages made that are not written by hand."""
     app.connect("builder-inited", pages.write_pages)
+    app.connect("source-read", pages.with_readme)
     app.connect("source-read", pages.with_scripts)
     app.connect("source-read", pages.with_links)

@@ -1,4 +1,4 @@
-"""Pages that are made when the site is built: the reference, the notebook, files from outside of docs/."""
+"""Pages that are made when the site is built: the reference, the notebooks, files from outside of docs/."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jupytext
-
+from building import notebooks
 from building.public import PAGES, Entry, entries
 
 if TYPE_CHECKING:
@@ -24,18 +23,19 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 COPIED = {
-    "overview": ROOT / "README.md",
     "contributing": ROOT / "CONTRIBUTING.md",
     "changelog": ROOT / "CHANGELOG.md",
 }
 """Pages of the site that are files from outside of docs/."""
 
-NOTEBOOK = ROOT / "notebooks" / "quickstart.py"
+README = ROOT / "README.md"
+NOTEBOOKS = sorted(notebooks.FOLDER.glob("*.ipynb"))
 SCRIPTS = DOCS / "examples"
 
 PAGE_OF = {
     **{file: DOCS / f"{name}.md" for name, file in COPIED.items()},
-    NOTEBOOK.with_suffix(".ipynb"): DOCS / "quickstart.md",
+    **{path: DOCS / "notebooks" / f"{path.stem}.md" for path in NOTEBOOKS},
+    README: DOCS / "index.md",
     SCRIPTS: SCRIPTS / "README.md",
 }
 """Where a link leads on the site that leads to a file or a folder on GitHub."""
@@ -43,15 +43,19 @@ PAGE_OF = {
 
 def write_pages(app: Sphinx) -> None:
     """Write all of them, those that have not changed apart."""
-    pages = {f"reference/{name}.rst": reference_page(name) for name in PAGES}
-    pages |= {"reference/index.rst": reference_index(), "quickstart.md": notebook_page()}
+    pages = {f"reference/{name}.rst": reference_page(name).encode() for name in PAGES}
+    pages["reference/index.rst"] = reference_index().encode()
+    for path in NOTEBOOKS:
+        pages[f"notebooks/{path.stem}.md"] = notebooks.page(path).encode()
+        for number, figure in enumerate(notebooks.figures(path), 1):
+            pages[f"notebooks/{path.stem}_{number}.png"] = figure
     for name, file in COPIED.items():
-        pages[f"{name}.md"] = relinked(file.read_text(), file, DOCS / f"{name}.md")
-    for name, text in pages.items():
+        pages[f"{name}.md"] = relinked(file.read_text(), file, DOCS / f"{name}.md").encode()
+    for name, content in pages.items():
         path = DOCS / name
-        if not path.exists() or path.read_text() != text:
+        if not path.exists() or path.read_bytes() != content:
             path.parent.mkdir(exist_ok=True)
-            path.write_text(text)
+            path.write_bytes(content)
 
 
 def has_list(name: str) -> bool:
@@ -121,14 +125,11 @@ def assigned(node: ast.stmt) -> list[str]:
     return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
-def notebook_page() -> str:
-    """The notebook as it is written, not run."""
-    notebook = jupytext.read(NOTEBOOK)
-    cells = [
-        cell.source if cell.cell_type == "markdown" else f"```python\n{cell.source}\n```"
-        for cell in notebook.cells
-    ]
-    return "\n\n".join(cells) + "\n"
+def with_readme(app: Sphinx, docname: str, source: list[str]) -> None:
+    """The first page, with the README on it."""
+    if docname == "index":
+        app.env.note_dependency(str(README))
+        source[0] = f"{relinked(README.read_text(), README, DOCS / 'index.md')}\n{source[0]}"
 
 
 def with_scripts(app: Sphinx, docname: str, source: list[str]) -> None:
