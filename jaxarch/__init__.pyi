@@ -51,6 +51,7 @@ from .running import FitOptions as FitOptions
 from .running import FunctionStage as FunctionStage
 from .running import HostSearch as HostSearch
 from .running import Needs as Needs
+from .running import Outset as Outset
 from .running import ProgramMemory as ProgramMemory
 from .running import Progress as Progress
 from .running import Report as Report

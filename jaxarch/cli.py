@@ -69,7 +69,7 @@ def app() -> None:
     "--root", default="results", show_default=True, metavar="DIR", help="Where numbered folders go."
 )
 @click.option("--force", is_flag=True, help="Replace the folder of --out if it exists.")
-@click.option("--dry-run", is_flag=True, help="Say what would be compiled and trained, and stop.")
+@click.option("--dry-run", is_flag=True, help="Say what would be trained and what it takes, and stop.")
 @click.option(
     "--cluster",
     metavar="ADDRESS",
@@ -121,6 +121,7 @@ def run(
         check_resumed,
         check_spreads,
         executor_of,
+        memory_of,
         plan_of,
         read_settings,
         run_in,
@@ -147,7 +148,7 @@ def run(
         check_resumed(chosen, settings)
         results.check_place(root, out, force)
         console.print(f"{chosen.name} (dry run: nothing is trained or written)")
-        for line in lines + time_of(chosen, settings):
+        for line in lines + memory_of(chosen, settings) + time_of(chosen, settings):
             console.print(f"  {line}")
         return
     made = results.new_folder(chosen.name, root, out, force) if is_first else no_folder()

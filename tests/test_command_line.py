@@ -197,6 +197,9 @@ def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(tmp_path, here)
     assert done.returncode == 0
     assert "10 seeds x 2 orientations = 20" in done.stdout
     assert "training: two_temperature: 600 steps of batch 100 x 20 runs" in done.stdout
+    said = " ".join(done.stdout.split())
+    assert "memory of the first training (real: dense, 20 runs at once), on each of" in said
+    assert re.search(r"devices: arguments \S+ .iB, temporaries \S+ .iB, outputs \S+ .iB; \S+ GiB free", said)
     assert list(tmp_path.iterdir()) == []
 
 

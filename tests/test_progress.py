@@ -116,6 +116,40 @@ def test_a_finish_is_told_of_all_that_the_stages_before_it_made():
     assert same(seen[-1].mask, seen[2].mask)
 
 
+class Beginnings:
+    """A callback that is told of beginnings, and how many borders there had been by then."""
+
+    def __init__(self):
+        self.told, self.borders = [], 0
+
+    def __call__(self, border):
+        self.borders += 1
+
+    def begins(self, outset):
+        self.told.append((self.borders, outset))
+
+
+@pytest.mark.parametrize("loop", ["scan", "step"])
+def test_a_callback_that_asks_is_told_what_a_training_takes_before_its_first_step(loop):
+    told = Beginnings()
+    jaxarch.over_seeds(SEARCH, keys(), problem(), chunk=4, progress=told, devices=ONE, at_once=1, loop=loop)
+    [(borders, outset)] = told.told
+    assert borders == 0
+    assert (outset.name, outset.runs, outset.at_once, outset.devices) == ("two_temperature", RUNS, 1, 1)
+    needed = jaxarch.needed_memory(SEARCH, keys(), problem(), chunk=4, devices=ONE, loop=loop)
+    assert outset.memory == needed["two_temperature"]
+    assert outset.free > outset.memory.whole
+
+
+def test_what_goes_on_from_a_checkpoint_is_not_told_of_again(tmp_path):
+    for times in (1, 0):
+        told = Beginnings()
+        jaxarch.over_seeds(
+            SEARCH, keys(), problem(), chunk=4, progress=told, checkpoint=jaxarch.Checkpoints(tmp_path)
+        )
+        assert len(told.told) == times
+
+
 def test_without_a_mask_there_is_no_density():
     told = jaxarch.Progress("spectral", 1, 2, 0, 1, 4, 0.5, look=jaxarch.Network)
     assert told.densities() is None

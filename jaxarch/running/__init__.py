@@ -3,12 +3,13 @@
 from jaxarch.running.devices import use_compilation_cache as use_compilation_cache
 from jaxarch.running.devices import use_cpu_cores as use_cpu_cores
 from jaxarch.running.evaluation import evaluate as evaluate
+from jaxarch.running.memory import ProgramMemory as ProgramMemory
 from jaxarch.running.options import EarlyStopping as EarlyStopping
 from jaxarch.running.options import FitOptions as FitOptions
+from jaxarch.running.options import Outset as Outset
 from jaxarch.running.options import Progress as Progress
 from jaxarch.running.options import StageReport as StageReport
 from jaxarch.running.partition import fully_sharded as fully_sharded
-from jaxarch.running.program_memory import ProgramMemory as ProgramMemory
 from jaxarch.running.runs import Report as Report
 from jaxarch.running.runs import compare as compare
 from jaxarch.running.runs import needed_memory as needed_memory

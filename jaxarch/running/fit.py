@@ -28,9 +28,9 @@ from jaxarch.running import programs
 from jaxarch.running.devices import first_runs, joined_runs, place, place_window, take_runs
 from jaxarch.running.fingerprint import fingerprint
 from jaxarch.running.layout import Layout
-from jaxarch.running.options import TOO_LATE, FitOptions, Progress, StageReport
+from jaxarch.running.options import TOO_LATE, FitOptions, Outset, Progress, StageReport
 from jaxarch.running.processes import Team, local_devices
-from jaxarch.running.program_memory import width_of
+from jaxarch.running.program_memory import free_on_a_device, program_memory, width_of
 from jaxarch.running.programs import Best, Make, Stopwatch
 from jaxarch.running.runs_mesh import RunsMesh, runs_mesh, split_mesh
 from jaxarch.running.shares import Shares
@@ -94,8 +94,14 @@ def fit(
     same = None if options.checkpoint is None else tree_digest(problem.data, streamed)
     if begun is None:
         beside = team.neighbours(f"{name}: hosts")
-        fits = width_of(make, mesh, axes, args, options, watch, shares.devices, beside)
+        fits, needed = width_of(make, mesh, axes, args, options, watch, shares.devices, beside)
         per_device = team.least(f"{name}: width", fits)
+        begins = getattr(options.progress, "begins", None)
+        if begins is not None:
+            if needed is None or per_device < fits:
+                needed = program_memory(make, mesh, axes, args, per_device, options.chunk, watch)
+            devices, free = 1 if mesh is None else mesh.size, free_on_a_device(mesh, beside)
+            begins(Outset(name, runs, per_device * shares.devices, devices, needed, free))
     else:
         per_device = begun.width // shares.devices
     width = per_device * shares.devices

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 from jaxarch.errors import ArgumentError
 
@@ -12,6 +13,36 @@ _CONTAINERS = (
     ("memory/memory.usage_in_bytes", "memory/memory.limit_in_bytes"),
 )
 """Where the two versions of Linux's control groups say what a container uses, and how much it may."""
+
+
+class ProgramMemory(NamedTuple):
+    """Bytes that a chunk of a training takes on each device, as the compiler counts them.
+
+    Attributes:
+      arguments: parameters, what the optimiser keeps of them, and the data.
+      temporaries: what the program puts aside: activations and gradients.
+      outputs: what it returns, written in place of the carry.
+      carry: those of the arguments that a training hands from one chunk to the next.
+    """
+
+    arguments: int
+    temporaries: int
+    outputs: int
+    carry: int
+
+    @property
+    def whole(self) -> int:
+        """All of them."""
+        return self.arguments + self.temporaries + self.outputs
+
+    @property
+    def fresh(self) -> int:
+        """Those that are not taken before a training begins."""
+        return self.temporaries + self.carry
+
+    def __str__(self) -> str:
+        parts = ("arguments", "temporaries", "outputs")
+        return ", ".join(f"{name} {in_bytes(getattr(self, name))}" for name in parts)
 
 
 def free_memory() -> int | None:

@@ -15,6 +15,7 @@ from jax.sharding import Mesh
 from jaxarch.errors import ArgumentError, check_count, check_one_finite, check_one_strength, shown
 from jaxarch.masks import density
 from jaxarch.network import Network
+from jaxarch.running.memory import ProgramMemory
 from jaxarch.running.partition import Rules
 from jaxarch.running.processes import ALL_HOSTS
 from jaxarch.trees import PyTree
@@ -128,6 +129,27 @@ class Progress:
         return np.asarray(_densities(mask)) if jax.tree.leaves(mask) else None
 
 
+@dataclasses.dataclass(frozen=True)
+class Outset:
+    """What is known of a training before its first step.
+
+    Attributes:
+      name: the strategy's and the stage's.
+      runs: how many there are.
+      at_once: how many of them are trained in one program.
+      devices: how many this process trains them on.
+      memory: what the program takes on each, where the compiler counts it.
+      free: bytes that are free on a device, where it tells.
+    """
+
+    name: str
+    runs: int
+    at_once: int
+    devices: int
+    memory: ProgramMemory | None
+    free: int | None
+
+
 _densities = jax.jit(jax.vmap(density))
 
 
@@ -159,7 +181,9 @@ class FitOptions:
 
     Attributes:
       chunk: steps between two borders.
-      progress: called at every border, with a `Progress`: step, losses, and, if asked, the densities.
+      progress: called at every border, with a `Progress`: step, losses, and, if asked, the densities. If it
+        has a method `begins`, that is called before the first step of a training that does not go on from a
+        checkpoint, with an `Outset`: what it takes.
       early_stopping: needs the problem's `validation` rows, unless it is by the `gap`.
       schedule: `(step, settings) -> settings`: temperatures, rates or penalties that change while training.
         It is called with the first step of every chunk and the settings that the fit was given. Needs

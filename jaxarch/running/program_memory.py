@@ -3,56 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jaxarch.errors import ArgumentError
 from jaxarch.network import Network
 from jaxarch.problem import Problem
-from jaxarch.running.devices import describe
-from jaxarch.running.memory import free_memory, in_bytes
+from jaxarch.running.devices import describe, take_runs
+from jaxarch.running.memory import ProgramMemory, free_memory, in_bytes
 from jaxarch.running.options import FitOptions
-from jaxarch.running.programs import Make, Stopwatch, advance, begin
+from jaxarch.running.programs import Make, Stopwatch, advance, begin, step
 from jaxarch.running.runs_mesh import RunsMesh
 from jaxarch.running.training import Carry
 from jaxarch.trees import PyTree
-
-
-class ProgramMemory(NamedTuple):
-    """Bytes that a chunk of a training takes on each device, as the compiler counts them.
-
-    Attributes:
-      arguments: parameters, what the optimiser keeps of them, and the data.
-      temporaries: what the program puts aside: activations and gradients.
-      outputs: what it returns, written in place of the carry.
-      carry: those of the arguments that a training hands from one chunk to the next.
-    """
-
-    arguments: int
-    temporaries: int
-    outputs: int
-    carry: int
-
-    @property
-    def whole(self) -> int:
-        """All of them."""
-        return self.arguments + self.temporaries + self.outputs
-
-    @property
-    def fresh(self) -> int:
-        """Those that are not taken before a training begins."""
-        return self.temporaries + self.carry
-
-    def __str__(self) -> str:
-        parts = ("arguments", "temporaries", "outputs")
-        return ", ".join(f"{name} {in_bytes(getattr(self, name))}" for name in parts)
-
-
-NO_MEMORY = ProgramMemory(0, 0, 0, 0)
-"""Of devices that do not tell."""
 
 
 def width_of(
@@ -64,10 +31,11 @@ def width_of(
     watch: Stopwatch,
     shares: int,
     processes: int = 1,
-) -> int:
+) -> tuple[int, ProgramMemory | None]:
     """How many runs each of so many shares has in a program: of all, as asked for, or as memory allows.
 
-    So many processes share the memory of this machine.
+    So many processes share the memory of this machine. Beside it, what the program takes, where it was
+    counted.
 
     Raises:
       ArgumentError: not even one run fits.
@@ -77,41 +45,46 @@ def width_of(
     if limit is not None:
         _check_fits(_held(_described_carry(make, mesh, axes, args, 1)), limit, mesh)
     if mesh is None:
-        return 1
+        return 1, None
+    needed = None
     per_share = math.ceil(min(runs, options.at_once or runs) / shares)
     # One window of a stream is counted with the program; one more waits, and one is being put there.
     waiting = 2 * _held(args[2].window)
     while limit is not None:
         needed = program_memory(make, mesh, axes, args, per_share, options.chunk, watch)
-        if needed.whole + waiting <= limit:
+        if needed is None or needed.whole + waiting <= limit:
             break
         if per_share == 1:
             _check_fits(needed.fresh + waiting, limit, mesh)
             break
         per_share = max(per_share // 2, 1)
-    return per_share
+    return per_share, needed
 
 
 def program_memory(
     make: Make,
-    mesh: RunsMesh,
+    mesh: RunsMesh | None,
     axes: tuple[Any, ...],
     args: tuple[Array, PyTree, Problem, Network | None],
     per_share: int,
     chunk: int,
     watch: Stopwatch,
-) -> ProgramMemory:
-    """What a chunk of so many runs takes on each device, as the compiler counts it.
+) -> ProgramMemory | None:
+    """What a chunk of so many runs takes on each device, as the compiler counts it, where it does.
 
-    The data are counted twice where they are there already.
+    Without a mesh, what a step of one run takes. The data are counted twice where they are there already.
     """
-    keys, settings, problem, _ = describe(mesh, axes, args, per_share * mesh.shares)
     carry = _described_carry(make, mesh, axes, args, per_share)
     zero = jnp.zeros((), jnp.int32)
-    program = watch.compile(advance, make, mesh, chunk, keys, settings, problem, carry, zero, zero)
+    if mesh is None:
+        inputs = jax.eval_shape(lambda *args: take_runs(axes, args, np.arange(1)), *args)[:3]
+        program = watch.compile(step, make, *inputs, carry, zero)
+    else:
+        inputs = describe(mesh, axes, args, per_share * mesh.shares)[:3]
+        program = watch.compile(advance, make, mesh, chunk, *inputs, carry, zero, zero)
     stats = program.memory_analysis()
     if stats is None:
-        return NO_MEMORY
+        return None
     sizes = (stats.argument_size_in_bytes, stats.temp_size_in_bytes, stats.output_size_in_bytes)
     return ProgramMemory(*sizes, carry=_held(carry))
 

@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
-from jaxarch.running.options import Progress
+from jaxarch.running.memory import in_bytes
+from jaxarch.running.options import Outset, Progress
 
 
 class ProgressBar:
@@ -45,6 +46,12 @@ class ProgressBar:
         if self._bars.live.is_started:
             self._bars.stop()
 
+    def begins(self, outset: Outset) -> None:
+        """Show a training before its first step, and what it takes."""
+        if self._bars.live.is_started and outset.name not in self._tasks:
+            takes = "" if outset.memory is None else f"{in_bytes(outset.memory.whole)} a device"
+            self._tasks[outset.name] = self._bars.add_task(outset.name, total=None, loss=takes)
+
     def __call__(self, progress: Progress) -> None:
         """Show a chunk border."""
         group = f" ({progress.group + 1} of {progress.groups})" if progress.groups > 1 else ""
@@ -64,7 +71,7 @@ class ProgressBar:
                 self.console.print(f"{description}: {', '.join(told)}")
             return
         if progress.name not in self._tasks:
-            total = progress.groups * progress.steps
-            self._tasks[progress.name] = self._bars.add_task(description, total=total, loss=loss)
-        completed = progress.group * progress.steps + progress.step
-        self._bars.update(self._tasks[progress.name], description=description, completed=completed, loss=loss)
+            self._tasks[progress.name] = self._bars.add_task(description, loss=loss)
+        total, completed = progress.groups * progress.steps, progress.group * progress.steps + progress.step
+        task = self._tasks[progress.name]
+        self._bars.update(task, description=description, total=total, completed=completed, loss=loss)

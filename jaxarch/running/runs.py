@@ -22,9 +22,10 @@ from jaxarch.running.devices import first_runs, gather_on_cpu, joined_runs, over
 from jaxarch.running.fingerprint import fingerprint
 from jaxarch.running.fit import fit, places_of
 from jaxarch.running.keyed import Keyed, key_of, keyed_problem
+from jaxarch.running.memory import ProgramMemory
 from jaxarch.running.options import FitOptions, StageReport
 from jaxarch.running.processes import ALL_HOSTS, Team, local_devices
-from jaxarch.running.program_memory import ProgramMemory, program_memory
+from jaxarch.running.program_memory import program_memory
 from jaxarch.running.programs import Stopwatch
 from jaxarch.running.runs_mesh import RunsMesh, check_batches, runs_mesh, split_mesh
 from jaxarch.running.shares import Shares
@@ -196,8 +197,7 @@ def needed_memory(
       **options: fields of `FitOptions`, such as `mesh` and `partition`.
 
     Returns:
-      For each stage that trains in one program, by name. Stages that train nothing are left out, and so are
-      convolutions on CPUs, which are trained step by step.
+      For each stage that trains, by name; of convolutions on CPUs, what a step of one run needs.
 
     Raises:
       ArgumentError: as of `over_seeds`; a strategy with a stage that is fitted on the host.
@@ -260,15 +260,15 @@ def _needed_by(
     options: FitOptions,
     name: str,
 ) -> dict[str, ProgramMemory]:
-    """What a training needs by its name; nothing if its steps are programs of their own."""
+    """What a training needs by its name; nothing where the compiler does not count it."""
     keys, settings, problem, network = args
     split = split_mesh(options.mesh, options.partition, problem)
     mesh, _ = places_of(make, args, options, Team.of(options.devices), split)
-    if mesh is None:
-        return {}
-    problem = mesh.on(problem)
+    if mesh is not None:
+        problem = mesh.on(problem)
     axes, args = (0, 0, problem.in_axes(), 0), (keys, settings, problem, network)
-    return {name: program_memory(make, mesh, axes, args, 1, options.chunk, Stopwatch())}
+    needed = program_memory(make, mesh, axes, args, 1, options.chunk, Stopwatch())
+    return {} if needed is None else {name: needed}
 
 
 def _with_marks_on_the_host(network: Network) -> Network:

@@ -118,4 +118,4 @@ def report(results: Results) -> list[RenderableType]:
     return [tables.table("derivative of B_M", columns, rows)]
 
 
-EXPERIMENT = Experiment(__name__, Settings, plan, run, report)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, trains=False)

@@ -299,4 +299,6 @@ def charts(results: Results) -> list[Chart]:
     ]
 
 
-EXPERIMENT = Experiment(__name__, CollapseSettings, plan, run, report, charts=charts, spreads=True)
+EXPERIMENT = Experiment(
+    __name__, CollapseSettings, plan, run, report, charts=charts, spreads=True, trains=False
+)

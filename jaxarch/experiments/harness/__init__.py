@@ -10,6 +10,7 @@ from jaxarch.experiments.harness.results import Results, costs
 from jaxarch.experiments.harness.run import (
     check_resumed,
     check_spreads,
+    memory_of,
     plan_of,
     report_on,
     run_in,
@@ -59,5 +60,6 @@ __all__ = [
     "run_in",
     "seed_keys",
     "tables",
+    "memory_of",
     "time_of",
 ]

@@ -17,7 +17,7 @@ from jaxarch.experiments.harness.parts import Parts
 from jaxarch.experiments.harness.results import Results
 from jaxarch.experiments.harness.settings import checkpoints, devices
 from jaxarch.experiments.harness.spread import Spread
-from jaxarch.running.options import Progress
+from jaxarch.running.options import Outset, Progress
 from jaxarch.trees import PyTree
 
 
@@ -52,20 +52,29 @@ class Context:
 
     def within(self, title: str) -> Context:
         """The same for one of many tasks: its title is told, and its checkpoints are apart."""
-        told = self.progress
         _ = self._parts  # The whole folder is this run's, and not the task's alone.
-
-        def progress(border: Progress) -> None:
-            if told is not None:
-                told(dataclasses.replace(border, name=f"{title}: {border.name}"))
-
-        folder = re.sub(r"\W+", "-", title)
-        return dataclasses.replace(self, progress=told and progress, folder=folder)
+        progress = None if self.progress is None else _Titled(self.progress, title)
+        return dataclasses.replace(self, progress=progress, folder=re.sub(r"\W+", "-", title))
 
     @cached_property
     def _parts(self) -> Parts:
         """What keeps the folder of the setting `resume` to this experiment with these settings."""
         return Parts(self.settings, experiment=self.experiment)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Titled:
+    """Tells whom it is given of the trainings of one task, by a title."""
+
+    told: Callable[[Progress], None]
+    title: str
+
+    def __call__(self, border: Progress) -> None:
+        self.told(dataclasses.replace(border, name=f"{self.title}: {border.name}"))
+
+    def begins(self, outset: Outset) -> None:
+        if hasattr(self.told, "begins"):
+            self.told.begins(dataclasses.replace(outset, name=f"{self.title}: {outset.name}"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,6 +115,7 @@ class Experiment:
       estimate: `settings -> lines`: how long it would take here, measured on a few steps; of long ones.
       charts: `results -> charts`: what the page of a folder shows for the mouse.
       spreads: whether other processes can make its parts.
+      trains: whether it has trainings by `over_seeds`, of which the first is asked what it takes.
     """
 
     module: str
@@ -116,6 +126,7 @@ class Experiment:
     estimate: Callable[[Any], list[str]] | None = None
     charts: Callable[[Results], Iterable[Chart]] | None = None
     spreads: bool = False
+    trains: bool = True
 
     @property
     def name(self) -> str:

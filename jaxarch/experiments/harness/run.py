@@ -16,6 +16,7 @@ from rich.console import RenderableType
 from jaxarch import results
 from jaxarch.errors import ArgumentError, shown
 from jaxarch.experiments.harness.experiment import Context, Experiment, Outcome
+from jaxarch.experiments.harness.memory import first_memory
 from jaxarch.experiments.harness.parts import check_parts
 from jaxarch.experiments.harness.results import Results
 from jaxarch.experiments.harness.spread import Spread
@@ -35,6 +36,11 @@ def plan_of(experiment: Experiment, settings: Any) -> list[str]:
 def check_resumed(experiment: Experiment, settings: Any) -> None:
     """Raise if a run would refuse the folder of the setting `resume`, and leave it as it is."""
     check_parts(_ready(settings), experiment.name)
+
+
+def memory_of(experiment: Experiment, settings: Any) -> list[str]:
+    """What the first training takes on each device, in lines; none where nothing is trained."""
+    return first_memory(experiment, _ready(settings))
 
 
 def time_of(experiment: Experiment, settings: Any) -> list[str]:

@@ -87,4 +87,4 @@ def report(results: Results) -> list[RenderableType]:
     return [tables.table(title, columns, rows)]
 
 
-EXPERIMENT = Experiment(__name__, Settings, plan, run, report)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, trains=False)
