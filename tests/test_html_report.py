@@ -18,6 +18,7 @@ from jaxarch.errors import ArgumentError
 from jaxarch.experiments import catalogue
 from jaxarch.experiments.harness import Results, read_settings
 from jaxarch.html_report import Reported, citation, grids, ledger
+from jaxarch.html_report.report import device
 from jaxarch.plots.descriptions import described, plain
 from jaxarch.results import read_manifest, write_manifest
 
@@ -95,6 +96,12 @@ def test_every_setting_stands_there_with_its_default_and_meaning(folder, page):
     for name in read_manifest(folder)["settings"]:
         assert name in page.text
     assert "added to every accuracy." in page.text
+
+
+def test_the_device_of_a_run_over_a_cluster_is_that_of_its_workers():
+    driver = {"backend": "cpu", "kind": "cpu", "count": 2}
+    assert device({"devices": driver}) == "2 x cpu"
+    assert device({"devices": driver, "cluster": {"devices": {"1 x gpu, H200": 5}}}) == "1 x gpu, H200"
 
 
 def test_key_device_versions_data_and_time_of_the_manifest_are_there(folder, page):

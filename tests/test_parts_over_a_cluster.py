@@ -410,8 +410,9 @@ def test_a_tournament_has_the_same_bits_over_processes(workers, alone, tmp_path)
             other.drop(columns=TIMES, errors="ignore"),
             check_exact=True,
         )
-    manifest = jaxarch.results.read_manifest(tmp_path)
-    assert sum(manifest["cluster"]["workers"].values()) == 5
+    cluster = jaxarch.results.read_manifest(tmp_path)["cluster"]
+    assert sum(cluster["workers"].values()) == 5
+    assert cluster["devices"] == {"1 x cpu": 5}
 
 
 def ended(process):

@@ -160,10 +160,9 @@ def summary(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def device(manifest: Mapping[str, Any]) -> str:
-    """What it was run on, as in `2 x cpu`."""
-    devices = _object(manifest, "devices")
-    kinds = dict.fromkeys(str(devices[name]) for name in ("backend", "kind") if name in devices)
-    return f"{devices.get('count', '?')} x {', '.join(kinds)}" if kinds else ""
+    """What it was run on, as in `2 x cpu`: by the workers, where its parts went over a cluster."""
+    of_workers = _object(_object(manifest, "cluster"), "devices")
+    return "; ".join(of_workers) or results.devices_in_words(_object(manifest, "devices"))
 
 
 def duration(seconds: Any) -> str:

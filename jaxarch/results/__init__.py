@@ -5,6 +5,8 @@ from jaxarch.results.folders import check_place as check_place
 from jaxarch.results.folders import new_folder as new_folder
 from jaxarch.results.manifest import MANIFEST as MANIFEST
 from jaxarch.results.manifest import command_line as command_line
+from jaxarch.results.manifest import devices_here as devices_here
+from jaxarch.results.manifest import devices_in_words as devices_in_words
 from jaxarch.results.manifest import key_description as key_description
 from jaxarch.results.manifest import manifest as manifest
 from jaxarch.results.manifest import read_manifest as read_manifest

@@ -40,21 +40,40 @@ def manifest(settings: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
       >>> content["settings"], content["experiment"], "jax" in content["versions"]
       ({'steps': 100}, 'demo', True)
     """
-    devices = jax.devices()
     return {
         "jaxarch": importlib.metadata.version("jaxarch"),
         "git_commit": _git_commit(),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "versions": {package: importlib.metadata.version(package) for package in _PACKAGES},
-        "devices": {
-            "backend": jax.default_backend(),
-            "kind": devices[0].device_kind,
-            "count": len(devices),
-        },
+        "devices": devices_here(),
         "settings": dict(settings),
         **facts,
     }
+
+
+def devices_here() -> dict[str, Any]:
+    """The devices of this program: backend, kind and count.
+
+    Example:
+      >>> from jaxarch import results
+      >>> sorted(results.devices_here())
+      ['backend', 'count', 'kind']
+    """
+    devices = jax.devices()
+    return {"backend": jax.default_backend(), "kind": devices[0].device_kind, "count": len(devices)}
+
+
+def devices_in_words(devices: Mapping[str, Any]) -> str:
+    """What `devices_here` says, as in `2 x cpu`.
+
+    Example:
+      >>> from jaxarch import results
+      >>> results.devices_in_words({"backend": "gpu", "kind": "NVIDIA A100", "count": 4})
+      '4 x gpu, NVIDIA A100'
+    """
+    kinds = dict.fromkeys(str(devices[name]) for name in ("backend", "kind") if name in devices)
+    return f"{devices.get('count', '?')} x {', '.join(kinds)}" if kinds else ""
 
 
 def key_description(seed: int) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from jaxarch.experiments.harness import (
 from jaxarch.experiments.harness.at_worker import check_same
 from jaxarch.experiments.harness.results import failures
 from jaxarch.experiments.harness.tables import Table
-from jaxarch.experiments.pruning.estimate import MEASURED_STEPS, in_words, seconds_of
+from jaxarch.experiments.pruning.estimate import MEASURED_STEPS, seconds_of, told
 from jaxarch.experiments.pruning.settings import check_share
 from jaxarch.experiments.tournament.settings import PictureTrainingSettings
 from jaxarch.experiments.tournament.task import PictureTask, prepare
@@ -140,7 +140,7 @@ def duration(settings: TicketSettings) -> list[str]:
     whole = dense(nonnegative=False)
     _, report = over_seeds(whole, keys, problem, dead_start="ignore", chunk=MEASURED_STEPS)
     seconds = seconds_of(report, sum(_trainings(settings)) * settings.steps)
-    return [f"time: about {in_words(seconds)} on {report.stages[-1].devices} devices"]
+    return [told(seconds, report.stages[-1].devices, "compilation and tests apart")]
 
 
 def _fractions(task: PictureTask[TicketSettings]) -> dict[str, float]:

@@ -21,6 +21,7 @@ import pandas as pd
 
 from jaxarch.errors import ArgumentError, first_line, shown
 from jaxarch.experiments.harness.part import Part, Work
+from jaxarch.results import devices_here, devices_in_words
 from jaxarch.running.devices import use_compilation_cache, use_cpu_cores
 from jaxarch.running.options import Progress
 
@@ -90,12 +91,14 @@ class Made:
       borders: the last of each training.
       warned: the kind of each warning, and what it says.
       where: host and process.
+      devices: of the process, as in `2 x cpu`.
     """
 
     result: Any
     borders: tuple[Progress, ...]
     warned: tuple[tuple[type[Warning], str], ...]
     where: str
+    devices: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,7 +161,8 @@ def make(conditions: Conditions, package: bytes) -> Made | Failed:
                 if not isinstance(result, pd.DataFrame):
                     result = jax.device_get(result)
             warned = dict.fromkeys((warning.category, str(warning.message)) for warning in record)
-            return Made(result, tuple(told.last.values()), tuple(warned), where)
+            devices = devices_in_words(devices_here())
+            return Made(result, tuple(told.last.values()), tuple(warned), where, devices)
         except ArgumentError as error:
             return Failed(str(error), True, where)
         except Exception:

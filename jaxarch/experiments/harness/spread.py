@@ -55,6 +55,7 @@ class Spread:
                 f"{shown(executor)}"
             )
         self.made: Counter[str] = Counter()
+        self.devices: Counter[str] = Counter()
         self.again: Counter[str] = Counter()
         self.warned: dict[str, None] = {}
 
@@ -62,6 +63,7 @@ class Spread:
         """For the manifest."""
         return {
             "workers": dict(self.made),
+            "devices": dict(self.devices),
             "made again": dict(self.again),
             "warnings": list(self.warned),
         }
@@ -214,6 +216,7 @@ class Spread:
 
     def _noted(self, part: Part, outcome: Made) -> Any:
         self.made[outcome.where] += 1
+        self.devices[outcome.devices] += 1
         for category, text in outcome.warned:
             if category.__module__ == "jaxarch.errors":
                 self.warned[f"{part.name}: {category.__name__}: {text}"] = None

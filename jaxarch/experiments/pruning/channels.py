@@ -17,7 +17,7 @@ from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, f
 from jaxarch.experiments.harness.results import failures
 from jaxarch.experiments.harness.tables import Table
 from jaxarch.experiments.pruning import cutting, unit_searches
-from jaxarch.experiments.pruning.estimate import in_words
+from jaxarch.experiments.pruning.estimate import told
 from jaxarch.experiments.pruning.reporting import COMPARISONS, MASKS, dead_starts
 from jaxarch.experiments.pruning.unit_settings import DENSE, LAYERWISE, ChannelSettings
 from jaxarch.results import digest
@@ -78,7 +78,7 @@ def duration(settings: ChannelSettings) -> list[str]:
     a_step, a_cut = cutting.timed(few, MEASURED_STEPS)
     networks, devices = _networks(settings), jax.local_device_count()
     total = (total + networks * settings.steps * a_step) / devices + networks * a_cut
-    return [f"time: about {in_words(total)} on {devices} devices, compilation of trainings apart"]
+    return [told(total, devices, "compilation of trainings apart")]
 
 
 def run(settings: ChannelSettings, context: Context) -> Outcome:

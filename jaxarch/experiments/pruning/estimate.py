@@ -76,15 +76,18 @@ def duration(methods: Sequence[str], transfer: Transfer) -> list[str]:
         chunk=MEASURED_STEPS,
     )
     total += seconds_of(report, runs * len(settings.sizes) * len(settings.weights) * settings.steps)
-    return [
-        f"time: about {in_words(total)} on {report.stages[-1].devices} devices, compilation and tests apart"
-    ]
+    return [told(total, report.stages[-1].devices, "compilation and tests apart")]
 
 
 def seconds_of(report: Report, steps: int) -> float:
     """Of so many steps of one run each, all devices busy, from a report on `MEASURED_STEPS` of them."""
     last = report.stages[-1]
     return last.seconds / MEASURED_STEPS * steps / last.devices
+
+
+def told(seconds: float, devices: int, counted: str) -> str:
+    """The line of a dry run that says how long a run takes, and what is counted in it."""
+    return f"time: about {in_words(seconds)} on {devices} device{'s' * (devices > 1)}, {counted}"
 
 
 def in_words(seconds: float) -> str:

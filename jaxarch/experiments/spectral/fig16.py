@@ -23,7 +23,7 @@ from jaxarch.errors import (
     check_strength,
 )
 from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, costs, finding, tables
-from jaxarch.experiments.pruning.estimate import MEASURED_STEPS, in_words, seconds_of
+from jaxarch.experiments.pruning.estimate import MEASURED_STEPS, seconds_of, told
 from jaxarch.experiments.tournament.settings import PictureTrainingSettings
 from jaxarch.experiments.tournament.task import PictureTask, prepare
 from jaxarch.results import digest
@@ -172,7 +172,7 @@ def duration(settings: Settings) -> list[str]:
         )
         devices = report.stages[-1].devices
         seconds += seconds_of(report, settings.seeds * settings.steps)
-    return [f"time: about {in_words(seconds)} on {devices} devices, compilation and looks apart"]
+    return [told(seconds, devices, "compilation and looks apart")]
 
 
 def run(settings: Settings, context: Context) -> Outcome:

@@ -18,7 +18,7 @@ from jaxarch import chain, over_seeds, select
 from jaxarch.errors import ArgumentError
 from jaxarch.experiments.harness import Context, Experiment, Outcome, Part, Parts, Work, finding
 from jaxarch.experiments.harness.at_worker import check_same
-from jaxarch.experiments.pruning.estimate import in_words
+from jaxarch.experiments.pruning.estimate import in_words, told
 from jaxarch.experiments.tournament import report as reports
 from jaxarch.experiments.tournament.controls import AS_FOUND, controlled
 from jaxarch.experiments.tournament.entrants import ENTRANTS, RANDOM, At, Entrant, Phase
@@ -89,9 +89,7 @@ def duration(settings: TournamentSettings) -> list[str]:
     controls = len(settings.methods) * runs * settings.steps * (len(settings.controls) + 1)
     extra = tuning + (controls if settings.controls else 0)
     compiling = (len(settings.methods) + 1) * max(PROGRAM_SECONDS, report.compile_seconds)
-    lines = [
-        f"time: about {in_words(evaluations * a_step + compiling)} on {devices} devices, compilation included"
-    ]
+    lines = [told(evaluations * a_step + compiling, devices, "compilation included")]
     if extra:
         lines.append(f"and about {in_words(extra * a_step + compiling)} for trials and controls")
     return lines
