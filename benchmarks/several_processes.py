@@ -3,11 +3,14 @@
 The same call of `over_seeds`, 16 networks of 64-100-10 on handwritten digits, is made by one process with so
 many devices and by so many processes with one device each, which take turns. Counted are the wall seconds of
 the first call, which compiles, and of later ones, which do not. Then what all processes tell one another is
-timed, and from these constants follows what a sweep costs by the formula of docs/many_devices.md.
+timed, and from these constants follows what a sweep costs by the formula of docs/many_devices.md. At last the
+formula is held against what 1 to 8 virtual devices in 1 to 4 processes take: of time, with as many cores as
+there are, and of memory, as the compiler counts it.
 
     python benchmarks/several_processes.py                 # some ten minutes, on two cores
     python benchmarks/several_processes.py --json found.json
     python benchmarks/several_processes.py --table found.json    # only the table, from constants in a file
+    python benchmarks/several_processes.py --check found.json    # only the formula against what is measured
 
 The answer is in docs/many_devices.md.
 """
@@ -34,14 +37,23 @@ SMALL = 2**14
 
 
 def sweep(
-    runs: int, devices: int, processes: int, constants: dict[str, float], chunk: int = CHUNK
+    runs: int,
+    devices: int,
+    processes: int,
+    constants: dict[str, float],
+    chunk: int = CHUNK,
+    cores: int | None = None,
 ) -> dict[str, float]:
-    """What a step of a sweep costs: seconds, bytes of memory, bytes over the network to each process."""
+    """What a step of a sweep costs: seconds, bytes of memory, bytes over the network to each process.
+
+    With fewer cores than devices, which are virtual then, a core has the steps of several in turn.
+    """
     per_device = math.ceil(runs / devices)
+    in_turn = 1 if cores is None else math.ceil(devices / cores)
     told = 0.0 if processes == 1 else max(BORDER_BYTES * runs, SMALL * processes)
     spoken = 0.0 if processes == 1 else constants["latency"] + told / constants["rate"]
     return {
-        "seconds a step": constants["overhead"] + per_device * constants["step"] + spoken / chunk,
+        "seconds a step": in_turn * (constants["overhead"] + per_device * constants["step"]) + spoken / chunk,
         "memory a device": per_device * constants["run_bytes"],
         "memory a host": runs * constants["result_bytes"],
         "network bytes a step": told / chunk,
@@ -105,13 +117,29 @@ def serve(port: int, processes: int, index: int, cores: int) -> None:
         if task == "tell":
             team.exchange("told", bytes(int(number)))
         else:
-            keys = jax.random.split(jax.random.key(0), int(number))
-            network, _ = jaxarch.over_seeds(search, keys, problem, devices="all hosts", chunk=CHUNK)
+            keys, told = jax.random.split(jax.random.key(0), int(number)), Beginning()
+            network, _ = jaxarch.over_seeds(
+                search, keys, problem, devices="all hosts", chunk=CHUNK, progress=told
+            )
             jax.block_until_ready(network.params)
             size = sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(network))
-            said = {"result_bytes": size / len(keys)}
+            data = digits.x.size * 4 + digits.y.size * 4
+            said = {"result_bytes": size / len(keys), "memory": told.memory.whole - data}
         wall = time.perf_counter() - start
         print(json.dumps({"wall": wall, "cpu": time.process_time() - cpu} | said), flush=True)
+
+
+class Beginning:
+    """Is told what a training takes on each device, and nothing else."""
+
+    memory: Any = None
+
+    def __call__(self, border: Any) -> None:
+        """Go on."""
+
+    def begins(self, outset: Any) -> None:
+        """Note what it takes."""
+        self.memory = outset.memory
 
 
 class Program:
@@ -221,6 +249,36 @@ def constants(repeats: int, told: dict[int, float], processes: int) -> dict[str,
     }
 
 
+def checked(constants: dict[str, float], repeats: int) -> str:
+    """What the formula says beside what is measured, as Markdown."""
+    cores = len(os.sched_getaffinity(0))
+    titles: tuple[str, ...] = (
+        "runs",
+        "devices",
+        "processes",
+        "ms a step by the formula",
+        "measured",
+        "ratio",
+    )
+    titles += ("memory a device by the formula", "counted")
+    lines = [f"| {' | '.join(titles)} |", "|--:" * len(titles) + "|"]
+    for devices, processes in ((1, 1), (2, 1), (4, 1), (8, 1), (2, 2), (4, 2), (8, 2), (4, 4)):
+        program = Program(processes, devices // processes)
+        for runs in (16, 64):
+            expected = sweep(runs, devices, processes, constants, cores=cores)
+            program.ask("run", runs)
+            answers = [program.ask("run", runs) for _ in range(repeats)]
+            measured = statistics.median(answer["wall"] for answer in answers) / STEPS
+            lines.append(
+                f"| {runs} | {devices} | {processes} | {1e3 * expected['seconds a step']:.3g} | "
+                f"{1e3 * measured:.3g} | {measured / expected['seconds a step']:.2f} | "
+                f"{_bytes(expected['memory a device'])} | {_bytes(answers[-1]['memory'])} |"
+            )
+            print(lines[-1], flush=True)
+        program.close()
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Compare, measure the constants, print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -228,6 +286,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, nargs="*", default=[2, 4])
     parser.add_argument("--json", type=Path)
     parser.add_argument("--table", type=Path)
+    parser.add_argument("--check", type=Path)
     parser.add_argument("--serve", type=int, nargs=4, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.serve:
@@ -235,6 +294,9 @@ def main() -> None:
         return
     if chosen.table:
         print(table(json.loads(chosen.table.read_text())["constants"]))
+        return
+    if chosen.check:
+        print(checked(json.loads(chosen.check.read_text())["constants"], chosen.repeats))
         return
     found: dict[str, Any] = {"compared": []}
     for count in chosen.processes:
@@ -246,6 +308,7 @@ def main() -> None:
     path.write_text(json.dumps(found, indent=2) + "\n")
     print(json.dumps(found["constants"]))
     print(table(found["constants"]))
+    print(checked(found["constants"], chosen.repeats))
 
 
 if __name__ == "__main__":
