@@ -1,11 +1,14 @@
 """Mistakes are rejected: each mutation of `mutations.py` makes the test fail that is named beside it."""
 
 import ast
+import compileall
+import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from py_compile import PycInvalidationMode
 
 import pytest
 from mutations import MUTATIONS
@@ -22,22 +25,33 @@ def copy(tmp_path_factory):
     for folder in ("jaxarch", "tests"):
         shutil.copytree(ROOT / folder, place / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", place)
+    # By its hash, and not by time and size, Python knows a file that a mutation has changed.
+    compileall.compile_dir(place, quiet=1, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
     return place
 
 
-def outcome(copy, *nodes):
+@pytest.fixture(scope="module")
+def outcome(copy):
     """Run some tests of the copy: pytest's exit status, and what it says."""
     settings = ["-x", "-q", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers --strict-config"]
     environment = os.environ | {
         "PYTHONPATH": str(copy),
-        # Python takes a file of the same second and size for the one that it has compiled.
         "PYTHONDONTWRITEBYTECODE": "1",
         # A third of the time that such a process takes would go to plugins.
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
     }
-    command = [sys.executable, "-m", "pytest", *settings, *(f"tests/{node}" for node in nodes)]
-    done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=300)
-    return done.returncode, done.stdout + done.stderr
+    command = [sys.executable, "tests/forking.py"]
+    with subprocess.Popen(
+        command, cwd=copy, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as forking:
+
+        def run(*nodes):
+            arguments = [*settings, *(f"tests/{node}" for node in nodes)]
+            print(json.dumps(arguments), file=forking.stdin, flush=True)
+            return json.loads(forking.stdout.readline())
+
+        yield run
+        forking.stdin.close()
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.what)
@@ -56,20 +70,20 @@ def test_there_are_mutations_enough_and_no_two_alike():
 
 @pytest.mark.long
 @pytest.mark.parametrize("file", sorted({mutation.rejected_by.partition("::")[0] for mutation in MUTATIONS}))
-def test_without_a_mutation_these_tests_of_a_file_pass(file, copy):
+def test_without_a_mutation_these_tests_of_a_file_pass(file, outcome):
     tests = {mutation.rejected_by for mutation in MUTATIONS if mutation.rejected_by.startswith(f"{file}::")}
-    status, said = outcome(copy, *sorted(tests))
+    status, said = outcome(*sorted(tests))
     assert status == 0, said
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.what)
-def test_a_mutation_is_rejected(mutation, copy):
+def test_a_mutation_is_rejected(mutation, copy, outcome):
     file = copy / "jaxarch" / mutation.file
     text = file.read_text()
     file.write_text(text.replace(mutation.old, mutation.new))
     try:
-        status, said = outcome(copy, mutation.rejected_by)
+        status, said = outcome(mutation.rejected_by)
     finally:
         file.write_text(text)
     assert status != 0, f"it survives {mutation.rejected_by}"
