@@ -2,7 +2,7 @@
 
     python tests/forking.py        # each line of the input has the arguments of a pytest, as JSON
 
-What others have written is imported once, half of the time that a test takes in a process of its own; whatever a
+What others have written is imported once, half of the time that a test takes in a process of its own; what a
 test imports or changes ends with its process.
 """
 
@@ -13,23 +13,13 @@ import signal
 import sys
 import tempfile
 
-IMPORTED = (
-    "pytest",
-    "hypothesis",
-    "jax",
-    "flax.nnx",
-    "flax.linen",
-    "optax",
-    "scipy.stats",
-    "pandas",
-    "sklearn",
-)
+IMPORTED = "pytest hypothesis jax flax.nnx flax.linen optax scipy.stats pandas sklearn"
 SECONDS = 300
 """How long a pytest may take."""
 
 
 def status_of(arguments: list[str], said: int) -> int:
-    """The exit status of a pytest in a process of its own, which writes to a file; negative if it was ended."""
+    """The exit status of a pytest in a process that writes to a file; negative if it was ended."""
     child = os.fork()
     if child == 0:
         signal.alarm(SECONDS)
@@ -46,7 +36,7 @@ def status_of(arguments: list[str], said: int) -> int:
 
 def main() -> None:
     """Answer each line with one: the exit status, and what was said."""
-    for name in IMPORTED:
+    for name in IMPORTED.split():
         importlib.import_module(name)
     for line in sys.stdin:
         with tempfile.TemporaryFile("w+") as said:
