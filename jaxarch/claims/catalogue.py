@@ -52,6 +52,7 @@ IDEAS = (
     spectral.neurons,
     spectral.gamma,
     spectral.target,
+    spectral.direct_space,
     disentangling.graphs,
     own.duality_gap,
     own.new_errors,

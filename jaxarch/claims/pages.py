@@ -60,6 +60,7 @@ PROVED_TOGETHER = (
     ),
     ("S.adjacency-blocks", "S.spectrum", "S.shift", "S.parameter-count", "S.fig-5-text"),
     ("S.perceptron", "S.one-eigenvalue-one-neuron", "S.gamma", "S.linear-to-nonlinear"),
+    ("S.zero-weights", "S.equal-neurons"),
     ("graph.laplacian-range", "graph.relabelling", "graph.footnote-14"),
 )
 """The sections of docs/theory.md, each by the claims that head it."""

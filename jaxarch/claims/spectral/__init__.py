@@ -4,6 +4,7 @@ from jaxarch.claims.spectral import (
     adjacency,
     binomials,
     counts,
+    direct_space,
     gamma,
     inverse,
     neurons,
@@ -11,4 +12,14 @@ from jaxarch.claims.spectral import (
     target,
 )
 
-__all__ = ["adjacency", "binomials", "counts", "gamma", "inverse", "neurons", "perceptron_start", "target"]
+__all__ = [
+    "adjacency",
+    "binomials",
+    "counts",
+    "direct_space",
+    "gamma",
+    "inverse",
+    "neurons",
+    "perceptron_start",
+    "target",
+]
