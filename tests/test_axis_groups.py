@@ -190,7 +190,7 @@ FAMILIES = {
         Module(packed_attention, qkv=linear(6, 60), out=linear(20, 6)),
         (SEQUENCE,),
     ),
-    "arrays in a stack": lambda: (
+    "stacks": lambda: (
         Module(stacked, a=linear(6, 8), b=linear(6, 8), c=linear(6, 8), head=linear(8, 3)),
         (VECTOR,),
     ),
@@ -233,7 +233,7 @@ EXPECTED = {
     },
     "U-Net": {"down/bias[0]": 6, "inner/bias[0]": 10},
     "attention, packed": {"out/kernel[0]": 4, "out/kernel[0]#2": 5},
-    "arrays in a stack": {"a/bias[0]": 8},
+    "stacks": {"a/bias[0]": 8},
     "gated linear unit": {"a/bias[0]": 8},
     "MLP-Mixer": {"back/kernel[0]": 10, "first/bias[0]": 9},
     "LSTM": {"head/kernel[0]": 8},
