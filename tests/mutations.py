@@ -1272,6 +1272,27 @@ STRUCTURE = [
         "test_axis_groups.py::test_the_groups_of_a_network_are_its_neurons_channels_heads_and_gates[LSTM]",
     ),
     Mutation(
+        "of a scan constants are what it carries",
+        "structure/flow.py",
+        "consts, carries = scan_counts(eqn)",
+        "carries, consts = scan_counts(eqn)",
+        "test_axis_groups.py::test_the_groups_of_a_network_are_its_neurons_channels_heads_and_gates[LSTM]",
+    ),
+    Mutation(
+        "the last axis is sorted, whichever is asked for",
+        "structure/flow.py",
+        'along, why = eqn.params.get("axis", len(array) - 1), "its units are sorted"',
+        'along, why = len(array) - 1, "its units are sorted"',
+        "test_axis_groups.py::test_units_at_whose_side_others_are_sorted_are_units",
+    ),
+    Mutation(
+        "arrays that are taken apart have axes of their own",
+        "structure/flow.py",
+        "return [(*array[:along], *array[along + 1 :]) for _ in eqn.outvars]",
+        "return [fresh(var) for var in eqn.outvars]",
+        "test_axis_groups.py::test_the_groups_of_a_network_are_its_neurons_channels_heads_and_gates[stacks]",
+    ),
+    Mutation(
         "groups of a convolution keep their number",
         "structure/smaller.py",
         "there = int(channels.reshape(groups, -1).any(1).sum())",

@@ -1,6 +1,7 @@
 """Axes that must be cut together, of networks of every family, and what is left when they are."""
 
 from functools import cache
+from inspect import signature
 
 import flax.linen as nn
 import jax
@@ -9,13 +10,14 @@ import numpy as np
 import pytest
 from flax import nnx
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
-from small import close
+from small import close, same
 
 import jaxarch
 from jaxarch.errors import ArgumentError
 from jaxarch.models import as_model, parents
 from jaxarch.structure import axis_groups, flow, known, needed, smaller
 from jaxarch.structure.axes import Axis, in_a_row, product, unify
+from jaxarch.structure.scans import scan_counts
 from jaxarch.trees import named_leaves, path_name
 
 
@@ -79,6 +81,11 @@ def packed_attention(m, x):
     q, k, v = jnp.moveaxis(m.qkv(x).reshape(b, t, 3, 4, 5), 2, 0)
     weights = jax.nn.softmax(jnp.einsum("bqhd,bkhd->bhqk", q, k))
     return m.out(jnp.einsum("bhqk,bkhd->bqhd", weights, v).reshape(b, t, 20))
+
+
+def stacked(m, x):
+    first, second = jnp.unstack(jnp.stack([nnx.tanh(m.a(x)), m.b(x), m.c(x)], axis=1)[:, 1:], axis=1)
+    return m.head(first * second)
 
 
 def gated(m, x):
@@ -183,6 +190,10 @@ FAMILIES = {
         Module(packed_attention, qkv=linear(6, 60), out=linear(20, 6)),
         (SEQUENCE,),
     ),
+    "stacks": lambda: (
+        Module(stacked, a=linear(6, 8), b=linear(6, 8), c=linear(6, 8), head=linear(8, 3)),
+        (VECTOR,),
+    ),
     "gated linear unit": lambda: (Module(gated, a=linear(6, 16), head=linear(8, 3)), (VECTOR,)),
     "MLP-Mixer": lambda: (
         Module(
@@ -222,6 +233,7 @@ EXPECTED = {
     },
     "U-Net": {"down/bias[0]": 6, "inner/bias[0]": 10},
     "attention, packed": {"out/kernel[0]": 4, "out/kernel[0]#2": 5},
+    "stacks": {"a/bias[0]": 8},
     "gated linear unit": {"a/bias[0]": 8},
     "MLP-Mixer": {"back/kernel[0]": 10, "first/bias[0]": 9},
     "LSTM": {"head/kernel[0]": 8},
@@ -412,6 +424,33 @@ def test_what_mixes_units_or_is_not_understood_freezes_them_and_is_named(why):
     stays = ("a", 0) if why == "it is an input's" else ("a", 1)
     assert groups.frozen[stays] == why
     assert stays not in [axis for group in groups.groups.values() for axis in group.axes]
+
+
+@pytest.mark.skipif("axis" not in signature(jax.lax.top_k).parameters, reason="this JAX has no such axis")
+def test_units_at_whose_side_others_are_sorted_are_units():
+    def function(params, x):
+        return jax.lax.top_k(x @ params["a"], 2, axis=0)[0] @ params["b"]
+
+    params, x = {"a": jnp.arange(12.0).reshape(3, 4), "b": jnp.ones((4, 2)).at[1:3].set(0)}, jnp.eye(3)
+    groups = axis_groups(function, params, x)
+    kept = {"a[1]": np.array([True, False, False, True])}
+    assert same(groups.needed(params), kept)
+    assert same(groups.smaller(kept)(groups.cut(params, kept), x), function(params, x))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda h: jnp.log2(h + 1),
+        lambda h: jax.jvp(jnp.tanh, (h,), (jnp.ones_like(h),))[1],
+        lambda h: jnp.polyval(jnp.array([1.0, 2.0, 3.0]), h),
+    ],
+    ids=["logarithm", "slope of tanh", "polynomial"],
+)
+def test_a_function_of_entries_keeps_units_apart(function):
+    params = {"a": jnp.ones((3, 4)), "b": jnp.ones((4, 2))}
+    groups = axis_groups(lambda p, x: function(jnp.square(x) @ p["a"]) @ p["b"], params, jnp.ones((2, 3)))
+    assert [group.axes for group in groups.groups.values()] == [(("a", 1), ("b", 0))]
 
 
 def test_what_is_made_of_units_that_are_not_understood_stays_too():
@@ -672,6 +711,19 @@ def test_every_unit_of_a_model_has_its_place_in_the_leaves():
         for path, axis in group.axes:
             assert leaves[path].shape[axis] % group.size == 0
     assert jaxarch.structure.axis_groups is axis_groups
+
+
+def test_a_scan_takes_constants_then_what_it_carries_then_rows():
+    one, two = jnp.ones(2), jnp.ones(3)
+
+    def scan(constant, first, second, rows):
+        def step(carry, row):
+            return {"a": carry["a"] + constant, "b": carry["b"] * row}, None
+
+        return jax.lax.scan(step, {"a": first, "b": second}, rows)
+
+    program = jax.make_jaxpr(scan)(one, one, two, jnp.ones((4, 3)))
+    assert scan_counts(program.eqns[-1]) == (1, 2)
 
 
 def test_what_is_known_of_a_primitive_is_of_one_that_is_followed():

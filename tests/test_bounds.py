@@ -140,6 +140,7 @@ def enclosed_sums(lower, upper, weights):
     [
         (jnp.exp, np.exp, -100, 80),
         (jnp.log, np.log, 1e-30, 1e30),
+        (jnp.log2, np.log2, 1e-30, 1e30),
         (jnp.log1p, np.log1p, -0.99, 1e3),
         (jnp.expm1, np.expm1, -30, 60),
         (jnp.tanh, np.tanh, -20, 20),

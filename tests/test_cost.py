@@ -330,7 +330,7 @@ def test_a_leaf_that_is_used_twice_counts_its_parameters_once_and_its_multiply_a
 
 def test_a_lookup_is_no_product():
     cost = jaxarch.cost(
-        lambda p, i: p["table"][i] @ p["table"].T, {"table": ones(9, 4)}, ones(1, 5, dtype=int)
+        lambda p, i: p["table"][i] @ p["table"].T, {"table": ones(9, 4)}, ones(1, 5, dtype=jnp.int32)
     )
     assert cost.layers["table"].dense == Counts(36, 144, 5 * 4 * 9, 5 * 9)
 

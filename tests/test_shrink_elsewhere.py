@@ -353,6 +353,20 @@ def test_a_scan_of_no_rounds_is_followed():
     jaxarch.shrink(function, {"w": normal(0, 2, 3, 3), "o": normal(1, 3, 2)}, normal(2, 2, 3))
 
 
+def test_a_scan_that_hands_on_its_rows_takes_the_smaller_arrays_as_it_is():
+    def function(p, x):
+        def step(hidden, row):
+            return jnp.tanh(hidden + row), {"row": row, "largest": hidden.max()}
+
+        last, rows = jax.lax.scan(step, jnp.zeros(p["in"].shape[1]), x @ p["in"])
+        return (last + rows["row"].sum(0)) @ p["out"]
+
+    params = {"in": normal(0, 3, 4).at[:, 1].set(0), "out": normal(1, 4, 2)}
+    small = jaxarch.shrink(function, params, normal(2, 2, 3))
+    assert small.tree["in"].shape == (3, 3)
+    assert small.same_function
+
+
 def test_a_key_that_is_closed_over_is_a_constant():
     key = jax.random.key(0)
     jaxarch.shrink(lambda p, x: x @ p + jax.random.normal(key, (4,)), normal(0, 3, 4), normal(1, 2, 3))

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Literal
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
 from jaxarch.structure.flow import CALLED, inner, literal
 from jaxarch.structure.known import is_key
+from jaxarch.structure.scans import SCAN_COUNTS, scan_counts
 
 
 class _Operation(NamedTuple):
@@ -70,7 +71,7 @@ def _flatten(
         else:
             made = list(range(count[0], count[0] + len(eqn.outvars)))
             count[0] += len(made)
-            params = {name: _param(value) for name, value in eqn.params.items()}
+            params = {name: _param(value) for name, value in _params(eqn).items()}
             operations.append(_Operation(eqn.primitive.name, params, tuple(taken), tuple(made)))
         known.update(zip(eqn.outvars, made, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
@@ -84,8 +85,16 @@ def _constant(value: Any) -> tuple[Any, ...]:
     return array.shape, str(array.dtype), array.tobytes()
 
 
+def _params(eqn: JaxprEqn) -> dict[str, Any]:
+    """What is written in an equation; of a scan no trees, which also tell what was left out of it before."""
+    if eqn.primitive.name != "scan":
+        return eqn.params
+    others = {name: value for name, value in eqn.params.items() if name not in SCAN_COUNTS}
+    return others | {"counts": scan_counts(eqn)}
+
+
 def _param(value: Any) -> Any:
-    """What is written in an equation; of programs, what they compute."""
+    """What is written in an equation under a name; of programs, what they compute."""
     if isinstance(value, ClosedJaxpr):
         return _outline(value)
     if isinstance(value, tuple) and any(isinstance(part, ClosedJaxpr) for part in value):

@@ -18,6 +18,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, jaxpr_as_fun
 
 from jaxarch.structure.axes import Axis, in_a_row, product, unify
+from jaxarch.structure.scans import scan_counts
 
 Axes = tuple[Axis, ...]
 """Those of one array."""
@@ -193,7 +194,7 @@ def _custom_jvp(eqn: JaxprEqn, inputs: Sequence[Axes], derived: int) -> _Called:
 
 
 def _scan(eqn: JaxprEqn, inputs: Sequence[Axes], derived: int) -> _Called:
-    consts, carries = eqn.params["num_consts"], eqn.params["num_carry"]
+    consts, carries = scan_counts(eqn)
     why = "it is the axis that a scan goes along"
     rows = inputs[consts + carries :]
     freeze([axes[0] for axes in rows], why)
@@ -309,6 +310,20 @@ def _split(eqn: JaxprEqn, array: Axes) -> list[Axes]:
     pieces = [Axis(size) for size in eqn.params["sizes"]]
     unify(array[along], in_a_row(pieces))
     return [_with_axis(array, along, piece) for piece in pieces]
+
+
+def _stack(eqn: JaxprEqn, *arrays: Axes) -> list[Axes]:
+    """Arrays put side by side along an axis of their own."""
+    for other in arrays[1:]:
+        unify_all(arrays[0], other)
+    beside = in_a_row([Axis(1) for _ in arrays])
+    return [(*arrays[0][: eqn.params["axis"]], beside, *arrays[0][eqn.params["axis"] :])]
+
+
+def _unstack(eqn: JaxprEqn, array: Axes) -> list[Axes]:
+    along = eqn.params["axis"]
+    unify(array[along], in_a_row([Axis(1) for _ in eqn.outvars]))
+    return [(*array[:along], *array[along + 1 :]) for _ in eqn.outvars]
 
 
 def _slice(eqn: JaxprEqn, array: Axes) -> list[Axes]:
@@ -433,8 +448,9 @@ def _sort(eqn: JaxprEqn, *arrays: Axes) -> list[Axes]:
 
 
 def _top_k(eqn: JaxprEqn, array: Axes) -> list[Axes]:
-    array[-1].freeze("its units are sorted")
-    return [(*array[:-1], *frozen(output, "its units are sorted")[-1:]) for output in eqn.outvars]
+    along, why = eqn.params.get("axis", len(array) - 1), "its units are sorted"
+    array[along].freeze(why)
+    return [_with_axis(array, along, frozen(output, why)[along]) for output in eqn.outvars]
 
 
 def _dot(eqn: JaxprEqn, first: Axes, second: Axes) -> list[Axes]:
@@ -480,16 +496,17 @@ ENTRYWISE = [
     "bessel_i0e", "bessel_i1e", "cbrt", "ceil", "clamp", "clz", "complex", "conj",
     "convert_element_type", "copy", "copy_p", "cos", "cosh", "digamma", "div", "eq", "erf", "erf_inv",
     "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt", "imag", "integer_pow", "is_finite", "le",
-    "lgamma", "log", "log1p", "logistic", "lt", "max", "min", "mul", "ne", "neg", "nextafter", "not",
-    "or", "polygamma", "population_count", "pow", "pvary", "real", "reduce_precision", "rem", "reshard",
-    "round", "rsqrt", "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical",
-    "sharding_constraint", "sign", "sin", "sinh", "sqrt", "square", "stop_gradient", "sub", "tan",
-    "tanh", "xor",
+    "lgamma", "log", "log1p", "log2", "logistic", "lt", "max", "min", "mul", "ne", "neg", "nextafter", "not",
+    "one_minus_square", "or", "polygamma", "polynomial", "population_count", "pow", "pvary", "real",
+    "reduce_precision", "rem", "reshard", "round", "rsqrt", "select_n", "shift_left",
+    "shift_right_arithmetic", "shift_right_logical", "sharding_constraint", "sign", "sin", "sinh", "sqrt",
+    "square", "stop_gradient", "sub", "tan", "tanh", "xor",
 ]  # fmt: skip
 """Functions of entries, each of the entries at its place."""
 
 MOVES = (
-    "broadcast_in_dim", "concatenate", "pad", "reshape", "rev", "slice", "split", "squeeze", "transpose",
+    "broadcast_in_dim", "concatenate", "pad", "reshape", "rev", "slice", "split", "squeeze", "stack",
+    "transpose", "unstack",
 )  # fmt: skip
 """Entries that are put elsewhere, or repeated."""
 
@@ -519,8 +536,10 @@ _RULES: dict[str, Callable[..., list[Axes]]] = {
     "sort": _sort,
     "split": _split,
     "squeeze": _squeeze,
+    "stack": _stack,
     "top_k": _top_k,
     "transpose": _transpose,
+    "unstack": _unstack,
 }
 
 _CALLS: dict[str, Callable[..., _Called]] = {

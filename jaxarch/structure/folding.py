@@ -19,6 +19,7 @@ from jax.extend.core import Literal
 from jaxarch.structure.flow import PRODUCTS, Program, Step, bind
 from jaxarch.structure.known import Record, Value
 from jaxarch.structure.needed import Constants, there
+from jaxarch.structure.scans import scan_counts
 from jaxarch.structure.smaller import Kept
 
 _MOVES = ("broadcast_in_dim", "convert_element_type", "copy", "reshape", "squeeze", "transpose")
@@ -116,7 +117,7 @@ def _keeps_numbers(step: Step) -> bool:
 
 
 def _after(step: Step, taken: list[_Found], folds: list[Fold], uses: Counter[int]) -> Sequence[_Found]:
-    name, params = step.eqn.primitive.name, step.eqn.params
+    name = step.eqn.primitive.name
     nothing: list[_Found] = [None] * len(step.eqn.outvars)
     if step.called:
         return _walk(step.called, taken, folds, uses)
@@ -130,9 +131,10 @@ def _after(step: Step, taken: list[_Found], folds: list[Fold], uses: Counter[int
                 return nothing
     if name == "scan":
         # What a scan goes over is another leaf in each round.
-        inside = [*taken[: params["num_consts"]], *[None] * (len(taken) - params["num_consts"])]
+        consts = scan_counts(step.eqn).consts
+        inside = [*taken[:consts], *[None] * (len(taken) - consts)]
         of_outputs = _walk(step.programs[0], inside, folds, uses)
-        taken = [*taken[params["num_consts"] :], *of_outputs]
+        taken = [*taken[consts:], *of_outputs]
     elif name == "cond":
         for branch in step.programs:
             taken = [*taken, *_walk(branch, [None] * len(branch.inputs), folds, uses)]

@@ -15,6 +15,7 @@ import numpy as np
 from jax.extend.core import Literal
 
 from jaxarch.structure.flow import MOVES, Program, Step, bind, literal
+from jaxarch.structure.scans import scan_counts
 
 
 class Value(NamedTuple):
@@ -138,7 +139,7 @@ def _value(number: Any, open_: Any, positive: Any, negative: Any) -> Value:
 def _scan(step: Step, taken: Sequence[Value], record: Record) -> list[Value]:
     """What holds in all rounds: the carry is joined with what it becomes until nothing changes."""
     params, (body,) = step.eqn.params, step.programs
-    consts, carries = params["num_consts"], params["num_carry"]
+    consts, carries = scan_counts(step.eqn)
     carry, rows = list(taken[consts : consts + carries]), [_any_row(v) for v in taken[consts + carries :]]
     while True:
         made = find_known(body, [*taken[:consts], *carry, *rows], record)
@@ -401,8 +402,8 @@ _NONNEGATIVE = [
     "abs", "acos", "acosh", "cosh", "erfc", "exp", "exp2", "is_finite", "logistic", "sqrt", "square",
 ]  # fmt: skip
 _OF_ANY_SIGN = [
-    "and", "atan2", "clamp", "cos", "digamma", "eq", "lgamma", "log", "ne", "nextafter", "not", "or", "pow",
-    "rem", "rsqrt", "sin", "tan", "xor",
+    "and", "atan2", "clamp", "cos", "digamma", "eq", "lgamma", "log", "log2", "ne", "nextafter", "not",
+    "one_minus_square", "or", "polynomial", "pow", "rem", "rsqrt", "sin", "tan", "xor",
 ]  # fmt: skip
 
 _RULES: dict[str, Callable[..., list[Value]]] = {

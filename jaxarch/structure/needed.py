@@ -19,6 +19,7 @@ from jax.extend.core import Literal
 from jaxarch.structure.axes import Axis
 from jaxarch.structure.flow import ENTRYWISE, MOVES, REDUCTIONS, Axes, Program, Step, bind
 from jaxarch.structure.known import Record, Value
+from jaxarch.structure.scans import scan_counts
 from jaxarch.structure.smaller import Kept
 
 Units = dict[Axis, np.ndarray]
@@ -122,7 +123,7 @@ def reached(program: Program, outputs: Sequence[bool], found: set[Axis]) -> list
     return [var in live for var in jaxpr.invars]
 
 
-_PARTS = ("dynamic_slice", "gather", "slice", "split")
+_PARTS = ("dynamic_slice", "gather", "slice", "split", "unstack")
 
 
 def _summed(step: Step, index: int = 0) -> Sequence[int]:
@@ -198,7 +199,7 @@ def _call(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> 
 
 def _scan(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
     """What any round needs: of the carry, also what the rounds after need."""
-    consts, carries = step.eqn.params["num_consts"], step.eqn.params["num_carry"]
+    consts, carries = scan_counts(step.eqn)
     carry, rows = needed[:carries], [_any_along(entries, [0]) for entries in needed[carries:]]
     while True:
         of_body = find_needed(step.programs[0], [*carry, *rows], record, kept, sums)

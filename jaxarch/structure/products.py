@@ -26,6 +26,7 @@ from jaxarch.structure.flow import (
     literal,
 )
 from jaxarch.structure.known import is_key
+from jaxarch.structure.scans import scan_counts
 from jaxarch.structure.smaller import Kept, sizes
 
 NO_PARAMETERS = "(no parameters)"
@@ -247,8 +248,8 @@ def _evaluated(step: Step, taken: Sequence[Factor], with_values: bool) -> Factor
 
 def _scan(step: Step, taken: Factors, times: int, products: Products) -> None:
     """As often as it has rounds; of rows, each round its own."""
-    params, (body,) = step.eqn.params, step.programs
-    consts, carries, length = params["num_consts"], params["num_carry"], params["length"]
+    (body,), length = step.programs, step.eqn.params["length"]
+    consts, carries = scan_counts(step.eqn)
     carried = [factor and Factor(factor.paths) for factor in taken[consts : consts + carries]]
     outside = [*(_repeated(factor, times, length) for factor in taken[:consts]), *carried]
     rows = [_rows(factor, times, length) for factor in taken[consts + carries :]]

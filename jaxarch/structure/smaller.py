@@ -13,6 +13,7 @@ from jax.extend.core import Literal
 
 from jaxarch.structure.axes import Axis
 from jaxarch.structure.flow import Axes, Program, Step, bind, literal
+from jaxarch.structure.scans import scan_counts
 
 Kept = Mapping[Axis, np.ndarray]
 """Of atoms, which of their units are kept; all are of those that are not in it."""
@@ -98,7 +99,7 @@ def _custom_jvp(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
 
 def _scan(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
     params, (body,) = step.eqn.params, step.programs
-    consts, carries = params["num_consts"], params["num_carry"]
+    consts, carries = scan_counts(step.eqn)
 
     def run(carry: list[Any], rows: list[Any]) -> tuple[list[Any], list[Any]]:
         made = run_smaller(body, kept, [*taken[:consts], *carry, *rows])

@@ -309,7 +309,7 @@ def _increasing(
 
 
 def _on_positive(eqn: JaxprEqn, x: Interval) -> Interval:
-    """`log` and `sqrt`, increasing where they are defined."""
+    """`log`, `log2` and `sqrt`, increasing where they are defined."""
     bottom = jnp.asarray(0, x.lower.dtype)
     value = _increasing()(eqn, Interval(jnp.maximum(x.lower, bottom), jnp.maximum(x.upper, bottom)))
     if eqn.primitive.name == "sqrt":
@@ -511,17 +511,21 @@ def _times_complement(s: Interval, complement: Interval) -> Interval | None:
     return _within(value, 0.0) if s.made_by == "logistic" else value
 
 
+def _one_minus_square(a: Interval) -> Interval:
+    square = _square(a)
+    value = _outwards(1 - square.upper, 1 - square.lower)
+    return _within(value, 0.0) if a.made_by == "tanh" else value
+
+
 def _tanh_slope(t: Interval, ta: Interval) -> Interval | None:
-    """`t + t a` with `t = c (1 - a)`: the derivative of tanh, as JAX writes it, is `c (1 - a^2)`."""
+    """`t + t a` with `t = c (1 - a)`: the derivative of tanh, as JAX 0.10 writes it, is `c (1 - a^2)`."""
     if t.made_by != "mul" or ta.made_by != "mul" or not any(value is t for value in ta.inputs):
         return None
     a = ta.inputs[1] if ta.inputs[0] is t else ta.inputs[0]
     for c, complement in (t.inputs, t.inputs[::-1]):
         if _is_one_minus(complement, a):
-            square = _square(a)
-            slope = _outwards(1 - square.upper, 1 - square.lower)
             # Near a = -1 the two terms cancel, off by less than the margin of the square.
-            return _product(c, _within(slope, 0.0) if a.made_by == "tanh" else slope)
+            return _product(c, _one_minus_square(a))
     return None
 
 
@@ -796,6 +800,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "le": _compare,
     "log": _on_positive,
     "log1p": _log1p,
+    "log2": _on_positive,
     "logaddexp": _logaddexp,
     "logistic": _increasing(0.0, 1.0),
     "lt": _compare,
@@ -805,6 +810,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "ne": _compare,
     "neg": _neg,
     "not": _not,
+    "one_minus_square": lambda eqn, a: _one_minus_square(a),
     "or": _logical,
     "pad": _joined,
     "reduce_and": _monotone,
