@@ -13,7 +13,18 @@ import pandas as pd
 from jax import Array
 from rich.console import RenderableType
 
-from jaxarch import Model, Problem, chain, evaluate, over_seeds, plots, recruit, spectral_network, supervised
+from jaxarch import (
+    Model,
+    Network,
+    Problem,
+    chain,
+    evaluate,
+    over_seeds,
+    plots,
+    recruit,
+    spectral_network,
+    supervised,
+)
 from jaxarch.charts import Chart
 from jaxarch.errors import ArgumentError, check_count, check_positive, check_strength
 from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, costs, finding, tables
@@ -21,6 +32,7 @@ from jaxarch.experiments.spectral import training
 from jaxarch.experiments.spectral.teacher import r_squared
 from jaxarch.experiments.spectral.training import RegressionSettings
 from jaxarch.search import spectral, spectral_depth
+from jaxarch.spectral.algebra import Form
 from jaxarch.trees import PyTree
 
 SEEN = 10_000
@@ -35,7 +47,8 @@ class Settings(RegressionSettings):
     without each; as few are kept as the validation loss allows. Then neurons are removed that it can spare,
     and what is left is trained once more, without penalty. Beside them wide students of one layer fewer than
     their teacher are trained, without penalty, to see whether it needs its layers: instead of a student
-    without any, a linear map by least squares.
+    without any, a linear map by least squares. And students in the form of [S] are trained as in [S], under
+    the penalty alone, and lose the neurons that they can spare, to see how many layers are left then.
 
     Attributes:
       depths: hidden layers of the teachers; each seed has one of each.
@@ -75,7 +88,7 @@ class Settings(RegressionSettings):
         self.check_each(check_positive, "depth_tolerance", "enough")
         if self.features > self.neurons:
             raise ArgumentError(
-                f"features: expected at most {self.neurons}, the neurons, got {self.features}"
+                f"features: expected at most {self.neurons}, the neurons of a layer, got {self.features}"
             )
         if max(self.depths) > len(self.hidden):
             raise ArgumentError(
@@ -83,9 +96,9 @@ class Settings(RegressionSettings):
                 f"{len(self.hidden)}"
             )
 
-    def students(self, hidden: tuple[int, ...]) -> Model:
+    def students(self, hidden: tuple[int, ...], form: Form = "gated") -> Model:
         """Networks of these hidden layers."""
-        return spectral_network((self.features, *hidden, self.neurons), bias=True, form="gated")
+        return spectral_network((self.features, *hidden, self.neurons), bias=True, form=form)
 
 
 def teachers(settings: Settings, depth: int) -> dict[str, Array]:
@@ -100,13 +113,14 @@ def teachers(settings: Settings, depth: int) -> dict[str, Array]:
             z = a @ matrix.T
             centres.append(z.mean(axis=0))
             scales.append(z.std(axis=0))
-            a = jnp.where(layer < depth, jax.nn.relu((z - centres[-1]) / scales[-1]), a)
+            a = jnp.where(layer < depth, jax.nn.relu((z - centres[-1][None]) / scales[-1][None]), a)
         y = a @ weights[-1].T
+        centre = y.mean(axis=0)
         return {
             "depth": jnp.asarray(depth),
             "weights": weights,
-            "centres": jnp.stack([*centres, y.mean(axis=0)]),
-            "scales": jnp.stack([*scales, jnp.full(settings.neurons, (y - y.mean(axis=0)).std())]),
+            "centres": jnp.stack([*centres, centre]),
+            "scales": jnp.stack([*scales, jnp.full_like(centre, (y - centre[None]).std())]),
         }
 
     return jax.jit(jax.vmap(teacher))(jax.random.split(key, settings.seeds))
@@ -122,9 +136,9 @@ def teach(teacher: dict[str, Array], x: Array) -> Array:
     neurons = teacher["weights"].shape[-1]
     a = _widened(x, neurons)
     for layer, matrix in enumerate(teacher["weights"][:-1]):
-        z = (a @ matrix.T - teacher["centres"][layer]) / teacher["scales"][layer]
+        z = (a @ matrix.T - teacher["centres"][layer][None]) / teacher["scales"][layer][None]
         a = jnp.where(layer < teacher["depth"], jax.nn.relu(z), a)
-    return (a @ teacher["weights"][-1].T - teacher["centres"][-1]) / teacher["scales"][-1]
+    return (a @ teacher["weights"][-1].T - teacher["centres"][-1][None]) / teacher["scales"][-1][None]
 
 
 def _widened(x: Array, neurons: int) -> Array:
@@ -172,6 +186,7 @@ def plan(settings: Settings) -> list[str]:
             for depth in settings.depths
             if depth > 1
         ),
+        f"training: students in the form of [S] under the penalty alone: {steps} steps x {runs} runs",
     ]
 
 
@@ -188,40 +203,44 @@ def run(settings: Settings, context: Context) -> Outcome:
         recruit(settings.tolerance),
         spectral(0.0),
     )
-    network, report = over_seeds(
-        strategy,
-        jnp.tile(settings.seed_keys(), len(settings.depths)),
-        students,
-        name="students",
-        labels=[f"{row.depth} layers, seed {row.seed}" for row in table.itertuples()],
-        chunk=training.CHUNK,
-        dead_start="ignore",
-        **context.options,
-    )
+    keys = jnp.tile(settings.seed_keys(), len(settings.depths))
+    labels = [f"{row.depth} layers, seed {row.seed}" for row in table.itertuples()]
+    options = {"labels": labels, "chunk": training.CHUNK, "dead_start": "ignore", **context.options}
+    network, report = over_seeds(strategy, keys, students, name="students", **options)
     rows = settings.rows()["test"]
     spent = {"students": costs({"students": (network, report)})}
-    assert network.neurons is not None
-    left = network.neurons.kept["eigenvalues"]
     losses = np.asarray(network.info["depth_losses"], np.float64)[:, ::-1]
     found = {
-        "found": np.sum([np.asarray(kept.any(axis=-1)) for kept in jax.tree.leaves(left)], axis=0),
-        "neurons": np.asarray(network.neurons.count()),
+        "found": layers_left(network),
+        "neurons": np.asarray(network.neurons.count()) if network.neurons else np.nan,
         "r2": r_squared(evaluate(strategy, network, students, rows), truth(students, rows)),
         **{f"loss_{layers}": losses[:, layers] for layers in range(losses.shape[1])},
     }
     table = table.assign(**found, seconds=report.seconds, failed_at=np.asarray(network.failed_at))
+    quantities = list(found)
+    table[quantities] = table[quantities].astype(float).where(table["failed_at"] < 0)
+    recognised = (table["found"] == table["depth"]) & (table["r2"] >= settings.enough)
+    table["recognised"] = recognised.astype(float)
     shallow = []
     for depth, per_run in zip(settings.depths, of_depths, strict=True):
         r2, cost = _too_shallow(settings, context, depth, per_run)
         shallow.append(r2)
         spent |= cost
     table["shallow_r2"] = np.concatenate(shallow)
-    quantities = list(found)
-    table[quantities] = table[quantities].astype(float).where(table["failed_at"] < 0)
-    table["recognised"] = ((table["found"] == table["depth"]) & (table["r2"] >= settings.enough)).astype(
-        float
+    alone = problem(
+        settings, settings.students(settings.hidden, "eigendecomposition"), every, settings.epochs
     )
+    penalised = chain(spectral(settings.strength), recruit(settings.tolerance))
+    network, report = over_seeds(penalised, keys, alone, name="as in [S]", **options)
+    table["spectral_layers"] = np.where(np.asarray(network.failed_at) < 0, layers_left(network), np.nan)
+    spent["as in [S]"] = costs({"as in [S]": (network, report)})
     return Outcome(table, _findings(table), costs=spent)
+
+
+def layers_left(network: Network) -> np.ndarray:
+    """How many hidden layers of every run have neurons left."""
+    assert network.neurons is not None
+    return np.sum([np.asarray(kept.any(axis=-1)) for kept in jax.tree.leaves(network.neurons.kept)], axis=0)
 
 
 def _too_shallow(
@@ -287,10 +306,21 @@ def report(results: Results) -> list[RenderableType]:
             f"{runs['r2'].min():.5f}",
             tables.median(runs["shallow_r2"], ".4f"),
             f"{runs['shallow_r2'].max():.4f}",
+            _counted(runs["spectral_layers"]),
         )
         for depth, runs in table.groupby("depth", sort=False)
     ]
-    columns = ("layers", "recognised", "found", "neurons left", "R^2", "least", "one layer fewer", "most")
+    columns = (
+        "layers",
+        "recognised",
+        "found",
+        "neurons left",
+        "R^2",
+        "least",
+        "a layer fewer",
+        "most",
+        "[S] alone",
+    )
     title = f"hidden layers of teachers, found, and test R^2; at least {settings['enough']:g} is enough"
     return [tables.table(title, columns, rows), *results.remarks(table.groupby("depth"))]
 
