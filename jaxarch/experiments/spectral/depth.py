@@ -61,7 +61,8 @@ class Settings(RegressionSettings):
       enough: a depth is recognised if it is found, and R^2 of what is left is at least this on the test rows.
       wide: neurons of each hidden layer of a student of one layer fewer than its teacher.
       wide_epochs: passes over the training points of these.
-      epochs: passes over the training points in each training of a student.
+      epochs: passes over the training points in each training of a student; the rate of each falls to 0 as a
+        cosine.
     """
 
     depths: tuple[int, ...] = (1, 2, 3)
@@ -72,8 +73,8 @@ class Settings(RegressionSettings):
     depth_tolerance: float = 0.01
     enough: float = 0.995
     wide: int = 300
-    wide_epochs: int = 24
-    epochs: int = 16
+    wide_epochs: int = 16
+    epochs: int = 12
     examples: int = 100_000
     held_out: int = 2000
     batch_size: int = 200
@@ -154,11 +155,13 @@ def take_taught_rows(data: PyTree, own: PyTree, rows: Array) -> PyTree:
 def problem(settings: Settings, student: Model, per_run: PyTree, epochs: int) -> Problem:
     """The problem of all seeds: one set of inputs, a teacher each."""
     x, rows, steps = settings.inputs(settings.features), settings.rows(), settings.steps(epochs)
+    # A float: optax's schedule makes an integer one as it is first called, and checkpoints would not know it.
+    rate = optax.cosine_decay_schedule(settings.learning_rate, float(steps))
     return supervised(
         student,
         (x, x),  # The targets are the teachers', made in the gather.
         loss=optax.squared_error,
-        optimizer=optax.adam(optax.cosine_decay_schedule(settings.learning_rate, steps)),
+        optimizer=optax.adam(rate),
         steps=steps,
         batch_size=settings.batch_size,
         train=rows["train"],
@@ -211,8 +214,8 @@ def run(settings: Settings, context: Context) -> Outcome:
     spent = {"students": costs({"students": (network, report)})}
     losses = np.asarray(network.info["depth_losses"], np.float64)[:, ::-1]
     found = {
-        "found": layers_left(network),
-        "neurons": np.asarray(network.neurons.count()) if network.neurons else np.nan,
+        "found": (neurons_left(network) > 0).sum(axis=1),
+        "neurons": neurons_left(network).sum(axis=1),
         "r2": r_squared(evaluate(strategy, network, students, rows), truth(students, rows)),
         **{f"loss_{layers}": losses[:, layers] for layers in range(losses.shape[1])},
     }
@@ -232,15 +235,16 @@ def run(settings: Settings, context: Context) -> Outcome:
     )
     penalised = chain(spectral(settings.strength), recruit(settings.tolerance))
     network, report = over_seeds(penalised, keys, alone, name="as in [S]", **options)
-    table["spectral_layers"] = np.where(np.asarray(network.failed_at) < 0, layers_left(network), np.nan)
+    layers = (neurons_left(network) > 0).sum(axis=1)
+    table["spectral_layers"] = np.where(np.asarray(network.failed_at) < 0, layers, np.nan)
     spent["as in [S]"] = costs({"as in [S]": (network, report)})
     return Outcome(table, _findings(table), costs=spent)
 
 
-def layers_left(network: Network) -> np.ndarray:
-    """How many hidden layers of every run have neurons left."""
+def neurons_left(network: Network) -> np.ndarray:
+    """How many neurons of each hidden layer are left, shape (runs, layers)."""
     assert network.neurons is not None
-    return np.sum([np.asarray(kept.any(axis=-1)) for kept in jax.tree.leaves(network.neurons.kept)], axis=0)
+    return np.stack([kept.sum(axis=-1) for kept in jax.tree.leaves(network.neurons.kept)], axis=1)
 
 
 def _too_shallow(
