@@ -126,21 +126,30 @@ def test_as_few_layers_are_kept_as_a_share_of_the_linear_loss_allows(losses, tol
     assert int(fewest(jnp.asarray(losses), tolerance)) == removed
 
 
+@pytest.fixture(scope="module")
+def bent():
+    """What is found of two hidden layers for a task that needs one."""
+    problem = kinked(jaxarch.spectral_network((2, 10, 10, 1), form="gated"))
+    return problem, jaxarch.over_seeds(spectral_depth(2, 1e-5), keys(3), problem)[0]
+
+
 @pytest.mark.long
-def test_a_linear_task_keeps_no_layer_and_one_with_a_kink_keeps_one():
-    net = jaxarch.spectral_network((2, 10, 10, 1), form="gated")
-    network, _ = jaxarch.over_seeds(spectral_depth(2, 1e-5), keys(3), kinked(net))
-    assert network.info["layers"].tolist() == [1, 1, 1]
-    linear = linear_problem(jaxarch.spectral_network((3, 10, 10, 1), form="gated"))
+def test_a_task_with_a_kink_keeps_one_layer(bent):
+    assert bent[1].info["layers"].tolist() == [1, 1, 1]
+
+
+@pytest.mark.long
+def test_a_linear_task_keeps_none():
+    problem = linear_problem(jaxarch.spectral_network((3, 10, 10, 1), form="gated"))
     search = spectral_depth(2, optimizer=optax.adam(1e-2), steps=500)
-    network, _ = jaxarch.over_seeds(search, keys(3), linear)
+    network, _ = jaxarch.over_seeds(search, keys(3), problem)
     assert network.info["layers"].tolist() == [0, 0, 0]
 
 
 @pytest.mark.long
-def test_what_is_found_is_the_network_of_its_round():
-    problem = kinked(jaxarch.spectral_network((2, 10, 10, 1), form="gated"))
-    network = spectral_depth(2, 1e-5)(jax.random.key(0), problem)
+def test_what_is_found_is_the_network_of_its_round(bent):
+    problem, networks = bent
+    network = networks.of_run(0)
     layers, losses = int(network.info["layers"]), network.info["depth_losses"]
     assert losses.shape == (3,)
     found = problem.objective(network.params, network.state, problem.validation)
@@ -152,26 +161,25 @@ def test_what_is_found_is_the_network_of_its_round():
 
 
 @pytest.mark.long
-def test_a_tolerance_is_swept_and_the_whole_linear_loss_leaves_no_layer():
-    problem = kinked(jaxarch.spectral_network((2, 10, 10, 1), form="gated"), 100)
+def test_a_tolerance_is_swept_and_the_whole_linear_loss_leaves_no_layer(bent):
     network, _ = jaxarch.over_seeds(
         lambda tolerance: spectral_depth(2, 1e-5, tolerance=tolerance),
-        jnp.stack([jax.random.key(0)] * 2),
-        problem,
+        jnp.stack([keys(3)[0]] * 2),
+        bent[0],
         jnp.asarray([0.01, 1.0]),
     )
-    assert network.info["layers"][1] == 0 < network.info["layers"][0]
+    assert network.info["layers"].tolist() == [1, 0]
 
 
 @pytest.mark.long
-def test_neurons_are_recruited_in_the_layers_that_are_left_and_refitted():
-    problem = kinked(jaxarch.spectral_network((2, 10, 10, 1), form="gated"))
-    depth_alone = spectral_depth(2, 1e-5)
-    strategy = jaxarch.chain(depth_alone, jaxarch.recruit(0.1), jaxarch.search.spectral(0.0))
-    network = strategy(jax.random.key(0), problem)
-    assert network.info["layers"] == 1
-    assert len(layers_left(network)) == 1
-    assert network.info["depth_losses"].shape == (3,)
+def test_neurons_are_recruited_in_the_layers_that_are_left_and_refitted(bent):
+    problem, networks = bent
+    refit = jaxarch.chain(jaxarch.recruit(0.1), jaxarch.search.spectral(0.0))
+    network, _ = jaxarch.over_seeds(refit, keys(3), problem, network=networks, dead_start="ignore")
+    for run in range(3):
+        before, after = networks.of_run(run), network.of_run(run)
+        assert layers_left(after) == layers_left(before)
+        assert after.neurons.count() < before.neurons.count()
 
 
 @pytest.mark.parametrize(

@@ -349,10 +349,9 @@ def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
             finding(f"hidden neurons left: {name}", runs["neurons"]),
             finding(f"R^2 of the student that is left: {name}", runs["r2"]),
             finding(f"R^2, least over the seeds: {name}", runs["r2"].min()),
-            finding(f"R^2 of wide students of one hidden layer fewer: {name}", runs["shallow_r2"]),
-            finding(
-                f"R^2 of wide students of one hidden layer fewer, largest: {name}", runs["shallow_r2"].max()
-            ),
+            finding(f"R^2 of wide students of a layer fewer: {name}", runs["shallow_r2"]),
+            finding(f"R^2 of wide students of a layer fewer, largest: {name}", runs["shallow_r2"].max()),
+            finding(f"hidden layers left by the penalty alone, as in [S]: {name}", runs["spectral_layers"]),
         ]
     return found
 
