@@ -2092,6 +2092,27 @@ VANISHING = [
         "test_spectral_removal.py::test_a_depth_penalty_is_of_norms_and_counts_the_hidden_layers_before",
     ),
     Mutation(
+        "the layer that costs most is taken out",
+        "search/spectral_depth.py",
+        "jnp.lexsort((losses, ~there))",
+        "jnp.lexsort((-losses, ~there))",
+        "test_spectral_depth.py::test_the_layer_whose_removal_costs_least_goes_first",
+    ),
+    Mutation(
+        "a layer that is gone is taken out again, since it costs nothing",
+        "search/spectral_depth.py",
+        "jnp.lexsort((losses, ~there))",
+        "jnp.argsort(losses)",
+        "test_spectral_depth.py::test_a_layer_that_is_gone_is_not_taken_for_one_that_costs_nothing",
+    ),
+    Mutation(
+        "a depth may be worse by a share of the smallest loss",
+        "search/spectral_depth.py",
+        "jnp.abs(losses[-1])",
+        "jnp.abs(losses.min())",
+        "test_spectral_depth.py::test_as_few_layers_are_kept_as_a_share_of_the_linear_loss_allows",
+    ),
+    Mutation(
         "every eigenvalue of 0 is a neuron less",
         "search/spectral.py",
         "(values != 0) | ~silent",

@@ -229,6 +229,7 @@ def test_the_page_on_spectral_networks_finds_the_width_in_the_gated_form_and_exp
     assert [axes.get_title(loc="left")[:3] for axes in names["figure"].axes] == ["L_2", "L_3"] * 2
     in_layers = names["shallower"].neurons.kept["eigenvalues"]
     assert (in_layers["L3"].sum(axis=1) < in_layers["L2"].sum(axis=1)).all()
+    assert names["shallowest"].info["layers"].tolist() == [1, 1, 1]
     assert names["head"]["W2_1"].shape[1] == 8
     recruited = {name: network.neurons.count() for name, network in names["recruited"].items()}
     assert (recruited["linear"] <= 2).all()

@@ -39,6 +39,9 @@ EXPERIMENTS = {
     "spectral.rivals": (
         "spectral networks and their rivals made small: neurons left against error, a teacher of 20 neurons"
     ),
+    "spectral.depth": (
+        "teachers of one to three hidden layers: how often the depth of each is found, of how many neurons"
+    ),
     "pruning.fig1": (
         "figure 1 of [A]: convergence of a sparse logistic regression at three soft temperatures"
     ),

@@ -21,6 +21,7 @@ from jaxarch.search.snip import snip as snip
 from jaxarch.search.soft_threshold import soft_threshold as soft_threshold
 from jaxarch.search.sparse_evolution import sparse_evolution as sparse_evolution
 from jaxarch.search.spectral import spectral as spectral
+from jaxarch.search.spectral_depth import spectral_depth as spectral_depth
 from jaxarch.search.synflow import synflow as synflow
 from jaxarch.search.two_temperature import two_temperature as two_temperature
 from jaxarch.search.untrained import untrained as untrained

@@ -91,7 +91,7 @@ def spectral(
     With a number for `depth_strength` it is `depth_strength (k - 2)` in layer k: the first hidden layer is
     free, and later ones are emptied first, those that the loss can do without. L1 is indifferent to where
     neurons are, and where skip connections lead from every layer to the output, layers that are alike to the
-    loss share them.
+    loss share them. `search.spectral_depth` finds without it how many layers are needed.
 
     A gradient step makes no eigenvalue exactly 0, and `jaxarch.recruit` says which are small enough. With
     `proximal`, steps end at 0 instead of leading past it, and what is there stays until the loss asks for it
