@@ -44,6 +44,14 @@ def test_it_is_the_same_in_every_process():
     assert said("1") == said("2")
 
 
+def test_a_schedule_says_the_same_before_and_after_it_was_called():
+    schedule = optax.cosine_decay_schedule(0.1, 100)
+    before = fingerprint(schedule)
+    schedule(3)
+    assert fingerprint(schedule) == before
+    assert fingerprint(optax.cosine_decay_schedule(0.1, 200)) != before
+
+
 def captures(value):
     return lambda: value
 

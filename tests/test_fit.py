@@ -137,6 +137,19 @@ def test_a_chain_of_trainings_continues_within_its_second_training(tmp_path):
 
 
 @pytest.mark.long
+def test_a_chain_continues_whose_rate_falls_by_a_schedule(tmp_path):
+    def strategy():
+        falling = optax.sgd(optax.cosine_decay_schedule(0.1, 100))
+        return jaxarch.chain(dense(optimizer=falling), jaxarch.retrain("warm", optimizer=falling))
+
+    progress = interrupt_when(lambda border: "warm" in border.name and border.step == 8)
+    with pytest.raises(Interrupted):
+        learned(strategy(), chunk=4, checkpoint=jaxarch.Checkpoints(tmp_path), progress=progress)
+    resumed, _ = learned(strategy(), chunk=4, checkpoint=jaxarch.Checkpoints(tmp_path))
+    assert same(resumed, learned(strategy(), chunk=4)[0])
+
+
+@pytest.mark.long
 def test_early_stopping_continues_from_a_checkpoint_with_its_memory(tmp_path):
     learning = problem(steps=40, validation=True)
     options = {"chunk": 4, "early_stopping": jaxarch.EarlyStopping(patience=2)}

@@ -22,7 +22,7 @@ def fingerprint(value: Any) -> str:
 
     It sees numbers, texts, `None`, arrays by their content, tuples, lists, sets, dicts and dataclasses by
     their parts; and functions by module and qualified name, by their defaults and by the values that they
-    have captured. So `optax.sgd(.1)` is not like `optax.sgd(5.)`.
+    have captured, of which 100 and 100.0 are alike. So `optax.sgd(.1)` is not like `optax.sgd(5.)`.
 
     It cannot see what is in a function: two functions of one name, two lambdas of one place for instance,
     are alike, and so is one before and after an edit; nor the globals that it reads. Of any other object it
@@ -59,12 +59,17 @@ def _of(value: Any, above: tuple[int, ...]) -> str:
     if isinstance(value, types.MethodType):
         return _digest("method", inner(value.__func__), inner(value.__self__))
     if isinstance(value, types.FunctionType):
-        captured = map(inner, captured_by(value))
+        captured = (inner(_count(part)) for part in captured_by(value))
         defaults = inner(value.__defaults__), inner(value.__kwdefaults__)
         return _digest("function", _name(value), *defaults, *captured)
     if hasattr(value, "__wrapped__"):
         return inner(value.__wrapped__)
     return _digest("object", _name(type(value)), _name(value))
+
+
+def _count(value: Any) -> Any:
+    """A whole number as an integer: Optax's schedules make floats of captured steps when first called."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _of_array(value: Any, inner: Callable[[Any], str]) -> str:
