@@ -124,7 +124,8 @@ def serve(port: int, processes: int, index: int, cores: int) -> None:
             jax.block_until_ready(network.params)
             size = sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(network))
             data = digits.x.size * 4 + digits.y.size * 4
-            said = {"result_bytes": size / len(keys), "memory": told.memory.whole - data}
+            memory = told.memory.arguments + told.memory.temporaries - data
+            said = {"result_bytes": size / len(keys), "memory": memory}
         wall = time.perf_counter() - start
         print(json.dumps({"wall": wall, "cpu": time.process_time() - cpu} | said), flush=True)
 
@@ -228,8 +229,7 @@ def constants(repeats: int, told: dict[int, float], processes: int) -> dict[str,
     """
     program, few, many = Program(1, 1), 2, 16
     seconds: dict[int, list[float]] = {few: [], many: []}
-    for runs in seconds:
-        program.ask("run", runs)
+    memory = {runs: program.ask("run", runs)["memory"] for runs in seconds}
     for _ in range(repeats):
         for runs, of in seconds.items():
             answer = program.ask("run", runs)
@@ -244,8 +244,7 @@ def constants(repeats: int, told: dict[int, float], processes: int) -> dict[str,
         "latency": told[smallest],
         "rate": processes * (largest - smallest) / (told[largest] - told[smallest]),
         "result_bytes": answer["result_bytes"],
-        # Weights, scores and both moments of Adam of each, twice, while a step is made.
-        "run_bytes": 2 * 3 * 4 * (64 * 100 + 100 + 100 * 10 + 10),
+        "run_bytes": (memory[many] - memory[few]) / (many - few),
     }
 
 
