@@ -94,10 +94,13 @@ def serve(port: int, processes: int, index: int, cores: int) -> None:
     import optax
 
     import jaxarch
+    from jaxarch.cpu_cores import available_cores, keep_to_cores
     from jaxarch.running.processes import Team
 
     jaxarch.use_cpu_cores(cores)
     if processes > 1:
+        # As `jaxarch run --processes` starts them.
+        keep_to_cores(max(available_cores() // processes, 1), index)
         jax.distributed.initialize(f"127.0.0.1:{port}", processes, index)
     digits = jaxarch.data.load("digits")
     problem = jaxarch.supervised(

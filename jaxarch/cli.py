@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jaxarch import interruption, launcher
+from jaxarch.cpu_cores import keep_to_cores
 from jaxarch.errors import (
     ArgumentError,
     DeadStartWarning,
@@ -529,6 +530,8 @@ def _take_place(place: launcher.Place) -> None:
     from jaxarch.running.devices import use_cpu_cores
     from jaxarch.running.processes import join
 
+    if place.cores is not None and place.process is not None:
+        keep_to_cores(place.cores, place.process)
     use_cpu_cores(place.cores)
     launcher.take_place(place)
     join(place.coordinator, place.processes, place.process)
