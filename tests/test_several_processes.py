@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import jaxarch
 from jaxarch import launcher
+from jaxarch.cpu_cores import keep_to_cores
 from jaxarch.errors import ArgumentError
 from jaxarch.running.processes import Team
 from jaxarch.running.shares import Shares
@@ -127,6 +128,22 @@ def start(case, folder, processes, cores, *more):
     ]
     STARTED.extend(started)
     return started
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="nothing keeps threads to cores here")
+def test_processes_of_one_machine_keep_to_cores_of_their_own():
+    all_cores = os.sched_getaffinity(0)
+    kept = []
+    try:
+        for place in range(len(all_cores) + 1):
+            keep_to_cores(1, place)
+            kept.append(os.sched_getaffinity(0))
+            os.sched_setaffinity(0, all_cores)
+    finally:
+        os.sched_setaffinity(0, all_cores)
+    assert [len(cores) for cores in kept] == [1] * len(kept)
+    assert set.union(*kept) == all_cores
+    assert kept[-1] == kept[0]
 
 
 def said(started):
