@@ -123,10 +123,12 @@ def test_a_run_writes_its_page_and_a_report_writes_the_same_again(ran):
     assert (folder / "report.html").read_text() == page
 
 
-def test_a_page_that_cannot_be_written_does_not_cost_the_results(tmp_path, here, monkeypatch):
-    def full(*arguments):
-        raise OSError(errno.ENOSPC, "No space left on device")
+def full(*arguments):
+    """What writing to a full disk ends in."""
+    raise OSError(errno.ENOSPC, "No space left on device")
 
+
+def test_a_page_that_cannot_be_written_does_not_cost_the_results(tmp_path, here, monkeypatch):
     monkeypatch.setattr(html_report, "write", full)
     done = here("run", "disentangling.fig2", "--out", "out", "--quiet")
     assert done.returncode == 2
@@ -499,9 +501,6 @@ def test_markup_in_what_a_folder_says_is_printed_as_it_is(ran, tmp_path, here):
 
 
 def test_figures_that_cannot_be_written_cost_no_results(tmp_path, here, monkeypatch):
-    def full(*arguments):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     monkeypatch.setattr(plots, "save", full)
     done = here("run", "disentangling.fig2", "--out", "out", "--quiet")
     assert done.returncode == 2
@@ -513,9 +512,6 @@ def test_figures_that_cannot_be_written_cost_no_results(tmp_path, here, monkeypa
 
 
 def test_results_that_cannot_be_written_are_kept_as_far_as_they_are(tmp_path, here, monkeypatch):
-    def full(*arguments):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     monkeypatch.setattr(results, "write_manifest", full)
     done = here("run", "disentangling.fig2", "--out", "out", "--quiet")
     assert done.returncode == 2
@@ -528,12 +524,10 @@ def test_on_a_full_disk_all_results_go_to_a_temporary_folder(tmp_path, here, mon
     write = results.write_manifest
     (tmp_path / "elsewhere").mkdir()
 
-    def full(folder, manifest):
-        if folder.parent.name != "elsewhere":
-            raise OSError(errno.ENOSPC, "No space left on device")
-        write(folder, manifest)
+    def full_but_there(folder, manifest):
+        (write if folder.parent.name == "elsewhere" else full)(folder, manifest)
 
-    monkeypatch.setattr(results, "write_manifest", full)
+    monkeypatch.setattr(results, "write_manifest", full_but_there)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "elsewhere"))
     done = here("run", "disentangling.fig2", "--out", "out", "--quiet")
     assert done.returncode == 2

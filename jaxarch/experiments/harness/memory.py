@@ -18,7 +18,7 @@ def first_memory(experiment: Experiment, settings: Any) -> list[str]:
     """
     if not experiment.trains:
         return []
-    settings = dataclasses.replace(settings, resume="") if hasattr(settings, "resume") else settings
+    settings = dataclasses.replace(settings, resume="")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
