@@ -16,6 +16,7 @@ from jaxarch.experiments.catalogue import experiment
 from jaxarch.experiments.harness import plan_of, report_on, run_in, time_of
 from jaxarch.experiments.tournament.controls import controlled
 from jaxarch.experiments.tournament.entrants import BATCHES, ENTRANTS, At
+from jaxarch.experiments.tournament.experiment import _computed
 from jaxarch.experiments.tournament.matches import PASSES, play, table_of
 from jaxarch.experiments.tournament.own import read_own
 from jaxarch.experiments.tournament.report import DENSE, ranking_of
@@ -264,6 +265,13 @@ def test_the_plan_says_what_each_method_takes_and_the_time_is_told():
     assert "SNIP: 18 gradient evaluations a network, 4 networks" in lines
     (time,) = time_of(TOURNAMENT, SMALL)
     assert time.startswith("time: about")
+
+
+def test_a_search_that_finds_all_densities_is_timed_once(task):
+    trained_twice = 2 * 2 * 2 * task.settings.steps
+    assert _computed(ENTRANTS["SNIP"], task) == 2 * BATCHES + trained_twice
+    assert _computed(ENTRANTS["magnitude"], task) == 2 * (1 + 2) * task.settings.steps
+    assert _computed(ENTRANTS["SET"], task) == trained_twice
 
 
 @pytest.mark.long

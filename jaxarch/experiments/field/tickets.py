@@ -28,12 +28,12 @@ from jaxarch.experiments.harness import (
     Results,
     Work,
     finding,
+    pace,
     tables,
 )
 from jaxarch.experiments.harness.at_worker import check_same
 from jaxarch.experiments.harness.results import failures
 from jaxarch.experiments.harness.tables import Table
-from jaxarch.experiments.pruning.estimate import MEASURED_STEPS, seconds_of, told
 from jaxarch.experiments.pruning.settings import check_share
 from jaxarch.experiments.tournament.settings import PictureTrainingSettings
 from jaxarch.experiments.tournament.task import PictureTask, prepare
@@ -135,12 +135,10 @@ def _trainings(settings: TicketSettings) -> tuple[int, int]:
 def duration(settings: TicketSettings) -> list[str]:
     """How long all of it would take here, from a few steps of the whole network."""
     task = prepare(settings)
-    problem = task.learning(np.arange(settings.seeds)).descending(steps=MEASURED_STEPS)
-    keys = task.keys("search")
-    whole = dense(nonnegative=False)
-    _, report = over_seeds(whole, keys, problem, dead_start="ignore", chunk=MEASURED_STEPS)
-    seconds = seconds_of(report, sum(_trainings(settings)) * settings.steps)
-    return [told(seconds, report.stages[-1].devices, "compilation and tests apart")]
+    problem = task.learning(np.arange(settings.seeds))
+    whole = pace.measured(dense(nonnegative=False), task.keys("search"), problem)
+    seconds = whole.seconds(sum(_trainings(settings)) * settings.steps)
+    return [pace.told(seconds, whole.devices, "compilation and tests apart")]
 
 
 def _fractions(task: PictureTask[TicketSettings]) -> dict[str, float]:

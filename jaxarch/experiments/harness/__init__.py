@@ -1,6 +1,6 @@
 """What every experiment is made of, and what runs it: settings, outcome, results, tables."""
 
-from jaxarch.experiments.harness import tables
+from jaxarch.experiments.harness import pace, tables
 from jaxarch.experiments.harness.certificates import CERTIFICATES, certificate_table, certificates
 from jaxarch.experiments.harness.executors import DaskWorkers, LocalProcesses, executor_of
 from jaxarch.experiments.harness.experiment import Context, Experiment, Outcome
@@ -54,12 +54,13 @@ __all__ = [
     "costs",
     "executor_of",
     "finding",
+    "memory_of",
+    "pace",
     "plan_of",
     "read_settings",
     "report_on",
     "run_in",
     "seed_keys",
     "tables",
-    "memory_of",
     "time_of",
 ]

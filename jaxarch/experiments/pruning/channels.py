@@ -13,11 +13,10 @@ from rich.console import RenderableType
 
 from jaxarch import ResultWarning, plots, select
 from jaxarch.charts import Chart
-from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, finding, tables
+from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, finding, pace, tables
 from jaxarch.experiments.harness.results import failures
 from jaxarch.experiments.harness.tables import Table
 from jaxarch.experiments.pruning import cutting, unit_searches
-from jaxarch.experiments.pruning.estimate import told
 from jaxarch.experiments.pruning.reporting import COMPARISONS, MASKS, dead_starts
 from jaxarch.experiments.pruning.unit_settings import DENSE, LAYERWISE, ChannelSettings
 from jaxarch.results import digest
@@ -78,7 +77,7 @@ def duration(settings: ChannelSettings) -> list[str]:
     a_step, a_cut = cutting.timed(few, MEASURED_STEPS)
     networks, devices = _networks(settings), jax.local_device_count()
     total = (total + networks * settings.steps * a_step) / devices + networks * a_cut
-    return [told(total, devices, "compilation of trainings apart")]
+    return [pace.told(total, devices, "compilation of trainings apart")]
 
 
 def run(settings: ChannelSettings, context: Context) -> Outcome:

@@ -22,8 +22,7 @@ from jaxarch.errors import (
     check_positive,
     check_strength,
 )
-from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, costs, finding, tables
-from jaxarch.experiments.pruning.estimate import MEASURED_STEPS, seconds_of, told
+from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, costs, finding, pace, tables
 from jaxarch.experiments.tournament.settings import PictureTrainingSettings
 from jaxarch.experiments.tournament.task import PictureTask, prepare
 from jaxarch.results import digest
@@ -31,7 +30,7 @@ from jaxarch.search import dense, spectral
 from jaxarch.spectral.network import hidden_eigenvalues, with_neurons
 from jaxarch.trees import PyTree, map_selected, named_leaves
 
-MODELS = ("cnn", "resnet20", "vgg16")
+MODELS = ("cnn", "resnet18", "resnet20", "vgg11", "vgg16")
 """Parents that end in one dense head."""
 LINEAR = "linear"
 HEADS: dict[str, dict[str, Any] | None] = {
@@ -163,16 +162,13 @@ def plan(settings: Settings) -> list[str]:
 
 def duration(settings: Settings) -> list[str]:
     """How long all of it would take here, from a few steps with each head."""
-    seconds, devices = 0.0, 1
+    paces = []
     for head in settings.heads:
         task = prepare(settings, settings.change(head))
-        problem = task.learning(np.arange(settings.seeds)).descending(steps=MEASURED_STEPS)
-        _, report = over_seeds(
-            settings.search(head), task.keys("search"), problem, dead_start="ignore", chunk=MEASURED_STEPS
-        )
-        devices = report.stages[-1].devices
-        seconds += seconds_of(report, settings.seeds * settings.steps)
-    return [told(seconds, devices, "compilation and looks apart")]
+        problem = task.learning(np.arange(settings.seeds))
+        paces.append(pace.measured(settings.search(head), task.keys("search"), problem))
+    seconds = sum(of.seconds(settings.seeds * settings.steps) for of in paces)
+    return [pace.told(seconds, paces[0].devices, "compilation and looks apart")]
 
 
 def run(settings: Settings, context: Context) -> Outcome:

@@ -14,11 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from jaxarch import chain, over_seeds, select
+from jaxarch import select
 from jaxarch.errors import ArgumentError
-from jaxarch.experiments.harness import Context, Experiment, Outcome, Part, Parts, Work, finding
+from jaxarch.experiments.harness import Context, Experiment, Outcome, Part, Parts, Work, finding, pace
 from jaxarch.experiments.harness.at_worker import check_same
-from jaxarch.experiments.pruning.estimate import in_words, told
 from jaxarch.experiments.tournament import report as reports
 from jaxarch.experiments.tournament.controls import AS_FOUND, controlled
 from jaxarch.experiments.tournament.entrants import ENTRANTS, RANDOM, At, Entrant, Phase
@@ -32,8 +31,6 @@ from jaxarch.results import digest
 from jaxarch.search import dense
 from jaxarch.trees import named_leaves
 
-MEASURED_STEPS = 20
-"""Of the parent, to tell how long all of it takes."""
 PROGRAM_SECONDS = 4.0
 """That compiling the search of a small parent takes, about; a larger one's training is measured."""
 
@@ -71,27 +68,34 @@ def _evaluations(entrant: Entrant, task: Task) -> float:
     return settings.seeds * sum(phase.evaluations for phases in by_density for phase in phases)
 
 
+def _computed(entrant: Entrant, task: Task) -> float:
+    """The gradient evaluations of a method here: a search that finds several architectures runs once."""
+    settings = task.settings
+    at = At.of(settings)
+    by_density = [entrant.phases(at, density) for density in settings.densities]
+    before = [sum(phase.evaluations for phase in phases[:-1]) for phases in by_density]
+    searching = max(before) if entrant.nested else sum(before)
+    return settings.seeds * (searching + sum(phases[-1].evaluations for phases in by_density))
+
+
 def duration(settings: TournamentSettings) -> list[str]:
     """How long all of it would take here, from a few steps of the parent: a coarse estimate."""
     task = prepare(settings)
     seeds = np.tile(np.arange(settings.seeds), len(settings.densities))
-    problem = task.learning(seeds).descending(steps=MEASURED_STEPS)
-    whole = chain(dense(nonnegative=False))
-    _, report = over_seeds(
-        whole, task.keys("search")[seeds], problem, dead_start="ignore", chunk=MEASURED_STEPS
-    )
-    devices = report.stages[-1].devices
-    a_step = report.seconds / MEASURED_STEPS / devices
-    evaluations = sum(_evaluations(ENTRANTS[name], task) for name in settings.methods)
+    whole = pace.measured(dense(nonnegative=False), task.keys("search")[seeds], task.learning(seeds))
     runs = settings.seeds * len(settings.densities)
+    evaluations = sum(_computed(ENTRANTS[name], task) for name in settings.methods)
     evaluations += len(read_own(settings.own)) * runs * 2 * settings.steps
     tuning = evaluations * settings.tune * min(SEEDS, settings.seeds) / settings.seeds
     controls = len(settings.methods) * runs * settings.steps * (len(settings.controls) + 1)
     extra = tuning + (controls if settings.controls else 0)
-    compiling = (len(settings.methods) + 1) * max(PROGRAM_SECONDS, report.compile_seconds)
-    lines = [told(evaluations * a_step + compiling, devices, "compilation included")]
+    compiling = (len(settings.methods) + 1) * max(PROGRAM_SECONDS, whole.compile_seconds)
+    dense_ones = settings.seeds * At.of(settings).whole
+    seconds = whole.seconds(evaluations + dense_ones) + compiling
+    lines = [pace.told(seconds, whole.devices, "compilation included")]
     if extra:
-        lines.append(f"and about {in_words(extra * a_step + compiling)} for trials and controls")
+        seconds = whole.seconds(extra) + compiling
+        lines.append(f"and about {pace.in_words(seconds)} for trials and controls")
     return lines
 
 
