@@ -167,6 +167,16 @@ def pooled(images: Images, window: int) -> Images:
     return images._replace(x=np.rint(pixels).astype(np.uint8))
 
 
+WHOLE = {
+    "resnet18": models.ResNet18,
+    "resnet20": models.ResNet20,
+    "vgg11": models.VGG11,
+    "vgg16": models.VGG16,
+    "vgg19": models.VGG19,
+}
+"""Parents whose sizes are their own."""
+
+
 def _model(model: str, widths: Sequence[int], images: Images) -> Callable[[Any], Any]:
     """The parent of all architectures, a function of Flax's rngs."""
     _, height, width, channels = images.x.shape
@@ -180,12 +190,8 @@ def _model(model: str, widths: Sequence[int], images: Images) -> Callable[[Any],
             return lambda rngs: models.LeNet300100(inputs=pixels, outputs=outputs, rngs=rngs)
         case "cnn":
             return lambda rngs: models.CNN(widths, inputs=channels, outputs=outputs, rngs=rngs)
-        case "resnet20":
-            return lambda rngs: models.ResNet20(inputs=channels, outputs=outputs, rngs=rngs)
-        case "vgg16":
-            return lambda rngs: models.VGG16(inputs=channels, outputs=outputs, rngs=rngs)
-        case "vgg19":
-            return lambda rngs: models.VGG19(inputs=channels, outputs=outputs, rngs=rngs)
+        case name if name in WHOLE:
+            return lambda rngs: WHOLE[name](inputs=channels, outputs=outputs, rngs=rngs)
         case "vit":
             size = (height, width)
             return lambda rngs: models.VisionTransformer(

@@ -12,7 +12,6 @@ from jaxarch.experiments.pruning.settings import check_share
 from jaxarch.experiments.tournament.entrants import ENTRANTS
 from jaxarch.masks import check_temperatures
 
-MODELS = ("mlp", "lenet", "cnn", "resnet20", "vgg16")
 WIDTHS = {"mlp": (100,), "cnn": (16, 32)}
 CONTROLS = ("reshuffled", "reinitialised", "inverted")
 SUITS_ALL = {
@@ -50,7 +49,8 @@ class PictureSettings(TrainingSettings):
 
     Attributes:
       dataset: pictures: a name of `jaxarch data`, or an npz file with x and y.
-      model: the parent of all networks: an mlp or cnn of `widths`, LeNet-300-100, ResNet-20 or VGG16.
+      model: the parent of all networks: an mlp or cnn of `widths`, LeNet-300-100, ResNet-18, ResNet-20,
+        VGG11 or VGG16.
       widths: hidden neurons, or channels, of each layer of an mlp or a cnn.
       pool: side of the windows whose means are the pixels; 1 leaves pictures as they are.
       seeds: independent runs of each method at each density.
@@ -58,7 +58,7 @@ class PictureSettings(TrainingSettings):
     """
 
     dataset: str = "digits"
-    model: Literal["auto", "mlp", "lenet", "cnn", "resnet20", "vgg16"] = "auto"
+    model: Literal["auto", "mlp", "lenet", "cnn", "resnet18", "resnet20", "vgg11", "vgg16"] = "auto"
     widths: tuple[int, ...] = ()
     pool: int = 1
     seeds: int = 0
