@@ -1,0 +1,312 @@
+"""Do methods of the tournament compute what their authors' code computes?
+
+    pip install torch
+    mkdir clones; cd clones
+    git clone https://github.com/allenai/hidden-networks
+    git clone https://github.com/chrundle/biprop
+    git clone https://github.com/RAIVNLab/STR
+    git clone https://github.com/lolemacs/continuous-sparsification
+    git clone https://github.com/AMLab-Amsterdam/L0_regularization
+    git clone https://github.com/huggingface/nn_pruning
+    git clone https://github.com/ganguli-lab/Synaptic-Flow
+    cd ..; python benchmarks/beside_the_authors.py clones      # seconds, on one core
+
+Of methods that learn a mask by gradient descent: the weights w' that a kernel of 64 x 100 becomes at random
+weights and scores, and the derivatives of <g, w'>, for a random g, by scores and weights. Only the class or
+function of the authors' file that is named is run. Hard concrete gates have the same random numbers on both
+sides. The authors' factor of the mask of continuous sparsification, 1 / sigmoid(start), is taken out, as
+jaxarch's docstring says.
+
+Of methods that score connections before training, by H. Tanaka's implementation of each: an MLP 64-100-10 on
+500 handwritten digits, a tenth of its connections, SynFlow in 100 rounds; in how many connections the two
+masks differ.
+
+Printed: the largest difference over the largest number, in the worst of the seeds; and of masks the
+connections that one has and the other has not, a number a seed. Both sides are in float64, but some of
+jaxarch's scores and constants are float32 by design.
+
+Measured with PyTorch 2.13 on a CPU, 5 seeds, the repositories as of dddf2d0, f709fc5, cc74d38, 5bd4039,
+39a5fe6, 0cef2b2 and 9dfa57a, in this order: at most 3e-16 (edge-popup, biprop), 2e-15 (STR), 3e-10
+(continuous sparsification), 4e-8 (hard concrete) and 0 (movement). The masks of magnitude at the start, SNIP
+and GraSP are the same in every seed; those of SynFlow differ in 1 to 5 of 740 connections, and in none once
+the authors' code rounds what is left after a round to the nearest, as jaxarch does, and not what goes down.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+
+jax.config.update("jax_enable_x64", True)
+
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
+import optax  # noqa: E402
+import torch  # noqa: E402
+from torch import autograd, nn  # noqa: E402
+from torch.nn import functional  # noqa: E402
+
+import jaxarch  # noqa: E402
+from jaxarch import masks, saliency, search  # noqa: E402
+
+torch.set_default_dtype(torch.float64)
+
+SHAPE, DENSITY, ROUNDS, TEMPERATURE = (64, 100), 0.1, 100, 200.0
+Numbers = Mapping[str, np.ndarray]
+
+
+def definition(path: Path, *names: str) -> SimpleNamespace:
+    """Functions, classes and constants of a file, without the rest of it and what it imports."""
+    body = [node for node in ast.parse(path.read_text()).body if set(names) & _defined(node)]
+    scope: dict[str, Any] = {
+        "torch": torch,
+        "nn": nn,
+        "F": functional,
+        "autograd": autograd,
+        "math": math,
+        "np": np,
+        "Module": nn.Module,
+    }
+    exec(compile(ast.Module(body, []), str(path), "exec"), scope)
+    return SimpleNamespace(**{name: scope[name] for name in names})
+
+
+def _defined(node: ast.stmt) -> set[str]:
+    if isinstance(node, ast.Assign):
+        return {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
+    return {getattr(node, "name", "")}
+
+
+def linear() -> jaxarch.Problem:
+    """One kernel, of which only the shape matters."""
+    x, y = np.zeros((4, SHAPE[0])), np.zeros((4, SHAPE[1]))
+    model = jaxarch.Model(
+        lambda key: ({"kernel": jax.random.normal(key, SHAPE, jnp.float64)}, {}),
+        lambda params, state, x, key: (x @ params["kernel"], state),
+    )
+    return jaxarch.supervised(model, (x, y), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+
+
+class Drawn:
+    """Random weights, scores and cotangents, the same for both sides."""
+
+    def __init__(self, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        self.weights, self.scores, self.along = (rng.normal(size=SHAPE) for _ in range(3))
+
+    def ours(
+        self, method: Any, scores: np.ndarray, trains_weights: bool = True, step: int = 0
+    ) -> tuple[Numbers, Any]:
+        """What a search of jaxarch computes with, and the derivatives; and its state."""
+        problem = method.on(linear())
+        state = method.init(method.settings, jax.random.key(0), problem, None)._replace(step=step)
+        mine = {"kernel": jnp.asarray(scores)}
+        weights = {"kernel": jnp.asarray(self.weights)}
+        if trains_weights:
+            trainable: Any = {"scores": mine, "weights": weights}
+        else:
+            trainable = mine
+            state = state._replace(fixed=state.fixed._replace(weights=weights))
+
+        def kernel(trainable: Any) -> Any:
+            return method.params(method.settings, state._replace(trainable=trainable))["kernel"]
+
+        value, pull = jax.vjp(kernel, trainable)
+        (back,) = pull(jnp.asarray(self.along).astype(value.dtype))
+        found = {"w'": value, "by scores": (back["scores"] if trains_weights else back)["kernel"]}
+        if trains_weights:
+            found["by weights"] = back["weights"]["kernel"]
+        state = state._replace(trainable=trainable)
+        return {name: np.asarray(array, float) for name, array in found.items()}, state
+
+    def theirs(
+        self, compute: Callable[[Any, Any], Any], scores: np.ndarray, trains_weights: bool = True
+    ) -> Numbers:
+        """What the authors' code computes with, `(scores, weights) -> w'`, and the derivatives."""
+        s = torch.tensor(scores, requires_grad=True)
+        w = torch.tensor(self.weights, requires_grad=trains_weights)
+        value = compute(s, w)
+        (value * torch.tensor(self.along)).sum().backward()
+        found = {"w'": value.detach(), "by scores": s.grad}
+        if trains_weights:
+            found["by weights"] = w.grad
+        return {name: array.numpy() for name, array in found.items()}
+
+
+def edge_popup(clones: Path, drawn: Drawn) -> tuple[Numbers, Numbers]:
+    code = definition(clones / "hidden-networks" / "simple_mnist_example.py", "GetSubnet")
+    ours, _ = drawn.ours(search.edge_popup(DENSITY), drawn.scores, trains_weights=False)
+    return ours, drawn.theirs(
+        lambda s, w: w * code.GetSubnet.apply(s.abs(), DENSITY),
+        drawn.scores,
+        trains_weights=False,
+    )
+
+
+def biprop(clones: Path, drawn: Drawn) -> tuple[Numbers, Numbers]:
+    code = definition(clones / "biprop" / "utils" / "conv_type.py", "GetQuantnet_binary")
+    ours, _ = drawn.ours(search.biprop(DENSITY), drawn.scores, trains_weights=False)
+    return ours, drawn.theirs(
+        lambda s, w: torch.sign(w) * code.GetQuantnet_binary.apply(s.abs(), w, DENSITY),
+        drawn.scores,
+        trains_weights=False,
+    )
+
+
+def soft_threshold(clones: Path, drawn: Drawn) -> tuple[Numbers, Numbers]:
+    code = definition(clones / "STR" / "utils" / "conv_type.py", "sparseFunction")
+    score = np.asarray(-0.3)
+    ours, _ = drawn.ours(search.soft_threshold(DENSITY), score)
+    return ours, drawn.theirs(lambda s, w: code.sparseFunction(w, s), score)
+
+
+def continuous_sparsification(clones: Path, drawn: Drawn) -> tuple[Numbers, Numbers]:
+    path = clones / "continuous-sparsification" / "models" / "layers.py"
+    code = definition(path, "sigmoid", "SoftMaskedConv2d")
+    layer = SimpleNamespace(mask_initial_value=0.3)
+
+    def compute(s: Any, w: Any) -> Any:
+        layer.mask_weight = s
+        mask = code.SoftMaskedConv2d.compute_mask(layer, math.sqrt(TEMPERATURE), False)
+        return w * mask * code.sigmoid(layer.mask_initial_value)
+
+    # Half way, the temperature is the square root of the last one.
+    ours, _ = drawn.ours(search.continuous_sparsification(DENSITY, beta=TEMPERATURE), drawn.scores, step=1)
+    return ours, drawn.theirs(compute, drawn.scores)
+
+
+def hard_concrete(clones: Path, drawn: Drawn) -> tuple[Numbers, Numbers]:
+    path = clones / "L0_regularization" / "l0_layers.py"
+    code = definition(path, "limit_a", "limit_b", "epsilon", "L0Dense")
+    method = search.hard_concrete(DENSITY, strength=1.0)
+    ours, state = drawn.ours(method, drawn.scores)
+    (key,) = jax.random.split(jax.random.fold_in(state.fixed.key, 0), 1)
+    uniform = torch.tensor(np.asarray(jax.random.uniform(key, SHAPE, jnp.float64, 1e-6, 1 - 1e-6)))
+    layer = SimpleNamespace(temperature=2 / 3)
+
+    def compute(s: Any, w: Any) -> Any:
+        layer.qz_loga = s
+        return w * functional.hardtanh(code.L0Dense.quantile_concrete(layer, uniform), 0, 1)
+
+    theirs = drawn.theirs(compute, drawn.scores)
+    layer.qz_loga = torch.tensor(drawn.scores)
+    open_gates = (1 - code.L0Dense.cdf_qz(layer, 0)).sum().numpy()
+    penalty = np.asarray(method.penalty(method.settings, state))
+    return {**ours, "penalty": penalty}, {**theirs, "penalty": open_gates}
+
+
+def movement(clones: Path, drawn: Drawn) -> tuple[Numbers, Numbers]:
+    code = definition(clones / "nn_pruning" / "nn_pruning" / "modules" / "binarizer.py", "TopKBinarizer")
+    ours, _ = drawn.ours(search.movement(DENSITY, warmup=0.0, cooldown=1.0), drawn.scores, step=2)
+    return ours, drawn.theirs(lambda s, w: w * code.TopKBinarizer.apply(s, DENSITY), drawn.scores)
+
+
+LEARNED = {
+    "edge-popup": edge_popup,
+    "biprop": biprop,
+    "STR": soft_threshold,
+    "continuous sparsification": continuous_sparsification,
+    "hard concrete": hard_concrete,
+    "movement": movement,
+}
+
+
+class Digits:
+    """An MLP on handwritten digits, for both sides."""
+
+    def __init__(self, seed: int) -> None:
+        digits, rng = jaxarch.data.load("digits"), np.random.default_rng(seed)
+        rows = rng.permutation(len(digits.y))[:500]
+        self.x, self.y = digits.x[rows].reshape(500, -1).astype(float) / 16, digits.y[rows].astype(np.int64)
+        sizes = ((64, 100), (100, 10))
+        self.kernels = [rng.normal(size=size) * math.sqrt(2 / size[0]) for size in sizes]
+
+    def outputs(self, params: Any, x: Any) -> Any:
+        """Of the classes."""
+        return jax.nn.relu(x @ params["0"]) @ params["1"]
+
+    def loss(self, params: Any, temperature: float = 1.0) -> Any:
+        """The mean cross-entropy; GraSP's authors divide the outputs by a temperature."""
+        outputs = self.outputs(params, jnp.asarray(self.x)) / temperature
+        return optax.softmax_cross_entropy_with_integer_labels(outputs, jnp.asarray(self.y)).mean()
+
+    def ours(self) -> dict[str, list[np.ndarray]]:
+        """The masks of both kernels, by method."""
+        params = {str(i): jnp.asarray(kernel) for i, kernel in enumerate(self.kernels)}
+        model = jaxarch.Model(
+            lambda key: (params, {}), lambda params, state, x, key: (self.outputs(params, x), state)
+        )
+        problem = jaxarch.supervised(
+            model,
+            (self.x, self.y),
+            loss=optax.softmax_cross_entropy_with_integer_labels,
+            optimizer=optax.sgd(0.1),
+            steps=1,
+        )
+        found = {
+            "magnitude at start": masks.keep(saliency.magnitude(params), DENSITY),
+            "SNIP": masks.keep(saliency.snip(params, jax.grad(self.loss)(params)), DENSITY),
+            "GraSP": masks.keep(saliency.grasp(lambda of: self.loss(of, TEMPERATURE), params), DENSITY),
+            "SynFlow": search.synflow(DENSITY, rounds=ROUNDS)(jax.random.key(0), problem).mask,
+        }
+        return {name: [np.asarray(mask[key]) for key in ("0", "1")] for name, mask in found.items()}
+
+    def theirs(self, clones: Path) -> dict[str, list[np.ndarray]]:
+        """The masks of both kernels, by method."""
+        folder = clones / "Synaptic-Flow"
+        names = {"magnitude at start": "Mag", "SNIP": "SNIP", "GraSP": "GraSP", "SynFlow": "SynFlow"}
+        code = definition(folder / "Pruners" / "pruners.py", "Pruner", *names.values())
+        layers = definition(folder / "Layers" / "layers.py", "Linear")
+        batch = [(torch.tensor(self.x), torch.tensor(self.y))]
+        found = {}
+        for name, of in names.items():
+            network = nn.Sequential(layers.Linear(64, 100), nn.ReLU(), layers.Linear(100, 10))
+            dense = [network[0], network[2]]
+            with torch.no_grad():
+                for layer, kernel in zip(dense, self.kernels, strict=True):
+                    layer.weight.copy_(torch.tensor(kernel.T))
+                    layer.bias.zero_()
+            pruner = getattr(code, of)([(layer.weight_mask, layer.weight) for layer in dense])
+            rounds = ROUNDS if name == "SynFlow" else 1
+            for done in range(1, rounds + 1):
+                pruner.score(network, nn.CrossEntropyLoss(), batch, "cpu")
+                pruner.mask(DENSITY ** (done / rounds), "global")
+            found[name] = [layer.weight_mask.detach().numpy().T.astype(bool) for layer in dense]
+        return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("clones", type=Path, help="a folder of the authors' repositories")
+    parser.add_argument("--seeds", type=int, default=5)
+    arguments = parser.parse_args()
+    for name, both in LEARNED.items():
+        worst: dict[str, float] = {}
+        for seed in range(arguments.seeds):
+            ours, theirs = both(arguments.clones, Drawn(seed))
+            for what, numbers in theirs.items():
+                difference = np.abs(ours[what] - numbers).max() / np.abs(numbers).max()
+                worst[what] = max(worst.get(what, 0.0), float(difference))
+        print(f"{name:26}", ", ".join(f"{what} {difference:.1e}" for what, difference in worst.items()))
+    differing: dict[str, list[int]] = {}
+    kept = 0
+    for seed in range(arguments.seeds):
+        digits = Digits(seed)
+        ours, theirs = digits.ours(), digits.theirs(arguments.clones)
+        kept = sum(int(mask.sum()) for mask in ours["SNIP"])
+        for name, mask in theirs.items():
+            pairs = zip(ours[name], mask, strict=True)
+            differing.setdefault(name, []).append(sum(int((a & ~b).sum()) for a, b in pairs))
+    for name, counts in differing.items():
+        print(f"{name:26} masks of {kept} connections, those that differ: {counts}")
+
+
+if __name__ == "__main__":
+    main()
