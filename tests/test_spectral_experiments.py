@@ -6,13 +6,14 @@ import shutil
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from pages import charted
 from small import Interrupted, interrupt_when
 
 from jaxarch import plots, results
 from jaxarch.experiments.harness import report_on, run_in
-from jaxarch.experiments.spectral import fig7, fig8, fig9, rivals, targets, teacher
+from jaxarch.experiments.spectral import fig7, fig8, fig9, pictures, rivals, targets, teacher
 from jaxarch.reproduction import read_findings
 from jaxarch.results import read_table
 from jaxarch.storage import read_npz
@@ -234,8 +235,58 @@ def test_neurons_that_nothing_leads_to_are_drawn_without_what_leaves_them():
         (rivals, {"rivals": ("lasso",)}, "rivals: unknown 'lasso'"),
         (rivals, {"hidden": (0,)}, "widths: expected an integer of at least 1"),
         (rivals, {"strengths": (-1.0,)}, "strengths: expected"),
+        (pictures, {"rivals": ("lasso",)}, "rivals: unknown 'lasso'"),
+        (pictures, {"strengths": (1e-4, 1e-4)}, "strengths: 0.0001 is named twice"),
+        (pictures, {"within": -0.1}, "within: expected"),
+        (pictures, {"widths": (0,)}, "widths: expected an integer of at least 1"),
     ],
 )
 def test_settings_that_cannot_be_used_are_refused(module, settings, message):
     with pytest.raises(ValueError, match=message):
-        module.Settings(**settings).check()
+        module.Settings(**settings).complete().check()
+
+
+@pytest.fixture(scope="module")
+def classified(tmp_path_factory):
+    few = {"steps": 30, "seeds": 2, "strengths": (1e-4, 1e-2), "widths": (6,), "batch_size": 20}
+    settings = {"rivals": ("gated spectral", "weights, no skips"), "examples": 200, "within": 0.3}
+    return run(pictures, tmp_path_factory.mktemp("pictures"), **few, **settings)
+
+
+@pytest.mark.long
+def test_rivals_on_pictures_are_compared_where_they_are_accurate_enough(classified):
+    table, chosen = read_table(classified), read_table(classified, pictures.CHOSEN)
+    assert len(table) == 2 * 2 * 2
+    best = table[table["rival"] == "gated spectral"].groupby("seed")["held_out_accuracy"].max()
+    enough = chosen.dropna()
+    assert (enough["held_out_accuracy"] >= enough["seed"].map(best) - 0.3).all()
+    assert (classified / "pictures.png").exists()
+
+
+@pytest.mark.long
+def test_students_of_pictures_train_on_as_many_of_each_class_and_none_that_judge_or_test():
+    settings = pictures.Settings(examples=300, seeds=2, steps=1).complete()
+    task = pictures.prepare(settings)
+    for rows, held_out in zip(pictures.rows_of(task), task.held_out, strict=True):
+        assert np.bincount(task.images.y[rows]).tolist() == [30] * 10
+        assert not set(rows) & (set(held_out) | set(task.test))
+    with pytest.raises(ValueError, match="examples: 5000 are 500 of each class, of which"):
+        pictures.rows_of(task._replace(settings=pictures.Settings(examples=5000, seeds=2).complete()))
+
+
+def test_the_strength_with_the_fewest_neurons_is_chosen_of_those_that_are_accurate_enough():
+    columns = ("rival", "seed", "strength", "neurons", "held_out_accuracy", "accuracy")
+    runs = [
+        ("first", 0, 1e-5, 90, 0.95, 0.90),
+        ("first", 0, 1e-4, 50, 0.948, 0.91),
+        ("first", 0, 1e-3, 10, 0.90, 0.99),
+        ("second", 0, 1e-5, 20, 0.949, 0.92),
+        ("second", 0, 1e-4, 20, 0.960, 0.93),
+        ("second", 0, 1e-3, 5, 0.946, 0.94),
+        ("third", 0, 1e-4, 1, 0.80, 0.95),
+        ("third", 0, 1e-3, np.nan, np.nan, np.nan),
+    ]
+    chosen = pictures.chosen_of(pd.DataFrame(runs, columns=columns), "first", 0.003).set_index("rival")
+    assert chosen["strength"].tolist()[:2] == [1e-4, 1e-4]
+    assert chosen["neurons"].tolist()[:2] == [50, 20]
+    assert chosen.loc["third"].drop("seed").isna().all()

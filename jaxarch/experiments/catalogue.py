@@ -39,6 +39,9 @@ EXPERIMENTS = {
     "spectral.rivals": (
         "spectral networks and their rivals made small: neurons left against error, a teacher of 20 neurons"
     ),
+    "spectral.pictures": (
+        "spectral networks and their rivals on pictures: how few hidden neurons reach an equal accuracy"
+    ),
     "spectral.depth": (
         "teachers of one to three hidden layers: how often the depth of each is found, of how many neurons"
     ),
