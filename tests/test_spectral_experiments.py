@@ -11,7 +11,7 @@ import pytest
 from pages import charted
 from small import Interrupted, interrupt_when
 
-from jaxarch import plots, results
+from jaxarch import Network, plots, results
 from jaxarch.experiments.harness import report_on, run_in
 from jaxarch.experiments.spectral import fig7, fig8, fig9, pictures, rivals, targets, teacher
 from jaxarch.reproduction import read_findings
@@ -109,6 +109,17 @@ def test_the_norm_of_gamma_is_that_of_all_paths_through_the_hidden_layer(transit
     table = read_table(transition)
     first = table[table["seed"] == 0].sort_values("alpha")
     assert np.allclose(first["gamma_norm"], np.sqrt((gamma**2).sum(axis=(1, 2, 3))), rtol=1e-4)
+
+
+def test_in_the_mean_of_gamma_networks_cancel_whose_paths_have_opposite_signs():
+    one = {
+        "eigenvectors": {"phi1": jnp.array([[2.0]]), "phi2": jnp.array([[3.0]])},
+        "eigenvalues": {"L2": jnp.array([5.0]), "L3": jnp.array([7.0])},
+    }  # W_21 = -10, W_32 = -6
+    other = one | {"eigenvectors": {"phi1": jnp.array([[-2.0]]), "phi2": jnp.array([[3.0]])}}
+    params = jax.tree.map(lambda *leaves: jnp.stack(leaves), one, one, one, other, one, one)
+    network = Network(params, failed_at=jnp.array([-1, -1, -1, -1, -1, 3]))
+    assert fig7._of_the_mean(network, 2).tolist() == [3600, 3600, 0, 0, 3600, 3600]
 
 
 def test_figure_8_counts_two_layers_as_dearer_and_all_others_as_cheaper(tmp_path):

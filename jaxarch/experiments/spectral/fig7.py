@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from typing import Any, Literal
 
 import jax
@@ -13,7 +14,7 @@ import pandas as pd
 from jax import Array
 from rich.console import RenderableType
 
-from jaxarch import Problem, evaluate, plots, spectral_network, supervised
+from jaxarch import Network, Problem, evaluate, plots, spectral_network, supervised
 from jaxarch.charts import Chart
 from jaxarch.errors import check_count, check_known, check_positive, check_strength
 from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, costs, finding, tables
@@ -146,6 +147,7 @@ def _measure(
     measured = runs.assign(
         **errors,
         gamma_norm=np.asarray(jax.vmap(gamma_norm)(network.params)),
+        mean_gamma_square=_of_the_mean(network, settings.seeds),
         input_eigenvalue_norm=np.asarray(inputs),
         hidden_eigenvalue_norm=np.asarray(norms["L2"]),
         eigenvalue_norm=np.asarray(jnp.hypot(inputs, norms["L2"])),
@@ -156,6 +158,17 @@ def _measure(
     )
     measured.loc[measured["failed_at"] >= 0, [*errors, "gamma_norm", "recruited", "no_hidden_mse"]] = np.nan
     return measured
+
+
+def _of_the_mean(network: Network, seeds: int) -> np.ndarray:
+    """`|mean Gamma|^2` over the networks of a cell that have not failed, the same for each of them."""
+    weights = jax.vmap(bundles)(network.params)
+    gamma = np.einsum("rij,rjk->rijk", np.asarray(weights[3, 2], float), np.asarray(weights[2, 1], float))
+    gamma[np.asarray(network.failed_at) >= 0] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # Of a cell without networks.
+        mean = np.nanmean(gamma.reshape(-1, seeds, *gamma.shape[1:]), axis=1)
+    return np.repeat(np.square(mean).sum(axis=(1, 2, 3)), seeds)
 
 
 def _outputs(problem: Problem, network: Any, rows: np.ndarray) -> np.ndarray:
@@ -272,6 +285,11 @@ def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
             finding(f"{words}: {where}, alpha {alpha:g}", runs[column])
             for column, words in quantities.items()
             for alpha, runs in part.groupby("alpha")
+        ]
+        squares = part.groupby("alpha")["mean_gamma_square"].first()
+        found += [
+            finding(f"square norm of the mean of Gamma over the largest: {where}, alpha {alpha:g}", share)
+            for alpha, share in (squares / squares.max()).items()
         ]
         found.append(finding(f"largest test MSE of all runs: {where}", part["mse"].max()))
     found += [
