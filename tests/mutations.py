@@ -1940,14 +1940,14 @@ BEFORE_TRAINING = [
 HEAD = [
     Mutation(
         "hidden neurons stay where they are to be left out",
-        "experiments/spectral/fig16.py",
+        "experiments/spectral/heads.py",
         "jnp.zeros(values.shape, bool)",
         "jnp.ones(values.shape, bool)",
         "test_spectral_head.py::test_without_its_hidden_neurons_a_head_is_the_linear_map_of_its_skip_connection",
     ),
     Mutation(
         "epochs are counted in steps",
-        "experiments/spectral/fig16.py",
+        "experiments/spectral/heads.py",
         "steps * settings.batch_size / task.train.shape[1]",
         "steps * 1.0",
         "test_spectral_head.py::test_every_look_is_kept_with_and_without_hidden_neurons",

@@ -10,8 +10,9 @@ from small import Interrupted, close, interrupt_when, same
 
 from jaxarch.errors import ArgumentError
 from jaxarch.experiments.harness import plan_of, report_on, run_in
-from jaxarch.experiments.spectral import fig16
-from jaxarch.experiments.spectral.fig16 import CURVES, EIGENVALUES, HEADS, LINEAR, WITHOUT, Settings
+from jaxarch.experiments.spectral import fig16, heads
+from jaxarch.experiments.spectral.fig16 import Settings
+from jaxarch.experiments.spectral.heads import CURVES, EIGENVALUES, HEADS, LINEAR, WITHOUT
 from jaxarch.experiments.tournament.task import prepare
 from jaxarch.reproduction import read_findings
 from jaxarch.results import read_table
@@ -56,7 +57,7 @@ def test_without_its_hidden_neurons_a_head_is_the_linear_map_of_its_skip_connect
         state_of(state),
         batch,
     )
-    bare = fig16.without_hidden(state, params)
+    bare = heads.without_hidden(state, params)
     weights = direct_weights(params["head"], bare["head"], bias=True)
     assert set(weights) == {"W2_1", "b2"}
     assert close(task.problem.predict(params, bare, batch), direct_feedforward(weights, features), 1e-4)
@@ -104,7 +105,7 @@ def test_the_report_has_a_row_for_each_head_and_draws_its_figures(folder):
     table, *_ = report_on(folder, fig16.EXPERIMENT)
     assert len(table.rows) == len(HEADS)
     assert {path.name for path in folder.glob("*.png")} == {"accuracy.png", "eigenvalues.png"}
-    assert len(read_findings(folder)) == 1 + 6 * len(SPECTRAL)
+    assert len(read_findings(folder)) == 1 + 8 * len(SPECTRAL)
 
 
 @pytest.mark.long

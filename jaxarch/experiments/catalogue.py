@@ -36,6 +36,9 @@ EXPERIMENTS = {
     "spectral.fig16": (
         "figures 16 and 17, table 1 of [S]: a spectral head on a convolutional network, beside a linear one"
     ),
+    "spectral.fig18": (
+        "figure 18, table 2 of [S], a stand-in: spectral and linear heads on a frozen backbone trained here"
+    ),
     "spectral.rivals": (
         "spectral networks and their rivals made small: neurons left against error, a teacher of 20 neurons"
     ),

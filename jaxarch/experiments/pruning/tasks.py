@@ -123,7 +123,7 @@ def problem_of_images(
       moments: of the pixels, as of `Images.moments`.
       change: what is done to the parent, such as another head.
     """
-    parent = _model(model, settings.widths, images)
+    parent = parent_of(model, settings.widths, images)
     return models.supervised(
         parent if change is None else lambda rngs: change(parent(rngs), rngs),
         (images.x, images.y),
@@ -177,7 +177,7 @@ WHOLE = {
 """Parents whose sizes are their own."""
 
 
-def _model(model: str, widths: Sequence[int], images: Images) -> Callable[[Any], Any]:
+def parent_of(model: str, widths: Sequence[int], images: Images) -> Callable[[Any], Any]:
     """The parent of all architectures, a function of Flax's rngs."""
     _, height, width, channels = images.x.shape
     outputs = len(np.unique(images.y))

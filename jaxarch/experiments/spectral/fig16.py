@@ -3,45 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import pandas as pd
-from jax import Array
-from rich.console import RenderableType
 
-from jaxarch import Network, Problem, SpectralMLP, Training, chain, evaluate, over_seeds, plots, recruit
-from jaxarch.errors import (
-    ArgumentError,
-    check_count,
-    check_distinct,
-    check_known,
-    check_positive,
-    check_strength,
-)
-from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, costs, finding, pace, tables
-from jaxarch.experiments.tournament.settings import PictureTrainingSettings
-from jaxarch.experiments.tournament.task import PictureTask, prepare
-from jaxarch.results import digest
-from jaxarch.search import dense, spectral
-from jaxarch.spectral.network import hidden_eigenvalues, with_neurons
-from jaxarch.trees import PyTree, map_selected, named_leaves
+from jaxarch.experiments.harness import Context, Experiment, Outcome, pace
+from jaxarch.experiments.spectral import heads
+from jaxarch.experiments.spectral.heads import HeadSettings
+from jaxarch.experiments.tournament.task import prepare
 
-MODELS = ("cnn", "resnet18", "resnet20", "vgg11", "vgg16")
-"""Parents that end in one dense head."""
-LINEAR = "linear"
-HEADS: dict[str, dict[str, Any] | None] = {
-    LINEAR: None,
-    "spectral": {"form": "eigendecomposition"},
-    "gated spectral": {"form": "gated"},
-}
-"""What `SpectralMLP` is told, of the heads that are none of the parent's own."""
-CURVES, EIGENVALUES = "curves.csv", "eigenvalues.npz"
-WITHOUT = "without hidden neurons"
-TEST_BATCH = 500
 SUITS_ALL: dict[str, Any] = {
     "model": "cnn",
     "steps": 1000,
@@ -55,7 +26,7 @@ SUITS: dict[str, dict[str, Any]] = {"cifar10": {"steps": 6640, "every": 332, "se
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(PictureTrainingSettings):
+class Settings(HeadSettings):
     """What can be set with `jaxarch run spectral.fig16 --set NAME=VALUE`.
 
     What is empty, 0 or `auto` is what suits the data set. [S] has `--dataset cifar10`, and 300 epochs, which
@@ -63,87 +34,13 @@ class Settings(PictureTrainingSettings):
     `models.CNN` of `widths`, whose head sees the mean of each channel over the picture.
 
     Attributes:
-      model: a convolutional parent, whose head is replaced: a cnn of `widths`, ResNet-20 or VGG16.
       heads: that are trained, each with a parent of its own, from the same initial weights.
-      hidden: neurons of the hidden layer of a spectral head.
-      strength: of the L1 penalty on its hidden eigenvalues.
-      tolerance: neurons are removed as long as the loss on the rows that are held out grows by at most this
-        share of itself.
-      steps: gradient steps of a training.
       every: steps between two looks at the rows that are held out; on CIFAR-10 an epoch, by default.
     """
-
-    heads: tuple[str, ...] = tuple(HEADS)
-    hidden: int = 526
-    strength: float = 1e-4
-    tolerance: float = 0.05
-    every: int = 0
 
     def complete(self) -> Self:
         """The same with what suits the data set where nothing is said."""
         return self.suited(SUITS_ALL | SUITS.get(self.dataset, {}))
-
-    def check(self) -> None:
-        """Raise on the first setting that cannot be used."""
-        super().check()
-        if self.model not in MODELS:
-            raise ArgumentError(f"model: a head goes on one of {', '.join(MODELS)}; got {self.model!r}")
-        check_known("heads", self.heads, HEADS)
-        check_distinct("heads", self.heads)
-        self.check_each(check_count, "hidden", "every")
-        check_strength("strength", self.strength)
-        check_positive("tolerance", self.tolerance)
-        if self.every > self.steps:
-            raise ArgumentError(f"every: expected at most the {self.steps} steps of a training")
-
-    def change(self, head: str) -> Callable[[Any, Any], Any] | None:
-        """What is done to a parent, for its head to be this one; `None` for its own."""
-        options = HEADS[head]
-        if options is None:
-            return None
-
-        def change(model: Any, rngs: Any) -> Any:
-            widths = (model.head.in_features, self.hidden, model.head.out_features)
-            model.head = SpectralMLP(widths, bias=True, rngs=rngs, **options)
-            return model
-
-        return change
-
-    def search(self, head: str) -> Training:
-        """How a parent with this head is trained."""
-        return dense(nonnegative=False) if head == LINEAR else spectral(self.strength)
-
-
-class Measured(NamedTuple):
-    """What is known of a head: the parts of the outcome."""
-
-    table: pd.DataFrame
-    curves: pd.DataFrame
-    eigenvalues: dict[str, np.ndarray]
-    costs: dict[str, Any]
-
-
-def without_hidden(state: PyTree, params: PyTree) -> PyTree:
-    """The state of a model whose spectral networks have no hidden neurons left; of one run or of many."""
-    none = map_selected(lambda values: jnp.zeros(values.shape, bool), hidden_eigenvalues(params))
-    return with_neurons(state, none)
-
-
-def learning(task: PictureTask[Settings], head: str) -> Problem:
-    """The problem of all seeds, judged on the rows that are held out, with and without hidden neurons."""
-    problem = task.learning(np.arange(task.settings.seeds))
-    predict = problem.predict
-    assert predict is not None
-
-    def metrics(params: PyTree, state: PyTree, batch: PyTree) -> dict[str, Array]:
-        def accuracy(state: PyTree) -> Array:
-            return jnp.mean(predict(params, state, batch).argmax(-1) == batch[1])
-
-        if head == LINEAR:
-            return {"accuracy": accuracy(state)}
-        return {"accuracy": accuracy(state), WITHOUT: accuracy(without_hidden(state, params))}
-
-    return dataclasses.replace(problem, validation=jnp.asarray(task.held_out), metrics=metrics)
 
 
 def plan(settings: Settings) -> list[str]:
@@ -173,148 +70,11 @@ def duration(settings: Settings) -> list[str]:
 
 def run(settings: Settings, context: Context) -> Outcome:
     """Train a parent with each head, and take hidden neurons away: all, and those that are not needed."""
-    done: dict[str, Measured] = {}
-    pictures = {}
+    done = {}
     for head in settings.heads:
         task = prepare(settings, settings.change(head))
-        pictures = {"name": task.images.name, "sha256": digest(task.images.x, task.images.y)}
-        done[head] = _measured(head, task, context)
-    table = pd.concat([head.table for head in done.values()], ignore_index=True)
-    return Outcome(
-        table,
-        _findings(table),
-        costs={name: head.costs for name, head in done.items()},
-        tables={CURVES: pd.concat([head.curves for head in done.values()], ignore_index=True)},
-        arrays={EIGENVALUES: {name: head.eigenvalues for name, head in done.items() if head.eigenvalues}},
-        facts={"pictures": pictures},
-    )
+        done[head] = heads.measured(head, task, context)
+    return heads.outcome(done, task.images)
 
 
-def _measured(head: str, task: PictureTask[Settings], context: Context) -> Measured:
-    """Train one head from every seed, and measure what was found."""
-    settings = task.settings
-    search, problem = settings.search(head), learning(task, head)
-    network, report = over_seeds(
-        search,
-        task.keys("search"),
-        problem,
-        name=head,
-        chunk=settings.every,
-        dead_start="ignore",
-        **context.options,
-    )
-    failed_at = np.asarray(network.failed_at)
-
-    def accuracy(network: Network) -> np.ndarray:
-        outputs = evaluate(search, network, problem, task.test, batch_size=TEST_BATCH)
-        right = (outputs.argmax(-1) == task.images.y[task.test]).mean(axis=-1)
-        return np.where(failed_at < 0, right, np.nan)
-
-    measured: dict[str, Any] = {
-        "head": head,
-        "seed": np.arange(settings.seeds),
-        "accuracy": accuracy(network),
-        "parameters": sum(leaf[0].size for leaf in jax.tree.leaves(network.params)),
-        "seconds": report.seconds,
-        "failed_at": failed_at,
-    }
-    eigenvalues: dict[str, np.ndarray] = {}
-    if head != LINEAR:
-        bare = network.replace(state=without_hidden(network.state, network.params))
-        # A few passes over the rows that are held out, in place of one for each of many neurons.
-        few = chain(recruit(settings.tolerance, removals="bisection"))
-        recruited, _ = over_seeds(few, task.keys("controls"), problem, network=network, dead_start="ignore")
-        assert recruited.neurons is not None
-        left = np.where(failed_at < 0, np.asarray(recruited.neurons.count(), float), np.nan)
-        measured |= {
-            "accuracy_without": accuracy(bare),
-            "neurons": left,
-            "recruited_accuracy": accuracy(recruited),
-        }
-        values = named_leaves(network.params["head"]["eigenvalues"])
-        eigenvalues = {layer: np.asarray(leaf) for layer, leaf in values.items()}
-    looks = report.stages[-1].validation
-    steps = np.minimum(settings.every * (1 + np.arange(len(looks["accuracy"]))), settings.steps)
-    curves = pd.DataFrame(
-        {
-            "head": head,
-            "epoch": np.repeat(steps * settings.batch_size / task.train.shape[1], settings.seeds),
-            "seed": np.tile(np.arange(settings.seeds), len(steps)),
-            **{name: np.ravel(looks[name]) for name in ("accuracy", WITHOUT) if name in looks},
-        }
-    )
-    return Measured(pd.DataFrame(measured), curves, eigenvalues, costs({head: (network, report)}))
-
-
-def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
-    quantities = {
-        "accuracy": "test accuracy: {} head",
-        "accuracy_without": "test accuracy: {} head, without its hidden neurons",
-        "neurons": "hidden neurons of a {} head that are left",
-        "recruited_accuracy": "test accuracy: {} head, with the neurons that are left",
-    }
-    found, linear = [], table.loc[table["head"] == LINEAR].set_index("seed")
-    for head, runs in table.groupby("head", sort=False):
-        found += [
-            finding(words.format(head), runs[column])
-            for column, words in quantities.items()
-            if column in runs and (head != LINEAR or column == "accuracy")
-        ]
-        if head != LINEAR and len(linear):
-            of = runs.set_index("seed")
-            found += [
-                finding(f"test accuracy: {head} head minus linear one", of["accuracy"] - linear["accuracy"]),
-                finding(
-                    f"seconds of a training: {head} head over linear one", of["seconds"] / linear["seconds"]
-                ),
-            ]
-    return found
-
-
-def report(results: Results) -> list[RenderableType]:
-    """Draw accuracy over the epochs and the eigenvalues, and make the table."""
-    settings, table, curves = results.settings, results.table, results.read(CURVES)
-    title = f"{settings['dataset']}, {settings['model']}"
-    lines: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-    for head, runs in curves.groupby("head", sort=False):
-        for column, name in (("accuracy", str(head)), (WITHOUT, f"{head}, {WITHOUT}")):
-            if column in runs and runs[column].notna().any():
-                accuracy = runs.pivot(index="seed", columns="epoch", values=column)
-                epochs = np.tile(accuracy.columns.to_numpy(float), (len(accuracy), 1))
-                lines[name] = (epochs, accuracy.to_numpy(float))
-    results.draw(plots.trade_off(lines, "epochs", "accuracy on rows held out", title), "accuracy")
-    spectral_heads = [str(head) for head in table["head"].unique() if head != LINEAR]
-    if spectral_heads:
-        arrays = results.arrays(EIGENVALUES)
-        panels = {
-            head: {
-                name: np.abs(arrays[f"{head}/{layer}"][0])
-                for layer, name in (("L2", "hidden layer"), ("L3", "outputs"))
-            }
-            for head in spectral_heads
-        }
-        figure = plots.magnitudes(panels, "|eigenvalue|", f"{title}: eigenvalues of the head, first seed")
-        results.draw(figure, "eigenvalues")
-    return [_table(table, title), *results.remarks(table.groupby("head", sort=False))]
-
-
-def _table(table: pd.DataFrame, title: str) -> RenderableType:
-    """What [S] table 1 has, and what is left of the head."""
-    rows = []
-    columns = ("accuracy", "accuracy_without", "neurons", "recruited_accuracy")
-    for head, runs in table.groupby("head", sort=False):
-        numbers = [
-            tables.spread(runs[column], ".0f" if column == "neurons" else ".4f")
-            if column in runs and runs[column].notna().any()
-            else ""
-            for column in columns
-        ]
-        parameters, seconds = (
-            tables.median(runs[name], form) for name, form in (("parameters", ",.0f"), ("seconds", ".1f"))
-        )
-        rows.append((str(head), *numbers, parameters, seconds))
-    names = ("head", "accuracy", WITHOUT, "neurons left", "accuracy with these", "parameters", "seconds")
-    return tables.table(f"{title}: test accuracy, median [quartiles]", names, rows)
-
-
-EXPERIMENT = Experiment(__name__, Settings, plan, run, report, duration)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, heads.report, duration)
