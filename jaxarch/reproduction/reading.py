@@ -36,7 +36,7 @@ def read(folder: Path = FOLDER) -> tuple[Paper, ...]:
     Example:
       >>> from jaxarch import reproduction
       >>> [(paper.key, paper.year) for paper in reproduction.read()]
-      [('D', 2021), ('A', 2021), ('S', 2025), ('Z', 2019), ('T', 2020), ('F', 2021)]
+      [('D', 2021), ('A', 2021), ('S', 2025), ('Z', 2019), ('T', 2020), ('F', 2021), ('L', 2019)]
     """
     papers: dict[str, Paper] = {}
     for path in sorted(folder.glob("*.toml")):
