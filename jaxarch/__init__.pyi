@@ -37,6 +37,7 @@ from .masks import density as density
 from .masks import layer_density as layer_density
 from .masks import overlap as overlap
 from .models import Model as Model
+from .models import SpectralCNN as SpectralCNN
 from .models import SpectralMLP as SpectralMLP
 from .models import direct_network as direct_network
 from .models import spectral_network as spectral_network

@@ -16,6 +16,7 @@ from jaxarch.models.parents import (
     ResNet20,
     VisionTransformer,
 )
+from jaxarch.models.spectral_cnn import SpectralCNN
 from jaxarch.models.spectral_network import spectral_network
 from jaxarch.models.supervised import supervised
 from jaxarch.models.tanh_network import signed_output_loss, tanh_network
@@ -32,6 +33,7 @@ __all__ = [
     "ResNet",
     "ResNet18",
     "ResNet20",
+    "SpectralCNN",
     "SpectralMLP",
     "VisionTransformer",
     "as_model",

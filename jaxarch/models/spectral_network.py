@@ -19,7 +19,7 @@ from jaxarch.spectral.algebra import Form, check_form
 from jaxarch.spectral.network import Activation, Initializer, Method, Start
 from jaxarch.trees import PyTree
 
-RANDOM: Start = jax.nn.initializers.normal(0.5)
+RANDOM: Initializer = jax.nn.initializers.normal(0.5)
 """The hidden eigenvalues of a random start."""
 
 

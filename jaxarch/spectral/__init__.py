@@ -2,6 +2,12 @@
 
 from jaxarch.spectral import algebra, error_bounds, penalty
 from jaxarch.spectral.activations import half_slope_relu
+from jaxarch.spectral.convolution import (
+    Convolutions,
+    convolutional_feedforward,
+    convolutional_weights,
+    direct_convolution,
+)
 from jaxarch.spectral.direct import direct_feedforward, direct_weights, direct_widths
 from jaxarch.spectral.network import (
     feedforward,
@@ -16,7 +22,11 @@ from jaxarch.spectral.readout import gamma_norm, neuron_order, parameter_counts,
 from jaxarch.spectral.unused import without_unused
 
 __all__ = [
+    "Convolutions",
     "algebra",
+    "convolutional_feedforward",
+    "convolutional_weights",
+    "direct_convolution",
     "direct_feedforward",
     "direct_weights",
     "direct_widths",

@@ -110,6 +110,10 @@ def _check_one_network(params: PyTree) -> None:
             "nnx.state(module, nnx.Param), and its neurons nnx.state(module)"
         )
     depths = {jnp.ndim(leaf) for path, leaf in named_leaves(params).items() if "/phi" in path}
+    if 4 in depths:
+        raise ArgumentError(
+            "params: the kernels of a network of pictures are exported by spectral.convolutional_weights"
+        )
     if depths == {3}:
         raise ArgumentError(
             "params: they have a leading axis of runs; export one network, network.of_run(i), at a time"
