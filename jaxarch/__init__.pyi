@@ -32,6 +32,7 @@ from .finish import recruit as recruit
 from .finish import reshuffled as reshuffled
 from .finish import retrain as retrain
 from .finish import share_weight as share_weight
+from .finish import slim as slim
 from .finish import threshold as threshold
 from .masks import density as density
 from .masks import layer_density as layer_density

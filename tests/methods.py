@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from flax import nnx
 from small import digits
 
 import jaxarch
@@ -32,7 +33,20 @@ PARENTS = {
     "binary": lambda: tanh_network((8, 6, 6)),
     "spectral": lambda: jaxarch.spectral_network((8, 5, 1), eigenvalues="random"),
     "direct": lambda: jaxarch.direct_network((8, 5, 1)),
+    "batch norm": lambda: Normalised,
 }
+
+
+class Normalised(nnx.Module):
+    """A perceptron with batch norm."""
+
+    def __init__(self, rngs):
+        self.first = nnx.Linear(8, 5, rngs=rngs)
+        self.norm = nnx.BatchNorm(5, rngs=rngs)
+        self.last = nnx.Linear(5, 1, rngs=rngs)
+
+    def __call__(self, x):
+        return self.last(nnx.relu(self.norm(self.first(x))))
 
 
 def _losses(outputs, y):

@@ -25,6 +25,7 @@ ORDER = [
     "order_statistics",
     "epochs",
     "masks",
+    "normalisation",
     "saliency",
     "spectral",
     "network",

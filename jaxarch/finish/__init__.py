@@ -9,4 +9,5 @@ from jaxarch.finish.recruit import recruit as recruit
 from jaxarch.finish.reshuffle import reshuffled as reshuffled
 from jaxarch.finish.retrain import retrain as retrain
 from jaxarch.finish.share_weight import share_weight as share_weight
+from jaxarch.finish.slim import slim as slim
 from jaxarch.finish.threshold import threshold as threshold

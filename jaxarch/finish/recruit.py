@@ -12,7 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.errors import ArgumentError, check_finite, check_one_strength, shown
-from jaxarch.finish.removals import along_the_curve, by_bisection
+from jaxarch.finish.removals import REMOVALS
 from jaxarch.masks import apply_mask, full_mask
 from jaxarch.network import Network, NeuronMask
 from jaxarch.problem import Problem
@@ -28,7 +28,6 @@ NEEDS = Needs("required", ("params",), validation=True, before="search.spectral(
 Sizes = Mapping[str, ArrayLike] | ArrayLike
 """A number for each hidden neuron: an array a layer by its name, or one array, layer after layer."""
 Order = Literal["size", "loss"] | Callable[[PyTree, PyTree], Sizes] | Sizes
-REMOVALS = {"all": along_the_curve, "bisection": by_bisection}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -64,3 +64,6 @@ def largest_removal(losses: Array, tolerance: ArrayLike) -> Array:
 def highest(loss: Array, tolerance: ArrayLike) -> Array:
     """The highest loss within the tolerance: `loss + tolerance |loss|`."""
     return loss + jnp.asarray(tolerance, loss.dtype) * jnp.abs(loss)
+
+
+REMOVALS = {"all": along_the_curve, "bisection": by_bisection}

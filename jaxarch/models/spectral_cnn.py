@@ -80,7 +80,7 @@ class SpectralCNN(nnx.Module):
             raise ArgumentError(f"kernel: expected an odd number, for it to have a centre, got {kernel}")
         check_activation(activation)
         if strides is None:
-            strides = (1, *(1 if a == b else 2 for a, b in pairwise(channels)))
+            strides = strides_of(channels)
         if len(strides) != len(channels):
             raise ArgumentError(
                 f"strides: expected {len(channels)}, one for each hidden layer, got {shown(strides)}"
@@ -111,6 +111,11 @@ class SpectralCNN(nnx.Module):
         )
         check_pictures(x, factors[0].shape[2])
         return convolutional_feedforward(factors, eigenvalues, x, self.strides, self._activation, neurons)
+
+
+def strides_of(channels: Sequence[int]) -> tuple[int, ...]:
+    """2 where there are other channels than before, but 1 first."""
+    return (1, *(1 if a == b else 2 for a, b in pairwise(channels)))
 
 
 def _number(item: tuple[str, object]) -> int:

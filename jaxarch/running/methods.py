@@ -13,7 +13,7 @@ from jaxarch.running.strategy import chain
 P = ParamSpec("P")
 Made = TypeVar("Made")
 
-Parent = Literal["any", "spectral", "direct", "binary"]
+Parent = Literal["any", "spectral", "direct", "batch norm", "binary"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +24,8 @@ class Method:
       name: of the function that makes it.
       make: that function.
       source: where it is from.
-      parent: which models it is for: `any`, `spectral` networks, `direct` ones, those with `binary` labels.
+      parent: which models it is for: `any`, `spectral` networks, `direct` ones, those with
+        `batch norm` or with `binary` labels.
       example: arguments for a small case, where some are required.
     """
 

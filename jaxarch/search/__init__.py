@@ -14,6 +14,7 @@ from jaxarch.search.initial_magnitude import initial_magnitude as initial_magnit
 from jaxarch.search.logistic_regression import logistic_regression as logistic_regression
 from jaxarch.search.magnitude_pruning import magnitude_pruning as magnitude_pruning
 from jaxarch.search.movement import movement as movement
+from jaxarch.search.network_slimming import network_slimming as network_slimming
 from jaxarch.search.random_mask import random_mask as random_mask
 from jaxarch.search.random_search import random_search as random_search
 from jaxarch.search.rigl import rigl as rigl

@@ -27,7 +27,8 @@ from jaxarch.errors import (
 from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, costs, finding, pace, tables
 from jaxarch.experiments.harness.tables import Table
 from jaxarch.experiments.spectral import training
-from jaxarch.experiments.spectral.rivals import RIVALS, Rival, what_is_left
+from jaxarch.experiments.spectral.channels import ON_PICTURES, left_by_layer
+from jaxarch.experiments.spectral.rivals import Rival, what_is_left
 from jaxarch.experiments.tournament.settings import PictureTrainingSettings
 from jaxarch.experiments.tournament.task import PictureTask, prepare
 from jaxarch.metrics import paired_differences
@@ -51,7 +52,8 @@ class Settings(PictureTrainingSettings):
     need no hidden neuron where there are skip connections: take `--dataset mnist`, or pictures of your own.
 
     Attributes:
-      widths: of the hidden layers of every student; 100,100 by default.
+      widths: of the hidden layers of every student; 100,100 by default. Of `gated channels` and `batch norm
+        channels` they are channels of convolutions of 3x3, which have stride 2 where channels change.
       rivals: the networks that are made small, each by its own penalty. The first is the one whose accuracy
         the others are to have.
       strengths: of the penalty; every rival is trained at each.
@@ -80,7 +82,7 @@ class Settings(PictureTrainingSettings):
     def check(self) -> None:
         """Raise on the first setting that cannot be used."""
         super().check()
-        check_known("rivals", self.rivals, RIVALS)
+        check_known("rivals", self.rivals, ON_PICTURES)
         check_distinct("rivals", self.rivals)
         check_distinct("strengths", self.strengths)
         self.check_numbers(check_strength, "strengths")
@@ -112,9 +114,11 @@ def rows_of(task: PictureTask[Settings]) -> np.ndarray:
 def problem_of(task: PictureTask[Settings], rival: Rival, seeds: np.ndarray) -> Problem:
     """The problem of runs of these seeds: their rows, and their batches."""
     settings, images = task.settings, task.images
-    sizes = (int(np.prod(images.x.shape[1:])), *settings.widths, len(np.unique(images.y)))
+    shape = images.x.shape[1:]
+    inputs = shape[-1] if rival.of_pictures else int(np.prod(shape))
+    model = rival.network((inputs, *settings.widths, len(np.unique(images.y))))
     learned = supervised(
-        of_pictures(rival.network(sizes)),
+        model if rival.of_pictures else of_pixels(model),
         (images.x, images.y),
         loss=optax.softmax_cross_entropy_with_integer_labels,
         optimizer=optax.adam(settings.rate),
@@ -128,7 +132,7 @@ def problem_of(task: PictureTask[Settings], rival: Rival, seeds: np.ndarray) -> 
     return dataclasses.replace(learned, paired=task.keys("pairs")[seeds])
 
 
-def of_pictures(model: Model) -> Model:
+def of_pixels(model: Model) -> Model:
     """The same of pictures, pixel after pixel."""
 
     def apply(params: PyTree, state: PyTree, x: Array, key: Key) -> tuple[Array, PyTree]:
@@ -157,8 +161,10 @@ def duration(settings: Settings) -> list[str]:
     seeds = np.tile(np.arange(settings.seeds), len(settings.strengths))
     paces = []
     for name in settings.rivals:
-        (first, *_) = RIVALS[name].strategy(0.0, settings.tolerance).stages
-        paces.append(pace.measured(first, task.keys("search")[seeds], problem_of(task, RIVALS[name], seeds)))
+        (first, *_) = ON_PICTURES[name].strategy(0.0, settings.tolerance).stages
+        paces.append(
+            pace.measured(first, task.keys("search")[seeds], problem_of(task, ON_PICTURES[name], seeds))
+        )
     seconds = sum(of.seconds(2 * len(seeds) * settings.steps) for of in paces)
     return [pace.told(seconds, paces[0].devices, "compilation and removals apart")]
 
@@ -189,7 +195,7 @@ def _measured(
     name: str, task: PictureTask[Settings], cells: pd.DataFrame, context: Context
 ) -> tuple[pd.DataFrame, Mapping[str, Any]]:
     """One rival at all strengths, from all seeds: a row a run."""
-    settings, rival = task.settings, RIVALS[name]
+    settings, rival = task.settings, ON_PICTURES[name]
     seeds = cells["seed"].to_numpy()
     problem = problem_of(task, rival, seeds)
     network, report = over_seeds(
@@ -214,6 +220,7 @@ def _measured(
         neurons=np.where(whole, neurons, np.nan),
         held_out_accuracy=accuracy(task.held_out[seeds]),
         accuracy=accuracy(task.test),
+        **{f"layer_{i}": np.where(whole, left, np.nan) for i, left in enumerate(left_by_layer(network).T, 1)},
         seconds=report.seconds,
         failed_at=np.asarray(network.failed_at),
     )
@@ -302,7 +309,24 @@ def report(results: Results) -> list[RenderableType]:
     ]
     columns = ("rival", "strength", "neurons left", "test accuracy", "seconds")
     whole = tables.table(f"{title}: refitted without what was removed", columns, rows)
-    return [whole, _chosen_table(results), *results.remarks(table.groupby("rival"))]
+    return [
+        whole,
+        _by_layer(results, title),
+        _chosen_table(results),
+        *results.remarks(table.groupby("rival")),
+    ]
+
+
+def _by_layer(results: Results, title: str) -> Table:
+    """Where the neurons are that are left."""
+    table = results.table
+    layers = [f"layer_{i}" for i in range(1, 1 + len(results.settings["widths"]))]
+    rows = [
+        (str(name), f"{strength:g}", *(tables.spread(runs[layer], ".0f") for layer in layers))
+        for (name, strength), runs in table.groupby(["rival", "strength"], sort=False)
+    ]
+    names = [f"of {width}" for width in results.settings["widths"]]
+    return tables.table(f"{title}: what is left of each hidden layer", ("rival", "strength", *names), rows)
 
 
 def _chosen_table(results: Results) -> Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -22,20 +23,33 @@ from jaxarch import (
     plots,
     recruit,
     retrain,
+    slim,
     spectral_network,
 )
 from jaxarch.charts import Chart
 from jaxarch.errors import check_count, check_known, check_strength, check_widths
 from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, costs, finding, tables
 from jaxarch.experiments.spectral import teacher, training
-from jaxarch.search import group_lasso, spectral
+from jaxarch.models import as_model
+from jaxarch.models.parents.normalised import NormalisedMLP
+from jaxarch.search import group_lasso, network_slimming, spectral
+
+EXAMPLE = jnp.zeros((1, 1))
+"""What a model that is a function of rngs does not read."""
 
 
 class Rival(NamedTuple):
-    """A network of given widths, and how it is made small at a strength of its penalty."""
+    """A network of given widths, and how it is made small at a strength of its penalty.
+
+    Attributes:
+      network: of the widths of all layers, inputs first, outputs last.
+      strategy: of a strength, and of the tolerance with which neurons are removed.
+      of_pictures: whether its layers are pictures, and their widths channels.
+    """
 
     network: Callable[[Sequence[int]], Model]
     strategy: Callable[[Any, float], Strategy]
+    of_pictures: bool = False
 
 
 def _spectral(strength: Any, tolerance: float) -> Strategy:
@@ -46,6 +60,10 @@ def _direct(strength: Any, tolerance: float) -> Strategy:
     return chain(group_lasso(strength), recruit(tolerance), retrain("warm", nonnegative=False))
 
 
+def _normalised(strength: Any, tolerance: float) -> Strategy:
+    return chain(network_slimming(strength), slim(tolerance), retrain("warm", nonnegative=False))
+
+
 RIVALS = {
     "spectral": Rival(spectral_network, _spectral),
     "gated spectral": Rival(lambda widths: spectral_network(widths, form="gated"), _spectral),
@@ -54,8 +72,11 @@ RIVALS = {
     ),
     "weights, all skips": Rival(direct_network, _direct),
     "weights, no skips": Rival(lambda widths: direct_network(widths, skips=False), _direct),
+    "batch norm, no skips": Rival(
+        lambda widths: as_model(partial(NormalisedMLP, widths), EXAMPLE), _normalised
+    ),
 }
-"""L1 on eigenvalues, or a group lasso on each neuron's weights."""
+"""L1 on eigenvalues, a group lasso on each neuron's weights, or L1 on the scales of batch norm."""
 
 
 @dataclasses.dataclass(frozen=True)
