@@ -275,6 +275,31 @@ def test_rivals_on_pictures_are_compared_where_they_are_accurate_enough(classifi
 
 
 @pytest.mark.long
+def test_what_is_left_of_every_layer_adds_up_to_the_neurons_that_are_left(tmp_path):
+    few = {"steps": 20, "seeds": 2, "strengths": (1e-3,), "widths": (4, 6), "batch_size": 20}
+    every = tuple(pictures.ON_PICTURES)
+    table = read_table(run(pictures, tmp_path, rivals=every, examples=200, **few))
+    assert table["rival"].unique().tolist() == list(every)
+    assert (table["neurons"] == table["layer_1"] + table["layer_2"]).all()
+    assert table["layer_1"].between(0, 4).all()
+    assert table["layer_2"].between(0, 6).all()
+
+
+def test_convolutional_rivals_have_the_same_channels_and_strides_and_see_pictures():
+    settings = pictures.Settings(widths=(4, 4, 6), seeds=1, steps=1).complete()
+    task = pictures.prepare(settings)
+    sizes = {}
+    for name in ("gated channels", "batch norm channels"):
+        problem = pictures.problem_of(task, pictures.ON_PICTURES[name], np.array([0]))
+        params, _ = problem.init(jax.random.key(0))
+        kernels = [leaf.shape for leaf in jax.tree.leaves(params) if leaf.ndim == 4 and leaf.shape[0] == 3]
+        sizes[name] = sorted(kernels)
+    assert (
+        sizes["gated channels"] == sizes["batch norm channels"] == [(3, 3, 1, 4), (3, 3, 4, 4), (3, 3, 4, 6)]
+    )
+
+
+@pytest.mark.long
 def test_students_of_pictures_train_on_as_many_of_each_class_and_none_that_judge_or_test():
     settings = pictures.Settings(examples=300, seeds=2, steps=1).complete()
     task = pictures.prepare(settings)

@@ -14,9 +14,9 @@ from jaxarch.models.parents import (
     ResNet,
     ResNet18,
     ResNet20,
+    SpectralCNN,
     VisionTransformer,
 )
-from jaxarch.models.spectral_cnn import SpectralCNN
 from jaxarch.models.spectral_network import spectral_network
 from jaxarch.models.supervised import supervised
 from jaxarch.models.tanh_network import signed_output_loss, tanh_network

@@ -12,7 +12,7 @@ from jaxarch import Model, Network, SpectralCNN, Strategy, chain, recruit, retra
 from jaxarch.experiments.spectral.rivals import EXAMPLE, RIVALS, Rival
 from jaxarch.models import as_model
 from jaxarch.models.parents.normalised import NormalisedCNN
-from jaxarch.models.spectral_cnn import strides_of
+from jaxarch.models.parents.spectral_cnn import strides_of
 from jaxarch.search import network_slimming, spectral
 from jaxarch.spectral.direct import is_direct, neuron_norms
 from jaxarch.trees import named_leaves, natural_order

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -72,8 +71,8 @@ RIVALS = {
     ),
     "weights, all skips": Rival(direct_network, _direct),
     "weights, no skips": Rival(lambda widths: direct_network(widths, skips=False), _direct),
-    "batch norm, no skips": Rival(
-        lambda widths: as_model(partial(NormalisedMLP, widths), EXAMPLE), _normalised
+    "batch norm": Rival(
+        lambda widths: as_model(lambda rngs: NormalisedMLP(widths, rngs=rngs), EXAMPLE), _normalised
     ),
 }
 """L1 on eigenvalues, a group lasso on each neuron's weights, or L1 on the scales of batch norm."""

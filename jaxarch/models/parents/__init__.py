@@ -15,5 +15,6 @@ from jaxarch.models.parents.perceptrons import LeNet300100 as LeNet300100
 from jaxarch.models.parents.residual import ResNet as ResNet
 from jaxarch.models.parents.residual import ResNet18 as ResNet18
 from jaxarch.models.parents.residual import ResNet20 as ResNet20
+from jaxarch.models.parents.spectral_cnn import SpectralCNN as SpectralCNN
 from jaxarch.models.parents.transformers import GPT as GPT
 from jaxarch.models.parents.transformers import VisionTransformer as VisionTransformer
