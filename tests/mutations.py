@@ -2156,6 +2156,58 @@ VANISHING = [
     ),
 ]
 
+OF_PICTURES = [
+    Mutation(
+        "skip connections of pictures carry 1.15 times as much",
+        "spectral/convolution.py",
+        "s[:, ::stride, ::stride] @ centre(phi)",
+        "1.15 * s[:, ::stride, ::stride] @ centre(phi)",
+        "test_convolutional_network.py::test_with_1x1_kernels_it_is_the_gated_form_at_every_pixel",
+    ),
+    Mutation(
+        "the centre of a kernel counts twice",
+        "spectral/convolution.py",
+        "_convolve(a, without_centre(phi), stride)",
+        "_convolve(a, phi, stride)",
+        "test_convolutional_network.py::test_with_1x1_kernels_it_is_the_gated_form_at_every_pixel",
+    ),
+    Mutation(
+        "skips of an exported network of pictures have the wrong sign",
+        "spectral/convolution.py",
+        "signed = -(centre(",
+        "signed = (centre(",
+        "test_convolutional_network.py::test_skip_connections_are_1x1_kernels_and_products_of_the_centres_between",
+    ),
+    Mutation(
+        "the mean of an exported network is over all pixels",
+        "spectral/convolution.py",
+        "pictures = [*left[:-1], layers - 1]",
+        "pictures = [*left[:-1], left[-2]]",
+        "test_convolutional_network.py::test_an_emptied_network_is_linear_and_sees_the_pixels_that_strides_leave",
+    ),
+    Mutation(
+        "the penalty on scales is 1.15 times as strong",
+        "search/network_slimming.py",
+        "jnp.asarray(settings.strength) * l1(",
+        "1.15 * jnp.asarray(settings.strength) * l1(",
+        "test_network_slimming.py::test_one_step_of_descent_is_that_of_the_loss_plus_the_l1_norm_of_all_scales",
+    ),
+    Mutation(
+        "shifts of removed channels stay",
+        "finish/slim.py",
+        "kept |= {shift_of(path): of",
+        "kept |= {path: of",
+        "test_network_slimming.py::test_channels_go_in_the_order_of_their_scales_and_the_curve_tells_the_loss_without_each",
+    ),
+    Mutation(
+        "channels go in the order of signed scales",
+        "finish/slim.py",
+        "map_selected(jnp.abs, scales)",
+        "map_selected(jnp.negative, scales)",
+        "test_network_slimming.py::test_channels_go_in_the_order_of_their_scales_and_the_curve_tells_the_loss_without_each",
+    ),
+]
+
 PRICED = [
     Mutation(
         "the loss of the mask is that of the numbers",
@@ -2681,6 +2733,7 @@ MUTATIONS = [
     *FIELD,
     *HEAD,
     *VANISHING,
+    *OF_PICTURES,
     *CERTIFIED,
     *PRICED,
     *PRESCRIBED,

@@ -231,6 +231,8 @@ def test_the_page_on_spectral_networks_finds_the_width_in_the_gated_form_and_exp
     assert (in_layers["L3"].sum(axis=1) < in_layers["L2"].sum(axis=1)).all()
     assert names["shallowest"].info["layers"].tolist() == [1, 1, 1]
     assert names["head"]["W2_1"].shape[1] == 8
+    assert (names["convolutional"].neurons.count() < 32).all()
+    assert (names["classes"] == names["images"].y[names["rows"][1500:]]).mean() > 0.9
     recruited = {name: network.neurons.count() for name, network in names["recruited"].items()}
     assert (recruited["linear"] <= 2).all()
     assert (recruited["quadratic"] >= 20).all()
