@@ -76,8 +76,9 @@ def test_an_eigenvalue_of_0_removes_its_channel_at_every_depth():
         without = outputs(params, removed(state, **{layer: silent}))
         assert close(outputs(params | {"eigenvalues": values}, state), without, 1e-6)
         assert not close(without, outputs(params, state), 1e-3)
-        weights = spectral.convolutional_weights(params | {"eigenvalues": values}, STRIDES)
-        assert weights.kernels[f"W{layer[1]}_1"].shape[3] == size - 1
+        kernels, _ = spectral.convolutional_weights(params | {"eigenvalues": values}, STRIDES)
+        into = [kernel for name, kernel in kernels.items() if name.startswith(f"W{layer[1]}_")]
+        assert all((kernel == 0).all(axis=(0, 1, 2)).sum() == 1 for kernel in into)
 
 
 def test_skip_connections_are_1x1_kernels_and_products_of_the_centres_between():
@@ -205,6 +206,18 @@ WRONG = {
     "traced": (
         lambda: jax.jit(lambda params: spectral.convolutional_weights(params, STRIDES))(parts()[0]),
         "params: .* export outside of jit and vmap",
+    ),
+    "missing kernels": (
+        lambda: spectral.direct_convolution(
+            spectral.Convolutions({"W2_1": jnp.ones((1, 1, 2, 2))}, (1, 1)), X
+        ),
+        "weights: expected a kernel for each pair of layers; W3_1 is missing",
+    ),
+    "other pictures": (
+        lambda: spectral.direct_convolution(
+            spectral.convolutional_weights(parts()[0], STRIDES), jnp.ones((1, 8, 8, 5))
+        ),
+        "x: expected pictures of shape",
     ),
     "export of matrices": (
         lambda: spectral.direct_weights(parts()[0]),

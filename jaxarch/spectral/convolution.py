@@ -12,7 +12,7 @@ but that kernels between neighbours see what is around a pixel, and skip connect
 stride t_j ... t_{i-1}. Where all kernels are 1x1 it is that form, at each pixel.
 
 Why skips are 1x1: kernels with zeros around pictures do not compose to kernels, 1x1 ones do. So each bundle
-is one convolution, and a channel whose eigenvalue is 0 is in none of them: it is taken out of the network.
+is one convolution, and a channel that is removed is in none of them: it is taken out of the network.
 
 A' is Lambda times a unit lower triangular matrix, whatever the blocks of that are. So its spectrum is Lambda,
 each eigenvalue once a pixel; for f(0) = 0 one of 0 silences its channel; and with ReLU it does not change
@@ -116,10 +116,11 @@ def convolutional_weights(
 ) -> Convolutions:
     r"""A spectral network of pictures as ordinary convolutions over the channels that are left.
 
-    Without channels that the state has removed, and without those whose eigenvalue is 0, which for f(0) = 0
-    are silent. A layer of which nothing is left is left out, and those after it are counted on. Outputs are
-    those of the network that was given; `direct_convolution` computes them. What is between two layers that
-    were no neighbours is a 1x1 kernel, and so is what leads past one.
+    Without channels that the state has removed. A layer of which nothing is left is left out, and those after
+    it are counted on. Outputs are those of the network that was given; `direct_convolution` computes them.
+    What is between two layers that were no neighbours is a 1x1 kernel, and so is what leads past one. A
+    channel whose eigenvalue is 0 is removed if the state says so, as after `jaxarch.recruit` and
+    `search.spectral(proximal=True)`: it is silent only if f(0) = 0.
 
     Args:
       params: `{"factors": {"phi1": ...}, "eigenvalues": {"L2": ...}}` of one network, concrete: the shapes of
@@ -135,9 +136,8 @@ def convolutional_weights(
       >>> from flax import nnx
       >>> net = jaxarch.SpectralCNN((8, 16), inputs=3, outputs=10, rngs=nnx.Rngs(0))
       >>> params = jaxarch.models.as_model(net, jnp.ones((1, 8, 8, 3))).init(jax.random.key(0))[0]
-      >>> few = {**params["eigenvalues"], "L2": jnp.zeros(8).at[:2].set(1.0)}
-      >>> params = params | {"eigenvalues": few}
-      >>> kernels, strides = jaxarch.spectral.convolutional_weights(params, net.strides)
+      >>> state = {"neurons": {"L2": jnp.arange(8) < 2}}
+      >>> kernels, strides = jaxarch.spectral.convolutional_weights(params, net.strides, state)
       >>> {name: kernel.shape for name, kernel in sorted(kernels.items())[:3]}, strides
       ({'W2_1': (3, 3, 3, 2), 'W3_1': (1, 1, 3, 16), 'W3_2': (3, 3, 2, 16)}, (1, 2, 1))
     """
@@ -151,7 +151,7 @@ def convolutional_weights(
     masks = unpack_neurons({} if state is None else state, layers)
     kept = {1: np.arange(factors[0].shape[2]), layers: np.arange(factors[-1].shape[3])}
     for i, (values, mask) in enumerate(zip(eigenvalues[:-1], masks, strict=True), 2):
-        kept[i] = np.flatnonzero((np.asarray(values) != 0) & (True if mask is None else np.asarray(mask)))
+        kept[i] = np.arange(len(values)) if mask is None else np.flatnonzero(np.asarray(mask))
     left = [i for i in range(1, layers + 1) if kept[i].size]
     place = {i: to for to, i in enumerate(left, 1)}
     kernels = {}
@@ -179,6 +179,9 @@ def direct_convolution(weights: Convolutions, x: Array, activation: Activation =
     Returns:
       Outputs of shape (batch, n) of the last layer.
 
+    Raises:
+      ArgumentError: kernels that are missing, or that do not fit the pictures.
+
     Example:
       >>> import jax.numpy as jnp, jaxarch
       >>> kernels = {"W2_1": jnp.full((1, 1, 1, 1), 2.0), "W3_1": jnp.full((1, 1, 1, 1), 3.0)}
@@ -189,6 +192,14 @@ def direct_convolution(weights: Convolutions, x: Array, activation: Activation =
     """
     kernels, strides = weights
     a, last = [x], len(strides) + 1
+    expected = {f"W{i}_{j}" for i in range(2, last + 1) for j in range(1, i)}
+    if missing := expected - kernels.keys():
+        raise ArgumentError(f"weights: expected a kernel for each pair of layers; {min(missing)} is missing")
+    if jnp.ndim(x) != 4 or x.shape[-1] != kernels["W2_1"].shape[2]:
+        raise ArgumentError(
+            f"x: expected pictures of shape (batch, height, width, {kernels['W2_1'].shape[2]}), got "
+            f"{jnp.shape(x)}"
+        )
     for i in range(2, last):
         terms = [
             _convolve(a[j - 1], kernels[f"W{i}_{j}"], math.prod(strides[j - 1 : i - 1])) for j in range(1, i)
