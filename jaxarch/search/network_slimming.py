@@ -39,7 +39,7 @@ def network_slimming(
     Batch norm makes `gamma (z - mean) / std + beta` of each channel, so that gamma says how large it is,
     whatever the weights into it are. Weights after it can still make up for a small one.
 
-    A gradient step makes no scale exactly 0: `jaxarch.slim` then removes channels, in the order of |gamma|,
+    A gradient step makes no scale exactly 0: `jaxarch.slim` then removes channels, in the order of `|gamma|`,
     and `retrain("warm", nonnegative=False)` refits the others.
 
     Departs from the paper, which takes subgradient steps of SGD, and prunes a percentage of all channels: any
