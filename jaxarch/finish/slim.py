@@ -39,10 +39,10 @@ def slim(
 ) -> FunctionStage:
     r"""Keep the channels that a network with batch norm needs, by its validation loss.
 
-    Channels are removed in the joint order of `|gamma|` over all layers, smallest first, as Liu et al. 2017 do
-    by one threshold. Of all removals, 0 to H channels, the largest is taken whose loss on the validation rows
-    is at most `loss_0 + tolerance |loss_0|`, as `jaxarch.recruit` does for spectral networks. A channel is
-    removed by making its scale and its shift 0: for f(0) = 0 nothing comes out of it then.
+    Channels are removed in the joint order of `|gamma|` over all layers, smallest first, as Liu et al. 2017
+    do by one threshold. Of all removals, 0 to H channels, the largest is taken whose loss on the validation
+    rows is at most `loss_0 + tolerance |loss_0|`, as `jaxarch.recruit` does for spectral networks. A channel
+    is removed by making its scale and its shift 0: for f(0) = 0 nothing comes out of it then.
 
     Args:
       tolerance: relative increase of the loss, at least 0. May be traced.
