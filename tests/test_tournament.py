@@ -1,12 +1,15 @@
 """The tournament: equal budgets, the same test rows, programs that densities share, controls, own methods."""
 
 import dataclasses
+from functools import partial
+from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pandas as pd
 import pytest
 from compilations import compilations
+from flax import nnx
 from pages import charted
 from scipy import stats
 from test_documentation import code_blocks
@@ -14,6 +17,7 @@ from test_documentation import code_blocks
 import jaxarch
 from jaxarch.experiments.catalogue import experiment
 from jaxarch.experiments.harness import plan_of, report_on, run_in, time_of
+from jaxarch.experiments.pruning.parents import parent_of
 from jaxarch.experiments.tournament.controls import controlled
 from jaxarch.experiments.tournament.entrants import BATCHES, ENTRANTS, At
 from jaxarch.experiments.tournament.experiment import _computed
@@ -335,12 +339,22 @@ def test_what_failed_as_it_was_found_has_failed_under_every_control(task):
         ({"controls": ("shuffled",)}, "controls: unknown 'shuffled'"),
         ({"tune": -1}, "tune: expected a number of trials"),
         ({"model": "resnet20", "widths": (3,)}, "widths: they are of an mlp or a cnn"),
+        ({"width_factor": 0.5}, "width_factor: a factor of channels is taken by .* not by the mlp"),
+        ({"width_factor": 0.0}, "width_factor: expected"),
         ({"held_out": 0.001}, "held_out: 0.001 of the .* examples of a class is none"),
     ],
 )
 def test_settings_that_cannot_be_used_are_refused_by_name(changes, message):
     with pytest.raises(jaxarch.ArgumentError, match=message):
         plan_of(TOURNAMENT, dataclasses.replace(SMALL, **changes))
+
+
+def test_a_narrow_parent_has_its_channels_times_the_factor():
+    images = SimpleNamespace(x=np.zeros((2, 32, 32, 3), np.uint8), y=np.arange(2))
+    of_vgg = partial(parent_of, "vgg11", (), images=images)
+    whole, narrow = (nnx.eval_shape(lambda f=f: of_vgg(f)(nnx.Rngs(0))) for f in (1.0, 0.125))
+    widths = [[conv.out_features for conv in vgg.convolutions] for vgg in (whole, narrow)]
+    assert widths[1] == [n // 8 for n in widths[0]]
 
 
 @pytest.mark.long

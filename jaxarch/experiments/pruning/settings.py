@@ -16,6 +16,7 @@ from jaxarch.errors import (
     check_strength,
 )
 from jaxarch.experiments.harness import PartSettings, TrainingSettings, check_room
+from jaxarch.experiments.pruning.parents import check_parent
 from jaxarch.masks import check_temperatures
 
 WEIGHTS = ("he", "density-aware")
@@ -57,6 +58,7 @@ class ArchitectureSettings(TrainingSettings):
     Attributes:
       dataset: the pictures to search on: a name of `jaxarch data`, or an npz file with x and y.
       widths: hidden neurons, or channels, of each layer of an mlp or a cnn.
+      width_factor: of the channels of a ResNet or a VGG.
       pool: side of the windows whose means are the pixels; 1 leaves pictures as they are.
       augment: whether pictures are cropped and flipped at random in training.
       search_steps: gradient steps of each search.
@@ -73,6 +75,7 @@ class ArchitectureSettings(TrainingSettings):
 
     dataset: str = "digits"
     widths: tuple[int, ...] = ()
+    width_factor: float = 1.0
     pool: int = 0
     augment: bool = False
     search_steps: int = 0
@@ -92,7 +95,7 @@ class ArchitectureSettings(TrainingSettings):
         self.check_each(check_count, "search_steps", "steps", "pool")
         self.check_each(check_count, "widths")
         check_temperatures(self.hard, self.soft)
-        self.check_each(check_positive, "rate", "scores_rate", "weights_rate")
+        self.check_each(check_positive, "width_factor", "rate", "scores_rate", "weights_rate")
         self.check_each(check_strength, "strength", "scores_std")
 
 
@@ -187,8 +190,7 @@ class TransferSettings(PartSettings, ArchitectureSettings):
         self.check_each(check_count, "sizes")
         check_known("weights", self.weights, WEIGHTS)
         check_known("model", (self.model,), MODELS)
-        if self.model not in WIDTHS and self.widths:
-            raise ArgumentError(f"widths: they are of an mlp or a cnn; the {self.model} has its own")
+        check_parent(self.model, self.widths, self.width_factor)
         if self.in_domain and self.new_dataset != self.dataset:
             raise ArgumentError(_IN_DOMAIN)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -12,6 +12,7 @@ import optax
 from jaxarch import Problem, models
 from jaxarch.data import Images, balanced_rows, crop_and_flip, crop_and_pool, load_images, take_images
 from jaxarch.errors import ArgumentError
+from jaxarch.experiments.pruning.parents import parent_of
 from jaxarch.experiments.pruning.settings import TransferSettings
 
 
@@ -87,6 +88,10 @@ class LearningSettings(Protocol):
         """Hidden neurons, or channels, of each layer."""
 
     @property
+    def width_factor(self) -> float:
+        """A factor of the channels of a parent that has its own."""
+
+    @property
     def batch_size(self) -> int:
         """Examples a step."""
 
@@ -123,7 +128,7 @@ def problem_of_images(
       moments: of the pixels, as of `Images.moments`.
       change: what is done to the parent, such as another head.
     """
-    parent = parent_of(model, settings.widths, images)
+    parent = parent_of(model, settings.widths, settings.width_factor, images)
     return models.supervised(
         parent if change is None else lambda rngs: change(parent(rngs), rngs),
         (images.x, images.y),
@@ -165,36 +170,3 @@ def pooled(images: Images, window: int) -> Images:
     channels = [crop_and_pool(channel, 0, window) for channel in np.moveaxis(images.x, -1, 0)]
     pixels = np.stack(channels, axis=-1).reshape(len(images.y), height, width, -1)
     return images._replace(x=np.rint(pixels).astype(np.uint8))
-
-
-WHOLE = {
-    "resnet18": models.ResNet18,
-    "resnet20": models.ResNet20,
-    "vgg11": models.VGG11,
-    "vgg16": models.VGG16,
-    "vgg19": models.VGG19,
-}
-"""Parents whose sizes are their own."""
-
-
-def parent_of(model: str, widths: Sequence[int], images: Images) -> Callable[[Any], Any]:
-    """The parent of all architectures, a function of Flax's rngs."""
-    _, height, width, channels = images.x.shape
-    outputs = len(np.unique(images.y))
-    match model:
-        case "mlp":
-            sizes = (height * width * channels, *widths, outputs)
-            return lambda rngs: models.MLP(sizes, rngs=rngs)
-        case "lenet":
-            pixels = height * width * channels
-            return lambda rngs: models.LeNet300100(inputs=pixels, outputs=outputs, rngs=rngs)
-        case "cnn":
-            return lambda rngs: models.CNN(widths, inputs=channels, outputs=outputs, rngs=rngs)
-        case name if name in WHOLE:
-            return lambda rngs: WHOLE[name](inputs=channels, outputs=outputs, rngs=rngs)
-        case "vit":
-            size = (height, width)
-            return lambda rngs: models.VisionTransformer(
-                size=size, inputs=channels, outputs=outputs, rngs=rngs
-            )
-    raise ValueError(model)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal, Self
 
-from jaxarch.errors import ArgumentError, check_count, check_distinct, check_known, check_positive
+from jaxarch.errors import check_count, check_distinct, check_known, check_positive
 from jaxarch.experiments.harness import check_room
+from jaxarch.experiments.pruning.parents import check_parent
 from jaxarch.experiments.pruning.settings import ArchitectureSettings, check_share
 
 DENSE = "dense"
@@ -76,8 +77,7 @@ class ChannelSettings(ArchitectureSettings):
         check_known("methods", self.methods, METHODS)
         check_distinct("methods", self.methods)
         check_count("methods", len(self.methods))
-        if self.model not in WIDTHS and self.widths:
-            raise ArgumentError(f"widths: they are of an mlp or a cnn; the {self.model} has its own")
+        check_parent(self.model, self.widths, self.width_factor)
 
     @property
     def units(self) -> str:

@@ -16,7 +16,7 @@ from jaxarch import Network, Problem, evaluate, models, over_seeds, supervised
 from jaxarch.data import Images
 from jaxarch.errors import ArgumentError, check_count
 from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, finding
-from jaxarch.experiments.pruning.tasks import parent_of
+from jaxarch.experiments.pruning.parents import parent_of
 from jaxarch.experiments.spectral import heads
 from jaxarch.experiments.spectral.heads import TEST_BATCH, HeadSettings
 from jaxarch.experiments.tournament.task import PictureTask, prepare
@@ -146,7 +146,7 @@ def trained(base: PictureTask[Settings], images: Images, context: Context) -> Ba
 def features_of(base: PictureTask[Settings], network: Network, images: Images) -> np.ndarray:
     """What the head of a parent is shown of each picture, shape (seeds, pictures, features)."""
     settings, gather = base.settings, base.problem.gather
-    parent = parent_of(settings.model, settings.widths, base.images)
+    parent = parent_of(settings.model, settings.widths, settings.width_factor, base.images)
     example, _ = gather(base.problem.data, None, jnp.arange(1))
     model = models.as_model(lambda rngs: headless(parent(rngs)), example)
     x, no_classes = jnp.asarray(images.x), jnp.zeros(len(images.x), jnp.int32)

@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 
 from jaxarch.errors import ArgumentError, check_count, check_distinct, check_known, check_positive
 from jaxarch.experiments.harness import PartSettings, TrainingSettings, check_room
+from jaxarch.experiments.pruning.parents import check_parent
 from jaxarch.experiments.pruning.settings import check_share
 from jaxarch.experiments.tournament.entrants import ENTRANTS
 from jaxarch.masks import check_temperatures
@@ -52,6 +53,7 @@ class PictureSettings(TrainingSettings):
       model: the parent of all networks: an mlp or cnn of `widths`, LeNet-300-100, ResNet-18, ResNet-20,
         VGG11 or VGG16.
       widths: hidden neurons, or channels, of each layer of an mlp or a cnn.
+      width_factor: of the channels of a ResNet or a VGG.
       pool: side of the windows whose means are the pixels; 1 leaves pictures as they are.
       seeds: independent runs of each method at each density.
       batch_size: examples a step.
@@ -60,6 +62,7 @@ class PictureSettings(TrainingSettings):
     dataset: str = "digits"
     model: Literal["auto", "mlp", "lenet", "cnn", "resnet18", "resnet20", "vgg11", "vgg16"] = "auto"
     widths: tuple[int, ...] = ()
+    width_factor: float = 1.0
     pool: int = 1
     seeds: int = 0
     batch_size: int = 0
@@ -74,8 +77,8 @@ class PictureSettings(TrainingSettings):
         super().check()
         check_room(self.seeds, 0)
         self.check_each(check_count, "pool", "widths")
-        if self.model not in WIDTHS and self.widths:
-            raise ArgumentError(f"widths: they are of an mlp or a cnn; the {self.model} has its own")
+        self.check_each(check_positive, "width_factor")
+        check_parent(self.model, self.widths, self.width_factor)
 
 
 @dataclasses.dataclass(frozen=True)
