@@ -12,7 +12,7 @@ from test_spectral_readout import linear_problem
 import jaxarch
 from jaxarch import spectral
 from jaxarch.experiments.harness import report_on, run_in
-from jaxarch.experiments.spectral import depth
+from jaxarch.experiments.spectral import deep_teacher, depth
 from jaxarch.network import Network
 from jaxarch.reproduction import read_findings
 from jaxarch.results import read_table
@@ -228,9 +228,9 @@ def folder(tmp_path_factory):
 
 def test_a_teacher_has_as_many_layers_as_it_says_and_bends_where_its_inputs_are():
     settings = depth.Settings(seeds=2, depths=(1, 3), features=5, neurons=6)
-    x = np.asarray(settings.inputs(5))[: depth.SEEN]
+    x = np.asarray(settings.inputs(5))[: deep_teacher.SEEN]
     for layers in settings.depths:
-        teacher = jax.tree.map(lambda leaf: leaf[1], depth.teachers(settings, layers))
+        teacher = jax.tree.map(lambda leaf: leaf[1], deep_teacher.teachers(settings, layers, 5, 6))
         weights = np.asarray(teacher["weights"])
         a = np.pad(x, ((0, 0), (0, 1)))
         for matrix in weights[:layers]:
@@ -238,12 +238,12 @@ def test_a_teacher_has_as_many_layers_as_it_says_and_bends_where_its_inputs_are(
             a = np.maximum((z - z.mean(axis=0)) / z.std(axis=0), 0)
         y = a @ weights[-1].T
         y = (y - y.mean(axis=0)) / (y - y.mean(axis=0)).std()
-        np.testing.assert_allclose(depth.teach(teacher, jnp.asarray(x)), y, atol=1e-3)
+        np.testing.assert_allclose(deep_teacher.teach(teacher, jnp.asarray(x)), y, atol=1e-3)
 
 
 def test_each_seed_and_each_depth_has_a_teacher_of_its_own():
     settings = depth.Settings(seeds=2, features=5, neurons=6)
-    one, two = (depth.teachers(settings, layers)["weights"] for layers in (1, 2))
+    one, two = (deep_teacher.teachers(settings, layers, 5, 6)["weights"] for layers in (1, 2))
     assert not np.allclose(one[0], one[1])
     assert not np.allclose(one, two)
 

@@ -48,6 +48,9 @@ EXPERIMENTS = {
     "spectral.depth": (
         "teachers of one to three hidden layers: how often the depth of each is found, of how many neurons"
     ),
+    "spectral.recovery": (
+        "teachers of one to three hidden layers of 5 to 50 neurons: width and depth that each rival finds"
+    ),
     "pruning.fig1": (
         "figure 1 of [A]: convergence of a sparse logistic regression at three soft temperatures"
     ),

@@ -46,7 +46,7 @@ def trade_off(
         for index, (name, quantities) in enumerate(points.items()):
             _draw(axes, name, quantities, **look(index))
         for name, value in (marked or {}).items():
-            axes.axvline(value, color="#666666", lw=1.0, ls=":", label=name)
+            _mark(axes, name, value)
         for which, scale in (("x", logarithmic[0]), ("y", logarithmic[1])):
             if scale:
                 log_scale(axes, which)
@@ -65,6 +65,7 @@ def trade_offs(
     logarithmic: tuple[bool, bool] = (False, False),
     beside: Mapping[str, tuple[np.ndarray, np.ndarray]] | None = None,
     columns: int = 3,
+    marked: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Figure:
     """What `trade_off` shows, of more lines than one panel can hold: a panel for each group of them.
 
@@ -76,6 +77,9 @@ def trade_offs(
       logarithmic: whether x and y have logarithmic axes.
       beside: points that stand in grey in every panel that does not have them anyway, to compare with.
       columns: of panels.
+      marked: by name, values of x that are marked, one a panel, by its title.
+
+    Where all panels have the same lines, one legend says what they are.
 
     Example:
       >>> import jaxarch, numpy as np
@@ -85,6 +89,7 @@ def trade_offs(
       ['one', 'two']
     """
     rows = math.ceil(len(panels) / columns)
+    alike = len(panels) > 1 and len({tuple(points) for points in panels.values()}) == 1
     with matplotlib.rc_context(STYLE):
         size = (3.4 * min(columns, len(panels)) + 0.4, 3.3 * rows + 0.4)
         figure = NotebookFigure(figsize=size, layout="constrained")
@@ -98,10 +103,17 @@ def trade_offs(
                 _draw(axes, reference, quantities, **look(index) | {"color": "#999999"})
             for index, (line, quantities) in enumerate(points.items()):
                 _draw(axes, line, quantities, **look(index))
+            for of, values in (marked or {}).items():
+                _mark(axes, of, values[name])
             axes.set_title(name, loc="left")
             axes.set_xlabel(x)
             axes.xaxis.set_tick_params(labelbottom=True)
-            axes.legend(fontsize="x-small", loc="best")
+            if not alike:
+                axes.legend(fontsize="x-small", loc="best")
+        if alike:
+            figure.legend(
+                *grid[0, 0].get_legend_handles_labels(), loc="outside right upper", alignment="left"
+            )
         for axes in grid[:, 0]:
             axes.set_ylabel(y)
         for which, scale in (("x", logarithmic[0]), ("y", logarithmic[1])):
@@ -109,6 +121,10 @@ def trade_offs(
                 log_scale(grid[0, 0], which)
         figure.suptitle(f"{title}: median, quartiles over runs".lstrip(": "), x=0.01, ha="left")
     return figure
+
+
+def _mark(axes: Any, name: str, value: float) -> None:
+    axes.axvline(value, color="#666666", lw=1.0, ls=":", label=name)
 
 
 def _draw(axes: Any, name: str, quantities: tuple[np.ndarray, np.ndarray], **line: Any) -> None:

@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
-import numpy as np
-
-from jaxarch import Model, Network, SpectralCNN, Strategy, chain, recruit, retrain, slim
+from jaxarch import Model, SpectralCNN, Strategy, chain, recruit, retrain, slim
 from jaxarch.experiments.spectral.rivals import EXAMPLE, RIVALS, Rival
 from jaxarch.models import as_model
 from jaxarch.models.parents.normalised import NormalisedCNN
 from jaxarch.models.parents.spectral_cnn import strides_of
 from jaxarch.search import network_slimming, spectral
-from jaxarch.spectral.direct import is_direct, neuron_norms
-from jaxarch.trees import named_leaves, natural_order
 
 
 def _of_channels(kind: Callable[..., Any]) -> Callable[[Sequence[int]], Model]:
@@ -41,15 +36,3 @@ ON_PICTURES = RIVALS | {
     "batch norm channels": Rival(_of_channels(NormalisedCNN), _slimmed, of_pictures=True),
 }
 """Those of channels try few removals, since each is a pass of a network over rows held out."""
-
-
-def left_by_layer(network: Network) -> np.ndarray:
-    """How many neurons or channels of each hidden layer are left, shape (runs, layers)."""
-    if network.neurons is not None:
-        kept = named_leaves(network.neurons.kept)
-    elif is_direct(network.params):
-        kept = {name: norms > 0 for name, norms in jax.vmap(neuron_norms)(network.params).items()}
-    else:
-        kept = {path: of for path, of in named_leaves(network.mask).items() if path.endswith("scale")}
-    layers = [np.asarray(kept[path]).sum(axis=-1) for path in sorted(kept, key=natural_order)]
-    return np.stack(layers, axis=-1)

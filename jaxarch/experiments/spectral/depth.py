@@ -8,14 +8,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pandas as pd
-from jax import Array
 from rich.console import RenderableType
 
 from jaxarch import (
     Model,
-    Network,
     Problem,
     chain,
     evaluate,
@@ -23,24 +20,21 @@ from jaxarch import (
     plots,
     recruit,
     spectral_network,
-    supervised,
 )
 from jaxarch.charts import Chart
 from jaxarch.errors import ArgumentError, check_count, check_positive, check_strength
 from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, costs, finding, tables
 from jaxarch.experiments.spectral import training
+from jaxarch.experiments.spectral.deep_teacher import DeepTeacherSettings, problem, teachers, truth
+from jaxarch.experiments.spectral.left import left_by_layer
 from jaxarch.experiments.spectral.teacher import r_squared
-from jaxarch.experiments.spectral.training import RegressionSettings
 from jaxarch.search import spectral, spectral_depth
 from jaxarch.spectral.algebra import Form
 from jaxarch.trees import PyTree
 
-SEEN = 10_000
-"""On so many points the layers of a teacher are centred and scaled."""
-
 
 @dataclasses.dataclass(frozen=True)
-class Settings(RegressionSettings):
+class Settings(DeepTeacherSettings):
     """What can be set with `jaxarch run spectral.depth --set NAME=VALUE`.
 
     A student has more hidden layers than its teacher. They are taken out one by one, and trained again
@@ -51,124 +45,38 @@ class Settings(RegressionSettings):
     the penalty alone, and lose the neurons that they can spare, to see how many layers are left then.
 
     Attributes:
-      depths: hidden layers of the teachers; each seed has one of each.
       features: inputs.
       neurons: of each hidden layer of a teacher, and outputs.
-      hidden: neurons of each hidden layer of a student.
       strength: of the penalty on eigenvalues.
       depth_tolerance: by how much a network with fewer layers may be worse, as a share of the validation loss
         of a linear one.
       enough: a depth is recognised if it is found, and R^2 of what is left is at least this on the test rows.
       wide: neurons of each hidden layer of a student of one layer fewer than its teacher.
       wide_epochs: passes over the training points of these.
-      epochs: passes over the training points in each training of a student; the rate of each falls to 0 as a
-        cosine.
     """
 
-    depths: tuple[int, ...] = (1, 2, 3)
     features: int = 8
     neurons: int = 20
-    hidden: tuple[int, ...] = (60, 60, 60, 60)
     strength: float = 1e-5
     depth_tolerance: float = 0.01
     enough: float = 0.995
     wide: int = 300
     wide_epochs: int = 16
-    epochs: int = 12
-    examples: int = 100_000
-    held_out: int = 2000
-    batch_size: int = 200
-    learning_rate: float = 3e-3
 
     def check(self) -> None:
         """Raise on the first setting that cannot be used."""
         super().check()
-        self.check_each(check_count, "features", "neurons", "hidden", "wide", "wide_epochs", "epochs")
-        self.check_numbers(check_count, "depths")
+        self.check_each(check_count, "features", "neurons", "wide", "wide_epochs")
         check_strength("strength", self.strength)
         self.check_each(check_positive, "depth_tolerance", "enough")
         if self.features > self.neurons:
             raise ArgumentError(
                 f"features: expected at most {self.neurons}, the neurons of a layer, got {self.features}"
             )
-        if max(self.depths) > len(self.hidden):
-            raise ArgumentError(
-                f"hidden: expected at least {max(self.depths)} layers, those of the deepest teacher, got "
-                f"{len(self.hidden)}"
-            )
 
     def students(self, hidden: tuple[int, ...], form: Form = "gated") -> Model:
         """Networks of these hidden layers."""
         return spectral_network((self.features, *hidden, self.neurons), bias=True, form=form)
-
-
-def teachers(settings: Settings, depth: int) -> dict[str, Array]:
-    """The teachers of one depth, for every seed; arrays of shape (seeds, deepest, neurons, ...)."""
-    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(settings.key), 2), depth)
-    x = settings.inputs(settings.features)[:SEEN]
-
-    def teacher(key: Array) -> dict[str, Array]:
-        weights = jax.random.orthogonal(key, settings.neurons, (max(settings.depths) + 1,))
-        a, centres, scales = _widened(x, settings.neurons), [], []
-        for layer, matrix in enumerate(weights[:-1]):
-            z = a @ matrix.T
-            centres.append(z.mean(axis=0))
-            scales.append(z.std(axis=0))
-            a = jnp.where(layer < depth, jax.nn.relu((z - centres[-1][None]) / scales[-1][None]), a)
-        y = a @ weights[-1].T
-        centre = y.mean(axis=0)
-        return {
-            "depth": jnp.asarray(depth),
-            "weights": weights,
-            "centres": jnp.stack([*centres, centre]),
-            "scales": jnp.stack([*scales, jnp.full_like(centre, (y - centre[None]).std())]),
-        }
-
-    return jax.jit(jax.vmap(teacher))(jax.random.split(key, settings.seeds))
-
-
-def teach(teacher: dict[str, Array], x: Array) -> Array:
-    """What a teacher says: `a_l = relu((W_l a_{l-1} - c_l) / d_l)`, of the last layer without relu.
-
-    The W_l are orthogonal; of the first one there are as many columns as inputs. c_l and d_l are means and
-    standard deviations of `W_l a_{l-1}`, neuron by neuron, so that each bends where its inputs are; d of the
-    last layer is that of all outputs together.
-    """
-    neurons = teacher["weights"].shape[-1]
-    a = _widened(x, neurons)
-    for layer, matrix in enumerate(teacher["weights"][:-1]):
-        z = (a @ matrix.T - teacher["centres"][layer][None]) / teacher["scales"][layer][None]
-        a = jnp.where(layer < teacher["depth"], jax.nn.relu(z), a)
-    return (a @ teacher["weights"][-1].T - teacher["centres"][-1][None]) / teacher["scales"][-1][None]
-
-
-def _widened(x: Array, neurons: int) -> Array:
-    return jnp.pad(x, ((0, 0), (0, neurons - x.shape[-1])))
-
-
-def take_taught_rows(data: PyTree, own: PyTree, rows: Array) -> PyTree:
-    """Some rows of the inputs, with what one run's teacher makes of them."""
-    x = data[0][rows]
-    return x, teach(own, x)
-
-
-def problem(settings: Settings, student: Model, per_run: PyTree, epochs: int) -> Problem:
-    """The problem of all seeds: one set of inputs, a teacher each."""
-    x, rows, steps = settings.inputs(settings.features), settings.rows(), settings.steps(epochs)
-    # A float: optax's schedule makes an integer one as it is first called, and checkpoints would not know it.
-    rate = optax.cosine_decay_schedule(settings.learning_rate, float(steps))
-    return supervised(
-        student,
-        (x, x),  # The targets are the teachers', made in the gather.
-        loss=optax.squared_error,
-        optimizer=optax.adam(rate),
-        steps=steps,
-        batch_size=settings.batch_size,
-        train=rows["train"],
-        validation=rows["validation"],
-        per_run=per_run,
-        gather=take_taught_rows,
-    )
 
 
 def plan(settings: Settings) -> list[str]:
@@ -195,12 +103,12 @@ def plan(settings: Settings) -> list[str]:
 
 def run(settings: Settings, context: Context) -> Outcome:
     """Find the depth of every teacher, and train what is too shallow for it."""
-    of_depths = [teachers(settings, depth) for depth in settings.depths]
+    of_depths = [teachers(settings, depth, settings.features, settings.neurons) for depth in settings.depths]
     every = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *of_depths)
     table = pd.MultiIndex.from_product(
         [settings.depths, range(settings.seeds)], names=["depth", "seed"]
     ).to_frame(index=False)
-    students = problem(settings, settings.students(settings.hidden), every, settings.epochs)
+    students = _problem(settings, settings.students(settings.hidden), every, settings.epochs)
     strategy = chain(
         spectral_depth(len(settings.hidden), settings.strength, tolerance=settings.depth_tolerance),
         recruit(settings.tolerance),
@@ -213,9 +121,10 @@ def run(settings: Settings, context: Context) -> Outcome:
     rows = settings.rows()["test"]
     spent = {"students": costs({"students": (network, report)})}
     losses = np.asarray(network.info["depth_losses"], np.float64)[:, ::-1]
+    left = left_by_layer(network)
     found = {
-        "found": (neurons_left(network) > 0).sum(axis=1),
-        "neurons": neurons_left(network).sum(axis=1),
+        "found": (left > 0).sum(axis=1),
+        "neurons": left.sum(axis=1),
         "r2": r_squared(evaluate(strategy, network, students, rows), truth(students, rows)),
         **{f"loss_{layers}": losses[:, layers] for layers in range(losses.shape[1])},
     }
@@ -230,21 +139,19 @@ def run(settings: Settings, context: Context) -> Outcome:
         shallow.append(r2)
         spent |= cost
     table["shallow_r2"] = np.concatenate(shallow)
-    alone = problem(
+    alone = _problem(
         settings, settings.students(settings.hidden, "eigendecomposition"), every, settings.epochs
     )
     penalised = chain(spectral(settings.strength), recruit(settings.tolerance))
     network, report = over_seeds(penalised, keys, alone, name="as in [S]", **options)
-    layers = (neurons_left(network) > 0).sum(axis=1)
+    layers = (left_by_layer(network) > 0).sum(axis=1)
     table["spectral_layers"] = np.where(np.asarray(network.failed_at) < 0, layers, np.nan)
     spent["as in [S]"] = costs({"as in [S]": (network, report)})
     return Outcome(table, _findings(table), costs=spent)
 
 
-def neurons_left(network: Network) -> np.ndarray:
-    """How many neurons of each hidden layer are left, shape (runs, layers)."""
-    assert network.neurons is not None
-    return np.stack([kept.sum(axis=-1) for kept in jax.tree.leaves(network.neurons.kept)], axis=1)
+def _problem(settings: Settings, student: Model, per_run: PyTree, epochs: int) -> Problem:
+    return problem(settings, student, per_run, settings.features, epochs)
 
 
 def _too_shallow(
@@ -253,7 +160,7 @@ def _too_shallow(
     """R^2 of students of one hidden layer fewer than their teacher, and what they cost."""
     rows = settings.rows()
     student = settings.students((settings.wide,) * (depth - 1))
-    task = problem(settings, student, per_run, settings.wide_epochs)
+    task = _problem(settings, student, per_run, settings.wide_epochs)
     if depth == 1:
         return _linear(task, rows), {}
     name = f"students of {depth - 1} layers"
@@ -278,15 +185,6 @@ def _linear(problem: Problem, rows: dict[str, np.ndarray]) -> np.ndarray:
     train, test = rows["train"], rows["test"]
     maps = [np.linalg.lstsq(inputs[train], taught, rcond=None)[0] for taught in truth(problem, train)]
     return r_squared(np.stack([inputs[test] @ fitted for fitted in maps]), truth(problem, test))
-
-
-def truth(problem: Problem, rows: np.ndarray) -> np.ndarray:
-    """What the teachers say, shape (runs, rows, outputs)."""
-    taught = [
-        teach(jax.tree.map(lambda leaf, run=run: leaf[run], problem.per_run), problem.data[0][rows])
-        for run in range(problem.runs or 0)
-    ]
-    return np.stack([np.asarray(of_run, np.float64) for of_run in taught])
 
 
 def report(results: Results) -> list[RenderableType]:

@@ -27,8 +27,9 @@ from jaxarch.errors import (
 from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, costs, finding, pace, tables
 from jaxarch.experiments.harness.tables import Table
 from jaxarch.experiments.spectral import training
-from jaxarch.experiments.spectral.channels import ON_PICTURES, left_by_layer
-from jaxarch.experiments.spectral.rivals import Rival, what_is_left
+from jaxarch.experiments.spectral.channels import ON_PICTURES
+from jaxarch.experiments.spectral.left import left_by_layer, smallest, what_is_left
+from jaxarch.experiments.spectral.rivals import Rival
 from jaxarch.experiments.tournament.settings import PictureTrainingSettings
 from jaxarch.experiments.tournament.task import PictureTask, prepare
 from jaxarch.metrics import paired_differences
@@ -251,11 +252,10 @@ def chosen_of(table: pd.DataFrame, first: str, within: float) -> pd.DataFrame:
     best = table[table["rival"] == first].groupby("seed")["held_out_accuracy"].max()
     rows = []
     for (rival, seed), runs in table.groupby(["rival", "seed"], sort=False):
-        enough = runs[runs["held_out_accuracy"] >= best[seed] - within]
-        few = enough.sort_values(["neurons", "held_out_accuracy"], ascending=[True, False])
+        chosen = smallest(runs, runs["held_out_accuracy"] >= best[seed] - within, "held_out_accuracy")
         row: dict[str, Any] = {"rival": rival, "seed": seed}
         columns = ("strength", "neurons", "held_out_accuracy", "accuracy")
-        rows.append(row | {name: few[name].iloc[0] if len(few) else np.nan for name in columns})
+        rows.append(row | {name: np.nan if chosen is None else chosen[name] for name in columns})
     return pd.DataFrame(rows)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -29,6 +30,7 @@ from jaxarch.charts import Chart
 from jaxarch.errors import check_count, check_known, check_strength, check_widths
 from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, costs, finding, tables
 from jaxarch.experiments.spectral import teacher, training
+from jaxarch.experiments.spectral.left import what_is_left
 from jaxarch.models import as_model
 from jaxarch.models.parents.normalised import NormalisedMLP
 from jaxarch.search import group_lasso, network_slimming, spectral
@@ -41,12 +43,12 @@ class Rival(NamedTuple):
     """A network of given widths, and how it is made small at a strength of its penalty.
 
     Attributes:
-      network: of the widths of all layers, inputs first, outputs last.
+      network: `(widths, bias=False)`: of the widths of all layers, inputs first, outputs last.
       strategy: of a strength, and of the tolerance with which neurons are removed.
       of_pictures: whether its layers are pictures, and their widths channels.
     """
 
-    network: Callable[[Sequence[int]], Model]
+    network: Callable[..., Model]
     strategy: Callable[[Any, float], Strategy]
     of_pictures: bool = False
 
@@ -63,17 +65,18 @@ def _normalised(strength: Any, tolerance: float) -> Strategy:
     return chain(network_slimming(strength), slim(tolerance), retrain("warm", nonnegative=False))
 
 
+def _with_batch_norm(widths: Sequence[int], *, bias: bool = False) -> Model:
+    """Biases or not: the shifts of batch norm are biases."""
+    return as_model(lambda rngs: NormalisedMLP(widths, rngs=rngs), EXAMPLE)
+
+
 RIVALS = {
     "spectral": Rival(spectral_network, _spectral),
-    "gated spectral": Rival(lambda widths: spectral_network(widths, form="gated"), _spectral),
-    "spectral, no skips": Rival(
-        lambda widths: spectral_network(widths, skips=False, eigenvalues="random"), _spectral
-    ),
+    "gated spectral": Rival(partial(spectral_network, form="gated"), _spectral),
+    "spectral, no skips": Rival(partial(spectral_network, skips=False, eigenvalues="random"), _spectral),
     "weights, all skips": Rival(direct_network, _direct),
-    "weights, no skips": Rival(lambda widths: direct_network(widths, skips=False), _direct),
-    "batch norm": Rival(
-        lambda widths: as_model(lambda rngs: NormalisedMLP(widths, rngs=rngs), EXAMPLE), _normalised
-    ),
+    "weights, no skips": Rival(partial(direct_network, skips=False), _direct),
+    "batch norm": Rival(_with_batch_norm, _normalised),
 }
 """L1 on eigenvalues, a group lasso on each neuron's weights, or L1 on the scales of batch norm."""
 
@@ -171,18 +174,6 @@ def run(settings: Settings, context: Context) -> Outcome:
     quantities = ["neurons", "r2", "loss", "pruned_loss"]
     table[quantities] = table[quantities].astype(float).where(table["failed_at"] < 0)
     return Outcome(table, _findings(table), costs=spent)
-
-
-def what_is_left(losses: np.ndarray, removed: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The neurons of every run that are left, and its validation loss with all of them and with those.
-
-    Args:
-      losses: with 0, 1, ..., H neurons removed, shape (runs, H + 1).
-      removed: how many were, shape (runs,).
-    """
-    losses = losses.astype(np.float64)
-    pruned = np.take_along_axis(losses, removed[:, None], axis=1)[:, 0]
-    return losses.shape[1] - 1 - removed, losses[:, 0], pruned
 
 
 def report(results: Results) -> list[RenderableType]:
