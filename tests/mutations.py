@@ -2148,6 +2148,13 @@ VANISHING = [
         "test_spectral_removal.py::test_neurons_with_the_smallest_numbers_go_first[loss]",
     ),
     Mutation(
+        "neurons are removed by all rows at once",
+        "finish/recruit.py",
+        "problem.validation, settings.batch_size)",
+        "problem.validation)",
+        "test_spectral_removal.py::test_many_runs_need_the_memory_of_a_batch_of_rows_and_not_of_all",
+    ),
+    Mutation(
         "neurons that lead to unused ones count as used",
         "spectral/unused.py",
         "np.asarray(bundle)[kept[i]]",
@@ -2198,6 +2205,13 @@ OF_PICTURES = [
         "kept |= {shift_of(path): of",
         "kept |= {path: of",
         "test_network_slimming.py::test_channels_go_in_the_order_of_their_scales_and_the_curve_tells_the_loss_without_each",
+    ),
+    Mutation(
+        "channels are removed by all rows at once",
+        "finish/slim.py",
+        "problem.validation, settings.batch_size)",
+        "problem.validation)",
+        "test_network_slimming.py::test_many_runs_need_the_memory_of_a_batch_of_rows_and_not_of_all",
     ),
     Mutation(
         "channels go in the order of signed scales",

@@ -70,6 +70,15 @@ def masked_by_default(network, *sizes, **options):
     return sorted(jaxarch.named_leaves(select(params)), key=natural_order)
 
 
+def temporaries(finish, problem, networks):
+    """The bytes that one program of a finish needs beside its arguments and results, for all runs at once."""
+
+    def every(networks):
+        return jax.vmap(lambda network: finish(jax.random.key(0), problem, network))(networks)
+
+    return jax.jit(every).lower(networks).compile().memory_analysis().temp_size_in_bytes
+
+
 def straight(weights, slopes, rate=1.0, steps=1):
     """A problem whose gradients are what one writes: lists by name, and `sum slopes o params` as its loss."""
 

@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
-from small import close, same
+from small import close, same, temporaries
 
 import jaxarch
 from jaxarch.errors import ArgumentError
@@ -104,6 +104,24 @@ def test_bisection_looks_at_few_removals():
     assert int(jnp.isfinite(slim.info["losses"]).sum()) <= 5
 
 
+def test_losses_and_channels_are_the_same_by_batches_of_rows():
+    found = trained(1e-2)
+    whole = jaxarch.slim(0.5)(jax.random.key(0), problem(), found)
+    for batch_size in (1, 30, 1000):  # of 100 rows
+        parts = jaxarch.slim(0.5, batch_size=batch_size)(jax.random.key(0), problem(), found)
+        assert close(parts.info["losses"], whole.info["losses"], 1e-5)
+        assert same(leaves(parts.mask), leaves(whole.mask))
+
+
+def test_many_runs_need_the_memory_of_a_batch_of_rows_and_not_of_all():
+    learned = problem(validation=np.tile(np.arange(200, 300), 60))
+    networks = jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), trained(1e-2, steps=1))
+    whole, parts = (
+        temporaries(jaxarch.slim(batch_size=batch_size), learned, networks) for batch_size in (None, 250)
+    )
+    assert parts < whole / 8
+
+
 def test_what_is_slimmed_again_begins_with_what_is_gone():
     learned = problem()
     once = jaxarch.slim(0.1)(jax.random.key(0), learned, trained(1e-2))
@@ -123,6 +141,8 @@ WRONG = {
     "strength": (lambda: jaxarch.search.network_slimming(-1.0), "strength: expected a finite number"),
     "tolerance": (lambda: jaxarch.slim(-1.0), "tolerance: expected a finite number"),
     "removals": (lambda: jaxarch.slim(removals="some"), "removals: expected 'all' or 'bisection'"),
+    "no rows": (lambda: jaxarch.slim(batch_size=0), "batch_size: expected an integer of at least 1"),
+    "half a row": (lambda: jaxarch.slim(batch_size=0.5), "batch_size: expected an integer of at least 1"),
     "no scales": (
         lambda: jaxarch.search.network_slimming()(
             jax.random.key(0), problem(lambda rngs: nnx.Linear(4, 1, rngs=rngs))

@@ -1,12 +1,13 @@
 """How eigenvalues of spectral networks become 0, layers empty, and neurons go."""
 
+import dataclasses
 import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small import keys, same
+from small import keys, same, temporaries
 from test_spectral_network import curved, random_params
 from test_spectral_readout import linear_problem, random_direct
 
@@ -301,6 +302,31 @@ def test_bisection_removes_what_the_curve_removes():
     assert curve.info["losses"][removed] <= 1.5 * curve.info["losses"][0]
 
 
+# Rows in batches -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 50])  # of 20 rows
+def test_losses_and_removals_are_the_same_by_batches_of_rows(batch_size):
+    problem, params = linear_problem(jaxarch.spectral_network(DEEP)), random_params(DEEP)
+    whole = recruited(params, problem, order="loss", tolerance=0.5)
+    parts = recruited(params, problem, order="loss", tolerance=0.5, batch_size=batch_size)
+    np.testing.assert_allclose(parts.info["losses"], whole.info["losses"], rtol=1e-5)
+    assert same(parts.neurons, whole.neurons)
+
+
+@pytest.mark.parametrize("options", [{"order": "loss"}, {"removals": "bisection"}])
+def test_many_runs_need_the_memory_of_a_batch_of_rows_and_not_of_all(options):
+    problem = linear_problem(jaxarch.spectral_network(DEEP))
+    problem = dataclasses.replace(problem, validation=np.tile(problem.validation, 300))
+    networks = jax.vmap(lambda params: Network(params, state={}))(
+        jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), random_params(DEEP))
+    )
+    whole, parts = (
+        temporaries(jaxarch.recruit(batch_size=size, **options), problem, networks) for size in (None, 250)
+    )
+    assert parts < whole / 8
+
+
 # Layers without neurons ------------------------------------------------------------------------------
 
 
@@ -362,6 +388,14 @@ def test_what_recruit_leaves_of_a_direct_network_is_exported_smaller():
             "order: expected 'size', 'loss', a function or numbers",
         ),
         (lambda: jaxarch.recruit(removals="few"), "removals: expected 'all' or 'bisection', got 'few'"),
+        (
+            lambda: jaxarch.recruit(batch_size=0),
+            "batch_size: expected an integer of at least 1, got 0",
+        ),
+        (
+            lambda: jaxarch.recruit(batch_size=20.0),
+            "batch_size: expected an integer of at least 1, got 20.0",
+        ),
         (lambda: recruit_with(jnp.ones(8)), r"each of 9 hidden neurons, got shape \(8,\)"),
         (lambda: recruit_with({"L2": jnp.ones(5)}), "order: expected one for each leaf, .*eigenvalues/L3"),
         (lambda: recruit_with({"L2": jnp.ones(5), "L3": jnp.ones(5)}), r"order: a layer has 4 neurons"),

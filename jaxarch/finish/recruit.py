@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, check_finite, check_one_strength, shown
+from jaxarch.errors import ArgumentError, check_count, check_finite, check_one_strength, shown
 from jaxarch.finish.removals import REMOVALS
 from jaxarch.masks import apply_mask, full_mask
 from jaxarch.network import Network, NeuronMask
@@ -32,11 +32,12 @@ Order = Literal["size", "loss"] | Callable[[PyTree, PyTree], Sizes] | Sizes
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """By how much the loss may grow, in what order neurons go, and which removals are tried."""
+    """By how much the loss may grow, in what order neurons go, which removals are tried, by how many rows."""
 
     tolerance: ArrayLike
     order: Order
     removals: Literal["all", "bisection"]
+    batch_size: int | None
 
 
 @method("[S] figure 10", parent="spectral")
@@ -45,6 +46,7 @@ def recruit(
     *,
     order: Order = "size",
     removals: Literal["all", "bisection"] = "all",
+    batch_size: int | None = None,
 ) -> FunctionStage:
     r"""Keep the hidden neurons that a network needs, by its validation loss ([S] figure 10).
 
@@ -73,6 +75,8 @@ def recruit(
         finds the same where the loss grows with each removal, or at least every smaller removal than the one
         that `all` takes is within the tolerance. Else it may take a smaller one, never a larger: one neuron
         more is then too many, and several more need not be.
+      batch_size: validation rows at a time, where memory is short; by default all. Losses are the same up to
+        rounding.
 
     Returns:
       A finish, for `spectral_network`, models with a `SpectralMLP` inside, and `direct_network`. After the
@@ -87,8 +91,8 @@ def recruit(
 
     Raises:
       ArgumentError: a concrete tolerance that is negative or not finite; an unknown word; numbers of other
-        layers or shapes, or that are not finite; a problem without `validation` rows; parameters of another
-        network, or without hidden neurons.
+        layers or shapes, or that are not finite; a batch size that is no positive integer; a problem without
+        `validation` rows; parameters of another network, or without hidden neurons.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -110,9 +114,10 @@ def recruit(
         raise ArgumentError(f"order: expected 'size', 'loss', a function or numbers, got {shown(order)}")
     if removals not in REMOVALS:
         raise ArgumentError(f"removals: expected 'all' or 'bisection', got {shown(removals)}")
-    return FunctionStage(
-        "recruit", _recruit, Settings(tolerance, order, removals), NEEDS, removes=("neurons",)
-    )
+    if batch_size is not None:
+        check_count("batch_size", batch_size)
+    settings = Settings(tolerance, order, removals, batch_size)
+    return FunctionStage("recruit", _recruit, settings, NEEDS, removes=("neurons",))
 
 
 def _recruit(settings: Settings, key: Array, problem: Problem, network: Network) -> Network:
@@ -127,7 +132,7 @@ def _recruit(settings: Settings, key: Array, problem: Problem, network: Network)
 
     def loss(kept: PyTree) -> Array:
         pruned = without(kept)
-        return problem.objective(pruned.params, pruned.state, problem.validation)
+        return problem.objective(pruned.params, pruned.state, problem.validation, settings.batch_size)
 
     def after(removed: Array) -> PyTree:
         return map_selected(lambda place: place >= removed, places)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, check_one_strength, shown
+from jaxarch.errors import ArgumentError, check_count, check_one_strength, shown
 from jaxarch.finish.removals import REMOVALS
 from jaxarch.masks import apply_mask, full_mask
 from jaxarch.network import Network
@@ -26,16 +26,21 @@ NEEDS = Needs("required", ("params",), validation=True, before="search.network_s
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """By how much the loss may grow, which leaves are scales, and which removals are tried."""
+    """By how much the loss may grow, which leaves are scales, which removals are tried, by how many rows."""
 
     tolerance: ArrayLike
     where: Where
     removals: Literal["all", "bisection"]
+    batch_size: int | None
 
 
 @method("Z. Liu et al., 2017", parent="batch norm")
 def slim(
-    tolerance: ArrayLike = 0.05, *, where: Where = "*scale", removals: Literal["all", "bisection"] = "all"
+    tolerance: ArrayLike = 0.05,
+    *,
+    where: Where = "*scale",
+    removals: Literal["all", "bisection"] = "all",
+    batch_size: int | None = None,
 ) -> FunctionStage:
     r"""Keep the channels that a network with batch norm needs, by its validation loss.
 
@@ -48,6 +53,8 @@ def slim(
       tolerance: relative increase of the loss, at least 0. May be traced.
       where: the leaves that are scales, by path. A shift is the leaf `bias` beside.
       removals: `all`, H + 1 passes over the validation rows, or `bisection`, `1 + ceil(log2(H + 1))`.
+      batch_size: validation rows at a time, where memory is short; by default all. Losses are the same up to
+        rounding.
 
     Returns:
       A finish. The mask is of scales and shifts, False where a channel is removed. `info` has `losses`, shape
@@ -55,7 +62,7 @@ def slim(
 
     Raises:
       ArgumentError: a concrete tolerance that is negative or not finite; an unknown word; leaves that are no
-        scales; a problem without `validation` rows.
+        scales; a batch size that is no positive integer; a problem without `validation` rows.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -75,7 +82,10 @@ def slim(
     check_one_strength("tolerance", tolerance)
     if removals not in REMOVALS:
         raise ArgumentError(f"removals: expected 'all' or 'bisection', got {shown(removals)}")
-    return FunctionStage("slim", _slim, Settings(tolerance, where, removals), NEEDS, removes=("connections",))
+    if batch_size is not None:
+        check_count("batch_size", batch_size)
+    settings = Settings(tolerance, where, removals, batch_size)
+    return FunctionStage("slim", _slim, settings, NEEDS, removes=("connections",))
 
 
 def _slim(settings: Settings, key: Array, problem: Problem, network: Network) -> Network:
@@ -94,7 +104,8 @@ def _slim(settings: Settings, key: Array, problem: Problem, network: Network) ->
         return mask, apply_mask(mask, network.params)
 
     def loss(removed: Array) -> Array:
-        return problem.objective(without(removed)[1], network.state, problem.validation)
+        params = without(removed)[1]
+        return problem.objective(params, network.state, problem.validation, settings.batch_size)
 
     channels = sum(leaf.size for leaf in jax.tree.leaves(places))
     losses, removed = REMOVALS[settings.removals](loss, channels, settings.tolerance)
