@@ -285,6 +285,13 @@ def test_what_is_left_of_every_layer_adds_up_to_the_neurons_that_are_left(tmp_pa
     assert table["layer_2"].between(0, 6).all()
 
 
+@pytest.mark.parametrize("name", pictures.ON_PICTURES)
+def test_every_rival_of_pictures_loses_neurons_by_as_many_rows_at_a_time_as_are_asked_for(name):
+    few = pictures.ON_PICTURES[name].strategy(0.0, 0.05, 500).stages[1]
+    assert few.name in ("recruit", "slim")
+    assert few.settings.batch_size == 500
+
+
 def test_convolutional_rivals_have_the_same_channels_and_strides_and_see_pictures():
     settings = pictures.Settings(widths=(4, 4, 6), seeds=1, steps=1).complete()
     task = pictures.prepare(settings)

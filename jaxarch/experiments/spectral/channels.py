@@ -22,13 +22,14 @@ def _of_channels(kind: Callable[..., Any]) -> Callable[[Sequence[int]], Model]:
     return network
 
 
-def _spectral(strength: Any, tolerance: float) -> Strategy:
-    return chain(spectral(strength), recruit(tolerance, removals="bisection"), spectral(0.0))
+def _spectral(strength: Any, tolerance: float, batch_size: int | None = None) -> Strategy:
+    recruited = recruit(tolerance, removals="bisection", batch_size=batch_size)
+    return chain(spectral(strength), recruited, spectral(0.0))
 
 
-def _slimmed(strength: Any, tolerance: float) -> Strategy:
-    refit = retrain("warm", nonnegative=False)
-    return chain(network_slimming(strength), slim(tolerance, removals="bisection"), refit)
+def _slimmed(strength: Any, tolerance: float, batch_size: int | None = None) -> Strategy:
+    slimmed = slim(tolerance, removals="bisection", batch_size=batch_size)
+    return chain(network_slimming(strength), slimmed, retrain("warm", nonnegative=False))
 
 
 ON_PICTURES = RIVALS | {

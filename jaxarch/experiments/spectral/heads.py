@@ -165,7 +165,7 @@ def measured(head: str, task: PictureTask[Kind], context: Context) -> Measured:
     if head != LINEAR:
         bare = network.replace(state=without_hidden(network.state, network.params))
         # A few passes over the rows that are held out, in place of one for each of many neurons.
-        few = chain(recruit(settings.tolerance, removals="bisection"))
+        few = chain(recruit(settings.tolerance, removals="bisection", batch_size=TEST_BATCH))
         recruited, _ = over_seeds(few, task.keys("controls"), problem, network=network, dead_start="ignore")
         assert recruited.neurons is not None
         left = np.where(failed_at < 0, np.asarray(recruited.neurons.count(), float), np.nan)

@@ -200,7 +200,7 @@ def _measured(
     seeds = cells["seed"].to_numpy()
     problem = problem_of(task, rival, seeds)
     network, report = over_seeds(
-        lambda strength: rival.strategy(strength, settings.tolerance),
+        lambda strength: rival.strategy(strength, settings.tolerance, TEST_BATCH),
         task.keys("search")[seeds],
         problem,
         jnp.asarray(cells["strength"], jnp.float32),

@@ -44,25 +44,28 @@ class Rival(NamedTuple):
 
     Attributes:
       network: `(widths, bias=False)`: of the widths of all layers, inputs first, outputs last.
-      strategy: of a strength, and of the tolerance with which neurons are removed.
+      strategy: of a strength, of the tolerance with which neurons are removed, and of how many validation
+        rows are looked at together then; all, if nothing is said.
       of_pictures: whether its layers are pictures, and their widths channels.
     """
 
     network: Callable[..., Model]
-    strategy: Callable[[Any, float], Strategy]
+    strategy: Callable[..., Strategy]
     of_pictures: bool = False
 
 
-def _spectral(strength: Any, tolerance: float) -> Strategy:
-    return chain(spectral(strength), recruit(tolerance), spectral(0.0))
+def _spectral(strength: Any, tolerance: float, batch_size: int | None = None) -> Strategy:
+    return chain(spectral(strength), recruit(tolerance, batch_size=batch_size), spectral(0.0))
 
 
-def _direct(strength: Any, tolerance: float) -> Strategy:
-    return chain(group_lasso(strength), recruit(tolerance), retrain("warm", nonnegative=False))
+def _direct(strength: Any, tolerance: float, batch_size: int | None = None) -> Strategy:
+    refit = retrain("warm", nonnegative=False)
+    return chain(group_lasso(strength), recruit(tolerance, batch_size=batch_size), refit)
 
 
-def _normalised(strength: Any, tolerance: float) -> Strategy:
-    return chain(network_slimming(strength), slim(tolerance), retrain("warm", nonnegative=False))
+def _normalised(strength: Any, tolerance: float, batch_size: int | None = None) -> Strategy:
+    refit = retrain("warm", nonnegative=False)
+    return chain(network_slimming(strength), slim(tolerance, batch_size=batch_size), refit)
 
 
 def _with_batch_norm(widths: Sequence[int], *, bias: bool = False) -> Model:
