@@ -102,10 +102,12 @@ def seconds(program: Any, args: tuple[Any, ...], times: int) -> float:
     return (time.process_time() - start) / times
 
 
-def examples(widths: tuple[int, ...], batch: int) -> tuple[Any, jax.Array, jax.Array]:
+def examples(
+    widths: tuple[int, ...], batch: int, form: spectral.algebra.Form = "eigendecomposition"
+) -> tuple[Any, jax.Array, jax.Array]:
     """Random parameters of a spectral network, inputs and targets."""
     normal = jax.nn.initializers.normal(0.3)
-    params = spectral.init(jax.random.key(0), widths, [normal] * len(widths))
+    params = spectral.init(jax.random.key(0), widths, [normal] * len(widths), form=form)
     x = jax.random.normal(jax.random.key(1), (batch, widths[0]))
     return params, x, jax.random.normal(jax.random.key(2), (batch, widths[-1]))
 
@@ -136,7 +138,7 @@ def exported(widths: tuple[int, ...], batch: int, repeats: int) -> dict[str, lis
 
 def measure(widths: tuple[int, ...], batch: int, repeats: int) -> dict[str, list[float]]:
     """CPU times, one a repetition, and memory of every network."""
-    params, x, y = examples(widths, batch)
+    args = {form: examples(widths, batch, form) for form in spectral.network.FACTORS}
     networks: dict[str, Network] = {
         "plain": plain,
         "spectral": partial(spectral_network, "auto", "eigendecomposition"),
@@ -144,8 +146,9 @@ def measure(widths: tuple[int, ...], batch: int, repeats: int) -> dict[str, list
     }
     if len(widths) - 1 <= MATERIALISED_UP_TO:
         networks["materialised"] = partial(spectral_network, "materialised", "eigendecomposition")
-    programs = {name: compiled(network, params, x, y) for name, network in networks.items()}
-    figures = interleaved(programs, dict.fromkeys(programs, (params, x, y)), repeats)
+    given = {name: args["gated" if name == "gated" else "eigendecomposition"] for name in networks}
+    programs = {name: compiled(network, *given[name]) for name, network in networks.items()}
+    figures = interleaved(programs, given, repeats)
     for name, program in programs.items():
         figures[f"{name} bytes"] = [float(program.memory_analysis().temp_size_in_bytes)]
     return figures
