@@ -105,7 +105,7 @@ def test_the_report_has_a_row_for_each_head_and_draws_its_figures(folder):
     table, *_ = report_on(folder, fig16.EXPERIMENT)
     assert len(table.rows) == len(HEADS)
     assert {path.name for path in folder.glob("*.png")} == {"accuracy.png", "eigenvalues.png"}
-    assert len(read_findings(folder)) == 1 + 8 * len(SPECTRAL)
+    assert len(read_findings(folder)) == 1 + 9 * len(SPECTRAL)
 
 
 @pytest.mark.long

@@ -13,7 +13,18 @@ import pandas as pd
 from jax import Array
 from rich.console import RenderableType
 
-from jaxarch import Network, Problem, SpectralMLP, Training, chain, evaluate, over_seeds, plots, recruit
+from jaxarch import (
+    Network,
+    Problem,
+    SpectralMLP,
+    Training,
+    chain,
+    evaluate,
+    needed_memory,
+    over_seeds,
+    plots,
+    recruit,
+)
 from jaxarch.data import Images
 from jaxarch.errors import (
     ArgumentError,
@@ -134,9 +145,14 @@ def learning(task: PictureTask[Kind], head: str) -> Problem:
 
 
 def measured(head: str, task: PictureTask[Kind], context: Context) -> Measured:
-    """Train one head from every seed, and measure what was found."""
+    """Train one head from every seed, and measure what was found.
+
+    Memory is what a run takes while it is trained, beside the pictures: parameters, what the optimiser keeps
+    of them, activations and gradients of a batch, as the compiler counts them.
+    """
     settings = task.settings
     search, problem = settings.search(head), learning(task, head)
+    (memory,) = needed_memory(search, task.keys("search"), problem, chunk=settings.every).values()
     network, report = over_seeds(
         search,
         task.keys("search"),
@@ -158,6 +174,7 @@ def measured(head: str, task: PictureTask[Kind], context: Context) -> Measured:
         "seed": np.arange(settings.seeds),
         "accuracy": accuracy(network),
         "parameters": sum(leaf[0].size for leaf in jax.tree.leaves(network.params)),
+        "megabytes": memory.fresh / 1e6,
         "seconds": report.seconds,
         "failed_at": failed_at,
     }
@@ -223,10 +240,12 @@ def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
         ]
         if head != LINEAR and len(linear):
             of = runs.set_index("seed")
+            of_cost = {"seconds": "seconds of a training", "megabytes": "memory of a training"}
             found += [
                 finding(f"test accuracy: {head} head minus linear one", of["accuracy"] - linear["accuracy"]),
-                finding(
-                    f"seconds of a training: {head} head over linear one", of["seconds"] / linear["seconds"]
+                *(
+                    finding(f"{words}: {head} head over linear one", of[column] / linear[column])
+                    for column, words in of_cost.items()
                 ),
             ]
     return found
@@ -270,9 +289,16 @@ def _table(table: pd.DataFrame, title: str) -> RenderableType:
             else ""
             for column in columns
         ]
-        parameters, seconds = (
-            tables.median(runs[name], form) for name, form in (("parameters", ",.0f"), ("seconds", ".1f"))
-        )
-        rows.append((str(head), *numbers, parameters, seconds))
-    names = ("head", "accuracy", WITHOUT, "neurons left", "accuracy with these", "parameters", "seconds")
+        costs_of = (("parameters", ",.0f"), ("megabytes", ".2f"), ("seconds", ".1f"))
+        rows.append((str(head), *numbers, *(tables.median(runs[name], form) for name, form in costs_of)))
+    names = (
+        "head",
+        "accuracy",
+        WITHOUT,
+        "neurons left",
+        "accuracy with these",
+        "parameters",
+        "MB",
+        "seconds",
+    )
     return tables.table(f"{title}: test accuracy, median [quartiles]", names, rows)
