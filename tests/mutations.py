@@ -2728,6 +2728,44 @@ SPLIT = [
     ),
 ]
 
+RANKS = [
+    Mutation(
+        "singular values that vanish again are waited for",
+        "experiments/spectral/singular_values.py",
+        "np.where(counted, reached, steps[0]).max(axis=-1)",
+        "reached.max(axis=-1)",
+        "test_spectral_rank.py::test_a_singular_value_that_does_not_count_at_the_end_is_not_waited_for",
+    ),
+    Mutation(
+        "a singular value is waited for until it is half the largest",
+        "experiments/spectral/singular_values.py",
+        "values >= last[..., None, :] / 2",
+        "values >= last[..., None, :1] / 2",
+        "test_spectral_rank.py::test_singular_values_that_grow_by_one_factor_come_all_at_once[growth0]",
+    ),
+    Mutation(
+        "what the start has is counted as learned",
+        "experiments/spectral/singular_values.py",
+        "now[name] - before[name]",
+        "now[name]",
+        "test_spectral_rank.py::test_what_the_start_has_is_not_counted_and_r2_is_that_of_the_outputs",
+    ),
+    Mutation(
+        "the direct bundle is a path through hidden layers",
+        "experiments/spectral/singular_values.py",
+        "if (i, j) in blocks and (i, j) != (last, 1)",
+        "if (i, j) in blocks",
+        "test_spectral_rank.py::test_paths_are_the_linear_map_without_the_direct_bundle",
+    ),
+    Mutation(
+        "snapshots are taken a step early",
+        "experiments/spectral/singular_values.py",
+        "jnp.asarray((0, *steps)) == state.step",
+        "jnp.asarray((0, *steps)) == state.step + 1",
+        "test_spectral_rank.py::test_snapshots_are_the_start_and_the_parameters_after_the_steps_that_were_asked_for",
+    ),
+]
+
 MUTATIONS = [
     *STAGES,
     *FILES,
@@ -2746,6 +2784,7 @@ MUTATIONS = [
     *BEFORE_TRAINING,
     *FIELD,
     *HEAD,
+    *RANKS,
     *VANISHING,
     *OF_PICTURES,
     *CERTIFIED,

@@ -50,6 +50,8 @@ EXPERIMENTS = {
     ),
     "spectral.recovery": (
         "teachers of one to three hidden layers of 5 to 50 neurons: width and depth that each rival finds"
+    "spectral.rank": (
+        "section 4 of [S]: how gradually the rank rises where hidden eigenvalues start at 0, and elsewhere"
     ),
     "pruning.fig1": (
         "figure 1 of [A]: convergence of a sparse logistic regression at three soft temperatures"
