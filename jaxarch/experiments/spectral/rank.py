@@ -162,7 +162,7 @@ def _words(settings: Settings) -> dict[str, str]:
         "gradualness": f"gradualness of the non-linear part, {above}",
         "paths_gradualness": f"gradualness of the paths through the hidden layers, {above}",
         "rank": f"rank of the non-linear part at the end, {above}",
-        "half_rank_r2": f"validation R^2 where half of that rank is first reached, {above}",
+        "half_rank_r2": f"validation R^2 where the rank is first half of that at the end, {above}",
         "enough_rank": f"effective rank where validation R^2 is first {settings.enough:g}",
         "r2": "test R^2 at the end",
     }
