@@ -50,6 +50,7 @@ EXPERIMENTS = {
     ),
     "spectral.recovery": (
         "teachers of one to three hidden layers of 5 to 50 neurons: width and depth that each rival finds"
+    ),
     "spectral.rank": (
         "section 4 of [S]: how gradually the rank rises where hidden eigenvalues start at 0, and elsewhere"
     ),
