@@ -1,4 +1,4 @@
-"""What is compared in the benchmark of smaller models is the same computation."""
+"""What benchmarks compare is the same computation, and there is something to compare."""
 
 import dataclasses
 import os
@@ -12,6 +12,7 @@ with pytest.MonkeyPatch.context() as patch:
         patch.setenv(name, os.environ.get(name, ""))
     patch.syspath_prepend(Path(__file__).parent.parent / "benchmarks")
     import smaller_models
+    import spectral_pass
 
 
 @pytest.fixture(scope="module", params=smaller_models.CASES, ids=lambda case: f"{case.model}, {case.what}")
@@ -37,3 +38,10 @@ def test_the_program_of_a_cut_model_costs_what_that_of_one_made_so_small_does(ca
         return {unit: counted[unit] for unit in ("flops", "bytes accessed")}
 
     assert cost(smaller_models.SMALLER) == cost(smaller_models.BY_HAND)
+
+
+def test_the_benchmark_of_a_pass_has_every_form_of_a_spectral_network_in_time_and_memory():
+    measured = spectral_pass.measure((3, 4, 4, 2), 5, 2)
+    networks = {"plain", "spectral", "gated", "materialised"}
+    assert measured.keys() == networks | {f"{name} bytes" for name in networks}
+    assert all(len(measured[name]) == 2 for name in networks)

@@ -567,6 +567,25 @@ def test_a_setting_that_is_true_or_false_takes_nothing_else():
         read_settings(Switch, {"on": "no"})
 
 
+@dataclasses.dataclass(frozen=True)
+class Named:
+    names: tuple[str, ...] = ()
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("a, b", ("a", "b")),
+        ('"a, b",c', ("a, b", "c")),
+        ('c, "a, b"', ("c", "a, b")),
+        ("a,,b,", ("a", "b")),
+        ("", ()),
+    ],
+)
+def test_a_name_with_a_comma_is_one_name_in_quotation_marks(text, names):
+    assert read_settings(Named, {"names": text}) == Named(names)
+
+
 def test_help_is_short_and_complete():
     for command in ([], ["run"], ["report"], ["list"], ["data"], ["reproduction"]):
         done = CliRunner().invoke(cli.app, [*command, "--help"])

@@ -227,3 +227,22 @@ def test_weights_by_name_are_drawn_as_bundles_are():
     ]
     assert len(lines[0]) == 6
     np.testing.assert_equal(*lines)
+
+
+def test_panels_with_the_same_lines_share_one_legend_and_each_has_its_own_mark():
+    line = (np.array([[0.1, 0.5]]), np.array([[0.8, 0.9]]))
+    panels = {"one": {"ours": line, "theirs": line}, "two": {"ours": line, "theirs": line}}
+    figure = plots.trade_offs(panels, "x", "y", marked={"true": {"one": 0.2, "two": 0.4}})
+    assert [axes.get_legend() for axes in figure.axes] == [None, None]
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["true", "ours", "theirs"]
+    marks = [next(line for line in axes.lines if line.get_label() == "true") for axes in figure.axes]
+    assert [mark.get_xdata()[0] for mark in marks] == [0.2, 0.4]
+
+
+def test_panels_with_lines_of_their_own_have_legends_of_their_own():
+    line = (np.array([[0.1, 0.5]]), np.array([[0.8, 0.9]]))
+    figure = plots.trade_offs({"one": {"ours": line}, "two": {"theirs": line}}, "x", "y")
+    assert not figure.legends
+    legends = [[text.get_text() for text in axes.get_legend().get_texts()] for axes in figure.axes]
+    assert legends == [["ours"], ["theirs"]]

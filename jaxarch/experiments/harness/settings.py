@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import typing
 from collections.abc import Callable, Mapping
@@ -147,7 +148,7 @@ def devices() -> Literal["all hosts"] | None:
 
 
 def read_settings(kind: type, values: Mapping[str, str]) -> Any:
-    """Settings from texts such as `{"seeds": "20", "positive": "1,2,3"}`.
+    """Settings from texts such as `{"seeds": "20", "positive": "1,2,3", "rivals": '"weights, all skips"'}`.
 
     Raises:
       ArgumentError: an unknown name, a text that is no value of the setting's type.
@@ -162,7 +163,9 @@ def read_settings(kind: type, values: Mapping[str, str]) -> Any:
 def _parse(name: str, text: str, kind: Any) -> Any:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is tuple:
-        return tuple(_parse(name, part.strip(), arguments[0]) for part in text.split(",") if part.strip())
+        # Names that have a comma stand in quotation marks.
+        parts = next(csv.reader([text], skipinitialspace=True), [])
+        return tuple(_parse(name, part.strip(), arguments[0]) for part in parts if part.strip())
     if origin is Literal:
         if text not in arguments:
             raise ArgumentError(f"{name}: expected {' or '.join(arguments)}, got {shown(text)}")

@@ -1,0 +1,121 @@
+"""Width and depth of teachers that students find: which run is taken, and the experiment, small."""
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+from pages import charted
+
+import jaxarch
+from jaxarch.experiments.harness import report_on, run_in
+from jaxarch.experiments.spectral import recovery
+from jaxarch.experiments.spectral.left import smallest
+from jaxarch.experiments.spectral.rivals import RIVALS
+from jaxarch.reproduction import read_findings
+from jaxarch.results import read_table
+
+SMALL = {
+    "seeds": 2,
+    "depths": (1, 2),
+    "neurons": (2, 3),
+    "hidden": (6, 6),
+    "strengths": (1e-4, 1e-1),
+    "enough": 0.5,
+    "epochs": 10,
+    "examples": 400,
+    "held_out": 60,
+    "batch_size": 20,
+    "learning_rate": 1e-2,
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("recovery")
+    run_in(folder, recovery.EXPERIMENT, recovery.Settings(**SMALL))
+    report_on(folder, recovery.EXPERIMENT)
+    assert charted(folder, recovery.EXPERIMENT)
+    return folder
+
+
+def runs(neurons, quality):
+    return pd.DataFrame({"neurons": neurons, "r2": quality})
+
+
+def test_the_run_with_the_fewest_neurons_of_those_that_are_good_enough_is_taken():
+    table = runs([5, 3, 1], [0.99, 0.95, 0.5])
+    assert smallest(table, table["r2"] > 0.9, "r2")["neurons"] == 3
+
+
+def test_of_equally_few_neurons_the_better_run_is_taken():
+    table = runs([3, 3, 3], [0.95, 0.99, 0.97])
+    assert smallest(table, table["r2"] > 0.9, "r2")["r2"] == 0.99
+
+
+def test_where_no_run_is_good_enough_none_is_taken():
+    table = runs([3, 3], [0.5, np.nan])
+    assert smallest(table, table["r2"] > 0.9, "r2") is None
+
+
+def test_every_rival_may_have_biases():
+    for name in recovery.NAMES:
+        model = recovery.Settings().rival(name).network((3, 4, 2), bias=True)
+        params, state = model.init(jax.random.key(0))
+        outputs, _ = model.apply(params, state, np.zeros((5, 3), np.float32), None)
+        assert outputs.shape == (5, 2), name
+
+
+def test_layers_are_taken_out_of_the_same_network_that_is_gated():
+    settings = recovery.Settings()
+    taken_out, gated = settings.rival(recovery.LAYERS_OUT), RIVALS["gated spectral"]
+    assert taken_out.network is gated.network
+    assert len(taken_out.strategy(1e-4, 0.05).stages) > len(gated.strategy(1e-4, 0.05).stages)
+
+
+@pytest.mark.long
+def test_every_teacher_is_learned_by_every_rival_at_every_strength(folder):
+    table = read_table(folder)
+    assert len(table) == 2 * 2 * 2 * 2 * len(recovery.NAMES)
+    assert (table.groupby(["width", "depth", "rival", "strength"]).size() == 2).all()
+    assert table["neurons"].between(0, 12).all()
+    assert table["layers"].between(0, 2).all()
+    assert ((table["neurons"] == 0) == (table["layers"] == 0)).all()
+
+
+@pytest.mark.long
+def test_what_is_chosen_is_good_enough_on_the_rows_to_judge_on_and_the_smallest(folder):
+    table, chosen = read_table(folder), read_table(folder, recovery.CHOSEN)
+    by = ["width", "depth", "rival", "seed"]
+    fewest = table[table["validation_r2"] >= 0.5].groupby(by)["neurons"].min()
+    found = chosen.set_index(by)["neurons"].dropna()
+    assert len(found)
+    assert found.sort_index().equals(fewest.sort_index())
+
+
+@pytest.mark.long
+def test_a_smaller_teacher_is_not_learned_by_more_neurons_at_a_stronger_penalty(folder):
+    table = read_table(folder)
+    left = table[table["rival"] == "gated spectral"].groupby("strength")["neurons"].median()
+    assert left[1e-1] < left[1e-4]
+
+
+@pytest.mark.long
+def test_findings_are_ready_for_the_record(folder):
+    found = read_findings(folder)
+    assert len({line.what for line in found}) == len(found) >= 2 * 2 * len(recovery.NAMES)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"depths": (4,)}, "hidden: expected at least 4 layers, those of the deepest teacher, got 3"),
+        ({"neurons": (70,)}, "hidden: expected at least 70 a layer, those of the widest teacher, got 60"),
+        ({"rivals": ("lasso",)}, "rivals: unknown 'lasso'"),
+        ({"rivals": ("spectral", "spectral")}, "rivals: 'spectral' is named twice"),
+        ({"strengths": (-1.0,)}, "strengths: expected"),
+        ({"enough": 0.0}, "enough: expected"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(settings, message):
+    with pytest.raises(jaxarch.ArgumentError, match=message):
+        recovery.Settings(**settings).check()
