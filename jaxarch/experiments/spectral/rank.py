@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import jax.numpy as jnp
 import numpy as np
@@ -20,8 +20,16 @@ from rich.console import RenderableType
 from jaxarch import Model, Problem, direct_network, evaluate, over_seeds, plots, spectral_network
 from jaxarch.charts import Chart
 from jaxarch.descent import own_descent
-from jaxarch.errors import ArgumentError, check_count, check_known, check_positive, check_widths
+from jaxarch.errors import (
+    ArgumentError,
+    check_count,
+    check_distinct,
+    check_known,
+    check_positive,
+    check_widths,
+)
 from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, costs, finding, tables
+from jaxarch.experiments.pruning.settings import check_share
 from jaxarch.experiments.spectral import singular_values, teacher, training
 from jaxarch.metrics import paired_differences
 
@@ -49,10 +57,15 @@ class Settings(teacher.TeacherSettings):
       hidden: neurons of each hidden layer of a student.
       epochs: passes over the training points.
       optimizer: `adam` or `sgd`.
+      learning_rate: of the optimizer.
+      held_out: points to look at along the training, and as many more for testing.
       looks: steps at which ranks are measured, at most; their logarithms are evenly spaced.
       share: singular values above this share of the largest one at the end count for the rank.
       enough: R^2 on the validation rows at which effective ranks are compared.
     """
+
+    # No neuron is removed.
+    tolerance: ClassVar[float] = 0.0  # type: ignore[misc]
 
     starts: tuple[str, ...] = tuple(STARTS)
     ratios: tuple[float, ...] = (1.0, 10.0)
@@ -74,8 +87,9 @@ class Settings(teacher.TeacherSettings):
         check_count("looks", self.looks, least=2)
         check_widths(self.widths())
         check_known("starts", self.starts, STARTS)
+        check_distinct("starts", self.starts)
         self.check_numbers(check_positive, "ratios")
-        self.check_each(check_positive, "share", "enough")
+        self.check_each(check_share, "share", "enough")
         if not self.hidden:
             raise ArgumentError("hidden: expected at least one layer")
 
@@ -137,6 +151,7 @@ def run(settings: Settings, context: Context) -> Outcome:
             rank, failed = singular_values.ranks(bent, settings.share), np.asarray(network.failed_at)
             measured = {
                 "gradualness": singular_values.gradualness(steps, bent, settings.share),
+                "later_gradualness": singular_values.gradualness(steps, bent[..., 1:], settings.share),
                 "paths_gradualness": singular_values.gradualness(steps, seen["paths"], settings.share),
                 "rank": rank[:, -1],
                 "half_rank_r2": singular_values.when(2 * rank >= rank[:, -1:], r2),
@@ -160,6 +175,7 @@ def _words(settings: Settings) -> dict[str, str]:
     above = f"above {100 * settings.share:g}%"
     return {
         "gradualness": f"gradualness of the non-linear part, {above}",
+        "later_gradualness": f"the same without the largest singular value, {above}",
         "paths_gradualness": f"gradualness of the paths through the hidden layers, {above}",
         "rank": f"rank of the non-linear part at the end, {above}",
         "half_rank_r2": f"validation R^2 where the rank is first half of that at the end, {above}",
@@ -173,6 +189,8 @@ def _findings(settings: Settings, table: pd.DataFrame) -> list[dict[str, Any]]:
     found, compared, words = [], [], _words(settings)
     for ratio, of_ratio in table.groupby("ratio", sort=False):
         runs = {str(start): of for start, of in of_ratio.groupby("start", sort=False)}
+        # A pair is the difference of the earlier to the later one.
+        runs = {start: runs[start] for start in sorted(runs, key=lambda start: start != PERCEPTRON)}
         where = f"ratio {ratio:g}" + ", SGD" * (settings.optimizer == "sgd")
         for column, what in words.items():
             found += [finding(f"{what}: {start}, {where}", of[column]) for start, of in runs.items()]
@@ -219,6 +237,7 @@ def report(results: Results) -> list[RenderableType]:
         results.draw(plots.sweep(rows, "step", title, marked=marked, logarithmic_setting=True), name)
     columns = {
         "gradualness": ("gradualness", ".3f"),
+        "later_gradualness": ("but the largest", ".3f"),
         "paths_gradualness": ("of paths", ".3f"),
         "rank": ("rank", ".0f"),
         "half_rank_r2": ("R^2 at half", ".3f"),

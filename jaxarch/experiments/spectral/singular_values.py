@@ -125,7 +125,7 @@ def gradualness(steps: np.ndarray, values: np.ndarray, share: float) -> np.ndarr
     """`1 - min_k t_k / max_k t_k`: t_k is the first step at which singular value k is at least half its last.
 
     Over those k that count for the last rank. 0: all at once, as where all grow by one factor, however that
-    grows; .5: the last takes twice as long as the first; near 1: one after another.
+    grows; .5: the last takes twice as long as the first; near 1: many times as long, whatever is between.
 
     Args:
       steps: of the looks, positive and rising, shape (looks,).
