@@ -275,6 +275,7 @@ def list_(experiment: str | None) -> None:
         from rich import box
         from rich.table import Table
 
+        from jaxarch.experiments.harness import listed
         from jaxarch.experiments.harness.setting_help import remarks, setting_help
 
         chosen = _experiment(experiment)
@@ -290,7 +291,7 @@ def list_(experiment: str | None) -> None:
         described = setting_help(chosen.settings)
         for field in dataclasses.fields(chosen.settings):
             default = field.default
-            value = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
+            value = listed(default) if isinstance(default, tuple) else str(default)
             table.add_row(field.name, value or "(empty)", described.get(field.name, ""))
         console.print(table)
         for remark in remarks(chosen.settings):

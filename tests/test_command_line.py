@@ -21,7 +21,7 @@ from click.testing import CliRunner
 
 from jaxarch import cli, html_report, plots, results
 from jaxarch.experiments import catalogue
-from jaxarch.experiments.harness import read_settings
+from jaxarch.experiments.harness import listed, read_settings
 from jaxarch.experiments.harness.setting_help import setting_help
 
 CACHE = tempfile.TemporaryDirectory()
@@ -579,11 +579,24 @@ class Named:
         ('"a, b",c', ("a, b", "c")),
         ('c, "a, b"', ("c", "a, b")),
         ("a,,b,", ("a", "b")),
+        ('a,\n\t"b, c"\n', ("a", "b, c")),
+        ('a "b" c', ('a "b" c',)),
         ("", ()),
     ],
 )
 def test_a_name_with_a_comma_is_one_name_in_quotation_marks(text, names):
     assert read_settings(Named, {"names": text}) == Named(names)
+
+
+@pytest.mark.parametrize("text", ['"a, b', 'a,"b', '"a"b,c'])
+def test_quotation_marks_that_are_not_around_a_whole_name_are_refused(text):
+    with pytest.raises(ValueError, match="names: quotation marks are around whole names"):
+        read_settings(Named, {"names": text})
+
+
+def test_defaults_are_listed_as_a_command_takes_them():
+    for names in (("a, b", "c"), ("a",), ()):
+        assert read_settings(Named, {"names": listed(names)}) == Named(names)
 
 
 def test_help_is_short_and_complete():

@@ -13,7 +13,7 @@ from small import Interrupted, interrupt_when
 
 from jaxarch import Network, plots, results
 from jaxarch.experiments.harness import report_on, run_in
-from jaxarch.experiments.spectral import fig7, fig8, fig9, left, pictures, rivals, targets, teacher
+from jaxarch.experiments.spectral import fig7, fig8, fig9, neurons_left, pictures, rivals, targets, teacher
 from jaxarch.reproduction import read_findings
 from jaxarch.results import read_table
 from jaxarch.storage import read_npz
@@ -189,7 +189,7 @@ def test_a_stopped_run_is_continued_to_the_same_numbers(student, tmp_path):
 
 def test_a_rival_has_the_neurons_that_were_not_removed_and_the_loss_without_the_others():
     losses = np.array([[1.0, 1.1, 9.0], [4.0, 5.0, 6.0]], np.float32)
-    neurons, loss, pruned = left.what_is_left(losses, np.array([1, 0]))
+    neurons, loss, pruned = neurons_left.what_is_left(losses, np.array([1, 0]))
     assert neurons.tolist() == [1, 2]
     assert loss.tolist() == [1, 4]
     assert np.allclose(pruned, [1.1, 4])

@@ -9,7 +9,7 @@ from pages import charted
 import jaxarch
 from jaxarch.experiments.harness import report_on, run_in
 from jaxarch.experiments.spectral import recovery
-from jaxarch.experiments.spectral.left import smallest
+from jaxarch.experiments.spectral.neurons_left import smallest
 from jaxarch.experiments.spectral.rivals import RIVALS
 from jaxarch.reproduction import read_findings
 from jaxarch.results import read_table

@@ -34,6 +34,7 @@ from jaxarch.experiments.harness import (
 from jaxarch.experiments.harness.at_worker import check_same
 from jaxarch.experiments.harness.results import failures
 from jaxarch.experiments.harness.tables import Table
+from jaxarch.experiments.pruning.parents import in_words
 from jaxarch.experiments.pruning.tasks import pooled, problem_of_images
 from jaxarch.experiments.tournament.settings import PictureSettings
 from jaxarch.finish.densities import density_name
@@ -135,8 +136,8 @@ def plan(settings: CollapseSettings) -> list[str]:
     """What would be pruned."""
     task = prepare(settings)
     return [
-        f"parent: {settings.model}, {task.connections} connections in {len(task.sizes)} layers: compression "
-        f"up to {task.most:,.0f}",
+        f"parent: {in_words(settings)}, {task.connections} connections in {len(task.sizes)} layers: "
+        f"compression up to {task.most:,.0f}",
         f"methods: {', '.join(settings.methods)}; {len(task.densities)} densities, {settings.seeds} seeds; "
         "nothing is trained",
     ]
@@ -233,7 +234,7 @@ def report(results: Results) -> list[RenderableType]:
     """Draw the emptiest layer against compression, and make the table."""
     settings, table = results.settings, results.table
     most = results.manifest["largest compression"]
-    title = f"{settings['dataset']}, {settings['model']}"
+    title = f"{settings['dataset']}, {in_words(settings)}"
     groups = [(str(name), rows) for name, rows in table.groupby("strategy", sort=False)]
     points = {}
     for name, rows in groups:
@@ -282,7 +283,7 @@ def _first(rows: pd.DataFrame, layers: Iterable[str]) -> str:
 def charts(results: Results) -> list[Chart]:
     """The emptiest layer of every run against compression; those that are empty have no place."""
     settings = results.settings
-    title = f"{settings['dataset']}, {settings['model']}: connections in the emptiest layer"
+    title = f"{settings['dataset']}, {in_words(settings)}: connections in the emptiest layer"
     labels = {"emptiest": "connections in the emptiest layer", "strategy": "method"}
     return [
         Chart(

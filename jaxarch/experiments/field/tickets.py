@@ -34,6 +34,7 @@ from jaxarch.experiments.harness import (
 from jaxarch.experiments.harness.at_worker import check_same
 from jaxarch.experiments.harness.results import failures
 from jaxarch.experiments.harness.tables import Table
+from jaxarch.experiments.pruning.parents import in_words
 from jaxarch.experiments.pruning.settings import check_share
 from jaxarch.experiments.tournament.settings import PictureTrainingSettings
 from jaxarch.experiments.tournament.task import PictureTask, prepare
@@ -117,7 +118,8 @@ def plan(settings: TicketSettings) -> list[str]:
     task = prepare(settings)
     tickets, fresh = _trainings(settings)
     return [
-        f"parent: {settings.model}, {task.connections} connections; pictures of {task.images.x.shape[1:]}",
+        f"parent: {in_words(settings)}, {task.connections} connections; pictures of "
+        f"{task.images.x.shape[1:]}",
         f"trained on {task.train.shape[1]} examples, {task.held_out.shape[1]} held out, tested on "
         f"{len(task.test)}",
         f"{settings.rounds} rounds, the last with {_last_density(task):.1%} of all "
@@ -389,7 +391,7 @@ def _findings(table: pd.DataFrame, compared: pd.DataFrame) -> list[dict[str, Any
 def report(results: Results) -> list[RenderableType]:
     """Draw accuracy and the step of the least held-out loss against density, and make the table."""
     settings, table = results.settings, results.table
-    title = f"{settings['dataset']}, {settings['model']}"
+    title = f"{settings['dataset']}, {in_words(settings)}"
     groups = [(str(name), rows) for name, rows in table.groupby("strategy", sort=False)]
     panels = {
         words: {name: (_by_round(rows, "density"), _by_round(rows, quantity)) for name, rows in groups}
@@ -434,7 +436,7 @@ def charts(results: Results) -> list[Chart]:
     labels = {"accuracy": "test accuracy", "stop_step": _WORDS["stop_step"], "strategy": "weights"}
     return [
         Chart(
-            f"{settings['dataset']}, {settings['model']}: {labels[column]} against density",
+            f"{settings['dataset']}, {in_words(settings)}: {labels[column]} against density",
             results.table,
             "density",
             column,

@@ -23,6 +23,7 @@ from jaxarch.experiments.harness.settings import (
     PartSettings,
     TrainingSettings,
     check_room,
+    listed,
     read_settings,
     seed_keys,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "costs",
     "executor_of",
     "finding",
+    "listed",
     "memory_of",
     "pace",
     "plan_of",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Self
 
 import jax
@@ -160,12 +160,24 @@ def read_settings(kind: type, values: Mapping[str, str]) -> Any:
     return kind(**{name: _parse(name, text, types_[name]) for name, text in values.items()})
 
 
+def _parts(name: str, text: str) -> list[str]:
+    """What commas separate; a part that has one itself stands in quotation marks."""
+    try:
+        return next(csv.reader([text], skipinitialspace=True, strict=True), [])
+    except csv.Error:
+        raise ArgumentError(f"{name}: quotation marks are around whole names, got {shown(text)}") from None
+
+
+def listed(values: Sequence[Any]) -> str:
+    """Some values as `read_settings` takes them."""
+    return ",".join(f'"{value}"' if "," in str(value) else str(value) for value in values)
+
+
 def _parse(name: str, text: str, kind: Any) -> Any:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is tuple:
-        # Names that have a comma stand in quotation marks.
-        parts = next(csv.reader([text], skipinitialspace=True), [])
-        return tuple(_parse(name, part.strip(), arguments[0]) for part in parts if part.strip())
+        parts = (part.strip() for part in _parts(name, " ".join(text.split())))
+        return tuple(_parse(name, part, arguments[0]) for part in parts if part)
     if origin is Literal:
         if text not in arguments:
             raise ArgumentError(f"{name}: expected {' or '.join(arguments)}, got {shown(text)}")

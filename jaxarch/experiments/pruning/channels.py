@@ -17,6 +17,7 @@ from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, f
 from jaxarch.experiments.harness.results import failures
 from jaxarch.experiments.harness.tables import Table
 from jaxarch.experiments.pruning import cutting, unit_searches
+from jaxarch.experiments.pruning.parents import in_words
 from jaxarch.experiments.pruning.reporting import COMPARISONS, MASKS, dead_starts
 from jaxarch.experiments.pruning.unit_settings import DENSE, LAYERWISE, ChannelSettings
 from jaxarch.results import digest
@@ -34,7 +35,7 @@ def plan(settings: ChannelSettings) -> list[str]:
     sizes = task.units.groups()
     trained = len(np.asarray(task.problem.train).T)
     lines = [
-        f"parent: {settings.model}, {connections} connections; {sum(sizes.values())} {settings.units} in "
+        f"parent: {in_words(settings)}, {connections} connections; {sum(sizes.values())} {settings.units} in "
         f"{len(sizes)} groups; pictures of {task.images.x.shape[1:]}",
         f"trained on {trained} examples and tested on {task.test.shape[1]}",
         f"methods: {', '.join(settings.methods)}; shares {', '.join(f'{s:g}' for s in settings.shares)}; "
@@ -116,7 +117,7 @@ def _findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, 
 def report(results: Results) -> list[RenderableType]:
     """Draw the figure, and make the tables."""
     settings, table, comparisons = results.settings, results.table, results.read(COMPARISONS)
-    title = f"{settings['dataset']}, {settings['model']}"
+    title = f"{settings['dataset']}, {in_words(settings)}"
     # In units that leave numbers which need no power of ten.
     unit, of_them = (1e6, "millions") if table["dense_multiply_adds"].max() >= 1e6 else (1e3, "thousands")
     points = {
@@ -228,7 +229,7 @@ def charts(results: Results) -> list[Chart]:
     }
     return [
         Chart(
-            f"{settings['dataset']}, {settings['model']}: test accuracy against multiply-adds",
+            f"{settings['dataset']}, {in_words(settings)}: test accuracy against multiply-adds",
             results.table,
             "multiply_adds",
             "accuracy",

@@ -10,6 +10,7 @@ import pandas as pd
 
 from jaxarch import architecture, select
 from jaxarch.experiments.harness import pace
+from jaxarch.experiments.pruning.parents import in_words
 from jaxarch.experiments.pruning.searches import SEARCHES, problem_of, trainings
 from jaxarch.experiments.pruning.tasks import Transfer
 from jaxarch.experiments.pruning.trial import learning, training
@@ -27,7 +28,7 @@ def plan(methods: Sequence[str], transfer: Transfer) -> list[str]:
     searched = len(np.asarray(transfer.searching.train))
     lines = [
         f"task: {transfer.task}",
-        f"parent: {settings.model}, {connections} connections; pictures of {transfer.old.x.shape[1:]}",
+        f"parent: {in_words(settings)}, {connections} connections; pictures of {transfer.old.x.shape[1:]}",
         f"searched on {searched} examples; then trained on {', '.join(map(str, sorted(settings.sizes)))} "
         f"new ones and tested on {transfer.test.shape[1]}",
         f"methods: {', '.join(methods)}; sparsities {', '.join(f'{s:g}' for s in settings.sparsities)}; "

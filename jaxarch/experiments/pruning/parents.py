@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,13 @@ def check_parent(model: str, widths: Sequence[int], factor: float) -> None:
         raise ArgumentError(
             f"width_factor: a factor of channels is taken by {', '.join(SCALED)}, not by the {model}"
         )
+
+
+def in_words(settings: Any) -> str:
+    """The parent of settings, or of those of a result folder: `resnet20`, or `resnet20 x 0.125`."""
+    told = settings if isinstance(settings, Mapping) else vars(settings)
+    factor = told.get("width_factor", 1.0)
+    return str(told["model"]) if factor == 1 else f"{told['model']} x {factor:g}"
 
 
 def parent_of(model: str, widths: Sequence[int], factor: float, images: Images) -> Callable[[Any], Any]:

@@ -26,7 +26,7 @@ from jaxarch.errors import ArgumentError, check_count, check_positive, check_str
 from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, costs, finding, tables
 from jaxarch.experiments.spectral import training
 from jaxarch.experiments.spectral.deep_teacher import DeepTeacherSettings, problem, teachers, truth
-from jaxarch.experiments.spectral.left import left_by_layer
+from jaxarch.experiments.spectral.neurons_left import left_by_layer
 from jaxarch.experiments.spectral.teacher import r_squared
 from jaxarch.search import spectral, spectral_depth
 from jaxarch.spectral.algebra import Form
@@ -108,7 +108,9 @@ def run(settings: Settings, context: Context) -> Outcome:
     table = pd.MultiIndex.from_product(
         [settings.depths, range(settings.seeds)], names=["depth", "seed"]
     ).to_frame(index=False)
-    students = _problem(settings, settings.students(settings.hidden), every, settings.epochs)
+    students = problem(
+        settings, settings.students(settings.hidden), every, settings.features, settings.epochs
+    )
     strategy = chain(
         spectral_depth(len(settings.hidden), settings.strength, tolerance=settings.depth_tolerance),
         recruit(settings.tolerance),
@@ -139,8 +141,12 @@ def run(settings: Settings, context: Context) -> Outcome:
         shallow.append(r2)
         spent |= cost
     table["shallow_r2"] = np.concatenate(shallow)
-    alone = _problem(
-        settings, settings.students(settings.hidden, "eigendecomposition"), every, settings.epochs
+    alone = problem(
+        settings,
+        settings.students(settings.hidden, "eigendecomposition"),
+        every,
+        settings.features,
+        settings.epochs,
     )
     penalised = chain(spectral(settings.strength), recruit(settings.tolerance))
     network, report = over_seeds(penalised, keys, alone, name="as in [S]", **options)
@@ -150,17 +156,13 @@ def run(settings: Settings, context: Context) -> Outcome:
     return Outcome(table, _findings(table), costs=spent)
 
 
-def _problem(settings: Settings, student: Model, per_run: PyTree, epochs: int) -> Problem:
-    return problem(settings, student, per_run, settings.features, epochs)
-
-
 def _too_shallow(
     settings: Settings, context: Context, depth: int, per_run: PyTree
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """R^2 of students of one hidden layer fewer than their teacher, and what they cost."""
     rows = settings.rows()
     student = settings.students((settings.wide,) * (depth - 1))
-    task = _problem(settings, student, per_run, settings.wide_epochs)
+    task = problem(settings, student, per_run, settings.features, settings.wide_epochs)
     if depth == 1:
         return _linear(task, rows), {}
     name = f"students of {depth - 1} layers"

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from jaxarch.experiments.harness import Context, Experiment, Outcome, pace
+from jaxarch.experiments.pruning.parents import in_words
 from jaxarch.experiments.spectral import heads
 from jaxarch.experiments.spectral.heads import HeadSettings
 from jaxarch.experiments.tournament.task import prepare
@@ -51,7 +52,7 @@ def plan(settings: Settings) -> list[str]:
     return [
         f"pictures of {task.images.x.shape[1:]}; trained on {task.train.shape[1]} examples, "
         f"{task.held_out.shape[1]} held out, tested on {len(task.test)}",
-        *(f"{settings.model} with a {head} head: {size} parameters" for head, size in sizes.items()),
+        *(f"{in_words(settings)} with a {head} head: {size} parameters" for head, size in sizes.items()),
         f"trainings: {len(sizes) * settings.seeds} of {settings.steps} steps of batch {settings.batch_size}, "
         f"looked at every {settings.every} steps",
     ]

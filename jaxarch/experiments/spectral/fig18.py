@@ -16,9 +16,9 @@ from jaxarch import Network, Problem, evaluate, models, over_seeds, supervised
 from jaxarch.data import Images
 from jaxarch.errors import ArgumentError, check_count
 from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, finding
-from jaxarch.experiments.pruning.parents import parent_of
+from jaxarch.experiments.pruning.parents import in_words, parent_of
 from jaxarch.experiments.spectral import heads
-from jaxarch.experiments.spectral.heads import TEST_BATCH, HeadSettings
+from jaxarch.experiments.spectral.heads import ROWS_TOGETHER, HeadSettings
 from jaxarch.experiments.tournament.task import PictureTask, prepare
 from jaxarch.models.parents.headless import Head, headless
 from jaxarch.search import dense
@@ -94,8 +94,8 @@ def plan(settings: Settings) -> list[str]:
     _check_alike(base, task)
     return [
         STAND_IN,
-        f"backbone: {settings.model}, trained on {base.train.shape[1]} pictures of {settings.backbone} of "
-        f"{base.images.x.shape[1:]}, {settings.backbone_steps} steps",
+        f"backbone: {in_words(settings)}, trained on {base.train.shape[1]} pictures of {settings.backbone} "
+        f"of {base.images.x.shape[1:]}, {settings.backbone_steps} steps",
         f"heads: {', '.join(settings.heads)}, trained on {task.train.shape[1]} pictures of "
         f"{settings.dataset}, {len(np.unique(task.images.y))} classes, {task.held_out.shape[1]} held out, "
         f"tested on {len(task.test)}",
@@ -138,7 +138,7 @@ def trained(base: PictureTask[Settings], images: Images, context: Context) -> Ba
         dead_start="ignore",
         **context.options,
     )
-    outputs = evaluate(whole, network, problem, base.test, batch_size=TEST_BATCH)
+    outputs = evaluate(whole, network, problem, base.test, batch_size=ROWS_TOGETHER)
     accuracy = (outputs.argmax(-1) == base.images.y[base.test]).mean(axis=-1)
     return Backbone(accuracy, features_of(base, network, images))
 
@@ -160,7 +160,7 @@ def features_of(base: PictureTask[Settings], network: Network, images: Images) -
     for seed in range(settings.seeds):
         run = network.of_run(seed)
         params = {name: of for name, of in run.params.items() if name != "head"}
-        batches = np.array_split(np.arange(len(x)), -(-len(x) // TEST_BATCH))
+        batches = np.array_split(np.arange(len(x)), -(-len(x) // ROWS_TOGETHER))
         found.append(np.concatenate([np.asarray(of_rows(params, run.state, rows)) for rows in batches]))
     return np.stack(found)
 

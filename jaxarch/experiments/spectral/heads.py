@@ -35,6 +35,7 @@ from jaxarch.errors import (
     check_strength,
 )
 from jaxarch.experiments.harness import Context, Outcome, Results, costs, finding, tables
+from jaxarch.experiments.pruning.parents import in_words
 from jaxarch.experiments.tournament.settings import PictureTrainingSettings
 from jaxarch.experiments.tournament.task import PictureTask
 from jaxarch.results import digest
@@ -53,7 +54,8 @@ HEADS: dict[str, dict[str, Any] | None] = {
 """What `SpectralMLP` is told, of the heads that are none of the parent's own."""
 CURVES, EIGENVALUES = "curves.csv", "eigenvalues.npz"
 WITHOUT = "without hidden neurons"
-TEST_BATCH = 500
+ROWS_TOGETHER = 500
+"""Where nothing is trained."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,11 +150,11 @@ def measured(head: str, task: PictureTask[Kind], context: Context) -> Measured:
     """Train one head from every seed, and measure what was found.
 
     Memory is what a run takes while it is trained, beside the pictures: parameters, what the optimiser keeps
-    of them, activations and gradients of a batch, as the compiler counts them.
+    of them, activations and gradients of a batch, as the compiler counts them; NaN where it does not.
     """
     settings = task.settings
     search, problem = settings.search(head), learning(task, head)
-    (memory,) = needed_memory(search, task.keys("search"), problem, chunk=settings.every).values()
+    needed = needed_memory(search, task.keys("search"), problem, chunk=settings.every)
     network, report = over_seeds(
         search,
         task.keys("search"),
@@ -165,7 +167,7 @@ def measured(head: str, task: PictureTask[Kind], context: Context) -> Measured:
     failed_at = np.asarray(network.failed_at)
 
     def accuracy(network: Network) -> np.ndarray:
-        outputs = evaluate(search, network, problem, task.test, batch_size=TEST_BATCH)
+        outputs = evaluate(search, network, problem, task.test, batch_size=ROWS_TOGETHER)
         right = (outputs.argmax(-1) == task.images.y[task.test]).mean(axis=-1)
         return np.where(failed_at < 0, right, np.nan)
 
@@ -174,7 +176,7 @@ def measured(head: str, task: PictureTask[Kind], context: Context) -> Measured:
         "seed": np.arange(settings.seeds),
         "accuracy": accuracy(network),
         "parameters": sum(leaf[0].size for leaf in jax.tree.leaves(network.params)),
-        "megabytes": memory.fresh / 1e6,
+        "megabytes": next((memory.fresh / 1e6 for memory in needed.values()), np.nan),
         "seconds": report.seconds,
         "failed_at": failed_at,
     }
@@ -182,7 +184,7 @@ def measured(head: str, task: PictureTask[Kind], context: Context) -> Measured:
     if head != LINEAR:
         bare = network.replace(state=without_hidden(network.state, network.params))
         # A few passes over the rows that are held out, in place of one for each of many neurons.
-        few = chain(recruit(settings.tolerance, removals="bisection", batch_size=TEST_BATCH))
+        few = chain(recruit(settings.tolerance, removals="bisection", batch_size=ROWS_TOGETHER))
         recruited, _ = over_seeds(few, task.keys("controls"), problem, network=network, dead_start="ignore")
         assert recruited.neurons is not None
         left = np.where(failed_at < 0, np.asarray(recruited.neurons.count(), float), np.nan)
@@ -240,7 +242,10 @@ def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
         ]
         if head != LINEAR and len(linear):
             of = runs.set_index("seed")
-            of_cost = {"seconds": "seconds of a training", "megabytes": "memory of a training"}
+            of_cost = {
+                "seconds": "seconds of a training",
+                "megabytes": "memory of a training, by the compiler's count",
+            }
             found += [
                 finding(f"test accuracy: {head} head minus linear one", of["accuracy"] - linear["accuracy"]),
                 *(
@@ -254,7 +259,7 @@ def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
 def report(results: Results) -> list[RenderableType]:
     """Draw accuracy over the epochs and the eigenvalues, and make the table."""
     settings, table, curves = results.settings, results.table, results.read(CURVES)
-    title = f"{settings['dataset']}, {settings['model']}"
+    title = f"{settings['dataset']}, {in_words(settings)}"
     lines: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     for head, runs in curves.groupby("head", sort=False):
         for column, name in (("accuracy", str(head)), (WITHOUT, f"{head}, {WITHOUT}")):
@@ -290,7 +295,8 @@ def _table(table: pd.DataFrame, title: str) -> RenderableType:
             for column in columns
         ]
         costs_of = (("parameters", ",.0f"), ("megabytes", ".2f"), ("seconds", ".1f"))
-        rows.append((str(head), *numbers, *(tables.median(runs[name], form) for name, form in costs_of)))
+        told = (tables.median(runs[name], form) if name in runs else "" for name, form in costs_of)
+        rows.append((str(head), *numbers, *told))
     names = (
         "head",
         "accuracy",

@@ -28,7 +28,7 @@ from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, c
 from jaxarch.experiments.harness.tables import Table
 from jaxarch.experiments.spectral import training
 from jaxarch.experiments.spectral.channels import ON_PICTURES
-from jaxarch.experiments.spectral.left import left_by_layer, smallest, what_is_left
+from jaxarch.experiments.spectral.neurons_left import left_by_layer, smallest, what_is_left
 from jaxarch.experiments.spectral.rivals import Rival
 from jaxarch.experiments.tournament.settings import PictureTrainingSettings
 from jaxarch.experiments.tournament.task import PictureTask, prepare
@@ -40,7 +40,8 @@ from jaxarch.trees import PyTree
 SUITS_ALL: dict[str, Any] = {"steps": 2000, "batch_size": 100, "rate": 1e-3, "seeds": 5}
 SUITS: dict[str, dict[str, Any]] = {"mnist": {"examples": 5000}}
 """What suits a data set where the user says nothing; and what suits those that have no entry."""
-TEST_BATCH = 500
+ROWS_TOGETHER = 500
+"""Where nothing is trained."""
 CHOSEN = "chosen.csv"
 
 
@@ -66,8 +67,9 @@ class Settings(PictureTrainingSettings):
       steps: gradient steps of each of the two trainings.
     """
 
-    # Students are perceptrons: there is nothing to choose.
+    # Students have widths of their own: there is nothing to choose.
     model: ClassVar[str] = "mlp"  # type: ignore[misc]
+    width_factor: ClassVar[float] = 1.0  # type: ignore[misc]
 
     rivals: tuple[str, ...] = ("spectral", "gated spectral", "weights, all skips", "weights, no skips")
     strengths: tuple[float, ...] = (1e-5, 1e-4, 5e-4, 2e-3)
@@ -200,7 +202,7 @@ def _measured(
     seeds = cells["seed"].to_numpy()
     problem = problem_of(task, rival, seeds)
     network, report = over_seeds(
-        lambda strength: rival.strategy(strength, settings.tolerance, TEST_BATCH),
+        lambda strength: rival.strategy(strength, settings.tolerance, ROWS_TOGETHER),
         task.keys("search")[seeds],
         problem,
         jnp.asarray(cells["strength"], jnp.float32),
@@ -232,7 +234,7 @@ def _accuracy(
     rival: Rival, network: Network, problem: Problem, rows: np.ndarray, task: PictureTask[Settings]
 ) -> np.ndarray:
     """Of every run, on rows of all or of each."""
-    outputs = evaluate(rival.strategy(0.0, 0.0), network, problem, rows, batch_size=TEST_BATCH)
+    outputs = evaluate(rival.strategy(0.0, 0.0), network, problem, rows, batch_size=ROWS_TOGETHER)
     right: np.ndarray = (np.asarray(outputs).argmax(-1) == task.images.y[rows]).mean(axis=-1)
     return right
 

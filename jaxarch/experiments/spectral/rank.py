@@ -65,7 +65,7 @@ class Settings(teacher.TeacherSettings):
     """
 
     # No neuron is removed.
-    tolerance: ClassVar[float] = 0.0  # type: ignore[misc]
+    tolerance: ClassVar[float] = 0.05  # type: ignore[misc]
 
     starts: tuple[str, ...] = tuple(STARTS)
     ratios: tuple[float, ...] = (1.0, 10.0)

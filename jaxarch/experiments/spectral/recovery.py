@@ -12,21 +12,15 @@ import numpy as np
 import pandas as pd
 from rich.console import RenderableType
 
-from jaxarch import chain, evaluate, over_seeds, plots, recruit
+from jaxarch import Strategy, chain, evaluate, over_seeds, plots, recruit
 from jaxarch.charts import Chart
-from jaxarch.errors import (
-    ArgumentError,
-    check_count,
-    check_distinct,
-    check_known,
-    check_positive,
-    check_strength,
-)
+from jaxarch.errors import ArgumentError, check_count, check_distinct, check_known, check_strength
 from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, costs, finding, tables
 from jaxarch.experiments.harness.tables import Table
+from jaxarch.experiments.pruning.settings import check_share
 from jaxarch.experiments.spectral import training
 from jaxarch.experiments.spectral.deep_teacher import DeepTeacherSettings, problem, teachers, truth
-from jaxarch.experiments.spectral.left import left_by_layer, smallest
+from jaxarch.experiments.spectral.neurons_left import left_by_layer, smallest
 from jaxarch.experiments.spectral.rivals import RIVALS, Rival
 from jaxarch.experiments.spectral.teacher import r_squared
 from jaxarch.search import spectral, spectral_depth
@@ -44,8 +38,9 @@ class Settings(DeepTeacherSettings):
     and more neurons than their teacher, in as many hidden layers as the deepest. Each rival is trained at
     each strength of its penalty, loses the neurons that its validation loss can spare, and is trained once
     more without penalty; `gated spectral, layers taken out` loses layers one by one before that, and is
-    trained after each. Of the strengths with which R^2 on the validation rows is good enough, the one with
-    the fewest neurons is taken.
+    trained after each, five times in all where the others are trained twice. Of the strengths with which R^2
+    on the validation rows is good enough, the one with the fewest neurons is taken. Its depth is how many
+    layers have a neuron left, though skip connections may lead past them.
 
     Attributes:
       neurons: of each hidden layer of a teacher: widths, each seed has a teacher of every one.
@@ -65,12 +60,11 @@ class Settings(DeepTeacherSettings):
     def check(self) -> None:
         """Raise on the first setting that cannot be used."""
         super().check()
-        self.check_each(check_count, "neurons")
+        self.check_numbers(check_count, "neurons")
         self.check_numbers(check_strength, "strengths")
-        self.check_each(check_positive, "enough")
+        self.check_each(check_share, "enough")
         check_known("rivals", self.rivals, RIVALS | {LAYERS_OUT: None})
-        for name in ("neurons", "rivals", "strengths"):
-            check_distinct(name, getattr(self, name))
+        check_distinct("rivals", self.rivals)
         if max(self.neurons) > min(self.hidden):
             raise ArgumentError(
                 f"hidden: expected at least {max(self.neurons)} a layer, those of the widest teacher, "
@@ -83,8 +77,9 @@ class Settings(DeepTeacherSettings):
             RIVALS[name] if name in RIVALS else RIVALS["gated spectral"]._replace(strategy=self._layers_out)
         )
 
-    def _layers_out(self, strength: Any, tolerance: float) -> Any:
-        return chain(spectral_depth(len(self.hidden), strength), recruit(tolerance), spectral(0.0))
+    def _layers_out(self, strength: Any, tolerance: float, batch_size: int | None = None) -> Strategy:
+        depth = spectral_depth(len(self.hidden), strength)
+        return chain(depth, recruit(tolerance, batch_size=batch_size), spectral(0.0))
 
 
 def plan(settings: Settings) -> list[str]:
@@ -154,7 +149,7 @@ def _measured(
         width=neurons,
         rival=name,
         **{quantity: np.where(whole, values, np.nan) for quantity, values in found.items()},
-        seconds=report.seconds / len(cells),
+        seconds=report.seconds,
         failed_at=np.asarray(network.failed_at),
     )
     return table, {title: costs({title: (network, report)})}

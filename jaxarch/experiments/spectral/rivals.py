@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,10 +30,12 @@ from jaxarch.charts import Chart
 from jaxarch.errors import check_count, check_known, check_strength, check_widths
 from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, costs, finding, tables
 from jaxarch.experiments.spectral import teacher, training
-from jaxarch.experiments.spectral.left import what_is_left
+from jaxarch.experiments.spectral.neurons_left import what_is_left
 from jaxarch.models import as_model
 from jaxarch.models.parents.normalised import NormalisedMLP
 from jaxarch.search import group_lasso, network_slimming, spectral
+
+Removals = Literal["all", "bisection"]
 
 EXAMPLE = jnp.zeros((1, 1))
 """What a model that is a function of rngs does not read."""
@@ -43,7 +45,8 @@ class Rival(NamedTuple):
     """A network of given widths, and how it is made small at a strength of its penalty.
 
     Attributes:
-      network: `(widths, bias=False)`: of the widths of all layers, inputs first, outputs last.
+      network: `(widths, bias=False)`: of the widths of all layers, inputs first, outputs last. Those of
+        pictures take the widths alone.
       strategy: of a strength, of the tolerance with which neurons are removed, and of how many validation
         rows are looked at together then; all, if nothing is said.
       of_pictures: whether its layers are pictures, and their widths channels.
@@ -54,8 +57,12 @@ class Rival(NamedTuple):
     of_pictures: bool = False
 
 
-def _spectral(strength: Any, tolerance: float, batch_size: int | None = None) -> Strategy:
-    return chain(spectral(strength), recruit(tolerance, batch_size=batch_size), spectral(0.0))
+def of_eigenvalues(
+    strength: Any, tolerance: float, batch_size: int | None = None, removals: Removals = "all"
+) -> Strategy:
+    """L1 on hidden eigenvalues, and the neurons or channels that can be spared removed."""
+    fewer = recruit(tolerance, batch_size=batch_size, removals=removals)
+    return chain(spectral(strength), fewer, spectral(0.0))
 
 
 def _direct(strength: Any, tolerance: float, batch_size: int | None = None) -> Strategy:
@@ -63,23 +70,26 @@ def _direct(strength: Any, tolerance: float, batch_size: int | None = None) -> S
     return chain(group_lasso(strength), recruit(tolerance, batch_size=batch_size), refit)
 
 
-def _normalised(strength: Any, tolerance: float, batch_size: int | None = None) -> Strategy:
-    refit = retrain("warm", nonnegative=False)
-    return chain(network_slimming(strength), slim(tolerance, batch_size=batch_size), refit)
+def of_scales(
+    strength: Any, tolerance: float, batch_size: int | None = None, removals: Removals = "all"
+) -> Strategy:
+    """L1 on the scales of batch norm, and the neurons or channels that can be spared removed."""
+    fewer = slim(tolerance, batch_size=batch_size, removals=removals)
+    return chain(network_slimming(strength), fewer, retrain("warm", nonnegative=False))
 
 
 def _with_batch_norm(widths: Sequence[int], *, bias: bool = False) -> Model:
-    """Biases or not: the shifts of batch norm are biases."""
+    """It has biases whatever is said: the shifts of batch norm, and those of its outputs."""
     return as_model(lambda rngs: NormalisedMLP(widths, rngs=rngs), EXAMPLE)
 
 
 RIVALS = {
-    "spectral": Rival(spectral_network, _spectral),
-    "gated spectral": Rival(partial(spectral_network, form="gated"), _spectral),
-    "spectral, no skips": Rival(partial(spectral_network, skips=False, eigenvalues="random"), _spectral),
+    "spectral": Rival(spectral_network, of_eigenvalues),
+    "gated spectral": Rival(partial(spectral_network, form="gated"), of_eigenvalues),
+    "spectral, no skips": Rival(partial(spectral_network, skips=False, eigenvalues="random"), of_eigenvalues),
     "weights, all skips": Rival(direct_network, _direct),
     "weights, no skips": Rival(partial(direct_network, skips=False), _direct),
-    "batch norm": Rival(_with_batch_norm, _normalised),
+    "batch norm": Rival(_with_batch_norm, of_scales),
 }
 """L1 on eigenvalues, a group lasso on each neuron's weights, or L1 on the scales of batch norm."""
 

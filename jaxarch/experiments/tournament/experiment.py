@@ -18,6 +18,7 @@ from jaxarch import select
 from jaxarch.errors import ArgumentError
 from jaxarch.experiments.harness import Context, Experiment, Outcome, Part, Parts, Work, finding, pace
 from jaxarch.experiments.harness.at_worker import check_same
+from jaxarch.experiments.pruning.parents import in_words
 from jaxarch.experiments.tournament import report as reports
 from jaxarch.experiments.tournament.controls import AS_FOUND, controlled
 from jaxarch.experiments.tournament.entrants import ENTRANTS, RANDOM, At, Entrant, Phase
@@ -41,7 +42,8 @@ def plan(settings: TournamentSettings) -> list[str]:
     own = _checked(task)
     runs = settings.seeds * len(settings.densities)
     lines = [
-        f"parent: {settings.model}, {task.connections} connections; pictures of {task.images.x.shape[1:]}",
+        f"parent: {in_words(settings)}, {task.connections} connections; pictures of "
+        f"{task.images.x.shape[1:]}",
         f"trained on {task.train.shape[1]} examples, {task.held_out.shape[1]} held out, tested on "
         f"{len(task.test)}",
         f"densities {', '.join(f'{density:g}' for density in settings.densities)}; {settings.seeds} seeds; "

@@ -13,6 +13,7 @@ from jaxarch import plots
 from jaxarch.charts import Chart
 from jaxarch.experiments.harness import Results, tables
 from jaxarch.experiments.harness.tables import Table
+from jaxarch.experiments.pruning.parents import in_words
 from jaxarch.experiments.tournament.controls import AS_FOUND
 from jaxarch.metrics import Ranking, ranking
 
@@ -39,7 +40,7 @@ def report(results: Results) -> list[RenderableType]:
     """Draw the figures, and make the tables."""
     settings, table = results.settings, results.table
     found = ranking_of(table) if table["strategy"].nunique() > 2 else None
-    title = f"{settings['dataset']}, {settings['model']}, budget {settings['budget']}"
+    title = f"{settings['dataset']}, {in_words(settings)}, budget {settings['budget']}"
     order = list(table["strategy"].unique()) if found is None else found.table["strategy"].tolist()
     made: list[RenderableType] = [
         _accuracies(table, order, found, title, results.manifest["chance"]),
@@ -64,7 +65,7 @@ def report(results: Results) -> list[RenderableType]:
 def charts(results: Results) -> Iterator[Chart]:
     """The accuracy of every run against density, and against what its training took."""
     settings, table = results.settings, results.table
-    title = f"{settings['dataset']}, {settings['model']}: test accuracy against"
+    title = f"{settings['dataset']}, {in_words(settings)}: test accuracy against"
     dense = float(table.loc[table["strategy"] == DENSE, "training_multiply_adds"].median())
     table = table.assign(cost=table["training_multiply_adds"] / dense)
     labels = {
