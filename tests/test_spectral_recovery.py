@@ -57,6 +57,25 @@ def test_where_no_run_is_good_enough_none_is_taken():
     assert smallest(table, table["r2"] > 0.9, "r2") is None
 
 
+def test_rows_to_judge_on_choose_and_rows_to_test_on_do_not():
+    table = pd.DataFrame(
+        {
+            "width": 3,
+            "depth": 1,
+            "rival": ["a"] * 3 + ["b"] * 2,
+            "seed": 0,
+            "strength": [0.1, 0.2, 0.3, 0.1, 0.2],
+            "neurons": [9.0, 5.0, 2.0, np.nan, 4.0],
+            "layers": [2, 2, 1, np.nan, 1],
+            "validation_r2": [0.99, 0.95, 0.8, np.nan, 0.7],
+            "test_r2": [0.5, 0.6, 0.99, np.nan, 0.99],
+        }
+    )
+    a, b = recovery.chosen_of(table, 0.9).to_dict("records")
+    assert (a["strength"], a["neurons"], a["layers"], a["test_r2"]) == (0.2, 5.0, 2, 0.6)
+    assert np.isnan([b["strength"], b["neurons"], b["layers"], b["test_r2"]]).all()
+
+
 def test_every_rival_may_have_biases():
     for name in recovery.NAMES:
         model = recovery.Settings().rival(name).network((3, 4, 2), bias=True)
@@ -93,7 +112,7 @@ def test_what_is_chosen_is_good_enough_on_the_rows_to_judge_on_and_the_smallest(
 
 
 @pytest.mark.long
-def test_a_smaller_teacher_is_not_learned_by_more_neurons_at_a_stronger_penalty(folder):
+def test_a_stronger_penalty_leaves_fewer_neurons(folder):
     table = read_table(folder)
     left = table[table["rival"] == "gated spectral"].groupby("strength")["neurons"].median()
     assert left[1e-1] < left[1e-4]
@@ -113,7 +132,9 @@ def test_findings_are_ready_for_the_record(folder):
         ({"rivals": ("lasso",)}, "rivals: unknown 'lasso'"),
         ({"rivals": ("spectral", "spectral")}, "rivals: 'spectral' is named twice"),
         ({"strengths": (-1.0,)}, "strengths: expected"),
-        ({"enough": 0.0}, "enough: expected"),
+        ({"neurons": ()}, "neurons: expected at least one"),
+        ({"neurons": (5, 5)}, "neurons: 5 is named twice"),
+        ({"enough": 1.5}, "enough: expected numbers between 0 and 1, got 1.5"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(settings, message):

@@ -1,15 +1,12 @@
 """The tournament: equal budgets, the same test rows, programs that densities share, controls, own methods."""
 
 import dataclasses
-from functools import partial
-from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pandas as pd
 import pytest
 from compilations import compilations
-from flax import nnx
 from pages import charted
 from scipy import stats
 from test_documentation import code_blocks
@@ -17,7 +14,7 @@ from test_documentation import code_blocks
 import jaxarch
 from jaxarch.experiments.catalogue import experiment
 from jaxarch.experiments.harness import plan_of, report_on, run_in, time_of
-from jaxarch.experiments.pruning.parents import parent_of
+from jaxarch.experiments.pruning.parents import in_words
 from jaxarch.experiments.tournament.controls import controlled
 from jaxarch.experiments.tournament.entrants import BATCHES, ENTRANTS, At
 from jaxarch.experiments.tournament.experiment import _computed
@@ -349,12 +346,18 @@ def test_settings_that_cannot_be_used_are_refused_by_name(changes, message):
         plan_of(TOURNAMENT, dataclasses.replace(SMALL, **changes))
 
 
-def test_a_narrow_parent_has_its_channels_times_the_factor():
-    images = SimpleNamespace(x=np.zeros((2, 32, 32, 3), np.uint8), y=np.arange(2))
-    of_vgg = partial(parent_of, "vgg11", (), images=images)
-    whole, narrow = (nnx.eval_shape(lambda f=f: of_vgg(f)(nnx.Rngs(0))) for f in (1.0, 0.125))
-    widths = [[conv.out_features for conv in vgg.convolutions] for vgg in (whole, narrow)]
-    assert widths[1] == [n // 8 for n in widths[0]]
+def test_a_narrow_parent_has_its_channels_times_the_factor_and_says_so():
+    narrow = dataclasses.replace(SMALL, model="resnet20", width_factor=0.25)
+    task = prepare(narrow.complete())
+    sizes = {path: leaf.shape for path, leaf in jaxarch.named_leaves(task.params).items()}
+    assert sizes["convolution/kernel"] == (3, 3, 1, 4)
+    assert sizes["head/kernel"] == (16, 10)
+    assert plan_of(TOURNAMENT, narrow)[0].startswith("parent: resnet20 x 0.25, ")
+
+
+def test_whatever_a_parent_is_called_a_result_folder_from_before_it_had_a_factor_is_read():
+    assert in_words({"model": "resnet20"}) == "resnet20"
+    assert in_words({"model": "vgg11", "width_factor": 0.125}) == "vgg11 x 0.125"
 
 
 @pytest.mark.long
