@@ -175,7 +175,7 @@ def _words(settings: Settings) -> dict[str, str]:
     above = f"above {100 * settings.share:g}%"
     return {
         "gradualness": f"gradualness of the non-linear part, {above}",
-        "later_gradualness": f"the same without the largest singular value, {above}",
+        "later_gradualness": f"gradualness of the non-linear part but its largest singular value, {above}",
         "paths_gradualness": f"gradualness of the paths through the hidden layers, {above}",
         "rank": f"rank of the non-linear part at the end, {above}",
         "half_rank_r2": f"validation R^2 where the rank is first half of that at the end, {above}",
