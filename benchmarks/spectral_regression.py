@@ -21,9 +21,11 @@ Each side runs in a process of its own and they take turns, so that what else th
 alike. Ratios are of neighbours in time. Before anything is timed, 20 steps of jaxarch and PyTorch from one
 start on the same rows must agree, and so must those by hand.
 
-Measured on a shared x86-64 core, medians of 5: 31.0 us a network and step in jaxarch, 322 in PyTorch (10.4
-times as long) and 628 from a DataLoader (20 times). At that rate all 4200 networks of the paper, 30,000 steps
-each, take 1.1 hours on one core.
+Measured on two shared x86-64 cores, one half as fast as the other, medians of 5 and 7: 31.0 and 67.8 us a
+network and step in jaxarch, 322 and 616 in PyTorch (10.4 and 9.1 times as long) and 628 and 1173 from a
+DataLoader (20 and 17 times). By hand it took 64.8 us on the slower one: jaxarch took 1.08 times as long,
+quartiles 1.07 and 1.08, beside other work. All 4200 networks of the paper, 30,000 steps each, take 1.1 and
+2.4 hours on one core.
 
 [S] Peri, Chicchi, Fanelli and Giambagli, Spectral Architecture Search for Neural Network Models (SPARCS).
 """
