@@ -215,7 +215,7 @@ def test_the_table_is_read_off_the_singular_values_that_are_kept(folder):
 @pytest.mark.long
 def test_findings_are_of_each_start_and_of_the_perceptron_minus_the_others(folder):
     found = {measurement.what for measurement in read_findings(folder)}
-    assert len(found) == 2 * 6 * (4 + 3)
+    assert len(found) == 2 * 7 * (4 + 3)
     assert "gradualness of the non-linear part, above 1%: perceptron, ratio 10" in found
     assert (
         "gradualness of the non-linear part, above 1%: perceptron minus weights, no skips, ratio 1" in found
