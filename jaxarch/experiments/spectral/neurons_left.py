@@ -48,3 +48,8 @@ def smallest(runs: pd.DataFrame, enough: pd.Series, quality: str) -> pd.Series |
     """
     few = runs[enough].sort_values(["neurons", quality], ascending=[True, False])
     return few.iloc[0] if len(few) else None
+
+
+def by_strength(runs: pd.DataFrame, column: str) -> np.ndarray:
+    """A quantity of a rival, shape (seeds, strengths)."""
+    return runs.pivot(index="seed", columns="strength", values=column).to_numpy(float)

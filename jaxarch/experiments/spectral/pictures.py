@@ -28,7 +28,7 @@ from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, c
 from jaxarch.experiments.harness.tables import Table
 from jaxarch.experiments.spectral import training
 from jaxarch.experiments.spectral.channels import ON_PICTURES
-from jaxarch.experiments.spectral.neurons_left import left_by_layer, smallest, what_is_left
+from jaxarch.experiments.spectral.neurons_left import by_strength, left_by_layer, smallest, what_is_left
 from jaxarch.experiments.spectral.rivals import Rival
 from jaxarch.experiments.tournament.settings import PictureTrainingSettings
 from jaxarch.experiments.tournament.task import PictureTask, prepare
@@ -288,7 +288,7 @@ def report(results: Results) -> list[RenderableType]:
     settings, table = results.settings, results.table
     title = f"{settings['dataset']}, hidden layers of {', '.join(map(str, settings['widths']))}"
     points = {
-        str(name): (_by_strength(runs, "neurons"), 1 - _by_strength(runs, "accuracy"))
+        str(name): (by_strength(runs, "neurons"), 1 - by_strength(runs, "accuracy"))
         for name, runs in table.groupby("rival", sort=False)
     }
     figure = plots.trade_off(
@@ -349,10 +349,6 @@ def _chosen_table(results: Results) -> Table:
         ("rival", "seeds that reach it", "neurons left", "test accuracy"),
         rows,
     )
-
-
-def _by_strength(runs: pd.DataFrame, column: str) -> np.ndarray:
-    return runs.pivot(index="seed", columns="strength", values=column).to_numpy(float)
 
 
 def charts(results: Results) -> list[Chart]:

@@ -20,7 +20,7 @@ from jaxarch.experiments.harness.tables import Table
 from jaxarch.experiments.pruning.settings import check_share
 from jaxarch.experiments.spectral import training
 from jaxarch.experiments.spectral.deep_teacher import DeepTeacherSettings, problem, teachers, truth
-from jaxarch.experiments.spectral.neurons_left import left_by_layer, smallest
+from jaxarch.experiments.spectral.neurons_left import by_strength, left_by_layer, smallest
 from jaxarch.experiments.spectral.rivals import RIVALS, Rival
 from jaxarch.experiments.spectral.teacher import r_squared
 from jaxarch.search import spectral, spectral_depth
@@ -38,9 +38,9 @@ class Settings(DeepTeacherSettings):
     and more neurons than their teacher, in as many hidden layers as the deepest. Each rival is trained at
     each strength of its penalty, loses the neurons that its validation loss can spare, and is trained once
     more without penalty; `gated spectral, layers taken out` loses layers one by one before that, and is
-    trained after each, five times in all where the others are trained twice. Of the strengths with which R^2
-    on the validation rows is good enough, the one with the fewest neurons is taken. Its depth is how many
-    layers have a neuron left, though skip connections may lead past them.
+    trained after each: with B hidden layers B + 2 times in all, where the others are trained twice. Of the
+    strengths with which R^2 on the validation rows is good enough, the one with the fewest neurons is taken.
+    Its depth is how many layers have a neuron left, though skip connections may lead past them.
 
     Attributes:
       neurons: of each hidden layer of a teacher: widths, each seed has a teacher of every one.
@@ -199,7 +199,7 @@ def report(results: Results) -> list[RenderableType]:
         panel = _teachers(width, depth)
         truths[panel] = width * depth
         panels[panel] = {
-            str(name): (_by_strength(of, "neurons"), 1 - _by_strength(of, "test_r2"))
+            str(name): (by_strength(of, "neurons"), 1 - by_strength(of, "test_r2"))
             for name, of in runs.groupby("rival", sort=False)
         }
     figure = plots.trade_offs(
@@ -240,10 +240,6 @@ def _table(width: int, chosen: pd.DataFrame, seconds: pd.Series, enough: float) 
     )
     columns = ("teacher", "rival", "reached", "neurons left", "depth found", "test R^2", "seconds a run")
     return tables.table(title, columns, rows)
-
-
-def _by_strength(runs: pd.DataFrame, column: str) -> np.ndarray:
-    return runs.pivot(index="seed", columns="strength", values=column).to_numpy(float)
 
 
 def charts(results: Results) -> list[Chart]:

@@ -30,7 +30,7 @@ from jaxarch.charts import Chart
 from jaxarch.errors import check_count, check_known, check_strength, check_widths
 from jaxarch.experiments.harness import Context, Experiment, Outcome, Results, costs, finding, tables
 from jaxarch.experiments.spectral import teacher, training
-from jaxarch.experiments.spectral.neurons_left import what_is_left
+from jaxarch.experiments.spectral.neurons_left import by_strength, what_is_left
 from jaxarch.models import as_model
 from jaxarch.models.parents.normalised import NormalisedMLP
 from jaxarch.search import group_lasso, network_slimming, spectral
@@ -193,7 +193,7 @@ def report(results: Results) -> list[RenderableType]:
     """Draw the figure, and make its table."""
     settings, table = results.settings, results.table
     points = {
-        name: (_by_strength(runs, "neurons"), 1 - _by_strength(runs, "r2"))
+        name: (by_strength(runs, "neurons"), 1 - by_strength(runs, "r2"))
         for name, runs in table.groupby("rival", sort=False)
     }
     figure = plots.trade_off(
@@ -218,10 +218,6 @@ def report(results: Results) -> list[RenderableType]:
     columns = ("rival", "strength", "neurons left", "1 - R^2", "loss before", "seconds")
     title = "hidden neurons left and their test error, refitted; validation loss before"
     return [tables.table(title, columns, rows), *results.remarks(table.groupby("rival"))]
-
-
-def _by_strength(runs: pd.DataFrame, column: str) -> np.ndarray:
-    return runs.pivot(index="seed", columns="strength", values=column).to_numpy()
 
 
 def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
