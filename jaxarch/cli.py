@@ -1,4 +1,4 @@
-"""The command line: `jaxarch run | report | list | data | reproduction | claims`.
+"""The command line: `jaxarch run | combine | report | list | data | reproduction | claims`.
 
 Everything else is imported where it is used: `--help` imports no more than click.
 """
@@ -117,7 +117,7 @@ def run(
     _prepare_jax()
     if mine is not None:
         _take_place(mine)
-    from jaxarch import html_report, results
+    from jaxarch import results
     from jaxarch.experiments.harness import (
         check_resumed,
         check_spreads,
@@ -165,6 +165,19 @@ def run(
             return
         # A figure or page that cannot be made must not cost the results: they are kept, and the error shown.
         reported, failure = _reported(chosen, folder.path)
+    _tell(reported, failure, folder)
+
+
+def _tell(reported: Reported | None, failure: Exception | None, folder: ResultFolder) -> None:
+    """Print what a folder has, write its page, and raise what went wrong: the results are kept.
+
+    Raises:
+      ArgumentError: figures or a page that could not be written; a folder that got another name than was
+        asked for.
+    """
+    from jaxarch import html_report
+
+    console = _console()
     for table in reported.made if reported is not None else ():
         console.print(table)
     console.print(f"written to {folder.path}", soft_wrap=True)
@@ -188,6 +201,34 @@ def run(
         )
     if failure is not None:
         raise failure
+
+
+@app.command()
+@click.argument("folders", metavar="DIR DIR...", nargs=-1)
+@click.option("--out", metavar="DIR", help="Write to this folder in place of a numbered one.")
+@click.option(
+    "--root", default="results", show_default=True, metavar="DIR", help="Where numbered folders go."
+)
+@click.option("--force", is_flag=True, help="Replace the folder of --out if it exists.")
+def combine(folders: tuple[str, ...], out: str | None, root: str, force: bool) -> None:
+    """Write one result folder with the runs of several: the same experiment and settings, other keys.
+
+    So the seeds of a long experiment are shared out over machines or sittings, each with --set key=N.
+    """
+    from jaxarch import results
+    from jaxarch.experiments.harness import Results, check_combinable, combine_in
+
+    parts = [Results(Path(folder)) for folder in folders]
+    if not parts:
+        raise ArgumentError("folders: expected two or more to combine")
+    chosen = _experiment(parts[0].manifest["experiment"])
+    with _of_altered_files(*folders):
+        check_combinable(chosen, parts)
+    with results.new_folder(chosen.name, root, out, force) as folder:
+        with _of_altered_files(*folders):
+            combine_in(folder.path, chosen, parts)
+        reported, failure = _reported(chosen, folder.path)
+    _tell(reported, failure, folder)
 
 
 @app.command()
@@ -248,7 +289,7 @@ def _report_of(folder: str, figures: Path | None = None) -> Reported:
 
 
 @contextlib.contextmanager
-def _of_altered_files(folder: str) -> Iterator[None]:
+def _of_altered_files(*folders: str) -> Iterator[None]:
     """What may go wrong with files that were altered, in one line."""
     with warnings.catch_warnings():
         # Of numbers that were altered, NumPy and Matplotlib have much to say.
@@ -258,9 +299,10 @@ def _of_altered_files(folder: str) -> Iterator[None]:
         except ArgumentError:
             raise
         except Exception as error:
+            names = ", ".join(shown(Path(folder)) for folder in folders)
             raise ArgumentError(
-                f"folder: {shown(Path(folder))} cannot be reported on, since its files are not as jaxarch "
-                "run wrote them; were they altered?"
+                f"folder: {names} cannot be reported on, since its files are not as jaxarch run wrote them; "
+                "were they altered?"
             ) from error
 
 

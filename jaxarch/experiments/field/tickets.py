@@ -172,14 +172,15 @@ def run(settings: TicketSettings, context: Context) -> Outcome:
         _rows(TICKETS, part.settings, found.measured) if isinstance(found, Round) else found
         for part, found in made
     ]
-    table = pd.concat(rows, ignore_index=True)
-    compared = _compared(table)
-    return Outcome(
-        table,
-        _findings(table, compared),
-        tables={COMPARISONS: compared},
-        facts={"pictures": {"name": task.images.name, "sha256": pictures}},
-    )
+    found = statistics(settings, pd.concat(rows, ignore_index=True), {})
+    facts = {"pictures": {"name": task.images.name, "sha256": pictures}}
+    return dataclasses.replace(found, facts=facts)
+
+
+def statistics(settings: TicketSettings, runs: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> Outcome:
+    """Tickets against the whole network and fresh weights, from a row a run."""
+    compared = _compared(runs)
+    return Outcome(runs, _findings(runs, compared), tables={COMPARISONS: compared})
 
 
 def _problem(task: PictureTask[TicketSettings]) -> Problem:
@@ -450,4 +451,6 @@ def charts(results: Results) -> list[Chart]:
     ]
 
 
-EXPERIMENT = Experiment(__name__, TicketSettings, plan, run, report, duration, charts, spreads=True)
+EXPERIMENT = Experiment(
+    __name__, TicketSettings, plan, run, report, duration, charts, statistics, spreads=True
+)

@@ -2,6 +2,7 @@
 
 from jaxarch.experiments.harness import pace, tables
 from jaxarch.experiments.harness.certificates import CERTIFICATES, certificate_table, certificates
+from jaxarch.experiments.harness.combined import check_combinable, combine_in
 from jaxarch.experiments.harness.executors import DaskWorkers, LocalProcesses, executor_of
 from jaxarch.experiments.harness.experiment import Context, Experiment, Outcome
 from jaxarch.experiments.harness.part import Part, Work
@@ -49,9 +50,11 @@ __all__ = [
     "Work",
     "certificate_table",
     "certificates",
+    "check_combinable",
     "check_resumed",
     "check_room",
     "check_spreads",
+    "combine_in",
     "costs",
     "executor_of",
     "finding",

@@ -114,6 +114,10 @@ class Experiment:
       report: `results -> tables`: draws the figures of a folder again, and makes its tables.
       estimate: `settings -> lines`: how long it would take here, measured on a few steps; of long ones.
       charts: `results -> charts`: what the page of a folder shows for the mouse.
+      statistics: `(settings, runs, tables) -> outcome`: what runs say together, where tables are enough to
+        say it. `run` ends with it, and so does combining several folders. `tables` are those of `run_tables`
+        by file name, as far as there are any.
+      run_tables: further tables that have a row a run, or several.
       spreads: whether other processes can make its parts.
       trains: whether it has trainings by `over_seeds`, of which the first is asked what it takes.
     """
@@ -125,6 +129,8 @@ class Experiment:
     report: Callable[[Results], Iterable[RenderableType]]
     estimate: Callable[[Any], list[str]] | None = None
     charts: Callable[[Results], Iterable[Chart]] | None = None
+    statistics: Callable[[Any, pd.DataFrame, Mapping[str, pd.DataFrame]], Outcome] | None = None
+    run_tables: tuple[str, ...] = ()
     spreads: bool = False
     trains: bool = True
 

@@ -15,13 +15,13 @@ from rich.console import RenderableType
 
 from jaxarch import results
 from jaxarch.errors import ArgumentError, shown
-from jaxarch.experiments.harness.experiment import Context, Experiment, Outcome
+from jaxarch.experiments.harness.experiment import Context, Experiment
 from jaxarch.experiments.harness.memory import first_memory
 from jaxarch.experiments.harness.parts import check_parts
 from jaxarch.experiments.harness.results import Results
 from jaxarch.experiments.harness.spread import Spread
+from jaxarch.experiments.harness.written import write
 from jaxarch.running.options import Progress
-from jaxarch.storage import save_tree
 
 
 def plan_of(experiment: Experiment, settings: Any) -> list[str]:
@@ -78,12 +78,15 @@ def run_in(
     outcome = experiment.run(settings, Context(experiment.name, settings, progress, spread=spread))
     if spread is not None:
         outcome = dataclasses.replace(outcome, facts={**outcome.facts, "cluster": spread.facts()})
+    settings = outcome.settings or settings
+    said = dataclasses.asdict(settings)
+    facts = {"key": results.key_description(settings.key)} if hasattr(settings, "key") else {}
     try:
-        _write(folder, experiment, outcome.settings or settings, outcome, started)
+        write(folder, experiment, outcome, said, started, **facts)
     except OSError as error:
         elsewhere = Path(tempfile.mkdtemp(prefix="jaxarch-"))
         try:
-            _write(elsewhere, experiment, outcome.settings or settings, outcome, started)
+            write(elsewhere, experiment, outcome, said, started, **facts)
         except OSError:
             shutil.rmtree(elsewhere, ignore_errors=True)
             raise error from None
@@ -107,25 +110,6 @@ def check_spreads(experiment: Experiment) -> None:
             f"cluster: {experiment.name} is made by one process; the experiments with parts that others can "
             f"make are {others}"
         )
-
-
-def _write(folder: Path, experiment: Experiment, settings: Any, outcome: Outcome, started: float) -> None:
-    for name, table in outcome.tables.items():
-        table.to_csv(folder / name, index=False)
-    for name, arrays in outcome.arrays.items():
-        save_tree(folder / name, arrays)
-    runs = outcome.table.copy()
-    runs.insert(0, "experiment", experiment.name)
-    runs.to_csv(folder / results.RESULTS, index=False)
-    results.write_findings(folder, outcome.findings)
-    manifest = results.manifest(
-        dataclasses.asdict(settings),
-        experiment=experiment.name,
-        command=results.command_line(),
-        wall_seconds=time.time() - started,
-        **_facts(settings, outcome),
-    )
-    results.write_manifest(folder, manifest)
 
 
 def report_on(folder: Path | Results, experiment: Experiment) -> list[RenderableType]:
@@ -152,14 +136,3 @@ def _ready(settings: Any) -> Any:
     settings = settings.complete()
     settings.check()
     return settings
-
-
-def _facts(settings: Any, outcome: Outcome) -> dict[str, Any]:
-    facts = dict(outcome.facts)
-    if outcome.costs:
-        facts["costs"] = outcome.costs
-    if hasattr(settings, "key"):
-        facts["key"] = results.key_description(settings.key)
-    if (data := outcome.data) is not None:
-        facts["data"] = {"name": data.name, "sha256": results.digest(data.x, data.y)}
-    return facts

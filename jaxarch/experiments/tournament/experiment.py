@@ -126,23 +126,28 @@ def run(settings: TournamentSettings, context: Context) -> Outcome:
             tables.append(_own_table(game.own[name], found, task))
         else:
             controls.append(found)
-    table = pd.concat(tables, ignore_index=True)
-    compared = _compared(table)
-    ranking = reports.ranking_of(table)
-    written = {reports.COMPARISONS: compared, reports.RANKS: ranking.table}
-    if tried:
-        written[reports.TRIALS] = pd.concat(tried, ignore_index=True)
-    if controls:
-        written[reports.CONTROLS] = pd.concat(controls, ignore_index=True)
+    written = {reports.TRIALS: tried, reports.CONTROLS: controls}
+    by_name = {name: pd.concat(made, ignore_index=True) for name, made in written.items() if made}
+    outcome = statistics(settings, pd.concat(tables, ignore_index=True), by_name)
+    about = {
+        "pictures": {"name": task.images.name, "sha256": pictures},
+        "chance": task.chance(),
+    } | ({"own file": facts["own file"]} if settings.own else {})
+    return dataclasses.replace(outcome, facts={**about, **outcome.facts})
+
+
+def statistics(
+    settings: TournamentSettings, runs: pd.DataFrame, tables: Mapping[str, pd.DataFrame]
+) -> Outcome:
+    """Ranks of the methods and differences of all pairs, from a row a run."""
+    compared = _compared(runs)
+    ranking = reports.ranking_of(runs)
+    controls = tables.get(reports.CONTROLS)
     return Outcome(
-        table,
-        [*_findings(table, ranking), *_against_random(compared), *_of_controls(controls)],
-        tables=written,
-        facts={
-            "pictures": {"name": task.images.name, "sha256": pictures},
-            "chance": task.chance(),
-            "friedman": {"chi_square": _or_none(ranking.chi_square), "p": ranking.p},
-        },
+        runs,
+        [*_findings(runs, ranking), *_against_random(compared), *_of_controls(controls)],
+        tables={reports.COMPARISONS: compared, reports.RANKS: ranking.table, **tables},
+        facts={"friedman": {"chi_square": _or_none(ranking.chi_square), "p": ranking.p}},
     )
 
 
@@ -366,18 +371,19 @@ def _against_random(compared: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-def _of_controls(controls: list[pd.DataFrame]) -> list[dict[str, Any]]:
-    """Every control minus the masks as they were found."""
-    found = []
-    for rows in controls:
-        for (name, density), of in rows.groupby(["strategy", "density"], sort=False):
-            by_seed = of.pivot(index="seed", columns="control", values="accuracy")
-            for other in of["control"].unique():
-                if other != AS_FOUND:
-                    values = {which: by_seed[which].to_numpy() for which in (other, AS_FOUND)}
-                    (pair,) = paired_differences(values).to_dict("records")
-                    words = f"accuracy of {name} {other} minus as found, density {density:g}"
-                    found.append(finding(words, pd.Series(pair)))
+def _of_controls(controls: pd.DataFrame | None) -> list[dict[str, Any]]:
+    """Every control minus the masks as they were found, if there are any."""
+    found: list[dict[str, Any]] = []
+    if controls is None:
+        return found
+    for (name, density), of in controls.groupby(["strategy", "density"], sort=False):
+        by_seed = of.pivot(index="seed", columns="control", values="accuracy")
+        for other in of["control"].unique():
+            if other != AS_FOUND:
+                values = {which: by_seed[which].to_numpy() for which in (other, AS_FOUND)}
+                (pair,) = paired_differences(values).to_dict("records")
+                words = f"accuracy of {name} {other} minus as found, density {density:g}"
+                found.append(finding(words, pd.Series(pair)))
     return found
 
 
@@ -389,5 +395,7 @@ EXPERIMENT = Experiment(
     reports.report,
     duration,
     reports.charts,
+    statistics,
+    run_tables=(reports.CONTROLS,),
     spreads=True,
 )

@@ -1,0 +1,59 @@
+"""How what an experiment found is written to a folder: tables, arrays, findings, and a manifest of it all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jaxarch import results
+from jaxarch.experiments.harness.experiment import Experiment, Outcome
+from jaxarch.storage import save_tree
+
+
+def write(
+    folder: Path,
+    experiment: Experiment,
+    outcome: Outcome,
+    settings: Mapping[str, Any],
+    started: float,
+    **facts: Any,
+) -> None:
+    """Write an outcome to a folder; what is there under the same names is replaced.
+
+    Args:
+      folder: where to.
+      experiment: whose outcome it is.
+      outcome: what was found.
+      settings: that it was found with, for the manifest.
+      started: when, in seconds since the epoch.
+      **facts: what else belongs in the manifest.
+
+    Raises:
+      OSError: a folder that cannot be written to.
+    """
+    for name, table in outcome.tables.items():
+        table.to_csv(folder / name, index=False)
+    for name, arrays in outcome.arrays.items():
+        save_tree(folder / name, arrays)
+    runs = outcome.table.copy()
+    runs.insert(0, "experiment", experiment.name)
+    runs.to_csv(folder / results.RESULTS, index=False)
+    results.write_findings(folder, outcome.findings)
+    manifest = results.manifest(
+        settings,
+        experiment=experiment.name,
+        command=results.command_line(),
+        wall_seconds=time.time() - started,
+        **outcome.facts,
+        **({"costs": outcome.costs} if outcome.costs else {}),
+        **facts,
+        **_data_facts(outcome),
+    )
+    results.write_manifest(folder, manifest)
+
+
+def _data_facts(outcome: Outcome) -> dict[str, Any]:
+    data = outcome.data
+    return {} if data is None else {"data": {"name": data.name, "sha256": results.digest(data.x, data.y)}}
