@@ -2766,6 +2766,37 @@ RANKS = [
     ),
 ]
 
+COMBINED = [
+    Mutation(
+        "seeds of several folders are numbered each from 0",
+        "experiments/harness/combined.py",
+        'table.assign(seed=table["seed"] + first)',
+        'table.assign(seed=table["seed"])',
+        "test_combined.py::test_every_run_is_there_once_and_seeds_are_numbered_on",
+    ),
+    Mutation(
+        "the same runs may be there twice",
+        "experiments/harness/combined.py",
+        "            if key in seen:",
+        "            if key in seen and False:",
+        "test_combined.py::test_folders_that_do_not_go_together_are_refused[key]",
+    ),
+    Mutation(
+        "a folder that is combined already counts as one run",
+        "experiments/harness/combined.py",
+        'line | {"first_seed": line["first_seed"] + first}',
+        "line",
+        "test_combined.py::test_combining_what_is_combined_is_combining_all",
+    ),
+    Mutation(
+        "the number of a device's runs is not looked at",
+        "running/devices.py",
+        "return all(leaf.shape[0] == 1 for leaf, own in owned if own)",
+        "return False",
+        "test_fit.py::test_only_a_device_with_several_runs_has_an_axis_of_them_in_its_products[2-0]",
+    ),
+]
+
 MUTATIONS = [
     *STAGES,
     *FILES,
@@ -2791,4 +2822,5 @@ MUTATIONS = [
     *PRICED,
     *PRESCRIBED,
     *SPLIT,
+    *COMBINED,
 ]

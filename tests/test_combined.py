@@ -84,8 +84,8 @@ def test_the_manifest_says_whose_runs_they_were(shares, tmp_path):
 
 
 def test_combining_what_is_combined_is_combining_all(shares, tmp_path):
-    before = combined(tmp_path / "before", TICKETS, *shares[:2])
-    twice = combined(tmp_path / "twice", TICKETS, before, shares[2])
+    before = combined(tmp_path / "before", TICKETS, *shares[1:])
+    twice = combined(tmp_path / "twice", TICKETS, shares[0], before)
     once = combined(tmp_path / "once", TICKETS, *shares)
     assert (twice / "results.csv").read_text() == (once / "results.csv").read_text()
     assert (twice / "findings.csv").read_text() == (once / "findings.csv").read_text()
@@ -102,6 +102,7 @@ def test_combining_what_is_combined_is_combining_all(shares, tmp_path):
         ({"jaxarch": "0.0.1"}, "differ in release of jaxarch"),
         ({"experiment": "tournament"}, "are of different experiments: field.tickets and tournament"),
     ],
+    ids=["key", "settings", "data", "release", "experiment"],
 )
 def test_folders_that_do_not_go_together_are_refused(shares, altered, tmp_path, entries, message):
     with pytest.raises(ArgumentError, match=message):

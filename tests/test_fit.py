@@ -13,6 +13,8 @@ from small import RUNS, Interrupted, close, interrupt_at, interrupt_when, keys, 
 
 import jaxarch
 from jaxarch.running import programs
+from jaxarch.running.devices import over_runs
+from jaxarch.running.runs_mesh import runs_mesh
 from jaxarch.search import dense, two_temperature
 
 SEARCH = two_temperature()
@@ -569,6 +571,17 @@ def test_bad_keys_and_settings_are_refused(arguments, message):
     given = {"keys": keys(), "settings": None} | arguments
     with pytest.raises(ValueError, match=message):
         jaxarch.over_seeds(at_rate, given["keys"], problem(), given["settings"])
+
+
+@pytest.mark.parametrize(("runs", "axes_of_runs"), [(2, 0), (4, 1)])
+def test_only_a_device_with_several_runs_has_an_axis_of_them_in_its_products(runs, axes_of_runs):
+    mesh = runs_mesh(jax.local_devices()[:2], runs)
+    mapped = over_runs(lambda x, y: x @ y, mesh, (0, None))
+    x, y = jnp.ones((runs, 3, 4)), jnp.ones((4, 5))
+    (sharded,) = jax.make_jaxpr(mapped)(x, y).eqns
+    (product,) = (e for e in sharded.params["jaxpr"].eqns if e.primitive.name == "dot_general")
+    assert product.invars[0].aval.ndim == 2 + axes_of_runs
+    assert jnp.array_equal(jax.jit(mapped)(x, y), jnp.full((runs, 3, 5), 4.0))
 
 
 @pytest.fixture

@@ -84,17 +84,23 @@ def over_runs(function: Callable[..., PyTree], mesh: RunsMesh | None, in_axes: t
 
     A device runs its own program on its own runs: nothing is communicated, and the result is that of `vmap`
     over a device's share. With a partition the devices that share a run have one program, in which they tell
-    each other what they need. Without a mesh there is one run, which is called plainly and not mapped: on
-    CPU, convolutions are several times slower under `vmap`.
+    each other what they need. A share of one run, as there is without a mesh, is called plainly and not
+    mapped: on CPU, products of matrices take a sixth less time so, and convolutions several times less.
     """
+
+    def single(*args: PyTree) -> PyTree:
+        result = function(*_with_runs(lambda leaves: [leaf[0] for leaf in leaves], in_axes, args))
+        return jax.tree.map(lambda leaf: leaf[None], result)
+
     if mesh is None:
-
-        def single(*args: PyTree) -> PyTree:
-            result = function(*_with_runs(lambda leaves: [leaf[0] for leaf in leaves], in_axes, args))
-            return jax.tree.map(lambda leaf: leaf[None], result)
-
         return single
-    mapped = jax.vmap(function if not mesh.partition else _split(function, mesh.partition), in_axes=in_axes)
+    if mesh.partition:
+        mapped = jax.vmap(_split(function, mesh.partition), in_axes=in_axes)
+    else:
+
+        def mapped(*args: PyTree) -> PyTree:
+            return single(*args) if _is_one_run(in_axes, args) else jax.vmap(function, in_axes)(*args)
+
     if mesh.size == 1:
         return mapped
 
@@ -226,6 +232,11 @@ def _with_runs(
     return jax.tree.unflatten(
         treedef, [next(made) if has else leaf for leaf, has in zip(leaves, own, strict=True)]
     )
+
+
+def _is_one_run(in_axes: tuple[Any, ...], args: tuple[PyTree, ...]) -> bool:
+    owned = zip(jax.tree.leaves(args), _has_runs(in_axes, args), strict=True)
+    return all(leaf.shape[0] == 1 for leaf, own in owned if own)
 
 
 def _has_runs(in_axes: tuple[Any, ...], args: tuple[PyTree, ...]) -> list[bool]:
