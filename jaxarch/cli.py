@@ -204,7 +204,7 @@ def _tell(reported: Reported | None, failure: Exception | None, folder: ResultFo
 
 
 @app.command()
-@click.argument("folders", metavar="DIR DIR...", nargs=-1)
+@click.argument("folders", metavar="DIR DIR...", nargs=-1, required=True)
 @click.option("--out", metavar="DIR", help="Write to this folder in place of a numbered one.")
 @click.option(
     "--root", default="results", show_default=True, metavar="DIR", help="Where numbered folders go."
@@ -216,17 +216,19 @@ def combine(folders: tuple[str, ...], out: str | None, root: str, force: bool) -
     So the seeds of a long experiment are shared out over machines or sittings, each with --set key=N.
     """
     from jaxarch import results
-    from jaxarch.experiments.harness import Results, check_combinable, combine_in
+    from jaxarch.experiments.harness import Results, combined, write
 
     parts = [Results(Path(folder)) for folder in folders]
-    if not parts:
-        raise ArgumentError("folders: expected two or more to combine")
+    for part in parts:
+        here = part.folder.resolve()
+        if out is not None and Path(out).resolve() in (here, *here.parents):
+            raise ArgumentError(f"out: {shown(out)} is, or holds, one of the folders that are combined")
     chosen = _experiment(parts[0].manifest["experiment"])
-    with _of_altered_files(*folders):
-        check_combinable(chosen, parts)
+    with _of_altered_files("combined", *folders):
+        found = combined(chosen, parts)
     with results.new_folder(chosen.name, root, out, force) as folder:
-        with _of_altered_files(*folders):
-            combine_in(folder.path, chosen, parts)
+        interruption.tell(partial(_what_is_left, folder, ""))
+        write(folder.path, chosen, found.outcome, found.settings, **found.facts)
         reported, failure = _reported(chosen, folder.path)
     _tell(reported, failure, folder)
 
@@ -256,7 +258,7 @@ def report(folder: str, against: str | None, html: bool) -> None:
             made = list(compared.made)
         path = Path(folder) / name
         if html:
-            with _of_altered_files(folder):
+            with _of_altered_files("reported on", folder):
                 text = page()
     if html:
         try:
@@ -278,7 +280,7 @@ def _report_of(folder: str, figures: Path | None = None) -> Reported:
     from jaxarch import results
 
     experiment = _experiment(results.read_manifest(folder)["experiment"])
-    with _of_altered_files(folder):
+    with _of_altered_files("reported on", folder):
         reported, failure = _reported(experiment, Path(folder), figures)
         if isinstance(failure, OSError):
             raise ArgumentError(f"figures: they could not be written ({failure.strerror})") from failure
@@ -289,8 +291,8 @@ def _report_of(folder: str, figures: Path | None = None) -> Reported:
 
 
 @contextlib.contextmanager
-def _of_altered_files(*folders: str) -> Iterator[None]:
-    """What may go wrong with files that were altered, in one line."""
+def _of_altered_files(done: str, *folders: str) -> Iterator[None]:
+    """What may go wrong with files that were altered, in one line that says what cannot be done with them."""
     with warnings.catch_warnings():
         # Of numbers that were altered, NumPy and Matplotlib have much to say.
         warnings.simplefilter("ignore")
@@ -301,8 +303,8 @@ def _of_altered_files(*folders: str) -> Iterator[None]:
         except Exception as error:
             names = ", ".join(shown(Path(folder)) for folder in folders)
             raise ArgumentError(
-                f"folder: {names} cannot be reported on, since its files are not as jaxarch run wrote them; "
-                "were they altered?"
+                f"folder: {names} cannot be {done}, since its files are not as jaxarch run wrote them; were "
+                "they altered?"
             ) from error
 
 

@@ -16,6 +16,7 @@ from jaxarch.charts import Chart
 from jaxarch.errors import ArgumentError
 from jaxarch.experiments.catalogue import EXPERIMENTS
 from jaxarch.experiments.harness import Experiment, Results
+from jaxarch.experiments.harness.combined import COMBINED
 from jaxarch.experiments.harness.run import report_on
 from jaxarch.experiments.harness.setting_help import setting_help
 from jaxarch.experiments.harness.tables import Table
@@ -160,7 +161,12 @@ def summary(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def device(manifest: Mapping[str, Any]) -> str:
-    """What it was run on, as in `2 x cpu`: by the workers, where its parts went over a cluster."""
+    """What it was run on, as in `2 x cpu`: by the workers, where its parts went over a cluster.
+
+    Where runs were combined, what each was run on.
+    """
+    if isinstance(parts := manifest.get(COMBINED), list):
+        return "; ".join(dict.fromkeys(device(part) for part in parts if isinstance(part, dict)))
     of_workers = _object(_object(manifest, "cluster"), "devices")
     return "; ".join(of_workers) or results.devices_in_words(_object(manifest, "devices"))
 

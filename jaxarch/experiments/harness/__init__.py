@@ -2,7 +2,7 @@
 
 from jaxarch.experiments.harness import pace, tables
 from jaxarch.experiments.harness.certificates import CERTIFICATES, certificate_table, certificates
-from jaxarch.experiments.harness.combined import check_combinable, combine_in
+from jaxarch.experiments.harness.combined import combined
 from jaxarch.experiments.harness.executors import DaskWorkers, LocalProcesses, executor_of
 from jaxarch.experiments.harness.experiment import Context, Experiment, Outcome
 from jaxarch.experiments.harness.part import Part, Work
@@ -29,6 +29,7 @@ from jaxarch.experiments.harness.settings import (
     seed_keys,
 )
 from jaxarch.experiments.harness.spread import Spread
+from jaxarch.experiments.harness.written import write
 from jaxarch.results import finding
 
 __all__ = [
@@ -50,11 +51,10 @@ __all__ = [
     "Work",
     "certificate_table",
     "certificates",
-    "check_combinable",
     "check_resumed",
     "check_room",
     "check_spreads",
-    "combine_in",
+    "combined",
     "costs",
     "executor_of",
     "finding",
@@ -68,4 +68,5 @@ __all__ = [
     "seed_keys",
     "tables",
     "time_of",
+    "write",
 ]

@@ -15,6 +15,7 @@ from rich.console import RenderableType
 
 from jaxarch import results
 from jaxarch.errors import ArgumentError, shown
+from jaxarch.experiments.harness.combined import COMBINED
 from jaxarch.experiments.harness.experiment import Context, Experiment
 from jaxarch.experiments.harness.memory import first_memory
 from jaxarch.experiments.harness.parts import check_parts
@@ -80,13 +81,15 @@ def run_in(
         outcome = dataclasses.replace(outcome, facts={**outcome.facts, "cluster": spread.facts()})
     settings = outcome.settings or settings
     said = dataclasses.asdict(settings)
-    facts = {"key": results.key_description(settings.key)} if hasattr(settings, "key") else {}
+    facts: dict[str, Any] = {"wall_seconds": time.time() - started}
+    if hasattr(settings, "key"):
+        facts["key"] = results.key_description(settings.key)
     try:
-        write(folder, experiment, outcome, said, started, **facts)
+        write(folder, experiment, outcome, said, **facts)
     except OSError as error:
         elsewhere = Path(tempfile.mkdtemp(prefix="jaxarch-"))
         try:
-            write(elsewhere, experiment, outcome, said, started, **facts)
+            write(elsewhere, experiment, outcome, said, **facts)
         except OSError:
             shutil.rmtree(elsewhere, ignore_errors=True)
             raise error from None
@@ -124,12 +127,15 @@ def report_on(folder: Path | Results, experiment: Experiment) -> list[Renderable
 
 def _of_workers(manifest: dict[str, Any]) -> list[str]:
     """What happened to other processes that made parts, if there were any."""
-    facts = manifest.get("cluster", {"made again": {}, "warnings": []})
-    again = [
-        f"! {name} was begun {times + 1} times, since its worker died"
-        for name, times in facts["made again"].items()
-    ]
-    return again + [f"! {warning}" for warning in facts["warnings"]]
+    lines = []
+    for of in manifest.get(COMBINED, [manifest]):
+        facts = of.get("cluster", {"made again": {}, "warnings": []})
+        lines += [
+            f"! {name} was begun {times + 1} times, since its worker died"
+            for name, times in facts["made again"].items()
+        ]
+        lines += [f"! {warning}" for warning in facts["warnings"]]
+    return lines
 
 
 def _ready(settings: Any) -> Any:

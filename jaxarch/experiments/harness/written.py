@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ def write(
     experiment: Experiment,
     outcome: Outcome,
     settings: Mapping[str, Any],
-    started: float,
     **facts: Any,
 ) -> None:
     """Write an outcome to a folder; what is there under the same names is replaced.
@@ -27,8 +25,7 @@ def write(
       experiment: whose outcome it is.
       outcome: what was found.
       settings: that it was found with, for the manifest.
-      started: when, in seconds since the epoch.
-      **facts: what else belongs in the manifest.
+      **facts: what else belongs in the manifest, such as `wall_seconds`.
 
     Raises:
       OSError: a folder that cannot be written to.
@@ -45,15 +42,16 @@ def write(
         settings,
         experiment=experiment.name,
         command=results.command_line(),
-        wall_seconds=time.time() - started,
-        **outcome.facts,
-        **({"costs": outcome.costs} if outcome.costs else {}),
+        **_facts(outcome),
         **facts,
-        **_data_facts(outcome),
     )
     results.write_manifest(folder, manifest)
 
 
-def _data_facts(outcome: Outcome) -> dict[str, Any]:
-    data = outcome.data
-    return {} if data is None else {"data": {"name": data.name, "sha256": results.digest(data.x, data.y)}}
+def _facts(outcome: Outcome) -> dict[str, Any]:
+    facts = dict(outcome.facts)
+    if outcome.costs:
+        facts["costs"] = outcome.costs
+    if (data := outcome.data) is not None:
+        facts["data"] = {"name": data.name, "sha256": results.digest(data.x, data.y)}
+    return facts

@@ -109,14 +109,9 @@ def run(settings: Settings, context: Context) -> Outcome:
             table, cost = _measured(settings, context, name, neurons, of_depths)
             measured.append(table)
             spent |= cost
-    found = statistics(settings, pd.concat(measured, ignore_index=True), {})
-    return dataclasses.replace(found, costs=spent)
-
-
-def statistics(settings: Settings, runs: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> Outcome:
-    """The smallest of each rival's networks that is good enough, from a row a run."""
-    chosen = chosen_of(runs, settings.enough)
-    return Outcome(runs, _findings(chosen), tables={CHOSEN: chosen})
+    table = pd.concat(measured, ignore_index=True)
+    chosen = chosen_of(table, settings.enough)
+    return Outcome(table, _findings(chosen), costs=spent, tables={CHOSEN: chosen})
 
 
 def _measured(
@@ -267,4 +262,4 @@ def charts(results: Results) -> list[Chart]:
     ]
 
 
-EXPERIMENT = Experiment(__name__, Settings, plan, run, report, charts=charts, statistics=statistics)
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, charts=charts)

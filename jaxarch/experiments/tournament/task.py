@@ -13,6 +13,7 @@ import numpy as np
 from jaxarch import Problem, cost
 from jaxarch.data import Images, balanced_rows, load_images
 from jaxarch.errors import ArgumentError
+from jaxarch.experiments.harness import seed_keys
 from jaxarch.experiments.pruning.tasks import Change, pooled, problem_of_images
 from jaxarch.experiments.tournament.settings import PictureTrainingSettings, TournamentSettings
 from jaxarch.trees import PyTree, named_leaves, select
@@ -76,8 +77,9 @@ Task = PictureTask[TournamentSettings]
 def prepare(settings: Kind, change: Change | None = None) -> PictureTask[Kind]:
     """Load the pictures, draw the rows of all seeds, and build the problem; settings that are complete.
 
-    Where no split is published, a third of the pictures, equally many of each class, is to test on. Of the
-    others each seed holds out a share of its own, equally many of each class.
+    Where no split is published, a third of the pictures, equally many of each class, is to test on: the same
+    whatever the key, so that runs of several keys are of one task. Of the others each seed holds out a share
+    of its own, equally many of each class.
 
     Args:
       settings: complete.
@@ -91,7 +93,8 @@ def prepare(settings: Kind, change: Change | None = None) -> PictureTask[Kind]:
     if images.train < len(images.y):
         pool, test = everything[: images.train], everything[images.train :]
     else:
-        key = jax.random.fold_in(settings.seed_keys(STREAMS["rows"])[0], 0)
+        (first,) = seed_keys(0, 1, STREAMS["rows"])
+        key = jax.random.fold_in(first, 0)
         test = np.sort(balanced_rows(key, images.y, everything, per_class=int(counts.min()) // 3))
         pool = np.setdiff1d(everything, test)
     fewest = int(np.unique(images.y[pool], return_counts=True)[1].min())
