@@ -1,6 +1,7 @@
 """Experiments of others' papers: what is pruned when, where training begins again, what is measured of it."""
 
 import dataclasses
+from pathlib import Path
 from types import SimpleNamespace
 
 import jax
@@ -11,6 +12,7 @@ from pages import charted
 from small import same
 
 import jaxarch
+from jaxarch import reproduction
 from jaxarch.errors import ArgumentError
 from jaxarch.experiments.field import collapse, tickets
 from jaxarch.experiments.field.collapse import CollapseSettings
@@ -208,3 +210,21 @@ def test_tickets_are_told_compared_and_drawn(tmp_path):
     assert (tmp_path / "steps.png").exists()
     assert len(charted(tmp_path, tickets.EXPERIMENT)) == 2
     assert any("minus the whole network" in line.what for line in read_findings(tmp_path))
+
+
+def test_what_is_recorded_of_the_whole_protocol_is_what_its_runs_say():
+    table = read_table(Path(__file__).parent.parent / "docs" / "results" / "tickets")
+    said = {line["what"]: line for line in tickets.statistics(TicketSettings(), table, {}).findings}
+    whole = "MNIST, LeNet-300-100, whole protocol: "
+    recorded = [
+        measured
+        for paper in reproduction.read()
+        for line in paper.lines
+        for measured in line.measured
+        if measured.what.startswith(whole)
+    ]
+    assert len(recorded) == 12
+    for measured in recorded:
+        found = said[measured.what.removeprefix(whole)]
+        assert measured.runs == found["runs"] == table["seed"].nunique()
+        assert measured.median == pytest.approx(found["median"], rel=5e-3)
