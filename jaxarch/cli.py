@@ -11,7 +11,7 @@ import os
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,6 +50,16 @@ class _Group(click.Group):
         return super().resolve_command(ctx, args)
 
 
+def _of_a_result_folder(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of a command that writes a result folder."""
+    force = click.option("--force", is_flag=True, help="Replace the folder of --out if it exists.")
+    root = click.option(
+        "--root", default="results", show_default=True, metavar="DIR", help="Where numbered folders go."
+    )
+    out = click.option("--out", metavar="DIR", help="Write to this folder in place of a numbered one.")
+    return out(root(force(command)))
+
+
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="jaxarch")
 def app() -> None:
@@ -65,11 +75,7 @@ def app() -> None:
 @click.option(
     "--dataset", metavar="NAME|NPZ", help="Short for --set dataset=...: a name, or an npz file with x and y."
 )
-@click.option("--out", metavar="DIR", help="Write to this folder in place of a numbered one.")
-@click.option(
-    "--root", default="results", show_default=True, metavar="DIR", help="Where numbered folders go."
-)
-@click.option("--force", is_flag=True, help="Replace the folder of --out if it exists.")
+@_of_a_result_folder
 @click.option("--dry-run", is_flag=True, help="Say what would be trained and what it takes, and stop.")
 @click.option(
     "--cluster",
@@ -205,11 +211,7 @@ def _tell(reported: Reported | None, failure: Exception | None, folder: ResultFo
 
 @app.command()
 @click.argument("folders", metavar="DIR DIR...", nargs=-1, required=True)
-@click.option("--out", metavar="DIR", help="Write to this folder in place of a numbered one.")
-@click.option(
-    "--root", default="results", show_default=True, metavar="DIR", help="Where numbered folders go."
-)
-@click.option("--force", is_flag=True, help="Replace the folder of --out if it exists.")
+@_of_a_result_folder
 def combine(folders: tuple[str, ...], out: str | None, root: str, force: bool) -> None:
     """Write one result folder with the runs of several: the same experiment and settings, other keys.
 

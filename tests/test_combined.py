@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from test_command_line import in_process
+from test_tournament import OWN
 
 from jaxarch.errors import ArgumentError
 from jaxarch.experiments.catalogue import experiment
@@ -143,7 +144,7 @@ def test_how_runs_were_spread_may_differ_and_is_told_of_each(shares, altered, tm
         assert (told[name], manifest["settings"][name]) == (value, getattr(SMALL, name))
 
 
-def test_methods_of_one_s_own_are_the_same_by_what_they_are_and_not_by_where(shares, altered, tmp_path):
+def test_other_methods_of_one_s_own_are_refused(shares, altered, tmp_path):
     own = altered(**{"settings": {"own": "/elsewhere/mine.py"}, "own file": "digest"})
     with pytest.raises(ArgumentError, match="differ in data: own file is None in the one"):
         combine(tmp_path / "other", TICKETS, shares[0], own)
@@ -191,14 +192,18 @@ def test_a_disk_that_is_full_is_no_altered_file(shares, tmp_path, monkeypatch):
 
 
 @pytest.mark.long
-def test_a_tournament_is_ranked_anew_and_its_controls_are_of_all_seeds(tmp_path):
+def test_a_tournament_is_ranked_anew_its_controls_are_of_all_seeds_and_its_own_methods_in_any_place(tmp_path):
     parts = [tmp_path / "0", tmp_path / "1"]
     for key, part in enumerate(parts):
         part.mkdir()
-        run_in(part, TOURNAMENT, dataclasses.replace(GAMES, key=key))
+        own = part.with_suffix(".py")
+        own.write_text(OWN)
+        run_in(part, TOURNAMENT, dataclasses.replace(GAMES, key=key, own=str(own)))
     place = combine(tmp_path / "both", TOURNAMENT, *parts)
+    assert Results(place).manifest["own file"] == Results(parts[1]).manifest["own file"]
     ranks = pd.read_csv(place / "ranks.csv").set_index("strategy")["rank"]
     expected = ranking_of(read_table(place)).table.set_index("strategy")["rank"]
+    assert "even layers" in ranks
     assert ranks.to_dict() == pytest.approx(expected.to_dict())
     assert sorted(set(read_table(place, "controls.csv")["seed"])) == [0, 1, 2, 3]
     assert {line.runs for line in read_findings(place) if "reshuffled" in line.what} == {4}
