@@ -20,11 +20,12 @@ BROKEN = 1
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory):
-    """A copy of the package with its tests."""
+    """A copy of the package with its tests, and with the pages that some of them read where they are imported."""
     place = tmp_path_factory.mktemp("copy")
-    for folder in ("jaxarch", "tests"):
+    for folder in ("jaxarch", "tests", "docs"):
         shutil.copytree(ROOT / folder, place / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", place)
+    for file in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / file, place)
     # By its hash, and not by time and size, Python knows a file that a mutation has changed.
     compileall.compile_dir(place, quiet=1, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
     return place
