@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +17,15 @@ from jax import Array
 
 from jaxarch.descent import Descent, DescentChanges
 from jaxarch.epochs import epoch_rows
-from jaxarch.errors import ArgumentError, check_count, check_keys, check_one_key, is_traced, shown
+from jaxarch.errors import (
+    ArgumentError,
+    check_count,
+    check_keys,
+    check_one_key,
+    check_positive,
+    is_traced,
+    shown,
+)
 from jaxarch.streams import Stream, Window
 from jaxarch.trees import PyTree, check_floating
 
@@ -48,7 +57,8 @@ class Problem:
     Attributes:
       init: `key -> (params, state)`. The state is batch norm's and the like; `{}` where there is none.
       loss: `(params, state, batch, key) -> (value, state)`, a mean over the batch. A key of `None` asks for
-        evaluation: no dropout, running statistics.
+        evaluation: no dropout, running statistics. One that takes a keyword `temperature` as well, as that of
+        `supervised` does, divides the outputs by it (see `softened`).
       data: pytree of arrays with one leading axis of examples, shared by all runs.
       descent: how to train, by default: every stage that trains may have its own.
       train: rows of `data` to train on: shape (n,), or (runs, n) where each run has its own. Default: all.
@@ -127,6 +137,22 @@ class Problem:
     def descending(self, **changes: Unpack[DescentChanges]) -> Problem:
         """The same problem with another optimiser, other steps or another batch size by default."""
         return dataclasses.replace(self, descent=self.descent.replace(**changes))
+
+    def softened(self, temperature: float) -> Problem:
+        """The same problem with outputs that are divided by a temperature before they go to the loss.
+
+        Raises:
+          ArgumentError: a temperature that is not positive; one other than 1, and a loss that takes none.
+        """
+        check_positive("temperature", temperature)
+        if temperature == 1:
+            return self
+        if "temperature" not in inspect.signature(self.loss).parameters:
+            raise ArgumentError(
+                "temperature: this problem's loss takes none; let it be a function (params, state, batch, "
+                "key, temperature=1.0) that divides the outputs by it, or use jaxarch.supervised"
+            )
+        return dataclasses.replace(self, loss=partial(self.loss, temperature=temperature))
 
     @property
     def runs(self) -> int | None:

@@ -81,8 +81,8 @@ def grasp(loss: Callable[[PyTree], Array], params: PyTree, where: Where = matric
     gradients.
 
     Args:
-      loss: `params -> scalar`, over a batch. The authors divide the outputs by 200, which is a change of this
-        loss.
+      loss: `params -> scalar`, over a batch. The authors' code divides the outputs by 200 here: see
+        `Problem.softened`.
       params: theta, as a rule those of the start.
       where: the leaves that are masked, by path. g has zeros for all others.
 

@@ -896,6 +896,20 @@ LOOPS = [
         "test_keep.py::test_a_mask_has_exactly_its_size_however_it_is_spread[0.013-erk]",
     ),
     Mutation(
+        "magnitude looks at the sign of a weight",
+        "saliency.py",
+        "jnp.abs(_float32(theta)), _selected",
+        "_float32(theta), _selected",
+        "test_saliency.py::test_magnitude_is_the_weight_s",
+    ),
+    Mutation(
+        "SNIP looks at the gradient more than at the weight",
+        "saliency.py",
+        "jnp.abs(_float32(theta) * _float32(g)), selection",
+        "jnp.abs(_float32(theta) * jnp.abs(_float32(g)) ** 1.1), selection",
+        "test_saliency.py::test_snip_is_the_derivative_by_a_mask_of_ones",
+    ),
+    Mutation(
         "GraSP keeps what the flow of gradients does not need",
         "saliency.py",
         "_float32(theta) * _float32(hg)",
@@ -1192,6 +1206,13 @@ STREAMS = [
         "if rows is not None and self.stream is None:",
         "test_streams.py::test_what_looks_at_all_training_examples_is_refused_before_anything_is_trained"
         "[threshold]",
+    ),
+    Mutation(
+        "SNIP takes the sum of its batches",
+        "search/snip.py",
+        "leaf.mean(0)",
+        "leaf.sum(0)",
+        "test_random_mask.py::test_snip_over_many_batches_comes_near_to_that_of_all_rows",
     ),
     Mutation(
         "SNIP looks at one batch of a stream",
@@ -1829,6 +1850,13 @@ BEFORE_TRAINING = [
         "Needs(batches=batches)",
         "Needs(batches=1)",
         "test_streams.py::test_a_search_that_is_no_training_gets_as_many_batches_as_it_needs[grasp]",
+    ),
+    Mutation(
+        "outputs are divided by another temperature than the one given",
+        "models/supervised.py",
+        "leaf / temperature, outputs",
+        "leaf / temperature**0.9, outputs",
+        "test_grasp.py::test_the_temperature_divides_the_outputs_of_the_loss_alone",
     ),
     Mutation(
         "GraSP takes the sum of its batches",

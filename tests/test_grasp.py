@@ -38,6 +38,30 @@ def test_over_batches_it_is_that_of_their_mean_loss_and_no_mean_of_theirs():
     np.testing.assert_allclose(network.info["saliency"]["w"], [[18 * 4, 18 / 4 * 16, 0]], rtol=1e-6)
 
 
+def test_the_temperature_divides_the_outputs_of_the_loss_alone():
+    learning = jaxarch.supervised(
+        (
+            lambda key: {"a": jnp.full((1, 1), 2.0), "b": jnp.full((1, 1), 3.0)},
+            lambda params, x: x @ params["a"] @ params["b"],
+        ),
+        (np.ones((1, 1), np.float32), np.zeros((1, 1), np.float32)),
+        loss=optax.l2_loss,
+        optimizer=optax.sgd(0.1),
+        steps=1,
+    )
+    # L = a^2 b^2 / (2 T^2): g = (a b^2, a^2 b) / T^2, H = ((b^2, 2 a b), (2 a b, a^2)) / T^2.
+    for temperature in (1.0, 2.0):
+        search = grasp(0.5, temperature=temperature)
+        found = jax.jit(search)(jax.random.key(0), learning).info["saliency"]
+        np.testing.assert_allclose(found["a"], 2 * (9 * 18 + 12 * 12) / temperature**4, rtol=1e-6)
+        np.testing.assert_allclose(found["b"], 3 * (12 * 18 + 4 * 12) / temperature**4, rtol=1e-6)
+
+
+def test_a_temperature_is_refused_where_the_problem_s_loss_takes_none():
+    with pytest.raises(jaxarch.ArgumentError, match="temperature: this problem's loss takes none"):
+        jax.jit(grasp(0.5, temperature=200.0))(jax.random.key(0), cubes(1))
+
+
 def test_the_largest_are_kept_with_their_signs():
     # By its size the first one, without which |g|^2 is larger, would be kept.
     def loss(params, state, batch, key):
@@ -74,6 +98,7 @@ def test_in_one_s_own_loop_it_gives_the_mask_of_the_search():
     ("make", "message"),
     [
         (lambda: grasp(1.5), r"densities: expected a number in \(0, 1\]"),
+        (lambda: grasp(0.5, temperature=0.0), "temperature: expected a positive finite number"),
         (lambda: grasp(0.5, batches=0), "batches: expected an integer of at least 1"),
     ],
 )

@@ -20,7 +20,7 @@ BROKEN = 1
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory):
-    """A copy of the package with its tests, and with the pages that some of them read where they are imported."""
+    """A copy of the package with its tests, and with the pages that these read when they are imported."""
     place = tmp_path_factory.mktemp("copy")
     for folder in ("jaxarch", "tests", "docs"):
         shutil.copytree(ROOT / folder, place / folder, ignore=shutil.ignore_patterns("__pycache__"))

@@ -99,6 +99,11 @@ def test_at_the_published_budget_every_round_of_lottery_tickets_is_a_phase():
     np.testing.assert_allclose(shares[:3], [1.0, 0.2 ** (1 / 8), 0.2 ** (2 / 8)])
 
 
+def test_rigl_looks_at_all_gradients_as_often_as_its_mask_changes():
+    # Every 40 of 2,000 steps, before 1,500.
+    assert [phase.evaluations for phase in ENTRANTS["RigL"].phases(at("equal"), 0.05)] == [1963, 37]
+
+
 @pytest.mark.long
 def test_test_rows_are_the_same_for_all_and_nothing_is_trained_or_chosen_on_them(task):
     assert np.unique(task.test).size == task.test.size

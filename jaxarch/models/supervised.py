@@ -102,12 +102,16 @@ def supervised(
     if metrics is not None:
         _check_metrics(metrics, outputs, label)
 
-    def problem_loss(params: PyTree, state: PyTree, batch: PyTree, key: Key) -> tuple[Array, PyTree]:
+    def problem_loss(
+        params: PyTree, state: PyTree, batch: PyTree, key: Key, temperature: float = 1.0
+    ) -> tuple[Array, PyTree]:
         inputs, labels = batch
         if augment is not None and key is not None:
             key, augment_key = jax.random.split(key)
             inputs = _augmented(augment, augment_key, inputs)
         outputs, state = network.apply(params, state, inputs, key)
+        if temperature != 1:
+            outputs = jax.tree.map(lambda leaf: leaf / temperature, outputs)
         return jnp.mean(loss(outputs, labels)), state
 
     def predict(params: PyTree, state: PyTree, batch: PyTree) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
 
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxarch import saliency
+from jaxarch.errors import check_positive
 from jaxarch.finish.densities import Densities
 from jaxarch.masks.units import UnitsLike
 from jaxarch.network import Network
@@ -20,27 +22,41 @@ from jaxarch.search.units import needs_of
 from jaxarch.trees import PyTree, Where, matrices
 
 
+@dataclasses.dataclass(frozen=True)
+class Softened(Settings):
+    """Settings with the temperature of the outputs."""
+
+    temperature: float
+
+
 @method("C. Wang, G. Zhang and R. Grosse, 2020", densities=0.5)
 def grasp(
-    densities: Densities, *, batches: int = 1, where: Where = matrices, units: UnitsLike = None
+    densities: Densities,
+    *,
+    batches: int = 1,
+    temperature: float = 1.0,
+    where: Where = matrices,
+    units: UnitsLike = None,
 ) -> FunctionStage:
     r"""Keep the connections that the norm of the gradient needs the most, at the problem's initial weights.
 
     The saliency of a connection is `theta (H g)`, with g the gradient of L, H its Hessian, and L the mean
-    loss over some batches together; the `round(d D)` of the D connections with the largest are kept. Without
-    a connection `|g|^2` is less by twice its saliency, to first order. C. Wang, G. Zhang and R. Grosse,
-    Picking winning tickets before training by preserving gradient flow, 2020.
+    loss over some batches together, of outputs that are divided by T; the `round(d D)` of the D connections
+    with the largest are kept. Without a connection `|g|^2` is less by twice its saliency, to first order.
+    C. Wang, G. Zhang and R. Grosse, Picking winning tickets before training by preserving gradient flow,
+    2020.
 
-    The authors divide the network's outputs by 200 here, a softmax temperature, and not in training. What
-    goes into a problem's loss is not known here: to have it, hand in a problem whose loss divides them, and
-    carry the architecture over with `over_seeds(network=...)`. They draw as many examples of each class;
-    here the batches are drawn as in training.
+    In the authors' code T is 200, a temperature of the softmax that is not there in training, and other
+    connections are kept than at 1. Outputs that are no classes have no softmax, so it is 1 unless you say
+    otherwise. The authors draw as many examples of each class; here batches are drawn as in training.
 
     Args:
       densities: d, the share of connections that are kept, in (0, 1]; of several, the smallest is found, and
         `at_density` takes the others. With `units`, the share of these.
       batches: over which the loss is taken, of the problem's size, drawn as in training. One at a time is in
         memory.
+      temperature: T, positive. Other than 1, it needs a problem of `supervised`, or one whose loss takes a
+        `temperature` (see `Problem.softened`).
       where: the leaves that are masked, by path. g has zeros for all others.
       units: what is kept or removed together (see `masks.keep`): `neurons`, `channels` or `heads` of the
         problem's model, or several of them, `("heads", "neurons")`; `Groups.units`; `(4, 4)`; `"2:4"`. A
@@ -51,8 +67,9 @@ def grasp(
       Its `info` has the `saliency`.
 
     Raises:
-      ArgumentError: a density outside (0, 1], batches that are no positive integer; units that are not
-        understood, or that the model has none of.
+      ArgumentError: a density outside (0, 1], batches that are no positive integer, a temperature that is not
+        positive, or that the problem's loss does not take; units that are not understood, or that the model
+        has none of.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -62,12 +79,13 @@ def grasp(
       >>> print(jaxarch.density(network.mask), sorted(network.by_density.masks))
       0.25 ['0.25', '0.5']
     """
-    settings = checked(densities, batches, where, units)
+    check_positive("temperature", temperature)
+    settings = Softened(**vars(checked(densities, batches, where, units)), temperature=temperature)
     return FunctionStage("grasp", _grasp, settings, needs_of(settings.units, Needs(batches=batches)))
 
 
-def _grasp(settings: Settings, key: Array, problem: Problem, network: None) -> Network:
-    start = begin(key, problem)
+def _grasp(settings: Softened, key: Array, problem: Problem, network: None) -> Network:
+    start = begin(key, problem.softened(settings.temperature))
 
     def loss(params: PyTree) -> Array:
         # What a derivative keeps of a batch would be kept of all of them: it is computed again instead.

@@ -41,6 +41,7 @@ def snip(
 
     Returns:
       A search. Its weights are the initial ones, masked: `retrain("warm", nonnegative=False)` trains them.
+      Its `info` has the `saliency`.
 
     Raises:
       ArgumentError: a density outside (0, 1], batches that are no positive integer; units that are not
@@ -61,5 +62,5 @@ def snip(
 def _snip(settings: Settings, key: Array, problem: Problem, network: None) -> Network:
     start = begin(key, problem)
     gradient = partial(jax.grad(start.loss), start.params)
-    total = jax.tree.map(lambda leaf: leaf.sum(0), jax.lax.map(gradient, jnp.arange(settings.batches)))
-    return largest(settings, problem, start, saliency.snip(start.params, total, settings.where))
+    mean = jax.tree.map(lambda leaf: leaf.mean(0), jax.lax.map(gradient, jnp.arange(settings.batches)))
+    return largest(settings, problem, start, saliency.snip(start.params, mean, settings.where))

@@ -56,13 +56,13 @@ def sparse_evolution(
 
     At the steps `t = every, 2 every, ...`, in each leaf the `round(rho n)` of its n connections with the
     smallest `|w|` go, and as many grow, each place that is free as likely as any other; what grows begins at
-    0. So every leaf keeps its n from the first step to the last. SET, sparse evolutionary training: D. Mocanu
-    et al., Scalable training of artificial neural networks with adaptive sparse connectivity inspired by
-    network science, 2018.
+    0. Such a change takes the place of a step of the optimiser. So every leaf keeps its n from the first step
+    to the last. SET, sparse evolutionary training: D. Mocanu et al., Scalable training of artificial neural
+    networks with adaptive sparse connectivity inspired by network science, 2018.
 
-    There, the smallest positive and the largest negative weights go, a share of each; the first mask is drawn
-    connection by connection; what grows begins at random values; and after the last epoch there is one more
-    removal, without growth.
+    There, changes are between steps; the smallest positive and the largest negative weights go, a share of
+    each; the first mask is drawn connection by connection; what grows begins at random values; and after the
+    last epoch there is one more removal, without growth.
 
     Args:
       density: d, the share of connections that are there, in (0, 1]. May be traced: a sweep is one program.

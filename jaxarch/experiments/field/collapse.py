@@ -36,6 +36,7 @@ from jaxarch.experiments.harness.results import failures
 from jaxarch.experiments.harness.tables import Table
 from jaxarch.experiments.pruning.parents import in_words
 from jaxarch.experiments.pruning.tasks import pooled, problem_of_images
+from jaxarch.experiments.tournament.entrants import GRASP_TEMPERATURE
 from jaxarch.experiments.tournament.settings import PictureSettings
 from jaxarch.finish.densities import density_name
 from jaxarch.results import digest
@@ -46,7 +47,9 @@ METHODS: Mapping[str, Callable[[tuple[float, ...], CollapseSettings], Any]] = {
     "random": lambda densities, settings: search.random_mask(densities),
     "magnitude at start": lambda densities, settings: search.initial_magnitude(densities),
     "SNIP": lambda densities, settings: search.snip(densities, batches=settings.batches),
-    "GraSP": lambda densities, settings: search.grasp(densities, batches=settings.batches),
+    "GraSP": lambda densities, settings: search.grasp(
+        densities, batches=settings.batches, temperature=GRASP_TEMPERATURE
+    ),
     "SynFlow, one round": lambda densities, settings: search.synflow(densities, rounds=1),
     "SynFlow": lambda densities, settings: search.synflow(densities, rounds=settings.rounds),
 }

@@ -12,7 +12,7 @@ import optax
 from jax.typing import ArrayLike
 
 from jaxarch import Training, chain, reshuffled, retrain, search
-from jaxarch.search.changing import CHANGES
+from jaxarch.search.changing import spacing
 from jaxarch.search.rounds import round_densities
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 BATCHES = 10
 """Over which connections are judged before training."""
+GRASP_TEMPERATURE = 200.0
+"""By which GraSP's authors divide the outputs."""
 GRASP_GRADIENTS = 3
 """What a batch costs GraSP, in gradients."""
 SYNFLOW_ROUNDS = 100
@@ -232,13 +234,13 @@ def _changing(method: Callable[..., Any], at: At, **numbers: Any) -> Any:
 
 
 def _gradual_phases(at: At, density: float) -> list[Phase]:
-    """The mean of the density along its cubic fall is a quarter of the way down."""
+    """Along its cubic fall the density is, in the mean, a quarter of the way from the last one to 1."""
     return [Phase(at.whole, GRADUAL[0] + (GRADUAL[1] - GRADUAL[0]) / 4)]
 
 
 def _rigl_phases(at: At, density: float) -> list[Phase]:
     """At a change, all gradients are looked at."""
-    changes = min(round(RIGL_UNTIL * CHANGES), at.whole)
+    changes = (round(RIGL_UNTIL * at.whole) - 1) // spacing(None, at.whole)
     return [Phase(at.whole - changes, 0), Phase(changes, 1)]
 
 
@@ -275,7 +277,7 @@ ENTRANTS: Mapping[str, Entrant] = {
     ),
     "GraSP": Entrant(
         AT_START,
-        lambda at: search.grasp(at.density, batches=BATCHES),
+        lambda at: search.grasp(at.density, batches=BATCHES, temperature=GRASP_TEMPERATURE),
         trained_whole,
         before_training(GRASP_GRADIENTS * BATCHES),
     ),
