@@ -162,7 +162,15 @@ def test_the_multiply_adds_of_a_network_are_those_that_its_cost_counts(task):
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "stages"),
-    [("SNIP", 2), ("two-temperature trained", 2), pytest.param("magnitude", 3, marks=pytest.mark.long)],
+    [
+        ("SNIP", 2),
+        ("magnitude", 3),
+        ("gradual magnitude", 1),
+        ("RigL", 1),
+        ("AP", 2),
+        ("two-temperature trained", 2),
+        ("edge-popup", 1),
+    ],
 )
 def test_all_densities_and_seeds_share_a_program_a_stage(name, stages):
     # Of sizes that no other test has, so that nothing is compiled already.
@@ -281,12 +289,13 @@ def test_a_search_that_finds_all_densities_is_timed_once(task):
 
 
 @pytest.mark.long
-def test_the_report_has_the_dense_network_and_chance_and_draws_three_figures(folder):
+def test_the_report_has_the_dense_network_and_chance_and_draws_accuracy_against_all_that_it_took(folder):
     made = report_on(folder, TOURNAMENT)
     names = [row[0] for row in made[0].rows]
     assert names[-2:] == ["dense", "chance"]
-    assert {path.name for path in folder.glob("*.png")} >= {"ranks.png", "density.png", "cost.png"}
-    assert len(charted(folder, TOURNAMENT)) == 2
+    drawn = {path.stem for path in folder.glob("*.png")}
+    assert drawn >= {"ranks", "density", "cost", "evaluations"}
+    assert len(charted(folder, TOURNAMENT)) == 3
 
 
 @pytest.mark.parametrize(

@@ -190,7 +190,8 @@ def _ticket_phases(at: At, density: float, late: bool) -> list[Phase]:
 
 
 def _rewind_to(at: At, late: bool) -> int:
-    return max(round(LATE * _round_steps(at)), 1) if late else 0
+    steps = _round_steps(at)
+    return min(max(round(LATE * steps), 1), steps - 1) if late else 0
 
 
 def _whole_share(share: float, density: float) -> float:

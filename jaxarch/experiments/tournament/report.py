@@ -63,7 +63,7 @@ def report(results: Results) -> list[RenderableType]:
 
 
 def charts(results: Results) -> Iterator[Chart]:
-    """The accuracy of every run against density, and against what its training took."""
+    """The accuracy of every run against density, and against all that its training took."""
     settings, table = results.settings, results.table
     title = f"{settings['dataset']}, {in_words(settings)}: test accuracy against"
     dense = float(table.loc[table["strategy"] == DENSE, "training_multiply_adds"].median())
@@ -72,10 +72,15 @@ def charts(results: Results) -> Iterator[Chart]:
         "strategy": "method",
         "accuracy": "test accuracy",
         "cost": "training, of the dense network's multiply-adds",
+        "gradient_evaluations": "gradient evaluations",
         "seconds": "seconds a run",
     }
     tells = ("seed", "density", "seconds")
-    for column, words in (("density", "density"), ("cost", "cost")):
+    for column, words in (
+        ("density", "density"),
+        ("cost", "cost"),
+        ("gradient_evaluations", "gradient evaluations"),
+    ):
         yield Chart(
             f"{title} {words}",
             table,
@@ -248,7 +253,7 @@ def _trials(trials: pd.DataFrame) -> Table:
 
 
 def _draw(results: Results, table: pd.DataFrame, title: str) -> None:
-    """Accuracy against density, and against what training took."""
+    """Accuracy against density, and against all that training took, in multiply-adds and in gradients."""
     label = {str(name): rows for name, rows in table.groupby("strategy", sort=False)}
     dense = float(label[DENSE]["training_multiply_adds"].median())
 
@@ -267,7 +272,8 @@ def _draw(results: Results, table: pd.DataFrame, title: str) -> None:
             families.setdefault(str(rows["family"].iloc[0]), []).append(str(name))
     for column, words, scale, file in (
         ("density", "density", 1.0, "density"),
-        ("training_multiply_adds", "training, of the dense network's", dense, "cost"),
+        ("training_multiply_adds", "training, of the dense network's multiply-adds", dense, "cost"),
+        ("gradient_evaluations", "gradient evaluations", 1.0, "evaluations"),
     ):
         panels = {
             family: {name: points(name, column, scale) for name in names}
