@@ -152,7 +152,8 @@ class Problem:
                 "temperature: this problem's loss takes none; let it be a function (params, state, batch, "
                 "key, temperature=1.0) that divides the outputs by it, or use jaxarch.supervised"
             )
-        return dataclasses.replace(self, loss=partial(self.loss, temperature=temperature))
+        loss: Any = self.loss
+        return dataclasses.replace(self, loss=partial(loss, temperature=temperature))
 
     @property
     def runs(self) -> int | None:
