@@ -143,6 +143,17 @@ class Problem:
 
         Raises:
           ArgumentError: a temperature that is not positive; one other than 1, and a loss that takes none.
+
+        Example:
+          >>> import jax.numpy as jnp, jaxarch, optax
+          >>> model = (lambda key: {"w": jnp.ones((1, 1))}, lambda params, x: x @ params["w"])
+          >>> x = jnp.full((3, 1), 4.0)
+          >>> problem = jaxarch.supervised(
+          ...     model, (x, 0 * x), loss=optax.squared_error, optimizer=optax.sgd(1.0), steps=1
+          ... )
+          >>> params, state = problem.init(None)
+          >>> print(problem.objective(params, state), problem.softened(2.0).objective(params, state))
+          16.0 4.0
         """
         check_positive("temperature", temperature)
         if temperature == 1:

@@ -1854,8 +1854,8 @@ BEFORE_TRAINING = [
     Mutation(
         "outputs are divided by another temperature than the one given",
         "models/supervised.py",
-        "leaf / temperature, outputs",
-        "leaf / temperature**0.9, outputs",
+        "return output / temperature if",
+        "return output / temperature**0.9 if",
         "test_grasp.py::test_the_temperature_divides_the_outputs_of_the_loss_alone",
     ),
     Mutation(

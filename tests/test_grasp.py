@@ -57,6 +57,17 @@ def test_the_temperature_divides_the_outputs_of_the_loss_alone():
         np.testing.assert_allclose(found["b"], 3 * (12 * 18 + 4 * 12) / temperature**4, rtol=1e-6)
 
 
+def test_the_temperature_leaves_outputs_that_are_integers():
+    learning = jaxarch.supervised(
+        (lambda key: {"w": jnp.full((1, 1), 6.0)}, lambda params, x: (x @ params["w"], jnp.full((1, 1), 3))),
+        (np.ones((1, 1), np.float32), np.zeros((1, 1), np.float32)),
+        loss=lambda outputs, y: outputs[0] * outputs[1] - y,
+        optimizer=optax.sgd(0.1),
+        steps=1,
+    )
+    assert learning.softened(2.0).objective(*learning.init(jax.random.key(0))) == 6 / 2 * 3
+
+
 def test_a_temperature_is_refused_where_the_problem_s_loss_takes_none():
     with pytest.raises(jaxarch.ArgumentError, match="temperature: this problem's loss takes none"):
         jax.jit(grasp(0.5, temperature=200.0))(jax.random.key(0), cubes(1))

@@ -111,7 +111,7 @@ def supervised(
             inputs = _augmented(augment, augment_key, inputs)
         outputs, state = network.apply(params, state, inputs, key)
         if temperature != 1:
-            outputs = jax.tree.map(lambda leaf: leaf / temperature, outputs)
+            outputs = jax.tree.map(partial(_divided, temperature), outputs)
         return jnp.mean(loss(outputs, labels)), state
 
     def predict(params: PyTree, state: PyTree, batch: PyTree) -> Any:
@@ -274,6 +274,11 @@ def _takes(function: Callable, *arguments: PyTree) -> bool:
 def _form(tree: PyTree) -> Any:
     """Shapes and dtypes, to be shown."""
     return jax.tree.map(lambda leaf: f"{leaf.shape} ({leaf.dtype})", tree)
+
+
+def _divided(temperature: float, output: Array) -> Array:
+    """An output divided by a temperature; integers and booleans, such as lengths and masks, as they are."""
+    return output / temperature if jnp.issubdtype(output.dtype, jnp.inexact) else output
 
 
 def _augmented(augment: Callable[[Array, Any], Any], key: Array, inputs: PyTree) -> PyTree:
