@@ -99,6 +99,12 @@ def test_at_the_published_budget_every_round_of_lottery_tickets_is_a_phase():
     np.testing.assert_allclose(shares[:3], [1.0, 0.2 ** (1 / 8), 0.2 ** (2 / 8)])
 
 
+def test_tickets_of_rounds_of_a_single_step_go_back_to_a_step_that_is_there(task):
+    few = at("equal", steps=5, densities=(0.45, 0.3, 0.15))._replace(rate=1e-3)
+    network = jax.eval_shape(ENTRANTS["late tickets"].find(few), jax.random.key(0), task.problem)
+    assert len(network.by_density.masks) == 3
+
+
 def test_rigl_looks_at_all_gradients_as_often_as_its_mask_changes():
     # Every 40 of 2,000 steps, before 1,500.
     assert [phase.evaluations for phase in ENTRANTS["RigL"].phases(at("equal"), 0.05)] == [1963, 37]
@@ -294,7 +300,7 @@ def test_the_report_has_the_dense_network_and_chance_and_draws_accuracy_against_
     names = [row[0] for row in made[0].rows]
     assert names[-2:] == ["dense", "chance"]
     drawn = {path.stem for path in folder.glob("*.png")}
-    assert drawn >= {"ranks", "density", "cost", "evaluations"}
+    assert drawn >= {"ranks", "density", "cost", "gradient_evaluations"}
     assert len(charted(folder, TOURNAMENT)) == 3
 
 

@@ -24,6 +24,12 @@ REFERENCE = "random ERK"
 """What every method is compared with in the report; all pairs are in a file."""
 CIFAR_NOTE = "! the CIFAR-10 at hand may come from lossy JPEGs: see `jaxarch data cifar10`"
 COMPARISONS, RANKS, TRIALS, CONTROLS = "comparisons.csv", "ranks.csv", "trials.csv", "controls.csv"
+AGAINST = {
+    "density": "density",
+    "cost": "training, of the dense network's multiply-adds",
+    "gradient_evaluations": "gradient evaluations",
+}
+"""What accuracies are drawn against: columns of `_with_cost`, and what they are called."""
 
 
 def ranking_of(table: pd.DataFrame) -> Ranking:
@@ -66,23 +72,12 @@ def charts(results: Results) -> Iterator[Chart]:
     """The accuracy of every run against density, and against all that its training took."""
     settings, table = results.settings, results.table
     title = f"{settings['dataset']}, {in_words(settings)}: test accuracy against"
-    dense = float(table.loc[table["strategy"] == DENSE, "training_multiply_adds"].median())
-    table = table.assign(cost=table["training_multiply_adds"] / dense)
-    labels = {
-        "strategy": "method",
-        "accuracy": "test accuracy",
-        "cost": "training, of the dense network's multiply-adds",
-        "gradient_evaluations": "gradient evaluations",
-        "seconds": "seconds a run",
-    }
+    table = _with_cost(table)
+    labels = {"strategy": "method", "accuracy": "test accuracy", "seconds": "seconds a run", **AGAINST}
     tells = ("seed", "density", "seconds")
-    for column, words in (
-        ("density", "density"),
-        ("cost", "cost"),
-        ("gradient_evaluations", "gradient evaluations"),
-    ):
+    for column in AGAINST:
         yield Chart(
-            f"{title} {words}",
+            f"{title} {column.replace('_', ' ')}",
             table,
             column,
             "accuracy",
@@ -254,33 +249,33 @@ def _trials(trials: pd.DataFrame) -> Table:
 
 def _draw(results: Results, table: pd.DataFrame, title: str) -> None:
     """Accuracy against density, and against all that training took, in multiply-adds and in gradients."""
-    label = {str(name): rows for name, rows in table.groupby("strategy", sort=False)}
-    dense = float(label[DENSE]["training_multiply_adds"].median())
+    label = {str(name): rows for name, rows in _with_cost(table).groupby("strategy", sort=False)}
 
-    def points(name: str, column: str, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    def points(name: str, column: str) -> tuple[np.ndarray, np.ndarray]:
         rows = label[name]
 
         def by_density(of: str) -> np.ndarray:
             wide = rows.pivot(index="seed", columns="density", values=of)
             return wide.sort_index(axis=1).to_numpy(float)
 
-        return by_density(column) / scale, by_density("accuracy")
+        return by_density(column), by_density("accuracy")
 
     families: dict[str, list[str]] = {}
     for name, rows in label.items():
         if name != DENSE:
             families.setdefault(str(rows["family"].iloc[0]), []).append(str(name))
-    for column, words, scale, file in (
-        ("density", "density", 1.0, "density"),
-        ("training_multiply_adds", "training, of the dense network's multiply-adds", dense, "cost"),
-        ("gradient_evaluations", "gradient evaluations", 1.0, "evaluations"),
-    ):
+    for column, words in AGAINST.items():
         panels = {
-            family: {name: points(name, column, scale) for name in names}
-            for family, names in families.items()
+            family: {name: points(name, column) for name in names} for family, names in families.items()
         }
-        beside = {DENSE: points(DENSE, column, scale)}
-        if REFERENCE in label and file == "density":
-            beside[REFERENCE] = points(REFERENCE, column, scale)
+        beside = {DENSE: points(DENSE, column)}
+        if REFERENCE in label and column == "density":
+            beside[REFERENCE] = points(REFERENCE, column)
         figure = plots.trade_offs(panels, words, "test accuracy", title, (True, False), beside)
-        results.draw(figure, file)
+        results.draw(figure, column)
+
+
+def _with_cost(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with the multiply-adds of a training in those of the dense network, as `cost`."""
+    dense = table.loc[table["strategy"] == DENSE, "training_multiply_adds"].median()
+    return table.assign(cost=table["training_multiply_adds"] / dense)
