@@ -2794,6 +2794,38 @@ RANKS = [
     ),
 ]
 
+PLAYED = [
+    Mutation(
+        "the rounds of lottery tickets take a training more than a phase",
+        "experiments/tournament/entrants.py",
+        "trainings = len(round_densities(at.density, _fraction(at)))",
+        "trainings = len(round_densities(at.density, _fraction(at))) - 1",
+        "test_tournament.py::test_at_an_equal_budget_every_network_takes_the_steps_of_two_phases_at_most"
+        "[0.02-lottery tickets]",
+    ),
+    Mutation(
+        "late tickets as published train for a whole phase after the step they go back to",
+        "experiments/tournament/entrants.py",
+        'if at.budget == "published" else at.steps',
+        'if at.budget == "equal" else at.steps',
+        "test_tournament.py::test_late_tickets_as_published_train_for_what_is_left_after_the_step_they_go_back_to",
+    ),
+    Mutation(
+        "the rate of weights is tuned where none are trained",
+        "experiments/tournament/entrants.py",
+        "return self.family != FIXED or self.finish is not None",
+        "return True",
+        "test_tournament.py::test_what_never_trains_weights_is_not_tuned_in_their_rate",
+    ),
+    Mutation(
+        "a difference that is sure needs as few runs as there can be",
+        "metrics/ranks.py",
+        "other_side = np.nan_to_num(stats.nct.cdf(-bound, runs - 1.0, shift))",
+        "other_side = stats.nct.cdf(-bound, runs - 1.0, shift)",
+        "test_ranking.py::test_as_many_runs_are_needed_as_tables_of_the_paired_t_test_say[11.0-3]",
+    ),
+]
+
 COMBINED = [
     Mutation(
         "seeds of several folders are numbered each from 0",
@@ -2850,5 +2882,6 @@ MUTATIONS = [
     *PRICED,
     *PRESCRIBED,
     *SPLIT,
+    *PLAYED,
     *COMBINED,
 ]

@@ -116,6 +116,11 @@ class Entrant:
     own: tuple[str, float, float, float] | None = None
     nested: bool = True
 
+    @property
+    def trains_weights(self) -> bool:
+        """Whether the rate of weights matters to it."""
+        return self.family != FIXED or self.finish is not None
+
 
 def trained_whole(at: At) -> Any:
     """As long as a method may train that trains once."""
@@ -186,7 +191,12 @@ def _ticket_phases(at: At, density: float, late: bool) -> list[Phase]:
     rounds = [
         Phase(steps - back, _whole_share(share, density)) for share, back in zip(before, taken, strict=True)
     ]
-    return [*rounds, Phase(at.steps, 0)]
+    return [*rounds, Phase(_ticket_steps(at, late), 0)]
+
+
+def _ticket_steps(at: At, late: bool) -> int:
+    """The steps of the last training: a phase, of which one as published is over at the step gone back to."""
+    return at.steps - _rewind_to(at, late) if at.budget == "published" else at.steps
 
 
 def _rewind_to(at: At, late: bool) -> int:
@@ -290,7 +300,10 @@ ENTRANTS: Mapping[str, Entrant] = {
         AFTER, partial(_tickets, late=False), trained_once, partial(_ticket_phases, late=False)
     ),
     "late tickets": Entrant(
-        AFTER, partial(_tickets, late=True), trained_once, partial(_ticket_phases, late=True)
+        AFTER,
+        partial(_tickets, late=True),
+        lambda at: at.train(_ticket_steps(at, late=True)),
+        partial(_ticket_phases, late=True),
     ),
     "gradual magnitude": Entrant(
         WHILE,

@@ -167,6 +167,7 @@ def play_own(own: Own, task: Task, seeds: np.ndarray, options: Mapping[str, Any]
         told = {**options, "name": f"{options['name']}, density {share:g}"}
         problem = task.learning(seeds).descending(steps=own.steps(strategy, task.settings))
         found, report = over_seeds(strategy, task.keys("search")[seeds], problem, **told)
+        own.check_found(found, share, task)
         losses = found.info["loss"][:, -LAST_LOSSES:].mean(axis=1, keepdims=True)
         networks.append(
             Network(found.params, found.mask, found.state, failed_at=found.failed_at, info={"loss": losses})

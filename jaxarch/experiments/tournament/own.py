@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxarch import Strategy, Training, chain
+from jaxarch import Network, Strategy, Training, chain
 from jaxarch.errors import ArgumentError, first_line, shown
 from jaxarch.experiments.tournament.entrants import ENTRANTS, Phase
 from jaxarch.experiments.tournament.settings import TournamentSettings
 from jaxarch.experiments.tournament.task import Task
+from jaxarch.masks import density as measured
 from jaxarch.storage.files import as_path
 from jaxarch.trees import named_leaves, select
 
@@ -55,7 +56,34 @@ class Own(NamedTuple):
         network = jax.eval_shape(made, task.keys("search")[0], one)
         if named_leaves(network.mask).keys() != named_leaves(select(task.params)).keys():
             raise ArgumentError(f"own: {self.name} finds no mask of the parent's kernels")
+        if network.failed_at is None or "loss" not in network.info:
+            raise ArgumentError(
+                f"own: the last stage of {self.name} forgets the training before it; let it return "
+                "network.replace(...)"
+            )
         return made
+
+    def check_found(self, network: Network, density: float, task: Task) -> None:
+        """Raise unless networks, one a seed, are those of their masks, and of the density asked for.
+
+        Raises:
+          ArgumentError: connections that are masked and have weights, or too many or too few that are not.
+        """
+        found = np.asarray(jax.vmap(measured)(network.mask), np.float64)
+        if (np.rint(found * task.connections) != np.rint(density * task.connections)).any():
+            raise ArgumentError(
+                f"own: {self.name} found networks of density {found.min():.4g} to {found.max():.4g}, where "
+                f"{density:g} was asked for"
+            )
+        weights = named_leaves(network.params)
+        for path, mask in named_leaves(network.mask).items():
+            left = np.asarray((mask == 0) & (weights[path] != 0)).any(axis=tuple(range(1, mask.ndim)))
+            # Of a run that failed no accuracy is told.
+            if (left & (np.asarray(network.failed_at) < 0)).any():
+                raise ArgumentError(
+                    f"own: {self.name} leaves weights in {path} where its mask has no connection; "
+                    "masks.apply_mask(mask, params) removes them"
+                )
 
     def steps(self, strategy: Strategy, settings: TournamentSettings) -> int:
         """The steps of each of its trainings that has none of its own: a share of what every network has."""
@@ -63,12 +91,19 @@ class Own(NamedTuple):
         return max(whole // len(_trainings(strategy)), 1)
 
     def phases(self, strategy: Strategy, task: Task) -> list[Phase]:
-        """What it takes: a training of what was found before is one of the connections that are left."""
+        """What it takes, at most: with how many connections it computes is known of its last training alone.
+
+        That one has those that are left, if a stage before it found them; all others count as whole networks,
+        and what is looked at before training as a gradient a batch.
+        """
         problem = task.problem.descending(steps=self.steps(strategy, task.settings))
         batches = sum(stage.needs.batches for stage in strategy.stages)
-        return [Phase(batches, 1)] + [
-            Phase(stage.on(problem).steps, 0 if stage.needs.network == "required" else 1)
-            for stage in _trainings(strategy)
+        *before, last = _trainings(strategy)
+        of_what_is_left = last.needs.network == "required"
+        return [
+            Phase(batches, 1),
+            *(Phase(stage.on(problem).steps, 1) for stage in before),
+            Phase(last.on(problem).steps, 0 if of_what_is_left else 1),
         ]
 
 
