@@ -89,7 +89,7 @@ def test_what_cannot_be_ranked_is_refused(values):
         ranking(values)
 
 
-@pytest.mark.parametrize(("effect", "runs"), [(1.0, 10), (0.5, 34), (0.2, 199)])
+@pytest.mark.parametrize(("effect", "runs"), [(11.0, 3), (5.5, 3), (1.0, 10), (0.5, 34), (0.2, 199)])
 def test_as_many_runs_are_needed_as_tables_of_the_paired_t_test_say(effect, runs):
     difference = np.array([-1.0, 1.0]) / np.sqrt(2) + effect
     assert runs_needed(difference) == runs
@@ -98,6 +98,7 @@ def test_as_many_runs_are_needed_as_tables_of_the_paired_t_test_say(effect, runs
 
 def test_no_difference_needs_no_number_of_runs_and_a_sure_one_two():
     assert runs_needed(np.array([-1.0, 1.0])) == 0
+    assert runs_needed(np.array([1.1e5, 2.2e5, -3.3e5]) * 1.1) == 0  # but for rounding
     assert runs_needed(np.array([2.0, 2.0, np.nan])) == 2
     assert runs_needed(np.array([1000.0, 1000.1])) == 2
 

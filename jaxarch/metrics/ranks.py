@@ -14,6 +14,8 @@ from jaxarch.errors import ArgumentError, shown
 if TYPE_CHECKING:
     import pandas as pd
 
+ROUNDING = 1e-8
+"""A mean or a spread that is so small beside the other is 0."""
 RESAMPLES = 2000
 """Draws of the bootstrap that gives the intervals of mean ranks."""
 
@@ -123,7 +125,8 @@ def runs_needed(difference: np.ndarray, power: float = 0.8) -> int:
       power: in (0, 1).
 
     Returns:
-      A number of runs, at least 2; 0 where the difference is exactly 0 in the mean, which no number finds.
+      A number of runs, at least 2; 0 where the difference is 0 in the mean up to rounding, which no number
+      finds.
 
     Raises:
       ArgumentError: fewer than two runs that did not fail; a power outside (0, 1).
@@ -142,19 +145,20 @@ def runs_needed(difference: np.ndarray, power: float = 0.8) -> int:
     if finite.size < 2:
         raise ArgumentError(f"difference: expected two runs or more, got {finite.size}")
     mean, spread = abs(finite.mean()), finite.std(ddof=1)
-    if mean <= 1e-12:
+    if mean <= ROUNDING * max(spread, np.abs(finite).max()):
         return 0
-    if spread <= 1e-12 * mean:
+    if spread <= ROUNDING * mean:
         return 2
 
     def found(runs: int) -> float:
         """The probability that so many runs find it."""
-        bound = stats.t.ppf(0.975, runs - 1)
+        bound = stats.t.ppf(0.975, runs - 1.0)
         shift = mean / spread * math.sqrt(runs)
-        return float(stats.nct.sf(bound, runs - 1, shift) + stats.nct.cdf(-bound, runs - 1, shift))
+        # SciPy has NaN for some tails that are all but empty.
+        other_side = np.nan_to_num(stats.nct.cdf(-bound, runs - 1.0, shift))
+        return float(stats.nct.sf(bound, runs - 1.0, shift) + other_side)
 
     few, many = 1, 2
-    # The noncentral t is not defined numerically for long tails: a NaN there means certainty.
     while found(many) < power:
         few, many = many, 2 * many
     while many - few > 1:
