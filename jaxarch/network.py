@@ -37,10 +37,12 @@ class ByDensity(NamedTuple):
     Attributes:
       masks: by the name of the density, such as `0.05`, in any order.
       weights: those that the search ended with, without any mask.
+      failed_at: by the same names, what `Network.failed_at` is of each, where some may fail and others not.
     """
 
     masks: dict[str, PyTree]
     weights: PyTree
+    failed_at: dict[str, Array] | None = None
 
 
 _FIELDS = (

@@ -74,6 +74,23 @@ def test_weights_that_are_nan_are_pruned_first_and_nothing_that_was_pruned_comes
 
 
 @pytest.mark.long
+def test_a_training_that_fails_fails_the_densities_that_come_after_it_alone():
+    def init(key):
+        return jax.random.normal(key, (4, 4))
+
+    def outputs(kernel, x):
+        return x @ kernel + jax.numpy.where((kernel != 0).sum() < 16, jax.numpy.nan, 0.0)
+
+    x = np.eye(4, dtype=np.float32)
+    whole_alone = jaxarch.supervised(
+        (init, outputs), (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2
+    )
+    search = magnitude_pruning(DENSITIES, fraction=0.5)
+    assert int(search(keys()[0], whole_alone).failed_at) == 0
+    assert int(jaxarch.chain(search, jaxarch.at_density(0.5))(keys()[0], whole_alone).failed_at) == -1
+
+
+@pytest.mark.long
 def test_a_round_trains_from_the_start_what_the_round_before_has_left(tickets):
     one, key = learning().of_run(0), keys()[0]
     stages = [jax.random.fold_in(key, index) for index in range(6)]

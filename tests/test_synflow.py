@@ -173,9 +173,11 @@ def test_saliencies_that_say_nothing_are_told(factor, failed_at):
     assert int(network.failed_at) == failed_at
 
 
-def test_the_first_round_that_fails_is_told_whatever_the_density():
+def test_the_first_round_that_fails_is_told_of_the_density_that_it_is_of():
     # Two rounds to one connection of six: after the first, the two of the first layer are left.
-    assert int(synflow((1.0, 1 / 6), rounds=2)(KEY, learning(layers(SMALL), 1, 2, ONES)).failed_at) == 1
+    search, problem = synflow((1.0, 1 / 6), rounds=2), learning(layers(SMALL), 1, 2, ONES)
+    assert int(search(KEY, problem).failed_at) == 1
+    assert int(jaxarch.chain(search, jaxarch.at_density(1.0))(KEY, problem).failed_at) == -1
 
 
 def embedding():

@@ -45,8 +45,12 @@ def at_density(density: float) -> FunctionStage:
 
 def _at_density(density: float, key: Array, problem: Problem, network: Network) -> Network:
     assert network.by_density is not None
-    masks, weights = network.by_density
-    if density_name(density) not in masks:
+    masks, weights, failed = network.by_density
+    name = density_name(density)
+    if name not in masks:
         raise ArgumentError(f"density: no mask of density {density} was kept; there are {', '.join(masks)}")
-    mask = masks[density_name(density)]
-    return network.replace(params=apply_mask(mask, weights), mask=mask)
+    return network.replace(
+        params=apply_mask(masks[name], weights),
+        mask=masks[name],
+        failed_at=failed[name] if failed else network.failed_at,
+    )

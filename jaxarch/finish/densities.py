@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jax import Array
+
 from jaxarch.errors import check_count
 from jaxarch.masks import apply_mask, check_density
 from jaxarch.network import ByDensity, Network
@@ -33,7 +35,11 @@ def density_name(density: float) -> str:
 
 
 def with_densities(
-    masks: Mapping[float, PyTree], weights: PyTree, state: PyTree, info: Mapping[str, Any] | None = None
+    masks: Mapping[float, PyTree],
+    weights: PyTree,
+    state: PyTree,
+    info: Mapping[str, Any] | None = None,
+    failed_at: Mapping[float, Array] | None = None,
 ) -> Network:
     """The architecture of the smallest density, with those of all for `at_density` to take.
 
@@ -42,13 +48,16 @@ def with_densities(
       weights: without any mask.
       state: the model's.
       info: what is to be looked at.
+      failed_at: by density, where the search failed for it, if that may differ.
     """
     named = {density_name(density): mask for density, mask in masks.items()}
-    smallest = list(named.values())[-1]
+    *_, (last, smallest) = named.items()
+    failed = {density_name(density): step for density, step in failed_at.items()} if failed_at else None
     return Network(
         params=apply_mask(smallest, weights),
         mask=smallest,
         state=state,
-        by_density=ByDensity(named, weights),
+        by_density=ByDensity(named, weights, failed),
+        failed_at=failed[last] if failed else None,
         info=dict(info or {}),
     )

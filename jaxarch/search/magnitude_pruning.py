@@ -35,12 +35,14 @@ class Tickets(NamedTuple):
     Attributes:
       round: how many there were.
       masks: of all targets, with a leading axis of them; False for those to come.
+      failed_at: of all targets, where the training failed that a mask came from, or one before.
       units: what is removed together.
       kept: of trained networks, the one to be found; `None` where it is a ticket.
     """
 
     round: Array
     masks: PyTree
+    failed_at: Array
     units: Units
     kept: Kept | None = None
 
@@ -210,7 +212,8 @@ def _first_round(settings: Settings, key: Array, problem: Problem, network: Netw
     everything = map_selected(lambda leaf: jnp.ones_like(leaf, bool), units.score(network.mask))
     mask = units.spread(everything, network.params)
     room = map_selected(lambda leaf: jnp.zeros((len(settings.targets), *leaf.shape), bool), mask)
-    network = network.replace(mask=mask, memory=Tickets(jnp.asarray(0), room, units))
+    nowhere = jnp.full(len(settings.targets), -1, jnp.int32)
+    network = network.replace(mask=mask, memory=Tickets(jnp.asarray(0), room, nowhere, units))
     return network if settings.keep is None else _keep(settings.keep, key, problem, network)
 
 
@@ -228,6 +231,7 @@ def unit_sizes(units: Units, network: Network) -> PyTree:
 
 def _prune_to_next(rounds: Rounds, key: Array, problem: Problem, network: Network) -> Network:
     tickets: Tickets = network.memory
+    assert network.failed_at is not None
     units, measured = tickets.units, unit_sizes(tickets.units, network)
     counts = jnp.asarray([units.counts(measured, density) for density in rounds.after_each(measured)])
     mask = units.spread(units.largest(measured, counts[tickets.round]), network.params)
@@ -240,7 +244,11 @@ def _prune_to_next(rounds: Rounds, key: Array, problem: Problem, network: Networ
     return network.replace(
         params=apply_mask(mask, network.params),
         mask=mask,
-        memory=tickets._replace(round=tickets.round + 1, masks=masks),
+        memory=tickets._replace(
+            round=tickets.round + 1,
+            masks=masks,
+            failed_at=jnp.where(met, network.failed_at, tickets.failed_at),
+        ),
     )
 
 
@@ -255,8 +263,9 @@ def _pick(stage: FunctionStage, key: Array, problem: Problem, network: Network) 
 
 
 def _tickets(targets: tuple[float, ...], key: Array, problem: Problem, network: Network) -> Network:
-    kept, network = network.memory.masks, network.replace(memory=None)
+    kept, failed, network = network.memory.masks, network.memory.failed_at, network.replace(memory=None)
     if not targets:
         return network.replace(params=apply_mask(network.mask, network.start), state=network.start_state)
     masks = {d: map_selected(lambda leaf, i=i: leaf[i], kept) for i, d in enumerate(targets)}
-    return network.then(with_densities(masks, network.start, network.start_state))
+    failed_at = dict(zip(targets, failed, strict=True))
+    return network.then(with_densities(masks, network.start, network.start_state, failed_at=failed_at))

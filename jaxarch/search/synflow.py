@@ -72,9 +72,9 @@ def synflow(
 
     Returns:
       A search. Its weights are the initial ones, masked: `retrain("warm", nonnegative=False)` trains them.
-      Its `failed_at` is the first round, from 0 on, whose saliencies said nothing: one of them was infinite
-      or NaN, as in a network so deep that R overflows float32 (`jax_enable_x64` helps), or all of them were
-      0, as behind a last layer of zeros; -1 for none.
+      Its `failed_at` is the first round of its density, from 0 on, whose saliencies said nothing: one of them
+      was infinite or NaN, as in a network so deep that R overflows float32 (`jax_enable_x64` helps), or all
+      of them were 0, as behind a last layer of zeros; -1 for none.
 
     Raises:
       ArgumentError: a density outside (0, 1], rounds that are no positive integer, or any but 1 with N:M;
@@ -121,9 +121,9 @@ def _synflow(settings: Settings, key: Array, problem: Problem, network: None) ->
         counts = [[0]]
     kept, told = jax.lax.map(all_rounds, jnp.asarray(counts))
     masks = {d: map_selected(lambda leaf, i=i: leaf[i], kept) for i, d in enumerate(settings.densities)}
-    silent = ~told.all(0)
-    failed_at = jnp.where(silent.any(), silent.argmax(), -1).astype(jnp.int32)
-    return with_densities(masks, params, state).replace(failed_at=failed_at)
+    rounds = jnp.where(told.all(axis=1), -1, told.argmin(axis=1)).astype(jnp.int32)
+    failed_at = dict(zip(settings.densities, rounds, strict=True))
+    return with_densities(masks, params, state, failed_at=failed_at)
 
 
 def _scores(settings: Settings, problem: Problem, model: Model, mask: PyTree) -> PyTree:

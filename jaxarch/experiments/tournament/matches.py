@@ -111,13 +111,17 @@ def play(
 def _stacked(network: Network, densities: tuple[float, ...]) -> Network:
     """The networks of all densities that searches found, the largest density first."""
     assert network.by_density is not None
-    masks, weights = network.by_density
+    masks, weights, failed_at = network.by_density
 
     def of_density(value: float) -> Network:
         mask = masks[density_name(value)]
         # What was looked at is of the search, and would be carried for each density.
         return network.replace(
-            params=jax.vmap(apply_mask)(mask, weights), mask=mask, by_density=None, info={}
+            params=jax.vmap(apply_mask)(mask, weights),
+            mask=mask,
+            by_density=None,
+            failed_at=failed_at[density_name(value)] if failed_at else network.failed_at,
+            info={},
         )
 
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *map(of_density, densities))
