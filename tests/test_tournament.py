@@ -115,6 +115,17 @@ def test_late_tickets_as_published_train_for_what_is_left_after_the_step_they_go
     assert {phase.evaluations for phase in others} == {900}
 
 
+@pytest.mark.parametrize("budget", ["equal", "published"])
+def test_what_trains_a_network_that_was_found_is_made_for_a_density_that_is_traced(budget):
+    def make(density):
+        one = at(budget)._replace(density=density)
+        made = [entrant.finish(one) for entrant in ENTRANTS.values() if entrant.finish is not None]
+        assert len(made) == 17  # seven methods train what they find while they search
+        return density
+
+    jax.make_jaxpr(make)(0.1)
+
+
 def test_tickets_of_rounds_of_a_single_step_go_back_to_a_step_that_is_there(task):
     few = at("equal", steps=5, densities=(0.45, 0.3, 0.15))._replace(rate=1e-3)
     network = jax.eval_shape(ENTRANTS["late tickets"].find(few), jax.random.key(0), task.problem)

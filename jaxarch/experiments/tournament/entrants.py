@@ -165,8 +165,10 @@ def _fraction(at: At) -> float:
 
 def _round_steps(at: At) -> int:
     """The steps of each training of lottery tickets: of the first, and of all rounds but the last."""
+    if at.budget == "published":
+        return at.steps
     trainings = len(round_densities(at.density, _fraction(at)))
-    return max(at.steps // trainings, 1) if at.budget == "equal" else at.steps
+    return max(at.steps // trainings, 1)
 
 
 def _tickets(at: At, late: bool) -> Any:
