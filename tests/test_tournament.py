@@ -530,6 +530,6 @@ def test_what_a_method_of_one_s_own_takes_is_told_at_most(task):
 def test_a_tournament_of_another_release_is_not_gone_on_with(tmp_path, monkeypatch):
     settings = dataclasses.replace(SMALL, methods=("random", "random ERK"), resume=str(tmp_path / "parts"))
     run_in(tmp_path, TOURNAMENT, settings)
-    monkeypatch.setattr("jaxarch.experiments.tournament.experiment.version", lambda name: "0.0.9")
+    monkeypatch.setattr("jaxarch.experiments.harness.parts.version", lambda name: "0.0.9")
     with pytest.raises(jaxarch.ArgumentError, match="jaxarch"):
         run_in(tmp_path, TOURNAMENT, settings)

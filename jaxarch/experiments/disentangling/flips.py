@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from functools import partial
-from importlib.metadata import version
 from typing import Any
 
 import jax
@@ -96,8 +95,7 @@ def plan(settings: Settings) -> list[str]:
 def run(settings: Settings, context: Context) -> Outcome:
     """Train, and flip until no flip is better; each seed is a part of its own."""
     data, task, learning = prepare(settings)
-    facts = {"jaxarch": version("jaxarch"), "data": digest(data.x, data.y)}
-    parts = Parts(settings, experiment=context.experiment, **facts)
+    parts = Parts(settings, experiment=context.experiment, data=digest(data.x, data.y))
     of_seed = partial(_of_seed, settings, context, data, task, learning)
     seeds = [parts.table(f"seed {seed}", partial(of_seed, seed)) for seed in range(settings.seeds)]
     table = pd.concat(seeds, ignore_index=True)

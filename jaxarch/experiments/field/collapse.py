@@ -6,7 +6,6 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from importlib.metadata import version
 from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
@@ -149,7 +148,7 @@ def plan(settings: CollapseSettings) -> list[str]:
 def run(settings: CollapseSettings, context: Context) -> Outcome:
     """Choose connections at all densities, and count how many each layer keeps."""
     task = prepare(settings)
-    parts = Parts(settings, experiment=context.experiment, jaxarch=version("jaxarch"), pictures=task.pictures)
+    parts = Parts(settings, experiment=context.experiment, pictures=task.pictures)
     methods = [Part(name, _counted, name) for name in settings.methods]
     load = partial(_load, settings, task.pictures)
     made = parts.run(methods, task, load, progress=context.progress, spread=context.spread)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from functools import partial
-from importlib.metadata import version
 from typing import Any, NamedTuple, Self
 
 import jax
@@ -165,7 +164,7 @@ def run(settings: TicketSettings, context: Context) -> Outcome:
     task = prepare(settings)
     _last_density(task)  # Refuses before anything is trained.
     pictures = digest(task.images.x, task.images.y)
-    parts = Parts(settings, experiment=context.experiment, jaxarch=version("jaxarch"), pictures=pictures)
+    parts = Parts(settings, experiment=context.experiment, pictures=pictures)
     loaded, load = Loaded(task, _problem(task)), partial(_load, settings, pictures)
     made = parts.run(_parts(task), loaded, load, progress=context.progress, spread=context.spread)
     rows = [

@@ -9,6 +9,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ class Parts:
 
     Raises:
       ArgumentError: a folder that cannot be made, that another process is using, or that was begun with other
-        settings or facts, naming the first.
+        settings or facts, naming the first, or with another release.
     """
 
     def __init__(self, settings: Any, **facts: str) -> None:
@@ -62,10 +63,10 @@ class Parts:
         self._held = claim(self.folder, "resume")
         ours = dataclasses.asdict(settings) | facts
         del ours["resume"]
-        path = self.folder / SETTINGS
+        path, release = self.folder / SETTINGS, _release()
         if not path.exists():
-            _write_text(path, json.dumps(ours, indent=2) + "\n")
-        _check_begun(path, ours, self._defaults)
+            _write_text(path, json.dumps(ours | release, indent=2) + "\n")
+        _check_begun(path, ours, self._defaults, release)
 
     def run(
         self,
@@ -212,7 +213,11 @@ def check_parts(settings: Any, experiment: str) -> None:
         ours = dataclasses.asdict(settings)
         del ours["resume"]
         defaults = {field.name: field.default for field in dataclasses.fields(settings)}
-        _check_begun(folder / SETTINGS, ours, defaults, {"experiment": experiment})
+        _check_begun(folder / SETTINGS, ours, defaults, {"experiment": experiment, **_release()})
+
+
+def _release() -> dict[str, str]:
+    return {"jaxarch": version("jaxarch")}
 
 
 def _check_begun(

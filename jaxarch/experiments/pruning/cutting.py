@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from typing import NamedTuple
 
 import jax
@@ -57,7 +56,7 @@ def measure(task: Task, progress: Callable[[Progress], None] | None) -> Measured
     """Search for the units of all methods, train the networks of these, and cut them."""
     settings = task.settings
     pictures = digest(task.images.x, task.images.y)
-    parts = Parts(settings, jaxarch=version("jaxarch"), pictures=pictures)
+    parts = Parts(settings, pictures=pictures)
     found = units_kept(task, parts, progress)
     tables = []
     for share in (1.0, *settings.shares):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from importlib.metadata import version
 from typing import Any, NamedTuple
 
 import jax
@@ -73,7 +72,7 @@ def measure(
     settings = transfer.settings
     digests = _digests(transfer)
     pictures = {f"{which} pictures": digest for which, digest in digests.items()}
-    parts = Parts(settings, methods=",".join(methods), jaxarch=version("jaxarch"), **pictures)
+    parts = Parts(settings, methods=",".join(methods), **pictures)
     searches = search_parts(methods, transfer)
     after = tuple(part.name for part in searches)
     trained = [

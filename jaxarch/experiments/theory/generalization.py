@@ -6,7 +6,6 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 from functools import partial
-from importlib.metadata import version
 from typing import Any, Literal, NamedTuple, Self
 
 import jax
@@ -290,8 +289,7 @@ def plan(settings: Settings) -> list[str]:
 def run(settings: Settings, context: Context) -> Outcome:
     """Search, and certify every mask; each search of a parent is a part."""
     task = prepare(settings)
-    facts = {"jaxarch": version("jaxarch"), "pictures": task.pictures}
-    parts = Parts(settings, experiment=context.experiment, **facts)
+    parts = Parts(settings, experiment=context.experiment, pictures=task.pictures)
     made = []
     for factor, problem in task.problems.items():
         examples = len(problem.training_rows())

@@ -6,7 +6,6 @@ import dataclasses
 import tempfile
 from collections.abc import Mapping
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -108,7 +107,7 @@ def run(settings: TournamentSettings, context: Context) -> Outcome:
     task = prepare(settings)
     own = _checked(task)
     pictures = digest(task.images.x, task.images.y)
-    facts = {"jaxarch": version("jaxarch"), "pictures": pictures, "own file": digest_of(settings.own)}
+    facts = {"pictures": pictures, "own file": digest_of(settings.own)}
     parts = Parts(settings, experiment=context.experiment, **facts)
     game = Game(task, {mine.name: mine for mine in own})
     load = partial(_load, settings, pictures, *_text_of(settings.own))
