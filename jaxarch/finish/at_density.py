@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from jax import Array
 
-from jaxarch.errors import ArgumentError
-from jaxarch.finish.densities import density_name
-from jaxarch.masks import apply_mask, check_density
+from jaxarch.finish.densities import density_name, of_density
+from jaxarch.masks import check_density
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
@@ -44,13 +43,4 @@ def at_density(density: float) -> FunctionStage:
 
 
 def _at_density(density: float, key: Array, problem: Problem, network: Network) -> Network:
-    assert network.by_density is not None
-    masks, weights, failed = network.by_density
-    name = density_name(density)
-    if name not in masks:
-        raise ArgumentError(f"density: no mask of density {density} was kept; there are {', '.join(masks)}")
-    return network.replace(
-        params=apply_mask(masks[name], weights),
-        mask=masks[name],
-        failed_at=failed[name] if failed else network.failed_at,
-    )
+    return of_density(network, density)

@@ -7,7 +7,7 @@ from typing import Any
 
 from jax import Array
 
-from jaxarch.errors import check_count
+from jaxarch.errors import ArgumentError, check_count
 from jaxarch.masks import apply_mask, check_density
 from jaxarch.network import ByDensity, Network
 from jaxarch.trees import PyTree
@@ -60,4 +60,22 @@ def with_densities(
         by_density=ByDensity(named, weights, failed),
         failed_at=failed[last] if failed else None,
         info=dict(info or {}),
+    )
+
+
+def of_density(network: Network, density: float) -> Network:
+    """The architecture of one of the densities that `with_densities` was given, and where that one failed.
+
+    Raises:
+      ArgumentError: no mask of this density.
+    """
+    assert network.by_density is not None
+    masks, weights, failed = network.by_density
+    name = density_name(density)
+    if name not in masks:
+        raise ArgumentError(f"density: no mask of density {density} was kept; there are {', '.join(masks)}")
+    return network.replace(
+        params=apply_mask(masks[name], weights),
+        mask=masks[name],
+        failed_at=failed[name] if failed else network.failed_at,
     )

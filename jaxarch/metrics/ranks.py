@@ -145,7 +145,7 @@ def runs_needed(difference: np.ndarray, power: float = 0.8) -> int:
     if finite.size < 2:
         raise ArgumentError(f"difference: expected two runs or more, got {finite.size}")
     mean, spread = abs(finite.mean()), finite.std(ddof=1)
-    if mean <= ROUNDING * max(spread, np.abs(finite).max()):
+    if mean <= ROUNDING * spread:
         return 0
     if spread <= ROUNDING * mean:
         return 2

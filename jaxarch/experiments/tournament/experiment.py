@@ -33,6 +33,7 @@ from jaxarch.search import dense
 from jaxarch.trees import named_leaves
 
 RANDOM_ONES = [name for name, entrant in ENTRANTS.items() if entrant.family == RANDOM]
+"""The methods whose masks are random, which all others are compared with in findings."""
 PROGRAM_SECONDS = 4.0
 """That compiling the search of a small parent takes, about; a larger one's training is measured."""
 

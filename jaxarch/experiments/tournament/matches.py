@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -14,8 +15,8 @@ from jaxarch import Network, Report, evaluate, layer_density, over_seeds, retrai
 from jaxarch.experiments.tournament.entrants import At, Entrant, Phase
 from jaxarch.experiments.tournament.own import Own
 from jaxarch.experiments.tournament.task import Task
-from jaxarch.finish.densities import density_name
-from jaxarch.masks import apply_mask, density
+from jaxarch.finish.densities import of_density
+from jaxarch.masks import density
 from jaxarch.trees import PyTree
 
 TEST_BATCH = 500
@@ -110,21 +111,13 @@ def play(
 
 def _stacked(network: Network, densities: tuple[float, ...]) -> Network:
     """The networks of all densities that searches found, the largest density first."""
-    assert network.by_density is not None
-    masks, weights, failed_at = network.by_density
 
-    def of_density(value: float) -> Network:
-        mask = masks[density_name(value)]
+    def one(density: float) -> Network:
+        found = jax.vmap(partial(of_density, density=density))(network)
         # What was looked at is of the search, and would be carried for each density.
-        return network.replace(
-            params=jax.vmap(apply_mask)(mask, weights),
-            mask=mask,
-            by_density=None,
-            failed_at=failed_at[density_name(value)] if failed_at else network.failed_at,
-            info={},
-        )
+        return found.replace(by_density=None, info={})
 
-    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *map(of_density, densities))
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *map(one, densities))
 
 
 def measured(

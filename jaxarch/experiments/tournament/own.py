@@ -17,7 +17,7 @@ from jaxarch.errors import ArgumentError, first_line, shown
 from jaxarch.experiments.tournament.entrants import ENTRANTS, Phase
 from jaxarch.experiments.tournament.settings import TournamentSettings
 from jaxarch.experiments.tournament.task import Task
-from jaxarch.masks import density as measured
+from jaxarch.masks import connections
 from jaxarch.storage.files import as_path
 from jaxarch.trees import named_leaves, select
 
@@ -69,11 +69,12 @@ class Own(NamedTuple):
         Raises:
           ArgumentError: connections that are masked and have weights, or too many or too few that are not.
         """
-        found = np.asarray(jax.vmap(measured)(network.mask), np.float64)
-        if (np.rint(found * task.connections) != np.rint(density * task.connections)).any():
+        kept = np.asarray(jax.vmap(connections)(network.mask))
+        if (kept != round(density * task.connections)).any():
+            low, high = kept.min() / task.connections, kept.max() / task.connections
             raise ArgumentError(
-                f"own: {self.name} found networks of density {found.min():.4g} to {found.max():.4g}, where "
-                f"{density:g} was asked for"
+                f"own: {self.name} found networks of density {low:.4g} to {high:.4g}, where {density:g} was "
+                "asked for"
             )
         weights = named_leaves(network.params)
         for path, mask in named_leaves(network.mask).items():
@@ -99,11 +100,10 @@ class Own(NamedTuple):
         problem = task.problem.descending(steps=self.steps(strategy, task.settings))
         batches = sum(stage.needs.batches for stage in strategy.stages)
         *before, last = _trainings(strategy)
-        of_what_is_left = last.needs.network == "required"
         return [
             Phase(batches, 1),
             *(Phase(stage.on(problem).steps, 1) for stage in before),
-            Phase(last.on(problem).steps, 0 if of_what_is_left else 1),
+            Phase(last.on(problem).steps, 0 if last.needs.network == "required" else 1),
         ]
 
 
