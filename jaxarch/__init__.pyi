@@ -58,6 +58,7 @@ from .running import ProgramMemory as ProgramMemory
 from .running import Progress as Progress
 from .running import Report as Report
 from .running import Stage as Stage
+from .running import Stepwise as Stepwise
 from .running import Strategy as Strategy
 from .running import Training as Training
 from .running import TrainState as TrainState

@@ -108,6 +108,27 @@ STAGES = [
         "test_fit.py::test_nan_out_of_the_last_update_is_reported",
     ),
     Mutation(
+        "a search in a loop of one's own has no penalty",
+        "running/stepwise.py",
+        "gradients = jax.tree.map(jnp.add, gradients, of_penalty)",
+        "gradients = jax.tree.map(lambda own, other: own, gradients, of_penalty)",
+        "test_stepwise.py::test_the_penalty_is_added_where_the_loss_says_nothing_of_it",
+    ),
+    Mutation(
+        "a search in a loop of one's own warns before its last step",
+        "running/stepwise.py",
+        "np.min(training.step) >= steps",
+        "np.min(training.step) >= 0",
+        "test_stepwise.py::test_after_the_last_step_it_warns_of_what_users_should_know_and_not_before",
+    ),
+    Mutation(
+        "what a training observes is not kept",
+        "running/training.py",
+        "        moved = moved._replace(memory=memory)",
+        "        pass",
+        "test_stepwise.py::test_a_loop_of_one_s_own_finds_what_the_search_finds_of_a_problem[gradual_magnitude]",
+    ),
+    Mutation(
         "losses are put where a fit without chunks has them",
         "running/training.py",
         "losses.at[index - start]",

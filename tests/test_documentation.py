@@ -120,7 +120,14 @@ def test_the_page_on_loops_of_one_s_own_holds_its_mask_and_learns(tmp_path, monk
     assert int(jaxarch.masks.connections(names["mask"])) == 740
     assert int(jaxarch.masks.connections(names["gradual_mask"])) == 740
     assert names["scores"].opt_state[-1].reached_at[...] > 0
-    least = {"accuracy": 0.83, "gradual_accuracy": 0.78, "learned_accuracy": 0.7, "pruned_accuracy": 0.83}
+    assert int(jaxarch.masks.connections(names["network"].mask)) == 740
+    least = {
+        "accuracy": 0.83,
+        "gradual_accuracy": 0.78,
+        "learned_accuracy": 0.7,
+        "pruned_accuracy": 0.83,
+        "moved_accuracy": 0.8,
+    }
     assert {name for name, bound in least.items() if float(names[name]) > bound} == least.keys()
     assert 0.1 < float(names["learned_density"]) < 0.9
     assert jaxarch.named_leaves(names["again"]).keys() == {"hidden/kernel", "head/kernel"}

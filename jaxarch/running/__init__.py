@@ -18,6 +18,7 @@ from jaxarch.running.stage import FunctionStage as FunctionStage
 from jaxarch.running.stage import HostSearch as HostSearch
 from jaxarch.running.stage import Needs as Needs
 from jaxarch.running.stage import Stage as Stage
+from jaxarch.running.stepwise import Stepwise as Stepwise
 from jaxarch.running.strategy import Strategy as Strategy
 from jaxarch.running.strategy import chain as chain
 from jaxarch.running.training import Training as Training

@@ -158,7 +158,7 @@ def begin(training: Training, key: Array, problem: Problem, network: Network | N
 def step(training: Training, key: Array, problem: Problem, carry: Carry, index: Array) -> tuple[Carry, Array]:
     """One gradient step, and the loss that it started from. Its randomness depends on key and index alone."""
     problem = training.on(problem)
-    _, batch_key, loss_key, around_key = jax.random.split(key, 4)
+    _, batch_key, loss_key, _ = jax.random.split(key, 4)
     batch = problem.batch(batch_key, index)
     loss_key = jax.random.fold_in(loss_key, index)
     settings, state = training.settings, carry.state
@@ -170,18 +170,43 @@ def step(training: Training, key: Array, problem: Problem, carry: Carry, index: 
 
     (value, model), gradient = jax.value_and_grad(loss, has_aux=True)(state.trainable)
     extra = {"value": value, "grad": gradient, "value_fn": lambda trainable: loss(trainable)[0]}
-    optimizer = training.optimizer(around_key, problem, state)
-    updates, opt_state = optimizer.update(
-        gradient, carry.opt_state, state.trainable, **_accepted(optimizer, extra, index)
+    moved, opt_state = descended(
+        training, key, problem, state._replace(model=model), carry.opt_state, gradient, extra
     )
-    moved = state._replace(
-        trainable=optax.apply_updates(state.trainable, updates), model=model, step=state.step + 1
-    )
-    if training.observe is not None:
-        moved = moved._replace(memory=training.observe(settings, moved._replace(optimizer=opt_state)))
     dead = jax.lax.cond(index < WAKING, lambda: carry.dead & _all_zero(gradient), lambda: carry.dead)
     failed = (carry.failed_at < 0) & ~jnp.isfinite(value)
     return Carry(moved, opt_state, jnp.where(failed, index, carry.failed_at), dead), value
+
+
+def descended(
+    training: Training,
+    key: Array,
+    problem: Problem,
+    state: TrainState,
+    opt_state: PyTree,
+    gradient: PyTree,
+    extra: dict[str, Any],
+) -> tuple[TrainState, PyTree]:
+    """The state after a step along a gradient, and that of the optimiser.
+
+    Args:
+      training: what descends.
+      key: the run's.
+      problem: that the training is `on`: how it descends.
+      state: before the step, with the model's after it.
+      opt_state: the optimiser's.
+      gradient: in `state.trainable`.
+      extra: what the optimiser's update may take beside.
+    """
+    optimizer = training.optimizer(jax.random.split(key, 4)[3], problem, state)
+    updates, opt_state = optimizer.update(
+        gradient, opt_state, state.trainable, **_accepted(optimizer, extra, state.step)
+    )
+    moved = state._replace(trainable=optax.apply_updates(state.trainable, updates), step=state.step + 1)
+    if training.observe is not None:
+        memory = training.observe(training.settings, moved._replace(optimizer=opt_state))
+        moved = moved._replace(memory=memory)
+    return moved, opt_state
 
 
 def advance(
@@ -212,7 +237,7 @@ def conclude(training: Training, carry: Carry, losses: Array) -> Network:
     """What was found, with its losses, and whether it failed or began dead."""
     network = training.network(training.settings, carry.state)
     # The last update has no loss after it that would show NaN.
-    broken = (carry.failed_at < 0) & ~_all_finite(carry.state.trainable)
+    broken = (carry.failed_at < 0) & ~all_finite(carry.state.trainable)
     return network.replace(
         failed_at=jnp.where(broken, carry.state.step, carry.failed_at),
         dead_start=carry.dead.any(),
@@ -235,7 +260,9 @@ def joined(before: Network | None, after: Network) -> Network:
     return before.replace(by_density=None).then(after)
 
 
-def _accepted(optimizer: optax.GradientTransformation, extra: dict[str, Any], index: Array) -> dict[str, Any]:
+def _accepted(
+    optimizer: optax.GradientTransformation, extra: dict[str, Any], step: int | Array
+) -> dict[str, Any]:
     """Those extra arguments that an optimiser's update takes.
 
     The step goes to one that names it. What takes any argument hands them on, and may skip updates, as
@@ -244,12 +271,13 @@ def _accepted(optimizer: optax.GradientTransformation, extra: dict[str, Any], in
     parameters = inspect.signature(optimizer.update).parameters
     if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
         extra = {name: value for name, value in extra.items() if name in parameters}
-    return extra | {"step": index} if "step" in parameters else extra
+    return extra | {"step": step} if "step" in parameters else extra
 
 
 def _all_zero(gradient: PyTree) -> Array:
     return jnp.stack([jnp.all(leaf == 0) for leaf in jax.tree.leaves(gradient)])
 
 
-def _all_finite(tree: PyTree) -> Array:
+def all_finite(tree: PyTree) -> Array:
+    """Whether all entries of all leaves are numbers."""
     return jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]).all()

@@ -1,0 +1,191 @@
+"""A search as pure functions of a state, for a training loop of one's own."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+
+from jaxarch.descent import Descent
+from jaxarch.errors import ArgumentError, ResultWarning, is_traced, shown
+from jaxarch.network import Network
+from jaxarch.problem import Problem
+from jaxarch.running.training import Training, TrainState, all_finite, begin, descended
+from jaxarch.trees import PyTree, check_floating
+
+
+class StepwiseState(NamedTuple):
+    """Where a search stands: a pytree, for `jit`, `vmap`, `lax.scan` and checkpoints.
+
+    Attributes:
+      training: what descends, and what does not; its `step` is how many steps have been taken.
+      optimizer: the state of the optimiser.
+      key: the one that the search began with.
+    """
+
+    training: TrainState
+    optimizer: PyTree
+    key: Array
+
+    @property
+    def trainable(self) -> PyTree:
+        """What descends, weights or scores or both: what the gradient is taken in."""
+        return self.training.trainable
+
+
+@dataclasses.dataclass(frozen=True)
+class Stepwise:
+    r"""A search as pure functions of a state, for a training loop of one's own.
+
+    The search says which parameters a step computes with, `params(trainable, state)`; the loop takes the
+    gradient of its own loss through them, and `update` takes the step:
+
+        search = jaxarch.Stepwise(jaxarch.search.movement(0.1), optax.adam(1e-2), steps=1000)
+        state = search.init(jax.random.key(0), params)
+
+        @jax.jit
+        def step(state, batch):
+            def loss(trainable):
+                return loss_of(search.params(trainable, state), batch)
+
+            value, gradients = jax.value_and_grad(loss)(state.trainable)
+            return search.update(gradients, state), value
+
+    With the same key, parameters and batches it finds what the search finds of a `Problem`, step by step. It
+    is for whatever descends: searches that score connections once, as SNIP, are `jaxarch.saliency` and
+    `masks.keep` in a loop of one's own, and rounds of pruning those and `optim.hold`.
+
+    Args:
+      search: a `Training`. What it has of its own comes first: its `optimizer` or `scores_optimizer`, and
+        its `steps`.
+      optimizer: any optax transformation, for what the search has none for.
+      steps: how many the loop will take: what a search that anneals a temperature or a density goes by. The
+        loop may stop before, or go on, where all stays as at the last of them.
+
+    Raises:
+      ArgumentError: no search that descends; one that needs a network, or units of a model by name (give it
+        those of `Groups.units`), or has batches of its own; no optimiser, steps that are no positive integer.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> params = {"w": jnp.array([3.0, -0.1, 2.0, 0.2])}
+      >>> search = jaxarch.Stepwise(jaxarch.search.movement(0.5, where="w"), optax.sgd(0.1), steps=20)
+      >>> state = search.init(jax.random.key(0), params)
+      >>> for _ in range(20):
+      ...     def loss(trainable):
+      ...         return jnp.square(search.params(trainable, state)["w"] - jnp.array([4.0, 0, 1.0, 0])).sum()
+      ...     state = search.update(jax.grad(loss)(state.trainable), state)
+      >>> print(search.network(state).mask["w"])
+      [ True  True False False]
+    """
+
+    search: Training
+    optimizer: optax.GradientTransformation
+    steps: int
+
+    def __post_init__(self) -> None:
+        search = self.search
+        if not isinstance(search, Training):
+            raise ArgumentError(
+                f"search: expected one that descends, as search.movement(0.1), got {shown(search)}; in a "
+                "loop of your own connections are scored by jaxarch.saliency, and kept by masks.keep"
+            )
+        if search.needs.network == "required":
+            raise ArgumentError(
+                f"search: {search.name} needs a network; in a loop of your own a mask is held by optim.hold"
+            )
+        if search.needs.predict:
+            raise ArgumentError(
+                f"search: {search.name} would read its units from a problem's model; give it those of "
+                "jaxarch.structure.axis_groups(...).units(...)"
+            )
+        for name, _ in search.descent.changes:
+            if name in ("batch_size", "sampling"):
+                raise ArgumentError(f"{name}: the batches are those of your loop; leave it out")
+        object.__setattr__(self, "optimizer", Descent(self.optimizer, self.steps).optimizer)
+
+    def init(self, key: Array, params: PyTree) -> StepwiseState:
+        """The state before the first step.
+
+        Args:
+          key: of what the search draws: scores, noise, what grows.
+          params: any pytree of floating-point arrays; of a Flax NNX model `nnx.state(model, nnx.Param)`.
+
+        Raises:
+          ArgumentError: parameters that are not floating point, a search that `steps` do not suit.
+        """
+        check_floating("params", params)
+        carry = begin(self.search, key, self._problem(params), None)
+        return StepwiseState(carry.state, carry.opt_state, key)
+
+    def params(self, trainable: PyTree, state: StepwiseState) -> PyTree:
+        """The parameters that a step computes with, in the structure of those given to `init`.
+
+        They are differentiable in `trainable`, along the gradient of the search where it is not the true one.
+        """
+        return self.search.params(self.search.settings, state.training._replace(trainable=trainable))
+
+    def penalty(self, state: StepwiseState) -> Array:
+        """What the search adds to the loss, a scalar: `update` sees to it, and this is to look at."""
+        return self._penalty(state.trainable, state.training)
+
+    def update(self, gradients: PyTree, state: StepwiseState, **extra: Any) -> StepwiseState:
+        """The state after a step.
+
+        Args:
+          gradients: of the loss in `state.trainable`, without the penalty of the search, whose own is added.
+          state: before the step.
+          **extra: what the optimiser's `update` takes beside, as `value=` for `reduce_on_plateau`.
+        """
+        training = state.training
+        if self.search.penalty is not None:
+            of_penalty = jax.grad(self._penalty)(training.trainable, training)
+            gradients = jax.tree.map(jnp.add, gradients, of_penalty)
+        after, optimizer = descended(
+            self.search,
+            state.key,
+            self.search.on(self._problem(None)),
+            training,
+            state.optimizer,
+            gradients,
+            extra | {"grad": gradients},
+        )
+        return StepwiseState(after, optimizer, state.key)
+
+    def network(self, state: StepwiseState) -> Network:
+        """What was found so far: `params` under the `mask`, and what the search tells in `info`.
+
+        It may be looked at after any step; only after the last one does it warn of what users should know.
+        Its `failed_at` is the step if there are numbers that are not finite, and -1 otherwise; its `state` is
+        empty, batch statistics being the loop's.
+        """
+        training = state.training
+        network = self.search.network(self.search.settings, training)
+        network = network.replace(failed_at=jnp.where(all_finite(training.trainable), -1, training.step))
+        if self.search.remarks is not None and not is_traced(state):
+            steps = self.search.on(self._problem(None)).steps
+            # Of many runs that a `vmap` has made, the arrays have their axis already.
+            runs = network if jnp.ndim(training.step) else jax.tree.map(lambda leaf: leaf[None], network)
+            if np.min(training.step) >= steps:
+                for line in self.search.remarks(jax.device_get(runs)):
+                    warnings.warn(f"{self.search.name}: {line}", ResultWarning, stacklevel=2)
+        return network
+
+    def _penalty(self, trainable: PyTree, training: TrainState) -> Array:
+        if self.search.penalty is None:
+            return jnp.zeros(())
+        return self.search.penalty(self.search.settings, training._replace(trainable=trainable))
+
+    def _problem(self, params: PyTree) -> Problem:
+        """What a search reads of a problem: where it begins, and how it descends."""
+        return Problem(lambda key: (params, {}), _no_loss, np.zeros(1), Descent(self.optimizer, self.steps))
+
+
+def _no_loss(params: PyTree, state: PyTree, batch: PyTree, key: Array | None) -> tuple[Array, PyTree]:
+    raise ArgumentError("search: it looks at a problem's loss, and in a loop of your own there is none")
