@@ -65,8 +65,7 @@ class Stepwise:
       search: a `Training`. What it has of its own comes first: its `optimizer` or `scores_optimizer`, and
         its `steps`.
       optimizer: any optax transformation, for what the search has none for.
-      steps: how many the loop will take: what a search that anneals a temperature or a density goes by. The
-        loop may stop before, or go on, where all stays as at the last of them.
+      steps: how many the loop will take: what a search that anneals a temperature or a density goes by.
 
     Raises:
       ArgumentError: no search that descends; one that needs a network, or units of a model by name (give it
