@@ -117,8 +117,8 @@ STAGES = [
     Mutation(
         "a search in a loop of one's own warns before its last step",
         "running/stepwise.py",
-        "np.min(training.step) >= steps",
-        "np.min(training.step) >= 0",
+        "if int(training.step) >= self.search",
+        "if 0 <= self.search",
         "test_stepwise.py::test_after_the_last_step_it_warns_of_what_users_should_know_and_not_before",
     ),
     Mutation(

@@ -36,6 +36,11 @@ def of_all_rows(name):
     return dataclasses.replace(problem, init=lambda key: start, descent=descent)
 
 
+def optimizer_of(name, optimizer):
+    """What a loop gives beside: nothing, if a search has optimisers for all that descends."""
+    return None if name == "architecture_pruning" else optimizer
+
+
 def looped(search, problem, params, state):
     """What a loop of one's own finds, whose loss is that of a problem, and the state after it."""
     batch = problem.batch(KEY, 0)
@@ -66,7 +71,9 @@ def test_a_loop_of_one_s_own_finds_what_the_search_finds_of_a_problem(name):
     stage = METHODS[name].stage()
     expected = jax.jit(stage)(KEY, problem)
     params, state = problem.init(KEY)
-    found, _ = looped(jaxarch.Stepwise(stage, problem.optimizer, problem.steps), problem, params, state)
+    found, _ = looped(
+        jaxarch.Stepwise(stage, optimizer_of(name, problem.optimizer), problem.steps), problem, params, state
+    )
     assert found.failed_at == -1
     assert close(found.params, expected.params, 1e-5)
     assert same(found.mask, expected.mask)
@@ -93,6 +100,49 @@ def test_what_the_optimiser_takes_beside_reaches_it():
     assert state.optimizer[1].scale < 1
 
 
+def test_the_value_that_an_optimiser_is_told_has_the_penalty_too():
+    told = []
+
+    def update(updates, state, params=None, *, value, value_fn, grad):
+        told.append((value, value_fn(params), grad["weights"]["w"][0]))
+        return updates, state
+
+    spy = optax.GradientTransformationExtraArgs(lambda params: (), update)
+    stage = jaxarch.search.soft_threshold(start=0.0, strength=0.5, where="w")
+    search = jaxarch.Stepwise(stage, spy, steps=1)
+    state = search.init(KEY, {"w": jnp.array([1.0, -1.0])})
+    gradients = jax.tree.map(jnp.ones_like, state.trainable)
+    search.update(gradients, state, value=3.0, value_fn=lambda trainable: 4.0)
+    assert told == [(3.5, 4.5, 1.5)]
+
+
+def test_a_state_may_be_donated_and_what_it_began_with_is_left():
+    key, params = jax.random.key(0), {"w": jnp.ones((4, 4))}
+    search = jaxarch.Stepwise(jaxarch.search.dense(nonnegative=False, where="w"), optax.adam(0.1), steps=2)
+    step = jax.jit(lambda state: search.update(state.trainable, state), donate_argnums=0)
+    step(step(search.init(key, params)))
+    assert same(search.init(key, params).trainable, params)
+
+
+def test_a_state_of_several_runs_is_refused_where_it_is_not_mapped():
+    search = jaxarch.Stepwise(jaxarch.search.movement(0.5, where="w"), optax.sgd(0.1), steps=2)
+    states = jax.vmap(search.init, in_axes=(0, None))(jax.random.split(KEY, 2), {"w": jnp.arange(8.0)})
+    assert jax.vmap(search.network)(states).mask["w"].sum(axis=1).tolist() == [4, 4]
+    for call in (search.network, search.penalty, lambda s: search.update(s.trainable, s)):
+        with pytest.raises(jaxarch.ArgumentError, match="state: it is of several runs; map the function"):
+            call(states)
+
+
+def test_a_mask_that_changes_now_and_then_is_not_computed_at_other_steps_of_many_runs():
+    search = jaxarch.Stepwise(jaxarch.search.rigl(0.5, where="w"), optax.sgd(0.1), steps=100)
+    states = jax.vmap(search.init, in_axes=(0, None))(jax.random.split(KEY, 2), {"w": jnp.arange(8.0)})
+
+    def step(states, index):
+        return jax.vmap(lambda state: search.update(state.trainable, state, step=index))(states)
+
+    assert " cond[" in str(jax.make_jaxpr(step)(states, 3))
+
+
 class Net(nnx.Module):
     """Batch norm and dropout, as in models that people have."""
 
@@ -116,7 +166,7 @@ def test_an_nnx_model_is_searched_in_a_loop_of_one_s_own(name):
     x, y = jnp.asarray(rng.normal(size=(20, 8)), jnp.float32), jnp.asarray(rng.integers(0, 3, 20))
     model = Net(nnx.Rngs(0))
     graph, params, rest = nnx.split(model, nnx.Param, ...)
-    search = jaxarch.Stepwise(METHODS[name].stage(), optax.adam(1e-2), steps=OWN_STEPS)
+    search = jaxarch.Stepwise(METHODS[name].stage(), optimizer_of(name, optax.adam(1e-2)), OWN_STEPS)
     state = search.init(KEY, params)
 
     @jax.jit
@@ -158,7 +208,7 @@ def test_runs_are_mapped_like_one():
 
 def test_after_the_last_step_it_warns_of_what_users_should_know_and_not_before():
     stage = jaxarch.search.architecture_pruning(0.01, strength=0.0, where="w")
-    search = jaxarch.Stepwise(stage, optax.sgd(0.1), steps=2)
+    search = jaxarch.Stepwise(stage, None, steps=2)
     state = search.init(KEY, {"w": jnp.ones((10, 10))})
     zero = jax.tree.map(jnp.zeros_like, state.trainable)
     state = search.update(zero, state)
@@ -180,6 +230,11 @@ def test_numbers_that_are_not_finite_are_a_failure():
     [
         (lambda: jaxarch.search.snip(0.1), "search: expected one that descends"),
         (lambda: jaxarch.chain(jaxarch.search.movement(0.1)), "search: expected one that descends"),
+        (lambda: jaxarch.search.architecture_pruning(0.1), "optimizer: architecture pruning has its own"),
+        (
+            lambda: jaxarch.search.edge_popup(0.1, optimizer=optax.sgd(1.0)),
+            "optimizer: edge-popup has its own",
+        ),
         (lambda: jaxarch.retrain("warm"), r"search: retrain warm needs a network; .* optim\.hold"),
         (lambda: jaxarch.search.two_temperature(units="neurons"), r"axis_groups\(\.\.\.\)\.units\(\.\.\.\)"),
         (
@@ -195,5 +250,7 @@ def test_what_a_loop_of_one_s_own_cannot_run_is_refused(make, message):
 
 def test_steps_that_a_search_cannot_do_with_are_refused_before_the_first():
     search = jaxarch.Stepwise(jaxarch.search.rigl(0.5), optax.sgd(0.1), steps=1)
+    with pytest.raises(jaxarch.ArgumentError, match="key: expected one"):
+        search.init(0, {"w": jnp.ones((3, 3))})
     with pytest.raises(jaxarch.ArgumentError, match="steps: RigL would never change its mask in 1 steps"):
         search.init(KEY, {"w": jnp.ones((3, 3))})

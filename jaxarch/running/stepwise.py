@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ import optax
 from jax import Array
 
 from jaxarch.descent import Descent
-from jaxarch.errors import ArgumentError, ResultWarning, is_traced, shown
+from jaxarch.errors import ArgumentError, ResultWarning, check_one_key, is_traced, shown
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.training import Training, TrainState, all_finite, begin, descended
@@ -24,7 +24,8 @@ class StepwiseState(NamedTuple):
     """Where a search stands: a pytree, for `jit`, `vmap`, `lax.scan` and checkpoints.
 
     Attributes:
-      training: what descends, and what does not; its `step` is how many steps have been taken.
+      training: what descends, and what does not; its `step` is how many steps have been taken, and its own
+        `optimizer` is empty.
       optimizer: the state of the optimiser.
       key: the one that the search began with.
     """
@@ -57,19 +58,22 @@ class Stepwise:
             value, gradients = jax.value_and_grad(loss)(state.trainable)
             return search.update(gradients, state), value
 
-    With the same key, parameters and batches it finds what the search finds of a `Problem`, step by step. It
-    is for whatever descends: searches that score connections once, as SNIP, are `jaxarch.saliency` and
-    `masks.keep` in a loop of one's own, and rounds of pruning those and `optim.hold`.
+    With the same key, parameters and batches it finds what the search finds of a `Problem`, step by step. The
+    state is of one run: map all of it, `jax.vmap(search.init, (0, None))`, `jax.vmap(search.network)`. It is
+    for whatever descends, from parameters none of which is pruned: searches that score connections once, as
+    SNIP, are `jaxarch.saliency` and `masks.keep` in a loop of one's own, and rounds of pruning those and
+    `optim.hold`.
 
     Args:
-      search: a `Training`. What it has of its own comes first: its `optimizer` or `scores_optimizer`, and
-        its `steps`.
-      optimizer: any optax transformation, for what the search has none for.
+      search: a `Training`. What it has of its own comes first: a `scores_optimizer`, its `steps`.
+      optimizer: any optax transformation, for what the search has none for; `None` if it has one for
+        everything, as architecture pruning does.
       steps: how many the loop will take: what a search that anneals a temperature or a density goes by.
 
     Raises:
       ArgumentError: no search that descends; one that needs a network, or units of a model by name (give it
-        those of `Groups.units`), or has batches of its own; no optimiser, steps that are no positive integer.
+        those of `Groups.units`), or has batches of its own; no optimiser where one is needed, or one that
+        would not be used; steps that are no positive integer.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -85,7 +89,7 @@ class Stepwise:
     """
 
     search: Training
-    optimizer: optax.GradientTransformation
+    optimizer: optax.GradientTransformation | None
     steps: int
 
     def __post_init__(self) -> None:
@@ -107,31 +111,45 @@ class Stepwise:
         for name, _ in search.descent.changes:
             if name in ("batch_size", "sampling"):
                 raise ArgumentError(f"{name}: the batches are those of your loop; leave it out")
-        object.__setattr__(self, "optimizer", Descent(self.optimizer, self.steps).optimizer)
+        own = dict(search.descent.changes).get("optimizer")
+        has_all = all(optimizer or own for _, optimizer in search.descent.entries or (("", own),))
+        if has_all and self.optimizer is not None:
+            raise ArgumentError(
+                f"optimizer: {search.name} has its own for all that descends, and this one would not be "
+                "used; give it to the search, and None here"
+            )
+        optimizer = optax.identity() if has_all else self.optimizer
+        object.__setattr__(self, "optimizer", Descent(optimizer, self.steps).optimizer)
 
     def init(self, key: Array, params: PyTree) -> StepwiseState:
         """The state before the first step.
 
         Args:
           key: of what the search draws: scores, noise, what grows.
-          params: any pytree of floating-point arrays; of a Flax NNX model `nnx.state(model, nnx.Param)`.
+          params: any pytree of floating-point arrays; of a Flax NNX model `nnx.state(model, nnx.Param)`. They
+            are copied, so that the state may be donated.
 
         Raises:
-          ArgumentError: parameters that are not floating point, a search that `steps` do not suit.
+          ArgumentError: no key; parameters that are not floating point; a search that `steps` do not suit, or
+            that looks at a problem's loss, as `spectral(proximal=True)`.
         """
+        check_one_key(key)
         check_floating("params", params)
         carry = begin(self.search, key, self._problem(params), None)
-        return StepwiseState(carry.state, carry.opt_state, key)
+        return jax.tree.map(jnp.copy, StepwiseState(carry.state, carry.opt_state, key))
 
     def params(self, trainable: PyTree, state: StepwiseState) -> PyTree:
         """The parameters that a step computes with, in the structure of those given to `init`.
 
         They are differentiable in `trainable`, along the gradient of the search where it is not the true one.
+        With what was found, without noise and under a mask of {0, 1}, `network(state).params` compute.
         """
+        _check_one(state)
         return self.search.params(self.search.settings, state.training._replace(trainable=trainable))
 
     def penalty(self, state: StepwiseState) -> Array:
         """What the search adds to the loss, a scalar: `update` sees to it, and this is to look at."""
+        _check_one(state)
         return self._penalty(state.trainable, state.training)
 
     def update(self, gradients: PyTree, state: StepwiseState, **extra: Any) -> StepwiseState:
@@ -140,12 +158,22 @@ class Stepwise:
         Args:
           gradients: of the loss in `state.trainable`, without the penalty of the search, whose own is added.
           state: before the step.
-          **extra: what the optimiser's `update` takes beside, as `value=` for `reduce_on_plateau`.
+          **extra: what the optimiser's `update` takes beside, as `value=` for `reduce_on_plateau`, of the
+            loss without the penalty; where states are mapped, the `step` that they share, so that a mask that
+            changes now and then is not computed at every step. Optimisers of scores or weights alone get
+            none of it.
         """
+        _check_one(state)
         training = state.training
+        step = extra.pop("step", training.step)
         if self.search.penalty is not None:
-            of_penalty = jax.grad(self._penalty)(training.trainable, training)
+            value, of_penalty = jax.value_and_grad(self._penalty)(training.trainable, training)
             gradients = jax.tree.map(jnp.add, gradients, of_penalty)
+            if "value" in extra:
+                extra["value"] = extra["value"] + value
+            if "value_fn" in extra:
+                loss = extra["value_fn"]
+                extra["value_fn"] = lambda trainable: loss(trainable) + self._penalty(trainable, training)
         after, optimizer = descended(
             self.search,
             state.key,
@@ -153,27 +181,28 @@ class Stepwise:
             training,
             state.optimizer,
             gradients,
-            extra | {"grad": gradients},
+            {"grad": gradients, **extra},
+            step,
         )
         return StepwiseState(after, optimizer, state.key)
 
     def network(self, state: StepwiseState) -> Network:
         """What was found so far: `params` under the `mask`, and what the search tells in `info`.
 
-        It may be looked at after any step; only after the last one does it warn of what users should know.
-        Its `failed_at` is the step if there are numbers that are not finite, and -1 otherwise; its `state` is
+        It may be looked at after any step; its mask has the density of the last one already, where the search
+        has one. After the last step, outside of `jit` and `vmap`, it warns of what users should know. Its
+        `failed_at` is the step if there are numbers that are not finite, and -1 otherwise; its `state` is
         empty, batch statistics being the loop's.
         """
+        _check_one(state)
         training = state.training
         network = self.search.network(self.search.settings, training)
         network = network.replace(failed_at=jnp.where(all_finite(training.trainable), -1, training.step))
-        if self.search.remarks is not None and not is_traced(state):
-            steps = self.search.on(self._problem(None)).steps
-            # Of many runs that a `vmap` has made, the arrays have their axis already.
-            runs = network if jnp.ndim(training.step) else jax.tree.map(lambda leaf: leaf[None], network)
-            if np.min(training.step) >= steps:
-                for line in self.search.remarks(jax.device_get(runs)):
-                    warnings.warn(f"{self.search.name}: {line}", ResultWarning, stacklevel=2)
+        if self.search.remarks is None or is_traced(state):
+            return network
+        if int(training.step) >= self.search.on(self._problem(None)).steps:
+            for line in self.search.remarks(jax.tree.map(lambda leaf: np.asarray(leaf)[None], network)):
+                warnings.warn(f"{self.search.name}: {line}", ResultWarning, stacklevel=2)
         return network
 
     def _penalty(self, trainable: PyTree, training: TrainState) -> Array:
@@ -183,8 +212,20 @@ class Stepwise:
 
     def _problem(self, params: PyTree) -> Problem:
         """What a search reads of a problem: where it begins, and how it descends."""
-        return Problem(lambda key: (params, {}), _no_loss, np.zeros(1), Descent(self.optimizer, self.steps))
+
+        def loss(params: PyTree, state: PyTree, batch: PyTree, key: Array | None) -> tuple[Array, PyTree]:
+            raise ArgumentError(
+                f"search: {self.search.name} looks at a problem's loss, and a loop of your own has none to "
+                "look at"
+            )
+
+        descent = Descent(cast("optax.GradientTransformation", self.optimizer), self.steps)
+        return Problem(lambda key: (params, {}), loss, np.zeros(1), descent)
 
 
-def _no_loss(params: PyTree, state: PyTree, batch: PyTree, key: Array | None) -> tuple[Array, PyTree]:
-    raise ArgumentError("search: it looks at a problem's loss, and in a loop of your own there is none")
+def _check_one(state: StepwiseState) -> None:
+    """Raise if a state is of several runs: their connections would be compared with one another."""
+    if jnp.ndim(state.training.step):
+        raise ArgumentError(
+            "state: it is of several runs; map the function, as jax.vmap(search.network)(state)"
+        )

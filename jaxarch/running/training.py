@@ -171,7 +171,7 @@ def step(training: Training, key: Array, problem: Problem, carry: Carry, index: 
     (value, model), gradient = jax.value_and_grad(loss, has_aux=True)(state.trainable)
     extra = {"value": value, "grad": gradient, "value_fn": lambda trainable: loss(trainable)[0]}
     moved, opt_state = descended(
-        training, key, problem, state._replace(model=model), carry.opt_state, gradient, extra
+        training, key, problem, state._replace(model=model), carry.opt_state, gradient, extra, index
     )
     dead = jax.lax.cond(index < WAKING, lambda: carry.dead & _all_zero(gradient), lambda: carry.dead)
     failed = (carry.failed_at < 0) & ~jnp.isfinite(value)
@@ -186,6 +186,7 @@ def descended(
     opt_state: PyTree,
     gradient: PyTree,
     extra: dict[str, Any],
+    step: int | Array,
 ) -> tuple[TrainState, PyTree]:
     """The state after a step along a gradient, and that of the optimiser.
 
@@ -197,10 +198,12 @@ def descended(
       opt_state: the optimiser's.
       gradient: in `state.trainable`.
       extra: what the optimiser's update may take beside.
+      step: how many steps were taken, for an optimiser that is told: where all runs of a program share it,
+        what is done at some steps alone is not computed at the others.
     """
     optimizer = training.optimizer(jax.random.split(key, 4)[3], problem, state)
     updates, opt_state = optimizer.update(
-        gradient, opt_state, state.trainable, **_accepted(optimizer, extra, state.step)
+        gradient, opt_state, state.trainable, **_accepted(optimizer, extra, step)
     )
     moved = state._replace(trainable=optax.apply_updates(state.trainable, updates), step=state.step + 1)
     if training.observe is not None:
