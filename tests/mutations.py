@@ -122,13 +122,6 @@ STAGES = [
         "test_stepwise.py::test_after_the_last_step_it_warns_of_what_users_should_know_and_not_before",
     ),
     Mutation(
-        "what a training observes is not kept",
-        "running/training.py",
-        "        moved = moved._replace(memory=memory)",
-        "        pass",
-        "test_stepwise.py::test_a_loop_of_one_s_own_finds_what_the_search_finds_of_a_problem[gradual_magnitude]",
-    ),
-    Mutation(
         "losses are put where a fit without chunks has them",
         "running/training.py",
         "losses.at[index - start]",

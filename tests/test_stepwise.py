@@ -1,6 +1,7 @@
 """A search in a loop of one's own finds what it finds of a problem, on pytrees and on Flax NNX models."""
 
 import dataclasses
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -212,7 +213,9 @@ def test_after_the_last_step_it_warns_of_what_users_should_know_and_not_before()
     state = search.init(KEY, {"w": jnp.ones((10, 10))})
     zero = jax.tree.map(jnp.zeros_like, state.trainable)
     state = search.update(zero, state)
-    search.network(state)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        search.network(state)
     state = search.update(zero, state)
     with pytest.warns(jaxarch.ResultWarning, match="density 0.01 was not reached in 1 of 1 runs"):
         search.network(state)
