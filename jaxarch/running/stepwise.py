@@ -85,7 +85,7 @@ class Stepwise:
       ...         return jnp.square(search.params(trainable, state)["w"] - jnp.array([4.0, 0, 1.0, 0])).sum()
       ...     state = search.update(jax.grad(loss)(state.trainable), state)
       >>> print(search.network(state).mask["w"])
-      [ True  True False False]
+      [ True False  True False]
     """
 
     search: Training
