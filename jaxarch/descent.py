@@ -84,6 +84,12 @@ class OwnDescent:
     taken: int = 0
     entries: tuple[tuple[str, optax.GradientTransformation | None], ...] = ()
 
+    @property
+    def has_optimizer(self) -> bool:
+        """Whether it has optimisers for all that is trained, so that the descent's is not used."""
+        of_all = dict(self.changes).get("optimizer")
+        return all(own or of_all for _, own in self.entries) if self.entries else of_all is not None
+
     def of(self, descent: Descent) -> Descent:
         """The problem's descent with this stage's changes."""
         changes = dict(self.changes)

@@ -43,7 +43,7 @@ def optimizer_of(name, optimizer):
 
 
 def looped(search, problem, params, state):
-    """What a loop of one's own finds, whose loss is that of a problem, and the state after it."""
+    """What a loop of one's own finds, whose loss is that of a problem."""
     batch = problem.batch(KEY, 0)
     at = search.init(KEY, params)
 
@@ -57,7 +57,7 @@ def looped(search, problem, params, state):
 
     for _ in range(problem.steps):
         at, state = step(at, state)
-    return search.network(at), at
+    return search.network(at)
 
 
 QUICK = ("hard_concrete", "gradual_magnitude")
@@ -72,9 +72,8 @@ def test_a_loop_of_one_s_own_finds_what_the_search_finds_of_a_problem(name):
     stage = METHODS[name].stage()
     expected = jax.jit(stage)(KEY, problem)
     params, state = problem.init(KEY)
-    found, _ = looped(
-        jaxarch.Stepwise(stage, optimizer_of(name, problem.optimizer), problem.steps), problem, params, state
-    )
+    search = jaxarch.Stepwise(stage, optimizer_of(name, problem.optimizer), problem.steps)
+    found = looped(search, problem, params, state)
     assert found.failed_at == -1
     assert close(found.params, expected.params, 1e-5)
     assert same(found.mask, expected.mask)

@@ -111,14 +111,12 @@ class Stepwise:
         for name, _ in search.descent.changes:
             if name in ("batch_size", "sampling"):
                 raise ArgumentError(f"{name}: the batches are those of your loop; leave it out")
-        own = dict(search.descent.changes).get("optimizer")
-        has_all = all(optimizer or own for _, optimizer in search.descent.entries or (("", own),))
-        if has_all and self.optimizer is not None:
+        if search.descent.has_optimizer and self.optimizer is not None:
             raise ArgumentError(
                 f"optimizer: {search.name} has its own for all that descends, and this one would not be "
                 "used; give it to the search, and None here"
             )
-        optimizer = optax.identity() if has_all else self.optimizer
+        optimizer = optax.identity() if search.descent.has_optimizer else self.optimizer
         object.__setattr__(self, "optimizer", Descent(optimizer, self.steps).optimizer)
 
     def init(self, key: Array, params: PyTree) -> StepwiseState:
@@ -189,8 +187,8 @@ class Stepwise:
     def network(self, state: StepwiseState) -> Network:
         """What was found so far: `params` under the `mask`, and what the search tells in `info`.
 
-        It may be looked at after any step; its mask has the density of the last one already, where the search
-        has one. After the last step, outside of `jit` and `vmap`, it warns of what users should know. Its
+        It may be looked at after any step: it is what the search would find if that were the last. After as
+        many steps as it was to have, outside of `jit` and `vmap`, it warns of what users should know. Its
         `failed_at` is the step if there are numbers that are not finite, and -1 otherwise; its `state` is
         empty, batch statistics being the loop's.
         """
