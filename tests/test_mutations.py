@@ -32,7 +32,7 @@ def copy(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def outcome(copy):
+def outcome(copy, tmp_path_factory):
     """Run some tests of the copy: pytest's exit status, and what it says."""
     settings = ["-x", "-q", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers --strict-config"]
     environment = os.environ | {
@@ -40,6 +40,9 @@ def outcome(copy):
         "PYTHONDONTWRITEBYTECODE": "1",
         # A third of the time that such a process takes would go to plugins.
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        # A mutation changes few of the programs of its test; the others were compiled without it before.
+        "JAX_COMPILATION_CACHE_DIR": str(tmp_path_factory.mktemp("programs")),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     }
     command = [sys.executable, "tests/forking.py"]
     with subprocess.Popen(

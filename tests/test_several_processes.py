@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -210,19 +211,32 @@ def test_what_one_process_does_otherwise_ends_all_in_one_line(tmp_path, case, me
     assert second.startswith((message, message.removeprefix("process 1 of 2: ")))
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """What two processes find that nobody interrupts."""
+    return said(start("whole", tmp_path_factory.mktemp("whole"), 2, [1, 1]))[0]
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    """A folder in which two processes have begun the same."""
+    folder = tmp_path_factory.mktemp("begun")
+    said(start("begin", folder / "kept", 2, [1, 1]))
+    return folder
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("again", [(1, [2]), (2, [1, 1]), (2, [2, 1]), (3, [1, 1, 1])], ids=str)
-def test_what_two_processes_have_begun_others_end_with_the_same_bits(tmp_path, again):
-    whole = said(start("whole", tmp_path / "whole", 2, [1, 1]))[0]
-    said(start("begin", tmp_path / "begun", 2, [1, 1]))
-    for each in said(start("whole", tmp_path / "begun", *again)):
+def test_what_two_processes_have_begun_others_end_with_the_same_bits(whole, begun, tmp_path, again):
+    copy = shutil.copytree(begun, tmp_path / "copy")
+    for each in said(start("whole", copy / "kept", *again)):
         assert each == whole
 
 
 @pytest.mark.long
-def test_fewer_devices_do_not_go_on(tmp_path):
-    said(start("begin", tmp_path, 2, [1, 1]))
-    (line,) = said(start("refused", tmp_path, 1, [1]))
+def test_fewer_devices_do_not_go_on(begun, tmp_path):
+    copy = shutil.copytree(begun, tmp_path / "copy")
+    (line,) = said(start("refused", copy / "kept", 1, [1]))
     assert "was begun with loop 'scan' on 2 devices (cpu)" in line
 
 
