@@ -2810,6 +2810,13 @@ RANKS = [
 
 PLAYED = [
     Mutation(
+        "a method of one's own is that of the file as it was",
+        "experiments/tournament/experiment.py",
+        'played = f"own {name} {file}"',
+        'played = f"own {name}"',
+        "test_tournament.py::test_a_method_joins_a_tournament_whose_others_are_read_and_not_trained_again",
+    ),
+    Mutation(
         "the rounds of lottery tickets take a training more than a phase",
         "experiments/tournament/entrants.py",
         "trainings = len(round_densities(at.density, _fraction(at)))",

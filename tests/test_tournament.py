@@ -18,7 +18,7 @@ from jaxarch.experiments.pruning.parents import in_words
 from jaxarch.experiments.tournament.controls import controlled
 from jaxarch.experiments.tournament.entrants import AT_START, BATCHES, ENTRANTS, At
 from jaxarch.experiments.tournament.experiment import _against_random, _compared, _computed
-from jaxarch.experiments.tournament.matches import PASSES, Played, play, table_of
+from jaxarch.experiments.tournament.matches import PASSES, Played, play, play_own, table_of
 from jaxarch.experiments.tournament.own import Own, read_own
 from jaxarch.experiments.tournament.report import DENSE, ranking_of
 from jaxarch.experiments.tournament.settings import TournamentSettings
@@ -457,6 +457,32 @@ def test_a_tournament_that_was_stopped_ends_with_the_numbers_of_one_that_was_not
         (tmp_path / "parts" / "SNIP.npz").unlink()
         again = pd.read_csv(place / "results.csv")[columns]
         pd.testing.assert_frame_equal(again, pd.read_csv(whole / "results.csv")[columns], rtol=1e-5)
+
+
+@pytest.mark.long
+def test_a_method_joins_a_tournament_whose_others_are_read_and_not_trained_again(tmp_path, monkeypatch):
+    own = tmp_path / "mine.py"
+    own.write_text(OWN)
+    kept = dataclasses.replace(SMALL, resume=str(tmp_path / "parts"))
+    run_in(tmp_path, TOURNAMENT, dataclasses.replace(kept, methods=METHODS[:2]))
+    trained = []
+
+    def told(entrant, *args):
+        trained.append(entrant)
+        return play(entrant, *args)
+
+    def own_told(own, *args):
+        trained.append(own.name)
+        return play_own(own, *args)
+
+    monkeypatch.setattr("jaxarch.experiments.tournament.experiment.play", told)
+    monkeypatch.setattr("jaxarch.experiments.tournament.experiment.play_own", own_told)
+    for changed in (False, True):
+        if changed:
+            own.write_text(OWN + "# another file\n")
+        run_in(tmp_path, TOURNAMENT, dataclasses.replace(kept, methods=METHODS[:3], own=str(own)))
+        assert set(pd.read_csv(tmp_path / "ranks.csv")["strategy"]) == {*METHODS[:3], "even layers"}
+    assert trained == [ENTRANTS["SNIP"], "even layers", "even layers"]
 
 
 def test_the_page_s_code_runs_and_its_own_method_is_one(tmp_path):

@@ -40,7 +40,8 @@ class Parts:
     `NAME.csv` are partial tables to look at meanwhile.
 
     Args:
-      settings: a dataclass with a field `resume`.
+      settings: a dataclass with a field `resume`. Its `which_parts` may have other values in a folder than
+        those that it was begun with: then there are other parts, and those that are there are read.
       **facts: what else the parts depend on, such as digests of the data.
 
     Raises:
@@ -61,8 +62,7 @@ class Parts:
             self.folder = Path(self._held.name)
             return
         self._held = claim(self.folder, "resume")
-        ours = dataclasses.asdict(settings) | facts
-        del ours["resume"]
+        ours = _compared(settings) | facts
         path, release = self.folder / SETTINGS, _release()
         if not path.exists():
             _write_text(path, json.dumps(ours | release, indent=2) + "\n")
@@ -210,10 +210,15 @@ def check_parts(settings: Any, experiment: str) -> None:
     folder = as_path(settings.resume, "resume")
     check_claim(folder, "resume")
     if (folder / SETTINGS).exists():
-        ours = dataclasses.asdict(settings)
-        del ours["resume"]
+        ours = _compared(settings)
         defaults = {field.name: field.default for field in dataclasses.fields(settings)}
         _check_begun(folder / SETTINGS, ours, defaults, {"experiment": experiment, **_release()})
+
+
+def _compared(settings: Any) -> dict[str, Any]:
+    """The settings on which parts depend."""
+    apart = ("resume", *settings.which_parts())
+    return {name: value for name, value in dataclasses.asdict(settings).items() if name not in apart}
 
 
 def _release() -> dict[str, str]:

@@ -40,6 +40,13 @@ class ExperimentSettings:
     def check(self) -> None:
         """Raise on the first setting that cannot be used."""
 
+    def which_parts(self) -> tuple[str, ...]:
+        """The settings that say which parts there are, and on which none of them depends.
+
+        What is kept in a folder of `resume` is gone on with whatever their values.
+        """
+        return ()
+
     def check_each(self, check: Callable[[str, Any], None], *names: str) -> None:
         """Check settings with one of the checks of `jaxarch.errors`; of a tuple, every entry."""
         for name in names:

@@ -108,8 +108,7 @@ def run(settings: TournamentSettings, context: Context) -> Outcome:
     task = prepare(settings)
     own = _checked(task)
     pictures = digest(task.images.x, task.images.y)
-    facts = {"pictures": pictures, "own file": digest_of(settings.own)}
-    parts = Parts(settings, experiment=context.experiment, **facts)
+    parts = Parts(settings, experiment=context.experiment, pictures=pictures)
     game = Game(task, {mine.name: mine for mine in own})
     load = partial(_load, settings, pictures, *_text_of(settings.own))
     options: dict[str, Any] = {"progress": context.progress, "spread": context.spread}
@@ -134,7 +133,7 @@ def run(settings: TournamentSettings, context: Context) -> Outcome:
     about = {
         "pictures": {"name": task.images.name, "sha256": pictures},
         "chance": task.chance(),
-    } | ({"own file": facts["own file"]} if settings.own else {})
+    } | ({"own file": digest_of(settings.own)} if settings.own else {})
     return dataclasses.replace(outcome, facts={**about, **outcome.facts})
 
 
@@ -195,10 +194,13 @@ def _parts(game: Game) -> list[Part]:
         parts.append(Part(name, _plays, name, trials, like=_like(_task_of(name, game))))
         if settings.controls and name != reports.DENSE:
             parts.append(Part(f"{name} controls", _controls, name, (name, *trials)))
+    # What a file's functions found before it was changed is not theirs.
+    file = digest_of(settings.own)[:8]
     for name in game.own:
-        parts.append(Part(f"own {name}", _plays_own, name, like=_like(game.task)))
+        played = f"own {name} {file}"
+        parts.append(Part(played, _plays_own, name, like=_like(game.task)))
         if settings.controls:
-            parts.append(Part(f"own {name} controls", _controls_own, name, (f"own {name}",)))
+            parts.append(Part(f"{played} controls", _controls_own, name, (played,)))
     return parts
 
 
@@ -260,7 +262,8 @@ def _controls(game: Game, name: str, found: Mapping[str, Any], work: Work) -> pd
 
 def _controls_own(game: Game, name: str, found: Mapping[str, Any], work: Work) -> pd.DataFrame:
     task = game.task
-    return controlled(name, found[f"own {name}"], task, task.settings.rate, _options(name, task, work))
+    (played,) = found.values()
+    return controlled(name, played, task, task.settings.rate, _options(name, task, work))
 
 
 def _kept(played: Played, task: Task) -> Played:

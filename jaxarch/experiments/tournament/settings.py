@@ -145,6 +145,10 @@ class TournamentSettings(PartSettings, PictureTrainingSettings):
             densities=tuple(sorted(settings.densities, reverse=True)),
         )
 
+    def which_parts(self) -> tuple[str, ...]:
+        """Each method is a part, and each function of the user's file, as long as this is the same."""
+        return ("methods", "own")
+
     def check(self) -> None:
         """Raise on the first setting that cannot be used."""
         super().check()
