@@ -18,7 +18,7 @@ import pandas as pd
 from jaxarch.errors import ArgumentError, shown
 from jaxarch.experiments.harness.at_worker import packed
 from jaxarch.experiments.harness.part import Part, Work, check_order
-from jaxarch.experiments.harness.settings import checkpoints
+from jaxarch.experiments.harness.settings import ExperimentSettings, checkpoints
 from jaxarch.experiments.harness.spread import Spread
 from jaxarch.running.options import Progress
 from jaxarch.running.processes import ALL_HOSTS, Team
@@ -217,7 +217,8 @@ def check_parts(settings: Any, experiment: str) -> None:
 
 def _compared(settings: Any) -> dict[str, Any]:
     """The settings on which parts depend."""
-    apart = ("resume", *settings.which_parts())
+    which = settings.which_parts() if isinstance(settings, ExperimentSettings) else ()
+    apart = ("resume", *which)
     return {name: value for name, value in dataclasses.asdict(settings).items() if name not in apart}
 
 
