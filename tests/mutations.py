@@ -1439,7 +1439,7 @@ STRUCTURE = [
         "structure/groups.py",
         "                atom.freeze(UNREAD)",
         "                pass",
-        "test_shrink_elsewhere.py::test_positions_beyond_the_example_stay",
+        "test_shrink_elsewhere.py::test_a_leaf_that_another_method_reads_stays",
     ),
     Mutation(
         "what does nothing in short inputs does nothing in long ones",
@@ -1985,14 +1985,8 @@ HEAD = [
         "experiments/spectral/heads.py",
         "jnp.zeros(values.shape, bool)",
         "jnp.ones(values.shape, bool)",
-        "test_spectral_head.py::test_without_its_hidden_neurons_a_head_is_the_linear_map_of_its_skip_connection",
-    ),
-    Mutation(
-        "epochs are counted in steps",
-        "experiments/spectral/heads.py",
-        "steps * settings.batch_size / task.train.shape[1]",
-        "steps * 1.0",
-        "test_spectral_head.py::test_every_look_is_kept_with_and_without_hidden_neurons",
+        "test_spectral_head.py::test_without_its_hidden_neurons_a_head_is_the_linear_map_of_its_skip_connection"
+        "[spectral]",
     ),
     Mutation(
         "other heads are drawn before the convolutions",
@@ -2173,7 +2167,7 @@ VANISHING = [
         "finish/removals.py",
         "math.ceil(math.log2(neurons + 1))",
         "math.ceil(math.log2(neurons + 1)) - 1",
-        "test_spectral_removal.py::test_bisection_finds_the_same_where_the_loss_grows_in_so_many_passes",
+        "test_spectral_removal.py::test_bisection_finds_the_same_where_the_loss_grows_in_so_many_passes[7]",
     ),
     Mutation(
         "neurons that are removed already do not go first",
