@@ -14,6 +14,9 @@ import pytest
 from mutations import MUTATIONS
 
 ROOT = Path(__file__).parent.parent
+TURN, TURNS = map(int, os.environ.get("MUTATIONS_TURN", "0/1").split("/"))
+TRIED = MUTATIONS[TURN::TURNS]
+"""All, unless `MUTATIONS_TURN=i/n` says that they are tried in n turns, of which this is the i-th, from 0."""
 BROKEN = 1
 """The exit status of pytest where tests failed; from 2 on, it could not run them."""
 
@@ -73,15 +76,15 @@ def test_there_are_mutations_enough_and_no_two_alike():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("file", sorted({mutation.rejected_by.partition("::")[0] for mutation in MUTATIONS}))
+@pytest.mark.parametrize("file", sorted({mutation.rejected_by.partition("::")[0] for mutation in TRIED}))
 def test_without_a_mutation_these_tests_of_a_file_pass(file, outcome):
-    tests = {mutation.rejected_by for mutation in MUTATIONS if mutation.rejected_by.startswith(f"{file}::")}
+    tests = {mutation.rejected_by for mutation in TRIED if mutation.rejected_by.startswith(f"{file}::")}
     status, said = outcome(*sorted(tests))
     assert status == 0, said
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.what)
+@pytest.mark.parametrize("mutation", TRIED, ids=lambda mutation: mutation.what)
 def test_a_mutation_is_rejected(mutation, copy, outcome):
     file = copy / "jaxarch" / mutation.file
     text = file.read_text()
