@@ -109,9 +109,9 @@ def test_ci_ends_with_what_the_quick_suite_left_out_or_skipped_by_name_and_with_
     assert passed[-1]["names"] == [["tests/b/test_c.py::test_d[1]", "tests/test_a.py::test_long"]]
 
 
-def test_ci_tries_a_quarter_of_the_mutations_where_it_names_tests_and_where_it_runs_them(passed):
+def test_ci_tries_an_eighth_of_the_mutations_where_it_names_tests_and_where_it_runs_them(passed):
     # The tree has no commit, whose hash would say which.
-    assert [call["turn"] for call in passed[-3:]] == [None, "0/4", "0/4"]
+    assert [call["turn"] for call in passed[-3:]] == [None, "0/8", "0/8"]
 
 
 SITE = "sphinx-build -W --keep-going -q -b html docs docs/_build"
