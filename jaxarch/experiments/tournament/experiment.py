@@ -107,14 +107,14 @@ def run(settings: TournamentSettings, context: Context) -> Outcome:
     """Let every method play, then the controls, and compare."""
     task = prepare(settings)
     own = _checked(task)
-    pictures = digest(task.images.x, task.images.y)
+    pictures, file = digest(task.images.x, task.images.y), digest_of(settings.own)
     parts = Parts(settings, experiment=context.experiment, pictures=pictures)
     game = Game(task, {mine.name: mine for mine in own})
     load = partial(_load, settings, pictures, *_text_of(settings.own))
     options: dict[str, Any] = {"progress": context.progress, "spread": context.spread}
     tables, tried, controls = [], [], []
     numbers: dict[str, float] = {}
-    for part, found in parts.run(_parts(game), game, load, **options):
+    for part, found in parts.run(_parts(game, file), game, load, **options):
         name = part.settings
         if part.function is _trials:
             tried.append(found.assign(strategy=name))
@@ -133,7 +133,7 @@ def run(settings: TournamentSettings, context: Context) -> Outcome:
     about = {
         "pictures": {"name": task.images.name, "sha256": pictures},
         "chance": task.chance(),
-    } | ({"own file": digest_of(settings.own)} if settings.own else {})
+    } | ({"own file": file} if settings.own else {})
     return dataclasses.replace(outcome, facts={**about, **outcome.facts})
 
 
@@ -185,8 +185,8 @@ def _load(settings: TournamentSettings, pictures: str, name: str, text: bytes) -
         return Game(task, {mine.name: mine for mine in read_own(str(file))})
 
 
-def _parts(game: Game) -> list[Part]:
-    """Of each method its trials, what it finds, and its controls."""
+def _parts(game: Game, file: str) -> list[Part]:
+    """Of each method its trials, what it finds, and its controls; of the user's, under its file's digest."""
     settings, parts = game.task.settings, []
     for name in (reports.DENSE, *settings.methods):
         trials = (f"{name} trials",) if settings.tune else ()
@@ -194,10 +194,9 @@ def _parts(game: Game) -> list[Part]:
         parts.append(Part(name, _plays, name, trials, like=_like(_task_of(name, game))))
         if settings.controls and name != reports.DENSE:
             parts.append(Part(f"{name} controls", _controls, name, (name, *trials)))
-    # What a file's functions found before it was changed is not theirs.
-    file = digest_of(settings.own)[:8]
     for name in game.own:
-        played = f"own {name} {file}"
+        # What a function found before its file was changed is another part.
+        played = f"own {name} {file[:8]}"
         parts.append(Part(played, _plays_own, name, like=_like(game.task)))
         if settings.controls:
             parts.append(Part(f"{played} controls", _controls_own, name, (played,)))
