@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ PROGRAM = f"""#!{sys.executable}
 import json, os, re, sys
 from pathlib import Path
 
+NOT_BEGUN = "Skipped: not begun: no time was left"
 words = [Path(sys.argv[0]).parts[-4], Path(sys.argv[0]).name, *sys.argv[1:]]
 call = {{
     "words": words,
@@ -33,6 +35,7 @@ call = {{
     "folder": os.getcwd(),
     "home": os.listdir(os.environ["HOME"]),
     "turn": os.environ.get("MUTATIONS_TURN"),
+    "path": os.environ.get("PYTHONPATH"),
     "names": [Path(word[1:]).read_text().split() for word in words if word.startswith("@")],
 }}
 with open(os.environ["CALLS"], "a") as file:
@@ -40,8 +43,10 @@ with open(os.environ["CALLS"], "a") as file:
 if "--collect-only" in words:
     print("tests/test_a.py::test_long")
 for path in re.findall("--junitxml=(\\\\S+)", " ".join([*words, os.environ.get("PYTEST_ADDOPTS", "")])):
-    kind = "pytest.skip" if "quick" in path or "NEVER" in os.environ else "pytest.xfail"
-    cases = f'<testcase classname="tests.b.test_c" name="test_d[1]"><skipped type="{{kind}}"/></testcase>'
+    late = "rest" in path and "LATE" in os.environ
+    kind = "pytest.skip" if late or "quick" in path or "NEVER" in os.environ else "pytest.xfail"
+    skipped = f'<skipped type="{{kind}}" message="{{late and NOT_BEGUN}}"/>'
+    cases = f'<testcase classname="tests.b.test_c" name="test_d[1]">{{skipped}}</testcase>'
     Path(path).write_text(f'<all>{{cases}}<testcase classname="tests.b.test_c" name="test_e"/></all>')
 sys.exit(words[1:] == os.environ.get("FAILING", "").split())
 """
@@ -112,6 +117,67 @@ def test_ci_ends_with_what_the_quick_suite_left_out_or_skipped_by_name_and_with_
 def test_ci_tries_an_eighth_of_the_mutations_where_it_names_tests_and_where_it_runs_them(passed):
     # The tree has no commit, whose hash would say which.
     assert [call["turn"] for call in passed[-3:]] == [None, "0/8", "0/8"]
+
+
+def test_ci_begins_no_test_after_its_seconds_and_has_files_in_another_order_at_each_commit(passed):
+    words = passed[-1]["words"]
+    until = int(words[words.index("--until") + 1])
+    # This run took seconds.
+    assert 4000 < until - time.time() <= 4500
+    assert words[words.index("--order") + 1] == "0"
+    assert (Path(passed[-1]["path"]) / "unhurried.py").parent.name == ".ci"
+
+
+@pytest.mark.long
+def test_ci_runs_everything_where_it_is_given_no_seconds(ci):
+    done, calls = ci(CI_SECONDS="0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "--until" not in calls[-1]["words"]
+
+
+@pytest.mark.long
+def test_tests_for_which_ci_has_no_time_are_counted_by_file_and_fail_nothing(ci):
+    done, _ = ci(LATE="1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1].split() == ["1", "tests/b/test_c.py"]
+
+
+@pytest.fixture
+def two_files(tmp_path):
+    """Run pytest as CI does at the end, on two files of two tests: their order, and what skipped.py says."""
+    for name in "ab":
+        (tmp_path / f"test_{name}.py").write_text("def test_1(): pass\n\n\ndef test_2(): pass\n")
+
+    def run(*options):
+        command = [sys.executable, "-m", "pytest", "-p", "unhurried", "-v", "--junitxml=all.xml", *options]
+        told = {"cwd": tmp_path, "capture_output": True, "text": True, "check": True}
+        ran = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT / ".ci")}, **told).stdout
+        names = [sys.executable, str(ROOT / ".ci" / "skipped.py")]
+        skipped = [
+            subprocess.run([*names, *option, "all.xml"], **told).stdout.split()
+            for option in ([], ["--not-begun"])
+        ]
+        return re.findall(r"test_\w\.py::test_\d", ran), *skipped
+
+    return run
+
+
+def test_no_test_begins_after_the_time_and_those_that_did_not_are_apart_from_those_skipped(
+    two_files,
+):
+    names, skipped, not_begun = two_files("--until", "1")
+    assert not skipped
+    assert not_begun == names == [f"test_{file}.py::test_{test}" for file in "ab" for test in "12"]
+    assert two_files("--until", str(time.time() + 1000))[1:] == ([], [])
+
+
+def test_the_order_of_files_is_that_of_a_text_and_tests_of_a_file_stay_together(two_files):
+    orders = {text: two_files("--order", text)[0] for text in "abcdefgh"}
+    assert two_files("--order", "a")[0] == orders["a"]
+    assert {tuple(name.split(".")[0] for name in names) for names in orders.values()} == {
+        ("test_a", "test_a", "test_b", "test_b"),
+        ("test_b", "test_b", "test_a", "test_a"),
+    }
 
 
 SITE = "sphinx-build -W --keep-going -q -b html docs docs/_build"
