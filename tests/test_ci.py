@@ -36,6 +36,7 @@ call = {{
     "home": os.listdir(os.environ["HOME"]),
     "turn": os.environ.get("MUTATIONS_TURN"),
     "path": os.environ.get("PYTHONPATH"),
+    "seconds": os.environ.get("CI_SECONDS"),
     "names": [Path(word[1:]).read_text().split() for word in words if word.startswith("@")],
 }}
 with open(os.environ["CALLS"], "a") as file:
@@ -133,6 +134,8 @@ def test_ci_runs_everything_where_it_is_given_no_seconds(ci):
     done, calls = ci(CI_SECONDS="0")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "--until" not in calls[-1]["words"]
+    # Or CI, when its own tests run it, would be told so too.
+    assert {call["seconds"] for call in calls} == {None}
 
 
 @pytest.mark.long
