@@ -158,7 +158,7 @@ def said(started):
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     """Digests of what each process found in each case: one with 2 devices, 2 with one each, 3 uneven ones."""
-    layouts = {"one": (1, [2]), "two": (2, [1, 1]), "uneven": (2, [2, 1])}
+    layouts = {"one": (1, [2]), "two": (2, [1, 1]), "four": (4, [1, 1, 1, 1]), "uneven": (2, [2, 1])}
     return {
         name: said(start("numbers", tmp_path_factory.mktemp(name), processes, cores))
         for name, (processes, cores) in layouts.items()
@@ -179,14 +179,14 @@ def test_two_processes_find_to_the_bit_what_one_with_two_devices_finds(found, ca
 
 @pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("layout", ["two", "uneven"])
+@pytest.mark.parametrize("layout", ["four", "uneven"])
 def test_any_processes_find_the_same_to_rounding_and_all_return_it(found, layout, case):
     assert len({each[case]["digest"] for each in found[layout]}) == 1
     np.testing.assert_allclose(found[layout][0][case]["losses"], found["one"][0][case]["losses"], rtol=2e-4)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("layout", ["two", "uneven"])
+@pytest.mark.parametrize("layout", ["two", "four", "uneven"])
 def test_all_processes_have_the_notes_of_one(found, layout):
     notes = found["one"][0]["failing"]["notes"]
     assert len(notes) == 2
