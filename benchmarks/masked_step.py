@@ -51,17 +51,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import random_inputs
 from flax import nnx
+from random_inputs import CLASSES, mlp
 from workers import quartiles
 
 import jaxarch
 from jaxarch import models
 from jaxarch.running import programs
-from jaxarch.running.devices import runs_mesh
+from jaxarch.running.runs_mesh import runs_mesh
 from jaxarch.running.training import Training
 
 PLAIN, PRUNING, RETRAINING = "plain", "pruning", "retraining"
-CLASSES, EXAMPLES, RATE = 10, 2048, 0.01
+RATE = 0.01
 SEEDS_STEPS = 100
 DENSITY = 0.1
 """Of the mask that is retrained; and the target of the pruning, which so few steps do not reach."""
@@ -82,19 +84,9 @@ class Case:
 
     def problem(self, steps: int) -> jaxarch.Problem:
         """Random inputs with random labels."""
-        x = jax.random.normal(jax.random.key(0), (EXAMPLES, *self.shape))
-        return jaxarch.supervised(
-            self.make,
-            (x, jax.random.randint(jax.random.key(1), (EXAMPLES,), 0, CLASSES)),
-            loss=optax.softmax_cross_entropy_with_integer_labels,
-            optimizer=optax.sgd(RATE),
-            steps=steps,
-            batch_size=self.batch,
+        return random_inputs.problem(
+            self.make, self.shape, optimizer=optax.sgd(RATE), steps=steps, batch_size=self.batch
         )
-
-
-def mlp(rngs: nnx.Rngs) -> nnx.Module:
-    return models.MLP((784, 300, 100, CLASSES), rngs=rngs)
 
 
 def cnn(rngs: nnx.Rngs) -> nnx.Module:

@@ -26,13 +26,15 @@ import jax
 import matplotlib.pyplot as plt
 import numpy as np
 import optax
+import random_inputs
 from flax import nnx
+from random_inputs import CLASSES, mlp
 from workers import quartiles, timed
 
 import jaxarch
 from jaxarch import models
 
-CLASSES, EXAMPLES, RATE, DENSITY = 10, 2048, 1.2e-3, 0.1
+RATE, DENSITY = 1.2e-3, 0.1
 IN_TURN = 8
 """Seeds of the call that trains one after the other, whose time goes with their number."""
 
@@ -52,19 +54,9 @@ class Case:
 
     def problem(self) -> jaxarch.Problem:
         """Random inputs with random labels."""
-        x = jax.random.normal(jax.random.key(0), (EXAMPLES, *self.shape))
-        return jaxarch.supervised(
-            self.make,
-            (x, jax.random.randint(jax.random.key(1), (EXAMPLES,), 0, CLASSES)),
-            loss=optax.softmax_cross_entropy_with_integer_labels,
-            optimizer=optax.adam(RATE),
-            steps=self.steps,
-            batch_size=self.batch,
+        return random_inputs.problem(
+            self.make, self.shape, optimizer=optax.adam(RATE), steps=self.steps, batch_size=self.batch
         )
-
-
-def mlp(rngs: nnx.Rngs) -> nnx.Module:
-    return models.MLP((784, 300, 100, CLASSES), rngs=rngs)
 
 
 def resnet(rngs: nnx.Rngs) -> nnx.Module:
