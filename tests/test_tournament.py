@@ -1,6 +1,9 @@
 """The tournament: equal budgets, the same test rows, programs that densities share, controls, own methods."""
 
 import dataclasses
+import re
+import shutil
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -14,6 +17,7 @@ from test_documentation import code_blocks
 import jaxarch
 from jaxarch.experiments.catalogue import experiment
 from jaxarch.experiments.harness import plan_of, report_on, run_in, time_of
+from jaxarch.experiments.harness.parts import check_parts
 from jaxarch.experiments.pruning.parents import in_words
 from jaxarch.experiments.tournament.controls import controlled
 from jaxarch.experiments.tournament.entrants import AT_START, BATCHES, ENTRANTS, At
@@ -559,3 +563,11 @@ def test_a_tournament_of_another_release_is_not_gone_on_with(tmp_path, monkeypat
     monkeypatch.setattr("jaxarch.experiments.harness.parts.version", lambda name: "0.0.9")
     with pytest.raises(jaxarch.ArgumentError, match="jaxarch"):
         run_in(tmp_path, TOURNAMENT, settings)
+
+
+def test_what_is_kept_of_mnist_is_gone_on_with_by_default_and_has_every_method(tmp_path):
+    kept = Path(__file__).parent.parent / "docs" / "results" / "tournament_mnist"
+    folder = shutil.copytree(kept, tmp_path / "mnist")
+    check_parts(TournamentSettings(dataset="mnist", resume=str(folder)).complete(), "tournament")
+    names = {re.sub(r"\W+", "-", name) for name in (DENSE, *ENTRANTS)}
+    assert {file.stem for file in folder.glob("*.npz")} == names
