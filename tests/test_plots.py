@@ -246,3 +246,13 @@ def test_panels_with_lines_of_their_own_have_legends_of_their_own():
     assert not figure.legends
     legends = [[text.get_text() for text in axes.get_legend().get_texts()] for axes in figure.axes]
     assert legends == [["ours"], ["theirs"]]
+
+
+def test_an_axis_of_shares_tells_those_near_one_apart_and_is_plain_where_one_is_reached():
+    inside, whole = ((np.array([[0.1, 0.5]]), np.array([[0.98, high]])) for high in (0.99, 1.0))
+    for line, scale in ((inside, "logit"), (whole, "linear")):
+        figure = plots.trade_offs({"one": {"ours": line}, "two": {"theirs": line}}, "x", "y", shares=True)
+        assert [axes.get_yscale() for axes in figure.axes] == [scale] * 2
+    beside = {"reference": whole}
+    figure = plots.trade_offs({"one": {"ours": inside}}, "x", "y", beside=beside, shares=True)
+    assert figure.axes[0].get_yscale() == "linear"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from jaxarch.plots.style import STYLE, NotebookFigure, log_scale, look
+from jaxarch.plots.style import STYLE, NotebookFigure, log_scale, logit_scale, look
 
 
 def trade_off(
@@ -66,6 +66,7 @@ def trade_offs(
     beside: Mapping[str, tuple[np.ndarray, np.ndarray]] | None = None,
     columns: int = 3,
     marked: Mapping[str, Mapping[str, float]] | None = None,
+    shares: bool = False,
 ) -> Figure:
     """What `trade_off` shows, of more lines than one panel can hold: a panel for each group of them.
 
@@ -78,6 +79,8 @@ def trade_offs(
       beside: points that stand in grey in every panel that does not have them anyway, to compare with.
       columns: of panels.
       marked: by name, values of x that are marked, one a panel, by its title.
+      shares: whether y are shares, whose axis shows log(y / (1 - y)), so that .97 and .98 can be told apart
+        as well as .3 and .4; where one of them is 0 or 1, the axis is as without.
 
     Where all panels have the same lines, one legend says what they are.
 
@@ -119,8 +122,16 @@ def trade_offs(
         for which, scale in (("x", logarithmic[0]), ("y", logarithmic[1])):
             if scale:
                 log_scale(grid[0, 0], which)
+        if shares and _inside([*panels.values(), beside or {}]):
+            logit_scale(grid[0, 0], "y")
         figure.suptitle(f"{title}: median, quartiles over runs".lstrip(": "), x=0.01, ha="left")
     return figure
+
+
+def _inside(panels: Iterable[Mapping[str, tuple[np.ndarray, np.ndarray]]]) -> bool:
+    """Whether all y are above 0 and below 1; those that are NaN aside."""
+    y = np.concatenate([np.ravel(runs) for points in panels for _, runs in points.values()])
+    return not ((y <= 0) | (y >= 1)).any()
 
 
 def _mark(axes: Any, name: str, value: float) -> None:

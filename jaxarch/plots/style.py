@@ -12,7 +12,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from matplotlib.ticker import LogFormatterSciNotation
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogFormatterSciNotation, NullLocator
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's palette: told apart by colour-blind readers, and distinct in print."""
@@ -89,6 +89,22 @@ def log_scale(axes: Any, which: str) -> None:
     axis = getattr(axes, f"{which}axis")
     axis.set_major_formatter(_Decimals())
     axis.set_minor_formatter(_Decimals())
+
+
+SHARES = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999)
+"""What an axis of shares is labelled with."""
+
+
+def logit_scale(axes: Any, which: str) -> None:
+    """Let an axis, `x` or `y`, of shares show log(p / (1 - p)): .98 is as far from .99 as .5 from about .67.
+
+    Shares of 0 and 1 have no place on it.
+    """
+    getattr(axes, f"set_{which}scale")("logit")
+    axis = getattr(axes, f"{which}axis")
+    axis.set_major_locator(FixedLocator(SHARES))
+    axis.set_major_formatter(FuncFormatter(lambda share, position: f"{share:g}"))
+    axis.set_minor_locator(NullLocator())
 
 
 def panel_grid(

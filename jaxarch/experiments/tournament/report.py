@@ -271,7 +271,7 @@ def _draw(results: Results, table: pd.DataFrame, title: str) -> None:
         beside = {DENSE: points(DENSE, column)}
         if REFERENCE in label and column == "density":
             beside[REFERENCE] = points(REFERENCE, column)
-        figure = plots.trade_offs(panels, words, "test accuracy", title, (True, False), beside)
+        figure = plots.trade_offs(panels, words, "test accuracy", title, (True, False), beside, shares=True)
         results.draw(figure, column)
 
 
