@@ -33,6 +33,7 @@ from jaxarch.experiments.harness import (
 from jaxarch.experiments.harness.at_worker import check_same
 from jaxarch.experiments.harness.results import failures
 from jaxarch.experiments.harness.tables import Table
+from jaxarch.experiments.pruning.initial_weights import Initial, beginning
 from jaxarch.experiments.pruning.parents import in_words
 from jaxarch.experiments.pruning.tasks import pooled, problem_of_images
 from jaxarch.experiments.tournament.entrants import GRASP_TEMPERATURE
@@ -64,6 +65,7 @@ class CollapseSettings(PictureSettings):
     Attributes:
       methods: that choose connections; empty for all of them.
       batches: of examples, over which SNIP and GraSP judge connections.
+      initial: weights of the parent: its `model`'s own, or `normal` ones of the same standard deviations.
       rounds: of SynFlow, on the way to each density.
       each_tenfold: densities between one and a tenth of it.
     """
@@ -73,6 +75,7 @@ class CollapseSettings(PictureSettings):
     rate: ClassVar[float] = 1.0
 
     methods: tuple[str, ...] = ()
+    initial: Initial = "model"
     batches: int = 10
     rounds: int = 100
     each_tenfold: int = 4
@@ -126,6 +129,7 @@ def prepare(settings: CollapseSettings) -> Task:
     problem = problem_of_images(
         settings, settings.model, images, rows, settings.batches, trained_on.moments()
     )
+    problem = beginning(problem, settings.initial)
     params, _ = jax.eval_shape(problem.init, jax.random.key(0))
     sizes = {path: leaf.size for path, leaf in named_leaves(select(params)).items()}
     fewest = len(sizes) / sum(sizes.values())

@@ -36,10 +36,14 @@ def check_parent(model: str, widths: Sequence[int], factor: float) -> None:
 
 
 def in_words(settings: Any) -> str:
-    """The parent of settings, or of those of a result folder: `resnet20`, or `resnet20 x 0.125`."""
+    """The parent of settings, or of those of a result folder: `resnet20`, or `resnet20 x 0.125`.
+
+    With normal initial weights in place of its own, that is said too.
+    """
     told = settings if isinstance(settings, Mapping) else vars(settings)
     factor = told.get("width_factor", 1.0)
-    return str(told["model"]) if factor == 1 else f"{told['model']} x {factor:g}"
+    parent = str(told["model"]) if factor == 1 else f"{told['model']} x {factor:g}"
+    return f"{parent}, normal initial weights" if told.get("initial") == "normal" else parent
 
 
 def parent_of(model: str, widths: Sequence[int], factor: float, images: Images) -> Callable[[Any], Any]:

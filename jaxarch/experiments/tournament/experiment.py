@@ -25,7 +25,7 @@ from jaxarch.experiments.tournament.entrants import ENTRANTS, RANDOM, At, Entran
 from jaxarch.experiments.tournament.matches import Played, play, play_own, table_of
 from jaxarch.experiments.tournament.own import FAMILY, Own, digest_of, read_own
 from jaxarch.experiments.tournament.settings import TournamentSettings
-from jaxarch.experiments.tournament.task import Task, prepare
+from jaxarch.experiments.tournament.task import Task, task_of
 from jaxarch.experiments.tournament.tuning import SEEDS, defaults, tuned
 from jaxarch.metrics import paired_differences, runs_needed
 from jaxarch.results import digest
@@ -40,7 +40,7 @@ PROGRAM_SECONDS = 4.0
 
 def plan(settings: TournamentSettings) -> list[str]:
     """What would be compiled and trained."""
-    task = prepare(settings)
+    task = task_of(settings)
     own = _checked(task)
     runs = settings.seeds * len(settings.densities)
     lines = [
@@ -84,7 +84,7 @@ def _computed(entrant: Entrant, task: Task) -> float:
 
 def duration(settings: TournamentSettings) -> list[str]:
     """How long all of it would take here, from a few steps of the parent: a coarse estimate."""
-    task = prepare(settings)
+    task = task_of(settings)
     seeds = np.tile(np.arange(settings.seeds), len(settings.densities))
     whole = pace.measured(dense(nonnegative=False), task.keys("search")[seeds], task.learning(seeds))
     runs = settings.seeds * len(settings.densities)
@@ -105,7 +105,7 @@ def duration(settings: TournamentSettings) -> list[str]:
 
 def run(settings: TournamentSettings, context: Context) -> Outcome:
     """Let every method play, then the controls, and compare."""
-    task = prepare(settings)
+    task = task_of(settings)
     own = _checked(task)
     pictures, file = digest(task.images.x, task.images.y), digest_of(settings.own)
     parts = Parts(settings, experiment=context.experiment, pictures=pictures)
@@ -175,7 +175,7 @@ def _load(settings: TournamentSettings, pictures: str, name: str, text: bytes) -
     Raises:
       ArgumentError: its pictures are others.
     """
-    task = prepare(settings)
+    task = task_of(settings)
     check_same(settings.dataset, digest(task.images.x, task.images.y), pictures)
     if not name:
         return Game(task, {})

@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 
 from jaxarch.errors import ArgumentError, check_count, check_distinct, check_known, check_positive
 from jaxarch.experiments.harness import PartSettings, TrainingSettings, check_room
+from jaxarch.experiments.pruning.initial_weights import Initial
 from jaxarch.experiments.pruning.parents import check_parent
 from jaxarch.experiments.pruning.settings import check_share
 from jaxarch.experiments.tournament.entrants import ENTRANTS
@@ -116,6 +117,8 @@ class TournamentSettings(PartSettings, PictureTrainingSettings):
       methods: that take part; empty for all of them.
       own: a Python file, each public function of which takes part under its name: `(density) -> strategy`.
       densities: shares of the connections that are kept.
+      initial: weights of the parent: its `model`'s own, or `normal` ones of the same standard deviations.
+        Flax cuts normal distributions off, which matters where weights of several layers are compared.
       steps: gradient steps of a phase. Most methods have two: a search, and training what it found.
       budget: `equal`, two phases' steps for each network whatever the method; or `published`, as many phases
         as its authors gave it.
@@ -130,6 +133,7 @@ class TournamentSettings(PartSettings, PictureTrainingSettings):
     methods: tuple[str, ...] = ()
     own: str = ""
     densities: tuple[float, ...] = ()
+    initial: Initial = "model"
     budget: Literal["equal", "published"] = "equal"
     controls: tuple[str, ...] = ()
     tune: int = 0

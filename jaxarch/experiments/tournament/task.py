@@ -14,6 +14,7 @@ from jaxarch import Problem, cost
 from jaxarch.data import Images, balanced_rows, load_images
 from jaxarch.errors import ArgumentError
 from jaxarch.experiments.harness import seed_keys
+from jaxarch.experiments.pruning.initial_weights import beginning
 from jaxarch.experiments.pruning.tasks import Change, pooled, problem_of_images
 from jaxarch.experiments.tournament.settings import PictureTrainingSettings, TournamentSettings
 from jaxarch.trees import PyTree, named_leaves, select
@@ -72,6 +73,12 @@ class PictureTask(NamedTuple, Generic[Kind]):
 
 
 Task = PictureTask[TournamentSettings]
+
+
+def task_of(settings: TournamentSettings) -> Task:
+    """What a tournament is played on; settings that are complete."""
+    task = prepare(settings)
+    return task._replace(problem=beginning(task.problem, settings.initial))
 
 
 def prepare(settings: Kind, change: Change | None = None) -> PictureTask[Kind]:
