@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 from flax import nnx
 from small import digits
 
@@ -17,6 +18,28 @@ from jaxarch.running.stage import HostSearch
 RUNS = 3
 METHODS = methods_of(jaxarch.search, jaxarch.finish)
 IN_JAX = [name for name, method in METHODS.items() if not isinstance(method.stage(), HostSearch)]
+_LONG = {
+    "agnostic",
+    "architecture_pruning",
+    "biprop",
+    "continuous_sparsification",
+    "dense",
+    "edge_popup",
+    "gradual_magnitude",
+    "group_lasso",
+    "hard_concrete",
+    "magnitude_pruning",
+    "movement",
+    "network_slimming",
+    "random_search",
+    "share_weight",
+    "soft_threshold",
+    "sparse_evolution",
+    "spectral",
+    "spectral_depth",
+}
+RUN = [pytest.param(name, marks=pytest.mark.long if name in _LONG else ()) for name in IN_JAX]
+"""All of them, for tests that run each: what compiles for seconds only in the long suite."""
 
 
 def strategy_of(name):

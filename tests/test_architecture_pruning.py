@@ -89,6 +89,7 @@ def test_a_density_on_the_way_gives_the_mask_that_it_gives_alone(pruned):
     assert same(alone.mask, pruned.by_density.masks["0.5"])
 
 
+@pytest.mark.long
 def test_the_last_mask_is_held_while_weights_train_on(pruned):
     longer = jaxarch.over_seeds(pruning(), keys(), learning(steps=90))[0]
     assert same(longer.mask, pruned.mask)

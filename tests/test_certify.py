@@ -64,6 +64,7 @@ def certificate():
     return jaxarch.certify(masked(MASK), linear(), convex=True, flips=D)
 
 
+@pytest.mark.long
 def test_on_a_convex_loss_no_mask_is_better_than_it_says():
     found = certificate()
     assert found.loss == pytest.approx(all_losses()[MASK], rel=1e-6)
@@ -88,6 +89,7 @@ def test_numbers_far_from_it_bound_it_no_less_closely():
     assert found.gap == certificate().gap
 
 
+@pytest.mark.long
 def test_rounding_takes_nothing_from_the_gap():
     x = jax.random.normal(jax.random.key(0), (100, D))
     problem = jaxarch.supervised(
@@ -152,6 +154,7 @@ def test_the_second_certificate_of_a_problem_compiles_nothing():
     assert found[0].training.errors != found[1].training.errors == default.training.errors
 
 
+@pytest.mark.long
 def test_the_flip_that_promises_most_is_tried_first():
     gradient = jax.grad(lambda w: linear().objective({"w": w}, {}))(masked(MASK).params["w"])
     slopes = flip_slopes(masked(MASK).mask, {"w": gradient})["w"]

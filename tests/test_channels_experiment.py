@@ -110,6 +110,7 @@ def test_two_temperature_keeps_as_many_units_as_a_share_says(task):
         assert [a + b for a, b in zip(first, second, strict=True)] == [units, units]
 
 
+@pytest.mark.long
 def test_a_smaller_network_that_computes_something_else_is_not_reported(task, monkeypatch):
     one = task.problem.of_run(0)
     params, state = one.init(jax.random.key(3))

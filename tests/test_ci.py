@@ -212,6 +212,7 @@ def test_ci_fails_at_the_first_command_that_fails_and_says_which(failing, ci):
     assert re.search(rf"^== {environment}, after \d+ s: FAILED: .*{failing}", done.stdout, flags=re.M)
 
 
+@pytest.mark.long
 def test_ci_gets_a_browser_where_there_is_none_and_it_may(ci, tmp_path):
     for name, source in {"apt-get": 'echo "$@" >>"$ASKED"', "id": "echo 0"}.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{source}\n")

@@ -128,6 +128,7 @@ def full(*arguments):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
+@pytest.mark.long
 def test_a_page_that_cannot_be_written_does_not_cost_the_results(tmp_path, here, monkeypatch):
     monkeypatch.setattr(html_report, "write", full)
     done = here("run", "disentangling.fig2", "--out", "out", "--quiet")
@@ -276,7 +277,7 @@ SMALL = ["--set", "train_per_class=20", "--set", "test_per_class=10"]
     [
         ("disentangling.strategies", SMALL, "task 4 v 3"),
         ("disentangling.fig3", SMALL, "task 4 v 3"),
-        ("theory.temperature_ratio", SMALL, "task 4 v 3"),
+        pytest.param("theory.temperature_ratio", SMALL, "task 4 v 3", marks=pytest.mark.long),
         ("pruning.fig1", [], "80 examples of 3 and 4"),
     ],
 )

@@ -11,7 +11,7 @@ import numpy as np
 import optax
 import pytest
 from compilations import compilations
-from methods import IN_JAX, METHODS, RUNS, keys, problem_for, problem_of, strategy_of
+from methods import IN_JAX, METHODS, RUN, RUNS, keys, problem_for, problem_of, strategy_of
 from small import close, same
 
 import jaxarch
@@ -74,7 +74,7 @@ def test_over_seeds_gives_one_finite_result_a_run(name, networks):
     assert all(leaf.shape[0] == RUNS for leaf in jax.tree.leaves(network))
 
 
-@pytest.mark.parametrize("name", IN_JAX)
+@pytest.mark.parametrize("name", RUN)
 def test_a_second_equal_call_compiles_nothing(name, networks):
     networks(name)
     with compilations() as seen:
@@ -82,7 +82,7 @@ def test_a_second_equal_call_compiles_nothing(name, networks):
     assert seen == []
 
 
-@pytest.mark.parametrize("name", IN_JAX)
+@pytest.mark.parametrize("name", RUN)
 def test_parameters_have_the_structure_shapes_and_dtypes_of_the_problem_s(name, networks):
     network = networks(name)[0].of_run(0)
     params, _ = jax.eval_shape(problem_of(name).init, keys()[0])
@@ -91,7 +91,7 @@ def test_parameters_have_the_structure_shapes_and_dtypes_of_the_problem_s(name, 
         assert (leaf.shape, leaf.dtype) == (expected.shape, expected.dtype)
 
 
-@pytest.mark.parametrize("name", IN_JAX)
+@pytest.mark.parametrize("name", RUN)
 def test_parameters_are_masked_already(name, networks):
     network = networks(name)[0].of_run(0)
     if network.mask is None:
@@ -100,7 +100,7 @@ def test_parameters_are_masked_already(name, networks):
     assert same(jaxarch.masks.apply_mask(network.mask, network.params), network.params)
 
 
-@pytest.mark.parametrize("name", IN_JAX)
+@pytest.mark.parametrize("name", RUN)
 def test_it_removes_no_more_than_it_says(name, networks):
     network = networks(name)[0]
     if network.mask is not None and METHODS[name].needs.network != "required":
@@ -119,7 +119,7 @@ def test_a_run_is_the_same_alone_and_mapped(name, networks):
         assert close(getattr(one, field), getattr(other, field), 1e-4)
 
 
-@pytest.mark.parametrize("name", IN_JAX)
+@pytest.mark.parametrize("name", RUN)
 def test_runs_with_other_keys_are_others(name, networks):
     network = networks(name)[0]
     assert not same(network.of_run(0).params, network.of_run(1).params)

@@ -132,6 +132,7 @@ def student(rngs):
     return jaxarch.SpectralCNN((6, 6), inputs=1, outputs=2, rngs=rngs)
 
 
+@pytest.mark.long
 def test_channels_that_a_task_does_not_need_are_removed_and_the_exported_network_is_as_good():
     problem = task(student, steps=300)
     strategy = jaxarch.chain(jaxarch.search.spectral(1e-3), jaxarch.recruit(0.5))
@@ -146,6 +147,7 @@ def test_channels_that_a_task_does_not_need_are_removed_and_the_exported_network
         assert close(spectral.direct_convolution(weights, x), outputs[run], 1e-4)
 
 
+@pytest.mark.long
 def test_proximal_steps_find_that_eigenvalues_of_0_are_silent_channels():
     problem = task(student, steps=100)
     found = jaxarch.search.spectral(3e-2, proximal=True)(jax.random.key(0), problem)
@@ -153,6 +155,7 @@ def test_proximal_steps_find_that_eigenvalues_of_0_are_silent_channels():
     assert 0 < int(found.neurons.count()) == int((values != 0).sum()) < 12
 
 
+@pytest.mark.long
 def test_gradients_agree_with_those_of_the_exported_bundles():
     params, state, _ = parts()
     direction = jax.random.normal(jax.random.key(3), params["factors"]["phi2"].shape)
@@ -172,6 +175,7 @@ def test_gradients_agree_with_those_of_the_exported_bundles():
     assert close(slope, (exported(step) - exported(-step)) / (2 * step), 1e-2)
 
 
+@pytest.mark.long
 def test_many_networks_at_once_are_each_alone():
     model = as_model(student, task(student).data[0])
     params, state = jax.vmap(model.init)(jax.random.split(jax.random.key(0), 3))
@@ -181,6 +185,7 @@ def test_many_networks_at_once_are_each_alone():
     assert close(together[1], alone, 1e-5)
 
 
+@pytest.mark.long
 def test_its_layers_are_in_order_beyond_nine():
     model = jaxarch.SpectralCNN((2,) * 10, inputs=1, outputs=2, rngs=nnx.Rngs(0))
     wide = jaxarch.SpectralCNN((2,) * 8 + (3, 4), strides=(1,) * 10, inputs=1, outputs=2, rngs=nnx.Rngs(0))

@@ -536,6 +536,7 @@ LARGE = ("MobileNet and groups", "CNN with batch norm", "siamese")
 FAMILIES = ["residual MLP", *(pytest.param(name, marks=pytest.mark.long) for name in LARGE)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FAMILIES)
 def test_shrunk_is_what_the_cut_model_costs_dense(name):
     _, tree, inputs, groups, cost = of_all_kinds(name)

@@ -68,6 +68,7 @@ def epochs_of(learning, steps):
     return np.concatenate([np.asarray(one.batch(KEY, step)[0]) for step in range(steps)])
 
 
+@pytest.mark.long
 def test_a_problem_in_epochs_trains_on_every_row_once_an_epoch():
     learning = problem(batch_size=24).descending(sampling="epochs")
     rows = learning.train.shape[1]
@@ -79,6 +80,7 @@ def test_a_problem_in_epochs_trains_on_every_row_once_an_epoch():
     assert not np.array_equal(np.sort(independent, axis=0), np.sort(expected, axis=0))
 
 
+@pytest.mark.long
 def test_padding_is_in_no_epoch():
     learning = problem(batch_size=10).descending(sampling="epochs")
     padded = dataclasses.replace(learning, train_size=jnp.asarray(30)).of_run(0)

@@ -49,6 +49,7 @@ def test_a_saturated_network_ties_at_zero_and_is_reported_as_constant():
     assert float(result.info["percentile"]) == 10
 
 
+@pytest.mark.long
 def test_leaves_without_a_mask_are_neither_pooled_nor_changed():
     def init(key):
         return {"w": jax.random.normal(key, (1, 64)), "b": jnp.full((1,), 100.0)}

@@ -88,6 +88,7 @@ def test_plain_stages_keep_to_the_runs_at_once_too():
     assert close(grouped, learned(strategy)[0])
 
 
+@pytest.mark.long
 def test_scarce_memory_makes_groups():
     _, roomy = learned(memory=10**12)
     _, scarce = learned(memory=2 * 10**5)
@@ -715,6 +716,7 @@ def test_any_optax_optimiser_moves_the_weights(optimizer):
     assert not same(network.params, start.params)
 
 
+@pytest.mark.long
 def test_what_failed_on_other_devices_is_joined_with_what_fails_here():
     found, _ = learned(at_once=2, devices=jax.devices()[:1])
     assert len(found.failed_at.devices()) == 1

@@ -142,6 +142,7 @@ def test_a_prior_from_half_is_judged_by_the_other_half(monkeypatch, tmp_path):
     assert not np.intersect1d(rows, halves[0]).size
 
 
+@pytest.mark.long
 def test_a_run_that_failed_is_counted_and_no_other_is_lost():
     settings = FEW.complete()
     problem = prepare(settings).problems[1.0]

@@ -47,6 +47,7 @@ def compared(folder):
     return html_report.compare(Reported.on(folder, TOY), Reported.on(other, TOY))
 
 
+@pytest.mark.long
 def test_every_element_ends_and_headings_come_in_order(page):
     assert page.left_open == []
     levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]

@@ -44,6 +44,7 @@ def trained(strength, steps=400):
     return jaxarch.search.network_slimming(strength)(jax.random.key(0), problem(steps=steps))
 
 
+@pytest.mark.long
 def test_one_step_of_descent_is_that_of_the_loss_plus_the_l1_norm_of_all_scales():
     plain = problem(steps=1)
     one = {"optimizer": optax.sgd(0.1), "steps": 1}
@@ -85,6 +86,7 @@ def test_a_removed_channel_is_gone_whatever_its_weights_are():
     assert close(*losses, 1e-6)
 
 
+@pytest.mark.long
 def test_a_refit_leaves_removed_channels_at_0_and_lowers_the_loss():
     learned = problem()
     refit = jaxarch.retrain("warm", nonnegative=False, optimizer=optax.adam(1e-3))

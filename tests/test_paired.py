@@ -45,6 +45,7 @@ def test_all_searches_begin_from_the_same_weights():
     assert same(starts[0], starts[2])
 
 
+@pytest.mark.long
 def test_without_pairs_every_search_draws_its_own():
     first, second = (
         weights_before_training(strategy, learning(None))

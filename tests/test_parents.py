@@ -111,6 +111,7 @@ def test_a_step_prunes_to_the_density(parent):
     assert seen["pruned"].info["reached_at"] == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("parent", RETRAINED, indirect=True)
 def test_a_retraining_leaves_what_is_pruned_at_exactly_zero(parent):
     _, seen = parent

@@ -112,6 +112,7 @@ def test_gradients_of_another_model_are_refused():
         saliency.magnitude({"kernel": jnp.ones((2, 2), int)})
 
 
+@pytest.mark.long
 def test_in_one_s_own_loop_snip_gives_the_mask_of_the_search():
     one, key = problem().of_run(0), keys()[0]
     found = jax.jit(jaxarch.search.snip(0.3))(key, one)

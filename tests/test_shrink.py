@@ -202,6 +202,7 @@ def test_a_layer_keeps_one_neuron_at_least_and_says_so():
 # Any model -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SOME)
 def test_a_masked_model_of_every_family_becomes_smaller_and_computes_the_same(name):
     function, tree, inputs, _ = family(name)
@@ -346,6 +347,7 @@ def test_mask_state_and_start_are_cut_alike(pruned):
     assert len(sizes) == 1 and sizes != {(6,)}
 
 
+@pytest.mark.long
 def test_what_is_left_has_the_gradient_that_it_had(pruned):
     problem, network, small = pruned
 

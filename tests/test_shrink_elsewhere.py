@@ -56,6 +56,7 @@ def test_a_function_that_divides_by_the_new_number_is_not_taken_for_its_rounded_
     agree(lambda p, x: mean_of_units(p, x)[:, 0] > 0.2, params, 5 * jnp.ones((1, 3)), 0.5 * normal(2, 64, 3))
 
 
+@pytest.mark.long
 def test_a_function_that_divides_by_the_new_number_is_not_taken_within_half_precision():
     params = {"in": normal(0, 3, 24).at[:, 23:].set(0).astype(jnp.bfloat16)}
     x = jnp.ones((1, 3), jnp.bfloat16)

@@ -292,6 +292,7 @@ def test_every_rival_of_pictures_loses_neurons_by_as_many_rows_at_a_time_as_are_
     assert few.settings.batch_size == 500
 
 
+@pytest.mark.long
 def test_convolutional_rivals_have_the_same_channels_and_strides_and_see_pictures():
     settings = pictures.Settings(widths=(4, 4, 6), seeds=1, steps=1).complete()
     task = pictures.prepare(settings)

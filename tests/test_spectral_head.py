@@ -45,6 +45,7 @@ def test_every_head_begins_on_the_same_convolutions_and_sees_the_same_rows():
         assert same((task.train, task.held_out, task.test), (linear.train, linear.held_out, linear.test))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("head", SPECTRAL)
 def test_without_its_hidden_neurons_a_head_is_the_linear_map_of_its_skip_connection(head):
     task = task_of(head)

@@ -149,6 +149,7 @@ def test_what_the_start_has_is_not_counted_and_r2_is_that_of_the_outputs():
     assert np.allclose(found["r2"], teacher.r_squared(np.asarray(outputs)[None], truth), atol=1e-4)
 
 
+@pytest.mark.long
 def test_neurons_of_a_teacher_count_alike_at_ratio_1_and_fall_geometrically_at_another():
     settings = rank.Settings(**SMALL)
     first = teacher.teachers(settings)["second"]

@@ -355,6 +355,7 @@ def test_neurons_that_lead_only_to_unused_ones_are_unused():
     assert {name: leaf.shape for name, leaf in spectral.without_unused(weights).items()} == {"W2_1": (1, 3)}
 
 
+@pytest.mark.long
 def test_what_recruit_leaves_of_a_direct_network_is_exported_smaller():
     net = jaxarch.direct_network(DEEP)
     problem, params = linear_problem(net), jax.tree.map(jnp.asarray, random_direct(net))

@@ -75,6 +75,7 @@ def sharded():
     return jaxarch.over_seeds(SEARCH, KEYS, PROBLEM, chunk=10, **options)[0]
 
 
+@pytest.mark.long
 def test_fully_sharded_runs_find_the_masks_of_one_device(on_one, sharded):
     assert same_masks(on_one, sharded)
     np.testing.assert_allclose(sharded.info["loss"], on_one.info["loss"], rtol=2e-6)

@@ -102,6 +102,7 @@ def test_a_metric_that_is_reached_ends_a_run_in_either_direction():
         assert float(network.params["w"].item()) == until
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "search", [jaxarch.search.dense(), two_temperature(units="2:4")], ids=["dense", "N:M"]
 )

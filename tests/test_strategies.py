@@ -51,6 +51,7 @@ def test_a_warm_start_is_at_the_found_weights_and_a_cold_one_is_not():
         assert close(stage.params(stage.settings, carry.state), network.params) == is_found
 
 
+@pytest.mark.long
 def test_strategies_that_begin_alike_share_the_beginning_exactly():
     together = jaxarch.compare({n: STRATEGIES[n] for n in ("real", "real->bin")}, keys(), problem())
     alone, _ = jaxarch.over_seeds(STRATEGIES["real->bin"], keys(), problem())

@@ -108,6 +108,7 @@ def test_a_search_keeps_exactly_its_share_of_the_units_and_one_of_each_group(nam
         assert all(units.any() for units in kept.values())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", some(SEARCHES))
 def test_the_units_that_a_search_removes_are_not_needed_and_without_them_the_network_is_the_same(name):
     problem, network = learning(), found(name, "neurons").of_run(1)
@@ -140,6 +141,7 @@ def test_of_every_four_inputs_of_an_output_two_are_left(name):
     assert any(leaf.std(0).any() for leaf in leaves)  # each run has its own
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", some(name for name in OF_A_SIZE if name != "architecture_pruning"))
 def test_a_search_keeps_exactly_its_share_of_the_blocks(name):
     blocks = [

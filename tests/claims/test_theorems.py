@@ -148,6 +148,7 @@ def test_theorem_4_3_fails_for_every_c_once_there_are_enough_steps():
     assert (sides.left > 10 * sides.right).all()
 
 
+@pytest.mark.long
 def test_theorem_4_3_fails_where_the_error_that_its_proof_takes_to_be_0_on_average_is_0():
     w = algorithm_1.WITHOUT_ERROR
     with float64():
