@@ -26,7 +26,7 @@ from jaxarch.experiments.tournament.matches import PASSES, Played, play, play_ow
 from jaxarch.experiments.tournament.own import Own, read_own
 from jaxarch.experiments.tournament.report import DENSE, ranking_of
 from jaxarch.experiments.tournament.settings import TournamentSettings
-from jaxarch.experiments.tournament.task import prepare
+from jaxarch.experiments.tournament.task import prepare, task_of
 from jaxarch.experiments.tournament.tuning import trials, tuned
 
 METHODS = ("random", "random ERK", "SNIP", "two-temperature trained")
@@ -343,6 +343,7 @@ def test_a_trial_is_chosen_by_rows_that_are_held_out_and_none_is_tested(task, mo
     assert chosen["chosen"].tolist() == [False, True, False]
 
 
+@pytest.mark.long
 def test_the_plan_says_what_each_method_takes_and_the_time_is_told():
     lines = "\n".join(plan_of(TOURNAMENT, SMALL))
     assert "SNIP: 18 gradient evaluations a network, 4 networks" in lines
@@ -433,6 +434,7 @@ def test_settings_that_cannot_be_used_are_refused_by_name(changes, message):
         plan_of(TOURNAMENT, dataclasses.replace(SMALL, **changes))
 
 
+@pytest.mark.long
 def test_a_narrow_parent_has_its_channels_times_the_factor_and_says_so():
     narrow = dataclasses.replace(SMALL, model="resnet20", width_factor=0.25)
     task = prepare(narrow.complete())
@@ -445,6 +447,7 @@ def test_a_narrow_parent_has_its_channels_times_the_factor_and_says_so():
 def test_whatever_a_parent_is_called_a_result_folder_from_before_it_had_a_factor_is_read():
     assert in_words({"model": "resnet20"}) == "resnet20"
     assert in_words({"model": "vgg11", "width_factor": 0.125}) == "vgg11 x 0.125"
+    assert in_words({"model": "mlp", "initial": "normal"}) == "mlp, normal initial weights"
 
 
 @pytest.mark.long
@@ -565,9 +568,68 @@ def test_a_tournament_of_another_release_is_not_gone_on_with(tmp_path, monkeypat
         run_in(tmp_path, TOURNAMENT, settings)
 
 
-def test_what_is_kept_of_mnist_is_gone_on_with_by_default_and_has_every_method(tmp_path):
-    kept = Path(__file__).parent.parent / "docs" / "results" / "tournament_mnist"
-    folder = shutil.copytree(kept, tmp_path / "mnist")
-    check_parts(TournamentSettings(dataset="mnist", resume=str(folder)).complete(), "tournament")
-    names = {re.sub(r"\W+", "-", name) for name in (DENSE, *ENTRANTS)}
+KEPT = Path(__file__).parent.parent / "docs" / "results"
+
+
+@pytest.mark.parametrize(
+    ("settings", "methods"),
+    [
+        (TournamentSettings(dataset="mnist", resume="tournament_mnist"), ENTRANTS),
+        (
+            TournamentSettings(
+                dataset="cifar10",
+                model="vgg16",
+                densities=(0.1, 0.01, 0.001),
+                steps=1500,
+                rate=1e-3,
+                augment=True,
+                at_once=1,
+                seeds=3,
+                resume="tournament_vgg16",
+            ),
+            ("random", "magnitude at start", "SNIP", "GraSP", "SynFlow"),
+        ),
+    ],
+    ids=["mnist", "vgg16"],
+)
+def test_what_is_kept_is_gone_on_with_as_the_page_says_and_has_every_method(settings, methods, tmp_path):
+    folder = shutil.copytree(KEPT / settings.resume, tmp_path / "kept")
+    check_parts(dataclasses.replace(settings, resume=str(folder)).complete(), "tournament")
+    names = {re.sub(r"\W+", "-", name) for name in (DENSE, *methods)}
     assert {file.stem for file in folder.glob("*.npz")} == names
+
+
+@pytest.fixture(scope="module")
+def starts():
+    """The digits' parent with its own weights, and with normal ones: the matrices of three seeds."""
+
+    def of(initial):
+        problem = task_of(ready(dataclasses.replace(SMALL, initial=initial))).problem
+        draw = jax.vmap(lambda seed: problem.init(jax.random.key(seed))[0])
+        return problem, jax.device_get(draw(np.arange(3)))
+
+    return {initial: of(initial) for initial in ("model", "normal")}
+
+
+def test_normal_initial_weights_have_the_sizes_of_the_models_own_and_no_edge(starts):
+    own, normal = (jaxarch.named_leaves(starts[initial][1]) for initial in ("model", "normal"))
+    for path, leaf in own.items():
+        if leaf.ndim < 3:  # a bias of each seed
+            np.testing.assert_array_equal(normal[path], leaf)
+            continue
+        spread = np.sqrt(np.square(leaf).mean(axis=(1, 2)))
+        np.testing.assert_allclose(np.sqrt(np.square(normal[path]).mean(axis=(1, 2))), spread, rtol=0.05)
+        assert np.abs(leaf).max() < 2.4 * spread.max() < 3 * spread.max() < np.abs(normal[path]).max()
+        assert len({draw.tobytes() for draw in normal[path]}) == 3
+
+
+def test_it_is_the_edge_of_flax_weights_that_empties_a_layer_under_initial_magnitude(starts):
+    search = jaxarch.search.initial_magnitude(0.05)
+    emptiest = {
+        initial: [
+            min(float(share) for share in jaxarch.layer_density(search(key, problem).mask).values())
+            for key in jax.random.split(jax.random.key(0), 3)
+        ]
+        for initial, (problem, _) in starts.items()
+    }
+    assert max(emptiest["model"]) == 0 < min(emptiest["normal"])
