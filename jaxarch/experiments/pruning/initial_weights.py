@@ -24,7 +24,7 @@ def beginning(problem: Problem, initial: Initial) -> Problem:
 
     Flax draws the weights of a layer from a normal distribution that is cut off at 2.27 of its own standard
     deviations, unless it is told otherwise: of all layers only those with few inputs have large weights, and
-    what compares weights of different layers finds none in the others. PyTorch's have other tails.
+    what compares weights of different layers finds none in the others.
     """
     return dataclasses.replace(problem, init=_Normal(problem.init)) if initial == "normal" else problem
 
