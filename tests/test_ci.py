@@ -174,6 +174,7 @@ def test_no_test_begins_after_the_time_and_those_that_did_not_are_apart_from_tho
     assert two_files("--until", str(time.time() + 1000))[1:] == ([], [])
 
 
+@pytest.mark.long
 def test_the_order_of_files_is_that_of_a_text_and_tests_of_a_file_stay_together(two_files):
     orders = {text: two_files("--order", text)[0] for text in "abcdefgh"}
     assert two_files("--order", "a")[0] == orders["a"]

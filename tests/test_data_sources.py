@@ -100,6 +100,7 @@ def test_mnist_is_read_from_its_archives(archives, monkeypatch):
     assert data.x[0, 0] == pytest.approx(images[0, 2:5, 2:5, 0].mean())
 
 
+@pytest.mark.long
 def test_the_files_of_tensorflow_datasets_give_the_same_rows_as_the_archives(
     archives, data_folder, monkeypatch
 ):
