@@ -18,7 +18,7 @@ from jaxarch.running.stage import HostSearch
 RUNS = 3
 METHODS = methods_of(jaxarch.search, jaxarch.finish)
 IN_JAX = [name for name, method in METHODS.items() if not isinstance(method.stage(), HostSearch)]
-_LONG = {
+LONG = {
     "agnostic",
     "architecture_pruning",
     "biprop",
@@ -38,7 +38,7 @@ _LONG = {
     "spectral",
     "spectral_depth",
 }
-RUN = [pytest.param(name, marks=pytest.mark.long if name in _LONG else ()) for name in IN_JAX]
+RUN = [pytest.param(name, marks=pytest.mark.long if name in LONG else ()) for name in IN_JAX]
 """All of them, for tests that run each: what compiles for seconds only in the long suite."""
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import optax
 import pytest
 from compilations import compilations
-from methods import IN_JAX, METHODS, RUN, RUNS, keys, problem_for, problem_of, strategy_of
+from methods import IN_JAX, LONG, METHODS, RUN, RUNS, keys, problem_for, problem_of, strategy_of
 from small import close, same
 
 import jaxarch
@@ -44,6 +44,10 @@ def test_every_method_of_a_folder_is_listed(folder):
     }
     assert described
     assert described <= set(METHODS)
+
+
+def test_what_is_said_to_take_long_is_there():
+    assert set(IN_JAX) >= LONG
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -49,3 +49,7 @@ def test_the_examples_of_a_module_print_what_they_say(module):
         outcome = doctest.testmod(importlib.import_module(module))
     assert outcome.attempted
     assert not outcome.failed
+
+
+def test_what_is_said_to_take_long_is_there():
+    assert set(MODULES) >= LONG
