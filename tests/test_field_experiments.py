@@ -83,6 +83,15 @@ def test_the_critical_compression_is_the_last_one_before_a_layer_is_empty():
 
 
 @pytest.mark.long
+def test_with_normal_initial_weights_initial_magnitude_empties_a_layer_later(collapsed, tmp_path):
+    one = dataclasses.replace(SMALL, initial="normal", methods=("magnitude at start",))
+    run_in(tmp_path, collapse.EXPERIMENT, one)
+    own, normal = read_table(collapsed), read_table(tmp_path)
+    own = own[own["strategy"] == "magnitude at start"]
+    assert (collapse.critical(normal) > collapse.critical(own)).all()
+
+
+@pytest.mark.long
 def test_a_line_of_the_figure_of_layers_ends_where_one_is_empty(collapsed, monkeypatch):
     drawn = {}
     monkeypatch.setattr(

@@ -633,3 +633,14 @@ def test_it_is_the_edge_of_flax_weights_that_empties_a_layer_under_initial_magni
         for initial, (problem, _) in starts.items()
     }
     assert max(emptiest["model"]) == 0 < min(emptiest["normal"])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("initial", ["model", "normal"])
+def test_a_tournament_is_of_the_initial_weights_that_it_was_asked_for(initial, tmp_path):
+    few = {"methods": ("random", "magnitude at start"), "densities": (0.05,)}
+    settings = dataclasses.replace(SMALL, **few, initial=initial, resume=str(tmp_path / "parts"))
+    run_in(tmp_path, TOURNAMENT, settings)
+    with np.load(tmp_path / "parts" / "magnitude-at-start.npz") as found:
+        emptiest = np.min([found[name] for name in found.files if name.startswith("layers/")], axis=0)
+    assert ((emptiest > 0) == (initial == "normal")).all()
