@@ -118,6 +118,10 @@ def synflow(output: Callable[[PyTree], Array], params: PyTree, where: Where = ma
     by iteratively conserving synaptic flow, 2020, equation (2). They prune in 100 rounds, to density `d^(k /
     100)` after round k, since a single one may cut a whole layer: call it again with the masked parameters.
 
+    Without biases the scores of a layer that all flow goes through add up to R, and those of layers beside
+    each other, such as a convolution and the shortcut around it, add up to what goes through each: to R
+    together.
+
     Args:
       output: `params -> outputs` on an input of ones, without activations that make a difference of signs
         (ReLUs make none). It is called with the absolute values, in float32.

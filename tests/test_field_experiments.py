@@ -82,6 +82,14 @@ def test_the_critical_compression_is_the_last_one_before_a_layer_is_empty():
     assert collapse.critical(rows).tolist() == [2.0, 16.0]
 
 
+def test_of_the_layers_that_are_empty_first_one_is_named_and_the_others_are_counted():
+    rows = pd.DataFrame({"seed": 0, "compression": [4.0, 2.0], "a": [0, 1], "b": [0, 0], "c": [0, 0]})
+    rows["empty_layers"] = (rows[["a", "b", "c"]] == 0).sum(axis=1)
+    assert collapse.first_empty(rows, "abc") == "b and 1 more"
+    assert collapse.first_empty(rows.assign(c=1), "abc") == "b"
+    assert collapse.first_empty(rows.assign(empty_layers=0), "abc") == "-"
+
+
 @pytest.mark.long
 def test_with_normal_initial_weights_initial_magnitude_empties_a_layer_later(collapsed, tmp_path):
     one = dataclasses.replace(SMALL, initial="normal", methods=("magnitude at start",))

@@ -60,6 +60,22 @@ def test_synflow_sums_the_products_of_weights_along_all_paths_through_a_connecti
     np.testing.assert_allclose(scores["b"], a.sum(0)[:, None] * b, rtol=1e-5)
 
 
+def test_synflow_has_the_whole_flow_where_all_of_it_goes_through_and_shares_it_between_branches():
+    shapes = {"before": (3, 4), "branch": (4, 6), "back": (6, 4), "shortcut": (4, 4), "behind": (4, 2)}
+    drawn = {name: jax.random.normal(key, shapes[name]) for name, key in zip(shapes, keys(5), strict=True)}
+
+    def flow(params):
+        x = jnp.ones((1, 3)) @ params["before"]
+        x = jax.nn.relu(x @ params["branch"]) @ params["back"] + x @ params["shortcut"]
+        return (x @ params["behind"]).sum()
+
+    whole = flow(jax.tree.map(jnp.abs, drawn))
+    through = {name: scores.sum() / whole for name, scores in saliency.synflow(flow, drawn).items()}
+    ones = through["before"], through["behind"], through["branch"] + through["shortcut"]
+    np.testing.assert_allclose(ones, 1, rtol=1e-5)
+    np.testing.assert_allclose(through["branch"], through["back"], rtol=1e-5)
+
+
 def test_synflow_conserves_the_flow_from_layer_to_layer():
     no_bias = {"a": PARAMS["first"]["kernel"], "b": PARAMS["last"]["kernel"]}
     scores = saliency.synflow(lambda p: jnp.ones((1, 3)) @ p["a"] @ p["b"], no_bias)

@@ -149,6 +149,25 @@ def test_there_is_a_path_where_one_round_magnitudes_and_snip_leave_none():
     assert paths(jax.jit(snip(0.005))(KEY, problem).mask) == 0
 
 
+def test_a_branch_that_little_flow_goes_through_is_emptied_and_a_path_is_left():
+    before, branch, back, behind = drawn(8, 16, 64, 16, 3)
+    shortcut = np.full((16, 16), 0.01, np.float32)
+    params = {"before": before, "branch": branch, "back": back, "behind": behind, "shortcut": shortcut}
+
+    def apply(params, x):
+        x = x @ params["before"]
+        x = jax.nn.relu(x @ params["branch"]) @ params["back"] + x @ params["shortcut"]
+        return x @ params["behind"]
+
+    problem = learning((lambda key: jax.tree.map(jnp.asarray, params), apply), 8, 3)
+    found = jax.jit(synflow((0.3, 0.01)))(KEY, problem).by_density
+    for density in ("0.3", "0.01"):
+        left = {name: int(mask.sum()) for name, mask in found.masks[density].items()}
+        assert left.pop("shortcut") == 0 and min(left.values()) > 0
+        sizes = masks.apply_mask(found.masks[density], jax.tree.map(jnp.abs, params))
+        assert (apply(sizes, jnp.ones((1, 8))) > 0).any()
+
+
 def test_every_density_is_exact_and_what_it_is_alone():
     several = of_deep((0.3, 0.033, 0.005))
     size = sum(kernel.size for kernel in DEEP)

@@ -569,28 +569,33 @@ def test_a_tournament_of_another_release_is_not_gone_on_with(tmp_path, monkeypat
 
 
 KEPT = Path(__file__).parent.parent / "docs" / "results"
+THREE = ("random", "magnitude at start", "SNIP")
+
+
+def on_cifar(model, steps, **others):
+    """The settings of the whole networks on CIFAR-10."""
+    return TournamentSettings(
+        dataset="cifar10",
+        model=model,
+        steps=steps,
+        densities=(0.1, 0.01, 0.001),
+        rate=1e-3,
+        augment=True,
+        at_once=1,
+        seeds=3,
+        **{"resume": f"tournament_{model}"} | others,
+    )
 
 
 @pytest.mark.parametrize(
     ("settings", "methods"),
     [
         (TournamentSettings(dataset="mnist", resume="tournament_mnist"), ENTRANTS),
-        (
-            TournamentSettings(
-                dataset="cifar10",
-                model="vgg16",
-                densities=(0.1, 0.01, 0.001),
-                steps=1500,
-                rate=1e-3,
-                augment=True,
-                at_once=1,
-                seeds=3,
-                resume="tournament_vgg16",
-            ),
-            ("random", "magnitude at start", "SNIP", "GraSP", "SynFlow"),
-        ),
+        (on_cifar("vgg16", 1500), (*THREE, "GraSP", "SynFlow")),
+        (on_cifar("vgg16", 1500, initial="normal", resume="tournament_vgg16_normal"), THREE),
+        (on_cifar("resnet18", 600), (*THREE, "GraSP", "SynFlow")),
     ],
-    ids=["mnist", "vgg16"],
+    ids=["mnist", "vgg16", "vgg16 of normal weights", "resnet18"],
 )
 def test_what_is_kept_is_gone_on_with_as_the_page_says_and_has_every_method(settings, methods, tmp_path):
     folder = shutil.copytree(KEPT / settings.resume, tmp_path / "kept")

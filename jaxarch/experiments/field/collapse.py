@@ -267,7 +267,12 @@ def report(results: Results) -> list[RenderableType]:
 def _table(groups: list[tuple[str, pd.DataFrame]], layers: Iterable[str], title: str, most: float) -> Table:
     """Where layers collapse, and which is the first."""
     rows = [
-        (name, tables.spread(critical(of), ",.0f"), _first(of, layers), tables.median(of["seconds"], ".1f"))
+        (
+            name,
+            tables.spread(critical(of), ",.0f"),
+            first_empty(of, layers),
+            tables.median(of["seconds"], ".1f"),
+        )
         for name, of in groups
     ]
     columns = ("method", "largest compression", "layers that are empty first", "seconds")
@@ -278,12 +283,14 @@ def _table(groups: list[tuple[str, pd.DataFrame]], layers: Iterable[str], title:
     )
 
 
-def _first(rows: pd.DataFrame, layers: Iterable[str]) -> str:
-    """Those of all layers that are empty first, in any seed."""
+def first_empty(rows: pd.DataFrame, layers: Iterable[str]) -> str:
+    """One of those layers that are empty first, in any seed, and how many others there are."""
     found: dict[str, None] = {}
     for _, of in rows[rows["empty_layers"] > 0].sort_values("compression").groupby("seed"):
         found |= dict.fromkeys(layer for layer in layers if of.iloc[0][layer] == 0)
-    return ", ".join(found) or "-"
+    # Names are long, and of a deep network there are many: all of them are in the table of runs.
+    first, others = next(iter(found), "-"), len(found) - 1
+    return f"{first} and {others} more" if others > 0 else first
 
 
 def charts(results: Results) -> list[Chart]:
