@@ -170,6 +170,7 @@ def test_without_a_density_the_mask_is_that_of_the_positive_scores():
     assert 0.1 < float(jaxarch.density(network.mask)) < 0.9
 
 
+@pytest.mark.long
 def test_each_optimiser_sees_the_tree_that_it_is_for():
     frozen = {"hidden": "still", "head": "moves"}
     weights = optax.partition({"still": optax.set_to_zero(), "moves": optax.adam(1e-2)}, frozen)
@@ -234,6 +235,7 @@ def test_a_new_head_has_the_density_of_the_old_one(pruned):
     assert same(network.mask["hidden"]["kernel"], pruned.mask["hidden"]["kernel"])
 
 
+@pytest.mark.long
 def test_another_number_of_classes_needs_a_new_head(pruned):
     with pytest.raises(
         ValueError, match=r"mask: leaf 'head/kernel' has shape \(12, 5\).* new_head\(\) first"

@@ -217,7 +217,19 @@ FAMILIES = {
         (VECTOR, 2 * VECTOR),
     ),
 }
-LARGE = ("CNN with batch norm", "VGG", "ResNet", "ResNet with projections", "vision transformer", "GPT, tied")
+LARGE = (
+    "CNN with batch norm",
+    "DenseNet",
+    "GPT, tied",
+    "GRU",
+    "MobileNet and groups",
+    "ResNet",
+    "ResNet with projections",
+    "VGG",
+    "pre-activation ResNet",
+    "spectral head",
+    "vision transformer",
+)
 EVERY = [pytest.param(name, marks=[pytest.mark.long] * (name in LARGE)) for name in FAMILIES]
 QUICK = ("residual MLP", "siamese")
 SOME = [pytest.param(name, marks=[pytest.mark.long] * (name not in QUICK)) for name in FAMILIES]

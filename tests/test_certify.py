@@ -75,6 +75,7 @@ def softened(v):
     return {"w": jnp.asarray(v, jnp.float32).reshape(D, 1)}
 
 
+@pytest.mark.long
 def test_numbers_near_the_best_mask_bound_it_more_closely():
     v = (0.999, 0.999, 0.999, 0.001, 0.001, 0.001, 0.001, 0.3)
     found = jaxarch.certify(masked(MASK), linear(), convex=True, relaxed=softened(v), flips=D)
@@ -189,6 +190,7 @@ def test_rows_that_were_held_out_give_a_bound_of_their_own():
     assert found.held_out.bound < found.training.bound
 
 
+@pytest.mark.long
 def test_rows_a_few_at_a_time_say_the_same():
     whole, parts = certificate(), jaxarch.certify(masked(MASK), linear(), flips=D, batch_size=60)
     assert parts.training == whole.training
@@ -245,6 +247,7 @@ def weight_free():
     return jaxarch.Network(jaxarch.masks.weight_free(mask, params), mask, state)
 
 
+@pytest.mark.long
 def test_running_statistics_and_biases_that_have_seen_the_data_are_refused():
     network = weight_free()
     assert jaxarch.certify(network, normalised(), flips=0).training is not None
@@ -334,6 +337,7 @@ def test_a_loss_that_is_not_convex_or_has_no_slope_is_not_taken_for_convex(probl
         jaxarch.certify(network, problem, convex=True)
 
 
+@pytest.mark.long
 def test_without_the_weights_that_come_back_nothing_is_said_of_other_masks():
     network = masked(MASK, {"w": jnp.full((D, 1), 2.0)})
     found = jaxarch.certify(network, linear(), convex=True, flips=D)

@@ -165,6 +165,7 @@ def two_files(tmp_path):
     return run
 
 
+@pytest.mark.long
 def test_no_test_begins_after_the_time_and_those_that_did_not_are_apart_from_those_skipped(
     two_files,
 ):
@@ -227,6 +228,7 @@ def test_ci_gets_a_browser_where_there_is_none_and_it_may(ci, tmp_path):
     assert re.search(r"^install .* chromium", asked.read_text(), flags=re.M)
 
 
+@pytest.mark.long
 def test_ci_fails_where_a_test_is_skipped_even_with_all_extras_and_data(ci):
     done, _ = ci(NEVER="1")
     assert done.returncode != 0

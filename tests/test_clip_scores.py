@@ -121,6 +121,7 @@ def test_a_search_in_a_box_that_it_never_leaves_is_the_one_without():
     np.testing.assert_allclose(clipped.info["scores"]["w1"], free.info["scores"]["w1"], rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.long
 def test_a_sweep_over_clips_keeps_each_run_in_its_own_box():
     def at(clip):
         return jaxarch.search.two_temperature(clip=clip)

@@ -22,6 +22,7 @@ from jaxarch.html_report.report import device
 from jaxarch.reproduction import read_findings
 from jaxarch.results import read_table
 
+pytestmark = pytest.mark.long
 TICKETS, TOURNAMENT = experiment("field.tickets"), experiment("tournament")
 SMALL = TicketSettings(seeds=2, widths=(6,), steps=4, every=2, rounds=1, reinitialised=1)
 GAMES = TournamentSettings(
@@ -191,7 +192,6 @@ def test_a_disk_that_is_full_is_no_altered_file(shares, tmp_path, monkeypatch):
     assert "could not be written (No space left on device)" in done.stderr
 
 
-@pytest.mark.long
 def test_a_tournament_is_ranked_anew_its_controls_are_of_all_seeds_and_its_own_methods_in_any_place(tmp_path):
     parts = [tmp_path / "0", tmp_path / "1"]
     for key, part in enumerate(parts):

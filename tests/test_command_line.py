@@ -69,6 +69,7 @@ def test_a_run_prints_its_tables_and_names_its_folder(ran):
         assert text in done.stdout
 
 
+@pytest.mark.long
 def test_a_run_writes_one_row_for_each_run_and_strategy(ran):
     table = pd.read_csv(ran[1] / results.RESULTS)
     assert set(results.COLUMNS) <= set(table.columns)
@@ -79,6 +80,7 @@ def test_a_run_writes_one_row_for_each_run_and_strategy(ran):
     assert prerequisites["real->bin"] > prerequisites["real"]
 
 
+@pytest.mark.long
 def test_the_manifest_has_the_splits_and_all_that_is_needed_to_repeat_it(ran):
     manifest = json.loads((ran[1] / results.MANIFEST).read_text())
     assert manifest["settings"]["steps"] == 40
@@ -91,6 +93,7 @@ def test_the_manifest_has_the_splits_and_all_that_is_needed_to_repeat_it(ran):
     assert not train & test
 
 
+@pytest.mark.long
 def test_figures_masks_and_comparisons_are_written(ran):
     names = {path.name for path in ran[1].iterdir()}
     assert {"auc.png", "auc.svg", "convergence.png", "masks.npz", "comparisons.csv"} <= names
@@ -101,6 +104,7 @@ def test_figures_masks_and_comparisons_are_written(ran):
     assert len(pairs) == 2 * len(CHOSEN) * (len(CHOSEN) - 1) / 2
 
 
+@pytest.mark.long
 def test_a_report_prints_the_same_tables_and_redraws_the_same_figures(ran):
     done, folder = ran
     figure = (folder / "auc.png").read_bytes()
@@ -111,6 +115,7 @@ def test_a_report_prints_the_same_tables_and_redraws_the_same_figures(ran):
     assert (folder / "auc.png").read_bytes() == figure
 
 
+@pytest.mark.long
 def test_a_run_writes_its_page_and_a_report_writes_the_same_again(ran):
     folder = ran[1]
     page = (folder / "report.html").read_text()
@@ -195,6 +200,7 @@ def test_an_npz_file_of_the_user_s_can_be_run_on(tmp_path, here):
     assert table["dataset"].unique().tolist() == ["mine"]
 
 
+@pytest.mark.long
 def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(tmp_path, here):
     done = here("run", "--dry-run")
     assert done.returncode == 0
@@ -410,6 +416,7 @@ def test_runs_that_diverge_are_reported_and_left_out_and_the_results_are_kept(tm
     assert (table[table["strategy"] == "random"]["auc"] == 0.5).all()
 
 
+@pytest.mark.long
 def test_a_folder_that_was_altered_is_refused_by_report_in_one_line(ran, tmp_path, here):
     shutil.copytree(ran[1], tmp_path / "out")
     (tmp_path / "out" / results.RESULTS).write_text("a,b\n1,2\n")
@@ -453,6 +460,7 @@ FOREIGN = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", FOREIGN)
 def test_a_manifest_that_is_odd_is_refused_by_report_in_one_line(ran, tmp_path, here, case):
     shutil.copytree(ran[1], tmp_path / "out")
@@ -488,6 +496,7 @@ def test_a_table_with_a_number_that_is_none_is_refused_by_report_in_one_line(tmp
     assert again.stderr.count("\n") == 1
 
 
+@pytest.mark.long
 def test_markup_in_what_a_folder_says_is_printed_as_it_is(ran, tmp_path, here):
     shutil.copytree(ran[1], tmp_path / "out")
     path = tmp_path / "out" / results.MANIFEST
@@ -521,6 +530,7 @@ def test_results_that_cannot_be_written_are_kept_as_far_as_they_are(tmp_path, he
     assert len(results.read_table(tmp_path / "out-incomplete"))
 
 
+@pytest.mark.long
 def test_on_a_full_disk_all_results_go_to_a_temporary_folder(tmp_path, here, monkeypatch):
     write = results.write_manifest
     (tmp_path / "elsewhere").mkdir()
@@ -542,6 +552,7 @@ def test_on_a_full_disk_all_results_go_to_a_temporary_folder(tmp_path, here, mon
     assert not list(tmp_path.glob(".unfinished-*"))
 
 
+@pytest.mark.long
 def test_a_folder_that_appears_while_the_run_goes_on_is_left_alone(tmp_path, here, monkeypatch):
     def meanwhile(*arguments, **facts):
         (tmp_path / "out").mkdir()

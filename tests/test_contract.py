@@ -129,7 +129,7 @@ def test_runs_with_other_keys_are_others(name, networks):
     assert not same(network.of_run(0).params, network.of_run(1).params)
 
 
-@pytest.mark.parametrize("name", IN_JAX)
+@pytest.mark.parametrize("name", RUN)
 def test_its_loss_is_traced_as_often_for_many_runs_as_for_one(name):
     counts = []
     for runs in (1, RUNS):
@@ -181,7 +181,7 @@ def problem_in(container):
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
-@pytest.mark.parametrize("name", [name for name in IN_JAX if METHODS[name].parent == "any"])
+@pytest.mark.parametrize("name", [run for run in RUN if METHODS[run.values[0]].parent == "any"])
 def test_parameters_may_be_any_pytree(name, container):
     learning = problem_in(container)
     network = jax.eval_shape(strategy_of(name), keys()[0], learning)

@@ -37,6 +37,7 @@ def removed(state, **kept):
     return state | {"neurons": dict(state["neurons"]) | {name: jnp.asarray(of) for name, of in kept.items()}}
 
 
+@pytest.mark.long
 def test_with_1x1_kernels_it_is_the_gated_form_at_every_pixel():
     params, state, outputs = parts(kernel=1, strides=(1, 1, 1))
     factors, values = unpack_convolutions(params)

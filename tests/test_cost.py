@@ -513,6 +513,7 @@ def test_where_a_loop_looks_up_its_weights_the_mask_is_not_seen_and_that_is_said
     assert "the mask does not lessen the products of layers" in str(cost)
 
 
+@pytest.mark.long
 def test_attention_is_less_by_a_head_that_nothing_reads():
     mask = full_mask(HEADS)
     mask["o"]["kernel"] = mask["o"]["kernel"].at[0].set(False)
@@ -546,6 +547,7 @@ def test_shrunk_is_what_the_cut_model_costs_dense(name):
     assert cost.total.shrunk.parameters < cost.total.dense.parameters
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FAMILIES)
 def test_no_kind_of_connections_is_more_than_those_that_it_is_of(name):
     cost = of_all_kinds(name)[-1]

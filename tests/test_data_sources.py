@@ -85,6 +85,7 @@ def test_mnist_that_is_not_there_is_refused_with_the_ways_to_get_it():
         load("mnist")
 
 
+@pytest.mark.long
 def test_mnist_is_read_from_its_archives(archives, monkeypatch):
     monkeypatch.setenv("JAXARCH_DATA", str(archives.parent))
     _, images, labels, train = load_images("mnist")
@@ -116,6 +117,7 @@ def test_the_files_of_tensorflow_datasets_give_the_same_rows_as_the_archives(
         assert np.array_equal(expected.y, again.y)
 
 
+@pytest.mark.long
 def test_both_formats_of_tensorflow_datasets_give_equal_arrays(data_folder):
     for package in ("tensorflow_datasets", "array_record", "PIL"):
         pytest.importorskip(package)
@@ -280,6 +282,7 @@ def served(archives, monkeypatch):
     return content
 
 
+@pytest.mark.long
 def test_a_download_is_checked_and_then_ready(served):
     assert "downloaded into" in run("data", "mnist", "--download")
     assert mnist.status() == (True, str(own_folder() / mnist.FOLDER))

@@ -57,6 +57,7 @@ def third(tmp_path_factory):
     return folder
 
 
+@pytest.mark.long
 def test_figure_2_has_the_slope_of_the_sigmoid_with_and_without_its_factor(tmp_path):
     run(fig2, tmp_path, hards=(5.0, 50.0), points=201)
     table = read_table(tmp_path)
@@ -242,7 +243,13 @@ def test_findings_are_ready_for_the_record(which, request):
     assert len(measured) > 10
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+LARGE = ("spectral.fig9", "spectral.fig16", "spectral.fig18")
+"""Experiments whose plans need seconds."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in LARGE)) for name in EXPERIMENTS]
+)
 def test_every_experiment_can_be_planned_with_its_defaults(name):
     chosen = experiment(name)
     assert plan_of(chosen, chosen.settings())

@@ -23,6 +23,7 @@ def stream(key, steps, batch_size, examples):
     return np.concatenate([rows_of(key, step, batch_size, examples) for step in range(steps)])
 
 
+@pytest.mark.long
 @given(examples=st.integers(1, 60), batch_size=st.sampled_from([1, 7, 20]))
 def test_every_example_comes_once_an_epoch_whatever_the_batches(examples, batch_size):
     epochs = stream(KEY, 2 * examples // batch_size + 1, batch_size, examples)

@@ -107,6 +107,7 @@ def test_a_mask_of_an_exact_size_goes_on_the_arrays_and_on_the_module():
     assert jax.vmap(masked)(X).shape == (40, 4)
 
 
+@pytest.mark.long
 def test_hold_keeps_the_mask_in_a_chain_and_check_held_takes_arrays_and_module():
     mask = quarter()
     tx = optax.chain(optax.adamw(1e-2), optim.hold(mask))

@@ -77,6 +77,7 @@ def test_thresholding_is_a_function_of_the_percentiles_given():
     assert float(jaxarch.density(result.mask)) == pytest.approx(0.25, abs=1e-3)
 
 
+@pytest.mark.long
 def test_a_candidate_whose_loss_is_nan_is_never_chosen():
     # Outputs are divided by their norm, which is 0 when nothing is kept.
     def apply(params, x):

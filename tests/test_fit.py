@@ -57,6 +57,7 @@ def test_two_devices_give_the_bits_of_one_at_equal_width():
     assert same(two, one)
 
 
+@pytest.mark.long
 def test_results_on_cpu_are_on_one_device_whatever_computed_them():
     network, report = jaxarch.over_seeds(jaxarch.search.dense(), keys(), problem())
     assert report.stages[0].devices == 2
@@ -96,6 +97,7 @@ def test_scarce_memory_makes_groups():
     assert scarce.width == 2
 
 
+@pytest.mark.long
 def test_steps_one_by_one_give_what_a_compiled_loop_gives():
     stepped, report = learned(loop="step")
     assert report.width == 1
@@ -114,6 +116,7 @@ def test_a_fit_that_was_interrupted_continues_to_the_same_bits(tmp_path):
     assert same(resumed, whole)
 
 
+@pytest.mark.long
 def test_a_group_that_is_done_is_not_trained_again_however_rarely_checkpoints_are_saved(tmp_path):
     def kept(progress):
         checkpoint = jaxarch.Checkpoints(tmp_path, every=3600)
@@ -220,6 +223,7 @@ def test_strategies_whose_names_look_alike_have_checkpoints_of_their_own(tmp_pat
         assert same(again[name][0], kept[name][0])
 
 
+@pytest.mark.long
 def test_a_resumed_fit_reports_the_time_and_the_notes_of_the_whole(tmp_path):
     def run():
         return jaxarch.over_seeds(
@@ -266,6 +270,7 @@ def explosive(settings):
     return dense(nonnegative=False, optimizer=optax.sgd(settings["rate"]))
 
 
+@pytest.mark.long
 def test_a_run_that_diverges_is_reported_and_the_others_keep_their_results():
     rates = jnp.asarray([0.1, jnp.nan, 0.1, 0.1])
     with pytest.warns(jaxarch.NonFiniteWarning, match=r"wild: .*: seed 1: .* NaN or infinite at step \d+"):
@@ -601,6 +606,7 @@ def one_second_each(monkeypatch):
     monkeypatch.setattr(programs.Stopwatch, "run", run)
 
 
+@pytest.mark.long
 def test_seconds_are_wall_time_times_devices_over_runs_without_compilation(one_second_each):
     _, report = learned(jaxarch.chain(dense(), jaxarch.threshold()), chunk=4)
     training, function = report.stages

@@ -60,6 +60,7 @@ def bits_of(network):
     return tuple(np.asarray(network.mask["w"]).ravel().astype(int).tolist())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("ones", [True, False])
 def test_all_flips_tried_it_descends_to_a_mask_that_no_flip_betters(seed, ones):
@@ -158,6 +159,7 @@ def test_a_flip_whose_loss_was_nan_is_tried_again():
     assert found.info["locally_optimal"]
 
 
+@pytest.mark.long
 def test_rows_a_few_at_a_time_make_the_same_flips():
     whole, parts = (
         jaxarch.flip(20, returning="start", batch_size=size, at_once=4)(
@@ -195,6 +197,7 @@ def test_a_weight_that_is_no_number_does_not_come_back_and_spoils_nothing():
     assert int(found.info["flips"]) > 0
 
 
+@pytest.mark.long
 def test_a_connection_that_changes_nothing_is_not_flipped():
     x = jnp.zeros((7, 3)).at[:, 0].set(jnp.linspace(-1.0, 2.0, 7))
     useless = dataclasses.replace(problem(), data=(x, problem().data[1][:7]))
@@ -204,6 +207,7 @@ def test_a_connection_that_changes_nothing_is_not_flipped():
     assert int(again.info["flips"]) == 0
 
 
+@pytest.mark.long
 def test_half_precision_adds_up_losses_of_many_rows_a_few_at_a_time():
     x = jnp.ones((4000, 3), jnp.bfloat16)
     many = dataclasses.replace(problem(), data=(x, jnp.ones((4000, 2), jnp.bfloat16)))

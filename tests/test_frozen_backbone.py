@@ -64,6 +64,7 @@ def test_every_head_is_measured_and_the_report_says_what_it_stands_in_for(tmp_pa
     assert "largest hidden eigenvalue over the median one of the outputs: spectral head" in whats
 
 
+@pytest.mark.long
 def test_a_backbone_of_pictures_of_another_size_is_refused_before_anything_is_trained(tmp_path):
     path = tmp_path / "wide.npz"
     np.savez(path, x=np.arange(200 * 8 * 16, dtype=np.uint8).reshape(200, 8, 16), y=np.arange(200) % 10)

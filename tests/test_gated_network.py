@@ -116,6 +116,7 @@ def test_it_is_an_ordinary_network_whose_neurons_have_activations_of_their_own()
     assert close(gated(vectors, values, x, jnp.tanh), -values[-1][None, :] * (s @ vectors[-1].T), 1e-6)
 
 
+@pytest.mark.long
 def test_without_skips_neighbouring_layers_are_joined_by_minus_l_phi():
     net = jaxarch.spectral_network(DEEP, form="gated", skips=False)
     params, state = started(net)

@@ -56,6 +56,7 @@ def test_every_element_ends_and_headings_come_in_order(page):
     assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
 
 
+@pytest.mark.long
 def test_the_page_names_its_language_and_fits_a_telephone(page):
     assert page.all("html")[0]["lang"] == "en"
     assert {"name": "viewport", "content": "width=device-width, initial-scale=1"} in page.all("meta")

@@ -258,6 +258,7 @@ LABELS = np.random.default_rng(0).permutation(np.repeat([0, 2, 5, 6], [30, 20, 4
 ROWS = np.arange(0, 115, dtype=np.int32)[3:]
 
 
+@pytest.mark.long
 @given(seed=st.integers(0, 1000), smaller=st.integers(1, 15), larger=st.integers(1, 15))
 def test_smaller_sets_are_the_beginning_of_larger_ones_and_each_beginning_is_balanced(seed, smaller, larger):
     smaller, larger = sorted((smaller, larger))

@@ -174,6 +174,7 @@ def test_no_public_function_shares_the_path_of_a_module():
     assert not functions & modules
 
 
+@pytest.mark.long
 def test_importing_the_module_of_a_method_leaves_the_method_where_it_is():
     in_a_new_process(
         "import jaxarch.search.snip, jaxarch.finish.retrain, jaxarch.structure.shrink;"

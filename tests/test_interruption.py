@@ -55,6 +55,7 @@ INTERRUPTED, TERMINATED = (signal.SIGINT, "interrupted", 130), (signal.SIGTERM, 
 long = partial(pytest.param, marks=pytest.mark.long)
 
 
+@pytest.mark.long
 # Some are imported by C extensions, which make errors of their own of an exception that passes through.
 @pytest.mark.parametrize(
     ("at", "number", "line", "status"),

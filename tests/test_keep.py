@@ -65,6 +65,7 @@ def by_filling(shapes, density):
         full |= over
 
 
+@pytest.mark.long
 @given(
     st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=4).map(tuple), min_size=1, max_size=6),
     st.floats(1e-3, 1),

@@ -54,6 +54,7 @@ def test_a_problem_made_by_an_equal_call_compiles_nothing():
     assert not compiles_anew(chained, chained)
 
 
+@pytest.mark.long
 def test_data_of_equal_shapes_compile_nothing():
     other = dataclasses.replace(learning(), data=jax.tree.map(lambda leaf: leaf[::-1], learning().data))
     assert not compiles_anew(trained, lambda: trained(other))
@@ -282,11 +283,13 @@ def test_what_a_sweep_reads_from_elsewhere_is_seen_when_it_changes(monkeypatch):
     assert anew
 
 
+@pytest.mark.long
 def test_an_object_with_an_optimiser_s_two_methods_is_one():
     network, _ = trained(learning(optimizer=optax.MultiSteps(optax.sgd(0.1), 2)))
     assert np.isfinite(network.info["loss"]).all()
 
 
+@pytest.mark.long
 def test_a_flax_module_that_cannot_be_hashed_is_known_by_identity():
     import flax.linen as nn
 

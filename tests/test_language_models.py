@@ -47,6 +47,7 @@ def logits():
     return jax.device_get(run())
 
 
+@pytest.mark.long
 def test_there_is_a_logit_for_each_token_at_each_position(logits):
     assert logits["text"].shape == (LENGTH, VOCABULARY)
 
@@ -81,6 +82,7 @@ def test_dropout_is_drawn_in_training_and_off_in_evaluation():
     np.testing.assert_allclose(evaluated, plain, atol=1e-6)
 
 
+@pytest.mark.long
 def test_a_tied_head_is_the_embedding():
     @jax.jit
     def run():

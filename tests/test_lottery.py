@@ -121,6 +121,7 @@ def test_the_last_round_can_be_asked_for(one):
     assert abs(float(jaxarch.density(last.mask)) - 0.8**ROUNDS) < 1e-3
 
 
+@pytest.mark.long
 def test_what_only_the_stages_need_is_not_in_the_result(ticket):
     assert ticket.memory is None
 

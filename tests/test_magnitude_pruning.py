@@ -192,6 +192,7 @@ def test_one_shot_may_be_leaf_by_leaf():
     assert [float(leaf.mean()) for leaf in jax.tree.leaves(mask)] == [0.25, 0.25]
 
 
+@pytest.mark.long
 def test_a_ticket_by_rounds_is_the_network_of_the_last_one_not_trained():
     search = magnitude_pruning(rounds=2, fraction=0.5)
     network = jax.jit(search)(keys()[0], learning().of_run(0))

@@ -102,6 +102,7 @@ def test_the_exact_step_moves_the_dual_variable_by_the_rate_times_the_mask_s_gra
     assert np.max(np.abs(moved - exact) / scale) < 4 * np.finfo(dtype).eps
 
 
+@pytest.mark.long
 def test_a_gradient_of_zero_moves_nothing_and_no_score_overflows():
     scores = jnp.asarray([0.0, 1e-30, 3.0, -90.0, 1e4, -1e30])
     assert mirror.mirror_update(scores, jnp.zeros(6), 1.0, 0.3).tolist() == [0.0] * 6
@@ -194,6 +195,7 @@ def test_the_divergence_is_its_integral(double, ratio):
     np.testing.assert_allclose(mine, exact, rtol=1e-12 if double else 2e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ratio", [1e-3, 0.5, 0.99])
 def test_from_one_half_the_distance_to_a_vertex_is_log_2_plus_i_of_the_ratio(ratio):
     def beta(s):
@@ -223,6 +225,7 @@ def test_the_derivative_of_the_divergence_is_the_mask_s_error_over_the_soft_slop
     np.testing.assert_allclose(derivative, expected, rtol=1e-9, atol=1e-11 * float(slope.max()))
 
 
+@pytest.mark.long
 def test_a_vertex_is_at_a_finite_distance_exactly_below_equal_temperatures():
     assert np.isfinite(mirror.bregman_divergence(1.0, 0.0, 50.0, 49.9))
     assert np.isinf(mirror.bregman_divergence(1.0, 0.0, 50.0, 50.0))
@@ -366,6 +369,7 @@ def test_the_clipped_descent_bound_is_its_formula_and_infinite_beyond_the_larges
     assert np.isinf(mirror.clipped_descent_bound(0.5, 0.02, 0.21, 10.0, 4.0, **given))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("soft", [0.01, 4.0, 10.0])
 def test_the_prescribed_clip_has_the_least_bound_of_all(soft):
     clips = jnp.geomspace(1e-6, 0.49, 4000)

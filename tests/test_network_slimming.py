@@ -55,11 +55,13 @@ def test_one_step_of_descent_is_that_of_the_loss_plus_the_l1_norm_of_all_scales(
     assert all(close(leaf, 0 * leaf, 1e-6) for leaf in moved.values())
 
 
+@pytest.mark.long
 def test_a_larger_strength_makes_scales_smaller():
     weak, strong = (leaves(trained(strength).params)["norm/scale"] for strength in (0.0, 1e-1))
     assert jnp.abs(strong).sum() < 0.5 * jnp.abs(weak).sum()
 
 
+@pytest.mark.long
 def test_channels_go_in_the_order_of_their_scales_and_the_curve_tells_the_loss_without_each():
     learned = problem()
     found = trained(1e-2)

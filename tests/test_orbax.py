@@ -55,6 +55,7 @@ def ocp():
     return orbax.checkpoint
 
 
+@pytest.mark.long
 def test_a_fit_goes_on_from_orbax_to_the_same_bits(tmp_path):
     with pytest.raises(Interrupted):
         learned(checkpoint=orbax(tmp_path), progress=interrupt_at(8))

@@ -51,6 +51,7 @@ def test_all_runs_of_a_sweep_share_the_devices(monkeypatch):
     assert trained(1, monkeypatch).seconds(6 * 1000) == pytest.approx(1000 / 20 * 3)
 
 
+@pytest.mark.long
 def test_the_pace_of_runs_that_fail_at_once_is_told_too():
     with pytest.warns(NonFiniteWarning):
         found = pace.measured(jaxarch.search.dense(), KEYS, problem(rate=np.inf))

@@ -54,6 +54,7 @@ def test_without_pairs_every_search_draws_its_own():
     assert not same(first, second)
 
 
+@pytest.mark.long
 def test_every_run_has_its_own_weights_unless_there_is_one_pair_for_all():
     own = weights_before_training(search.snip(0.5), learning(PAIRS))
     one = weights_before_training(search.snip(0.5), learning(PAIRS[0]))

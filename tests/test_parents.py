@@ -121,6 +121,7 @@ def test_a_retraining_leaves_what_is_pruned_at_exactly_zero(parent):
         assert (trained[path][mask] != 0).all()
 
 
+@pytest.mark.long
 def test_batch_norm_s_averages_move_in_training_and_not_in_evaluation(parent):
     name, seen = parent
     start, trained, evaluated = (

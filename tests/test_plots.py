@@ -70,6 +70,7 @@ def test_equal_markers_are_not_enlarged_and_nearly_equal_ones_not_without_end():
     assert high - low == pytest.approx(1 / MOST_MAGNIFICATION)
 
 
+@pytest.mark.long
 def test_many_series_are_drawn_and_told_apart():
     figure = plots.by_strategy({f"set {i}": {"bin": CHANCE} for i in range(9)}, "AUC")
     looks = {
@@ -218,6 +219,7 @@ def test_eigenvalues_of_many_runs_or_of_none_are_refused():
         plots.recruited({})
 
 
+@pytest.mark.long
 def test_weights_by_name_are_drawn_as_bundles_are():
     params = gated().params
     weights = direct_weights(params)

@@ -255,6 +255,7 @@ def test_what_is_dropped_is_read_no_more():
         gc.enable()
 
 
+@pytest.mark.long
 def test_a_loader_that_waits_keeps_no_process_waiting():
     code = (
         "import numpy as np, queue, jaxarch\n"

@@ -63,6 +63,7 @@ def lines(prescription):
     return {line.name: line for line in prescription.lines}
 
 
+@pytest.mark.long
 def test_the_curvature_of_a_quadratic_is_found_and_the_rate_is_that_of_the_descent_theorem():
     found = jaxarch.prescribe(two_temperature(40.0, 2.0), KEY, learning())
     expected = 16 / (curvature(learning()) * 40.0 * 2.0)
@@ -92,6 +93,7 @@ def test_the_ratio_of_the_temperatures_is_lowered_to_its_limit_and_never_raised(
         assert found.rate == pytest.approx(16 / (3.0 * 50.0 * expected))
 
 
+@pytest.mark.long
 def test_with_the_smoothness_given_and_no_clip_nothing_is_a_heuristic():
     found = jaxarch.prescribe(two_temperature(), KEY, learning(), smoothness=10.0)
     assert (found.estimated, found.search.settings.clip) == ((), None)
@@ -188,12 +190,14 @@ def test_too_few_steps_prescribe_no_clip_and_say_how_many_would():
     assert jaxarch.prescribe(half, KEY, learning(), smoothness=10.0).clip is None
 
 
+@pytest.mark.long
 def test_a_search_for_a_density_is_not_clipped():
     search = two_temperature(density=0.5, steps=10**6)
     found = jaxarch.prescribe(search, KEY, learning(), smoothness=3.0, clip=True)
     assert (found.clip, found.search.settings.density) == (None, 0.5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "activation", [jax.nn.relu, jnp.abs, lambda x: jnp.round(x) + x], ids=["relu", "abs", "round"]
 )

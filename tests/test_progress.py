@@ -80,6 +80,7 @@ def test_a_callback_that_asks_is_told_every_run_s_density():
     assert np.array_equal(seen[-1], jax.vmap(jaxarch.density)(network.mask))
 
 
+@pytest.mark.long
 def test_runs_that_are_trained_in_groups_are_told_of_group_by_group():
     seen, network = watched(lambda told: (told.group, told.labels, told.densities()), at_once=3, devices=ONE)
     (first, names, densities), (second, name, density) = seen[2], seen[5]

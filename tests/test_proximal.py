@@ -112,6 +112,7 @@ def test_what_is_0_leaves_it_by_the_mean_of_gradients():
     np.testing.assert_allclose(second, [-0.1 * (1 / 1.99 - 0.2)], rtol=1e-5)
 
 
+@pytest.mark.long
 def test_the_mean_of_gradients_of_half_precision_is_held_in_float32():
     # Shares of a hundredth are lost in bfloat16, where a mean that nears .5 from 0 stays at .4.
     tx, still = proximal(optax.sgd(0.1), l1=0.45, where="w"), {"w": jnp.zeros(1, jnp.bfloat16)}
@@ -177,6 +178,7 @@ def test_strengths_are_of_each_leaf_by_its_path_or_its_end_and_may_be_traced():
     assert found["L3"][:, 0].tolist() == [-3, -1, 0]
 
 
+@pytest.mark.long
 def test_it_works_on_a_part_of_the_leaves_and_in_a_flax_optimiser():
     theta = {"w": jnp.full(2, 0.05), "b": jnp.ones(1)}
     parts = optax.multi_transform(

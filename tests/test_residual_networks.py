@@ -94,6 +94,7 @@ def test_a_padded_shortcut_is_every_second_pixel_and_channels_of_zeros():
     assert np.array_equal(block(x), np.maximum(taken, 0))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("side", [6, 7])
 def test_a_convolution_that_halves_looks_around_the_pixels_that_the_shortcut_takes(side):
     convolution = small().encoder[1].convolutions[0]

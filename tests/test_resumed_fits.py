@@ -57,6 +57,7 @@ def test_a_fit_does_not_go_on_on_devices_of_another_kind(begun, monkeypatch):
         learned(checkpoint=jaxarch.Checkpoints(folder))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "before", [{"devices": ONE}, {"loop": "step"}, {"at_once": 2}, {"memory": 2 * 10**5}]
 )

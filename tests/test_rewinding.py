@@ -141,6 +141,7 @@ def test_to_go_back_to_step_0_is_what_is_done_by_default():
     assert search.magnitude_pruning(0.5, rewind_to=1) != search.magnitude_pruning(0.5)
 
 
+@pytest.mark.long
 def test_a_network_with_weights_alone_to_go_back_to_begins_with_the_problem_s_state(ticket):
     again = jaxarch.retrain("rewind", nonnegative=False)
     weights_alone = dataclasses.replace(ticket, start_state=None)

@@ -86,6 +86,7 @@ def test_a_neuron_fed_by_constants_is_one():
     assert small.tree["c"]["bias"].tolist() == [6.0]
 
 
+@pytest.mark.long
 def test_the_activation_says_what_a_neuron_without_inputs_is_worth():
     params = {"a": dense([[1, 0]], [0.0, 0.0]), "b": dense([[1], [4]], [0.0])}
     assert shrunk(chain(jax.nn.sigmoid), params).tree["b"]["bias"].tolist() == [2.0]

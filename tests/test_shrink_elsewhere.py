@@ -64,6 +64,7 @@ def test_a_function_that_divides_by_the_new_number_is_not_taken_within_half_prec
     assert not small.same_function
 
 
+@pytest.mark.long
 def test_a_function_that_divides_by_the_new_number_is_not_taken_beside_a_large_output():
     def function(p, x):
         h = jax.nn.relu(x @ p["in"]).mean(-1, keepdims=True)
@@ -197,6 +198,7 @@ def test_a_root_may_be_no_number_and_at_least_nothing():
     agree(function, GATED, jnp.ones((1, 3)), -jnp.ones((2, 3)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("wraps", [jnp.square, lambda x: jnp.abs(x).astype(jnp.int8)])
 def test_integers_wrap_around(wraps):
     def function(p, x):
@@ -213,6 +215,7 @@ def test_an_integer_by_0_is_not_0():
     agree(function, GATED, jnp.ones((1, 3), jnp.int32), jnp.zeros((1, 3), jnp.int32))
 
 
+@pytest.mark.long
 def test_what_is_looked_up_outside_of_an_array_is_what_it_is_filled_with():
     params = {"table": normal(0, 7, 5).at[:, 2:].set(0), "out": normal(1, 5, 2)}
 
@@ -222,6 +225,7 @@ def test_what_is_looked_up_outside_of_an_array_is_what_it_is_filled_with():
     agree(function, params, jnp.array([1, 2]), jnp.array([1, 100]))
 
 
+@pytest.mark.long
 def test_minus_0_is_not_positive():
     def function(p, x):
         return jnp.minimum(jnp.tanh(1 / -jnp.minimum(x @ p["c"], 0)), 0) @ p["out"]
@@ -303,6 +307,7 @@ backwards.defvjp(lambda x: (jnp.tanh(x), x), lambda _, g: (5 * g,))
 # Raised, and should not be
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("of", ["inputs", "params"])
 def test_a_function_with_a_derivative_backwards_is_left_whole(of):
     def function(p, x):

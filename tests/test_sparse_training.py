@@ -318,6 +318,7 @@ def test_a_step_that_is_given_is_the_one_that_counts():
     assert same(masks_of(True), masks_of(False))
 
 
+@pytest.mark.long
 def test_a_leaf_that_lacks_what_is_rounded_up_is_made_up_for_by_another():
     # Of leaves of 8, 8 and 2, .84 are 6.72, 6.72, 1.68, or 7, 7, 1; and .78 are 6.24, 6.24, 1.56, or 6, 6, 2:
     # the third leaf cannot grow.
@@ -331,6 +332,7 @@ def test_a_leaf_that_lacks_what_is_rounded_up_is_made_up_for_by_another():
     assert counts == [[8, 8, 2], [7, 7, 1], [7, 6, 1]]
 
 
+@pytest.mark.long
 def test_a_falling_density_may_be_spread_as_erk():
     tx = sparse(optax.sgd(0.0), lambda step: 1 - step / 4, every=1, per="erk")
     params = jaxarch.select(two_kernels().init(KEYS[0])[0])

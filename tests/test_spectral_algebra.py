@@ -139,6 +139,7 @@ def excess(found, vectors, bounds):
     return max(float((errors[key] / np.where(errors[key] > 0, bounds[key], 1)).max()) for key in exact)
 
 
+@pytest.mark.long
 @given(
     depth=st.sampled_from([1, 2, 3, 8, 16]),
     width=st.sampled_from([1, 4, 9]),

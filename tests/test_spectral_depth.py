@@ -64,6 +64,7 @@ def layers_left(network):
 # Which layers go -------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_layer_whose_removal_costs_least_goes_first():
     problem = linear_problem(GATED)
     network, _, remove = begun(gated({"L2": 3.0, "L3": 0.0, "L4": 0.1}), problem)
@@ -226,6 +227,7 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.long
 def test_a_teacher_has_as_many_layers_as_it_says_and_bends_where_its_inputs_are():
     settings = depth.Settings(seeds=2, depths=(1, 3), features=5, neurons=6)
     x = np.asarray(settings.inputs(5))[: deep_teacher.SEEN]

@@ -383,6 +383,7 @@ def test_it_learns_what_no_perceptron_can_and_layers_that_wait_are_not_called_de
     assert float(jnp.median(loss[:, -50:])) < linear / 10
 
 
+@pytest.mark.long
 def test_stronger_penalties_in_one_program_leave_smaller_hidden_eigenvalues():
     net = jaxarch.spectral_network((3, 30, 1))
     strengths = jnp.asarray([0.0, 1e-3, 1e-2, 1.0])

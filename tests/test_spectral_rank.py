@@ -136,6 +136,7 @@ def test_a_change_that_is_linear_has_no_non_linear_part_and_one_neuron_has_one_s
     assert np.allclose(found["non-linear part"][0, 1], [largest, 0, 0, 0], atol=1e-4)
 
 
+@pytest.mark.long
 def test_what_the_start_has_is_not_counted_and_r2_is_that_of_the_outputs():
     settings = rank.Settings(**SMALL | {"seeds": 1})
     problem = rank.prepare(settings, "weights, no skips", 1.0)

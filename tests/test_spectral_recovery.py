@@ -76,6 +76,7 @@ def test_rows_to_judge_on_choose_and_rows_to_test_on_do_not():
     assert np.isnan([b["strength"], b["neurons"], b["layers"], b["test_r2"]]).all()
 
 
+@pytest.mark.long
 def test_every_rival_may_have_biases():
     for name in recovery.NAMES:
         model = recovery.Settings().rival(name).network((3, 4, 2), bias=True)

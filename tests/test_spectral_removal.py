@@ -109,6 +109,7 @@ def test_proximal_steps_leave_exact_zeros_and_the_network_is_the_same_without_th
     assert refit.info["loss"][-1] < network.info["loss"][-1]
 
 
+@pytest.mark.long
 def test_without_them_no_eigenvalue_is_0():
     problem = curved(jaxarch.spectral_network((3, 30, 1)), 300)
     network = jaxarch.search.spectral(3e-3)(jax.random.key(0), problem)

@@ -85,6 +85,7 @@ def test_each_device_holds_its_share_of_what_was_found(sharded):
     assert shards(sharded.params) == shards(sharded.mask) == {"hidden": (8, 8), "head": (8, 4)}
 
 
+@pytest.mark.long
 def test_patterns_of_paths_say_how_parameters_are_split(on_one):
     rules = {"hidden": P(None, "model"), "*": P("model")}
     found, _ = jaxarch.over_seeds(SEARCH, KEYS, PROBLEM, mesh=mesh_of("model"), partition=rules, chunk=10)

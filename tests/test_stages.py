@@ -162,6 +162,7 @@ def test_a_network_that_lacks_connections_is_not_given_to_a_search_that_would_fo
         jaxarch.over_seeds(search.dense(), keys(), problem_for("any"), network=masked)
 
 
+@pytest.mark.long
 def test_a_stage_of_one_s_own_says_what_it_needs():
     def halved(settings, key, problem, network):
         return network.replace(params=jax.tree.map(lambda w: w / 2, network.params))

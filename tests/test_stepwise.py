@@ -124,6 +124,7 @@ def test_a_state_may_be_donated_and_what_it_began_with_is_left():
     assert same(search.init(key, params).trainable, params)
 
 
+@pytest.mark.long
 def test_a_state_of_several_runs_is_refused_where_it_is_not_mapped():
     search = jaxarch.Stepwise(jaxarch.search.movement(0.5, where="w"), optax.sgd(0.1), steps=2)
     states = jax.vmap(search.init, in_axes=(0, None))(jax.random.split(KEY, 2), {"w": jnp.arange(8.0)})
@@ -190,6 +191,7 @@ def test_an_nnx_model_is_searched_in_a_loop_of_one_s_own(name):
     jaxarch.optim.check_held(network.mask, nnx.state(model, nnx.Param))
 
 
+@pytest.mark.long
 def test_runs_are_mapped_like_one():
     search = jaxarch.Stepwise(jaxarch.search.edge_popup(0.5), optax.sgd(0.1), steps=2)
     params = {"w": jnp.arange(12.0).reshape(4, 3) - 5}
@@ -206,6 +208,7 @@ def test_runs_are_mapped_like_one():
     assert close(both.of_run(1).params, jax.jit(run)(keys[1]).params, 1e-6)
 
 
+@pytest.mark.long
 def test_after_the_last_step_it_warns_of_what_users_should_know_and_not_before():
     stage = jaxarch.search.architecture_pruning(0.01, strength=0.0, where="w")
     search = jaxarch.Stepwise(stage, None, steps=2)

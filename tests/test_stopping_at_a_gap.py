@@ -44,6 +44,7 @@ def stopped():
     return jaxarch.over_seeds(SEARCH, KEYS, logistic(), chunk=5, early_stopping=stopping)
 
 
+@pytest.mark.long
 def test_each_run_stops_at_the_first_border_whose_gap_is_small_enough():
     network, report = stopped()
     gaps = report.stages[0].validation["gap"]

@@ -149,6 +149,7 @@ def test_there_is_a_path_where_one_round_magnitudes_and_snip_leave_none():
     assert paths(jax.jit(snip(0.005))(KEY, problem).mask) == 0
 
 
+@pytest.mark.long
 def test_a_branch_that_little_flow_goes_through_is_emptied_and_a_path_is_left():
     before, branch, back, behind = drawn(8, 16, 64, 16, 3)
     shortcut = np.full((16, 16), 0.01, np.float32)
@@ -168,6 +169,7 @@ def test_a_branch_that_little_flow_goes_through_is_emptied_and_a_path_is_left():
         assert (apply(sizes, jnp.ones((1, 8))) > 0).any()
 
 
+@pytest.mark.long
 def test_every_density_is_exact_and_what_it_is_alone():
     several = of_deep((0.3, 0.033, 0.005))
     size = sum(kernel.size for kernel in DEEP)
@@ -192,6 +194,7 @@ def test_saliencies_that_say_nothing_are_told(factor, failed_at):
     assert int(network.failed_at) == failed_at
 
 
+@pytest.mark.long
 def test_the_first_round_that_fails_is_told_of_the_density_that_it_is_of():
     # Two rounds to one connection of six: after the first, the two of the first layer are left.
     search, problem = synflow((1.0, 1 / 6), rounds=2), learning(layers(SMALL), 1, 2, ONES)

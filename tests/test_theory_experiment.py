@@ -105,6 +105,7 @@ def test_a_resumed_run_has_the_same_numbers(small, tmp_path):
     )
 
 
+@pytest.mark.long
 def test_the_exact_mirror_step_is_algorithm_1_to_first_order(linear):
     def difference(rate):
         start, ordinary, exact = (

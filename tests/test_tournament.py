@@ -130,6 +130,7 @@ def test_what_trains_a_network_that_was_found_is_made_for_a_density_that_is_trac
     jax.make_jaxpr(make)(0.1)
 
 
+@pytest.mark.long
 def test_tickets_of_rounds_of_a_single_step_go_back_to_a_step_that_is_there(task):
     few = at("equal", steps=5, densities=(0.45, 0.3, 0.15))._replace(rate=1e-3)
     network = jax.eval_shape(ENTRANTS["late tickets"].find(few), jax.random.key(0), task.problem)
@@ -616,6 +617,7 @@ def starts():
     return {initial: of(initial) for initial in ("model", "normal")}
 
 
+@pytest.mark.long
 def test_normal_initial_weights_have_the_sizes_of_the_models_own_and_no_edge(starts):
     own, normal = (jaxarch.named_leaves(starts[initial][1]) for initial in ("model", "normal"))
     for path, leaf in own.items():
@@ -628,6 +630,7 @@ def test_normal_initial_weights_have_the_sizes_of_the_models_own_and_no_edge(sta
         assert len({draw.tobytes() for draw in normal[path]}) == 3
 
 
+@pytest.mark.long
 def test_it_is_the_edge_of_flax_weights_that_empties_a_layer_under_initial_magnitude(starts):
     search = jaxarch.search.initial_magnitude(0.05)
     emptiest = {

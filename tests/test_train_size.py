@@ -51,6 +51,7 @@ def test_each_run_may_have_a_size_of_its_own(params):
         assert close(value, expected)
 
 
+@pytest.mark.long
 def test_the_objective_has_its_gradient_through_the_padding(params):
     one = jax.tree.map(lambda leaf: leaf[0], params)
     gradient = jax.grad(padded(problem()).of_run(0).objective)(one, {})

@@ -200,6 +200,7 @@ def test_the_first_examples_of_the_new_task_are_balanced_and_none_is_tested_on(r
         assert len(set(train) | set(test)) == len(ready.new.y)
 
 
+@pytest.mark.long
 def test_both_tasks_label_their_classes_from_0(ready):
     assert set(ready.old.y) == set(ready.new.y) == set(range(5))
     assert ready.task == "digits 0-4 -> digits 5-9"

@@ -100,6 +100,7 @@ def kept_neurons(network):
 # Searches --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", some(OF_A_SIZE))
 def test_a_search_keeps_exactly_its_share_of_the_units_and_one_of_each_group(name):
     for run in range(RUNS):
@@ -132,6 +133,7 @@ def test_all_of_a_unit_is_masked_and_nothing_else(name):
     assert same(masks.apply_mask(network.mask, network.params), network.params)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", some(IN_ONE_GO))
 def test_of_every_four_inputs_of_an_output_two_are_left(name):
     network = found(name, "2:4")
@@ -376,6 +378,7 @@ def mask_as_scores(mask, scores):
     return jaxarch.trees.map_selected(lambda score, m: m.astype(float), scores, mask)
 
 
+@pytest.mark.long
 def test_a_channel_of_a_grouped_convolution_belongs_to_its_group_and_to_its_place_in_it():
     _, both, _, groups = normed()
     units = groups.units("channels").over(jaxarch.select(both, "*kernel"))

@@ -13,6 +13,7 @@ from jaxarch.errors import ArgumentError
 KEY = jax.random.key(0)
 
 
+@pytest.mark.long
 def test_it_finds_the_sharp_constant_of_lemma_4_2():
     found = worst_case("D.lemma-4.2", seconds=1, key=KEY)
     # The largest H S of the cases is 100^2; the sharp constant is H S/16 - 1 in place of H S/16 + 1.

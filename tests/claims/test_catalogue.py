@@ -48,6 +48,7 @@ def test_machinery_imports_no_statement_and_a_room_none_of_a_later_one(path):
             assert ROOMS[node.module.split(".")[2]] <= ROOMS[path.parent.name]
 
 
+@pytest.mark.long
 def test_importing_the_claims_costs_no_heavy_library():
     # By themselves: what `import jaxarch` costs is tested elsewhere.
     code = (

@@ -54,6 +54,7 @@ def test_the_theorem_s_cases_hardly_need_the_allowance_for_rounding():
         assert compiled(without_rounding, THEOREM.cube, 1000)(points).holds.mean() > 0.99
 
 
+@pytest.mark.long
 def test_the_theorem_s_cases_include_fast_steps_on_sharp_and_on_equal_temperatures():
     case = jax.vmap(THEOREM.cube)(np.random.default_rng(0).random((1000, THEOREM.cube.dimension)))
     assert (case["ratio"] == 1).mean() > 0.2
