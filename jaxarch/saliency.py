@@ -119,8 +119,8 @@ def synflow(output: Callable[[PyTree], Array], params: PyTree, where: Where = ma
     100)` after round k, since a single one may cut a whole layer: call it again with the masked parameters.
 
     Without biases the scores of a layer that all flow goes through add up to R, and those of layers beside
-    each other, such as a convolution and the shortcut around it, add up to what goes through each: to R
-    together.
+    each other, such as a convolution and the projection around it, to what goes through each: to R together.
+    Around an identity, which has no scores, they add up to less.
 
     Args:
       output: `params -> outputs` on an input of ones, without activations that make a difference of signs

@@ -88,6 +88,8 @@ def test_of_the_layers_that_are_empty_first_one_is_named_and_the_others_are_coun
     assert collapse.first_empty(rows, "abc") == "b and 1 more"
     assert collapse.first_empty(rows.assign(c=1), "abc") == "b"
     assert collapse.first_empty(rows.assign(empty_layers=0), "abc") == "-"
+    other = rows.assign(seed=1, a=0, b=1, c=1, empty_layers=1)
+    assert collapse.first_empty(pd.concat([rows, other]), "abc") == "b and 2 more"
 
 
 @pytest.mark.long

@@ -160,6 +160,8 @@ def test_a_branch_that_little_flow_goes_through_is_emptied_and_a_path_is_left():
         x = jax.nn.relu(x @ params["branch"]) @ params["back"] + x @ params["shortcut"]
         return x @ params["behind"]
 
+    scores = saliency.synflow(lambda params: apply(params, jnp.ones((1, 8))), params)
+    assert scores["shortcut"].sum() < 0.01 * scores["back"].sum()
     problem = learning((lambda key: jax.tree.map(jnp.asarray, params), apply), 8, 3)
     found = jax.jit(synflow((0.3, 0.01)))(KEY, problem).by_density
     for density in ("0.3", "0.01"):

@@ -605,6 +605,16 @@ def test_what_is_kept_is_gone_on_with_as_the_page_says_and_has_every_method(sett
     assert {file.stem for file in folder.glob("*.npz")} == names
 
 
+def test_of_the_resnet18_that_is_kept_synflow_has_emptied_projections_and_nothing_else():
+    with np.load(KEPT / "tournament_resnet18" / "SynFlow.npz") as found:
+        layers = {name: share > 0 for name, share in found.items() if name.startswith("layers/")}
+    projections = [f"layers/encoder/{block}/shortcut/kernel" for block in (2, 4, 6)]
+    assert all(kept.all() for name, kept in layers.items() if name not in projections)
+    kept = np.stack([layers[name] for name in projections])
+    # Three densities, three seeds each.
+    assert (~kept).sum(axis=0).tolist() == [2, 2, 2, 3, 3, 3, 3, 3, 3]
+
+
 @pytest.fixture(scope="module")
 def starts():
     """The digits' parent with its own weights, and with normal ones: the matrices of three seeds."""

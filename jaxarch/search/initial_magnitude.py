@@ -30,7 +30,8 @@ def initial_magnitude(
     standard deviations, so that a layer of many inputs has none of the largest weights, and is left without a
     connection: at a density of .01 five of the 14 layers of VGG16 are, and none if the weights are normal and
     as wide, as with `nnx.initializers.variance_scaling(1.0, "fan_in", "normal")`. PyTorch's default of a
-    linear layer is uniform, and alone leaves the last layer of ResNet-18 empty at .01.
+    linear layer ends too, being uniform: beside normal convolutions, as in the ResNet-18 of H. Tanaka et al.,
+    2020, the last layer is the only one that is empty at .01.
 
     Args:
       densities: d, the share of connections that are kept, in (0, 1]; of several, the smallest is found, and

@@ -58,8 +58,9 @@ def synflow(
 
     That keeps a path from inputs to outputs, and a connection in each layer that all paths go through. Of
     layers beside each other one may lose all of its connections: the three projections of ResNet-18 have less
-    than 1 percent of the flow each, and at a tenth of the connections two or three of them are empty, as by
-    the authors' code (`benchmarks/beside_the_authors.py --resnet18`). The signal then takes the other branch.
+    than 1 percent of the flow each, and two of them are empty at a tenth of the connections, all three at a
+    hundredth, by the authors' code too (`benchmarks/beside_the_authors.py --resnet18`). The signal then takes
+    the other branch.
 
     The network is evaluated as it is before training: batch norm has its initial running statistics, and
     there is no dropout. The authors' code drops `(1 - d^(k/n)) D` connections, rounded down, and all that
