@@ -322,16 +322,17 @@ def kink(z):
 
 
 @pytest.mark.parametrize(
-    ("problem", "mask"),
+    ("output", "changes", "mask"),
     [
-        (bent(sine), MASK),
-        (bent(sine, scale=1e-4), MASK),
-        (bent(sine, dtype=jnp.bfloat16), MASK),
-        (bent(kink), (0,) * D),
+        (sine, {}, MASK),
+        (sine, {"scale": 1e-4}, MASK),
+        (sine, {"dtype": jnp.bfloat16}, MASK),
+        (kink, {}, (0,) * D),
     ],
     ids=["wave", "small wave", "bfloat16", "kink at the mask"],
 )
-def test_a_loss_that_is_not_convex_or_has_no_slope_is_not_taken_for_convex(problem, mask):
+def test_a_loss_that_is_not_convex_or_has_no_slope_is_not_taken_for_convex(output, changes, mask):
+    problem = bent(output, **changes)
     network = masked(mask, {"w": jnp.ones((D, 1), problem.data[0].dtype)})
     with pytest.raises(jaxarch.ArgumentError, match="convex"):
         jaxarch.certify(network, problem, convex=True)

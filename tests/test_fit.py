@@ -181,12 +181,12 @@ def flipped():
 @pytest.mark.parametrize(
     "other",
     [
-        {"keys": jax.random.split(jax.random.key(9), RUNS)},
-        {"problem": flipped()},
-        {"problem": problem(steps=13)},
-        {"problem": problem(batch_size=19)},
-        {"problem": problem(validation=True)},
-        {"chunk": 5},
+        lambda: {"keys": jax.random.split(jax.random.key(9), RUNS)},
+        lambda: {"problem": flipped()},
+        lambda: {"problem": problem(steps=13)},
+        lambda: {"problem": problem(batch_size=19)},
+        lambda: {"problem": problem(validation=True)},
+        lambda: {"chunk": 5},
     ],
     ids=["keys", "labels", "steps", "batch size", "validation", "chunk"],
 )
@@ -199,7 +199,7 @@ def test_a_checkpoint_of_another_fit_is_refused(tmp_path, other):
 
     run(**first)
     with pytest.raises(ValueError, match=r"(checkpoint: .* is of a fit with other keys|path: )"):
-        run(**first | other)
+        run(**first | other())
 
 
 @pytest.mark.long

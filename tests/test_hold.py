@@ -1,5 +1,7 @@
 """Pruned weights stay exactly 0 under any optimiser, in any loop."""
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -230,23 +232,29 @@ def test_a_mask_by_path_is_one():
     assert hold(named).init(apply_mask(half(), init())).mask.keys() == named.keys()
 
 
-MASKED = apply_mask(half(), init())
+@cache
+def masked_params():
+    return apply_mask(half(), init())
+
+
 BAD = {
     "mask: expected booleans, got float32 as leaf 'head/bias'": lambda: hold(init()),
     "mask: no leaf is masked": lambda: hold({}),
-    "mask: the parameters have no 'other'": lambda: hold({"other": jnp.ones(2, bool)}).init(MASKED),
+    "mask: the parameters have no 'other'": lambda: hold({"other": jnp.ones(2, bool)}).init(masked_params()),
     "mask: leaf 'head/kernel' has shape (2,), the parameter (8, 1)": lambda: hold(
         {"head/kernel": jnp.ones(2, bool)}
-    ).init(MASKED),
+    ).init(masked_params()),
     "params: 4 pruned weights of 'head/kernel' are not 0; begin from masks.apply_mask": lambda: hold(
         half()
     ).init(init()),
-    "params: hold needs the parameters": lambda: hold(half()).update(MASKED, hold(half()).init(MASKED)),
+    "params: hold needs the parameters": lambda: hold(half()).update(
+        masked_params(), hold(half()).init(masked_params())
+    ),
     "params: 4 pruned weights of 'head/kernel' are not 0; what comes after `hold`": lambda: twice(
         optax.chain(hold(half()), optax.add_noise(0.1, 0.5, jax.random.key(0)))
     ),
     "params: they are traced; call check_held outside": lambda: jax.jit(lambda p: check_held(half(), p))(
-        MASKED
+        masked_params()
     ),
     "mask: the parameters have no 'head/kernel'; they have kernel": lambda: check_held(
         half(), {"kernel": jnp.ones(2)}
@@ -255,7 +263,7 @@ BAD = {
 
 
 def twice(optimizer):
-    params, state = MASKED, optimizer.init(MASKED)
+    params, state = masked_params(), optimizer.init(masked_params())
     for _ in range(2):
         updates, state = optimizer.update(jax.grad(loss)(params), state, params)
         params = optax.apply_updates(params, updates)
@@ -270,7 +278,7 @@ def test_what_cannot_be_held_is_refused_in_one_line(message):
 
 
 def test_a_mask_that_is_of_more_than_the_parameters_is_seen_by_the_check():
-    shown = {"hidden": MASKED["hidden"], "head": optax.MaskedNode()}
+    shown = {"hidden": masked_params()["hidden"], "head": optax.MaskedNode()}
     assert hold(half()).init(shown).mask.keys() == {"hidden/kernel"}
     with pytest.raises(jaxarch.ArgumentError, match="mask: the parameters have no 'head/kernel'"):
         check_held(half(), shown)
@@ -281,7 +289,7 @@ def test_a_part_of_the_parameters_that_nobody_holds_is_seen_by_the_check():
     tx = optax.multi_transform(
         {"held": optax.chain(optax.sgd(0.1), hold(half())), "free": optax.sgd(0.1)}, labels
     )
-    params, _ = trained(tx, MASKED, steps=2)
+    params, _ = trained(tx, masked_params(), steps=2)
     with pytest.raises(jaxarch.ArgumentError, match="pruned weights of 'head/kernel' are not 0"):
         check_held(half(), params)
     check_held({"hidden/kernel": half()["hidden"]["kernel"]}, params)
