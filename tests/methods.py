@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import pytest
 from flax import nnx
+from long_suite import partly_long
 from small import digits
 
 import jaxarch
@@ -44,7 +44,7 @@ LONG = {
     "spectral",
     "spectral_depth",
 }
-RUN = [pytest.param(name, marks=pytest.mark.long if name in LONG else ()) for name in IN_JAX]
+RUN = partly_long(IN_JAX, LONG)
 """All of them, for tests that run each: what compiles for seconds only in the long suite."""
 
 

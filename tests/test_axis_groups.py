@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from flax import nnx
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from long_suite import partly_long
 from small import close, same
 
 import jaxarch
@@ -230,9 +231,9 @@ LARGE = (
     "spectral head",
     "vision transformer",
 )
-EVERY = [pytest.param(name, marks=[pytest.mark.long] * (name in LARGE)) for name in FAMILIES]
+EVERY = partly_long(FAMILIES, LARGE)
 QUICK = ("residual MLP", "siamese")
-SOME = [pytest.param(name, marks=[pytest.mark.long] * (name not in QUICK)) for name in FAMILIES]
+SOME = partly_long(FAMILIES, set(FAMILIES) - set(QUICK))
 """Every family, few of them in the quick suite."""
 EXPECTED = {
     "residual MLP": {"a/bias[0]": 12, "a/kernel[0]": 9, "c/bias[0]": 8},

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from long_suite import partly_long
 from pages import charted
 from small import Interrupted, interrupt_when, keys, problem, same
 
@@ -247,9 +248,7 @@ LARGE = ("spectral.fig9", "spectral.fig16", "spectral.fig18")
 """Experiments whose plans need seconds."""
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in LARGE)) for name in EXPERIMENTS]
-)
+@pytest.mark.parametrize("name", partly_long(EXPERIMENTS, LARGE))
 def test_every_experiment_can_be_planned_with_its_defaults(name):
     chosen = experiment(name)
     assert plan_of(chosen, chosen.settings())

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import jax
 import pytest
+from long_suite import partly_long
 
 import jaxarch
 
@@ -73,10 +74,7 @@ LONG = {
 """Whose examples compile for seconds."""
 
 
-@pytest.mark.parametrize(
-    "module",
-    [pytest.param(module, marks=pytest.mark.long if module in LONG else ()) for module in MODULES],
-)
+@pytest.mark.parametrize("module", partly_long(MODULES, LONG))
 def test_the_examples_of_a_module_print_what_they_say(module):
     with jax.numpy_rank_promotion("allow"):
         outcome = doctest.testmod(importlib.import_module(module))

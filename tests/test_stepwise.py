@@ -9,6 +9,7 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
+from long_suite import partly_long
 from methods import METHODS, problem_of
 from small import close, same
 
@@ -64,9 +65,7 @@ QUICK = ("hard_concrete", "gradual_magnitude")
 """One with a penalty and noise, one whose mask is its optimiser's: the others take a minute together."""
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.long) for name in descending()]
-)
+@pytest.mark.parametrize("name", partly_long(descending(), set(descending()) - set(QUICK)))
 def test_a_loop_of_one_s_own_finds_what_the_search_finds_of_a_problem(name):
     problem = of_all_rows(name)
     stage = METHODS[name].stage()

@@ -12,6 +12,7 @@ import pytest
 from compilations import compilations
 from flax import nnx
 from jax.sharding import NamedSharding, PartitionSpec
+from long_suite import partly_long
 from methods import keys
 from small import close, digits, same
 from test_contract import CONTAINERS, problem_in
@@ -73,7 +74,8 @@ QUICK = ("snip",)
 
 def some(names):
     """All of them, most not in the quick suite."""
-    return [pytest.param(name, marks=[pytest.mark.long] * (name not in QUICK)) for name in names]
+    names = list(names)
+    return partly_long(names, set(names) - set(QUICK))
 
 
 OF_A_SIZE = [name for name in SEARCHES if name != "two_temperature"]
