@@ -34,7 +34,6 @@ call = {{
     "data": os.environ.get("JAXARCH_DATA"),
     "folder": os.getcwd(),
     "home": os.listdir(os.environ["HOME"]),
-    "turn": os.environ.get("MUTATIONS_TURN"),
     "path": os.environ.get("PYTHONPATH"),
     "seconds": os.environ.get("CI_SECONDS"),
     "names": [Path(word[1:]).read_text().split() for word in words if word.startswith("@")],
@@ -113,11 +112,6 @@ def test_ci_ends_with_what_the_quick_suite_left_out_or_skipped_by_name_and_with_
     assert passed[-1]["words"][:2] == ["all-extras", "pytest"]
     assert Path(passed[-1]["data"]).is_dir()
     assert passed[-1]["names"] == [["tests/b/test_c.py::test_d[1]", "tests/test_a.py::test_long"]]
-
-
-def test_ci_tries_an_eighth_of_the_mutations_where_it_names_tests_and_where_it_runs_them(passed):
-    # The tree has no commit, whose hash would say which.
-    assert [call["turn"] for call in passed[-3:]] == [None, "0/8", "0/8"]
 
 
 def test_ci_begins_no_test_after_its_seconds_and_has_files_in_another_order_at_each_commit(passed):
