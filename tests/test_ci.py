@@ -240,3 +240,19 @@ def test_a_file_that_was_skipped_as_a_whole_is_named_and_what_is_expected_to_fai
     command = [sys.executable, ROOT / ".ci" / "skipped.py", tmp_path / "quick.xml"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["tests/a/test_b.py", "tests/test_c.py::test_d[1]"]
+
+
+def test_the_seconds_of_a_file_are_those_of_all_its_tests_in_both_runs_longest_first(tmp_path):
+    for name, seconds in {"quick": 0.5, "rest": 2.5}.items():
+        (tmp_path / f"{name}.xml").write_text(
+            f'<testsuites><testcase classname="tests.test_a" name="test_{name}" time="{seconds}"/>'
+            '<testcase classname="tests.claims.test_b" name="test_c" time="200"/>'
+            '<testcase classname="tests.test_d" name="test_e" time="30"/></testsuites>'
+        )
+    command = [sys.executable, ROOT / ".ci" / "seconds.py", tmp_path / "quick.xml", tmp_path / "rest.xml"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert [line.split() for line in done.stdout.splitlines()] == [
+        ["400", "s", "2", "tests", "tests/claims/test_b.py"],
+        ["60", "s", "2", "tests", "tests/test_d.py"],
+        ["3", "s", "2", "tests", "1", "other", "files"],
+    ]
