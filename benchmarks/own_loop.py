@@ -8,7 +8,7 @@ Held: the steps are one program each, donated, with optax.adamw, on random input
 32 x 3 in batches of 16.
 
 - plain: `optax.adamw` alone.
-- held: with `optim.hold(mask)` behind it, on a tenth of the connections.
+- held: with `optim.hold` around it, on a tenth of the connections.
 
 Learned: `nnx.jit` steps with `nnx.Optimizer` and optax.adam, ResNet-20 in batches of 64 pictures of 32 x 32 x
 3, and a GPT of 6 blocks of width 128 in batches of 16 texts of 64 of 256 tokens.
@@ -175,7 +175,7 @@ def held() -> None:
         mask = masks.keep(saliency.magnitude(params), 0.1)
         params = masks.apply_mask(mask, params)
         plain = step_of(model, shape, optax.adamw(1e-3), params)
-        under = step_of(model, shape, optax.chain(optax.adamw(1e-3), optim.hold(mask)), params)
+        under = step_of(model, shape, optim.hold(mask, optax.adamw(1e-3)), params)
         show(name, *ratios(plain, under, times))
 
 

@@ -55,14 +55,14 @@ def accuracy(params):
 
 
 # %% [markdown]
-# A loop as one writes it, in JAX. Only `held` knows of the mask: it comes last in the chain, so that weight
-# decay and momentum before it cannot bring a pruned weight back.
+# A loop as one writes it, in JAX. Only `held` knows of the mask: it goes around the optimizer, so that weight
+# decay and momentum cannot bring a pruned weight back.
 
 
 # %%
 @partial(jax.jit, static_argnames="steps")
 def trained(params, mask, key, steps=300):
-    held = optax.chain(optax.adamw(1e-2), jaxarch.optim.hold(mask))
+    held = jaxarch.optim.hold(mask, optax.adamw(1e-2))
 
     def step(carry, key):
         params, state = carry

@@ -65,7 +65,7 @@ def descended(tx, params, x, y):
 
 def held(params, x, y):
     mask = jax.jit(lambda p, g: masks.keep(saliency.snip(p, g), 0.2))(params, jax.grad(loss)(params, x, y))
-    tx = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-2), optim.hold(mask))
+    tx = optim.hold(mask, optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-2)))
     params, state = descended(tx, masks.apply_mask(mask, params), x, y)
     optim.check_held(mask, params)
     return params, optim.find_mask(state, like=params)

@@ -110,7 +110,7 @@ def test_a_mask_of_an_exact_size_goes_on_the_arrays_and_on_the_module():
 @pytest.mark.long
 def test_hold_keeps_the_mask_in_a_chain_and_check_held_takes_arrays_and_module():
     mask = quarter()
-    tx = optax.chain(optax.adamw(1e-2), optim.hold(mask))
+    tx = optim.hold(mask, optax.adamw(1e-2))
     model, state = trained(tx, masks.apply_mask(mask, mlp()))
     optim.check_held(mask, model)
     optim.check_held(mask, eqx.filter(model, eqx.is_inexact_array))

@@ -1,6 +1,6 @@
 """Pruned weights stay exactly 0 under any optimiser, in any loop."""
 
-from functools import cache
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from small import same
 
 import jaxarch
 from jaxarch.masks import apply_mask
-from jaxarch.optim import check_held, find_mask, hold
+from jaxarch.optim import check_held, find_mask, hold, sparse
 
 X = jax.random.normal(jax.random.key(0), (40, 6))
 Y = jnp.sin(X @ jnp.arange(1.0, 7.0))
@@ -37,12 +37,16 @@ def half():
     return jaxarch.masks.keep(drawn, 0.5, per="leaf")
 
 
-def decayed(optimizer, last):
-    return optax.chain(optax.clip_by_global_norm(1.0), optax.add_decayed_weights(1e-2), optimizer, last)
+def held(optimizer):
+    return hold(half(), optimizer)
 
 
-def slow(params, state):
-    return params
+def free(optimizer):
+    return optimizer
+
+
+def decayed(optimizer):
+    return optax.chain(optax.clip_by_global_norm(1.0), optax.add_decayed_weights(1e-2), optimizer)
 
 
 PLAIN = {
@@ -56,27 +60,43 @@ PLAIN = {
     "nadamw": lambda: optax.nadamw(1e-2),
     "radam": lambda: optax.radam(1e-2),
 }
-WRAPPED = {
-    "noise": lambda last: optax.chain(optax.sgd(0.05), optax.add_noise(0.1, 0.5, jax.random.key(0)), last),
-    "MultiSteps": lambda last: optax.MultiSteps(
-        decayed(optax.adamw(1e-2), last), 3
-    ).gradient_transformation(),
-    "apply_if_finite": lambda last: optax.apply_if_finite(decayed(optax.adamw(1e-2), last), 3),
-    "inject_hyperparams": lambda last: decayed(
-        optax.inject_hyperparams(optax.adamw)(optax.cosine_decay_schedule(1e-2, 500)), last
+MIXING = {
+    # Their update of an entry depends on the gradients of others, those of pruned weights among them.
+    "clipped": lambda: optax.chain(optax.clip_by_global_norm(0.1), optax.sgd(0.1)),
+    "muon": lambda: optax.contrib.muon(1e-2),
+    "lamb": lambda: optax.lamb(1e-2),
+    "adafactor": lambda: optax.adafactor(1e-2, min_dim_size_to_factor=4),
+    "normalized": lambda: optax.chain(optax.contrib.normalize(), optax.sgd(0.1)),
+    "sharpness": lambda: optax.contrib.sam(
+        optax.sgd(0.05), optax.chain(optax.contrib.normalize(), optax.sgd(0.05)), reset_state=False
     ),
-    "schedule_free": lambda last: optax.contrib.schedule_free(decayed(optax.adamw(1e-2), last), 1e-2, b1=0.9),
-    "sam": lambda last: optax.chain(
+}
+WRAPPED = {
+    "noise": lambda around: around(optax.chain(optax.sgd(0.05), optax.add_noise(0.1, 0.5, 0))),
+    "muon": lambda around: around(optax.contrib.muon(1e-3)),
+    "MultiSteps": lambda around: optax.MultiSteps(
+        around(decayed(optax.adamw(1e-2))), 3
+    ).gradient_transformation(),
+    "apply_if_finite": lambda around: optax.apply_if_finite(around(decayed(optax.adamw(1e-2))), 3),
+    "inject_hyperparams": lambda around: around(
+        decayed(optax.inject_hyperparams(optax.adamw)(optax.cosine_decay_schedule(1e-2, 500)))
+    ),
+    "schedule_free": lambda around: optax.contrib.schedule_free(
+        around(decayed(optax.adamw(1e-2))), 1e-2, b1=0.9
+    ),
+    "schedule_free inside": lambda around: around(
+        optax.contrib.schedule_free(optax.contrib.muon(1e-2), 1e-2, b1=0.9)
+    ),
+    "sam": lambda around: around(
         optax.contrib.sam(
-            decayed(optax.sgd(0.05), optax.identity()),
+            decayed(optax.sgd(0.05)),
             optax.chain(optax.contrib.normalize(), optax.sgd(0.05)),
             sync_period=2,
-        ),
-        last,
+        )
     ),
-    "a part of the tree": lambda last: optax.multi_transform(
+    "a part of the tree": lambda around: optax.multi_transform(
         {
-            "kernels": decayed(optax.adamw(1e-2), last),
+            "kernels": around(decayed(optax.adamw(1e-2))),
             "biases": optax.sgd(0.1),
         },
         lambda params: jax.tree_util.tree_map_with_path(
@@ -84,7 +104,9 @@ WRAPPED = {
         ),
     ),
 }
-OPTIMIZERS = {name: lambda last, make=make: decayed(make(), last) for name, make in PLAIN.items()} | WRAPPED
+OPTIMIZERS = {
+    name: lambda around, make=make: around(decayed(make())) for name, make in PLAIN.items()
+} | WRAPPED
 QUICK = ("adamw", "MultiSteps", "schedule_free")
 LONG = [name for name in OPTIMIZERS if name not in QUICK]
 NAMES = [*QUICK, *(pytest.param(name, marks=pytest.mark.long) for name in LONG)]
@@ -105,6 +127,8 @@ def evaluated(name, params, state):
     """The parameters that an optimiser evaluates with, where they are others."""
     if name == "schedule_free":
         return optax.contrib.schedule_free_eval_params(state, params)
+    if name == "schedule_free inside":
+        return optax.contrib.schedule_free_eval_params(state.inner, params)
     return params
 
 
@@ -112,7 +136,7 @@ def evaluated(name, params, state):
 @pytest.mark.parametrize("name", NAMES)
 def test_no_pruned_weight_differs_from_0_after_a_thousand_steps(name):
     start = apply_mask(half(), init())
-    params, state = trained(OPTIMIZERS[name](hold(half())), start)
+    params, state = trained(OPTIMIZERS[name](held), start)
     check_held(half(), params)
     check_held(half(), evaluated(name, params, state))
     assert float(loss(evaluated(name, params, state))) < 0.9 * float(loss(start))
@@ -120,7 +144,7 @@ def test_no_pruned_weight_differs_from_0_after_a_thousand_steps(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_without_it_pruned_weights_come_back(name):
-    params, _ = trained(OPTIMIZERS[name](optax.identity()), apply_mask(half(), init()), steps=30)
+    params, _ = trained(OPTIMIZERS[name](free), apply_mask(half(), init()), steps=30)
     with pytest.raises(jaxarch.ArgumentError, match="pruned weights of 'head/kernel' are not 0"):
         check_held(half(), params)
 
@@ -128,8 +152,8 @@ def test_without_it_pruned_weights_come_back(name):
 @pytest.mark.parametrize(
     "place",
     [
-        lambda tx: optax.lookahead(optax.chain(tx, hold(half())), 5, 0.5),
-        lambda tx: optax.chain(optax.lookahead(tx, 5, 0.5), hold(half())),
+        lambda tx: optax.lookahead(held(tx), 5, 0.5),
+        lambda tx: held(optax.lookahead(tx, 5, 0.5, reset_state=True)),
     ],
     ids=["inside", "outside"],
 )
@@ -152,18 +176,163 @@ def test_the_slow_parameters_of_lookahead_are_held_too(place):
     assert not np.array_equal(params.fast["head"]["kernel"], params.slow["head"]["kernel"])
 
 
+@pytest.mark.parametrize(
+    "name", ["clipped", *(pytest.param(name, marks=pytest.mark.long) for name in list(MIXING)[1:])]
+)
+def test_an_optimizer_steps_as_under_a_mask_in_the_forward_pass(name):
+    start, optimizer = apply_mask(half(), init()), MIXING[name]()
+    gradients = jax.grad(lambda params: loss(apply_mask(half(), params)))(start)
+    expected, _ = jax.jit(optimizer.update)(gradients, optimizer.init(start), start)
+    around = held(optimizer)
+    updates, _ = jax.jit(around.update)(jax.grad(loss)(start), around.init(start), start)
+    changing = sparse(optimizer, mask=half())
+    under, _ = jax.jit(changing.update)(jax.grad(loss)(start), changing.init(start), start)
+    for leaf, twin, other in zip(
+        *map(jax.tree.leaves, (updates, under, apply_mask(half(), expected))), strict=True
+    ):
+        np.testing.assert_array_equal(leaf, other)
+        np.testing.assert_array_equal(leaf, twin)
+
+
+def test_functions_that_an_optimizer_calls_are_of_masked_weights():
+    """A line search would take another step by the loss of an update that is dense, as Muon's is."""
+    seen = {}
+
+    def update(gradients, state, params, *, value, grad, value_fn, grad_fn, batch):
+        beyond = jax.tree.map(lambda leaf: leaf + 1, params)
+        seen.update(value=value, grad=grad, at=value_fn(beyond, batch), slope=grad_fn(beyond, 0))
+        return gradients, state
+
+    start, dense = apply_mask(half(), init()), jax.tree.map(jnp.ones_like, init())
+    tx = held(optax.GradientTransformationExtraArgs(optax.identity().init, update))
+    tx.update(
+        dense,
+        tx.init(start),
+        start,
+        value=2.0,
+        grad=dense,
+        value_fn=lambda params, batch: params,
+        grad_fn=lambda params, step: dense,
+        batch=X,
+    )
+    assert seen["value"] == 2.0
+    for name in ("grad", "at", "slope"):
+        check_held(half(), seen[name])
+        assert jaxarch.density(seen[name]["hidden"]["kernel"] != 0) == 0.5
+
+
+def donating(tx):
+    def step(params, state):
+        updates, state = tx.update(jax.grad(loss)(params), state, params)
+        return optax.apply_updates(params, updates), state
+
+    return jax.jit(step, donate_argnums=(0, 1))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        held,
+        lambda tx: held(held(tx)),
+        lambda tx: held(optax.contrib.sam(tx, optax.sgd(0.1))),  # keeps the parameters that it is given
+        pytest.param(lambda tx: sparse(held(tx), mask=half(), every=1), marks=pytest.mark.long),
+    ],
+    ids=["held", "held twice", "sam", "sparse"],
+)
+def test_a_step_that_donates_the_state_leaves_the_users_mask(make):
+    mask, start = half(), apply_mask(half(), init())
+    tx = hold(mask, make(optax.sgd(0.1)))
+    params, _ = donating(tx)(jax.tree.map(jnp.copy, start), tx.init(start))
+    check_held(mask, params)
+    check_held(mask, start)
+    assert same(tx.init(start).mask, jaxarch.named_leaves(mask))
+
+
+def test_a_mask_that_was_found_outlives_the_state():
+    start = apply_mask(half(), init())
+    tx = held(optax.sgd(0.1))
+    state = tx.init(start)
+    found = find_mask(state, start)
+    donating(tx)(jax.tree.map(jnp.copy, start), state)
+    assert same(found, half())
+
+
+def test_rounds_of_a_ticket_are_one_program():
+    model, traces = nnx.Linear(6, 8, rngs=nnx.Rngs(0)), []
+
+    @nnx.jit
+    def step(model, optimizer):
+        traces.append(None)
+        optimizer.update(model, nnx.grad(lambda model: jnp.square(model(X)).mean())(model))
+
+    for density in (0.8, 0.5, 0.2):
+        mask = jaxarch.masks.keep(jaxarch.saliency.magnitude(nnx.state(model, nnx.Param)), density)
+        nnx.update(model, apply_mask(mask, nnx.state(model, nnx.Param)))
+        tx = hold(mask, optax.chain(optax.clip(1.0), optax.adamw(optax.cosine_decay_schedule(1e-2, 9))))
+        step(model, nnx.Optimizer(model, tx, wrt=nnx.Param))
+        check_held(mask, nnx.state(model, nnx.Param))
+    assert len(traces) == 1
+
+
+def other_half():
+    return jax.tree.map(lambda leaf: ~leaf, half())
+
+
+def test_a_program_in_which_an_optimizer_begins_is_of_its_mask_alone():
+    @partial(jax.jit, static_argnums=0)
+    def begun(tx, params):
+        return tx.init(params)
+
+    zeros = jax.tree.map(jnp.zeros_like, init())
+    for mask in (half(), other_half()):
+        assert same(begun(hold(mask, optax.sgd(0.1)), zeros).mask, jaxarch.named_leaves(mask))
+        assert same(jax.jit(hold(mask, optax.sgd(0.1)).init)(zeros).mask, jaxarch.named_leaves(mask))
+
+
+ADAM = optax.adam(1e-3)
+NOW = {"rate": 1e-3}
+
+
+def by_hand(step):
+    return NOW["rate"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        (lambda: ADAM, lambda: ADAM, True),
+        (lambda: optax.adam(1e-3), lambda: optax.adam(1e-3), True),
+        (lambda: optax.adam(1e-3), lambda: optax.adam(1e-2), False),
+        (lambda: optax.adam(1e-3), lambda: optax.adamw(1e-3), False),
+        (lambda: optax.adam(1.0), lambda: optax.adam(1), False),
+        (lambda: optax.sgd(0.0), lambda: optax.sgd(-0.0), False),
+        # A user's function may read what changes, so that optimizers made of it are one only if they are.
+        (lambda: optax.adam(by_hand), lambda: optax.adam(by_hand), False),
+        (lambda: optax.adam(jnp.asarray(1e-3)), lambda: optax.adam(jnp.asarray(1e-2)), False),
+        (lambda: optax.add_noise(0.1, 0.5, 0), lambda: optax.add_noise(0.1, 0.5, 1), False),
+        (lambda: held(ADAM), lambda: hold(other_half(), ADAM), False),
+    ],
+)
+def test_transformations_are_equal_where_their_optimizers_compute_the_same(one, other, equal):
+    first, second = hold(half(), one()), hold(other_half(), other())
+    assert (first == second) is equal
+    assert (first != second) is not equal
+    assert not equal or hash(first) == hash(second)
+    assert first == first and first != one()
+
+
 def test_what_is_not_masked_moves_as_without_it():
     start = apply_mask(half(), init())
     plain, _ = trained(optax.sgd(0.05), start, steps=1)
-    held, _ = trained(optax.chain(optax.sgd(0.05), hold(half())), start, steps=1)
+    params, _ = trained(held(optax.sgd(0.05)), start, steps=1)
     kept = apply_mask(half(), plain)
-    for leaf, expected in zip(jax.tree.leaves(held), jax.tree.leaves(kept), strict=True):
+    for leaf, expected in zip(jax.tree.leaves(params), jax.tree.leaves(kept), strict=True):
         np.testing.assert_array_equal(leaf, expected)
 
 
 @pytest.mark.long
 def test_a_start_that_could_not_be_seen_is_masked_by_the_first_step():
-    tx = optax.chain(optax.adamw(1e-2), hold(half()))
+    tx = held(optax.adamw(1e-2))
     state = jax.jit(tx.init)(init())
     updates, _ = jax.jit(tx.update)(jax.grad(loss)(init()), state, init())
     check_held(half(), optax.apply_updates(init(), updates))
@@ -181,7 +350,7 @@ def test_it_holds_inside_an_nnx_optimiser():
     model = TwoLayers(nnx.Rngs(0))
     mask = half()
     nnx.update(model, apply_mask(mask_of(model, mask), nnx.state(model, nnx.Param)))
-    optimizer = nnx.Optimizer(model, optax.chain(optax.adamw(1e-2), hold(mask)), wrt=nnx.Param)
+    optimizer = nnx.Optimizer(model, hold(mask, optax.adamw(1e-2)), wrt=nnx.Param)
 
     @nnx.jit
     def step(model, optimizer):
@@ -207,9 +376,9 @@ def test_the_mask_is_split_over_devices_as_the_parameters_are():
     split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
     params, mask = {"w": jax.device_put(jnp.ones((4, 3)), split)}, {"w": jnp.arange(12).reshape(4, 3) < 6}
     params = apply_mask(jax.device_put(mask, split), params)
-    tx = optax.chain(optax.adamw(0.1), hold(mask))
+    tx = hold(mask, optax.adamw(0.1))
     state = tx.init(params)
-    assert state[1].mask["w"].sharding.is_equivalent_to(split, 2)
+    assert state.mask["w"].sharding.is_equivalent_to(split, 2)
     updates, _ = jax.jit(tx.update)(params, state, params)
     assert updates["w"].sharding.is_equivalent_to(split, 2)
     check_held(mask, optax.apply_updates(params, updates))
@@ -217,19 +386,19 @@ def test_the_mask_is_split_over_devices_as_the_parameters_are():
 
 def test_its_state_has_a_shape_without_being_made():
     params = apply_mask(half(), init())
-    tx = optax.chain(optax.sgd(0.1), hold(half()))
+    tx = held(optax.sgd(0.1))
     state = jax.eval_shape(lambda: tx.init(params))
-    assert state[-1].mask["hidden/kernel"] == jax.ShapeDtypeStruct((6, 8), bool)
+    assert state.mask["hidden/kernel"] == jax.ShapeDtypeStruct((6, 8), bool)
 
 
 def test_the_mask_is_in_the_state_by_path():
-    state = hold(half()).init(apply_mask(half(), init()))
+    state = held(optax.sgd(0.1)).init(apply_mask(half(), init()))
     assert state.mask.keys() == {"hidden/kernel", "head/kernel"}
 
 
 def test_a_mask_by_path_is_one():
     named = jaxarch.named_leaves(half())
-    assert hold(named).init(apply_mask(half(), init())).mask.keys() == named.keys()
+    assert hold(named, optax.sgd(0.1)).init(apply_mask(half(), init())).mask.keys() == named.keys()
 
 
 @cache
@@ -238,20 +407,30 @@ def masked_params():
 
 
 BAD = {
-    "mask: expected booleans, got float32 as leaf 'head/bias'": lambda: hold(init()),
-    "mask: no leaf is masked": lambda: hold({}),
-    "mask: the parameters have no 'other'": lambda: hold({"other": jnp.ones(2, bool)}).init(masked_params()),
-    "mask: leaf 'head/kernel' has shape (2,), the parameter (8, 1)": lambda: hold(
-        {"head/kernel": jnp.ones(2, bool)}
-    ).init(masked_params()),
-    "params: 4 pruned weights of 'head/kernel' are not 0; begin from masks.apply_mask": lambda: hold(
-        half()
-    ).init(init()),
-    "params: hold needs the parameters": lambda: hold(half()).update(
-        masked_params(), hold(half()).init(masked_params())
+    "mask: expected booleans, got float32 as leaf 'head/bias'": lambda: hold(init(), optax.sgd(0.1)),
+    "optimizer: hold goes around an optimizer": lambda: optax.chain(optax.adamw(1e-2), hold(half())),
+    "optimizer: expected an optax optimizer": lambda: hold(half(), 0.1),
+    "gradients: no leaf 'hidden/kernel', which is masked": lambda: held(optax.sgd(0.1)).update(
+        {"head": masked_params()["head"]}, held(optax.sgd(0.1)).init(masked_params()), masked_params()
     ),
-    "params: 4 pruned weights of 'head/kernel' are not 0; what comes after `hold`": lambda: twice(
-        optax.chain(hold(half()), optax.add_noise(0.1, 0.5, jax.random.key(0)))
+    "state: the mask of 'head/kernel' has become int32": lambda: twice(
+        optax.contrib.sam(held(optax.sgd(0.1)), optax.sgd(0.1))
+    ),
+    "mask: no leaf is masked": lambda: hold({}, optax.sgd(0.1)),
+    "mask: the parameters have no 'other'": lambda: hold({"other": jnp.ones(2, bool)}, optax.sgd(0.1)).init(
+        masked_params()
+    ),
+    "mask: leaf 'head/kernel' has shape (2,), the parameter (8, 1)": lambda: hold(
+        {"head/kernel": jnp.ones(2, bool)}, optax.sgd(0.1)
+    ).init(masked_params()),
+    "params: 4 pruned weights of 'head/kernel' are not 0; begin from masks.apply_mask": lambda: held(
+        optax.sgd(0.1)
+    ).init(init()),
+    "params: hold needs the parameters": lambda: held(optax.sgd(0.1)).update(
+        masked_params(), held(optax.sgd(0.1)).init(masked_params())
+    ),
+    "params: 4 pruned weights of 'head/kernel' are not 0; what is around `hold`": lambda: twice(
+        optax.chain(held(optax.sgd(0.1)), optax.add_noise(0.1, 0.5, 0))
     ),
     "params: they are traced; call check_held outside": lambda: jax.jit(lambda p: check_held(half(), p))(
         masked_params()
@@ -279,16 +458,14 @@ def test_what_cannot_be_held_is_refused_in_one_line(message):
 
 def test_a_mask_that_is_of_more_than_the_parameters_is_seen_by_the_check():
     shown = {"hidden": masked_params()["hidden"], "head": optax.MaskedNode()}
-    assert hold(half()).init(shown).mask.keys() == {"hidden/kernel"}
+    assert held(optax.sgd(0.1)).init(shown).mask.keys() == {"hidden/kernel"}
     with pytest.raises(jaxarch.ArgumentError, match="mask: the parameters have no 'head/kernel'"):
         check_held(half(), shown)
 
 
 def test_a_part_of_the_parameters_that_nobody_holds_is_seen_by_the_check():
     labels = {"hidden": "held", "head": "free"}
-    tx = optax.multi_transform(
-        {"held": optax.chain(optax.sgd(0.1), hold(half())), "free": optax.sgd(0.1)}, labels
-    )
+    tx = optax.multi_transform({"held": held(optax.sgd(0.1)), "free": optax.sgd(0.1)}, labels)
     params, _ = trained(tx, masked_params(), steps=2)
     with pytest.raises(jaxarch.ArgumentError, match="pruned weights of 'head/kernel' are not 0"):
         check_held(half(), params)

@@ -285,7 +285,7 @@ def test_what_is_stripped_is_the_plain_model_with_weights_that_are_0():
 def test_what_is_stripped_is_trained_on_under_its_mask():
     model = Masked(perceptron(nnx.Rngs(0)))
     mask, found = model.mask(0.25), model.strip(0.25)
-    tx = optax.chain(optax.adamw(1e-2), jaxarch.optim.hold(mask))
+    tx = jaxarch.optim.hold(mask, optax.adamw(1e-2))
     optimizer = nnx.Optimizer(found, tx, wrt=nnx.Param)
     for _ in range(3):
         optimizer.update(found, nnx.grad(loss_of)(found, *digits()))

@@ -148,7 +148,7 @@ def test_a_mask_that_is_held_goes_on_from_orbax_in_one_s_own_loop_to_the_same_bi
     key = jax.random.key(0)
     params = {"kernel": jax.random.normal(key, (6, 4)), "bias": jnp.zeros(4)}
     mask = jaxarch.masks.keep(jaxarch.saliency.magnitude(params), 0.25)
-    tx = optax.chain(optax.adamw(1e-2), jaxarch.optim.hold(mask))
+    tx = jaxarch.optim.hold(mask, optax.adamw(1e-2))
     params = jaxarch.masks.apply_mask(mask, params)
 
     @jax.jit

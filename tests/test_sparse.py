@@ -246,7 +246,7 @@ def test_the_mask_is_found_in_the_parts_of_a_multi_transform():
     tx = optax.multi_transform(
         {
             "hidden": sparse(optax.adam(1e-2), mask=tenth(), replaced=0.3, regrow="gradients", every=2),
-            "head": optax.chain(optax.sgd(0.1), hold(tenth())),
+            "head": hold(tenth(), optax.sgd(0.1)),
         },
         label,
     )
@@ -305,7 +305,7 @@ REFUSED = {
     "key: expected": lambda: at_random(3),
     "state: no mask is in it": lambda: find_mask(optax.adam(1.0).init(init())),
     "state: two transformations mask 'head/kernel'": lambda: find_mask(
-        [hold(tenth()).init(masks.apply_mask(tenth(), init()))] * 2
+        [hold(tenth(), optax.sgd(0.1)).init(masks.apply_mask(tenth(), init()))] * 2
     ),
 }
 

@@ -39,7 +39,7 @@ def loss(params):
 
 mask = jax.jit(lambda params: masks.keep(saliency.snip(params, jax.grad(loss)(params)), 0.1))(params)
 params = masks.apply_mask(mask, params)
-tx = optax.chain(optax.adamw(1e-2), optim.hold(mask))
+tx = optim.hold(mask, optax.adamw(1e-2))
 state = tx.init(params)
 
 

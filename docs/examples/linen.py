@@ -61,7 +61,7 @@ mask = jaxarch.masks.keep(scores, 0.1)
 state = TrainState.create(
     apply_fn=net.apply,
     params=jaxarch.masks.apply_mask(mask, params),
-    tx=optax.chain(optax.adamw(1e-2), jaxarch.optim.hold(mask)),
+    tx=jaxarch.optim.hold(mask, optax.adamw(1e-2)),
     batch_stats=batch_stats,
 )
 

@@ -72,7 +72,7 @@ def loss_and_gradient(model):
 _, gradient = loss_and_gradient(model)
 mask = masks.keep(saliency.snip(params, gradient, where="layers/*/weight"), 0.1)
 model = eqx.combine(masks.apply_mask(mask, params), static)
-tx = optax.chain(optax.adamw(1e-2), optim.hold(mask))
+tx = optim.hold(mask, optax.adamw(1e-2))
 state = tx.init(eqx.filter(model, eqx.is_inexact_array))
 
 

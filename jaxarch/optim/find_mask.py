@@ -1,4 +1,4 @@
-"""The mask in an optimiser's state."""
+"""The mask in an optimizer's state."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 
-from jaxarch.errors import ArgumentError
+from jaxarch.errors import ArgumentError, is_traced
 from jaxarch.optim.hold import HoldState
 from jaxarch.optim.masked_leaves import of_parameters
 from jaxarch.optim.sparse import SparseState
@@ -16,14 +17,14 @@ from jaxarch.trees import PyTree, named_leaves, placed
 
 
 def find_mask(state: PyTree, like: PyTree | None = None) -> PyTree:
-    """The mask that an optimiser holds, wherever in its state `hold` or `sparse` has it.
+    """Return the mask that an optimizer holds, wherever in its state `hold` or `sparse` has it.
 
     Args:
       state: of any optax transformation, or an `nnx.Optimizer`'s `opt_state`.
       like: the parameters; without them the mask comes as a dict by path, which `hold` takes, too.
 
     Returns:
-      Booleans in the structure of the parameters, `None` for those that are not masked.
+      Copies of the booleans in the structure of the parameters, `None` for those that are not masked.
 
     Raises:
       ArgumentError: a state with no mask in it, or two masks of one leaf; parameters that do not fit it.
@@ -46,7 +47,9 @@ def find_mask(state: PyTree, like: PyTree | None = None) -> PyTree:
                 raise ArgumentError(
                     f"state: two transformations mask {path!r}; give the state of one of them"
                 )
-            found[path] = leaf
+            # A copy outlives a step that donates the state. What is traced has no buffer to lose.
+            concrete = isinstance(leaf, Array) and not is_traced(leaf)
+            found[path] = jnp.copy(leaf) if concrete else leaf
     if not found:
         raise ArgumentError("state: no mask is in it; it is of neither optim.hold nor optim.sparse")
     if like is None:
@@ -55,12 +58,11 @@ def find_mask(state: PyTree, like: PyTree | None = None) -> PyTree:
 
 
 def _masks_in(state: PyTree) -> Iterator[PyTree]:
-    """All masks in a state, those of an optimiser inside of `sparse` too."""
+    """All masks in a state, those of an optimizer inside of `hold` or `sparse` too."""
 
     def holds(node: Any) -> bool:
         return isinstance(node, (HoldState, SparseState))
 
     for node in filter(holds, jax.tree.leaves(state, is_leaf=holds)):
         yield node.mask
-        if isinstance(node, SparseState):
-            yield from _masks_in(node.inner)
+        yield from _masks_in(node.inner)

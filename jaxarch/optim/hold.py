@@ -1,66 +1,95 @@
-"""Masks that no optimiser can undo."""
+"""Masks that no optimizer can undo."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
 
 from jaxarch.errors import ArgumentError, is_traced
-from jaxarch.masks.sharding import beside
-from jaxarch.optim.masked_leaves import booleans, check_masked, map_masked, of_parameters
+from jaxarch.optim.masked_leaves import (
+    begun,
+    booleans,
+    check_masked,
+    check_optimizer,
+    cleared,
+    map_masked,
+    of_parameters,
+    own_mask,
+    step_under,
+)
+from jaxarch.optim.same_update import same_update
 from jaxarch.trees import PyTree, named_leaves
 
 
 class HoldState(NamedTuple):
-    """The mask of the leaves that are held, by path: it is saved, and split over devices, with the optimiser.
+    """The mask that is held, and the state of the optimizer inside.
 
     Attributes:
-      mask: booleans in the shapes of the parameters.
+      mask: booleans in the shapes of the parameters that are masked, by path. They are saved, and split over
+        devices, with the optimizer.
+      inner: the state of the optimizer inside.
     """
 
     mask: dict[str, Array]
+    inner: Any
 
 
-def hold(mask: PyTree) -> optax.GradientTransformationExtraArgs:
-    r"""Keep pruned weights at 0, whatever comes before it: momentum, weight decay, clipping, schedules.
+def hold(
+    mask: PyTree, optimizer: optax.GradientTransformation | None = None
+) -> optax.GradientTransformationExtraArgs:
+    r"""Train under a mask: any optimizer keeps pruned weights at 0, and sees no gradients of theirs.
 
-    The last in a chain of transformations: where the mask is False, the update is `-theta` in place of what
-    came before, so that `theta + update` is 0.
+    With the mask m, gradients g, weights theta, and the updates u of the optimizer given `m o g`, it returns
+    u where m is True and `-theta` elsewhere, so that `theta + update` is 0 there.
 
-        tx = optax.chain(optax.adamw(1e-3), jaxarch.optim.hold(mask))
+        tx = jaxarch.optim.hold(mask, optax.adamw(1e-3))
 
-    **It begins from masked parameters**, `masks.apply_mask(mask, params)`: in `optax.MultiSteps(tx, k)` there
-    is no update before step k, and `lookahead` and `schedule_free` copy the parameters that they are given.
-    They go around the chain that ends with `hold`, as does `apply_if_finite`; `sam`, which takes its inner
-    optimiser's state apart, comes before it:
+    It goes around the whole optimizer. Clipping by the global norm, Muon, LAMB and all else that looks at
+    more than one entry then see the gradients of a mask in the forward pass, as inside `sparse`:
 
-        tx = optax.contrib.schedule_free(optax.chain(optax.adamw(1e-3), hold(mask)), 1e-3)
-        tx = optax.chain(optax.contrib.sam(optax.adamw(1e-3), adversary), hold(mask))
+        chain = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3))
+        tx = jaxarch.optim.hold(mask, chain)
 
-    A leaf is recognised by its path, so that one mask serves in `nnx.Optimizer`, whose states have no
-    `Param`, in `optax.multi_transform`, which shows each part of it a part of the tree, and for both copies
-    of `optax.lookahead`. What `init` cannot see, `check_held` does.
+    **It begins from masked parameters**, `masks.apply_mask(mask, params)`: `optax.MultiSteps` makes no update
+    before its last small step, and `lookahead` and `schedule_free` copy the parameters that they are given.
+    These go around it, as does `apply_if_finite`. `sam` computes with its optimizer's state, and goes inside:
+
+        tx = optax.contrib.schedule_free(jaxarch.optim.hold(mask, optax.adamw(1e-3)), 1e-3)
+        tx = jaxarch.optim.hold(mask, optax.contrib.sam(optax.adamw(1e-3), adversary))
+
+    A leaf is recognised by its path. So one mask serves in `nnx.Optimizer`, whose states have no `Param`, in
+    `optax.multi_transform`, which shows each optimizer a part of the tree, and for both copies of
+    `optax.lookahead`. `check_held` looks at all parameters.
+
+    `update` reads the mask from the state alone. Where two masks are held around optimizers of optax with the
+    same numbers, the transformations are equal: to `jax.jit` and `nnx.jit` all rounds of a lottery ticket are
+    one program.
 
     Args:
       mask: booleans, a leaf in the shape of each parameter that is masked and `None` for the others, as of
-        `masks.keep` or `load_mask`; or a dict of them by path.
+        `masks.keep` or `load_mask`; or a dict of them by path. They are copied into the state, so that it can
+        be donated.
+      optimizer: any optax transformation of the weights. Extra arguments of `update` reach it: `value` as it
+        is, `grad` masked, and `value_fn`, `obj_fn` and `grad_fn` as functions of masked weights.
 
     Returns:
       An optax transformation; its `update` needs the parameters.
 
     Raises:
-      ArgumentError: a mask that is not boolean. In `init`: a mask of other paths or shapes than the
-        parameters; parameters that are not masked. In `update`: no parameters; a pruned weight that is not 0,
-        which something behind `hold` has moved. Values are looked at where they are concrete.
+      ArgumentError: a mask that is not boolean; no optimizer. In `init`: a mask of other paths or shapes than
+        the parameters; parameters that are not masked. In `update`: no parameters; gradients without a leaf
+        that is masked; a pruned weight that is not 0, which something around `hold` has moved; a state that
+        something around `hold` has computed with. Values are looked at where they are concrete.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch, optax
       >>> mask = {"kernel": jnp.array([True, False]), "bias": None}
       >>> params = jaxarch.masks.apply_mask(mask, {"kernel": jnp.array([1.0, 2.0]), "bias": jnp.ones(1)})
-      >>> tx = optax.chain(optax.sgd(0.1, momentum=0.9), jaxarch.optim.hold(mask))
+      >>> tx = jaxarch.optim.hold(mask, optax.sgd(0.1, momentum=0.9))
       >>> state = tx.init(params)
       >>> gradient = {"kernel": jnp.ones(2), "bias": jnp.ones(1)}
       >>> updates, state = tx.update(gradient, state, params)
@@ -68,35 +97,59 @@ def hold(mask: PyTree) -> optax.GradientTransformationExtraArgs:
       >>> print(params["kernel"])
       [0.9 0. ]
     """
+    if optimizer is None:
+        raise ArgumentError(
+            "optimizer: hold goes around an optimizer, and masks the gradients that it sees; write "
+            "hold(mask, optax.adamw(1e-3)) for optax.chain(optax.adamw(1e-3), hold(mask))"
+        )
+    inner = check_optimizer("optimizer", optimizer, "hold(mask, optax.adamw(1e-3))")
     masked = booleans(mask)
 
     def init(params: PyTree) -> HoldState:
         held, weights = of_parameters(masked, params), named_leaves(params)
         check_masked(held, weights, "begin from masks.apply_mask(mask, params)")
-        return HoldState({path: beside(weights[path], leaf) for path, leaf in held.items()})
+        return HoldState(own_mask(held, weights), begun(inner, params))
 
     def update(
-        updates: PyTree, state: HoldState, params: PyTree | None = None, **extra: Any
+        gradients: PyTree, state: HoldState, params: PyTree | None = None, **extra: Any
     ) -> tuple[PyTree, HoldState]:
         if params is None:
             raise ArgumentError("params: hold needs the parameters: tx.update(gradients, state, params)")
+        for path, leaf in state.mask.items():
+            if leaf.dtype != bool:
+                raise ArgumentError(
+                    f"state: the mask of {path!r} has become {leaf.dtype}, since sam, or lookahead with "
+                    "reset_state, computes with it; put hold around them, as in hold(mask, sam(...))"
+                )
         weights = named_leaves(params)
-        check_masked(state.mask, weights, "what comes after `hold` moves them: place it last")
+        check_masked(state.mask, weights, "what is around `hold` moves them: put it inside")
+        updates, after = step_under(state.mask, inner, gradients, state.inner, params, extra)
+        after = _with_held_copies(after, state.mask)
+        return cleared(updates, state.mask, weights, begun_at_0=True), HoldState(state.mask, after)
 
-        def held(update: Array, kept: Array, weight: Array) -> Array:
-            return jnp.where(kept, update, -weight.astype(update.dtype))
+    return same_update(init, update, optimizer)
 
-        return map_masked(held, updates, state.mask, weights), state
 
-    return optax.GradientTransformationExtraArgs(init, update)
+def _with_held_copies(state: PyTree, mask: dict[str, Array]) -> PyTree:
+    """The state with the weights masked that schedule-free optimizers evaluate and keep there."""
+
+    def is_one(node: Any) -> bool:
+        return isinstance(node, optax.contrib.ScheduleFreeState)
+
+    def held(node: Any) -> Any:
+        if not is_one(node) or not mask.keys() <= named_leaves(node.z).keys():
+            return node
+        return node._replace(z=map_masked(lambda z, keep: jnp.where(keep, z, 0), node.z, mask))
+
+    return jax.tree.map(held, state, is_leaf=is_one)
 
 
 def check_held(mask: PyTree, params: PyTree) -> None:
     """Raise unless every pruned weight is exactly 0: what `hold` promises, and cannot see from where it is.
 
-    For instance after a transformation that comes behind `hold` in the chain; of a part of the parameters
-    that another optimiser moves; of the parameters that `optax.contrib.schedule_free_eval_params` gives, or
-    the slow ones of `optax.lookahead`. It waits for the parameters, so call it now and then, outside of jit.
+    For instance after a transformation behind `hold` in a chain; for a part of the parameters that another
+    optimizer moves; for the parameters that `optax.contrib.schedule_free_eval_params` gives, or the slow ones
+    of `optax.lookahead`. It waits for the parameters, so call it now and then, outside of jit.
 
     Args:
       mask: as of `hold`. It must fit all parameters.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from jax import Array
 
 from jaxarch.errors import ArgumentError, is_traced, shown
 from jaxarch.masks import check_booleans
+from jaxarch.masks.sharding import beside
 from jaxarch.trees import PyTree, named_leaves
 
 
@@ -52,6 +54,17 @@ def _is_part(params: PyTree) -> bool:
     return any(isinstance(node, optax.MaskedNode) for node in nodes)
 
 
+def of_mask(name: str, mask: Mapping[str, Array], tree: PyTree) -> dict[str, Array]:
+    """The leaves of a tree that are masked, by path."""
+    leaves = named_leaves(tree)
+    for path in mask:
+        if path not in leaves:
+            raise ArgumentError(
+                f"{name}: no leaf {shown(path)}, which is masked; they have {', '.join(leaves) or 'no leaf'}"
+            )
+    return {path: leaves[path] for path in mask}
+
+
 def map_masked(function: Callable[..., Array], tree: PyTree, *masked: Mapping[str, Array]) -> PyTree:
     """`function(leaf, *of_leaf)` where a leaf's path is masked; other leaves as they are."""
     leaves, treedef = jax.tree.flatten(tree)
@@ -72,3 +85,92 @@ def check_masked(held: Mapping[str, Array], weights: Mapping[str, Any], remedy: 
             moved = int(jnp.sum(~leaf & (weights[path] != 0)))
         if moved:
             raise ArgumentError(f"params: {moved} pruned weights of {path!r} are not 0; {remedy}")
+
+
+def check_optimizer(name: str, optimizer: Any, example: str) -> optax.GradientTransformationExtraArgs:
+    """An optimizer whose `update` takes extra arguments."""
+    if not callable(getattr(optimizer, "init", None)) or not callable(getattr(optimizer, "update", None)):
+        raise ArgumentError(f"{name}: expected an optax optimizer, as in {example}, got {shown(optimizer)}")
+    return optax.with_extra_args_support(optimizer)
+
+
+def begun(optimizer: optax.GradientTransformation, params: PyTree) -> PyTree:
+    """An optimizer's first state, without an array of the parameters: both can be donated.
+
+    `optax.contrib.sam` and others keep the parameters that they are given.
+    """
+    seen = {id(leaf) for leaf in jax.tree.leaves(params)}
+
+    def own(leaf: Any) -> Any:
+        shared = isinstance(leaf, Array) and id(leaf) in seen
+        seen.add(id(leaf))
+        return jnp.copy(leaf) if shared else leaf
+
+    return jax.tree.map(own, optimizer.init(params))
+
+
+def own_mask(masked: Mapping[str, Array], weights: Mapping[str, Any]) -> dict[str, Array]:
+    """A copy of a mask beside its weights. A state that is donated takes no array of the user's with it."""
+    return {path: jnp.copy(beside(weights[path], leaf)) for path, leaf in masked.items()}
+
+
+def step_under(
+    mask: Mapping[str, Array],
+    optimizer: optax.GradientTransformationExtraArgs,
+    gradients: PyTree,
+    state: PyTree,
+    params: PyTree,
+    extra: Mapping[str, Any],
+) -> tuple[PyTree, PyTree]:
+    """An optimizer's step as under a mask in the forward pass: it sees no gradient of a pruned weight.
+
+    So do a `grad` among the extra arguments, and functions of the parameters that it may call.
+    """
+    of_slopes = dict(mask)
+    if isinstance(params, optax.LookaheadParams) and not isinstance(gradients, optax.LookaheadParams):
+        # Gradients around lookahead are those of the fast copy alone.
+        of_slopes = {path.removeprefix("fast/"): leaf for path, leaf in mask.items() if path[:5] == "fast/"}
+    of_mask("gradients", of_slopes, gradients)
+
+    def there(tree: PyTree) -> PyTree:
+        return map_masked(lambda leaf, keep: jnp.where(keep, leaf, 0), tree, of_slopes)
+
+    extra = dict(extra)
+    if extra.get("grad") is not None:
+        extra["grad"] = there(extra["grad"])
+    for name in FUNCTIONS_OF_PARAMETERS & extra.keys():
+        extra[name] = _under(there, extra[name], makes_gradients=name == "grad_fn")
+    return optimizer.update(there(gradients), state, params, **extra)
+
+
+FUNCTIONS_OF_PARAMETERS = {"value_fn", "obj_fn", "grad_fn"}
+"""Extra arguments of optax: of line searches, of Sophia, of SAM in its opaque mode."""
+
+
+def _under(there: Callable[[PyTree], PyTree], function: Any, makes_gradients: bool) -> Any:
+    if not callable(function):
+        return function
+
+    @functools.wraps(function)
+    def masked(params: PyTree, *arguments: Any, **named: Any) -> Any:
+        found = function(there(params), *arguments, **named)
+        return there(found) if makes_gradients else found
+
+    return masked
+
+
+def cleared(
+    updates: PyTree, retained: Mapping[str, Array], weights: Mapping[str, Any], begun_at_0: bool = False
+) -> PyTree:
+    """Updates that end at 0 wherever a weight is not retained.
+
+    `optax.apply_updates` computes `(p + u).astype(p.dtype)`. It is 0 only if u is exactly -p, so that updates
+    narrower than the weights are widened. Pruned weights that are 0 already stay so in any dtype.
+    """
+
+    def moved(update: Array, retain: Array, weight: Any) -> Array:
+        weight = jnp.asarray(weight)
+        dtype = update.dtype if begun_at_0 else jnp.promote_types(update.dtype, weight.dtype)
+        return jnp.where(retain, update.astype(dtype), -weight.astype(dtype))
+
+    return map_masked(moved, updates, retained, weights)

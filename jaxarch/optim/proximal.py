@@ -13,6 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.errors import ArgumentError, check_one_strength, is_traced, shown
+from jaxarch.optim.masked_leaves import begun, check_optimizer
 from jaxarch.spectral.penalty import l1 as l1_norm
 from jaxarch.spectral.penalty import l2 as l2_norm
 from jaxarch.trees import PyTree, Where, by_path, map_selected, matrices, merge, select
@@ -115,7 +116,7 @@ def proximal(
     check_one_strength("decay", decay)
     if not is_traced(decay) and np.greater_equal(decay, 1):
         raise ArgumentError(f"decay: expected a number in [0, 1), got {shown(decay)}")
-    inner = optax.with_extra_args_support(tx)
+    inner = check_optimizer("tx", tx, "proximal(optax.adam(1e-3), l1=1e-4)")
 
     def strengths(params: PyTree) -> tuple[PyTree, PyTree, PyTree]:
         leaves = select(params, where)
@@ -124,7 +125,7 @@ def proximal(
     def init(params: PyTree) -> ProximalState:
         leaves, _, _ = strengths(params)
         mean = map_selected(lambda leaf: jnp.zeros(leaf.shape, _of_mean(leaf)), leaves)
-        return ProximalState(mean, jnp.zeros((), jnp.int32), inner.init(params))
+        return ProximalState(mean, jnp.zeros((), jnp.int32), begun(inner, params))
 
     def update(
         gradients: PyTree, state: ProximalState, params: PyTree | None = None, **extra: Any
@@ -202,7 +203,7 @@ def _ended(theta: Array, slope: Array, update: Array, one: ArrayLike, group: Arr
     past |= (_alike(whole, jnp.where(past, 0, after)) <= 0) & (jnp.asarray(group) > 0)
     # What has failed is not hidden by a 0.
     past &= ~jnp.isnan(after)
-    return jnp.where(past, -theta.astype(update.dtype), update)
+    return jnp.where(past, -theta.astype(after.dtype), update.astype(after.dtype))
 
 
 def _alike(side: Array, after: Array) -> Array:

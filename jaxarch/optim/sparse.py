@@ -8,14 +8,34 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import Array
 
-from jaxarch.errors import ArgumentError, check_count, check_one_key, is_traced, one_line, shown
+from jaxarch.errors import (
+    LARGEST_COUNT,
+    ArgumentError,
+    check_count,
+    check_one_key,
+    is_traced,
+    one_line,
+    shown,
+)
 from jaxarch.masks import Per, check_density, check_per, full_mask
 from jaxarch.masks.largest import counts_kept, largest_of
-from jaxarch.masks.sharding import beside, split_like
-from jaxarch.optim.masked_leaves import booleans, check_masked, map_masked, of_parameters
+from jaxarch.masks.sharding import split_like
+from jaxarch.optim.masked_leaves import (
+    begun,
+    booleans,
+    check_masked,
+    check_optimizer,
+    cleared,
+    of_mask,
+    of_parameters,
+    own_mask,
+    step_under,
+)
+from jaxarch.optim.same_update import same_update
 from jaxarch.order_statistics import count_dtype
 from jaxarch.trees import PyTree, Where, matrices, named_leaves, select
 
@@ -105,7 +125,8 @@ def sparse(
         gradients) -> scores`, such as `at_random(key)`. By default nothing grows, and a density that rises
         again changes nothing.
       every: steps from one change to the next.
-      until: the step from which on the mask stays; by default it never does.
+      until: the step from which on the mask stays; by default it never does. A change must come before it,
+        and a density that is a schedule must have ended by the last change.
       mask: booleans that training begins with, as of `hold`; by default all of the leaves `where`.
       per: where connections are counted, as in `masks.keep`: over all leaves or in each. Where nothing grows,
         a leaf may lack the one that is rounded up now and was not before; then the next leaf keeps one more.
@@ -133,15 +154,22 @@ def sparse(
       >>> print(params["kernel"])
       [[ 3.625 -3.375  0.     0.   ]]
     """
-    inner = optax.with_extra_args_support(tx)
+    inner = check_optimizer("tx", tx, "sparse(optax.adamw(1e-3), 0.1)")
     check_count("every", every)
     if until is not None:
         check_count("until", until)
     check_per(per)
     _check(density, replaced, regrow, score)
+    if until is not None and until <= every and (density is not None or regrow is not None):
+        raise ArgumentError(
+            f"until: the mask would never change: its first change comes at step every={every}, and "
+            f"until={until}; set until above {every}, or take a smaller every"
+        )
     for name, share in (("density", density), ("replaced", replaced)):
         if callable(share):
             _check_schedule(name, share, every, until)
+    if callable(density) and until is not None:
+        _check_ended(density, every, until)
     begin = None if mask is None else booleans(mask)
     of: Any = (lambda weights, slopes: _sizes(weights)) if score == "magnitude" else score
     grow: Any = (lambda step, weights, slopes: _sizes(slopes)) if regrow == "gradients" else regrow
@@ -155,12 +183,11 @@ def sparse(
         else:
             masked = of_parameters(begin, params)
         check_masked(masked, weights, "begin from masks.apply_mask(mask, params)")
-        theta = _those_of(masked, params)
+        theta = of_mask("params", masked, params)
         jax.eval_shape(partial(_scored, "score", of), theta, theta)
         if grow is not None:
             jax.eval_shape(partial(_scored, "regrow", partial(grow, jnp.zeros((), jnp.int32))), theta, theta)
-        placed = {path: beside(weights[path], leaf) for path, leaf in masked.items()}
-        return SparseState(jnp.zeros((), jnp.int32), placed, inner.init(params))
+        return SparseState(jnp.zeros((), jnp.int32), own_mask(masked, weights), begun(inner, params))
 
     def update(
         gradients: PyTree,
@@ -174,7 +201,7 @@ def sparse(
             raise ArgumentError("params: sparse needs the parameters: tx.update(gradients, state, params)")
         # Not handed on: the optimiser inside takes no step where something grows, and would count otherwise.
         at = _at(state, step)
-        weights, slopes = _those_of(state.mask, params), _those_of(state.mask, gradients)
+        weights, slopes = of_mask("params", state.mask, params), of_mask("gradients", state.mask, gradients)
 
         def changed() -> tuple[Leaves, Leaves]:
             counts = _counts(state.mask, at, density, replaced, per, grows=grow is not None)
@@ -191,26 +218,20 @@ def sparse(
             now &= at < until
         kept, retained = jax.lax.cond(now, changed, lambda: (state.mask, state.mask))
 
-        there = map_masked(lambda slope, keep: jnp.where(keep, slope, 0), gradients, kept)
-
         def stepped() -> tuple[PyTree, Any]:
-            return inner.update(there, state.inner, params, **extra)
+            return step_under(kept, inner, gradients, state.inner, params, extra)
 
         def skipped() -> tuple[PyTree, Any]:
             moves, _ = jax.eval_shape(stepped)
-            return jax.tree.map(
-                lambda leaf, move: jnp.zeros_like(leaf, move.dtype), there, moves
-            ), state.inner
+            zeros = jax.tree.map(lambda leaf, move: jnp.zeros_like(leaf, move.dtype), gradients, moves)
+            return zeros, state.inner
 
         updates, after = stepped() if grow is None else jax.lax.cond(now, skipped, stepped)
-
-        def moved(update: Array, keep: Array, retain: Array, weight: Array) -> Array:
-            return jnp.where(keep, update, 0) - jnp.where(retain, 0, weight.astype(update.dtype))
-
-        moves = map_masked(moved, updates, kept, retained, weights)
+        # What has grown begins at 0: only what is retained moves on.
+        moves = cleared(updates, retained, weights)
         return moves, SparseState(optax.safe_increment(state.step), kept, after)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return same_update(init, update, (tx, density, score, replaced, regrow, every, until, per))
 
 
 def at_random(key: Array) -> Growth:
@@ -317,11 +338,6 @@ def _among(there: Leaves, scores: Leaves) -> Leaves:
     }
 
 
-def _those_of(mask: Leaves, tree: PyTree) -> Leaves:
-    leaves = named_leaves(tree)
-    return {path: leaves[path] for path in mask}
-
-
 def _check(density: Any, replaced: Any, regrow: Any, score: Any) -> None:
     if density is not None and not callable(density):
         check_density("density", density)
@@ -339,14 +355,59 @@ def _check(density: Any, replaced: Any, regrow: Any, score: Any) -> None:
 
 def _check_schedule(name: str, schedule: optax.Schedule, every: int, until: int | None) -> None:
     """Raise unless a share lies in [0, 1] at those changes that are known to come."""
-    last = every if until is None else (until - 1) // every * every
-    for step in sorted({every, last} if last else set()):
-        with jax.ensure_compile_time_eval():
-            try:
-                share = schedule(jnp.asarray(step, jnp.int32))
-            except TypeError as error:
-                raise ArgumentError(f"{name}: expected a function of the step; {one_line(error)}") from None
+    for step in sorted({every, every if until is None else _last_change(every, until)}):
+        try:
+            share = _value_at(schedule, step)
+        except TypeError as error:
+            raise ArgumentError(f"{name}: expected a function of the step; {one_line(error)}") from None
         if is_traced(share):
             return
         if jnp.shape(share) != () or not 0 <= float(share) <= 1:
             raise ArgumentError(f"{name}: expected a number in [0, 1], got {shown(share)} at step {step}")
+
+
+def _check_ended(schedule: optax.Schedule, every: int, until: int) -> None:
+    """Raise if a density goes on changing after the last change of the mask, where that can be seen."""
+    last = _last_change(every, until)
+
+    def share_at(step: int) -> float:
+        return float(np.clip(float(_value_at(schedule, step)), 0, 1))
+
+    # Nothing trains for longer, and counts of steps may overflow in a user's schedule.
+    farthest = min(max(10**7, last + every), LARGEST_COUNT)
+    steps = sorted({last + 1, until, *(min(last + every * 4**power, farthest) for power in range(12))})
+    try:
+        if is_traced(_value_at(schedule, last)):
+            return
+        begin, *shares = map(share_at, [last, *steps])
+    except (IndexError, KeyError):  # a table of densities that has no entry for steps as late as these
+        return
+    end = shares[-1]
+    late = [step for step, share in zip([last, *steps], [begin, *shares], strict=True) if _differ(share, end)]
+    if not late:
+        return
+    # The first change after the schedule's end lies between two of the steps that were looked at.
+    low, high = late[-1] // every, farthest // every + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _differ(share_at(middle * every), end) else (low, middle)
+    ends = end > 0 and high * every < farthest // 2
+    raise ArgumentError(
+        f"until: the last change of the mask comes at step {last}, with density {begin:.3g}, and the "
+        f"schedule goes on to {end:.3g}; "
+        + (f"set until={high * every + 1} or more" if ends else f"let the schedule end by step {last}")
+        + ", or leave until out"
+    )
+
+
+def _differ(share: float, other: float) -> bool:
+    return abs(share - other) > 1e-6
+
+
+def _last_change(every: int, until: int) -> int:
+    return (until - 1) // every * every
+
+
+def _value_at(schedule: optax.Schedule, step: int) -> Any:
+    with jax.ensure_compile_time_eval():
+        return schedule(jnp.asarray(step, jnp.int32))
