@@ -258,6 +258,43 @@ def test_the_mask_is_found_in_the_parts_of_a_multi_transform():
     assert masks.connections(mask) == masks.connections(tenth())
 
 
+CUBIC = optax.polynomial_schedule(1.0, 0.1, power=3, transition_steps=50, transition_begin=10)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"density": CUBIC, "every": 20, "until": 61},
+        {"density": CUBIC, "every": 20},
+        # A table that has no entry for later steps, and a schedule that is NaN there.
+        {"density": lambda step: np.array([1.0, 0.5, 0.2])[int(step) // 10], "every": 10, "until": 30},
+        {"density": lambda step: jnp.sqrt(1 - step / 100), "every": 10, "until": 101},
+        # What is replaced may end anywhere, and nothing changes where a mask is held alone.
+        {"replaced": optax.cosine_decay_schedule(0.3, 75), "regrow": "gradients", "every": 10, "until": 75},
+        {"mask": tenth(), "until": 50},
+    ],
+)
+def test_changes_that_come_are_not_refused(settings):
+    sparse(optax.sgd(1.0), **settings)
+
+
+def test_a_schedule_that_is_traced_is_not_looked_at():
+    def made(density):
+        schedule = optax.polynomial_schedule(1.0, density, 3, transition_steps=50)
+        return sparse(optax.sgd(1.0), schedule, every=20, until=40).init(init()).step
+
+    assert jax.jit(made)(0.1) == 0
+
+
+def test_a_step_that_donates_the_state_leaves_the_mask_that_it_began_with():
+    mask, params = tenth(), masks.apply_mask(tenth(), init())
+    tx = sparse(optax.adamw(1e-2), mask=mask, every=2)
+    start = jax.tree.map(jnp.copy, params)
+    _, state = jax.jit(tx.update, donate_argnums=(1, 2))(params, tx.init(start), start)
+    assert masks.overlap(find_mask(state, params), mask) == 1
+    assert masks.density(mask) == masks.density(find_mask(tx.init(params), params))
+
+
 REFUSED = {
     "replaced: nothing grows in the place of what is dropped": lambda: sparse(optax.sgd(1.0), replaced=0.3),
     r"replaced: expected a number in \[0, 1\)": lambda: sparse(
@@ -280,6 +317,28 @@ REFUSED = {
     ),
     "step: expected 0, as many updates as this state has seen, got 3": lambda: sparse(optax.sgd(1.0)).update(
         init(), sparse(optax.sgd(1.0)).init(init()), init(), step=3
+    ),
+    "tx: expected an optax optimizer, as in sparse": lambda: sparse(0.1),
+    "until: the mask would never change: its first change comes at step every=100, and until=75": lambda: (
+        sparse(optax.sgd(1.0), 0.1, until=75)
+    ),
+    "until: the mask would never change: its first change comes at step every=50": lambda: sparse(
+        optax.sgd(1.0), replaced=0.3, regrow="gradients", every=50, until=50
+    ),
+    r"until: the last change .* at step 40, with density 0.158, .* goes on to 0.1; set until=61 or more": (
+        lambda: sparse(optax.sgd(1.0), CUBIC, every=20, until=60)
+    ),
+    r"until: .* at step 900, with density 0.5, .* goes on to 0.25; set until=5001 or more": lambda: sparse(
+        optax.sgd(1.0),
+        optax.piecewise_constant_schedule(1.0, {50: 0.5, 4950: 0.5}),
+        every=100,
+        until=1000,
+    ),
+    r"until: .* at step 10, with density 0.9, .* goes on to 0; let the schedule end by step 10": lambda: (
+        sparse(optax.sgd(1.0), lambda step: 1 - step / 100, every=10, until=20)
+    ),
+    "gradients: no leaf 'head/kernel', which is masked": lambda: sparse(optax.sgd(1.0)).update(
+        {"hidden": init()["hidden"]}, sparse(optax.sgd(1.0)).init(init()), init()
     ),
     "score: expected 'magnitude' or a function": lambda: sparse(optax.sgd(1.0), score="snip"),
     "regrow: expected 'gradients' or a function": lambda: sparse(optax.sgd(1.0), regrow="random"),

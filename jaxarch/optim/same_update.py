@@ -57,6 +57,7 @@ class _Init:
     """A function that remembers if it has been traced."""
 
     def __init__(self, function: Callable[[PyTree], PyTree]) -> None:
+        functools.update_wrapper(self, function)
         self.function = function
         self.traced = False
 
@@ -70,6 +71,8 @@ class _Update:
     """A function that is equal to others that are made of the same."""
 
     def __init__(self, function: Callable[..., tuple[PyTree, PyTree]], made_of: Any) -> None:
+        # Trainings read from the signature if a step is asked for.
+        functools.update_wrapper(self, function)
         self.function = function
         self.made_of = made_of
         # Now, since schedules of optax replace integers in their closures by floats when they are called.
