@@ -33,7 +33,7 @@ class DeadStartWarning(UserWarning):
 
 
 class ResultWarning(UserWarning):
-    """A search ended without what it was asked for; the message names strategy, runs and what was found."""
+    """A result lacks what was asked for; the message names what was found (of a search, strategy and runs)."""
 
 
 def shown(value: object, limit: int = 80) -> str:

@@ -607,6 +607,146 @@ def test_experts_that_lie_side_by_side_are_no_heads():
     assert kinds(network, params, jnp.ones((5, 3))) == {"a[2]": "neurons"}
 
 
+WIDTH, LAYERS = 6, 2
+
+
+def layer(x, p):
+    """Attention of 3 heads, 10 neurons, and 4 experts of 5 neurons."""
+    q, k, v = ((jax.nn.standardize(x) @ p[name]).reshape(*x.shape[:2], 3, 4) for name in "qkv")
+    shares = jax.nn.softmax(jnp.einsum("bihd,bjhd->bhij", q, k), -1)
+    x = x + jnp.einsum("bhij,bjhd->bihd", shares, v).reshape(*x.shape[:2], 12) @ p["o"]
+    x = x + jax.nn.gelu(x @ p["in"]) @ p["out"]
+    gate = jax.nn.softmax(x @ p["router"], -1)
+    hidden = jax.nn.relu(jnp.einsum("btc,ecf->btef", x, p["up"]))
+    return x + jnp.einsum("btef,efc,bte->btc", hidden, p["down"], gate)
+
+
+LAYER = {
+    **dict.fromkeys("qkv", (WIDTH, 12)), "o": (12, WIDTH), "in": (WIDTH, 10), "out": (10, WIDTH),
+    "router": (WIDTH, 4), "up": (4, WIDTH, 5), "down": (4, 5, WIDTH),
+}  # fmt: skip
+
+
+def row(tree, index):
+    return jax.tree.map(lambda leaf: leaf[index], tree)
+
+
+def while_small(p, x):
+    goes_on = lambda state: (state[0] < LAYERS) & (state[1].sum() < 9)  # noqa: E731
+    step = lambda state: (state[0] + 1, layer(state[1], row(p, state[0])))  # noqa: E731
+    return jax.lax.while_loop(goes_on, step, (0, x))[1]
+
+
+def loop_of_weights(p, x):
+    step = lambda state, _: ((layer(state[0], row(state[1], state[2])), state[1], state[2] + 1), None)  # noqa: E731
+    return jax.lax.scan(step, (x, p, 0), None, length=LAYERS)[0][0]
+
+
+LOOPS = {
+    "fori_loop": lambda p, x: jax.lax.fori_loop(0, LAYERS, lambda i, x: layer(x, row(p, i)), x),
+    "remat in scan": lambda p, x: jax.lax.scan(jax.checkpoint(lambda x, row: (layer(x, row), None)), x, p)[0],
+    "scan": lambda p, x: jax.lax.scan(lambda x, row: (layer(x, row), None), x, p)[0],
+    "scan in vmap": lambda p, x: jax.vmap(lambda x: LOOPS["scan"](p, x[None])[0])(x),
+    "weights in the carry": loop_of_weights,
+    "while, as long as inputs say": while_small,
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_units_in_a_loop_have_the_kinds_of_unrolled_layers(name):
+    tree = {"layers": {path: jnp.ones((LAYERS, *shape)) for path, shape in LAYER.items()}}
+    tree |= {"embed": jnp.ones((3, WIDTH)), "head": jnp.ones((WIDTH, 2))}
+
+    def unrolled(p, x):
+        for index in range(LAYERS):
+            x = layer(x, row(p, index))
+        return x
+
+    def around(layers):
+        return lambda p, x: layers(p["layers"], x @ p["embed"]) @ p["head"]
+
+    found = kinds(around(LOOPS[name]), tree, jnp.ones((2, 4, 3)))
+    assert found == kinds(around(unrolled), tree, jnp.ones((2, 4, 3)))
+    assert sorted(set(found.values())) == ["experts", "features", "heads", "neurons"]
+
+
+def experts_up(x, p):
+    return jax.nn.relu(jnp.einsum("btc,ecf->btef", x, p["up"]))
+
+
+def expert(p, x):
+    return jax.nn.relu(x @ p["up"]) @ p["down"]
+
+
+MIXTURES = {
+    "gate on hidden neurons": lambda p, x, gate: jnp.einsum(
+        "btef,efc->btc", experts_up(x, p) * gate[..., None], p["down"]
+    ),
+    "gate in the product": lambda p, x, gate: jnp.einsum(
+        "bte,btef,efc->btc", gate, experts_up(x, p), p["down"]
+    ),
+    "gate on weights": lambda p, x, gate: jnp.einsum(
+        "btef,btefc->btc", experts_up(x, p), gate[..., None, None] * p["down"][None, None]
+    ),
+    "gate on outputs": lambda p, x, gate: (
+        gate[..., None] * jnp.einsum("btef,efc->btec", experts_up(x, p), p["down"])
+    ).sum(2),
+    "vmap": lambda p, x, gate: jnp.einsum("ebtc,bte->btc", jax.vmap(expert, (0, None))(p, x), gate),
+}
+GATES = {
+    "softmax": lambda logits: jax.nn.softmax(logits, -1),
+    "top k": lambda logits: jax.nn.one_hot(jax.lax.top_k(logits, 2)[1], 4).sum(-2),
+}
+
+
+@pytest.mark.parametrize("gate", GATES)
+@pytest.mark.parametrize("name", MIXTURES)
+def test_experts_of_a_mixture_are_experts_whatever_the_order_of_the_products(name, gate):
+    tree = {path: jnp.ones(LAYER[path]) for path in ("router", "up", "down")}
+
+    def network(p, x):
+        return MIXTURES[name]({"up": p["up"], "down": p["down"]}, x, GATES[gate](x @ p["router"]))
+
+    found = axis_groups(network, tree, jnp.ones((2, 3, WIDTH))).groups
+    assert {group.size: group.kind for group in found.values()} == {4: "experts", 5: "neurons"}
+
+
+def test_blocks_of_neurons_that_are_scaled_but_not_compared_are_features():
+    tree = {"in": jnp.ones((3, 12)), "step": jnp.ones((3, 4)), "out": jnp.ones((12, 2))}
+
+    def network(p, x):
+        scaled = jax.nn.softplus(x @ p["step"])[..., None] * (x @ p["in"]).reshape(-1, 4, 3)
+        return scaled.reshape(-1, 12) @ p["out"]
+
+    assert kinds(network, tree, jnp.ones((1, 3))) == {"in[1]": "features", "in[1]#2": "neurons"}
+
+
+def test_heads_with_a_kernel_each_and_a_norm_each_stay_heads():
+    tree = {"in": jnp.ones((3, 24)), "own": jnp.ones((2, 4, 4)), "out": jnp.ones((8, 2))}
+
+    def network(p, x):
+        q, k, v = jnp.moveaxis((x @ p["in"]).reshape(-1, 3, 2, 4), 1, 0)
+        k = jnp.einsum("jhd,hde->jhe", k, p["own"])
+        mixed = jnp.einsum("hij,jhd->ihd", jax.nn.softmax(jnp.einsum("ihd,jhd->hij", q, k), -1), v)
+        return jax.nn.standardize(mixed).reshape(-1, 8) @ p["out"]
+
+    assert [kind for _, kind in kinds(network, tree, jnp.ones((5, 3))).items()].count("heads") == 1
+
+
+def test_units_that_stay_whole_are_named_with_the_reason():
+    tree = {"a": jnp.ones((3, 4)), "b": jnp.ones((4, 5)), "c": jnp.ones((5, 2))}
+    reason = r"units: left out, since they stay whole: a\[1\] and 1 more \(its units are sorted\)"
+    groups = axis_groups(lambda p, x: jnp.sort(x @ p["a"]) @ p["b"] @ p["c"], tree, jnp.ones((1, 3)))
+    with pytest.warns(jaxarch.ResultWarning, match=f"^{reason}"):
+        assert groups.units("neurons")
+    tree = {"a": tree["a"], "b": jnp.ones((4, 4)), "c": jnp.ones((4, 2))}
+    groups = axis_groups(
+        lambda p, x: jax.nn.standardize(jnp.sort(x @ p["a"]) @ p["b"]) @ p["c"], tree, jnp.ones((1, 3))
+    )
+    with pytest.raises(ArgumentError, match=r"^units: the model has no neurons; it has features; left out"):
+        groups.units("neurons")
+
+
 # Training ---------------------------------------------------------------------------------------------
 
 

@@ -640,7 +640,7 @@ def refused(call):
 
 
 REFUSED = {
-    "units: expected 'neurons', 'channels', 'heads', blocks such as (4, 4) or '2:4', got 'neuron'": (
+    "units: expected 'neurons', 'channels', 'heads', 'experts', blocks such as (4, 4) or '2:4', got ": (
         lambda: search.snip(0.5, units="neuron")
     ),
     "units: expected 'N:M' with 1 <= N < M, got '4:2'": lambda: search.random_mask(0.5, units="4:2"),
@@ -657,7 +657,9 @@ REFUSED = {
     ),
     "units: the model has no channels; it has neurons": lambda: chain_of()[2].units("channels"),
     "units: no such units: 'neurns'; did you mean 'neurons'?": lambda: chain_of()[2].units("neurns"),
-    "units: expected 'neurons', 'channels' or 'heads', or names of groups": lambda: chain_of()[2].units(),
+    "units: expected 'neurons', 'channels', 'heads' or 'experts', or names of groups": lambda: chain_of()[
+        2
+    ].units(),
     "units: they are of another model, which has no 'w', got (8, 4)": (
         lambda: masks.keep(KERNEL, 0.5, units=scored()[1])
     ),

@@ -27,7 +27,7 @@ from jaxarch.masks.largest import check_density, counts_kept, largest_of, top_k
 from jaxarch.masks.sharding import beside, split_like, whole
 from jaxarch.trees import PyTree, map_selected, matrices, named_leaves, path_name
 
-WORDS = ("neurons", "channels", "heads")
+WORDS = ("neurons", "channels", "heads", "experts")
 """Units that are read from a model's computation."""
 
 
@@ -504,7 +504,7 @@ class GroupUnits(Units):
 
 UnitsLike = Units | str | tuple[int, int] | tuple[str, ...] | None
 """What is kept or removed together: `None` for single connections, `(4, 4)` for `Blocks`, `2:4` for `NOfM`,
-and in searches `neurons`, `channels`, `heads`, or several of these words."""
+and in searches `neurons`, `channels`, `heads`, `experts`, or several of these words."""
 
 
 def as_units(units: Any) -> Units:
@@ -529,12 +529,13 @@ def as_units(units: Any) -> Units:
     if isinstance(units, (tuple, list)) and len(units) == 2 and not any(isinstance(n, str) for n in units):
         return Blocks(*units)
     raise ArgumentError(
-        f"units: expected 'neurons', 'channels', 'heads', blocks such as (4, 4) or '2:4', got {shown(units)}"
+        "units: expected 'neurons', 'channels', 'heads', 'experts', blocks such as (4, 4) or '2:4', got "
+        f"{shown(units)}"
     )
 
 
 def as_words(units: Any) -> tuple[str, ...]:
-    """The words `neurons`, `channels` and `heads`, one or several; nothing if it is anything else."""
+    """The words `neurons`, `channels`, `heads`, `experts`, one or several; nothing if it is anything else."""
     words = (units,) if isinstance(units, str) else units
     if not isinstance(words, (tuple, list)) or not all(isinstance(word, str) for word in words):
         return ()

@@ -9,7 +9,13 @@ from matplotlib.lines import Line2D
 from jaxarch.plots.style import COLOURS, STYLE, NotebookFigure
 from jaxarch.structure import Groups, layer_units
 
-_KINDS = {"neurons": COLOURS[0], "channels": COLOURS[1], "heads": COLOURS[2], "features": COLOURS[6]}
+_KINDS = {
+    "neurons": COLOURS[0],
+    "channels": COLOURS[1],
+    "heads": COLOURS[2],
+    "experts": COLOURS[3],
+    "features": COLOURS[6],
+}
 _MARKS = {"makes": ("o", "full"), "reads": ("o", "none"), "carries": ("_", "full")}
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxarch.errors import ArgumentError
-from jaxarch.masks.units import WORDS, GroupUnits, NOfM, Units, UnitsLike, as_units, as_words
+from jaxarch.masks.units import GroupUnits, NOfM, Units, UnitsLike, as_units, as_words
 from jaxarch.problem import Problem
 from jaxarch.running.stage import Needs
 from jaxarch.structure import Groups, axis_groups
@@ -67,7 +67,7 @@ def hidden_units(problem: Problem, params: PyTree, state: PyTree, selection: PyT
     """
     groups = _groups(problem, params, state)
     kinds = {group.kind for group in groups.groups.values()}
-    there = [word for word in WORDS if word in kinds]
+    there = [word for word in ("neurons", "channels", "heads") if word in kinds]
     if not there:
         raise ArgumentError("model: it has neither neurons nor channels nor heads that are hidden")
     return _of_params(groups.units(*there), params).over(selection)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 from jax.tree_util import tree_map_with_path
 
-from jaxarch.errors import ArgumentError, did_you_mean, first_line, is_traced, shown
+from jaxarch.errors import ArgumentError, ResultWarning, did_you_mean, first_line, is_traced, shown
 from jaxarch.masks.units import GroupUnits, Span
 from jaxarch.structure.axes import Axis
 from jaxarch.structure.flow import INPUTS, OUTPUTS, UNREAD, Axes, Program, follow, freeze, fresh, unify_all
@@ -35,10 +36,11 @@ class Group:
       name: of its first axis: `layers/0/kernel[1]`.
       size: how many units.
       kind: what they are, by what the program does with them: `heads`, along which two arrays that depend on
-        the inputs are multiplied side by side; `channels` of convolutions; `neurons`, other outputs of
-        products with leaves; `features`, which cannot be taken out one by one without a change to the
-        others, since they are normalized or reduced together or are parts of heads, or which are multiplied
-        with nothing.
+        the inputs are multiplied side by side; `experts`, whose outputs a gate weighs or chooses among by a
+        softmax or a top k; `channels` of convolutions; `neurons`, other outputs of products with leaves;
+        `features`, which cannot be taken out one by one without a change to the others, since they are
+        normalized or reduced together or are parts of heads, or which are multiplied with nothing. In a loop
+        over stacked layers a unit is one in all layers, of the kind that it has without the loop.
       axes: path and axis of every leaf that has these units; where they are a part of an axis, in a product
         (heads of an attention, flattened) or in a row (a concatenation), that axis.
     """
@@ -131,7 +133,7 @@ class Groups:
                         self.frozen.setdefault((path, index), atom.frozen)
                     elif atom.size > 1:
                         members.setdefault(atom, []).append((path, index))
-        kinds = find_kinds(self._program, len(self._leaves))
+        self._kinds = kinds = find_kinds(self._program, len(self._leaves))
         self._atoms: dict[str, Axis] = {}
         self.groups: dict[str, Group] = {}
         for atom, of_atom in members.items():
@@ -273,6 +275,9 @@ class Groups:
 
             mask = jaxarch.masks.keep(scores, 0.5, units=groups.units("neurons"))
 
+        Units of these kinds that must stay whole, in an operation that is not understood for instance, are
+        left out. A `ResultWarning` names their axes and the reason.
+
         Args:
           *which: kinds of units (see `Group`), or names of single groups.
 
@@ -301,14 +306,19 @@ class Groups:
                     raise ArgumentError(f"units: {self}")
                 there = [kind for kind in ORDER[::-1] if kind in kinds]
                 if word in ORDER:
-                    raise ArgumentError(f"units: the model has no {word}; it has {', '.join(there)}")
+                    why = self._left_whole([word])
+                    raise ArgumentError(
+                        f"units: the model has no {word}; it has {', '.join(there)}{why and f'; {why}'}"
+                    )
                 raise ArgumentError(
                     f"units: no such units: {shown(word)}; {did_you_mean(str(word), [*there, *self.groups])}"
                 )
         if not which:
             raise ArgumentError(
-                "units: expected 'neurons', 'channels' or 'heads', or names of groups, got none"
+                "units: expected 'neurons', 'channels', 'heads' or 'experts', or names of groups, got none"
             )
+        if why := self._left_whole(which):
+            warnings.warn(f"units: {why}", ResultWarning, stacklevel=2)
         names = {
             self._atoms[name]: name
             for name, group in self.groups.items()
@@ -316,6 +326,28 @@ class Groups:
         }
         leaves = ((path, tuple(_span(axis, names) for axis in axes)) for path, axes in self._leaves.items())
         return GroupUnits(tuple(leaves))
+
+    def _left_whole(self, kinds: Collection[str]) -> str:
+        """The axes of leaves that have units of some kinds, but stay as they are, with the reasons."""
+        ends = {
+            atom
+            for axes in (*self._program.inputs[len(self._leaves) :], *self._program.outputs)
+            for axis in axes
+            for atom in axis.atoms()
+        }
+        found: dict[str, list[str]] = {}
+        for path, axes in self._leaves.items():
+            for index, axis in enumerate(axes):
+                for atom in axis.atoms():
+                    expected = atom in ends or atom.frozen in ("", INPUTS, OUTPUTS, UNREAD)
+                    if not expected and self._kinds.get(atom) in kinds:
+                        found.setdefault(atom.frozen, []).append(f"{path}[{index}]")
+        if not found:
+            return ""
+        why, where = next(iter(found.items()))
+        more = sum(map(len, found.values())) - 1
+        others = f" and {more} more" if more else ""
+        return f"left out, since they stay whole: {where[0]}{others} ({why}); see `frozen`"
 
     def cut(self, tree: PyTree, kept: Mapping[str, Any]) -> PyTree:
         """The leaves with some units of some groups alone.
