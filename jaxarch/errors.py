@@ -33,7 +33,7 @@ class DeadStartWarning(UserWarning):
 
 
 class ResultWarning(UserWarning):
-    """A result lacks what was asked for; the message names what was found (of a search, strategy and runs)."""
+    """A result lacks what was asked for; the message names what was found, strategy and runs."""
 
 
 def shown(value: object, limit: int = 80) -> str:

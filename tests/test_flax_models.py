@@ -1,5 +1,7 @@
 """Flax models of all kinds: batch norm, dropout, convolutions; NNX and Linen; on real pictures."""
 
+from functools import partial
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -306,6 +308,30 @@ def test_every_random_stream_draws_from_the_step_s_key(model):
     first, second, again = (network.apply(params, state, x, jax.random.key(i))[0] for i in (1, 2, 1))
     assert same(first, again)
     assert not close(first, second)
+
+
+class Stacked(nnx.Module):
+    """Two layers with dropout, stacked, so that their random stream has two keys."""
+
+    def __init__(self, rngs, stack):
+        make = stack(lambda rngs: nnx.Dropout(0.5, rngs=rngs), in_axes=(0,), out_axes=0)
+        self.layers = nnx.split_rngs(splits=2)(make)(rngs)
+        self.scale = nnx.Param(jnp.ones(()))
+
+    def __call__(self, x):
+        return self.scale * nnx.vmap(lambda layer, x: layer(x), in_axes=(0, None))(self.layers, x)
+
+
+@pytest.mark.parametrize("stack", [nnx.vmap, partial(nnx.scan, length=2)])
+def test_stacked_layers_draw_from_the_step_s_key_each_its_own(stack):
+    x = jnp.ones((3, 64))
+    network = jaxarch.models.as_model(lambda rngs: Stacked(rngs, stack), x)
+    params, state = network.init(jax.random.key(0))
+    first, second, again = (network.apply(params, state, x, jax.random.key(i))[0] for i in (1, 2, 1))
+    assert same(first, again)
+    assert not close(first, second)
+    assert not close(first[0], first[1])
+    assert same(network.apply(params, state, x, None)[0], jnp.ones((2, 3, 64)))
 
 
 @pytest.mark.long

@@ -216,7 +216,8 @@ def _reseed(module: nnx.Module, key: Array) -> None:
     """Draw every random stream of a module (dropout and whatever else it has) from a key."""
     streams = {node.tag for _, node in nnx.iter_graph(module) if isinstance(node, nnx.RngStream)}
     keys = jax.random.split(key, max(len(streams), 1))
-    nnx.reseed(module, **dict(zip(sorted(streams), keys, strict=False)))
+    # Streams of stacked layers have a key for each layer: theirs is split.
+    nnx.reseed(module, policy="match_shape", **dict(zip(sorted(streams), keys, strict=False)))
 
 
 def _linen_model(module: nn.Module, example: Array) -> Model:
