@@ -45,6 +45,9 @@ class ByDensity(NamedTuple):
     failed_at: dict[str, Array] | None = None
 
 
+START_STEP = "start_step"
+"""Of `Network.info`: after how many steps of training `Network.start` was kept; without it, after none."""
+
 _FIELDS = (
     "params",
     "mask",
@@ -74,7 +77,7 @@ class Network:
       state: the model's state (batch norm's and the like) after training.
       neurons: which hidden neurons of a spectral network are left.
       start: the weights that `retrain("rewind")` goes back to: those that training began from, or those of an
-        early step.
+        early step, `info["start_step"]`.
       start_state: the model's state that belongs to them; `None` for the problem's own.
       by_density: the architectures of all densities that a search was asked for, for `at_density`.
       shared_weight: the weight that an architecture was chosen with, for `share_weight("best")`.

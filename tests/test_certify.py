@@ -271,9 +271,9 @@ def test_rows_that_were_trained_on_are_not_held_out():
 
 
 def test_what_is_counted_is_the_mask_over_the_weights_that_were_given():
-    weights = {"w": jnp.array([[1.0], [1.0], *[[0.0]] * 6])}
+    weights = {"w": jnp.ones((D, 1))}
     near = {"w": weights["w"] * (1 + 2 * jnp.finfo(jnp.float32).eps)}
-    x = jnp.full((100, D), 0.0).at[:, 0].set(1.0).at[:, 1].set(-1.0)
+    x = linear().data[0][:100].at[:, 0].set(1.0).at[:, 1].set(-1.0)
     # A single rounding of the weights decides every label.
     steep = (lambda key: weights, lambda params, x: logits({"w": jnp.roll(params["w"], 0)}, x))
     problem = jaxarch.supervised(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -13,12 +13,13 @@ from jax.flatten_util import ravel_pytree
 from jaxarch.certificates.certificate import Certificate, Errors, Flips
 from jaxarch.certificates.convexity import ROUNDINGS, check_convex, check_flips
 from jaxarch.certificates.counting import Wrong, count_errors, why_no_errors
+from jaxarch.certificates.repeated import input_digests, why_repeated, why_seen
 from jaxarch.certificates.untouched import as_before, is_weight_free, why_touched
 from jaxarch.errors import ArgumentError, check_count, check_flag, shown
 from jaxarch.finish.flip import MaskedObjective, Returning, Tries, flipped
 from jaxarch.masks import apply_mask, check_booleans, check_fits, connections
 from jaxarch.network import Network
-from jaxarch.problem import Problem
+from jaxarch.problem import Problem, check_rows
 from jaxarch.theory.generalization import binomial_upper, description_length, masked_bound
 from jaxarch.theory.generalization.binomial import check_delta
 from jaxarch.theory.optimality import duality_gap
@@ -37,6 +38,7 @@ def certify(
     delta: float = 0.05,
     choices: int = 1,
     prior: PyTree = None,
+    repeats: bool = False,
     batch_size: int | None = None,
 ) -> Certificate:
     r"""What can be proved of a mask that was learned: how good it is, and how often it errs on new examples.
@@ -56,11 +58,13 @@ def certify(
       problem: that it was found for, of one run: `problem.of_run(0)` where runs have rows of their own.
       weights: all parameters as they were before any training row was looked at: `network.start` of a search
         over fixed weights that nothing was trained before, or `problem.start(key)[0]` where the problem is
-        `paired`; by default weights of 1. With them connections that are not there can be tried too; without
-        them, and where weights are not 1, gap and flips are of the connections that are there.
+        `paired`; by default weights of 1. Other weights than `network.start`, where the network has one, are
+        refused, and those that are 0 wherever the mask is. With them connections that are not there can be
+        tried too; without them, and where weights are not 1, gap and flips are of the connections that are
+        there.
       wrong: `(outputs, y) -> (n,)`, booleans, which of n examples the network gets wrong, y being the second
         of the problem's batches; by default whether the largest of several outputs is not that of an integer
-        label.
+        label. An example with NaN among its outputs is wrong in any case.
       convex: whether the loss is convex in the mask, as one that is convex in outputs which are linear in it,
         and differentiable. Hidden layers are not. It is looked at in some places, and refused where it fails.
       relaxed: v, numbers in [0, 1] in the mask's structure, where the loss is convex: the mask that the
@@ -75,6 +79,10 @@ def certify(
       prior: the chance of each connection to be there, in the mask's structure, that was fixed before these
         training rows were looked at, for a shorter description: from another half of the rows, for instance,
         whose errors are then not counted (`dataclasses.replace(problem, train=other_half)`).
+      repeats: whether rows with equal inputs were drawn independently, as where inputs have few values. By
+        default they count as copies, of which no bound follows: neither where training or validation rows
+        repeat one another, nor where validation rows have the inputs of training rows. Labels do not tell
+        copies apart, and copies that were changed are not found.
       batch_size: rows at a time, where memory is short; by default all.
 
     Returns:
@@ -118,18 +126,19 @@ def certify(
     check_delta(delta)
     check_count("choices", choices)
     check_count("flips", flips, least=0)
+    check_flag("repeats", repeats)
     if batch_size is not None:
         check_count("batch_size", batch_size)
     if wrong is not None and not callable(wrong):
         raise ArgumentError(f"wrong: expected a function (outputs, y) -> (n,), got {shown(wrong)}")
     network = network.replace(
         params=apply_mask(network.mask, network.params),
-        start=weights,
         state={} if network.state is None else network.state,
     )
     length = description_length(network.mask, prior)
     rows = np.asarray(problem.training_rows())
     why_not = why_touched(network, problem, weights)
+    network = network.replace(start=weights)
     returning: Returning = "start" if weights is not None else "ones" if is_weight_free(network) else None
     on = MaskedObjective.of(network, returning, problem, batch_size)
     bare = Network(network.params, network.mask, network.state, start=weights)
@@ -144,11 +153,20 @@ def certify(
         vector = _relaxed(relaxed, network.mask, convex, on)
         gap = jnp.minimum(gap, _gap_by(vector, loss, bare, problem, returning, batch_size))
         check_flips(float(loss), float(gap), tries, float(jnp.finfo(on.flat.dtype).eps))
-    why_not = why_not or why_no_errors(problem, network, wrong, rows)
-    training, assumptions = None, []
+    held = None if problem.validation is None else np.asarray(problem.validation)
+
+    @cache
+    def digests(of_training: bool) -> list[bytes]:
+        return [] if repeats else input_digests(problem, rows if of_training else held)
+
+    training, held_out, assumptions = None, None, []
+    why_not = (
+        why_not or why_no_errors(problem, network, wrong, rows) or why_repeated(digests(True), "training")
+    )
     if not why_not:
         before = network.replace(params=as_before(network, weights))
-        errors = count_errors(before, problem, wrong, rows, batch_size)
+        errors, why_not = count_errors(before, problem, wrong, rows, batch_size)
+    if not why_not:
         bound = masked_bound(errors, len(rows), network.mask, delta, choices=choices, prior=prior)
         training = Errors(errors, len(rows), bound)
         known = "the model and what all its starts have in common" if weights is None else "the weights"
@@ -164,19 +182,28 @@ def certify(
         ]
         if prior is not None:
             assumptions.append("that the prior did not come from them either")
-    held_out, why_not_held_out = None, ""
-    if problem.validation is not None:
-        held = np.asarray(problem.validation)
+    why_not_held_out = ""
+    if held is not None:
         why_not_held_out = why_no_errors(problem, network, wrong, held)
         if np.intersect1d(rows, held).size:
             why_not_held_out = "none: some validation rows are training rows"
+        why_not_held_out = (
+            why_not_held_out
+            or why_seen(digests(False), digests(True))
+            or why_repeated(digests(False), "validation")
+        )
         if not why_not_held_out:
-            errors = count_errors(network, problem, wrong, held, batch_size)
+            errors, why_not_held_out = count_errors(network, problem, wrong, held, batch_size)
+        if not why_not_held_out:
             held_out = Errors(errors, len(held), binomial_upper(errors, len(held), delta))
             assumptions.append(
                 "that the validation rows were drawn likewise, and chose nothing: no setting, no random "
                 "search, no early stop"
             )
+            if problem.stream is not None:
+                assumptions.append("that no validation example was in the stream")
+    if repeats and (training or held_out):
+        assumptions.append("that equal inputs were drawn independently, and none is a copy")
     if convex:
         assumptions.append("that the loss is convex in the mask, and differentiable at it")
     return Certificate(
@@ -213,6 +240,10 @@ def _check(network: Network, problem: Problem, weights: PyTree) -> None:
             raise ArgumentError(
                 f"problem: its runs have `{name}` rows of their own; take one, problem.of_run(0)"
             )
+    examples = len(jax.tree.leaves(problem.data)[0])
+    check_rows("train", problem.train, examples)
+    if problem.validation is not None and np.size(problem.validation):
+        check_rows("validation", problem.validation, examples)
     if problem.train_size is not None:
         raise ArgumentError("problem: with a train_size some of its rows are padding; take train=rows[:size]")
     check_booleans(network.mask)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxarch.masks import apply_mask, weight_free
-from jaxarch.network import Network
+from jaxarch.network import START_STEP, Network
 from jaxarch.problem import Problem
 from jaxarch.trees import PyTree, named_leaves, raw_numbers
 
@@ -34,12 +34,12 @@ def is_weight_free(network: Network) -> bool:
 
 
 def why_touched(network: Network, problem: Problem, weights: PyTree) -> str:
-    """Why it cannot be shown that the data chose nothing but the mask; empty where it is shown.
+    """Say why it cannot be shown that the data chose nothing but the mask; empty where it is shown.
 
     What all starts of the problem have in common, a model's own values among it, counts as there before.
 
     Args:
-      network: of one run.
+      network: of one run; with a `start`, the weights have to be these.
       problem: that it was found for.
       weights: as of `as_before`.
     """
@@ -48,9 +48,12 @@ def why_touched(network: Network, problem: Problem, weights: PyTree) -> str:
     masked = {path for path, leaf in named_leaves(network.mask).items() if leaf is not None}
     if weights is None:
         if not is_weight_free(network):
+            kept = (
+                "it keeps none itself, start=None" if network.start is None else "its `start`, if untrained"
+            )
             return (
                 "none: its weights are not all 1, so that they may come from the training rows; if they were "
-                "there before, give all parameters as they were, weights="
+                f"there before, give all parameters as they were, weights= ({kept})"
             )
         starts = named_leaves(first), named_leaves(second)
         for path in (path for path in found if path not in masked):
@@ -59,6 +62,10 @@ def why_touched(network: Network, problem: Problem, weights: PyTree) -> str:
                     f"none: '{path}' has no mask and is not what all starts have: it cannot be told from one "
                     "that has seen the training rows"
                 )
+    else:
+        why_not = _why_not_before(network, weights)
+        if why_not:
+            return why_not
     for path, leaf in found.items():
         if not _equal(leaf, expected[path]):
             return f"none: '{path}' is not the masked weights that were given: it was trained, or scaled"
@@ -69,6 +76,27 @@ def why_touched(network: Network, problem: Problem, weights: PyTree) -> str:
                 f"none: the model's state '{path}' is not that of all starts: it cannot be told from one "
                 "that has seen the training rows"
             )
+    return ""
+
+
+def _why_not_before(network: Network, weights: PyTree) -> str:
+    """Say why these weights are not those that the mask was chosen over; empty where they may be."""
+    given = named_leaves(weights)
+    if network.start is not None:
+        start = named_leaves(network.start)
+        for path, leaf in given.items():
+            if not _equal(leaf, start.get(path)):
+                return f"none: weights: '{path}' is not that of network.start, which its search began with"
+        if START_STEP in network.info and int(network.info[START_STEP]) > 0:
+            steps = int(network.info[START_STEP])
+            return f"none: weights: network.start has been trained for {steps:,} steps, to rewind to"
+    masks = {path: ~np.asarray(leaf) for path, leaf in named_leaves(network.mask).items() if leaf is not None}
+    dropped = np.concatenate([np.asarray(given[path])[gone] for path, gone in masks.items()])
+    if dropped.size and not dropped.any():
+        return (
+            "none: weights: they are 0 wherever the mask is, so that they were taken after it was chosen; "
+            "give all parameters as they were before"
+        )
     return ""
 
 
