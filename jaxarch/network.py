@@ -45,9 +45,6 @@ class ByDensity(NamedTuple):
     failed_at: dict[str, Array] | None = None
 
 
-START_STEP = "start_step"
-"""Of `Network.info`: after how many steps of training `Network.start` was kept; without it, after none."""
-
 _FIELDS = (
     "params",
     "mask",
@@ -55,6 +52,7 @@ _FIELDS = (
     "neurons",
     "start",
     "start_state",
+    "start_step",
     "by_density",
     "shared_weight",
     "memory",
@@ -77,8 +75,9 @@ class Network:
       state: the model's state (batch norm's and the like) after training.
       neurons: which hidden neurons of a spectral network are left.
       start: the weights that `retrain("rewind")` goes back to: those that training began from, or those of an
-        early step, `info["start_step"]`.
+        early step.
       start_state: the model's state that belongs to them; `None` for the problem's own.
+      start_step: after how many steps of training `start` was kept; `None` where it was kept untrained.
       by_density: the architectures of all densities that a search was asked for, for `at_density`.
       shared_weight: the weight that an architecture was chosen with, for `share_weight("best")`.
       memory: what the stages of one search hand to one another; `None` when it is over.
@@ -103,6 +102,7 @@ class Network:
     neurons: NeuronMask | None = None
     start: PyTree = None
     start_state: PyTree = None
+    start_step: Array | None = None
     by_density: ByDensity | None = None
     shared_weight: Array | None = None
     memory: PyTree = None

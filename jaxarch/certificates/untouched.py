@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxarch.masks import apply_mask, weight_free
-from jaxarch.network import START_STEP, Network
+from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.trees import PyTree, named_leaves, raw_numbers
 
@@ -87,9 +87,9 @@ def _why_not_before(network: Network, weights: PyTree) -> str:
         for path, leaf in given.items():
             if not _equal(leaf, start.get(path)):
                 return f"none: weights: '{path}' is not that of network.start, which its search began with"
-        if START_STEP in network.info and int(network.info[START_STEP]) > 0:
-            steps = int(network.info[START_STEP])
-            return f"none: weights: network.start has been trained for {steps:,} steps, to rewind to"
+        if network.start_step is not None:
+            steps = f"{int(network.start_step):,}"
+            return f"none: weights: network.start has been trained for {steps} steps, to rewind to"
     masks = {path: ~np.asarray(leaf) for path, leaf in named_leaves(network.mask).items() if leaf is not None}
     dropped = np.concatenate([np.asarray(given[path])[gone] for path, gone in masks.items()])
     if dropped.size and not dropped.any():

@@ -76,6 +76,7 @@ def _new_head(settings: None, key: Array, problem: Problem, network: Network) ->
         state=network.state if same else state,
         start=None,
         start_state=None,
+        start_step=None,
     )
 
 

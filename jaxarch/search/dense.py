@@ -14,7 +14,7 @@ from jaxarch.descent import DescentChanges, check_rewind, own_descent
 from jaxarch.errors import check_count, check_flag, check_one_strength
 from jaxarch.finish.weights import Held, fresh, squares, trained, weights_of
 from jaxarch.masks import full_mask
-from jaxarch.network import START_STEP, Network
+from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
 from jaxarch.running.training import Training, TrainState
@@ -118,5 +118,8 @@ def _network(settings: Settings, state: TrainState) -> Network:
     network = trained(settings, state)
     if not settings.rewind_to:
         return network
-    early = {START_STEP: jnp.asarray(settings.rewind_to, jnp.int32)}
-    return network.replace(start=state.memory.weights, start_state=state.memory.model, info=early)
+    return network.replace(
+        start=state.memory.weights,
+        start_state=state.memory.model,
+        start_step=jnp.asarray(settings.rewind_to, jnp.int32),
+    )

@@ -352,7 +352,7 @@ def _shrunk_network(
     if start is not None and start_state is not None:
         early = groups.cut(joined_leaves(network.start, start_state), folded.kept)
         start, start_state = split_leaves(early, network.start, start_state)
-    ran = {name: getattr(network, name) for name in ("failed_at", "dead_start")}
+    ran = {name: getattr(network, name) for name in ("start_step", "failed_at", "dead_start")}
     cut = Network(params, mask, state, start=start, start_state=start_state, **ran)
     about = _smaller_problem(problem, network, groups, folded.kept, cut, same)
     return ShrunkNetwork(small, guarded, same, groups, folded.kept, folded.left, difference, cut, about)
