@@ -6,6 +6,8 @@ JAX and NumPy are imported where they are needed, so that `jaxarch --help` costs
 from __future__ import annotations
 
 import difflib
+import functools
+import inspect
 import numbers
 import os
 import reprlib
@@ -111,6 +113,67 @@ def is_traced(value: object) -> bool:
     import jax
 
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
+
+
+def check_function(name: str, function: Any, *arguments: Any) -> None:
+    """Raise for a module in place of a function of its parameters: its input would be taken for these.
+
+    A method that takes its parameters, such as Linen's `apply`, is a function.
+
+    Args:
+      name: of the argument.
+      function: what was handed in.
+      *arguments: what it will be called with, the parameters first.
+
+    Raises:
+      ArgumentError: a module, with the call that is right; or nothing that can be called.
+    """
+    inner = function
+    while isinstance(inner, functools.partial) or hasattr(inner, "__wrapped__"):
+        inner = inner.func if isinstance(inner, functools.partial) else inner.__wrapped__
+    if not callable(inner):
+        raise ArgumentError(f"{name}: expected a function, got {shown(function)}")
+    is_method = inspect.ismethod(inner) and inner.__name__ != "__call__"
+    owner, right = getattr(inner, "__self__", inner) if inspect.ismethod(inner) else inner, ""
+    if _is_instance(owner, "flax.nnx", "Module"):
+        if not is_method or not _takes_parameters(inner, arguments):
+            right = "function, tree = jaxarch.nnx.as_function(model), or call jaxarch.nnx.shrink(model, x)"
+    elif _is_instance(owner, "equinox", "Module"):
+        if _has_arrays(owner) and not _takes_parameters(inner, arguments):
+            right = "lambda p, x: equinox.combine(p, static)(x) of equinox.partition(model, equinox.is_array)"
+    elif _is_instance(owner, "flax.linen", "Module") and not is_method:
+        right = "model.apply and its variables"
+    elif _is_instance(owner, "keras", "Layer") and not is_method:
+        right = "lambda p, x: model.stateless_call(p, state, x)[0] and its trainable variables"
+    if right:
+        raise ArgumentError(
+            f"{name}: expected a function whose first argument is the parameters, got the module "
+            f"{type(owner).__name__}, whose input it would be; pass {right}"
+        )
+
+
+def _is_instance(value: object, library: str, name: str) -> bool:
+    """Whether it is of a class of a library that need not be there: nothing is imported."""
+    cls = getattr(sys.modules.get(library), name, None)
+    return cls is not None and isinstance(value, cls)
+
+
+def _has_arrays(module: object) -> bool:
+    import jax
+
+    return any(hasattr(leaf, "shape") for leaf in jax.tree.leaves(module))
+
+
+def _takes_parameters(function: Any, arguments: Sequence[Any]) -> bool:
+    """Whether a module's method requires as many arguments as there are, and the first is a tree of arrays."""
+    kinds = inspect.Parameter
+    parameters = list(inspect.signature(function).parameters.values())
+    positional = [
+        each for each in parameters if each.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)
+    ]
+    required = [each for each in positional if each.default is kinds.empty]
+    many = any(each.kind is kinds.VAR_POSITIONAL for each in parameters)
+    return not hasattr(arguments[0], "shape") and (many or len(required) == len(arguments))
 
 
 def check_finite(name: str, value: object) -> None:

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxarch.errors import check_function
 from jaxarch.trees import PyTree, Where, check_floating, check_structure, map_selected, matrices, select
 
 __all__ = ["grasp", "magnitude", "snip", "synflow"]
@@ -98,6 +99,7 @@ def grasp(loss: Callable[[PyTree], Array], params: PyTree, where: Where = matric
       >>> jaxarch.saliency.grasp(lambda p: (p["kernel"] ** 3).sum(), params)
       {'kernel': Array([[ 18., 288.]], dtype=float32)}
     """
+    check_function("loss", loss, params)
     selection = _selected(params, where)
     gradient = jax.grad(loss)
 
@@ -141,6 +143,7 @@ def synflow(output: Callable[[PyTree], Array], params: PyTree, where: Where = ma
       >>> [leaf.tolist() for leaf in scores.values()]
       [[[3.0, 6.0]], [[9.0]]]
     """
+    check_function("output", output, params)
     selection = _selected(params, where)
     positive = jax.tree.map(lambda theta: jnp.abs(_float32(theta)), params)
     flow = jax.grad(lambda p: jnp.sum(output(p)))(positive)

@@ -14,7 +14,15 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 from jax.tree_util import tree_map_with_path
 
-from jaxarch.errors import ArgumentError, ResultWarning, did_you_mean, first_line, is_traced, shown
+from jaxarch.errors import (
+    ArgumentError,
+    ResultWarning,
+    check_function,
+    did_you_mean,
+    first_line,
+    is_traced,
+    shown,
+)
 from jaxarch.masks.units import GroupUnits, Span
 from jaxarch.structure.axes import Axis
 from jaxarch.structure.flow import INPUTS, OUTPUTS, UNREAD, Axes, Program, follow, freeze, fresh, unify_all
@@ -77,6 +85,7 @@ class Groups:
     def __init__(
         self, function: Callable[..., Any], tree: PyTree, inputs: tuple[PyTree, ...], updates: bool = False
     ) -> None:
+        check_function("function", function, tree, *inputs)
         self._function, self._updates = function, updates
         _check_arrays(tree)
         self._shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), leaf.dtype), tree)
