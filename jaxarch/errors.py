@@ -165,7 +165,7 @@ def _has_arrays(module: object) -> bool:
 
 
 def _takes_parameters(function: Any, arguments: Sequence[Any]) -> bool:
-    """Whether a module's method requires as many arguments as there are, and the first is a tree of arrays."""
+    """Whether a module's method requires as many arguments as there are, and the first is no single array."""
     kinds = inspect.Parameter
     parameters = list(inspect.signature(function).parameters.values())
     positional = [

@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, KeyPath, SequenceKey
 
 from jaxarch.errors import ArgumentError, did_you_mean, one_line, shown
@@ -221,6 +222,15 @@ def unselected(selection: PyTree, tree: PyTree) -> PyTree:
         tree,
         is_leaf=lambda leaf: leaf is None,
     )
+
+
+def copied(tree: PyTree) -> PyTree:
+    """A copy of a tree and of its arrays: to donate or to change the others leaves it as it is."""
+
+    def copy(leaf: Any) -> Any:
+        return jnp.copy(leaf) if isinstance(leaf, jax.Array) else np.array(leaf)
+
+    return jax.tree.map(copy, tree)
 
 
 def is_key(leaf: Any) -> bool:

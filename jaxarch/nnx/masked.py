@@ -22,7 +22,17 @@ from jaxarch.masks import (
 from jaxarch.masks import density as density_of
 from jaxarch.masks.sharding import beside, split_like
 from jaxarch.running.partition import AXIS_NAMES
-from jaxarch.trees import PyTree, Where, check_floating, matrices, named_leaves, path_name, placed, select
+from jaxarch.trees import (
+    PyTree,
+    Where,
+    check_floating,
+    copied,
+    matrices,
+    named_leaves,
+    path_name,
+    placed,
+    select,
+)
 
 AXES = (*AXIS_NAMES, "sharding_rules", "mesh")
 """What a variable's metadata say of its axes."""
@@ -152,7 +162,7 @@ class Masked(nnx.Module):
         does with `sigma(hard w)`: compare the two before you believe either.
         """
         graph, state = nnx.split(_under(self._mask(density), self.model))
-        return nnx.merge(graph, state, copy=True)
+        return nnx.merge(graph, copied(state), copy=True)
 
     def _scores(self) -> dict[str, Array]:
         # Within `nnx.capture` every module has an attribute of Flax's own, `nnx.Dict` too.

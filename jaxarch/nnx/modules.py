@@ -6,12 +6,15 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import jax
 from flax import nnx
 
 from jaxarch.errors import ArgumentError, shown
-from jaxarch.structure.shrink import Shrunk
-from jaxarch.structure.shrink import shrink as shrink_function
-from jaxarch.trees import PyTree
+from jaxarch.structure.flow import follow, fresh
+from jaxarch.structure.needed import reached
+from jaxarch.structure.shrink import Shrunk, shrink_function
+from jaxarch.structure.tracing import passed_on, traced
+from jaxarch.trees import PyTree, copied, named_leaves, placed
 
 
 def as_function(model: nnx.Module) -> tuple[Callable[..., Any], PyTree]:
@@ -41,6 +44,7 @@ def as_function(model: nnx.Module) -> tuple[Callable[..., Any], PyTree]:
     if not isinstance(model, nnx.Module):
         raise ArgumentError(f"model: expected a Flax NNX module, got {shown(model)}")
     graph, random, tree = _split(model)
+    random = copied(random)
 
     def function(tree: PyTree, *inputs: PyTree) -> Any:
         return nnx.merge(graph, random, tree, copy=True)(*inputs)
@@ -82,11 +86,24 @@ def shrink(model: nnx.Module, *inputs: PyTree) -> ShrunkModule:
       >>> print(small.model.layers[0].out_features, small.model.layers[2].kernel.shape)
       2 (2, 2)
     """
-    function, tree = as_function(model)
-    small = shrink_function(function, tree, *inputs)
-    graph, random, _ = _split(model)
-    made = nnx.merge(graph, random, small.tree, copy=True) if small.same_function else None
-    if made is not None:
+    if not isinstance(model, nnx.Module):
+        raise ArgumentError(f"model: expected a Flax NNX module, got {shown(model)}")
+    graph, random, tree = _split(model)
+    random = copied(random)
+    written = _written(graph, random, tree, inputs)
+
+    def function(tree: PyTree, *inputs: PyTree) -> Any:
+        module = nnx.merge(graph, random, tree, copy=True)
+        outputs = module(*inputs)
+        if not written:
+            return outputs
+        after = named_leaves(_split(module)[2])
+        return outputs, {path: after[path] for path in written}
+
+    small = shrink_function(function, tree, inputs, updates=bool(written))
+    made = None
+    if small.same_function:
+        made = nnx.merge(graph, *copied((random, small.tree)), copy=True)
         for _, node in nnx.iter_graph(made):
             _write_sizes(node)
     fields = {field.name: getattr(small, field.name) for field in dataclasses.fields(Shrunk)}
@@ -94,19 +111,99 @@ def shrink(model: nnx.Module, *inputs: PyTree) -> ShrunkModule:
 
 
 def _split(model: nnx.Module) -> Any:
-    """The graph, the random streams, and all other arrays."""
-    return nnx.split(model, nnx.RngState, ...)
+    """The graph, the random streams, and all other arrays, in variables that are not the module's."""
+    graph, *states = nnx.split(model, nnx.RngState, ...)
+    return graph, *jax.tree.map(lambda leaf: leaf, states)
+
+
+def _written(graph: Any, random: PyTree, tree: PyTree, inputs: tuple[PyTree, ...]) -> list[str]:
+    """The paths of the arrays that a call of a module writes, and that a later call may read.
+
+    Read off the traced call: an array that is handed on as it is was not written. What a call adds, such as
+    values that are sown, is left out where the next call computes the same whatever it is.
+
+    Raises:
+      ArgumentError: a call that draws random numbers, writes other shapes than it found, or adds arrays
+        that the next call reads.
+    """
+
+    def called(tree: PyTree, random: PyTree, inputs: tuple[PyTree, ...]) -> Any:
+        module = nnx.merge(graph, random, tree, copy=True)
+        static = _static(module)
+        outputs = module(*inputs)
+        changed.extend(path for path, value in _static(module).items() if static.get(path, value) != value)
+        _, random, after = _split(module)
+        return {**named_leaves(after), **named_leaves(random)}, outputs
+
+    changed: list[str] = []
+    closed, (after, _) = traced(called, tree, random, inputs)
+    if changed:
+        raise ArgumentError(
+            f"model: its call changes {changed[0]!r}, which is no array, so that no program is that of all "
+            "calls; make it an nnx.Variable"
+        )
+    before = [*named_leaves(tree).items(), *named_leaves(random).items()]
+    numbers = {path: number for number, (path, _) in enumerate(before)}
+    sources = dict(zip(after, passed_on(closed), strict=False))
+    written = [path for path in after if path in numbers and sources[path] != numbers[path]]
+    if drawn := [path for path in written if path in named_leaves(random)]:
+        raise ArgumentError(
+            f"model: its call draws random numbers, counted in {drawn[0]!r}; call model.eval() first, or "
+            "make the layer deterministic"
+        )
+    for path in written:
+        old, new = dict(before)[path], after[path]
+        if old.shape != new.shape or old.dtype != new.dtype:
+            raise ArgumentError(
+                f"model: its call writes {path!r} as {new.dtype} of shape {new.shape}, where it found "
+                f"{old.dtype} of shape {old.shape}; make it a variable of one shape, for inputs of this size"
+            )
+    added = {path: leaf for path, leaf in after.items() if path not in numbers}
+    lost = [path for path in numbers if path not in after]
+    if lost or (added and _is_read(graph, random, tree, inputs, added)):
+        raise ArgumentError(
+            f"model: its call {'removes' if lost else 'adds'} {[*lost, *added][0]!r}, which its next call "
+            "reads; shrink it after a first call"
+        )
+    return written
+
+
+def _static(module: nnx.Module) -> dict[str, Any]:
+    """The numbers and texts of a module and of those in it that are no arrays, by path."""
+    found = {"/".join(map(str, path)): value for path, value in nnx.iter_graph(module)}
+    return {path: value for path, value in found.items() if isinstance(value, (bool, int, float, str))}
+
+
+def _is_read(
+    graph: Any, random: PyTree, tree: PyTree, inputs: tuple[PyTree, ...], added: dict[str, Any]
+) -> bool:
+    """Whether a second call depends on what the first one adds to a module."""
+    known = {**named_leaves(tree), **named_leaves(random)}
+
+    def called(added: dict[str, Any]) -> Any:
+        module = nnx.merge(graph, random, tree, copy=True)
+        module(*inputs)
+        after, state = nnx.split(module)
+        found = {path: added.get(path, leaf) for path, leaf in named_leaves(state).items()}
+        again = nnx.merge(after, placed(found, state), copy=True)
+        outputs = again(*inputs)
+        state = named_leaves(nnx.state(again))
+        return outputs, {path: leaf for path, leaf in state.items() if path in known}
+
+    closed, _ = traced(called, added)
+    program = follow(closed, [fresh(var) for var in closed.jaxpr.invars])
+    return any(reached(program, [True] * len(program.outputs), set()))
 
 
 def _write_sizes(module: object) -> None:
-    """The sizes of a layer's arrays, where it has written them down."""
+    """The sizes of a layer's arrays, where it has written them down; layers in a stack have one axis more."""
     match module:
         case nnx.Linear():
-            module.in_features, module.out_features = module.kernel.shape
+            *_, module.in_features, module.out_features = module.kernel.shape
         case nnx.Conv():
-            *_, inputs, outputs = module.kernel.shape
-            module.in_features, module.out_features = inputs * module.feature_group_count, outputs
+            *_, inputs, module.out_features = module.kernel.shape
+            module.in_features = inputs * module.feature_group_count
         case nnx.Embed():
-            module.num_embeddings, module.features = module.embedding.shape
+            *_, module.num_embeddings, module.features = module.embedding.shape
         case nnx.BatchNorm():
-            (module.num_features,) = module.mean.shape
+            *_, module.num_features = module.mean.shape

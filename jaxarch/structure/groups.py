@@ -19,7 +19,6 @@ from jaxarch.errors import (
     ResultWarning,
     check_function,
     did_you_mean,
-    first_line,
     is_traced,
     shown,
 )
@@ -31,6 +30,7 @@ from jaxarch.structure.kinds import ORDER, Kind, find_kinds
 from jaxarch.structure.known import Record, anything, constant, find_known, is_key
 from jaxarch.structure.needed import Constants, Sums, find_needed, reached, there
 from jaxarch.structure.smaller import Kept, cut, run_smaller, sizes
+from jaxarch.structure.tracing import traced
 from jaxarch.trees import PyTree, check_distinct, named_leaves, path_name
 
 ONE_IS_KEPT = "a group keeps one unit"
@@ -89,18 +89,14 @@ class Groups:
         self._function, self._updates = function, updates
         _check_arrays(tree)
         self._shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), leaf.dtype), tree)
-        try:
-            closed, outputs = jax.make_jaxpr(function, return_shape=True)(self._shapes, *inputs)
-        except Exception as error:
-            raise ArgumentError(f"function: it cannot be traced: {first_line(error)}") from error
-        if closed.effects:
-            raise ArgumentError(f"function: it has side effects, {shown(closed.effects)}; leave them out")
+        closed, outputs = traced(function, self._shapes, *inputs)
         axes = [fresh(var) for var in closed.jaxpr.invars]
         self._leaves = dict(zip(named_leaves(self._shapes), axes, strict=False))
         for of_input in axes[len(self._leaves) :]:
             freeze(of_input, INPUTS)
         self._program = follow(closed, axes)
         self._outputs = jax.tree.structure(outputs)
+        self._written: set[str] = set()
         for output, leaf in zip(self._program.outputs, self._updated(outputs), strict=True):
             if leaf is None:
                 freeze(output, OUTPUTS)
@@ -127,8 +123,11 @@ class Groups:
         shapes, found = named_leaves(self._shapes), []
         for path, leaf in named_leaves(outputs[1]).items():
             if path not in shapes or shapes[path].shape != leaf.shape:
-                raise ArgumentError(f"function: it updates {path!r}, but the tree has no such leaf")
+                raise ArgumentError(
+                    f"function: it updates {path!r} to shape {leaf.shape}, but the tree has no such leaf"
+                )
             found.append(self._leaves[path])
+            self._written.add(path)
         return [*[None] * len(jax.tree.leaves(outputs[0])), *found]
 
     def _read(self) -> None:
@@ -224,7 +223,8 @@ class Groups:
         self._check_whole(tree)
         if isinstance(fixed, str) or not isinstance(fixed, Collection) or set(fixed) - set(self._leaves):
             raise ArgumentError(f"fixed: expected paths of leaves, got {shown(fixed)}")
-        biases = [number for number, path in enumerate(self._leaves) if path not in fixed]
+        changing = {*fixed, *self._written}
+        biases = [number for number, path in enumerate(self._leaves) if path not in changing]
         folds = find_folds(self._program, biases)
         record = self._known(tree)
         folded = find_foldable(folds, record)
@@ -250,19 +250,22 @@ class Groups:
         return left
 
     def _known(self, tree: PyTree) -> Record:
-        """What is known of every value of the program, of what the leaves are."""
+        """What is known of every value of the program, of what the leaves are.
+
+        A leaf that the function updates has another value at the next call: nothing is known of it.
+        """
         if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(tree)):
             raise ArgumentError(
                 "tree: which units are needed depends on its values; expected arrays, got shapes"
             )
         if is_traced(tree):
             raise ArgumentError("tree: which units are needed depends on its values, which are traced")
-        leaves = jax.tree.leaves(tree)
-        variables = self._program.closed.jaxpr.invars
-        values = [
-            anything(var.aval) if index >= len(leaves) or is_key(var.aval) else constant(leaves[index])
-            for index, var in enumerate(variables)
-        ]
+        leaves = [*zip(self._leaves, jax.tree.leaves(tree), strict=True)]
+        values = []
+        for index, var in enumerate(self._program.closed.jaxpr.invars):
+            path, leaf = leaves[index] if index < len(leaves) else (None, None)
+            known = path is not None and path not in self._written and not is_key(var.aval)
+            values.append(constant(leaf) if known else anything(var.aval))
         record: Record = {}
         find_known(self._program, values, record)
         return record
@@ -610,7 +613,8 @@ def axis_groups(function: Callable[..., Any], tree: PyTree, *inputs: PyTree, upd
       tree: what may be cut: parameters, or a pytree of parameters and state.
       *inputs: an example of what the function is called with.
       updates: whether the function returns `(outputs, leaves)`, with some leaves of the tree as they are
-        after the call, by the same paths: running statistics in training. They have the same units.
+        after the call, by the same paths: running statistics in training. They have the same units, and
+        `needed` and `fold` take no value of theirs for granted.
 
     Raises:
       ArgumentError: a function that cannot be traced, or that has side effects; leaves that are updated

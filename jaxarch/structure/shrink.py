@@ -25,7 +25,7 @@ from jaxarch.structure.network_function import (
     joined_leaves,
     split_leaves,
 )
-from jaxarch.trees import PyTree, named_leaves
+from jaxarch.trees import PyTree, copied, is_key, named_leaves
 
 _TRACED, _COMPARED = 2, 64
 """Examples that a network is traced with, and that it is compared on."""
@@ -184,28 +184,77 @@ def shrink(model: Any, about: Any, *inputs: PyTree) -> Shrunk:
     function, tree, traced = function_of(model, about, inputs, _TRACED)
     if isinstance(model, Network):
         return _shrunk_network(model, about, function, tree, traced)
+    return shrink_function(function, tree, inputs)
+
+
+def shrink_function(
+    function: Callable[..., Any], tree: PyTree, inputs: tuple[PyTree, ...], updates: bool = False
+) -> Shrunk:
+    """A function without the units that do nothing, see `shrink`.
+
+    Args:
+      function: `(tree, *inputs) -> outputs`.
+      tree: the leaves.
+      inputs: an example.
+      updates: whether it returns `(outputs, leaves)`, with some leaves as they are after the call, whose
+        values are then unknown before it. The function of the result returns the outputs alone.
+    """
     leaves = jax.tree.leaves(inputs)
     if is_traced(inputs) or any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves):
         raise ArgumentError("inputs: expected arrays, on which both are compared, got what has no values")
-    fold = partial(_folded, function, tree, fixed=())
+    held = _snapshot(tree)
+    fold = partial(_folded, function, held, fixed=(), updates=updates)
     groups, folded = fold(inputs)
-    small = groups.cut(folded.tree, folded.kept)
+    small = _cut(groups, folded, held, tree)
     same, chosen, difference = _smaller(groups, folded, small, function, tree, inputs)
+    if updates:
+        both = chosen
+        chosen = lambda small, *inputs: both(small, *inputs)[0]  # noqa: E731
     guarded = _guarded(chosen, fold, folded, inputs)
     return Shrunk(small, guarded, same, groups, folded.kept, folded.left, difference)
 
 
+def _snapshot(tree: PyTree) -> PyTree:
+    """A copy on the host, of a tree that is looked at again when inputs have other sizes."""
+    if is_traced(tree):
+        return tree  # refused where its values are looked at, as is all that is no array
+
+    def held(leaf: Any) -> Any:
+        if not isinstance(leaf, (jax.Array, np.ndarray)):
+            return leaf
+        return jnp.copy(leaf) if is_key(leaf) else np.array(leaf)
+
+    return jax.tree.map(held, tree)
+
+
+def _cut(groups: Groups, folded: Folded, held: PyTree, tree: PyTree) -> PyTree:
+    """The smaller leaves, in arrays of their own, on the devices of those that they are made of."""
+
+    def placed_as(leaf: Any, before: Any, now: Any) -> Any:
+        if before is now or not isinstance(leaf, jax.Array):
+            return leaf if before is now else now
+        return jax.device_put(now, leaf.sharding)
+
+    whole = jax.tree.map(placed_as, tree, held, folded.tree)
+    return copied(groups.cut(whole, folded.kept))
+
+
 def _folded(
-    function: Callable[..., Any], tree: PyTree, inputs: tuple[PyTree, ...], *, fixed: Collection[str]
+    function: Callable[..., Any],
+    tree: PyTree,
+    inputs: tuple[PyTree, ...],
+    *,
+    fixed: Collection[str],
+    updates: bool = False,
 ) -> tuple[Groups, Folded]:
     """The groups, and what is needed with these inputs and with one example more, if the function takes that.
 
     What is a sum over examples, or is nothing where there is one alone, differs between the two.
     """
-    groups = axis_groups(function, tree, *inputs)
+    groups = axis_groups(function, tree, *inputs, updates=updates)
     folded = groups.fold(tree, fixed)
     try:
-        more = axis_groups(function, tree, *_one_more(inputs))
+        more = axis_groups(function, tree, *_one_more(inputs), updates=updates)
     except ArgumentError:
         return groups, folded
     other = more.fold(tree, fixed)
@@ -289,6 +338,8 @@ def _smaller(
     same = _takes(function, program, small, *inputs)
     chosen = function if same else program
     whole, made = jax.jit(function)(tree, *inputs), jax.jit(chosen)(small, *inputs)
+    if groups._updates:
+        whole = whole[0], groups.cut(whole[1], folded.kept)
     difference = _difference(whole, made)
     if difference > groups.rounding():
         raise RuntimeError(
@@ -340,9 +391,10 @@ def _shrunk_network(
 ) -> ShrunkNetwork:
     # What is pruned of a bias is not there to be filled.
     pruned = [path for path, mask in named_leaves(network.mask).items() if not np.asarray(mask).all()]
-    fold = partial(_folded, function, leaves, fixed=pruned)
+    held = _snapshot(leaves)
+    fold = partial(_folded, function, held, fixed=pruned)
     groups, folded = fold(traced)
-    small = groups.cut(folded.tree, folded.kept)
+    small = _cut(groups, folded, held, leaves)
     examples = (example_batch(problem, _COMPARED),)
     same, chosen, difference = _smaller(groups, folded, small, function, leaves, examples)
     guarded = _guarded(chosen, fold, folded, examples, examples=True)
@@ -353,6 +405,7 @@ def _shrunk_network(
         early = groups.cut(joined_leaves(network.start, start_state), folded.kept)
         start, start_state = split_leaves(early, network.start, start_state)
     ran = {name: getattr(network, name) for name in ("start_step", "failed_at", "dead_start")}
+    mask, start, start_state = copied((mask, start, start_state))
     cut = Network(params, mask, state, start=start, start_state=start_state, **ran)
     about = _smaller_problem(problem, network, groups, folded.kept, cut, same)
     return ShrunkNetwork(small, guarded, same, groups, folded.kept, folded.left, difference, cut, about)

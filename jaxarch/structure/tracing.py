@@ -1,0 +1,74 @@
+"""Functions as traced programs, and inputs that a program hands on as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
+
+from jaxarch.errors import ArgumentError, first_line, shown
+from jaxarch.structure.flow import CALLED, inner
+from jaxarch.structure.scans import scan_counts
+from jaxarch.trees import PyTree
+
+
+def traced(function: Callable[..., Any], *arguments: PyTree) -> tuple[ClosedJaxpr, PyTree]:
+    """A function's program, and the shapes of its outputs.
+
+    Raises:
+      ArgumentError: a function that cannot be traced or that has side effects.
+    """
+    try:
+        closed, outputs = jax.make_jaxpr(function, return_shape=True)(*arguments)
+    except Exception as error:
+        raise ArgumentError(f"function: it cannot be traced: {first_line(error)}") from error
+    if closed.effects:
+        raise ArgumentError(f"function: it has side effects, {shown(closed.effects)}; leave them out")
+    return closed, outputs
+
+
+Sources = list[int | None]
+"""Numbers of inputs, and `None` for what is computed."""
+
+
+def passed_on(closed: ClosedJaxpr) -> Sources:
+    """For each output of a program, the number of the input that it is; `None` where it is computed."""
+    jaxpr = closed.jaxpr
+    known: dict[Any, int | None] = {var: number for number, var in enumerate(jaxpr.invars)}
+
+    def read(atom: Any) -> int | None:
+        return None if isinstance(atom, Literal) else known.get(atom)
+
+    for eqn in jaxpr.eqns:
+        taken = [read(atom) for atom in eqn.invars]
+        known.update(zip(eqn.outvars, _made(eqn, taken), strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _made(eqn: JaxprEqn, taken: Sequence[int | None]) -> Sources:
+    name, params = eqn.primitive.name, eqn.params
+    if name in (*CALLED, "custom_vjp_call"):
+        return [None if source is None else taken[source] for source in passed_on(inner(eqn))]
+    if name in ("copy", "copy_p", "optimization_barrier"):
+        return list(taken)
+    if name == "scan":
+        # A carry that each round hands on, or rows that it hands on as it takes them.
+        consts, carries = scan_counts(eqn)
+        found: Sources = []
+        for number, source in enumerate(passed_on(params["jaxpr"]), start=consts):
+            rows = number >= consts + carries
+            same = source is not None and (source >= consts + carries if rows else source == number)
+            found.append(taken[source] if same and source is not None else None)
+        return found
+    if name == "while":
+        before = params["body_nconsts"]
+        carried = taken[params["cond_nconsts"] + before :]
+        sources = enumerate(passed_on(params["body_jaxpr"]))
+        return [carried[number] if source == before + number else None for number, source in sources]
+    if name == "cond":
+        branches = zip(*map(passed_on, params["branches"]), strict=True)
+        same = [sources[0] if len(set(sources)) == 1 else None for sources in branches]
+        return [None if source is None else taken[1 + source] for source in same]
+    return [None] * len(eqn.outvars)
