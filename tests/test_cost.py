@@ -74,6 +74,54 @@ def test_where_outputs_are_no_batch_of_examples_or_there_are_no_inputs_nothing_i
     assert jaxarch.cost(lambda p, x: (p["w"] * x).sum(), {"w": ones(3)}, ones()).batch == 1
 
 
+def rounds(p, x):
+    """A recurrent network over the positions of one sequence."""
+    return lax.scan(lambda h, row: (jnp.tanh(h @ p + row),) * 2, jnp.zeros(4), x)[1]
+
+
+def picture(p, x):
+    return lax.conv(x[None], p, (1, 1), "SAME")[0]
+
+
+def with_penalty(p, x):
+    return x @ p, jnp.square(x @ p).mean()
+
+
+SQUARE_WEIGHTS, KERNEL = ones(4, 4), ones(3, 3, 3, 3)
+EXAMPLES = {
+    "one vector, as long as the outputs": (lambda p, x: x @ p, SQUARE_WEIGHTS, ones(4), "unknown", 1),
+    "one picture, channels first": (picture, KERNEL, ones(3, 8, 8), "unknown", 1),
+    "pictures": (jax.vmap(picture, (None, 0)), KERNEL, ones(5, 3, 8, 8), "found", 5),
+    "one sequence": (rounds, SQUARE_WEIGHTS, ones(7, 4), "unknown", 1),
+    "sequences": (jax.vmap(rounds, (None, 0)), SQUARE_WEIGHTS, ones(5, 7, 4), "found", 5),
+    "one sequence, attended": (lambda p, x: x @ p @ x.T @ x, SQUARE_WEIGHTS, ones(7, 4), "unknown", 1),
+    "a batch, with a penalty": (with_penalty, SQUARE_WEIGHTS, ones(8, 4), "found", 8),
+}
+
+
+@pytest.mark.parametrize("case", EXAMPLES)
+def test_an_axis_is_the_batch_if_twice_as_many_are_twice_the_work(case):
+    function, tree, x, batch_is, batch = EXAMPLES[case]
+    cost = jaxarch.cost(function, tree, x)
+    assert (cost.batch_is, cost.batch) == (batch_is, batch)
+    whole = jaxarch.cost(function, tree, x, batch=1).total.dense.multiply_adds
+    assert cost.total.dense.multiply_adds * batch == whole
+
+
+def test_the_first_line_says_whose_cost_it_is():
+    tree, x = {"w": ones(4, 3)}, ones(5, 4)
+    said = [
+        str(jaxarch.cost(lambda p, x: (x @ p["w"]).sum(), tree, x)),
+        str(jaxarch.cost(lambda p, x: (x @ p["w"]).sum(), tree, x, batch=5)),
+        str(jaxarch.cost(lambda p, x: x @ p["w"], tree, x)),
+    ]
+    assert [text.splitlines()[0].split("multiply-adds of ")[1] for text in said] == [
+        "the whole call",
+        "one example, in a batch of 5: as given",
+        "one example, in a batch of 5: the first axis of the input",
+    ]
+
+
 def test_parameters_of_few_bits_take_few_bytes():
     cost = jaxarch.cost(lambda p, x: x @ p["w"], {"w": ones(3, 8, dtype=jnp.bfloat16)}, ones(1, 3))
     assert cost.total.dense.bytes == 2 * 24
@@ -108,6 +156,11 @@ CONVOLUTIONS = {
     "another transposed one": (
         convolution((3, 3, 4, 6), padding=((1, 1), (1, 1)), lhs_dilation=(2, 2)),
         25 * 25 * 4 * 6,
+    ),
+    # Padding by two places on each side, as for "VALID": each entry of the input meets the whole kernel.
+    "a transposed one, with padding": (
+        convolution((3, 3, 4, 6), padding=((2, 2), (2, 2)), lhs_dilation=(2, 2)),
+        81 * 9 * 4 * 6,
     ),
     "a batch": (convolution((3, 3, 4, 6), (5, 9, 9, 4)), 9 * 9 * 9 * 4 * 6),
 }
@@ -650,14 +703,13 @@ def test_without_a_mask_there_is_no_masked_column():
 
 
 TABLE = """\
-        parameters                        multiply-adds of one example
+        parameters                        multiply-adds of one example, in a batch of 2: the first axis of the input
 layer   dense  masked  effective  shrunk  dense  masked  effective  shrunk
 hidden     32      16         12      16     24       8          8      12
 head       16      15          7       8     16      15          7       8
 total      48      31         19      24     40      23         15      20
 bytes of parameters: 192 dense, 124 masked, 76 effective, 96 shrunk
-activations: 10 dense, 6 masked, 6 effective, 6 shrunk
-of one example: what was traced, divided by its 2"""
+activations: 10 dense, 6 masked, 6 effective, 6 shrunk"""
 
 
 def test_the_table():
@@ -706,6 +758,8 @@ REFUSED = {
         found()[1],
     ),
     "network: it is a bare architecture": lambda: jaxarch.cost(found(params=None)[0], found()[1]),
+    "batch: a network is traced with one example": lambda: jaxarch.cost(*found(), batch=2),
+    "batch: expected an integer of at least 1": lambda: jaxarch.cost(mlp, LEAVES, ones(1, 3), batch=0),
     "mask: a network has its own": lambda: jaxarch.cost(*found(), mask=MASK),
     "problem: expected the network's problem alone, got None": lambda: jaxarch.cost(found()[0]),
 }

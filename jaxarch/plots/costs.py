@@ -10,7 +10,7 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 from jaxarch.plots.style import COLOURS, STYLE, NotebookFigure, named_handles
 from jaxarch.structure import Cost, LayerCost
 
-_PANELS = {"parameters": "parameters", "multiply_adds": "multiply-adds of one example"}
+_PANELS = {"parameters": "parameters", "multiply_adds": "multiply-adds of {}"}
 
 
 def cost(cost: Cost, title: str = "", least: float = 1e-3) -> Figure:
@@ -46,7 +46,7 @@ def cost(cost: Cost, title: str = "", least: float = 1e-3) -> Figure:
                     color=COLOURS[index],
                     label=kind,
                 )
-            axes.set_xlabel(label)
+            axes.set_xlabel(label.format(cost.of))
             axes.xaxis.set_major_locator(MaxNLocator(4))
             axes.xaxis.set_major_formatter(EngFormatter(sep=""))
             axes.grid(False, axis="y")

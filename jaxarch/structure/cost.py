@@ -11,16 +11,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxarch.errors import ArgumentError, is_traced
+from jaxarch.errors import ArgumentError, check_count, is_traced
 from jaxarch.masks import apply_mask, check_booleans
 from jaxarch.network import Network
 from jaxarch.problem import Problem
-from jaxarch.structure.cost_table import Cost, Counts, LayerCost
+from jaxarch.structure.axes import Axis
+from jaxarch.structure.cost_table import BatchIs, Cost, Counts, LayerCost
+from jaxarch.structure.flow import Program
 from jaxarch.structure.groups import Groups, axis_groups
 from jaxarch.structure.known import is_key
 from jaxarch.structure.needed import Sums, find_needed
 from jaxarch.structure.network_function import function_of
 from jaxarch.structure.products import NO_PARAMETERS, Product, Products, find_products, module_of, shape_of
+from jaxarch.structure.scans import scan_counts
 from jaxarch.structure.smaller import sizes
 from jaxarch.structure.work import Work, effective_work, nonzero_work, whole_work
 from jaxarch.trees import PyTree, named_leaves
@@ -30,9 +33,14 @@ from jaxarch.trees import PyTree, named_leaves
 def cost(model: Network, about: Problem, /) -> Cost: ...
 @overload
 def cost(
-    model: Callable[..., Any], about: PyTree, /, *inputs: PyTree, mask: PyTree | None = None
+    model: Callable[..., Any],
+    about: PyTree,
+    /,
+    *inputs: PyTree,
+    mask: PyTree | None = None,
+    batch: int | None = None,
 ) -> Cost: ...
-def cost(model: Any, about: Any = None, /, *inputs: Any, mask: Any = None) -> Cost:
+def cost(model: Any, about: Any = None, /, *inputs: Any, mask: Any = None, batch: int | None = None) -> Cost:
     r"""What a model costs, layer by layer, read from its traced program.
 
         print(jaxarch.cost(network.of_run(0), problem))
@@ -70,11 +78,13 @@ def cost(model: Any, about: Any = None, /, *inputs: Any, mask: Any = None) -> Co
       about: of a network, its problem, whose `predict` is traced with one example; the parameters are those
         of the network, and its state (running statistics) counts as none. Of a function, its leaves, all of
         which count as parameters; of shapes alone (`jax.ShapeDtypeStruct`) only *dense* is known.
-      *inputs: of a function, an example of its inputs, a batch. If the leading axis of the first array has
-        the size of that of every output, it is taken to be that of the examples, and multiply-adds and
-        activations are those of the batch divided by it; else the inputs are taken to be one example.
-        `Cost.batch` says which.
+      *inputs: of a function, an example of its inputs: a batch, or one example.
       mask: of a function, booleans, `None` for leaves that are not masked. A network has its own.
+      batch: of a function, how many examples its inputs are. Multiply-adds and activations are divided by it.
+        By default the first axis of an input is the batch if the function can be traced with twice its size,
+        and outputs and multiply-adds double exactly. The parameters fix every other axis. An axis that a
+        convolution or a loop moves along, or that a product sums over, is none. Without such an axis the
+        whole call is counted. The first line of the table says what was taken.
 
     Returns:
       `Cost`: `cost.total.dense.multiply_adds`, `cost.layers["hidden"].masked.parameters`.
@@ -107,8 +117,13 @@ def cost(model: Any, about: Any = None, /, *inputs: Any, mask: Any = None) -> Co
     if isinstance(model, Network):
         if mask is not None:
             raise ArgumentError("mask: a network has its own; leave it out")
+        if batch is not None:
+            raise ArgumentError("batch: a network is traced with one example; leave it out")
         parameters, masked = named_leaves(model.params), named_leaves(model.mask)
-        return _cost(axis_groups(function, tree, *examples), tree, 1, set(masked), set(parameters))
+        groups = axis_groups(function, tree, *examples)
+        return _cost(groups, tree, (1, "given"), set(masked), set(parameters))
+    if batch is not None:
+        check_count("batch", batch)
     has_values = not any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(tree))
     if is_traced((tree, mask)):
         raise ArgumentError("tree: its values, which are traced, decide; call this outside of jit and vmap")
@@ -119,17 +134,70 @@ def cost(model: Any, about: Any = None, /, *inputs: Any, mask: Any = None) -> Co
         tree = apply_mask(mask, tree)
     groups = axis_groups(function, tree, *examples)
     leaves = named_leaves(tree) if has_values else {}
-    return _cost(groups, leaves, _batch(groups, examples), set(named_leaves(mask)), set(groups._leaves))
+    found: tuple[int, BatchIs] = (batch, "given") if batch else _batch(groups, examples)
+    return _cost(groups, leaves, found, set(named_leaves(mask)), set(groups._leaves))
 
 
-def _batch(groups: Groups, inputs: PyTree) -> int:
-    """How many examples: the size of the first axis that the first input and all outputs have."""
-    first = [jnp.shape(array)[:1] for array in jax.tree.leaves(inputs)[:1]] or [()]
-    leading = {*first, *(shape_of(output)[:1] for output in groups._program.closed.jaxpr.outvars)}
-    if len(leading) > 1 or () in leading:
-        return 1
-    ((size,),) = leading
-    return max(size, 1)
+def _batch(groups: Groups, inputs: tuple[PyTree, ...]) -> tuple[int, BatchIs]:
+    """How many examples the inputs are, if that can be found: see `cost`."""
+    firsts = [shape[0] for leaf in jax.tree.leaves(inputs) if (shape := jnp.shape(leaf))]
+    for size in dict.fromkeys(firsts):
+        if size and _is_batch(groups, inputs, size):
+            return size, "found"
+    return 1, "unknown"
+
+
+def _is_batch(groups: Groups, inputs: tuple[PyTree, ...], size: int) -> bool:
+    """Whether the first axes of this size are that of examples: twice as many are twice the work."""
+
+    def twice(shape: tuple[int, ...]) -> tuple[int, ...]:
+        return (2 * size, *shape[1:]) if shape[:1] == (size,) else shape
+
+    outputs = [shape_of(output) for output in groups._program.closed.jaxpr.outvars]
+    if all(shape == twice(shape) for shape in outputs):
+        return False
+    shapes = [
+        jax.ShapeDtypeStruct(twice(jnp.shape(leaf)), getattr(leaf, "dtype", None) or jnp.result_type(leaf))
+        for leaf in jax.tree.leaves(inputs)
+    ]
+    try:
+        more = axis_groups(
+            groups._function, groups._shapes, *jax.tree.unflatten(jax.tree.structure(inputs), shapes)
+        )
+    except ArgumentError:
+        return False
+    after = [shape_of(output) for output in more._program.closed.jaxpr.outvars]
+    if any(now not in (shape, twice(shape)) for shape, now in zip(outputs, after, strict=True)):
+        return False
+    if after == outputs or _whole(more) != tuple(2 * count for count in _whole(groups)):
+        return False
+    of_inputs = more._program.inputs[len(more._leaves) :]
+    grown = [axes[0] for axes, leaf in zip(of_inputs, shapes, strict=True) if leaf.shape[:1] == (2 * size,)]
+    return not _is_moved_along(more._program, {atom for axis in grown for atom in axis.atoms()})
+
+
+def _whole(groups: Groups) -> tuple[int, int]:
+    """All multiply-adds and activations of what was traced."""
+    work = [whole_work(product, {}) for product in _products(groups, {}).found]
+    return sum(each.multiply_adds for each in work), sum(each.activations for each in work)
+
+
+def _is_moved_along(program: Program, atoms: set[Axis]) -> bool:
+    """Whether a loop or a convolution goes along some atoms, or a product sums over them."""
+    for step in program.steps:
+        name, params, along = step.eqn.primitive.name, step.eqn.params, []
+        if name == "scan":
+            counts = scan_counts(step.eqn)
+            along = [axes[0] for axes in step.inputs[counts.consts + counts.carries :]]
+        elif name == "dot_general":
+            along = [step.inputs[0][axis] for axis in params["dimension_numbers"][0][0]]
+        elif name == "conv_general_dilated":
+            along = [step.inputs[0][axis] for axis in params["dimension_numbers"].lhs_spec[1:]]
+        if any(atom in atoms for axis in along for atom in axis.atoms()):
+            return True
+        if any(_is_moved_along(inside, atoms) for inside in step.programs):
+            return True
+    return False
 
 
 def cost_of(
@@ -198,7 +266,7 @@ def _share(number: float, batch: int) -> float:
 def _cost(
     groups: Groups,
     leaves: Mapping[str, Any],
-    batch: int,
+    examples: tuple[int, BatchIs],
     masked: Collection[str],
     parameters: Collection[str],
 ) -> Cost:
@@ -207,11 +275,12 @@ def _cost(
     Args:
       groups: of the model.
       leaves: by path, masked; none where only shapes are known.
-      batch: how many examples it was traced with.
+      examples: how many it was traced with, and where that comes from.
       masked: the paths of the leaves that have a mask.
       parameters: those of the leaves that count as parameters.
     """
     products = _products(groups, leaves if masked else {})
+    batch, batch_is = examples
 
     def counted(entries: Mapping[str, int], work_of: Callable[[Product], Work]) -> dict[str, Counts]:
         return _by_layer(groups, products, entries, work_of, batch, parameters)
@@ -235,9 +304,8 @@ def _cost(
         columns.append(cost_of(groups, kept, batch=batch, parameters=parameters, products=products))
     layers = {name: LayerCost(*(column[name] for column in columns)) for name in columns[0]}
     total = LayerCost(*(sum(column.values(), Counts()) for column in columns))
-    return Cost(
-        layers, total, batch, bool(masked), tuple(products.uncounted), tuple(_notes(products, masked, total))
-    )
+    notes = tuple(_notes(products, masked, total))
+    return Cost(layers, total, batch, batch_is, bool(masked), tuple(products.uncounted), notes)
 
 
 def _tree(groups: Groups, leaves: Mapping[str, Any]) -> PyTree:

@@ -11,11 +11,14 @@ if TYPE_CHECKING:
 
 Connections = Literal["dense", "masked", "effective", "shrunk"]
 """Which connections are counted: see `cost.cost`."""
+BatchIs = Literal["given", "found", "unknown"]
+"""Where the number of examples comes from: see `Cost`."""
+FIRST_AXIS = "the first axis of the input"
 
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """What some connections cost. Numbers of multiply-adds and activations are those of one example.
+    """What some connections cost: one example, or the whole call where `Cost.batch_is` unknown.
 
     Attributes:
       parameters: how many.
@@ -71,7 +74,9 @@ class Cost:
     Attributes:
       layers: by module, in the order in which the program meets them.
       total: all layers together.
-      batch: how many examples were traced, by which numbers are divided.
+      batch: how many examples were traced, by which multiply-adds and activations are divided.
+      batch_is: where that comes from: `given`, by the caller or the problem; `found`, the first axis of an
+        input (see `cost`); or `unknown`, and the numbers are those of the whole call.
       is_masked: whether there is a mask.
       uncounted: primitives that may multiply and are not counted: loops of which it is not known how many
         rounds they have, and what is not understood.
@@ -81,18 +86,18 @@ class Cost:
       >>> import jax, jax.numpy as jnp, jaxarch
       >>> shapes = {"w": jax.ShapeDtypeStruct((3, 2), jnp.float32)}
       >>> print(jaxarch.cost(lambda p, x: x @ p["w"], shapes, jnp.ones((4, 3))))
-             parameters  multiply-adds of one example
+             parameters  multiply-adds of one example, in a batch of 4: the first axis of the input
       layer       dense  dense
       w               6      6
       total           6      6
       bytes of parameters: 24 dense
       activations: 2 dense
-      of one example: what was traced, divided by its 4
     """
 
     layers: dict[str, LayerCost]
     total: LayerCost
     batch: int
+    batch_is: BatchIs
     is_masked: bool
     uncounted: tuple[str, ...]
     notes: tuple[str, ...]
@@ -150,16 +155,24 @@ class Cost:
             for row in cells
         ]
         second = sum(widths[: len(kinds) + 1]) + 2 * (len(kinds) + 1)
-        title = f"{'':<{widths[0]}}  parameters".ljust(second) + "multiply-adds of one example"
+        title = f"{'':<{widths[0]}}  parameters".ljust(second) + f"multiply-adds of {self.of}{self._batch()}"
         return "\n".join([title, *lines, *self._below(kinds)])
+
+    @property
+    def of(self) -> str:
+        """Whose multiply-adds and activations are counted: `one example`, or `the whole call`."""
+        return "the whole call" if self.batch_is == "unknown" else "one example"
+
+    def _batch(self) -> str:
+        if self.batch == 1:
+            return ""
+        return f", in a batch of {self.batch}: {'as given' if self.batch_is == 'given' else FIRST_AXIS}"
 
     def _below(self, kinds: Iterable[Connections]) -> list[str]:
         def of_all(name: str) -> str:
             return ", ".join(f"{_number(getattr(getattr(self.total, kind), name))} {kind}" for kind in kinds)
 
         lines = [f"bytes of parameters: {of_all('bytes')}", f"activations: {of_all('activations')}"]
-        if self.batch > 1:
-            lines.append(f"of one example: what was traced, divided by its {self.batch}")
         if self.uncounted:
             lines.append(f"not counted: {', '.join(self.uncounted)}")
         return [*lines, *self.notes]

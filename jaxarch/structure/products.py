@@ -123,8 +123,8 @@ def module_of(path: str) -> str:
 def multiply_adds(product: Product, kept: Kept) -> int:
     """How many there are, of whole arrays from which units were cut.
 
-    Of a convolution, those at places in its padding count too; zeros between the places of a dilated input
-    do not.
+    Of a convolution, those at places in its padding count too, as in the literature. Of a transposed one
+    they do not, and neither do the zeros between the places of its input.
     """
     step = product.step
     first, second = (sizes(axes, kept) for axes in step.inputs)
@@ -140,13 +140,17 @@ def multiply_adds(product: Product, kept: Kept) -> int:
 
 def taps(eqn: JaxprEqn) -> list[np.ndarray]:
     """How often each entry of a kernel is multiplied along each axis that a convolution moves along."""
-    params, outputs, kernel = eqn.params, shape_of(eqn.outvars[0]), shape_of(eqn.invars[1])
+    params, outputs = eqn.params, shape_of(eqn.outvars[0])
+    pictures, kernel = map(shape_of, eqn.invars)
     numbers, counts = params["dimension_numbers"], []
+    is_transposed = max(params["lhs_dilation"], default=1) > 1
     for index, (low, _) in enumerate(params["padding"]):
         moves = np.arange(outputs[numbers.out_spec[2 + index]]) * params["window_strides"][index]
         window = np.arange(kernel[numbers.rhs_spec[2 + index]]) * params["rhs_dilation"][index]
-        places = moves[:, None] + window - low
-        counts.append((places % params["lhs_dilation"][index] == 0).sum(0))
+        places, between = moves[:, None] + window - low, params["lhs_dilation"][index]
+        last = (pictures[numbers.lhs_spec[2 + index]] - 1) * between
+        there = (places >= 0) & (places <= last) if is_transposed else True
+        counts.append(((places % between == 0) & there).sum(0))
     return counts
 
 
