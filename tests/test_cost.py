@@ -117,8 +117,8 @@ def test_the_first_line_says_whose_cost_it_is():
     ]
     assert [text.splitlines()[0].split("multiply-adds of ")[1] for text in said] == [
         "the whole call",
-        "one example, in a batch of 5: as given",
-        "one example, in a batch of 5: the first axis of the input",
+        "one example, batch of 5: as given",
+        "one example, batch of 5: the input's first axis",
     ]
 
 
@@ -703,7 +703,7 @@ def test_without_a_mask_there_is_no_masked_column():
 
 
 TABLE = """\
-        parameters                        multiply-adds of one example, in a batch of 2: the first axis of the input
+        parameters                        multiply-adds of one example, batch of 2: the input's first axis
 layer   dense  masked  effective  shrunk  dense  masked  effective  shrunk
 hidden     32      16         12      16     24       8          8      12
 head       16      15          7       8     16      15          7       8

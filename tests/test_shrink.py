@@ -434,7 +434,17 @@ PARAMS, STATE = PLAIN.init(jax.random.key(0))
 NETWORK = Network(PARAMS, None, STATE)
 
 
+def of_unit_norm(p, x):
+    return jax.nn.relu(x @ (p["w"] / jnp.linalg.norm(p["w"], axis=0, keepdims=True))) @ p["v"]
+
+
 BAD = {
+    "model: the masked model computes NaN at outputs[0, 0], first in div of 'w', as of 0 / 0": lambda: (
+        jaxarch.shrink(of_unit_norm, {"w": jnp.eye(5, 3, 1), "v": jnp.ones((3, 2))}, X)
+    ),
+    "model: the masked model computes NaN at outputs[0, 0], and so nothing can be compared": lambda: (
+        jaxarch.shrink(lambda p, x: jnp.log(-x @ p), jnp.ones((5, 2)), jnp.abs(X))
+    ),
     "network: expected that of one run; ": lambda: jaxarch.shrink(
         NETWORK.replace(failed_at=np.array([-1, -1])), PLAIN
     ),

@@ -13,7 +13,7 @@ Connections = Literal["dense", "masked", "effective", "shrunk"]
 """Which connections are counted: see `cost.cost`."""
 BatchIs = Literal["given", "found", "unknown"]
 """Where the number of examples comes from: see `Cost`."""
-FIRST_AXIS = "the first axis of the input"
+FIRST_AXIS = "the input's first axis"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Cost:
       >>> import jax, jax.numpy as jnp, jaxarch
       >>> shapes = {"w": jax.ShapeDtypeStruct((3, 2), jnp.float32)}
       >>> print(jaxarch.cost(lambda p, x: x @ p["w"], shapes, jnp.ones((4, 3))))
-             parameters  multiply-adds of one example, in a batch of 4: the first axis of the input
+             parameters  multiply-adds of one example, batch of 4: the input's first axis
       layer       dense  dense
       w               6      6
       total           6      6
@@ -166,7 +166,7 @@ class Cost:
     def _batch(self) -> str:
         if self.batch == 1:
             return ""
-        return f", in a batch of {self.batch}: {'as given' if self.batch_is == 'given' else FIRST_AXIS}"
+        return f", batch of {self.batch}: {'as given' if self.batch_is == 'given' else FIRST_AXIS}"
 
     def _below(self, kinds: Iterable[Connections]) -> list[str]:
         def of_all(name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, overload
 
@@ -11,13 +11,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.extend.core import Literal
 
 from jaxarch.errors import ArgumentError, is_traced
 from jaxarch.network import Network
 from jaxarch.problem import Key, Problem
 from jaxarch.structure.alike import are_alike
-from jaxarch.structure.flow import INPUTS, MOVED_ALONG, OUTPUTS, POOLED_ALONG
+from jaxarch.structure.flow import INPUTS, MOVED_ALONG, OUTPUTS, POOLED_ALONG, Program
 from jaxarch.structure.groups import ONE_IS_KEPT, Folded, Groups, axis_groups
+from jaxarch.structure.known import Value
 from jaxarch.structure.network_function import (
     Leaves,
     example_batch,
@@ -341,11 +343,68 @@ def _smaller(
     if groups._updates:
         whole = whole[0], groups.cut(whole[1], folded.kept)
     difference = _difference(whole, made)
-    if difference > groups.rounding():
+    place, failed = _not_a_number(whole), difference > groups.rounding()
+    if place and (failed or _nothing_else(whole)):
+        source = _first_nan(groups, tree)
+        why = (
+            f"first in {source}, as of 0 / 0 in a norm of weights that are all 0; leave one of them, or mask "
+            "others"
+            if source
+            else "and so nothing can be compared; pass inputs on which it computes numbers"
+        )
+        raise ArgumentError(f"model: the masked model computes NaN at {place}, {why}")
+    if failed:
         raise RuntimeError(
             f"shrink: the smaller model differs by {difference:.1e} of the largest output; please report it"
         )
     return same, chosen, difference
+
+
+def _not_a_number(outputs: PyTree) -> str | None:
+    """The first place of a NaN, `outputs[0, 1]`; `None` where there is none."""
+    for path, leaf in named_leaves(outputs).items():
+        if jnp.issubdtype(leaf.dtype, jnp.inexact) and (lost := np.argwhere(np.isnan(leaf))).size:
+            return f"outputs{path and '/' + path}{lost[0].tolist() or ''}"
+    return None
+
+
+def _nothing_else(outputs: PyTree) -> bool:
+    """Whether some output that is no integer is NaN alone, so that nothing can be compared."""
+    floats = [leaf for leaf in jax.tree.leaves(outputs) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+    return any(leaf.size and bool(np.isnan(leaf).all()) for leaf in floats)
+
+
+def _first_nan(groups: Groups, tree: PyTree) -> str:
+    """Of which leaves the first constant that is NaN is made, for a message; empty where none is known."""
+    record = groups._known(tree)
+
+    def walk(program: Program, inputs: Sequence[frozenset[str]]) -> tuple[list[frozenset[str]], str]:
+        jaxpr = program.closed.jaxpr
+        known: dict[Any, frozenset[str]] = dict(zip(jaxpr.invars, inputs, strict=True))
+
+        def read(atom: Any) -> frozenset[str]:
+            return frozenset() if isinstance(atom, Literal) else known.get(atom, frozenset())
+
+        for step in program.steps:
+            taken = [read(atom) for atom in step.eqn.invars]
+            made = [frozenset().union(*taken)] * len(step.eqn.outvars)
+            if step.called:
+                made, found = walk(step.called, taken)
+                if found:
+                    return [], found
+            elif id(step) in record and any(map(_has_nan, record[id(step)][1])) and made[0]:
+                return [], f"{step.eqn.primitive.name} of {_some(sorted(map(repr, made[0])))}"
+            known.update(zip(step.eqn.outvars, made, strict=True))
+        return [read(atom) for atom in jaxpr.outvars], ""
+
+    others = len(groups._program.inputs) - len(groups._leaves)
+    return walk(groups._program, [*(frozenset([path]) for path in groups._leaves), *[frozenset()] * others])[
+        1
+    ]
+
+
+def _has_nan(value: Value) -> bool:
+    return jnp.issubdtype(value.number.dtype, jnp.inexact) and bool(np.isnan(value.number).any())
 
 
 def _takes(function: Callable[..., Any], program: Callable[..., Any], *arguments: PyTree) -> bool:
