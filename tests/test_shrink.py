@@ -383,6 +383,35 @@ def test_a_bias_that_is_pruned_is_not_there_to_be_filled():
     assert jaxarch.shrink(Network(params, mask, state), problem).kept["a/bias[0]"].all()
 
 
+def moving_mean(p, s, x, key):
+    """A network whose running mean, as Haiku's, is a sum that training alone reads, over its share."""
+    hidden = x @ p["in"]
+    if key is None:
+        return jax.nn.relu(hidden - s["average"]) @ p["out"], s
+    mean = hidden.mean(0, keepdims=True)
+    total = 0.9 * s["hidden"] + 0.1 * mean
+    state = {"hidden": total, "average": total / (1 - 0.9 ** (s["counter"] + 1)), "counter": s["counter"] + 1}
+    return jax.nn.relu(hidden - mean) @ p["out"], state
+
+
+def test_state_that_training_alone_reads_is_cut_with_what_it_becomes():
+    params = {"in": jnp.ones((5, 6)), "out": jnp.ones((6, 2))}
+    state = {"hidden": jnp.ones((1, 6)), "average": jnp.zeros((1, 6)), "counter": jnp.zeros(())}
+    model = jaxarch.Model(lambda key: (params, state), moving_mean)
+    descent = {"loss": lambda o, y: jnp.square(o - y).sum(-1), "optimizer": optax.sgd(0.1), "steps": 1}
+    problem = jaxarch.supervised(model, (X, X[:, :2]), **descent)
+    mask = {"in": jnp.ones((5, 6), bool), "out": jnp.ones((6, 2), bool).at[1:3].set(False)}
+    network = Network(apply_mask(mask, params), mask, state)
+    small = jaxarch.shrink(network, problem)
+    assert {path: leaf.shape for path, leaf in small.network.state.items()} == {
+        "hidden": (1, 4), "average": (1, 4), "counter": ()
+    }  # fmt: skip
+    batch, key = (X, X[:, :2]), jax.random.key(0)
+    value, after = small.problem.loss(small.network.params, small.network.state, batch, key)
+    whole, of_whole = problem.loss(network.params, state, batch, key)
+    assert close(value, whole, 1e-6) and close(after["hidden"], of_whole["hidden"][:, [0, 3, 4, 5]], 1e-6)
+
+
 # Flax NNX modules, and programs for other machines --------------------------------------------------
 
 

@@ -23,7 +23,7 @@ from jaxarch.errors import (
     shown,
 )
 from jaxarch.masks.units import GroupUnits, Span
-from jaxarch.structure.axes import Axis
+from jaxarch.structure.axes import Axis, unify
 from jaxarch.structure.flow import INPUTS, OUTPUTS, UNREAD, Axes, Program, follow, freeze, fresh, unify_all
 from jaxarch.structure.folding import changed_biases, find_foldable, find_folds
 from jaxarch.structure.kinds import ORDER, Kind, find_kinds
@@ -83,10 +83,15 @@ class Groups:
     """
 
     def __init__(
-        self, function: Callable[..., Any], tree: PyTree, inputs: tuple[PyTree, ...], updates: bool = False
+        self,
+        function: Callable[..., Any],
+        tree: PyTree,
+        inputs: tuple[PyTree, ...],
+        updates: bool = False,
+        beside: Groups | None = None,
     ) -> None:
         check_function("function", function, tree, *inputs)
-        self._function, self._updates = function, updates
+        self._function, self._updates, self._beside = function, updates, beside
         _check_arrays(tree)
         self._shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), leaf.dtype), tree)
         closed, outputs = traced(function, self._shapes, *inputs)
@@ -106,13 +111,26 @@ class Groups:
         self._read()
 
     def _freeze_unread(self) -> None:
-        """Leave whole what no output depends on: another function of the same leaves may read it."""
-        found: set[Axis] = set()
+        """Leave whole what no output depends on: another function of the same leaves may read it.
+
+        If that function's groups are known, such as those of training beside evaluation, what is one axis
+        there with one that is read here has its units.
+        """
         outputs = self._program.closed.jaxpr.outvars
-        reached(self._program, [True] * len(outputs), found)
-        for axes in self._leaves.values():
-            for atom in {atom for axis in axes for atom in axis.atoms()} - found:
-                atom.freeze(UNREAD)
+        live: set[Axis] = set()
+        reached(self._program, [True] * len(outputs), live)
+        there = self._leaves if self._beside is None else self._beside._leaves
+        axes = [
+            (axis, {*axis.atoms()} - live, beside.root())
+            for path, own in self._leaves.items()
+            for axis, beside in zip(own, there[path], strict=True)
+        ]
+        read = {beside: axis for axis, unread, beside in axes if not unread and axis.size > 1}
+        for axis, unread, beside in axes:
+            if unread and beside in read and self._beside is not None:
+                unify(axis, read[beside])
+            else:
+                freeze([*unread], UNREAD)
 
     def _updated(self, outputs: PyTree) -> list[Axes | None]:
         """For each output, the axes of the leaf that it is the next value of, if it is that of one."""
@@ -450,7 +468,7 @@ class Groups:
                     f"tree: expected {path!r} of shape {expected.get(path)}, as it is cut, got "
                     f"{given.get(path)}"
                 )
-            again = Groups(self._function, self._shapes, inputs, self._updates)
+            again = Groups(self._function, self._shapes, inputs, self._updates, self._beside)
             if apart := self.apart(again, kept):
                 raise ArgumentError(
                     f"inputs: with inputs of these shapes other units of {apart} belong together; find the "

@@ -18,7 +18,7 @@ from jaxarch.network import Network
 from jaxarch.problem import Key, Problem
 from jaxarch.structure.alike import are_alike
 from jaxarch.structure.flow import INPUTS, MOVED_ALONG, OUTPUTS, POOLED_ALONG, Program
-from jaxarch.structure.groups import ONE_IS_KEPT, Folded, Groups, axis_groups
+from jaxarch.structure.groups import ONE_IS_KEPT, Folded, Groups
 from jaxarch.structure.known import Value
 from jaxarch.structure.network_function import (
     Leaves,
@@ -248,15 +248,16 @@ def _folded(
     *,
     fixed: Collection[str],
     updates: bool = False,
+    beside: Groups | None = None,
 ) -> tuple[Groups, Folded]:
     """The groups, and what is needed with these inputs and with one example more, if the function takes that.
 
     What is a sum over examples, or is nothing where there is one alone, differs between the two.
     """
-    groups = axis_groups(function, tree, *inputs, updates=updates)
+    groups = Groups(function, tree, inputs, updates, beside)
     folded = groups.fold(tree, fixed)
     try:
-        more = axis_groups(function, tree, *_one_more(inputs), updates=updates)
+        more = Groups(function, tree, _one_more(inputs), updates, beside)
     except ArgumentError:
         return groups, folded
     other = more.fold(tree, fixed)
@@ -451,7 +452,10 @@ def _shrunk_network(
     # What is pruned of a bias is not there to be filled.
     pruned = [path for path, mask in named_leaves(network.mask).items() if not np.asarray(mask).all()]
     held = _snapshot(leaves)
-    fold = partial(_folded, function, held, fixed=pruned)
+    whole_loss = _loss_of(problem, *_shapes(network))
+    # What evaluation does not read, such as the sums behind running means, is cut as training has it.
+    trained = Groups(whole_loss, leaves, (*traced, jax.random.key(0)), updates=True)
+    fold = partial(_folded, function, held, fixed=pruned, beside=trained)
     groups, folded = fold(traced)
     small = _cut(groups, folded, held, leaves)
     examples = (example_batch(problem, _COMPARED),)
@@ -466,51 +470,64 @@ def _shrunk_network(
     ran = {name: getattr(network, name) for name in ("start_step", "failed_at", "dead_start")}
     mask, start, start_state = copied((mask, start, start_state))
     cut = Network(params, mask, state, start=start, start_state=start_state, **ran)
-    about = _smaller_problem(problem, network, groups, folded.kept, cut, same)
+    about = _smaller_problem(problem, network, groups, trained, folded.kept, cut, same)
     return ShrunkNetwork(small, guarded, same, groups, folded.kept, folded.left, difference, cut, about)
+
+
+def _shapes(network: Network) -> tuple[PyTree, PyTree]:
+    """Those of the parameters and of the state."""
+    return jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), (network.params, network.state)
+    )
+
+
+def _loss_of(problem: Problem, params: PyTree, state: PyTree) -> Callable[..., Any]:
+    """The loss as a function of all leaves, beside those of the state after it."""
+
+    def loss(leaves: Leaves, batch: PyTree, key: Key) -> tuple[Array, Leaves]:
+        own_params, own_state = split_leaves(leaves, params, state)
+        value, after = problem.loss(own_params, own_state, batch, key)
+        of_params, both = named_leaves(own_params), joined_leaves(own_params, after)
+        return value, {path: leaf for path, leaf in both.items() if path not in of_params}
+
+    return loss
 
 
 def _smaller_problem(
     problem: Problem,
     network: Network,
     groups: Groups,
+    trained: Groups,
     kept: dict[str, np.ndarray],
     small: Network,
     same_function: bool,
 ) -> Problem:
     """The problem with a model of the smaller sizes."""
-    params, state = (
-        jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree)
-        for tree in (network.params, network.state)
-    )
+    params, state = _shapes(network)
 
     def init(key: Array) -> tuple[PyTree, PyTree]:
         drawn = problem.init(key)
         return split_leaves(groups.cut(joined_leaves(*drawn), kept), *drawn)
 
     def by_its_program(function: Callable[..., Any], updates: bool = False) -> Callable[..., Any]:
-        """A function of parameters, state and other inputs, of the smaller ones."""
-
-        def of_leaves(leaves: Leaves, *inputs: PyTree) -> Any:
-            return function(*split_leaves(leaves, params, state), *inputs)
+        """A function of all leaves and other inputs, as one of the smaller parameters and state."""
 
         def run(params_: PyTree, state_: PyTree, *inputs: PyTree) -> Any:
-            trained = axis_groups(of_leaves, joined_leaves(params, state), *inputs, updates=updates)
-            if apart := groups.apart(trained, kept):
+            beside = None if updates else trained
+            found = Groups(function, joined_leaves(params, state), inputs, updates, beside)
+            if apart := groups.apart(found, kept):
                 raise ArgumentError(
                     f"problem: units of {apart} are cut out of the model as it predicts, and cannot be here; "
                     "make the model anew with these sizes"
                 )
-            return trained.smaller(trained.of_these(kept))(joined_leaves(params_, state_), *inputs)
+            return found.smaller(found.of_these(kept))(joined_leaves(params_, state_), *inputs)
 
         return run
 
-    def whole_loss(params: PyTree, state: PyTree, batch: PyTree, key: Key) -> tuple[Array, Leaves]:
-        value, after = problem.loss(params, state, batch, key)
-        of_params, both = named_leaves(params), joined_leaves(params, after)
-        return value, {path: leaf for path, leaf in both.items() if path not in of_params}
+    def of_leaves(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda leaves, *inputs: function(*split_leaves(leaves, params, state), *inputs)
 
-    smaller_loss = by_its_program(whole_loss, updates=True)
+    smaller_loss = by_its_program(_loss_of(problem, params, state), updates=True)
 
     def loss(params: PyTree, state: PyTree, batch: PyTree, key: Key) -> tuple[Array, PyTree]:
         value, after = smaller_loss(params, state, batch, key)
@@ -521,9 +538,9 @@ def _smaller_problem(
     if not _takes(problem.loss, loss, *arguments, jax.random.key(0)):
         changes["loss"] = loss
     if not same_function:
-        changes["predict"] = by_its_program(problem.predict)  # type: ignore[arg-type]
+        changes["predict"] = by_its_program(of_leaves(problem.predict))  # type: ignore[arg-type]
     if problem.metrics is not None:
-        metrics = by_its_program(problem.metrics)
+        metrics = by_its_program(of_leaves(problem.metrics))
         if not _takes(problem.metrics, metrics, *arguments):
             changes["metrics"] = metrics
     return dataclasses.replace(problem, **changes)
