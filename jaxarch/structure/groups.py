@@ -140,10 +140,10 @@ class Groups:
             raise ArgumentError("function: expected (outputs, leaves), since it updates leaves of the tree")
         shapes, found = named_leaves(self._shapes), []
         for path, leaf in named_leaves(outputs[1]).items():
-            if path not in shapes or shapes[path].shape != leaf.shape:
-                raise ArgumentError(
-                    f"function: it updates {path!r} to shape {leaf.shape}, but the tree has no such leaf"
-                )
+            if path not in shapes:
+                raise ArgumentError(f"function: it updates {path!r}, but the tree has no such leaf")
+            if (shape := shapes[path].shape) != leaf.shape:
+                raise ArgumentError(f"function: it updates {path!r} of shape {shape} to shape {leaf.shape}")
             found.append(self._leaves[path])
             self._written.add(path)
         return [*[None] * len(jax.tree.leaves(outputs[0])), *found]
