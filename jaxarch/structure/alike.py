@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -30,12 +31,12 @@ def are_alike(first: ClosedJaxpr, second: ClosedJaxpr) -> bool:
 
 def _outline(closed: ClosedJaxpr) -> tuple[Any, ...]:
     """A program without calls and without what its outputs do not depend on, its values numbered."""
-    operations: list[_Operation] = []
     shapes: list[Any] = [(var.aval.shape, var.aval.dtype) for var in closed.jaxpr.invars]
-    outputs = _flatten(closed, list(range(len(shapes))), operations, [len(shapes)])
+    found = _Operations([], len(shapes), {})
+    outputs = _flatten(closed, list(range(len(shapes))), found)
     used = {number for number in outputs if isinstance(number, int)}
     kept: list[_Operation] = []
-    for operation in reversed(operations):
+    for operation in reversed(found.all):
         if used & set(operation.made):
             used |= {number for number in operation.taken if isinstance(number, int)}
             kept.append(operation)
@@ -53,9 +54,37 @@ def _outline(closed: ClosedJaxpr) -> tuple[Any, ...]:
     return tuple(shapes), lines, tuple(map(numbered, outputs))
 
 
-def _flatten(
-    closed: ClosedJaxpr, inputs: Sequence[Any], operations: list[_Operation], count: list[int]
-) -> list[Any]:
+@dataclasses.dataclass
+class _Operations:
+    """The operations of a program, as they are found.
+
+    Attributes:
+      all: in their order.
+      values: how many values are numbered.
+      same: by name and arguments.
+    """
+
+    all: list[_Operation]
+    values: int
+    same: dict[tuple[Any, ...], list[_Operation]]
+
+    def made(self, name: str, params: dict[str, Any], taken: Sequence[Any], outputs: int) -> tuple[int, ...]:
+        """The numbers of what an operation makes: those of the same one, if there was one before.
+
+        Constants are copied for each of their uses (see `copies`), so equal ones are one value.
+        """
+        alike = self.same.setdefault((name, *taken), [])
+        for before in alike:
+            if before.params == params:
+                return before.made
+        made = tuple(range(self.values, self.values + outputs))
+        self.values += outputs
+        alike.append(_Operation(name, params, tuple(taken), made))
+        self.all.append(alike[-1])
+        return made
+
+
+def _flatten(closed: ClosedJaxpr, inputs: Sequence[Any], operations: _Operations) -> list[Any]:
     """Add the operations of a program to some, and say what its outputs are."""
     jaxpr = closed.jaxpr
     known: dict[Any, Any] = dict(zip(jaxpr.constvars, map(_constant, closed.consts), strict=True))
@@ -66,13 +95,12 @@ def _flatten(
 
     for eqn in jaxpr.eqns:
         taken = [read(atom) for atom in eqn.invars]
+        made: Sequence[Any]
         if eqn.primitive.name in CALLED:
-            made = _flatten(inner(eqn), taken, operations, count)
+            made = _flatten(inner(eqn), taken, operations)
         else:
-            made = list(range(count[0], count[0] + len(eqn.outvars)))
-            count[0] += len(made)
             params = {name: _param(value) for name, value in _params(eqn).items()}
-            operations.append(_Operation(eqn.primitive.name, params, tuple(taken), tuple(made)))
+            made = operations.made(eqn.primitive.name, params, taken, len(eqn.outvars))
         known.update(zip(eqn.outvars, made, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
 

@@ -12,12 +12,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, jaxpr_as_fun
 
 from jaxarch.structure.axes import Axis, in_a_row, product, unify
+from jaxarch.structure.copies import copy_constants
 from jaxarch.structure.scans import scan_counts
 
 Axes = tuple[Axis, ...]
@@ -26,12 +25,15 @@ Axes = tuple[Axis, ...]
 INPUTS, OUTPUTS = "it is an input's", "it is an output's"
 MOVED_ALONG = "it is the place that a convolution moves along"
 POOLED_ALONG = "it is the place that a pooling moves along"
+AS_THEY_MUST_BE = (INPUTS, OUTPUTS, MOVED_ALONG, POOLED_ALONG)
+"""Why axes stay of which nobody would ask that they go."""
+NO_RULE = "there is no rule for"
 UNREAD = "nothing that the outputs depend on reads it"
 
 
 def fresh(atom: Any) -> Axes:
     """Axes of their own, for an array of which nothing is known yet."""
-    return tuple(Axis(size) for size in atom.aval.shape)
+    return tuple(Axis(size) for size in getattr(atom.aval, "shape", ()))  # a token has none
 
 
 def frozen(atom: Any, why: str) -> Axes:
@@ -87,18 +89,12 @@ class Program(NamedTuple):
     steps: tuple[Step, ...]
 
 
-_ORDERS = 2
-"""Functions with derivatives of their own keep these up to this order."""
-
-
-def follow(closed: ClosedJaxpr, inputs: Sequence[Axes], *, derived: int = 0) -> Program:
+def follow(closed: ClosedJaxpr, inputs: Sequence[Axes]) -> Program:
     """A program with the axes of every array, given those of its inputs; all that meet are unified.
 
-    Args:
-      closed: the program.
-      inputs: the axes of its inputs.
-      derived: of which order it is as a derivative.
+    Constants that several equations read are copied for each of them first.
     """
+    closed = copy_constants(closed, _only_called)
     jaxpr, steps = closed.jaxpr, []
     consts = [fresh(var) for var in jaxpr.constvars]
     known: dict[Any, Axes] = dict(zip(jaxpr.constvars, consts, strict=True))
@@ -110,7 +106,7 @@ def follow(closed: ClosedJaxpr, inputs: Sequence[Axes], *, derived: int = 0) -> 
     for eqn in jaxpr.eqns:
         taken = [read(atom) for atom in eqn.invars]
         if eqn.primitive.name in _CALLS:
-            made, programs = _CALLS[eqn.primitive.name](eqn, taken, derived)
+            made, programs = _CALLS[eqn.primitive.name](eqn, taken)
         else:
             made, programs = _RULES.get(eqn.primitive.name, _unknown)(eqn, *taken), []
         known.update(zip(eqn.outvars, made, strict=True))
@@ -125,7 +121,7 @@ def literal(atom: Literal) -> np.ndarray:
 
 
 def _unknown(eqn: JaxprEqn, *inputs: Axes) -> list[Axes]:
-    why = f"there is no rule for {eqn.primitive.name!r}"
+    why = f"{NO_RULE} {eqn.primitive.name!r}"
     for axes in inputs:
         freeze(axes, why)
     return [frozen(output, why) for output in eqn.outvars]
@@ -134,7 +130,7 @@ def _unknown(eqn: JaxprEqn, *inputs: Axes) -> list[Axes]:
 def bind(eqn: JaxprEqn, values: Sequence[Any], **changed: Any) -> list[Any]:
     """What an equation makes of some values, with some of its parameters changed."""
     if eqn.primitive.name in _OWN_DERIVATIVE:
-        return list(jaxpr_as_fun(_alone(eqn))(*values))
+        return list(jaxpr_as_fun(alone(eqn))(*values))
     made = eqn.primitive.bind(*values, **eqn.params | changed)
     return list(made) if eqn.primitive.multiple_results else [made]
 
@@ -142,20 +138,23 @@ def bind(eqn: JaxprEqn, values: Sequence[Any], **changed: Any) -> list[Any]:
 _OWN_DERIVATIVE = ("custom_jvp_call", "custom_vjp_call")
 
 
-def _alone(eqn: JaxprEqn) -> ClosedJaxpr:
+def alone(eqn: JaxprEqn) -> ClosedJaxpr:
     """A program of one equation that calls another one, on inputs as that has them."""
     called = inner(eqn).jaxpr
-    return ClosedJaxpr(called.replace(eqns=[eqn.replace(invars=called.invars)], outvars=eqn.outvars), ())
+    call = eqn.replace(invars=called.invars)
+    return ClosedJaxpr(called.replace(constvars=[], eqns=[call], outvars=eqn.outvars), ())
 
 
 # Programs in programs --------------------------------------------------------------------------------
 
-CALLS = ("jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint")
+CALLS_ALONE = ("jit", "pjit", "closed_call", "core_call", "composite", "custom_vmap_call")
+"""What calls a program once, on its own inputs, and does nothing else."""
+
+CALLS = (*CALLS_ALONE, "remat2", "checkpoint")
 """What calls a program once, on its own inputs, and does nothing else to its values."""
 
-
-CALLED = (*CALLS, "custom_jvp_call")
-"""What makes all of its outputs by calling a program once."""
+CALLED = (*CALLS, *_OWN_DERIVATIVE)
+"""What makes all of its outputs by calling a program once; derivatives of its own are not followed."""
 
 PRODUCTS = ("dot_general", "conv_general_dilated")
 """Sums of products of two factors."""
@@ -163,44 +162,30 @@ PRODUCTS = ("dot_general", "conv_general_dilated")
 
 def inner(eqn: JaxprEqn) -> ClosedJaxpr:
     """The program that a primitive calls once, on its own inputs."""
-    jaxpr = next(eqn.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in eqn.params)
+    names = ("jaxpr", "call_jaxpr", "fun_jaxpr", "call")
+    jaxpr = next(eqn.params[key] for key in names if key in eqn.params)
     return jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, ())
+
+
+def _only_called(eqn: JaxprEqn) -> ClosedJaxpr | None:
+    return inner(eqn) if eqn.primitive.name in CALLS_ALONE else None
 
 
 _Called = tuple[list[Axes], list[Program]]
 """The outputs of a call, and the programs that it calls."""
 
 
-def _call(eqn: JaxprEqn, inputs: Sequence[Axes], derived: int) -> _Called:
-    program = follow(inner(eqn), inputs, derived=derived)
+def _call(eqn: JaxprEqn, inputs: Sequence[Axes]) -> _Called:
+    program = follow(inner(eqn), inputs)
     return list(program.outputs), [program]
 
 
-def _custom_jvp(eqn: JaxprEqn, inputs: Sequence[Axes], derived: int) -> _Called:
-    """A function with a derivative of its own, which is a second program: of values, then of tangents."""
-    program = follow(inner(eqn), inputs, derived=derived)
-    if derived == _ORDERS:
-        return list(program.outputs), [program]
-    called = inner(eqn).jaxpr
-    if not all(jnp.issubdtype(var.aval.dtype, jnp.floating) for var in (*called.invars, *eqn.outvars)):
-        return _unknown(eqn, *inputs), []
-    function = jaxpr_as_fun(_alone(eqn))
-    shapes = [jax.ShapeDtypeStruct(var.aval.shape, var.aval.dtype) for var in called.invars]
-    traced = jax.make_jaxpr(lambda values, tangents: jax.jvp(function, values, tangents))(shapes, shapes)
-    derivative = follow(traced, (*inputs, *inputs), derived=derived + 1)
-    for made, also in zip(program.outputs * 2, derivative.outputs, strict=True):
-        unify_all(made, also)
-    return list(program.outputs), [program, derivative]
-
-
-def _scan(eqn: JaxprEqn, inputs: Sequence[Axes], derived: int) -> _Called:
+def _scan(eqn: JaxprEqn, inputs: Sequence[Axes]) -> _Called:
     consts, carries = scan_counts(eqn)
     why = "it is the axis that a scan goes along"
     rows = inputs[consts + carries :]
     freeze([axes[0] for axes in rows], why)
-    body = follow(
-        eqn.params["jaxpr"], [*inputs[: consts + carries], *(axes[1:] for axes in rows)], derived=derived
-    )
+    body = follow(eqn.params["jaxpr"], [*inputs[: consts + carries], *(axes[1:] for axes in rows)])
     carried, kept = body.outputs[:carries], body.outputs[carries:]
     for before, after in zip(inputs[consts : consts + carries], carried, strict=True):
         unify_all(before, after)
@@ -208,20 +193,18 @@ def _scan(eqn: JaxprEqn, inputs: Sequence[Axes], derived: int) -> _Called:
     return [*carried, *((*axis, *axes) for axis, axes in zip(along, kept, strict=True))], [body]
 
 
-def _while(eqn: JaxprEqn, inputs: Sequence[Axes], derived: int) -> _Called:
+def _while(eqn: JaxprEqn, inputs: Sequence[Axes]) -> _Called:
     of_condition, of_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
     carry = inputs[of_condition + of_body :]
-    condition = follow(eqn.params["cond_jaxpr"], [*inputs[:of_condition], *carry], derived=derived)
-    body = follow(
-        eqn.params["body_jaxpr"], [*inputs[of_condition : of_condition + of_body], *carry], derived=derived
-    )
+    condition = follow(eqn.params["cond_jaxpr"], [*inputs[:of_condition], *carry])
+    body = follow(eqn.params["body_jaxpr"], [*inputs[of_condition : of_condition + of_body], *carry])
     for before, after in zip(carry, body.outputs, strict=True):
         unify_all(before, after)
     return list(carry), [condition, body]
 
 
-def _cond(eqn: JaxprEqn, inputs: Sequence[Axes], derived: int) -> _Called:
-    branches = [follow(branch, inputs[1:], derived=derived) for branch in eqn.params["branches"]]
+def _cond(eqn: JaxprEqn, inputs: Sequence[Axes]) -> _Called:
+    branches = [follow(branch, inputs[1:]) for branch in eqn.params["branches"]]
     for branch in branches[1:]:
         for one, other in zip(branches[0].outputs, branch.outputs, strict=True):
             unify_all(one, other)
@@ -281,6 +264,12 @@ def _reshape(eqn: JaxprEqn, array: Axes, *sizes: Axes) -> list[Axes]:
             short.append(source.pop(0))
         unify(product(before), product(after))
     return [outputs]
+
+
+def _tile(eqn: JaxprEqn, array: Axes) -> list[Axes]:
+    """Copies of an axis in a row: copy times unit."""
+    repeats = zip(eqn.params["reps"], array, strict=True)
+    return [tuple(product([Axis(count), axis]) for count, axis in repeats)]
 
 
 def _squeeze(eqn: JaxprEqn, array: Axes) -> list[Axes]:
@@ -376,13 +365,35 @@ def _dynamic_slice(eqn: JaxprEqn, array: Axes, *starts: Axes) -> list[Axes]:
     return [_window(array, fresh(eqn.outvars[0]), eqn.params["slice_sizes"], why)]
 
 
-def _dynamic_update_slice(eqn: JaxprEqn, array: Axes, update: Axes, *starts: Axes) -> list[Axes]:
-    for axis, part in zip(array, update, strict=True):
-        if axis.size == part.size:
-            unify(axis, part)
-        else:
-            freeze((axis, part), "it is written to at a computed place")
+def update_of(eqn: JaxprEqn) -> int:
+    """The number of what is written among the inputs of a primitive of `WRITES`; the others are places."""
+    return 1 if eqn.primitive.name == "dynamic_update_slice" else 2
+
+
+def _written(eqn: JaxprEqn, array: Axes, *others: Axes) -> list[Axes]:
+    """An array that another one is written into or added to: axes that are written whole are one."""
+    why, number = "it is written to at a computed place", update_of(eqn)
+    pairs, update = written_whole(eqn), others[number - 1]
+    for one, other in pairs.items():
+        unify(array[one], update[other])
+    freeze([axis for index, axis in enumerate(array) if index not in pairs], why)
+    freeze([axis for index, axis in enumerate(update) if index not in pairs.values()], why)
+    for axes in (*others[: number - 1], *others[number:]):
+        freeze(axes, why)
     return [array]
+
+
+def written_whole(eqn: JaxprEqn) -> dict[int, int]:
+    """The axes of an array that is written to, with those of what is written, that are written whole."""
+    whole, part = (eqn.invars[index].aval.shape for index in (0, update_of(eqn)))  # type: ignore[attr-defined]
+    if eqn.primitive.name == "dynamic_update_slice":
+        return {index: index for index, size in enumerate(whole) if part[index] == size}
+    numbers = eqn.params["dimension_numbers"]
+    left_out = {*numbers.inserted_window_dims, *getattr(numbers, "operand_batching_dims", ())}
+    windows = [index for index in range(len(whole)) if index not in left_out]
+    pairs = zip(windows, sorted(numbers.update_window_dims), strict=True)
+    moved = numbers.scatter_dims_to_operand_dims
+    return {one: other for one, other in pairs if one not in moved and whole[one] == part[other]}
 
 
 def _gather(eqn: JaxprEqn, array: Axes, places: Axes) -> list[Axes]:
@@ -430,27 +441,41 @@ def _reduce(eqn: JaxprEqn, array: Axes, *starts: Axes) -> list[Axes]:
     return [tuple(axis for index, axis in enumerate(array) if index not in eqn.params["axes"])]
 
 
-def _arg_reduce(eqn: JaxprEqn, array: Axes) -> list[Axes]:
-    freeze([array[index] for index in eqn.params["axes"]], "the number of one of its units is a result")
-    return _reduce(eqn, array)
+def _apart(eqn: JaxprEqn, *arrays: Axes) -> list[Axes]:
+    """What works along some axes, and on every index of the others on its own."""
+    name = eqn.primitive.name
+    why = _WORKS.get(name, f"{NO_RULE} {name!r} along it")
+    rank = len(arrays[0])
+    first = [arrays[0][index] for index in others_of(eqn, rank, rank)]
+    for axes in arrays:
+        others = others_of(eqn, rank, len(axes))
+        for index, axis in enumerate(axes):
+            if index in others:
+                unify(axis, first[others.index(index)])
+            else:
+                axis.freeze(why)
+    made = []
+    for var in eqn.outvars:
+        axes = list(frozen(var, why))
+        for index, axis in zip(others_of(eqn, rank, len(axes)), first, strict=False):
+            axes[index] = axis
+        made.append(tuple(axes))
+    return made
 
 
-def _along(eqn: JaxprEqn, array: Axes) -> list[Axes]:
-    array[eqn.params["axis"]].freeze("its units are added up in their order")
-    return [array]
+def others_of(eqn: JaxprEqn, rank: int, own: int) -> tuple[int, ...]:
+    """The axes of an array that a primitive of `ALONG` does not work along.
 
-
-def _sort(eqn: JaxprEqn, *arrays: Axes) -> list[Axes]:
-    for other in arrays:
-        unify_all(arrays[0], other)
-    arrays[0][eqn.params["dimension"]].freeze("its units are sorted")
-    return list(arrays)
-
-
-def _top_k(eqn: JaxprEqn, array: Axes) -> list[Axes]:
-    along, why = eqn.params.get("axis", len(array) - 1), "its units are sorted"
-    array[along].freeze(why)
-    return [_with_axis(array, along, frozen(output, why)[along]) for output in eqn.outvars]
+    Args:
+      eqn: its equation.
+      rank: of the first array that it takes.
+      own: the rank of the array: that one, or one of what it takes or makes that may have fewer axes.
+    """
+    along = {axis % rank for axis in ALONG[eqn.primitive.name](eqn, rank)} if rank else ()
+    others = tuple(axis for axis in range(rank) if axis not in along)
+    if own == len(others):  # the axes are gone that it works along
+        return tuple(range(own))
+    return others if own else ()
 
 
 def _dot(eqn: JaxprEqn, first: Axes, second: Axes) -> list[Axes]:
@@ -464,6 +489,23 @@ def _dot(eqn: JaxprEqn, first: Axes, second: Axes) -> list[Axes]:
         if index not in (*summed, *shared)
     ]
     return [(*(first[index] for index in batched[0]), *free)]
+
+
+def _ragged_dot(eqn: JaxprEqn, first: Axes, second: Axes, sizes: Axes) -> list[Axes]:
+    """Rows in groups, each multiplied with a matrix of its own; the groups and the rows stay as they are."""
+    numbers = eqn.params["ragged_dot_dimension_numbers"]
+    (contracted, batched) = numbers.dot_dimension_numbers
+    rows, groups = numbers.lhs_ragged_dimensions, numbers.rhs_group_dimensions
+    if len(rows) != 1 or rows[0] in (*contracted[0], *batched[0]):
+        return _unknown(eqn, first, second, sizes)
+    freeze([first[rows[0]], *(second[index] for index in groups), *sizes], "it is made of groups of rows")
+    for left, right in itertools.chain(zip(*contracted, strict=True), zip(*batched, strict=True)):
+        unify(first[left], second[right])
+    free = [axis for index, axis in enumerate(first) if index not in (*contracted[0], *batched[0])]
+    outputs = [
+        axis for index, axis in enumerate(second) if index not in (*contracted[1], *batched[1], *groups)
+    ]
+    return [(*(first[index] for index in batched[0]), *free, *outputs)]
 
 
 def _convolution(eqn: JaxprEqn, pictures: Axes, kernel: Axes) -> list[Axes]:
@@ -482,71 +524,118 @@ def _convolution(eqn: JaxprEqn, pictures: Axes, kernel: Axes) -> list[Axes]:
     return [tuple(made)]
 
 
-def _reduce_window(eqn: JaxprEqn, array: Axes, *starts: Axes) -> list[Axes]:
-    """Pooling: axes with a window of 1 go on."""
-    kinds = zip(*(eqn.params[name] for name in _OF_WINDOWS), strict=True)
-    moved = [index for index, kind in enumerate(kinds) if kind != (1, 1, 1, 1, (0, 0))]
-    return [_window(array, fresh(eqn.outvars[0]), [axis.size for axis in array], POOLED_ALONG, moved)]
+def _last(count: int) -> Callable[[JaxprEqn, int], Sequence[int]]:
+    return lambda eqn, rank: range(rank - count, rank)
 
 
-_OF_WINDOWS = ("window_dimensions", "window_strides", "base_dilation", "window_dilation", "padding")
+def _param(name: str) -> Callable[[JaxprEqn, int], Sequence[int]]:
+    def along(eqn: JaxprEqn, rank: int) -> Sequence[int]:
+        axes = eqn.params.get(name, rank - 1)
+        return (axes,) if isinstance(axes, int) else axes
+
+    return along
+
+
+def _moved_along(eqn: JaxprEqn, rank: int) -> Sequence[int]:
+    """The axes of windows, which are not those of a window of 1."""
+    alone = {"window_dimensions": 1, "window_strides": 1, "base_dilation": 1, "window_dilation": 1}
+    found = [eqn.params.get(name, [one] * rank) for name, one in alone.items()]
+    kinds = zip(*found, eqn.params["padding"], strict=True)
+    return [index for index, kind in enumerate(kinds) if kind != (1, 1, 1, 1, (0, 0))]
+
+
+_IN_THEIR_ORDER = ("cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum")
+_WINDOWS = (
+    "reduce_window", "reduce_window_max", "reduce_window_min", "reduce_window_sum", "select_and_gather_add",
+    "select_and_scatter_add",
+)  # fmt: skip
+_MATRICES = ("cholesky", "eig", "eigh", "lu", "qr", "svd", "triangular_solve")
+
+ALONG: dict[str, Callable[[JaxprEqn, int], Sequence[int]]] = {
+    **dict.fromkeys(_IN_THEIR_ORDER, _param("axis")),
+    **dict.fromkeys(_WINDOWS, _moved_along),
+    **dict.fromkeys(_MATRICES, _last(2)),
+    **dict.fromkeys(("argmax", "argmin"), _param("axes")),
+    "approx_top_k": _param("reduction_dimension"),
+    "fft": lambda eqn, rank: range(rank - len(eqn.params["fft_lengths"]), rank),
+    "reduce": _param("dimensions"),
+    "sort": _param("dimension"),
+    "top_k": _param("axis"),
+}
+"""Of primitives, the axes that they work along: on every index of the others they do so on its own.
+
+Arrays that they take or make have these axes where the first one has them, or have none of them.
+"""
+
+_WORKS = {
+    **dict.fromkeys(_IN_THEIR_ORDER, "its units are added up in their order"),
+    **dict.fromkeys(_WINDOWS, POOLED_ALONG),
+    **dict.fromkeys(("argmax", "argmin"), "the number of one of its units is a result"),
+    **dict.fromkeys(("approx_top_k", "sort", "top_k"), "its units are sorted"),
+}
+"""Why axes stay that primitives work along."""
 
 ENTRYWISE = [
     "abs", "acos", "acosh", "add", "add_any", "and", "asin", "asinh", "atan", "atan2", "atanh",
-    "bessel_i0e", "bessel_i1e", "cbrt", "ceil", "clamp", "clz", "complex", "conj",
-    "convert_element_type", "copy", "copy_p", "cos", "cosh", "digamma", "div", "eq", "erf", "erf_inv",
-    "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt", "imag", "integer_pow", "is_finite", "le",
-    "lgamma", "log", "log1p", "log2", "logistic", "lt", "max", "min", "mul", "ne", "neg", "nextafter", "not",
-    "one_minus_square", "or", "polygamma", "polynomial", "population_count", "pow", "pvary", "real",
-    "reduce_precision", "rem", "reshard", "round", "rsqrt", "select_n", "shift_left",
-    "shift_right_arithmetic", "shift_right_logical", "sharding_constraint", "sign", "sin", "sinh", "sqrt",
-    "square", "stop_gradient", "sub", "tan", "tanh", "xor",
+    "bessel_i0e", "bessel_i1e", "cbrt", "ceil", "clamp", "clz", "complex", "conj", "convert_element_type",
+    "copy", "copy_p", "cos", "cosh", "digamma", "div", "eq", "eq_to", "erf", "erf_inv", "erfc", "exp",
+    "exp2", "expm1", "floor", "ge", "gt", "igamma", "igamma_grad_a", "igammac", "imag", "integer_pow",
+    "is_finite", "le", "le_to", "lgamma", "log", "log1p", "log2", "logistic", "lt", "lt_to", "max", "min",
+    "mul", "mulhi", "name", "ne", "neg", "nextafter", "not", "one_minus_square", "or", "polygamma",
+    "polynomial", "population_count", "pow", "pvary", "random_gamma_grad", "real", "reduce_precision",
+    "regularized_incomplete_beta", "rem", "reshard", "round", "rsqrt", "select_n", "sharding_constraint",
+    "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sinh", "sqrt", "square",
+    "stop_gradient", "sub", "tan", "tanh", "xor", "zeta",
 ]  # fmt: skip
 """Functions of entries, each of the entries at its place."""
 
+AS_THEY_ARE = ("device_put", "optimization_barrier")
+"""What hands on what it takes."""
+
 MOVES = (
-    "broadcast_in_dim", "concatenate", "pad", "reshape", "rev", "slice", "split", "squeeze", "stack",
+    "broadcast_in_dim", "concatenate", "pad", "reshape", "rev", "slice", "split", "squeeze", "stack", "tile",
     "transpose", "unstack",
 )  # fmt: skip
 """Entries that are put elsewhere, or repeated."""
+
+_HOW = ("add", "max", "min", "mul", "sub")
+WRITES = ("dynamic_update_slice", "scatter", *(f"scatter{mark}{how}" for mark in "-_" for how in _HOW))
+"""Arrays that another one is written into at computed places, or added to."""
 
 REDUCTIONS = tuple(f"reduce_{how}" for how in ("sum", "max", "min", "prod", "and", "or", "xor"))
 
 _RULES: dict[str, Callable[..., list[Axes]]] = {
     **dict.fromkeys(ENTRYWISE, _elementwise),
-    **dict.fromkeys(("optimization_barrier", "device_put"), _as_they_are),
+    **dict.fromkeys(AS_THEY_ARE, _as_they_are),
     **dict.fromkeys(REDUCTIONS, _reduce),
-    **dict.fromkeys(("argmax", "argmin"), _arg_reduce),
-    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"), _along),
-    **dict.fromkeys(("reduce_window_max", "reduce_window_min", "reduce_window_sum"), _reduce_window),
+    **dict.fromkeys(ALONG, _apart),
+    **dict.fromkeys(WRITES, _written),
     "bitcast_convert_type": _bitcast,
     "broadcast_in_dim": _broadcast,
     "concatenate": _concatenate,
     "conv_general_dilated": _convolution,
     "dot_general": _dot,
     "dynamic_slice": _dynamic_slice,
-    "dynamic_update_slice": _dynamic_update_slice,
     "gather": _gather,
     "iota": _iota,
     "pad": _pad,
     "random_bits": _random_bits,
     "reshape": _reshape,
     "rev": _reverse,
+    "ragged_dot_general": _ragged_dot,
     "slice": _slice,
-    "sort": _sort,
     "split": _split,
     "squeeze": _squeeze,
     "stack": _stack,
-    "top_k": _top_k,
+    "tile": _tile,
     "transpose": _transpose,
     "unstack": _unstack,
 }
 
 _CALLS: dict[str, Callable[..., _Called]] = {
-    **dict.fromkeys(CALLS, _call),
+    **dict.fromkeys(CALLED, _call),
     "cond": _cond,
-    "custom_jvp_call": _custom_jvp,
     "scan": _scan,
     "while": _while,
 }
-"""What calls programs. A function with a derivative that goes backwards, `custom_vjp_call`, has no rule."""
+"""What calls programs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -24,7 +24,19 @@ from jaxarch.errors import (
 )
 from jaxarch.masks.units import GroupUnits, Span
 from jaxarch.structure.axes import Axis, unify
-from jaxarch.structure.flow import INPUTS, OUTPUTS, UNREAD, Axes, Program, follow, freeze, fresh, unify_all
+from jaxarch.structure.flow import (
+    AS_THEY_MUST_BE,
+    INPUTS,
+    NO_RULE,
+    OUTPUTS,
+    UNREAD,
+    Axes,
+    Program,
+    follow,
+    freeze,
+    fresh,
+    unify_all,
+)
 from jaxarch.structure.folding import changed_biases, find_foldable, find_folds
 from jaxarch.structure.kinds import ORDER, Kind, find_kinds
 from jaxarch.structure.known import Record, anything, constant, find_known, is_key
@@ -336,7 +348,8 @@ class Groups:
                     raise ArgumentError(f"units: {self}")
                 there = [kind for kind in ORDER[::-1] if kind in kinds]
                 if word in ORDER:
-                    why = self._left_whole([word])
+                    unread = (f"{why}: {axes}" for why, axes in self.reasons().items() if NO_RULE in why)
+                    why = self._left_whole([word]) or "; ".join(unread)
                     raise ArgumentError(
                         f"units: the model has no {word}; it has {', '.join(there)}{why and f'; {why}'}"
                     )
@@ -547,13 +560,27 @@ class Groups:
             of_atom[self._atoms[name]] = units
         return of_atom
 
+    def reasons(self) -> dict[str, str]:
+        """Axes that stay, by why they do: first what jaxarch does not understand, last what must stay."""
+        found: dict[str, list[str]] = {}
+        for (path, axis), why in self.frozen.items():
+            found.setdefault(why, []).append(f"{path}[{axis}]")
+        order = sorted(found, key=lambda why: (why in AS_THEY_MUST_BE, not why.startswith(NO_RULE)))
+        return {why: some_axes(found[why]) for why in order}
+
+    def _why(self) -> str:
+        """The reasons that a user can change, or all if there are none of these, in one line."""
+        reasons = self.reasons()
+        lasting = (*AS_THEY_MUST_BE, UNREAD)
+        shown = {why: axes for why, axes in reasons.items() if why not in lasting} or reasons
+        return "; ".join(f"{why}: {axes}" for why, axes in shown.items())
+
     def __repr__(self) -> str:
         return str(self)
 
     def __str__(self) -> str:
         if not self.groups:
-            why = next((f"{path}[{index}]: {why}" for (path, index), why in self.frozen.items()), "no leaves")
-            return f"no group, since everything stays: {why}"
+            return f"no group, since everything stays: {self._why() or 'no leaves'}"
         rows = [("group", "units", "kind", "axes")]
         for group in self.groups.values():
             axes = ", ".join(f"{path}[{axis}]" for path, axis in group.axes)
@@ -609,6 +636,12 @@ def _epsilons(program: Program) -> Iterator[Any]:
         for var in step.eqn.outvars:
             if jnp.issubdtype(var.aval.dtype, jnp.inexact):  # type: ignore[attr-defined]
                 yield jnp.finfo(var.aval.dtype).eps  # type: ignore[attr-defined]
+
+
+def some_axes(axes: Sequence[str]) -> str:
+    """The first axes of some, and how many more there are."""
+    more = f" and {len(axes) - 4} more" if len(axes) > 4 else ""
+    return ", ".join(axes[:4]) + more
 
 
 def _raised(leaf: Any, by: np.ndarray) -> jax.Array:

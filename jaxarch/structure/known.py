@@ -6,15 +6,31 @@ true when parts of it are removed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.extend.core import Literal
 
-from jaxarch.structure.flow import MOVES, Program, Step, bind, literal
+from jaxarch.structure.flow import (
+    ALONG,
+    AS_THEY_ARE,
+    ENTRYWISE,
+    MOVES,
+    PRODUCTS,
+    REDUCTIONS,
+    WRITES,
+    Program,
+    Step,
+    bind,
+    literal,
+    others_of,
+    update_of,
+    written_whole,
+)
 from jaxarch.structure.scans import scan_counts
 
 
@@ -48,7 +64,9 @@ def constant(number: Any) -> Value:
     array = np.asarray(number)
     no = np.zeros(array.shape, bool)
     if array.dtype.kind not in "biuf" and not jnp.issubdtype(array.dtype, jnp.floating):
-        return Value(array, no, ~no, ~no)
+        # Complex numbers have no sign, and count as of both where they are not 0.
+        there = array != 0 if array.dtype.kind == "c" else ~no
+        return Value(array, no, there, there)
     # NaN is neither, and counts as both.
     return Value(array, no, ~(array <= 0), ~(array >= 0))
 
@@ -304,6 +322,10 @@ def _select(step: Step, which: Value, *cases: Value) -> list[Value]:
 # Moves, sums and products ----------------------------------------------------------------------------
 
 
+def _as_they_are(step: Step, *taken: Value) -> list[Value]:
+    return list(taken)
+
+
 def _moved(step: Step, *taken: Value) -> list[Value]:
     """Entries that are moved or repeated, and their marks alike."""
     parts = [_bind(step, [np.asarray(part) for part in each]) for each in _parts(taken)]
@@ -321,10 +343,20 @@ def _parts(taken: Sequence[Value]) -> list[list[np.ndarray]]:
 
 def _looked_up(step: Step, array: Value, *places: Value) -> list[Value]:
     """Slices at places that are computed: where these are not known, what all slices have in common."""
+
+    def found_in(array: Value, at: Sequence[np.ndarray]) -> Value:
+        return _value(*(_bind(step, [part.astype(array.number.dtype), *at])[0] for part in array))
+
     at = [place.number for place in places]
+    found = found_in(array, at)
     if any(place.open.any() for place in places):
-        array, at = _everywhere(array, step.eqn.params["slice_sizes"]), [np.zeros_like(one) for one in at]
-    found = _value(*(_bind(step, [part.astype(array.number.dtype), *at])[0] for part in array))
+        anywhere = _everywhere(array, step.eqn.params["slice_sizes"])
+        of_any = found_in(anywhere, [np.zeros_like(one) for one in at])
+        open_ = np.ones((), bool)
+        if step.eqn.primitive.name == "gather":
+            offsets = step.eqn.params["dimension_numbers"].offset_dims
+            open_ = np.expand_dims(places[0].open.any(-1), tuple(sorted(offsets)))
+        found = _value(*(np.where(open_, one, other) for one, other in zip(of_any, found, strict=True)))
     fill = step.eqn.params.get("fill_value")
     return [found if fill is None else join(found, constant(np.full_like(found.number, fill)))]
 
@@ -342,14 +374,81 @@ def _everywhere(array: Value, sizes: Sequence[int]) -> Value:
 def _reduced(step: Step, array: Value) -> list[Value]:
     """Constant where all that is reduced is, and of its signs."""
     along = tuple(step.eqn.params["axes"])
-    found = _value(_bind(step, [array.number])[0], *(part.any(along) for part in array[1:]))
-    return [_wrapped(found) if step.eqn.primitive.name == "reduce_sum" else found]
+    number, name = _bind(step, [array.number])[0], step.eqn.primitive.name
+    if name not in ("reduce_sum", "reduce_max", "reduce_min"):
+        return [_value(number, array.open.any(along), True, True)]
+    found = _value(number, *(part.any(along) for part in array[1:]))
+    return [_wrapped(found) if name == "reduce_sum" else found]
 
 
 def _pooled(step: Step, array: Value) -> list[Value]:
     (number,) = _bind(step, [array.number])
     marks = (_bind(step, [part.astype(np.float32)])[0] > 0 for part in array[1:])
     return [_value(number, *marks)]
+
+
+def _along(step: Step, *taken: Value) -> list[Value]:
+    """What works along some axes: at an index of the others constant if all that it takes there is."""
+    made = _bind(step, [value.number for value in taken])
+    marks = [along_others(step, of_all, [number.shape for number in made]) for of_all in _marks(taken)]
+    values = map(_value, made, *marks)
+    if step.eqn.primitive.name in _ALONG_OF_THE_SAME_SIGN:
+        return [_wrapped(value) for value in values]
+    return [_value(value.number, value.open, True, True) for value in values]
+
+
+def _marks(taken: Sequence[Value]) -> Iterator[tuple[np.ndarray, ...]]:
+    """Where some arrays are open, where positive and where negative."""
+    return zip(*(value[1:] for value in taken), strict=True)
+
+
+def along_others(
+    step: Step, marks: Sequence[np.ndarray], shapes: Sequence[tuple[int, ...]]
+) -> list[np.ndarray]:
+    """Booleans of some arrays that a primitive of `ALONG` takes or makes, for others that it makes or takes.
+
+    An entry is true if any is at the same index of the axes that the primitive does not work along.
+    """
+    eqn = step.eqn
+    rank = len(eqn.invars[0].aval.shape)  # type: ignore[attr-defined]
+    there = np.zeros((), bool)
+    for array in marks:
+        others = others_of(eqn, rank, array.ndim)
+        there = there | array.any(tuple(axis for axis in range(array.ndim) if axis not in others))
+    found = []
+    for shape in shapes:
+        others = others_of(eqn, rank, len(shape))
+        along = tuple(axis for axis in range(len(shape)) if axis not in others)
+        spread = np.expand_dims(there, along) if others and there.ndim else there.any()
+        found.append(np.broadcast_to(spread, shape))
+    return found
+
+
+def _written(step: Step, array: Value, *others: Value) -> list[Value]:
+    """What is written into or added to: at an index of axes that are written whole, constant if both are."""
+    number, pairs = update_of(step.eqn), written_whole(step.eqn)
+    update, name = others[number - 1], step.eqn.primitive.name
+    fixed = not any(value.open.any() for index, value in enumerate(others, 1) if index != number)
+    # Wherever a 0 is written to or added to 0, it is 0.
+    found = [value.open | (~np.bool_(fixed) & value.nonzero) for value in (array, update)]
+    signs = zip(array[2:], update[2:] if not name.endswith("sub") else update[:1:-1], strict=True)
+    open_, positive, negative = (
+        _of_whole(one, pairs) | _of_whole(other, pairs.values()) for one, other in (found, *signs)
+    )
+    if name.endswith("mul"):
+        positive = negative = np.True_
+    shape = array.open.shape
+    along = tuple(axis for axis in range(len(shape)) if axis not in pairs)
+    marks = (
+        np.broadcast_to(np.expand_dims(mark, along) if mark.ndim else mark, shape)
+        for mark in (open_, positive, negative)
+    )
+    (made,) = _bind(step, [array.number, *(value.number for value in others)])
+    return [_wrapped(_value(made if fixed else np.zeros_like(made), *marks))]
+
+
+def _of_whole(marks: np.ndarray, axes: Collection[int]) -> np.ndarray:
+    return marks.any(tuple(axis for axis in range(marks.ndim) if axis not in axes))
 
 
 def _bilinear(step: Step, x: Value, y: Value) -> list[Value]:
@@ -363,6 +462,31 @@ def _bilinear(step: Step, x: Value, y: Value) -> list[Value]:
     positive = any_of(x.positive, y.positive) | any_of(x.negative, y.negative)
     negative = any_of(x.positive, y.negative) | any_of(x.negative, y.positive)
     return [_wrapped(_value(_bind(step, [x.number, y.number])[0], open_, positive, negative))]
+
+
+def _ragged(step: Step, x: Value, y: Value, sizes: Value) -> list[Value]:
+    """Constant where no product with what is open is one, and where it is known which group a row is of."""
+    fixed = not sizes.open.any()
+    open_ = ragged_marks(step, x.open, y.nonzero) | ragged_marks(step, x.nonzero, y.open)
+    if not fixed:
+        open_ |= ragged_marks(step, x.nonzero, y.nonzero)
+    (made,) = _bind(step, [x.number, y.number, sizes.number])
+    return [_value(made if fixed else np.zeros_like(made), open_, True, True)]
+
+
+def ragged_marks(step: Step, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Where a product of rows in groups has a factor pair that is true in both, with any group for any row."""
+    return np.asarray(ragged_product(step, x, y)) > 0.5
+
+
+def ragged_product(step: Step, x: Any, y: Any) -> Any:
+    """The product of rows in groups, with the sum of all groups' matrices for each row."""
+    numbers = step.eqn.params["ragged_dot_dimension_numbers"]
+    contracted, batched = numbers.dot_dimension_numbers
+    (group,) = numbers.rhs_group_dimensions
+    left, right = ([axis - (axis > group) for axis in axes[1]] for axes in (contracted, batched))
+    both = [jnp.asarray(array, jnp.float32) for array in (x, y)]
+    return lax.dot_general(both[0], both[1].sum(group), ((contracted[0], left), (batched[0], right)))
 
 
 def _as_it_is(x: Value) -> tuple[Any, Any]:
@@ -393,6 +517,7 @@ def _power(step: Step, x: Value) -> list[Value]:
     return _arithmetic(_as_it_is if power % 2 else _never_negative)(step, x)
 
 
+_ALONG_OF_THE_SAME_SIGN = ("cummax", "cummin", "cumsum", "reduce_window_min", "sort")
 _OF_THE_SAME_SIGN = [
     "asin", "asinh", "atan", "cbrt", "ceil", "copy", "copy_p", "erf", "erf_inv",
     "expm1", "floor", "log1p", "pvary", "real", "reduce_precision", "round", "sharding_constraint", "sign",
@@ -401,13 +526,9 @@ _OF_THE_SAME_SIGN = [
 _NONNEGATIVE = [
     "abs", "acos", "acosh", "cosh", "erfc", "exp", "exp2", "is_finite", "logistic", "sqrt", "square",
 ]  # fmt: skip
-_OF_ANY_SIGN = [
-    "and", "atan2", "clamp", "cos", "digamma", "eq", "lgamma", "log", "log2", "ne", "nextafter", "not",
-    "one_minus_square", "or", "polynomial", "pow", "rem", "rsqrt", "sin", "tan", "xor",
-]  # fmt: skip
 
 _RULES: dict[str, Callable[..., list[Value]]] = {
-    **dict.fromkeys(_OF_ANY_SIGN, _entrywise(_either)),
+    **dict.fromkeys(ENTRYWISE, _entrywise(_either)),
     **dict.fromkeys(_OF_THE_SAME_SIGN, _entrywise(_as_it_is)),
     **dict.fromkeys(_NONNEGATIVE, _arithmetic(_never_negative)),
     **dict.fromkeys(
@@ -415,10 +536,13 @@ _RULES: dict[str, Callable[..., list[Value]]] = {
     ),
     **dict.fromkeys(("gt", "ge", "lt", "le"), _compare),
     **dict.fromkeys(MOVES, _moved),
+    **dict.fromkeys(AS_THEY_ARE, _as_they_are),
+    **dict.fromkeys(ALONG, _along),
+    **dict.fromkeys(WRITES, _written),
     **dict.fromkeys(("dynamic_slice", "gather"), _looked_up),
-    **dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min"), _reduced),
+    **dict.fromkeys(REDUCTIONS, _reduced),
     **dict.fromkeys(("reduce_window_max", "reduce_window_sum"), _pooled),
-    **dict.fromkeys(("dot_general", "conv_general_dilated"), _bilinear),
+    **dict.fromkeys(PRODUCTS, _bilinear),
     "convert_element_type": _converted,
     "div": _quotient,
     "integer_pow": _power,
@@ -426,6 +550,7 @@ _RULES: dict[str, Callable[..., list[Value]]] = {
     "min": _min,
     "mul": _mul,
     "neg": _arithmetic(lambda x: (x.negative, x.positive)),
+    "ragged_dot_general": _ragged,
     "select_n": _select,
     "sub": _arithmetic(lambda x, y: (x.positive | y.negative, x.negative | y.positive)),
 }

@@ -17,8 +17,21 @@ from jax import lax
 from jax.extend.core import Literal
 
 from jaxarch.structure.axes import Axis
-from jaxarch.structure.flow import ENTRYWISE, MOVES, REDUCTIONS, Axes, Program, Step, bind
-from jaxarch.structure.known import Record, Value
+from jaxarch.structure.flow import (
+    ALONG,
+    AS_THEY_ARE,
+    ENTRYWISE,
+    MOVES,
+    REDUCTIONS,
+    WRITES,
+    Axes,
+    Program,
+    Step,
+    bind,
+    update_of,
+    written_whole,
+)
+from jaxarch.structure.known import Record, Value, along_others, ragged_product
 from jaxarch.structure.scans import scan_counts
 from jaxarch.structure.smaller import Kept
 
@@ -133,6 +146,8 @@ def _summed(step: Step, index: int = 0) -> Sequence[int]:
         return params["axes"]
     if name == "dot_general":
         return params["dimension_numbers"][0][index]
+    if name == "ragged_dot_general":
+        return params["ragged_dot_dimension_numbers"].dot_dimension_numbers[0][index]
     return (params["dimension_numbers"].lhs_spec[1],) if name == "conv_general_dilated" else ()
 
 
@@ -265,6 +280,26 @@ def _moved(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) ->
     return _back(lambda *arrays: bind(step.eqn, arrays), shapes, needed)
 
 
+def _as_they_are(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
+    return needed
+
+
+def _along(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
+    """All that what is needed is made of: what is at the same index of the axes that it does not work along."""
+    return along_others(step, needed, [value.open.shape for value in _inputs(step, record)])
+
+
+def _written(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
+    """Of what is written, all at the indices of axes that are written whole at which something is needed."""
+    inputs, pairs, number = _inputs(step, record), written_whole(step.eqn), update_of(step.eqn)
+    found = [needed[0], *(np.ones(value.open.shape, bool) for value in inputs[1:])]
+    others = [axis for axis in range(needed[0].ndim) if axis not in pairs]
+    of_whole = _any_along(needed[0], others)
+    along = [axis for axis in range(found[number].ndim) if axis not in pairs.values()]
+    found[number] = np.broadcast_to(np.expand_dims(of_whole, tuple(along)), found[number].shape)
+    return found
+
+
 def _looked_up(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
     array, *places = _inputs(step, record)
     at = [place.number for place in places]
@@ -310,17 +345,31 @@ def _bilinear(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums)
     return [of_x, of_y]
 
 
+def _ragged(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
+    """As of a product, with any group for any row."""
+    x, y, sizes = _inputs(step, record)
+    one, other = (jnp.asarray(value.nonzero, jnp.float32) for value in (x, y))
+    (of_x,) = _back(lambda array: [ragged_product(step, array, other)], [x.open.shape], needed)
+    (of_y,) = _back(lambda array: [ragged_product(step, one, array)], [y.open.shape], needed)
+    _note_all(step.inputs[0], _summed(step), of_x & x.nonzero, x, sums, _NO_BIAS)
+    return [of_x, of_y, np.ones(sizes.open.shape, bool)]
+
+
 _NO_BIAS = "no bias of its own is added to what they are multiplied into"
 
 _RULES: dict[str, Rule] = {
     **dict.fromkeys(ENTRYWISE, _entrywise),
     **dict.fromkeys(MOVES, _moved),
+    **dict.fromkeys(AS_THEY_ARE, _as_they_are),
+    **dict.fromkeys(ALONG, _along),
+    **dict.fromkeys(WRITES, _written),
     **dict.fromkeys(REDUCTIONS, _reduced),
     **dict.fromkeys(("dynamic_slice", "gather"), _looked_up),
     **dict.fromkeys(("reduce_window_max", "reduce_window_min", "reduce_window_sum"), _pooled),
     **dict.fromkeys(("dot_general", "conv_general_dilated"), _bilinear),
     "cond": _cond,
     "mul": _mul,
+    "ragged_dot_general": _ragged,
     "scan": _scan,
     "while": _while,
 }

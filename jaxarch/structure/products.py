@@ -11,20 +11,7 @@ import jax
 import numpy as np
 from jax.extend.core import JaxprEqn, Literal
 
-from jaxarch.structure.flow import (
-    CALLS,
-    ENTRYWISE,
-    MOVES,
-    PRODUCTS,
-    REDUCTIONS,
-    Program,
-    Step,
-    bind,
-    follow,
-    frozen,
-    inner,
-    literal,
-)
+from jaxarch.structure.flow import ENTRYWISE, MOVES, PRODUCTS, REDUCTIONS, Program, Step, bind, literal
 from jaxarch.structure.known import is_key
 from jaxarch.structure.scans import scan_counts
 from jaxarch.structure.smaller import Kept, sizes
@@ -159,7 +146,6 @@ def taps(eqn: JaxprEqn) -> list[np.ndarray]:
 Factors = list[Factor | None]
 
 _LOOPS_AND_BRANCHES = ("cond", "scan", "while")
-_FUNCTIONS = ("custom_jvp_call", "custom_vjp_call")
 _WITHOUT_PRODUCTS = {
     *ENTRYWISE, *MOVES, *REDUCTIONS,
     "approx_top_k", "argmax", "argmin", "bitcast_convert_type", "create_token", "cumlogsumexp", "cummax",
@@ -196,8 +182,8 @@ def _walk(program: Program, inputs: Sequence[Factor | None], times: int, product
 
 def _step(step: Step, taken: Factors, times: int, products: Products) -> Factors:
     name = step.eqn.primitive.name
-    if name in CALLS or name in _FUNCTIONS:
-        return _walk(_called(step), taken, times, products)
+    if step.called:
+        return _walk(step.called, taken, times, products)
     if name in _LOOPS_AND_BRANCHES:
         {"cond": _cond, "scan": _scan, "while": _while}[name](step, taken, times, products)
     elif name in PRODUCTS:
@@ -219,14 +205,6 @@ def _layer(*factors: Factor | None) -> str:
         module_of(path) for factor in factors if factor is not None for path in factor.paths
     )
     return " + ".join(modules) or NO_PARAMETERS
-
-
-def _called(step: Step) -> Program:
-    """The program that a step calls; if there is no rule for the call, its axes stay as they are."""
-    if step.programs:
-        return step.programs[0]
-    why = f"there is no rule for {step.eqn.primitive.name!r}"
-    return follow(inner(step.eqn), [frozen(atom, why) for atom in step.eqn.invars])
 
 
 def _evaluated(step: Step, taken: Sequence[Factor], with_values: bool) -> Factors:

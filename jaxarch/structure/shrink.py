@@ -17,8 +17,8 @@ from jaxarch.errors import ArgumentError, is_traced
 from jaxarch.network import Network
 from jaxarch.problem import Key, Problem
 from jaxarch.structure.alike import are_alike
-from jaxarch.structure.flow import INPUTS, MOVED_ALONG, OUTPUTS, POOLED_ALONG, Program
-from jaxarch.structure.groups import ONE_IS_KEPT, Folded, Groups
+from jaxarch.structure.flow import AS_THEY_MUST_BE, Program
+from jaxarch.structure.groups import ONE_IS_KEPT, Folded, Groups, some_axes
 from jaxarch.structure.known import Value
 from jaxarch.structure.network_function import (
     Leaves,
@@ -33,9 +33,6 @@ _TRACED, _COMPARED = 2, 64
 """Examples that a network is traced with, and that it is compared on."""
 _NO_MORE_THAN_ROUNDING = 1e-5
 """Of biases that took up the same constants in another order."""
-
-_AS_THEY_MUST_BE = (INPUTS, OUTPUTS, MOVED_ALONG, POOLED_ALONG)
-"""Why axes stay of which nobody would ask that they go."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,12 +82,9 @@ class Shrunk:
             if why != ONE_IS_KEPT
         ]
         if empty := [name for name, reasons in self.left.items() if ONE_IS_KEPT in reasons]:
-            constants.append(f"of these no unit is needed, and one is kept: {_some(empty)}")
-        frozen: dict[str, list[str]] = {}
-        for (path, axis), why in self.groups.frozen.items():
-            if why not in _AS_THEY_MUST_BE:
-                frozen.setdefault(why, []).append(f"{path}[{axis}]")
-        whole = [f"left whole, since {why}: {_some(axes)}" for why, axes in frozen.items()]
+            constants.append(f"of these no unit is needed, and one is kept: {some_axes(empty)}")
+        reasons = self.groups.reasons().items()
+        whole = [f"left whole, since {why}: {axes}" for why, axes in reasons if why not in AS_THEY_MUST_BE]
         before, after = self.groups.entries(), sum(leaf.size for leaf in jax.tree.leaves(self.tree))
         how = (
             "the function takes these arrays as it is"
@@ -118,11 +112,6 @@ class ShrunkNetwork(Shrunk):
 
     network: Network
     problem: Problem
-
-
-def _some(axes: list[str]) -> str:
-    more = f" and {len(axes) - 4} more" if len(axes) > 4 else ""
-    return ", ".join(axes[:4]) + more
 
 
 @overload

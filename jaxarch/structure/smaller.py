@@ -12,7 +12,8 @@ from jax import lax
 from jax.extend.core import Literal
 
 from jaxarch.structure.axes import Axis
-from jaxarch.structure.flow import Axes, Program, Step, bind, literal
+from jaxarch.structure.derivatives import run_custom_jvp, run_custom_vjp
+from jaxarch.structure.flow import CALLS_ALONE, Axes, Program, Step, bind, literal
 from jaxarch.structure.scans import scan_counts
 
 Kept = Mapping[Axis, np.ndarray]
@@ -79,22 +80,11 @@ def _checkpoint(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
 
 
 def _custom_jvp(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
-    if not step.programs:
-        return _as_it_is(step, kept, taken)
-    if len(step.programs) == 1:
-        return _call(step, kept, taken)
-    program, derivative = step.programs
+    return run_custom_jvp(step, kept, taken, run_smaller)
 
-    @jax.custom_jvp
-    def run(*inputs: Any) -> list[Any]:
-        return run_smaller(program, kept, inputs)
 
-    @run.defjvp
-    def rule(values: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        both = run_smaller(derivative, kept, [*values, *tangents])
-        return both[: len(both) // 2], both[len(both) // 2 :]
-
-    return run(*taken)
+def _custom_vjp(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
+    return run_custom_vjp(step, kept, taken, run_smaller)
 
 
 def _scan(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
@@ -157,6 +147,11 @@ def _split(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
     return bind(step.eqn, taken, sizes=tuple(sizes(axes, kept)[along] for axes in step.outputs))
 
 
+def _tile(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
+    ends = zip(sizes(step.outputs[0], kept), sizes(step.inputs[0], kept), strict=True)
+    return bind(step.eqn, taken, reps=tuple(size // of_one if of_one else 1 for size, of_one in ends))
+
+
 def _pad(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
     config = []
     for axis, (low, high, between) in zip(step.outputs[0], step.eqn.params["padding_config"], strict=True):
@@ -183,7 +178,7 @@ def _convolution(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
 
 
 _RULES: dict[str, Rule] = {
-    **dict.fromkeys(("jit", "pjit", "closed_call", "core_call"), _call),
+    **dict.fromkeys(CALLS_ALONE, _call),
     **dict.fromkeys(("remat2", "checkpoint"), _checkpoint),
     **dict.fromkeys(("dynamic_slice", "gather"), _window_sizes),
     **dict.fromkeys(("iota", "random_bits"), _made_whole),
@@ -191,10 +186,12 @@ _RULES: dict[str, Rule] = {
     "cond": _cond,
     "conv_general_dilated": _convolution,
     "custom_jvp_call": _custom_jvp,
+    "custom_vjp_call": _custom_vjp,
     "pad": _pad,
     "reshape": _reshape,
     "scan": _scan,
     "slice": _slice,
     "split": _split,
+    "tile": _tile,
     "while": _while,
 }

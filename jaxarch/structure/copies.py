@@ -1,0 +1,160 @@
+"""Constants that are copied for each of their uses, so that no two layers are tied by a table that both read.
+
+`jnp.ones((layers, heads))`, of which each layer takes a row, or a table of positions that all layers read,
+is one value of a traced program. Its axes would be one with those of all that it meets. Nothing in it depends
+on leaves or inputs, so a copy for each use computes the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var
+
+ProgramOf = Callable[[JaxprEqn], ClosedJaxpr | None]
+"""The program of an equation that does nothing but call it; `None` of other equations."""
+
+
+def copy_constants(closed: ClosedJaxpr, called: ProgramOf) -> ClosedJaxpr:
+    """Copy what depends on no input of a program, once for each use by what depends on one.
+
+    A call that is given constants is replaced by the equations of its program, which may use a constant
+    several times.
+    """
+    program = _Flat(closed, called)
+    copies = _Copies(program)
+    eqns = [
+        eqn if index in program.constant else eqn.replace(invars=[copies.of(atom) for atom in eqn.invars])
+        for index, eqn in enumerate(program.eqns)
+    ]
+    outvars = [copies.of(program.read(atom)) for atom in closed.jaxpr.outvars]
+    if not copies.made:
+        return closed
+    ordered = []
+    for index, eqn in enumerate(eqns):
+        if index not in program.constant or index in copies.taken:
+            ordered.append(eqn)
+        ordered += copies.made.get(index, [])
+    jaxpr = closed.jaxpr.replace(constvars=[*program.consts], eqns=ordered, outvars=outvars)
+    return ClosedJaxpr(jaxpr, [*program.consts.values()])
+
+
+class _Flat:
+    """The equations of a program, without the calls that are given constants.
+
+    Attributes:
+      eqns: the equations.
+      consts: arrays that are written in the program, by variable.
+      constant: the numbers of the equations that make constants with axes along which units may lie.
+      maker: the numbers of these equations, by variable.
+    """
+
+    def __init__(self, closed: ClosedJaxpr, called: ProgramOf) -> None:
+        self.eqns: list[JaxprEqn] = []
+        self.consts: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+        self.constant: set[int] = set()
+        self.maker: dict[Any, int] = {}
+        self._varying: set[Any] = set(closed.jaxpr.invars)
+        self._called = called
+        self._stand_for: _Names = {}
+        self._add(closed.jaxpr.eqns, self._stand_for, own=False)
+
+    def read(self, atom: Any) -> Any:
+        """What stands for a variable of the program since calls were replaced."""
+        return _read(atom, self._stand_for)
+
+    def has_to_be_copied(self, atom: Any) -> bool:
+        """Whether it is a constant with axes along which units may lie."""
+        if isinstance(atom, Literal):
+            return False
+        return atom in self.maker or (atom in self.consts and _has_units(atom))
+
+    def _add(self, eqns: Sequence[JaxprEqn], names: _Names, own: bool) -> None:
+        """Add equations, whose outputs get variables of their own if they are those of a call."""
+        for eqn in eqns:
+            call = eqn.replace(invars=[_read(atom, names) for atom in eqn.invars])
+            varies = any(atom in self._varying for atom in _variables(call))
+            if varies and any(map(self.has_to_be_copied, call.invars)) and (program := self._called(call)):
+                made = self._replace(call, program)
+                names |= dict(zip(eqn.outvars, made, strict=True))
+                continue
+            if own:
+                names |= {var: Var(var.aval) for var in eqn.outvars}
+                call = call.replace(outvars=[names[var] for var in eqn.outvars])
+            if varies:
+                self._varying |= set(call.outvars)
+            elif any(map(_has_units, call.outvars)):
+                self.constant.add(len(self.eqns))
+                self.maker |= dict.fromkeys(call.outvars, len(self.eqns))
+            self.eqns.append(call)
+
+    def _replace(self, call: JaxprEqn, program: ClosedJaxpr) -> list[Any]:
+        """Add the equations of a program that is called, and say what it makes."""
+        jaxpr = program.jaxpr
+        # A program and one that it calls may have variables in common, so each call has names of its own.
+        names: _Names = dict(zip(jaxpr.invars, call.invars, strict=True))
+        for var, value in zip(jaxpr.constvars, program.consts, strict=True):
+            names[var] = Var(var.aval)
+            self.consts[names[var]] = value
+        self._add(jaxpr.eqns, names, own=True)
+        return [_read(atom, names) for atom in jaxpr.outvars]
+
+
+_Names = dict[Any, Any]
+"""What stands for variables."""
+
+
+def _read(atom: Any, names: _Names) -> Any:
+    return atom if isinstance(atom, Literal) else names.get(atom, atom)
+
+
+class _Copies:
+    """Constants for each of their uses.
+
+    Attributes:
+      made: copies of equations, by the number of the equation.
+      taken: the numbers of the equations that some use has taken as they are.
+    """
+
+    def __init__(self, program: _Flat) -> None:
+        self.made: dict[int, list[JaxprEqn]] = {}
+        self.taken: set[int] = set()
+        self._program = program
+        self._read: set[Any] = set()
+
+    def of(self, atom: Any) -> Any:
+        """What one use of a value reads: its copy, if it is a constant that another use has read before."""
+        program = self._program
+        if not program.has_to_be_copied(atom):
+            return atom
+        found, waiting = {atom}, [atom]
+        while waiting:
+            number = program.maker.get(waiting.pop())
+            atoms = [] if number is None else _variables(program.eqns[number])
+            new = {each for each in atoms if program.has_to_be_copied(each)} - found
+            found |= new
+            waiting += new
+        numbers = {program.maker[each] for each in found if each in program.maker}
+        if not found & self._read:
+            self._read |= found
+            self.taken |= numbers
+            return atom
+        own = {each: Var(each.aval) for each in found if each in program.consts}
+        program.consts |= {own[each]: program.consts[each] for each in own}
+        for number in sorted(numbers):
+            eqn = program.eqns[number]
+            own |= {var: Var(var.aval) for var in eqn.outvars}
+            invars = [each if isinstance(each, Literal) else own.get(each, each) for each in eqn.invars]
+            copy = eqn.replace(invars=invars, outvars=[own[var] for var in eqn.outvars])
+            self.made.setdefault(number, []).append(copy)
+        return own[atom]
+
+
+def _variables(eqn: JaxprEqn) -> list[Any]:
+    return [atom for atom in eqn.invars if not isinstance(atom, Literal)]
+
+
+def _has_units(atom: Any) -> bool:
+    """Whether an array has an axis along which units may lie."""
+    return any(size > 1 for size in getattr(atom.aval, "shape", ()))
