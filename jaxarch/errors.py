@@ -12,7 +12,7 @@ import numbers
 import os
 import reprlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 LARGEST_COUNT = 2**31 - 1
@@ -218,6 +218,94 @@ def check_strength(name: str, value: object) -> None:
     array = _numbers(name, value, "a finite number of at least 0")
     if not (np.isfinite(array) & (array >= 0)).all():
         raise ArgumentError(f"{name}: expected a finite number of at least 0, got {shown(value)}")
+
+
+def real_numbers(name: str, value: object) -> Any:
+    """Real numbers as a NumPy array of float64, for what is computed outside of JAX.
+
+    Raises:
+      ArgumentError: naming the argument: traced or ragged values, texts, complex numbers, objects, `None`.
+    """
+    if is_traced(value):
+        raise ArgumentError(f"{name}: expected concrete numbers, got traced ones; call it outside of jit")
+    import numpy as np
+
+    try:
+        array = np.asarray(value)
+        # Objects may be numbers: integers of more than 64 bits, columns of pandas with None for NaN.
+        if not (is_numeric(array) and array.dtype.kind != "c") and not (array.dtype == object and array.ndim):
+            raise TypeError
+        return array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise ArgumentError(f"{name}: expected real numbers, got {shown(value)}") from None
+
+
+def is_numeric(value: object) -> bool:
+    """Whether a value is an array of numbers or booleans: NumPy's, JAX's, traced, or only its shape."""
+    import jax
+    import numpy as np
+
+    dtype = getattr(value, "dtype", None)
+    if dtype is None or not hasattr(value, "shape"):
+        return False
+    return any(jax.numpy.issubdtype(dtype, kind) for kind in (np.number, np.bool_))
+
+
+def check_array(name: str, value: object) -> None:
+    """Raise unless it is an array of numbers or booleans, traced or not."""
+    if not is_numeric(value):
+        dtype = getattr(value, "dtype", None)
+        got = shown(value) if dtype is None else f"one of dtype {dtype}"
+        raise ArgumentError(f"{name}: expected an array of numbers, got {got}")
+
+
+def check_arrays(name: str, tree: object) -> None:
+    """Raise unless every leaf of a pytree is an array of numbers or booleans, and there is at least one."""
+    import jax
+
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    if not leaves:
+        raise ArgumentError(f"{name}: expected arrays of numbers, got {shown(tree)}")
+    for path, leaf in leaves:
+        at = jax.tree_util.keystr(path, simple=True, separator="/")
+        check_array(f"{name}: {at}" if at else name, leaf)
+
+
+def check_list(name: str, values: object, of: str) -> None:
+    """Raise unless it is a list, a tuple or the like, of something that the message says; no text."""
+    import jax
+    import numpy as np
+
+    is_list = isinstance(values, Sequence) and not isinstance(values, str | bytes)
+    if not is_list and not (isinstance(values, np.ndarray | jax.Array) and values.ndim):
+        raise ArgumentError(f"{name}: expected a list of {of}, got {shown(values)}")
+
+
+def check_mapping(name: str, value: object, of: str) -> None:
+    """Raise unless it is a dict or the like, of something that the message says."""
+    if not isinstance(value, Mapping):
+        raise ArgumentError(f"{name}: expected {of}, got {shown(value)}")
+
+
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Raise unless a value is one of some words."""
+    *others, last = map(repr, choices)
+    if not isinstance(value, str) or value not in choices:
+        raise ArgumentError(f"{name}: expected {', '.join(others)} or {last}, got {shown(value)}")
+
+
+def check_function(name: str, value: object, *arguments: str) -> None:
+    """Raise unless it is a function that can be called with so many arguments, named in the message."""
+    takes = f"a function ({', '.join(arguments)})"
+    if not callable(value) or isinstance(value, type):
+        raise ArgumentError(f"{name}: expected {takes}, got {shown(value)}")
+    try:
+        inspect.signature(value).bind(*arguments)
+    except TypeError as error:
+        raise ArgumentError(f"{name}: expected {takes}; this one: {one_line(error)}") from None
+    except ValueError:
+        # Some functions that are written in C do not say what they take.
+        return
 
 
 def check_flag(name: str, value: object) -> None:

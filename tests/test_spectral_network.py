@@ -493,7 +493,10 @@ def test_hidden_eigenvalues_are_found_inside_larger_models():
             "eigenvalues: L_1 is held at 0; train_input_eigenvalues=True",
         ),
         (lambda: jaxarch.spectral_network((3, 1), update="both"), "update: expected 'feedforward'"),
-        (lambda: jaxarch.spectral_network((3, 1), method="fast"), "method: expected one of auto"),
+        (
+            lambda: jaxarch.spectral_network((3, 1), method="fast"),
+            "method: expected 'auto', 'sub",
+        ),
         (
             lambda: jaxarch.spectral_network((3, 1), update="recursive", method="substitution"),
             "method: it is of the feedforward update",

@@ -7,7 +7,7 @@ import numpy as np
 from jax import Array
 
 from jaxarch.data.dataset import array_of
-from jaxarch.errors import ArgumentError, check_count, check_one_key
+from jaxarch.errors import ArgumentError, check_count, check_one_key, is_traced
 
 
 def balanced_rows(
@@ -72,6 +72,8 @@ def balanced_rows(
 
 def draw(key: Array, rows: np.ndarray, count: int) -> np.ndarray:
     """The first `count` of some rows in a random order."""
+    if is_traced(key):
+        raise ArgumentError("key: rows are drawn on the host; draw them outside of jit and vmap")
     return rows[np.asarray(jax.random.permutation(key, len(rows)))[:count]]
 
 

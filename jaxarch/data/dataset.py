@@ -69,6 +69,14 @@ def check_dataset(data: object) -> None:
     """
     if not isinstance(data, Dataset):
         raise ArgumentError(f"data: expected a Dataset, as of load or from_arrays(x, y), got {shown(data)}")
+    # A Dataset can be made by hand, past from_arrays.
+    x, y = data.x, data.y
+    is_right = all(isinstance(array, np.ndarray) and array.dtype.kind in "biuf" for array in (x, y))
+    if not is_right or x.ndim != 2 or y.shape != x.shape[:1] or x.dtype.kind != "f":
+        raise ArgumentError(
+            "data: expected x of shape (n, features), floating point, and y of shape (n,), got "
+            f"{shown((np.shape(x), np.shape(y)))}; from_arrays(x, y) makes them"
+        )
 
 
 def array_of(name: str, values: object) -> np.ndarray:
@@ -106,11 +114,15 @@ def checked_labels(y: object, examples: int) -> np.ndarray:
 def check_classes(argument: str, classes: Sequence[int], labels: np.ndarray, name: str) -> None:
     """Raise unless there is a class, none is named twice, and the labels, of the data `name`, have each."""
     known = np.unique(labels).tolist()
-    if not hasattr(classes, "__len__"):
-        raise ArgumentError(f"{argument}: expected class labels such as (1, 2, 3), got {shown(classes)}")
-    if not len(classes):
+    try:
+        count, distinct = len(classes), len(set(classes))
+    except TypeError:
+        raise ArgumentError(
+            f"{argument}: expected class labels such as (1, 2, 3), got {shown(classes)}"
+        ) from None
+    if not count:
         raise ArgumentError(f"{argument}: expected at least one class")
-    if len(set(classes)) < len(classes):
+    if distinct < count:
         raise ArgumentError(f"{argument}: a class is named twice: {tuple(classes)}")
     missing = [label for label in classes if label not in known or label < 0]
     if missing:

@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from jaxarch.data.dataset import array_of, check_classes, checked_labels
-from jaxarch.errors import ArgumentError, check_count, check_finite, check_positive, shown
+from jaxarch.errors import ArgumentError, check_count, check_finite, check_positive, real_numbers, shown
 from jaxarch.problem import take_rows
 from jaxarch.trees import PyTree
 
@@ -113,11 +113,11 @@ def take_images(
       >>> inputs.ravel().tolist(), labels.tolist()
       ([-2.0, 2.0], [0, 1])
     """
-    channels = tuple(np.shape(std))
-    if len(channels) != 1 or np.shape(mean) != channels:
+    shapes = real_numbers("mean", mean).shape, real_numbers("std", std).shape
+    if len(shapes[0]) != 1 or shapes[0] != shapes[1]:
         raise ArgumentError(
             "mean: expected one number for each channel, and as many for std; got shapes "
-            f"{np.shape(mean)} and {channels}"
+            f"{shapes[0]} and {shapes[1]}"
         )
     check_positive("std", std)
     check_finite("mean", mean)

@@ -188,7 +188,7 @@ def download(name: str) -> Path:
       Traceback (most recent call last):
       jaxarch.errors.ArgumentError: download: citeseer is not fetched by jaxarch; to get it: ...
     """
-    if name not in SOURCES:
+    if not isinstance(name, str) or name not in SOURCES:
         raise ArgumentError(f"dataset: unknown {shown(name)}; {did_you_mean(str(name), SOURCES)}")
     source = SOURCES[name]
     if source.download is None:

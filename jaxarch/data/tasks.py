@@ -12,7 +12,17 @@ from jax import Array
 
 from jaxarch.data.balanced_rows import draw
 from jaxarch.data.dataset import Dataset, check_classes, check_dataset
-from jaxarch.errors import ArgumentError, check_count, check_flag, check_one_key, shown
+from jaxarch.errors import (
+    ArgumentError,
+    check_array,
+    check_arrays,
+    check_count,
+    check_flag,
+    check_list,
+    check_one_key,
+    is_traced,
+    shown,
+)
 from jaxarch.problem import take_rows
 from jaxarch.trees import PyTree
 
@@ -78,7 +88,8 @@ def two_groups(
     check_count("test_per_class", test_per_class)
     check_count("seeds", seeds)
     _check_groups(data, positive, negative)
-    if not hasattr(orientations, "__len__") or not len(orientations):
+    check_list("orientations", orientations, "(False, True)")
+    if not len(orientations):
         raise ArgumentError(f"orientations: expected some of (False, True), got {shown(orientations)}")
     for flip in orientations:
         check_flag("orientations", flip)
@@ -122,7 +133,8 @@ def take_task_rows(data: PyTree, per_run: Any, rows: Array) -> tuple[PyTree, Arr
     `data` is `(x, y)`, `per_run` is `{"targets": (classes,)}` for one run. x may be a pytree of arrays.
 
     Raises:
-      ArgumentError: classes that are not one array of integers; no targets.
+      ArgumentError: data that are no pair; classes that are not one array of integers; no targets; rows that
+        are no integers, or that the data lack.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -132,12 +144,27 @@ def take_task_rows(data: PyTree, per_run: Any, rows: Array) -> tuple[PyTree, Arr
       >>> inputs.tolist(), labels.tolist()
       ([[30.0], [20.0]], [1.0, 0.0])
     """
+    check_list("data", data, "(x, y)")
+    if len(data) != 2:
+        raise ArgumentError(f"data: expected (x, y), got {shown(data)}")
     x, y = data
+    check_arrays("data", x)
     if getattr(y, "ndim", None) != 1 or not jnp.issubdtype(y.dtype, jnp.integer):
         raise ArgumentError(f"data: expected y of classes, integers of shape (n,), got {shown(y)}")
     if not isinstance(per_run, Mapping) or "targets" not in per_run:
         raise ArgumentError('per_run: expected {"targets": ...}, as two_groups makes them')
-    return take_rows(x, None, rows), per_run["targets"][y[rows]]
+    check_array("rows", rows)
+    if not jnp.issubdtype(rows.dtype, jnp.integer):
+        raise ArgumentError(f"rows: expected integers, got dtype {rows.dtype}")
+    targets = per_run["targets"]
+    check_array("per_run", targets)
+    if not is_traced((x, y, targets, rows)) and rows.size:
+        examples = min(len(leaf) if leaf.ndim else 0 for leaf in [*jax.tree.leaves(x), y])
+        if not -examples <= rows.min() <= rows.max() < examples:
+            raise ArgumentError(f"rows: the data have {examples} examples, got {shown(rows)}")
+        if targets.ndim != 1 or y[rows].max() >= len(targets):
+            raise ArgumentError(f"per_run: expected targets of shape (classes,), got shape {targets.shape}")
+    return take_rows(x, None, rows), targets[y[rows]]
 
 
 def _check_groups(data: Dataset, positive: Sequence[int], negative: Sequence[int]) -> None:

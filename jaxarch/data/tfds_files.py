@@ -18,6 +18,7 @@ from jaxarch.data.folders import data_folders
 from jaxarch.data.images import Images, images_from_arrays
 from jaxarch.data.tfrecords import read_tfrecords
 from jaxarch.errors import ArgumentError, did_you_mean, one_line, shown
+from jaxarch.storage.files import as_path
 
 INFO = "dataset_info.json"
 
@@ -107,7 +108,7 @@ def prepared_status(place: Path | None) -> tuple[bool, str]:
 
 def prepared_folder(name: str, folder: str | os.PathLike[str]) -> Path | None:
     """Where the newest version of a data set is in TFDS's data directory; `None` if it has none."""
-    places = [info.parent for info in Path(folder, name).glob(f"*/{INFO}")]
+    places = [info.parent for info in (as_path(folder, "folder") / as_path(name, "name")).glob(f"*/{INFO}")]
     versions = [place for place in places if re.fullmatch(r"\d+\.\d+\.\d+", place.name)]
     return max(versions, key=lambda place: [int(part) for part in place.name.split(".")], default=None)
 

@@ -60,11 +60,13 @@ def crop_and_pool(images: np.ndarray, crop: int = 2, window: int = 3) -> np.ndar
             f"images: expected shape (examples, height, width), sides {2 * crop} plus a multiple of "
             f"{window}; got {images.shape}"
         )
+    if images.dtype.kind not in "biuf":
+        raise ArgumentError(f"images: expected numbers, got dtype {images.dtype}")
     examples, height, width = images.shape
     inner = images[:, crop : height - crop, crop : width - crop]
     rows, columns = inner.shape[1] // window, inner.shape[2] // window
     windows = inner.reshape(examples, rows, window, columns, window)
-    return windows.mean(axis=(2, 4), dtype=np.float32).reshape(examples, -1)
+    return windows.mean(axis=(2, 4), dtype=np.float32).reshape(examples, rows * columns)
 
 
 def principal_components(x: np.ndarray | sparse.spmatrix, count: int) -> np.ndarray:

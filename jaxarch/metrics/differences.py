@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jaxarch.errors import ArgumentError, check_mapping, real_numbers, shown
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -15,12 +17,15 @@ if TYPE_CHECKING:
 def quartiles(values: pd.Series | np.ndarray) -> tuple[float, float, float]:
     """Median, first and third quartile of the finite values; NaN if there are none.
 
+    Raises:
+      ArgumentError: values that are no real numbers, or traced.
+
     Example:
       >>> import jaxarch, numpy as np
       >>> jaxarch.metrics.quartiles(np.array([1.0, 2.0, 3.0, 4.0, 5.0, np.nan]))
       (3.0, 2.0, 4.0)
     """
-    finite = np.asarray(values, np.float64)
+    finite = real_numbers("values", values)
     finite = finite[np.isfinite(finite)]
     if not finite.size:
         return (float("nan"),) * 3
@@ -41,6 +46,9 @@ def paired_differences(values: Mapping[str, np.ndarray]) -> pd.DataFrame:
       the two-sided Wilcoxon signed-rank `p`, and `p_adjusted` over all pairs (false discovery rate, valid
       under any dependence). With fewer than two runs there is no test, and these are NaN.
 
+    Raises:
+      ArgumentError: values that are no dict of real numbers, each of the same shape (runs,).
+
     Example:
       >>> import jaxarch, numpy as np
       >>> values = {"ours": np.array([2.0, 4.0, 6.0, 1.0]), "theirs": np.array([1.0, 2.0, 3.0, 5.0])}
@@ -51,9 +59,14 @@ def paired_differences(values: Mapping[str, np.ndarray]) -> pd.DataFrame:
     import pandas as pd
     from scipy import stats
 
+    check_mapping("values", values, "a dict of values by strategy, shape (runs,)")
+    arrays = {name: real_numbers(f"values: {shown(name)}", of) for name, of in values.items()}
+    if len({array.shape for array in arrays.values()}) > 1 or any(a.ndim != 1 for a in arrays.values()):
+        shapes = shown({name: array.shape for name, array in arrays.items()})
+        raise ArgumentError(f"values: expected the same shape (runs,) for every strategy, got {shapes}")
     rows = []
-    for first, second in itertools.combinations(values, 2):
-        difference = np.asarray(values[first], np.float64) - np.asarray(values[second], np.float64)
+    for first, second in itertools.combinations(arrays, 2):
+        difference = arrays[first] - arrays[second]
         # Rounded, so that differences that are equal on paper (AUCs lie on a grid) are ties.
         difference = np.round(difference[np.isfinite(difference)], 12)
         rows.append({"first": first, "second": second, **_summary(difference)})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jaxarch.errors import ArgumentError, shown
+from jaxarch.errors import ArgumentError, check_mapping, real_numbers, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,7 +80,7 @@ def ranking(values: Mapping[str, np.ndarray]) -> Ranking:
       A `Ranking`.
 
     Raises:
-      ArgumentError: fewer than two strategies or runs, or shapes that differ.
+      ArgumentError: fewer than two strategies or runs, shapes that differ, or values that are no numbers.
 
     Example:
       >>> import jaxarch, numpy as np
@@ -91,7 +91,7 @@ def ranking(values: Mapping[str, np.ndarray]) -> Ranking:
     import pandas as pd
     from scipy import stats
 
-    names, blocks = list(values), _blocks(values)
+    blocks, names = _blocks(values), list(values)
     runs, _, count = blocks.shape
     ranks = stats.rankdata(np.where(np.isnan(blocks), np.inf, -blocks), axis=-1).mean(axis=1)
     # Rounded, so that means over cells that are equal on paper are ties.
@@ -138,9 +138,9 @@ def runs_needed(difference: np.ndarray, power: float = 0.8) -> int:
     """
     from scipy import stats
 
-    if not 0 < power < 1:
+    if real_numbers("power", power).ndim or not 0 < power < 1:
         raise ArgumentError(f"power: expected a number in (0, 1), got {shown(power)}")
-    finite = np.asarray(difference, np.float64)
+    finite = real_numbers("difference", difference)
     finite = finite[np.isfinite(finite)]
     if finite.size < 2:
         raise ArgumentError(f"difference: expected two runs or more, got {finite.size}")
@@ -169,7 +169,8 @@ def runs_needed(difference: np.ndarray, power: float = 0.8) -> int:
 
 def _blocks(values: Mapping[str, np.ndarray]) -> np.ndarray:
     """Values of shape (runs, cells, strategies)."""
-    arrays = [np.asarray(of, np.float64) for of in values.values()]
+    check_mapping("values", values, "a dict of values by strategy, shape (runs,) or (runs, cells)")
+    arrays = [real_numbers(f"values: {shown(name)}", of) for name, of in values.items()]
     shapes = {array.shape for array in arrays}
     if len(arrays) < 2 or len(shapes) > 1 or arrays[0].ndim not in (1, 2):
         raise ArgumentError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxarch.errors import ArgumentError
+from jaxarch.errors import ArgumentError, real_numbers
 
 
 def auc(labels: np.ndarray, outputs: np.ndarray) -> np.ndarray:
@@ -19,7 +19,7 @@ def auc(labels: np.ndarray, outputs: np.ndarray) -> np.ndarray:
       faster over many runs.
 
     Raises:
-      ArgumentError: shapes that differ, labels of one class only.
+      ArgumentError: shapes that differ, labels of one class only, values that are no real numbers.
 
     Example:
       >>> import jaxarch, numpy as np
@@ -29,7 +29,9 @@ def auc(labels: np.ndarray, outputs: np.ndarray) -> np.ndarray:
     """
     from scipy import stats
 
-    labels, outputs = np.asarray(labels), np.asarray(outputs, np.float64)
+    labels, outputs = real_numbers("labels", labels), real_numbers("outputs", outputs)
+    if labels.ndim == 0 or labels.shape[-1] == 0:
+        raise ArgumentError(f"labels: expected shape (..., n), got {labels.shape}")
     if labels.shape != outputs.shape:
         raise ArgumentError(f"outputs: expected the labels' shape {labels.shape}, got {outputs.shape}")
     positives = (labels == 1).sum(-1)

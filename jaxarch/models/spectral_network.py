@@ -11,7 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch.errors import ArgumentError, DeadStartWarning, check_widths, shown
+from jaxarch.errors import (
+    ArgumentError,
+    DeadStartWarning,
+    check_choice,
+    check_flag,
+    check_function,
+    check_widths,
+    shown,
+)
 from jaxarch.models.model import Model
 from jaxarch.problem import Key
 from jaxarch.spectral import network
@@ -113,8 +121,11 @@ def spectral_network(
     """
     check_widths(widths)
     check_form(form)
-    if update not in ("feedforward", "recursive"):
-        raise ArgumentError(f"update: expected 'feedforward' or 'recursive', got {shown(update)}")
+    check_choice("update", update, ("feedforward", "recursive"))
+    flags = {"bias": bias, "train_input_eigenvalues": train_input_eigenvalues, "skips": skips}
+    for name, flag in flags.items():
+        check_flag(name, flag)
+    check_function("eigenvectors", eigenvectors, "key", "shape")
     network.check_method(method)
     if update == "recursive" and method != "auto":
         raise ArgumentError(
@@ -162,19 +173,10 @@ def _starts(eigenvalues: str | Sequence[Start], sizes: Sequence[int], trains_inp
                 f"eigenvalues: expected 'perceptron', 'random' or {layers} starts, got {shown(eigenvalues)}"
             )
         return [0.0, *[hidden[eigenvalues]] * (layers - 2), 1.0]
+    network.check_starts(eigenvalues, sizes)
     starts = list(eigenvalues)
-    if len(starts) != layers:
-        raise ArgumentError(f"eigenvalues: expected {layers} starts, one a layer, got {len(starts)}")
-    for i, (start, size) in enumerate(zip(starts, sizes, strict=True), 1):
-        if callable(start):
-            continue
-        values = np.asarray(start)
-        if values.dtype.kind not in "biuf" or values.shape not in ((), (size,)):
-            raise ArgumentError(
-                f"eigenvalues: L_{i} starts from a number, an array of shape ({size},) or an initialiser, "
-                f"got {shown(start)}"
-            )
-        if not np.isfinite(values).all():
+    for i, start in enumerate(starts, 1):
+        if not callable(start) and not np.isfinite(start).all():
             raise ArgumentError(f"eigenvalues: L_{i} must start finite, got {shown(start)}")
     if not trains_input and (callable(starts[0]) or np.any(starts[0])):
         raise ArgumentError("eigenvalues: L_1 is held at 0; train_input_eigenvalues=True for another start")

@@ -28,13 +28,14 @@ have no correct digit left (see `error_bounds`).
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Sequence
 from math import comb
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from jaxarch.errors import ArgumentError, shown
+from jaxarch.errors import ArgumentError, check_choice, check_list, check_mapping, is_numeric, shown
 
 __all__ = [
     "Blocks",
@@ -85,6 +86,9 @@ def power(eigenvectors: Sequence[Any], n: int) -> Blocks:
     [S] has it for n > 0. Since Phi_B - I is nilpotent (A.2), the binomial series of `(I + (Phi_B - I))^n`
     ends, and it holds for n <= 0 as well, with `C(-n, r) = (-1)^r C(n + r - 1, r)`: (4.2) is n = -1.
 
+    Raises:
+      ArgumentError: an n that is no integer, or so large that a coefficient does not fit the dtype.
+
     Example:
       >>> import numpy as np
       >>> from jaxarch.spectral import algebra
@@ -95,6 +99,9 @@ def power(eigenvectors: Sequence[Any], n: int) -> Blocks:
        [60 15  1]]
     """
     check_blocks(eigenvectors)
+    if isinstance(n, bool) or not isinstance(n, numbers.Integral):
+        raise ArgumentError(f"n: expected an integer, got {shown(n)}")
+    n = int(n)
     below = {
         (i, j): _times(coefficient, chain)
         for (i, j), chain in _chains(eigenvectors).items()
@@ -130,9 +137,10 @@ def inverse_by_substitution(eigenvectors: Sequence[Any]) -> Blocks:
        [-2  1  0]
        [ 6 -3  1]]
     """
+    check_blocks(eigenvectors)
     blocks = {}
     for (j, _), identity in _identity(eigenvectors).items():
-        column = substitute(eigenvectors[j - 1 :], [identity] + [0] * (len(eigenvectors) + 1 - j))
+        column = _substituted(eigenvectors[j - 1 :], [identity] + [0] * (len(eigenvectors) + 1 - j))
         blocks.update({(j + row, j): block for row, block in enumerate(column)})
     return blocks
 
@@ -152,8 +160,8 @@ def inverse_by_powers(eigenvectors: Sequence[Any]) -> Blocks:
        [-2  1  0]
        [ 6 -3  1]]
     """
-    depth = len(eigenvectors)
     phi, term = power(eigenvectors, 1), power(eigenvectors, 0)
+    depth = len(eigenvectors)
     total = _scaled(depth + 1, term)
     for i in range(1, depth + 1):
         term = product(term, phi)
@@ -171,6 +179,9 @@ def substitute(eigenvectors: Sequence[Any], a: Sequence[Any]) -> list[Any]:
     Returns:
       The blocks of s. It costs one product with each phi, and its error is small for every depth.
 
+    Raises:
+      ArgumentError: blocks that do not fit one another.
+
     Example:
       >>> import numpy as np
       >>> from jaxarch.spectral import algebra
@@ -179,6 +190,12 @@ def substitute(eigenvectors: Sequence[Any], a: Sequence[Any]) -> list[Any]:
       >>> [block.tolist() for block in s]  # 1, 4 - 2 * 1, 9 - 3 * 2
       [[1], [2], [3]]
     """
+    check_blocks(eigenvectors)
+    _check_columns(eigenvectors, a)
+    return _substituted(eigenvectors, a)
+
+
+def _substituted(eigenvectors: Sequence[Any], a: Sequence[Any]) -> list[Any]:
     s = [a[0]]
     for phi, block in zip(eigenvectors, a[1:], strict=True):
         s.append(block - phi @ s[-1])
@@ -199,6 +216,9 @@ def eigenvalue_blocks(eigenvalues: Sequence[Any]) -> Blocks:
        [0 6 0]
        [0 0 7]]
     """
+    check_list("eigenvalues", eigenvalues, "vectors")
+    for i, values in enumerate(eigenvalues, 1):
+        _check_block(f"eigenvalues: L_{i}", values, 1)
     return {(i, i): _eye(values) * values[None, :] for i, values in enumerate(eigenvalues, 1)}
 
 
@@ -216,6 +236,13 @@ def adjacent(phi: Any, inner: Any, outer: Any) -> Any:
       >>> print(algebra.adjacent(np.array([[2, 3]]), inner=np.array([5, 7]), outer=np.array([1])))
       [[ 8 18]]
     """
+    for name, array, axes in (("phi", phi, 2), ("inner", inner, 1), ("outer", outer, 1)):
+        _check_block(name, array, axes)
+    if outer.shape != phi.shape[:1] or inner.shape not in (phi.shape[1:], (1,)):
+        raise ArgumentError(
+            f"phi: expected shape (N_i, N_{{i-1}}) as outer and inner say, {outer.shape + inner.shape}; got "
+            f"{phi.shape}"
+        )
     return phi * (inner[None, :] - outer[:, None])
 
 
@@ -284,7 +311,8 @@ def adjacency(
        [-10   5   0]
        [ 12  -6   7]]
     """
-    return {**eigenvalue_blocks(eigenvalues), **connections(eigenvectors, eigenvalues, form)}
+    bundles = connections(eigenvectors, eigenvalues, form)
+    return {**eigenvalue_blocks(eigenvalues), **bundles}
 
 
 def apply_adjacency(
@@ -315,7 +343,9 @@ def apply_adjacency(
     """
     check_blocks(eigenvectors, eigenvalues)
     check_form(form)
-    scaled = [values[:, None] * s for values, s in zip(eigenvalues, substitute(eigenvectors, a), strict=True)]
+    _check_columns(eigenvectors, a)
+    s = _substituted(eigenvectors, a)
+    scaled = [values[:, None] * block for values, block in zip(eigenvalues, s, strict=True)]
     if form == "gated":
         return scaled
     lower = [phi @ s for phi, s in zip(eigenvectors, scaled[:-1], strict=True)]
@@ -338,10 +368,17 @@ def product(first: Blocks, second: Blocks) -> Blocks:
        [0 1 0]
        [0 0 1]]
     """
+    for name, blocks in (("first", first), ("second", second)):
+        _check_block_matrix(name, blocks)
     total: Blocks = {}
     for (i, k), left in first.items():
         for j in range(1, k + 1):
             if (k, j) in second:
+                if left.shape[1] != second[k, j].shape[0]:
+                    raise ArgumentError(
+                        f"second: block {(k, j)} must have {left.shape[1]} rows, as many as the first's "
+                        f"block {(i, k)} has columns; got shape {second[k, j].shape}"
+                    )
                 total = _sum(total, {(i, j): left @ second[k, j]})
     return total
 
@@ -358,32 +395,44 @@ def dense(blocks: Blocks) -> Any:
        [0 1 0]
        [4 5 9]]
     """
+    _check_block_matrix("blocks", blocks)
     layers = sorted(i for i, j in blocks if i == j)
     sizes = {i: blocks[i, i].shape[0] for i in layers}
+    for (i, j), block in blocks.items():
+        if block.shape != (sizes.get(i), sizes.get(j)):
+            raise ArgumentError(
+                f"blocks: block {(i, j)} must have the shape that the diagonal says, "
+                f"{(sizes.get(i), sizes.get(j))}; got {block.shape}"
+            )
     dtype = blocks[layers[-1], layers[-1]].dtype
     # NumPy's constants may stand among JAX's arrays.
     libraries = {block.__array_namespace__() for block in blocks.values()}
     xp = max(libraries, key=lambda library: library is not np)
 
-    def block(i: int, j: int) -> Any:
+    def at(i: int, j: int) -> Any:
         return blocks[i, j] if (i, j) in blocks else xp.zeros((sizes[i], sizes[j]), dtype=dtype)
 
-    return xp.block([[block(i, j) for j in layers] for i in layers])
+    return xp.block([[at(i, j) for j in layers] for i in layers])
 
 
-def check_blocks(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any] | None = None) -> None:
+_NOT_GIVEN: Any = object()
+
+
+def check_blocks(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any] = _NOT_GIVEN) -> None:
     """Raise unless the blocks fit one another.
 
     Raises:
       ArgumentError: no eigenvectors, blocks that are no matrices or do not follow one another, eigenvalues of
         the wrong number or length.
     """
+    check_list("eigenvectors", eigenvectors, "matrices phi_1, ..., phi_B")
     if not len(eigenvectors):
         raise ArgumentError("eigenvectors: expected phi_1, ..., phi_B for at least two layers, got none")
     for i, phi in enumerate(eigenvectors, 1):
-        if np.ndim(phi) != 2:
+        _check_entries(f"eigenvectors: phi_{i}", phi)
+        if phi.ndim != 2:
             raise ArgumentError(
-                f"eigenvectors: phi_{i} must have shape (N_{i + 1}, N_{i}), got {np.shape(phi)}; "
+                f"eigenvectors: phi_{i} must have shape (N_{i + 1}, N_{i}), got {phi.shape}; "
                 "for many networks at once use vmap"
             )
     sizes = [eigenvectors[0].shape[1]] + [phi.shape[0] for phi in eigenvectors]
@@ -393,21 +442,68 @@ def check_blocks(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any] | None 
                 f"eigenvectors: phi_{i} must have {sizes[i - 1]} columns, as many as phi_{i - 1} has rows; "
                 f"got shape {phi.shape}"
             )
-    if eigenvalues is None:
+    if eigenvalues is _NOT_GIVEN:
         return
+    check_list("eigenvalues", eigenvalues, "vectors, one a layer")
     if len(eigenvalues) != len(sizes):
         raise ArgumentError(
             f"eigenvalues: expected {len(sizes)} vectors, one a layer, got {len(eigenvalues)}"
         )
     for i, (values, size) in enumerate(zip(eigenvalues, sizes, strict=True), 1):
-        if np.shape(values) != (size,):
-            raise ArgumentError(f"eigenvalues: L_{i} must have shape ({size},), got {np.shape(values)}")
+        _check_entries(f"eigenvalues: L_{i}", values)
+        if values.shape != (size,):
+            raise ArgumentError(f"eigenvalues: L_{i} must have shape ({size},), got {values.shape}")
 
 
 def check_form(form: Form) -> None:
     """Raise unless a form is known."""
-    if form not in get_args(Form):
-        raise ArgumentError(f"form: expected one of {', '.join(get_args(Form))}; got {shown(form)}")
+    check_choice("form", form, get_args(Form))
+
+
+def _check_entries(name: str, array: Any) -> None:
+    """Raise unless it is an array, of numbers or of objects that are computed with exactly."""
+    is_exact = isinstance(array, np.ndarray) and array.dtype == object
+    if is_exact and not any(entry is None or isinstance(entry, str) for entry in array.flat):
+        return
+    if not is_numeric(array):
+        got = f"one of dtype {array.dtype}" if hasattr(array, "dtype") else shown(array)
+        raise ArgumentError(f"{name} must be an array of numbers, got {got}")
+
+
+def _check_block(name: str, array: Any, axes: int) -> None:
+    """Raise unless it is an array with so many axes."""
+    _check_entries(name, array)
+    if array.ndim != axes:
+        raise ArgumentError(
+            f"{name} must be a {'matrix' if axes == 2 else 'vector'}, got shape {array.shape}"
+        )
+
+
+def _check_columns(eigenvectors: Sequence[Any], a: Sequence[Any]) -> None:
+    """Raise unless there is a block for each layer: the number 0, or as many rows as it has neurons."""
+    check_list("a", a, f"{len(eigenvectors) + 1} blocks, one a layer")
+    if len(a) != len(eigenvectors) + 1:
+        raise ArgumentError(f"a: expected {len(eigenvectors) + 1} blocks, one a layer, got {len(a)}")
+    sizes = [eigenvectors[0].shape[1]] + [phi.shape[0] for phi in eigenvectors]
+    for i, (block, size) in enumerate(zip(a, sizes, strict=True), 1):
+        if isinstance(block, int) and block == 0:
+            continue
+        _check_entries(f"a: block {i}", block)
+        if block.shape[:1] != (size,):
+            raise ArgumentError(f"a: block {i} must have {size} rows, got shape {block.shape}")
+
+
+def _check_block_matrix(name: str, blocks: Blocks) -> None:
+    """Raise unless they are matrices by pairs of layers, one on the diagonal at least."""
+    check_mapping(name, blocks, "a dict of blocks by (i, j)")
+    if not any(isinstance(key, tuple) and len(key) == 2 and key[0] == key[1] for key in blocks):
+        raise ArgumentError(
+            f"{name}: expected blocks by (i, j), and on the diagonal; got {shown(list(blocks))}"
+        )
+    for key, block in blocks.items():
+        if not isinstance(key, tuple) or len(key) != 2:
+            raise ArgumentError(f"{name}: expected blocks by (i, j), got {shown(key)}")
+        _check_block(f"{name}: block {key}", block, 2)
 
 
 def _chains(eigenvectors: Sequence[Any]) -> Blocks:
@@ -439,7 +535,10 @@ def _eye(vector: Any) -> Any:
 def _times(coefficient: int, block: Any) -> Any:
     """An integer times a block."""
     # JAX takes integers of 32 bits only; objects and integer arrays must stay exact.
-    return (coefficient if block.dtype.kind in "iuO" else float(coefficient)) * block
+    try:
+        return (coefficient if block.dtype.kind in "iuO" else float(coefficient)) * block
+    except OverflowError:
+        raise ArgumentError(f"n: {block.dtype} does not hold the coefficient {shown(coefficient)}") from None
 
 
 def _scaled(coefficient: int, blocks: Blocks) -> Blocks:

@@ -31,7 +31,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch.errors import ArgumentError, check_count, is_traced, shown
+from jaxarch.errors import (
+    ArgumentError,
+    check_array,
+    check_count,
+    check_function,
+    check_list,
+    check_mapping,
+    is_traced,
+    shown,
+)
 from jaxarch.spectral.network import FACTORS, Activation, Neurons, unpack_neurons
 from jaxarch.trees import PyTree, named_leaves
 
@@ -89,14 +98,16 @@ def convolutional_feedforward(
       [[9.]]
     """
     _check(factors, eigenvalues, strides)
-    if jnp.ndim(x) != 4 or x.shape[-1] != factors[0].shape[2]:
-        raise ArgumentError(
-            f"x: expected pictures of shape (batch, height, width, {factors[0].shape[2]}), got {jnp.shape(x)}"
-        )
+    check_function("activation", activation, "z")
+    _check_pictures(x, factors[:-1])
     hidden = len(factors) - 1
     masks = [None] * hidden if neurons is None else neurons
+    check_list("neurons", masks, f"{hidden} masks, one a hidden layer")
     if len(masks) != hidden:
         raise ArgumentError(f"neurons: expected {hidden} masks, one a hidden layer, got {len(masks)}")
+    for kept, phi in zip(masks, factors[:-1], strict=True):
+        if kept is not None and jnp.shape(kept) != phi.shape[3:]:
+            raise ArgumentError(f"neurons: expected a mask of shape {phi.shape[3:]}, got {shown(kept)}")
     a = s = x
     *between, last = factors
     for phi, values, stride, kept in zip(between, eigenvalues[:-1], strides, masks, strict=True):
@@ -190,16 +201,27 @@ def direct_convolution(weights: Convolutions, x: Array, activation: Activation =
       >>> print(jaxarch.spectral.direct_convolution(weights, jnp.ones((1, 4, 4, 1))))  # 3 + 2
       [[5.]]
     """
+    if not isinstance(weights, Convolutions):
+        raise ArgumentError(f"weights: expected Convolutions, of convolutional_weights; got {shown(weights)}")
     kernels, strides = weights
+    check_function("activation", activation, "z")
+    check_mapping("weights", kernels, "a dict of kernels by name")
+    _check_strides(strides)
     a, last = [x], len(strides) + 1
     expected = {f"W{i}_{j}" for i in range(2, last + 1) for j in range(1, i)}
     if missing := expected - kernels.keys():
         raise ArgumentError(f"weights: expected a kernel for each pair of layers; {min(missing)} is missing")
-    if jnp.ndim(x) != 4 or x.shape[-1] != kernels["W2_1"].shape[2]:
-        raise ArgumentError(
-            f"x: expected pictures of shape (batch, height, width, {kernels['W2_1'].shape[2]}), got "
-            f"{jnp.shape(x)}"
-        )
+    for name in sorted(expected):
+        _check_kernel(f"weights: {name}", kernels[name], "inputs, outputs")
+    between = [kernels[name] for name in sorted(expected) if not name.startswith(f"W{last}_")]
+    _check_pictures(x, between or [kernels["W2_1"]])
+    widths = {1: x.shape[3], **{i: kernels[f"W{i}_1"].shape[3] for i in range(2, last + 1)}}
+    for i, j in itertools.combinations(range(last, 0, -1), 2):
+        if kernels[f"W{i}_{j}"].shape[2:] != (widths[j], widths[i]):
+            raise ArgumentError(
+                f"weights: W{i}_{j} must have shape (k, k, {widths[j]}, {widths[i]}), got "
+                f"{kernels[f'W{i}_{j}'].shape}"
+            )
     for i in range(2, last):
         terms = [
             _convolve(a[j - 1], kernels[f"W{i}_{j}"], math.prod(strides[j - 1 : i - 1])) for j in range(1, i)
@@ -219,7 +241,7 @@ def centre(kernel: Array) -> Array:
 
 def without_centre(kernel: Array) -> Array:
     """A kernel whose centre is 0."""
-    return kernel.at[kernel.shape[0] // 2, kernel.shape[1] // 2].set(0)
+    return jnp.asarray(kernel).at[kernel.shape[0] // 2, kernel.shape[1] // 2].set(0)
 
 
 def unpack_convolutions(params: PyTree) -> tuple[list[Array], list[Array]]:
@@ -232,7 +254,7 @@ def unpack_convolutions(params: PyTree) -> tuple[list[Array], list[Array]]:
         kernels, values = (named_leaves(params[kind]) for kind in (FACTORS["gated"], "eigenvalues"))
         factors = [kernels[f"phi{i + 1}"] for i in range(len(kernels))]
         return factors, [values[f"L{i + 2}"] for i in range(len(values))]
-    except (KeyError, TypeError, IndexError):
+    except (KeyError, TypeError, IndexError, AttributeError):
         raise ArgumentError(
             'params: expected those of a spectral network of pictures, {"factors": {"phi1": ...}, '
             '"eigenvalues": {"L2": ...}}'
@@ -254,15 +276,13 @@ def _convolve(x: Array, kernel: Array, stride: int) -> Array:
 
 def _check(factors: Sequence[Array], eigenvalues: Sequence[Array], strides: Sequence[int]) -> None:
     """Raise unless kernels, eigenvalues and strides fit one another."""
+    check_list("factors", factors, "kernels phi_1, ..., phi_B")
+    check_list("eigenvalues", eigenvalues, "vectors L_2, ..., L_{B+1}")
     if len(factors) < 2:
         raise ArgumentError(f"factors: expected a kernel between pictures and a last one, got {len(factors)}")
     for i, phi in enumerate(factors, 1):
-        shape = jnp.shape(phi)
-        if len(shape) != 4 or shape[0] != shape[1] or shape[0] % 2 == 0:
-            raise ArgumentError(
-                f"factors: phi_{i} must have shape (k, k, N_{i}, N_{i + 1}), k odd, got {shape}; for many "
-                "networks at once use vmap"
-            )
+        _check_kernel(f"factors: phi_{i}", phi, f"N_{i}, N_{i + 1}")
+        shape = phi.shape
         if i > 1 and shape[2] != factors[i - 2].shape[3]:
             raise ArgumentError(
                 f"factors: phi_{i} must have {factors[i - 2].shape[3]} inputs, as many as phi_{i - 1} has "
@@ -276,14 +296,45 @@ def _check(factors: Sequence[Array], eigenvalues: Sequence[Array], strides: Sequ
             f"{len(eigenvalues)}"
         )
     for i, (values, phi) in enumerate(zip(eigenvalues, factors, strict=True), 2):
+        check_array(f"eigenvalues: L_{i}", values)
         if jnp.shape(values) != (phi.shape[3],):
             raise ArgumentError(
                 f"eigenvalues: L_{i} must have shape ({phi.shape[3]},), got {jnp.shape(values)}"
             )
+    check_list("strides", strides, "integers, one for each convolution between pictures")
     if len(strides) != len(factors) - 1:
         raise ArgumentError(
             f"strides: expected {len(factors) - 1}, one for each convolution between pictures, got "
             f"{shown(strides)}"
         )
+    _check_strides(strides)
+
+
+def _check_strides(strides: Sequence[int]) -> None:
+    check_list("strides", strides, "integers")
     for stride in strides:
         check_count("strides", stride)
+
+
+def _check_kernel(name: str, kernel: Array, channels: str) -> None:
+    """Raise unless it is one kernel, square and with a centre."""
+    check_array(name, kernel)
+    shape = kernel.shape
+    if len(shape) != 4 or shape[0] != shape[1] or shape[0] % 2 == 0:
+        raise ArgumentError(
+            f"{name} must have shape (k, k, {channels}), k odd, got {shape}; for many networks at once use "
+            "vmap"
+        )
+
+
+def _check_pictures(x: Array, kernels: Sequence[Array]) -> None:
+    """Raise unless pictures have the channels and the dtype of the kernels that they are convolved with."""
+    check_array("x", x)
+    channels = kernels[0].shape[2]
+    if x.ndim != 4 or x.shape[-1] != channels:
+        raise ArgumentError(
+            f"x: expected pictures of shape (batch, height, width, {channels}), got {x.shape}"
+        )
+    for kernel in kernels:
+        if kernel.dtype != x.dtype:
+            raise ArgumentError(f"x: expected the dtype of the kernels, {kernel.dtype}, got {x.dtype}")

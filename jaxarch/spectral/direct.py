@@ -15,7 +15,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch.errors import ArgumentError, did_you_mean, is_traced, shown
+from jaxarch.errors import (
+    ArgumentError,
+    check_array,
+    check_flag,
+    check_function,
+    check_mapping,
+    did_you_mean,
+    is_traced,
+    shortened,
+    shown,
+)
 from jaxarch.spectral.network import FACTORS, Activation, form_of, unpack, unpack_neurons
 from jaxarch.spectral.readout import bundles
 from jaxarch.trees import PyTree, named_leaves
@@ -62,6 +72,8 @@ def direct_weights(
         raise ArgumentError(
             "params: the neurons that are left decide the shapes; export outside of jit and vmap"
         )
+    check_flag("bias", bias)
+    check_flag("skips", skips)
     _check_one_network(params)
     blocks = bundles(params, state, skips)
     phi, values = unpack(params, form_of(params))
@@ -143,6 +155,8 @@ def direct_feedforward(weights: Mapping[str, Array], x: Array, activation: Activ
        [-72.]]
     """
     widths = direct_widths(weights)
+    check_function("activation", activation, "z")
+    check_array("x", x)
     if jnp.ndim(x) == 0 or x.shape[-1] != widths[0]:
         raise ArgumentError(f"x: the network has {widths[0]} inputs, got an array of shape {jnp.shape(x)}")
     a = [x]
@@ -168,14 +182,18 @@ def direct_widths(weights: Mapping[str, Any]) -> tuple[int, ...]:
       (4, 3, 2)
     """
     wrong = "weights: expected those of a network in direct space, "
-    names = [(name, _BUNDLE.fullmatch(name)) for name in weights if not re.fullmatch(r"b\d+", name)]
+    check_mapping("weights", weights, 'those of a network in direct space, {"W2_1": ...}')
+    named = [(str(name), _BUNDLE.fullmatch(str(name))) for name in weights]
+    names = [(name, match) for name, match in named if not re.fullmatch(r"b\d+", name)]
+    given = shortened(", ".join(name for name, _ in named), 160)
     if not names or any(match is None for _, match in names):
-        raise ArgumentError(wrong + f'{{"W2_1": ...}}; got {", ".join(map(str, weights)) or "none"}')
+        raise ArgumentError(wrong + f'{{"W2_1": ...}}; got {given or "none"}')
     sizes: dict[int, int] = {}
     for name, match in names:
         assert match is not None
-        if jnp.ndim(weights[name]) != 2:
-            raise ArgumentError(f"weights: {name} must be a matrix, got shape {jnp.shape(weights[name])}")
+        check_array(f"weights: {name}", weights[name])
+        if weights[name].ndim != 2:
+            raise ArgumentError(f"weights: {name} must be a matrix, got shape {weights[name].shape}")
         for layer, size in zip(map(int, match.groups()), weights[name].shape, strict=True):
             if sizes.setdefault(layer, size) != size:
                 raise ArgumentError(
@@ -185,7 +203,11 @@ def direct_widths(weights: Mapping[str, Any]) -> tuple[int, ...]:
     if any(i not in sizes for i in layers) or any(
         not any(f"W{i}_{j}" in weights for j in range(1, i)) for i in layers[1:]
     ):
-        raise ArgumentError(wrong + f"a bundle into every layer; got {', '.join(weights)}")
+        raise ArgumentError(wrong + f"a bundle into every layer; got {given}")
+    for i in layers:
+        bias = weights.get(f"b{i}")
+        if bias is not None and getattr(bias, "shape", None) not in ((sizes[i],), (1,), ()):
+            raise ArgumentError(f"weights: b{i} must have shape ({sizes[i]},), got {shown(bias)}")
     return tuple(sizes[i] for i in layers)
 
 

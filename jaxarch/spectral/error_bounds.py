@@ -18,7 +18,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from jaxarch.errors import is_traced
+from jaxarch.errors import ArgumentError, is_traced
 from jaxarch.spectral.algebra import (
     Blocks,
     Form,
@@ -141,5 +141,7 @@ def _in_float64(arrays: Sequence[Any]) -> list[Any]:
 
 def _gamma(k: int, dtype: Any) -> float:
     """The relative error of k roundings in a row."""
+    if not jnp.issubdtype(dtype, jnp.floating):
+        raise ArgumentError(f"eigenvectors: expected the floating-point dtype computed in, got {dtype}")
     ku = k * float(jnp.finfo(dtype).eps) / 2
     return ku / (1 - ku) if ku < 1 else np.inf

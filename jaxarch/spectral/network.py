@@ -35,7 +35,20 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, one_line, shown
+from jaxarch.errors import (
+    ArgumentError,
+    check_array,
+    check_choice,
+    check_flag,
+    check_function,
+    check_list,
+    check_mapping,
+    check_one_key,
+    check_widths,
+    one_line,
+    shortened,
+    shown,
+)
 from jaxarch.spectral.algebra import (
     Blocks,
     Form,
@@ -89,6 +102,10 @@ def init(
       train_input_eigenvalues: whether L_1 is a parameter. If not it is 0, whatever its start.
       form: `eigendecomposition` or `gated`.
 
+    Raises:
+      ArgumentError: widths that are not at least two positive integers, starts of another number or shape, an
+        initialiser that is no function, an unknown form.
+
     Example:
       >>> import jax, jaxarch
       >>> params = jaxarch.spectral.init(jax.random.key(0), (4, 3, 2), eigenvalues=(0.0, 0.0, 1.0))
@@ -97,7 +114,12 @@ def init(
       >>> {path: leaf.tolist() for path, leaf in params["eigenvalues"].items()}
       {'L2': [0.0, 0.0, 0.0], 'L3': [1.0, 1.0]}
     """
+    check_one_key(key)
+    check_widths(widths)
     check_form(form)
+    check_function("eigenvectors", eigenvectors, "key", "shape")
+    check_flag("train_input_eigenvalues", train_input_eigenvalues)
+    check_starts(eigenvalues, widths)
     depth = len(widths) - 1
     phi_keys, value_keys = (jax.random.split(k, depth + 1) for k in jax.random.split(key))
 
@@ -111,6 +133,34 @@ def init(
         },
         "eigenvalues": {f"L{i + 1}": start(i) for i in range(not train_input_eigenvalues, depth + 1)},
     }
+
+
+def check_starts(eigenvalues: Any, widths: Sequence[int]) -> None:
+    """Raise unless there is one start a layer: a number, an array of its width, or a function."""
+    check_list("eigenvalues", eigenvalues, f"{len(widths)} starts, one a layer")
+    if len(eigenvalues) != len(widths):
+        raise ArgumentError(
+            f"eigenvalues: expected {len(widths)} starts, one a layer, got {len(eigenvalues)}"
+        )
+    for i, (start, size) in enumerate(zip(eigenvalues, widths, strict=True), 1):
+        if callable(start):
+            check_function(f"eigenvalues: L_{i}", start, "key", "shape")
+            continue
+        values = start if isinstance(start, Array) else _as_array(start)
+        is_real = any(jnp.issubdtype(values.dtype, kind) for kind in (np.integer, np.floating, np.bool_))
+        if not is_real or values.shape not in ((), (size,)):
+            raise ArgumentError(
+                f"eigenvalues: L_{i} starts from a number, an array of shape ({size},) or an initialiser, "
+                f"got {shown(start)}"
+            )
+
+
+def _as_array(value: Any) -> np.ndarray:
+    """As NumPy reads it; ragged lists as one object."""
+    try:
+        return np.asarray(value)
+    except ValueError:
+        return np.asarray(None)
 
 
 def form_of(params: PyTree) -> Form:
@@ -166,7 +216,7 @@ def unpack(params: PyTree, form: Form = "eigendecomposition") -> tuple[list[Arra
             # A NumPy array is known when tracing: `feedforward` sees that it is 0.
             values["L1"] = np.zeros(phi[0].shape[-1], phi[0].dtype)
         eigenvalues = [values[f"L{i + 1}"] for i in range(len(values))]
-    except (KeyError, TypeError, IndexError):
+    except (KeyError, TypeError, IndexError, AttributeError):
         raise _not_spectral() from None
     check_blocks(phi, eigenvalues)
     return phi, eigenvalues
@@ -212,7 +262,7 @@ def hidden_eigenvalues(params: PyTree) -> PyTree:
     if not any(is_hidden(path, leaf) for path, leaf in names.items()):
         raise ArgumentError(
             "params: there are no hidden eigenvalues, as of jaxarch.spectral_network with three layers or "
-            f"more; the leaves are: {', '.join(names)}"
+            f"more; the leaves are: {shortened(', '.join(names), 160)}"
         )
     return select(params, is_hidden)
 
@@ -256,6 +306,7 @@ def tells_neurons(state: PyTree) -> bool:
 
 def unpack_neurons(state: PyTree, layers: int) -> Neurons:
     """The masks of the hidden layers 2, ..., B of B + 1 `layers`; `None` where all neurons are left."""
+    check_mapping("state", state, '{} or {"neurons": {"L2": ...}}')
     kept = named_leaves(state.get("neurons", {}))
     hidden = [f"L{i}" for i in range(2, layers)]
     if unknown := kept.keys() - set(hidden):
@@ -331,7 +382,7 @@ def feedforward(
       [[  42.]
        [-252.]]
     """
-    _check(eigenvectors, eigenvalues, x, form)
+    _check(eigenvectors, eigenvalues, x, activation, form)
     check_method(method)
     f = _activations(activation, neurons, len(eigenvectors) - 1)
     if method == "materialised":
@@ -375,7 +426,7 @@ def recursive(
       [[ 84.]
        [-60.]]
     """
-    _check(eigenvectors, eigenvalues, x, form)
+    _check(eigenvectors, eigenvalues, x, activation, form)
     columns = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]).T
     a = [columns] + [jnp.zeros((phi.shape[0], columns.shape[1]), x.dtype) for phi in eigenvectors]
     a = apply_adjacency(eigenvectors, eigenvalues, a, form)
@@ -418,7 +469,7 @@ def layer_by_layer(
       >>> print(jaxarch.spectral.layer_by_layer(eigenvectors, eigenvalues, jnp.array([-1.0])))
       [-60.]
     """
-    _check(eigenvectors, eigenvalues, x, form)
+    _check(eigenvectors, eigenvalues, x, activation, form)
     inner = inner_eigenvalues(eigenvalues, form)
     *hidden, last = zip(eigenvectors, inner, eigenvalues[1:], strict=True)
     for f, blocks in zip(_activations(activation, neurons, len(hidden)), hidden, strict=True):
@@ -462,12 +513,14 @@ def _activations(
     """The activation of each hidden layer, 0 for neurons that are removed; `axis` is that of neurons."""
     if neurons is None:
         return [activation] * hidden
+    check_list("neurons", neurons, f"{hidden} masks, one a hidden layer")
     if len(neurons) != hidden:
         raise ArgumentError(f"neurons: expected {hidden} masks, one a hidden layer, got {len(neurons)}")
 
     def of_layer(kept: Array | None) -> Activation:
         if kept is None:
             return activation
+        check_array("neurons", kept)
 
         def masked(z: Array) -> Array:
             if jnp.shape(kept) != (z.shape[axis],):
@@ -523,16 +576,21 @@ def check_activation(activation: Activation) -> None:
 
 def check_method(method: str) -> None:
     """Raise unless a method is known."""
-    if method not in get_args(Method):
-        raise ArgumentError(f"method: expected one of {', '.join(get_args(Method))}; got {shown(method)}")
+    check_choice("method", method, get_args(Method))
 
 
 def _check(
-    eigenvectors: Sequence[Array], eigenvalues: Sequence[Array | np.ndarray], x: Array, form: Form
+    eigenvectors: Sequence[Array],
+    eigenvalues: Sequence[Array | np.ndarray],
+    x: Array,
+    activation: Activation,
+    form: Form,
 ) -> None:
-    """Raise unless the blocks fit one another and the input, and the form is known."""
+    """Raise unless the blocks fit one another and the input, and activation and form can be used."""
     check_blocks(eigenvectors, eigenvalues)
     check_form(form)
+    check_function("activation", activation, "z")
+    check_array("x", x)
     size = eigenvectors[0].shape[1]
     if jnp.ndim(x) == 0 or x.shape[-1] != size:
         raise ArgumentError(f"x: the network has {size} inputs, got an array of shape {jnp.shape(x)}")

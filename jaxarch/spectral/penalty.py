@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxarch.errors import check_arrays
 from jaxarch.trees import PyTree
 
 __all__ = ["PENALTIES", "Penalty", "l1", "l2", "squared_l2"]
@@ -45,7 +46,7 @@ def l2(eigenvalues: PyTree) -> Array:
 
     def norm(layer: Array) -> Array:
         # In units of the largest, so that the squares of small eigenvalues do not underflow.
-        unit = jax.lax.stop_gradient(jnp.max(jnp.abs(layer)))
+        unit = jax.lax.stop_gradient(jnp.max(jnp.abs(layer), initial=0))
         unit = jnp.where(unit > 0, unit, 1)
         squares = jnp.sum(jnp.square(layer / unit))
         # The derivative of a square root at 0 is infinite.
@@ -71,4 +72,5 @@ PENALTIES: dict[str, Penalty] = {"l1": l1, "l2": l2, "squared l2": squared_l2}
 
 
 def _total(of_layer: Callable[[Array], Array], eigenvalues: PyTree) -> Array:
+    check_arrays("eigenvalues", eigenvalues)
     return jnp.sum(jnp.stack([of_layer(layer) for layer in jax.tree.leaves(eigenvalues)]))

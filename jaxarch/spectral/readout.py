@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch.errors import ArgumentError, check_widths
+from jaxarch.errors import ArgumentError, check_arrays, check_flag, check_widths
 from jaxarch.spectral.algebra import Blocks, connections
 from jaxarch.spectral.network import FACTORS, form_of, hidden_eigenvalues, neurons_in, unpack, unpack_neurons
 from jaxarch.trees import PyTree, map_selected
@@ -50,7 +50,9 @@ def neuron_order(params: PyTree, state: PyTree | None = None) -> PyTree:
       >>> print(jaxarch.spectral.neuron_order(params)["eigenvalues"]["L2"])
       [2 0 1]
     """
-    magnitudes = map_selected(jnp.abs, hidden_eigenvalues(params))
+    hidden = hidden_eigenvalues(params)
+    check_arrays("params", hidden)
+    magnitudes = map_selected(jnp.abs, hidden)
     left = neurons_in({} if state is None else state, map_selected(lambda v: v >= 0, magnitudes))
     return joint_order(magnitudes, left)
 
@@ -98,6 +100,7 @@ def path_norms(params: PyTree, state: PyTree | None = None, *, skips: bool = Tru
       >>> print(jaxarch.spectral.path_norms(params)["L2"])  # 3 * 6, 8 * 4
       [18. 32.]
     """
+    check_flag("skips", skips)
     blocks = bundles(params, state, skips)
     depth = len(params[FACTORS[form_of(params)]])
     squares = {key: jnp.square(block) for key, block in blocks.items()}

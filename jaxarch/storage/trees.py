@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxarch.errors import ArgumentError, one_line, shown
+from jaxarch.errors import ArgumentError, check_flag, is_traced, one_line, shown
 from jaxarch.storage.files import as_path, complete_file
 from jaxarch.storage.npz import default_limit, read_npz
 from jaxarch.storage.safetensors_files import (
@@ -59,12 +59,16 @@ def save_tree(path: str | os.PathLike[str], tree: PyTree, *, compress: bool = Tr
 
 def save_leaves(path: str | os.PathLike[str], tree: PyTree, content: str, compress: bool = True) -> None:
     """`save_tree`, of a file that says what is in it: `parameters` or a `mask`."""
+    check_flag("compress", compress)
     path = as_path(path)
     if path.name in ("", ".."):
         raise ArgumentError(f"path: expected that of a file, got {shown(path)}")
     arrays: dict[str, Any] = {}
     description: dict[str, str] = {}
-    check_distinct("mask" if content == "mask" else "tree", tree)
+    argument = "mask" if content == "mask" else "tree"
+    check_distinct(argument, tree)
+    if is_traced(tree):
+        raise ArgumentError(f"{argument}: it is traced; save it outside of jit")
     for name, leaf in named_leaves(tree).items():
         check_array("tree", name, leaf)
         kind = str(leaf.dtype)
@@ -161,6 +165,8 @@ def digest(*arrays: np.ndarray) -> str:
     """
     total = hashlib.sha256()
     for array in arrays:
+        if is_traced(array) or not hasattr(array, "dtype") or is_key(array):
+            raise ArgumentError(f"arrays: expected concrete arrays, got {shown(array)}")
         total.update(f"{array.dtype}{array.shape}".encode())
         total.update(np.ascontiguousarray(array).tobytes())
     return total.hexdigest()

@@ -101,7 +101,10 @@ class Prefetch:
     """The batches of an iterator on devices: what `prefetch` returns. It ends where the iterator ends."""
 
     def __init__(self, batches: Iterable[Any], ahead: int, sharding: Any, same_shape: bool) -> None:
-        self._batches, self._size, self._same_shape = iter(batches), ahead, same_shape
+        try:
+            self._batches, self._size, self._same_shape = iter(batches), ahead, same_shape
+        except TypeError as error:
+            raise ArgumentError(f"batches: expected an iterable, got {shown(batches)}: {error}") from None
         self._sharding = _tuples(sharding)
         if sharding is None:
             default = jax.config.jax_default_device  # type: ignore[attr-defined]

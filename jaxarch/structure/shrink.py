@@ -383,7 +383,7 @@ def _first_nan(groups: Groups, tree: PyTree) -> str:
                 if found:
                     return [], found
             elif id(step) in record and any(map(_has_nan, record[id(step)][1])) and made[0]:
-                return [], f"{step.eqn.primitive.name} of {_some(sorted(map(repr, made[0])))}"
+                return [], f"{step.eqn.primitive.name} of {some_axes(sorted(map(repr, made[0])))}"
             known.update(zip(step.eqn.outvars, made, strict=True))
         return [read(atom) for atom in jaxpr.outvars], ""
 
