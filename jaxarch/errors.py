@@ -294,7 +294,7 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
         raise ArgumentError(f"{name}: expected {', '.join(others)} or {last}, got {shown(value)}")
 
 
-def check_function(name: str, value: object, *arguments: str) -> None:
+def check_callable(name: str, value: object, *arguments: str) -> None:
     """Raise unless it is a function that can be called with so many arguments, named in the message."""
     takes = f"a function ({', '.join(arguments)})"
     if not callable(value) or isinstance(value, type):

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxarch.errors import ArgumentError, check_flag, check_function, check_widths
+from jaxarch.errors import ArgumentError, check_callable, check_flag, check_widths
 from jaxarch.models.model import Model
 from jaxarch.problem import Key
 from jaxarch.spectral.direct import direct_feedforward, direct_widths
@@ -59,7 +59,7 @@ def direct_network(
     check_activation(activation)
     check_flag("bias", bias)
     check_flag("skips", skips)
-    check_function("weights", weights, "key", "shape")
+    check_callable("weights", weights, "key", "shape")
     layers = range(1, len(widths) + 1)
     shapes = {
         f"W{i}_{j}": (widths[j - 1], widths[i - 1])

@@ -14,9 +14,9 @@ from jax import Array
 from jaxarch.errors import (
     ArgumentError,
     DeadStartWarning,
+    check_callable,
     check_choice,
     check_flag,
-    check_function,
     check_widths,
     shown,
 )
@@ -125,7 +125,7 @@ def spectral_network(
     flags = {"bias": bias, "train_input_eigenvalues": train_input_eigenvalues, "skips": skips}
     for name, flag in flags.items():
         check_flag(name, flag)
-    check_function("eigenvectors", eigenvectors, "key", "shape")
+    check_callable("eigenvectors", eigenvectors, "key", "shape")
     network.check_method(method)
     if update == "recursive" and method != "auto":
         raise ArgumentError(

@@ -34,8 +34,8 @@ from jax import Array
 from jaxarch.errors import (
     ArgumentError,
     check_array,
+    check_callable,
     check_count,
-    check_function,
     check_list,
     check_mapping,
     is_traced,
@@ -98,7 +98,7 @@ def convolutional_feedforward(
       [[9.]]
     """
     _check(factors, eigenvalues, strides)
-    check_function("activation", activation, "z")
+    check_callable("activation", activation, "z")
     _check_pictures(x, factors[:-1])
     hidden = len(factors) - 1
     masks = [None] * hidden if neurons is None else neurons
@@ -204,7 +204,7 @@ def direct_convolution(weights: Convolutions, x: Array, activation: Activation =
     if not isinstance(weights, Convolutions):
         raise ArgumentError(f"weights: expected Convolutions, of convolutional_weights; got {shown(weights)}")
     kernels, strides = weights
-    check_function("activation", activation, "z")
+    check_callable("activation", activation, "z")
     check_mapping("weights", kernels, "a dict of kernels by name")
     _check_strides(strides)
     a, last = [x], len(strides) + 1

@@ -18,8 +18,8 @@ from jax import Array
 from jaxarch.errors import (
     ArgumentError,
     check_array,
+    check_callable,
     check_flag,
-    check_function,
     check_mapping,
     did_you_mean,
     is_traced,
@@ -155,7 +155,7 @@ def direct_feedforward(weights: Mapping[str, Array], x: Array, activation: Activ
        [-72.]]
     """
     widths = direct_widths(weights)
-    check_function("activation", activation, "z")
+    check_callable("activation", activation, "z")
     check_array("x", x)
     if jnp.ndim(x) == 0 or x.shape[-1] != widths[0]:
         raise ArgumentError(f"x: the network has {widths[0]} inputs, got an array of shape {jnp.shape(x)}")

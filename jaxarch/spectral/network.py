@@ -38,9 +38,9 @@ from jax.typing import ArrayLike
 from jaxarch.errors import (
     ArgumentError,
     check_array,
+    check_callable,
     check_choice,
     check_flag,
-    check_function,
     check_list,
     check_mapping,
     check_one_key,
@@ -117,7 +117,7 @@ def init(
     check_one_key(key)
     check_widths(widths)
     check_form(form)
-    check_function("eigenvectors", eigenvectors, "key", "shape")
+    check_callable("eigenvectors", eigenvectors, "key", "shape")
     check_flag("train_input_eigenvalues", train_input_eigenvalues)
     check_starts(eigenvalues, widths)
     depth = len(widths) - 1
@@ -144,7 +144,7 @@ def check_starts(eigenvalues: Any, widths: Sequence[int]) -> None:
         )
     for i, (start, size) in enumerate(zip(eigenvalues, widths, strict=True), 1):
         if callable(start):
-            check_function(f"eigenvalues: L_{i}", start, "key", "shape")
+            check_callable(f"eigenvalues: L_{i}", start, "key", "shape")
             continue
         values = start if isinstance(start, Array) else _as_array(start)
         is_real = any(jnp.issubdtype(values.dtype, kind) for kind in (np.integer, np.floating, np.bool_))
@@ -589,7 +589,7 @@ def _check(
     """Raise unless the blocks fit one another and the input, and activation and form can be used."""
     check_blocks(eigenvectors, eigenvalues)
     check_form(form)
-    check_function("activation", activation, "z")
+    check_callable("activation", activation, "z")
     check_array("x", x)
     size = eigenvectors[0].shape[1]
     if jnp.ndim(x) == 0 or x.shape[-1] != size:

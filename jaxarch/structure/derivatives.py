@@ -153,7 +153,7 @@ class _Whole:
         if not all(_split(axis, of.spread(kept), found) for axis, of in pairs):
             name = inner(self._step.eqn).jaxpr.debug_info.func_name
             raise ArgumentError(
-                f"function: its derivative cannot be taken without the units that were cut, since the rule of "
+                f"function: its derivative cannot be taken without the units that were cut: the rule of "
                 f"{name!r} does more with them than the function itself; differentiate the whole model, or "
                 "run the model's own code on the smaller arrays"
             )

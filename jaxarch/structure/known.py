@@ -475,7 +475,7 @@ def _ragged(step: Step, x: Value, y: Value, sizes: Value) -> list[Value]:
 
 
 def ragged_marks(step: Step, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Where a product of rows in groups has a factor pair that is true in both, with any group for any row."""
+    """Where a product of rows in groups has a factor pair that is true in both, any group for any row."""
     return np.asarray(ragged_product(step, x, y)) > 0.5
 
 

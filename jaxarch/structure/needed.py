@@ -285,7 +285,7 @@ def _as_they_are(step: Step, needed: Needs, record: Record, kept: Kept, sums: Su
 
 
 def _along(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
-    """All that what is needed is made of: what is at the same index of the axes that it does not work along."""
+    """Everything at the same index of the axes that a needed entry is not made along."""
     return along_others(step, needed, [value.open.shape for value in _inputs(step, record)])
 
 
