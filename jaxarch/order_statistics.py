@@ -41,10 +41,15 @@ def count_dtype(size: int) -> jnp.dtype:
 
 
 @jax.jit
-def largest(arrays: Sequence[Array], k: Array) -> list[Array]:
-    """Which numbers are the `k` largest of all arrays together: booleans in the arrays' shapes.
+def largest(arrays: Sequence[Array], k: Array, among: Sequence[Array] | None = None) -> list[Array]:
+    """Mark the `k` largest numbers of all arrays together: booleans in the arrays' shapes.
 
     Exactly k; of equal numbers, the first in row-major order, array after array. NaN is less than -inf.
+
+    Args:
+      arrays: the numbers.
+      k: how many.
+      among: booleans in the arrays' shapes: no other number is marked. All of them, if they are fewer than k.
 
     Raises:
       ArgumentError: arrays of dtypes that have none in common in which all numbers are exact, such as int32
@@ -59,16 +64,20 @@ def largest(arrays: Sequence[Array], k: Array) -> list[Array]:
         jnp.where(jnp.isnan(array), least, keys)
         for array, keys in zip(promoted, _ordered(promoted), strict=True)
     ]
+    if among is not None:
+        ordered = [jnp.where(there, keys, least) for there, keys in zip(among, ordered, strict=True)]
     split = _split(ordered, k)
     threshold = split.low
 
     def before(end: Array) -> list[Array]:
         """Those above the threshold, and of the tied ones those whose place is before `end`."""
         places = _places(arrays, dtype)
-        return [
+        marked = [
             (keys > threshold) | (keys == threshold) & (place < end)
             for keys, place in zip(ordered, places, strict=True)
         ]
+        # The key of what is left out is that of NaN, and of the least integer.
+        return marked if among is None else [m & a for m, a in zip(marked, among, strict=True)]
 
     def halve(ends: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = ends

@@ -20,7 +20,6 @@ from test_contract import CONTAINERS, problem_in
 import jaxarch
 from jaxarch import masks, search
 from jaxarch.running.training import begin
-from jaxarch.search.magnitude_pruning import unit_sizes
 from jaxarch.structure import axis_groups
 from jaxarch.structure.network_function import example_batch, joined_leaves, problem_function
 
@@ -204,8 +203,8 @@ def test_a_round_removes_no_unit_twice():
 
 def test_a_unit_is_measured_by_the_connections_that_are_left():
     kernel, mask = jnp.array([[1.0, 2], [3, 9], [5, 6]]), jnp.array([[1, 1], [1, 0], [0, 0]], bool)
-    sizes = unit_sizes(masks.Blocks(1, 2), jaxarch.Network({"w": kernel}, {"w": mask}))
-    assert sizes["w"].tolist() == [[1.5], [3.0], [-2.0]]
+    means, left = masks.Blocks(1, 2).score_within({"w": kernel}, {"w": mask})
+    assert means["w"].tolist() == [[1.5], [3.0], [0.0]] and left["w"].tolist() == [[True], [True], [False]]
 
 
 @pytest.mark.long

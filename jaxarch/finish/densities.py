@@ -9,6 +9,7 @@ from jax import Array
 
 from jaxarch.errors import ArgumentError, check_count
 from jaxarch.masks import apply_mask, check_density
+from jaxarch.masks.findings import emptied
 from jaxarch.network import ByDensity, Network
 from jaxarch.trees import PyTree
 
@@ -61,6 +62,20 @@ def with_densities(
         failed_at=failed[last] if failed else None,
         info=dict(info or {}),
     )
+
+
+def layers_lost(network: Network) -> list[str]:
+    """Say which layers have no connection, at the largest density at which that is so.
+
+    Args:
+      network: all runs, with a leading axis of them.
+    """
+    masks = {"": network.mask} if network.by_density is None else network.by_density.masks
+    for density in sorted(masks, key=lambda name: -float(name or 0)):
+        if found := emptied(masks[density]):
+            at = f"at density {density}, " if density else ""
+            return [at + line for line in found]
+    return []
 
 
 def of_density(network: Network, density: float) -> Network:

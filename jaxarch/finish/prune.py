@@ -11,6 +11,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.errors import ArgumentError, is_traced, shown
+from jaxarch.finish.densities import layers_lost
 from jaxarch.masks import apply_mask, connections
 from jaxarch.masks.largest import largest_of
 from jaxarch.network import Network
@@ -48,10 +49,10 @@ def prune(fraction: ArrayLike | Mapping[str, ArrayLike] = 0.2) -> FunctionStage:
     """
     if not isinstance(fraction, Mapping):
         check_fraction("fraction", fraction)
-        return FunctionStage("prune", _prune, fraction, A_NETWORK)
+        return FunctionStage("prune", _prune, fraction, A_NETWORK, remarks=layers_lost)
     for path, share in fraction.items():
         check_fraction(f"fraction of {shown(path)}", share)
-    return FunctionStage("prune", _prune_each, tuple(fraction.items()), A_NETWORK)
+    return FunctionStage("prune", _prune_each, tuple(fraction.items()), A_NETWORK, remarks=layers_lost)
 
 
 def _prune(fraction: ArrayLike, key: Array, problem: Problem, network: Network) -> Network:
@@ -87,8 +88,5 @@ def largest_weights(network: Network, count: ArrayLike) -> PyTree:
 
     A weight that is NaN comes after all others that are left, but before what was pruned.
     """
-
-    def magnitude(m: Array, w: Array) -> Array:
-        return jnp.where(m, jnp.where(jnp.isnan(w), -1, jnp.abs(w)), -2)
-
-    return largest_of(map_selected(magnitude, network.mask, network.params), count)
+    sizes = map_selected(lambda m, w: jnp.abs(w), network.mask, network.params)
+    return largest_of(sizes, count, network.mask)

@@ -11,6 +11,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.errors import ArgumentError, check_count, check_one_strength, shown
+from jaxarch.finish.densities import layers_lost
 from jaxarch.finish.removals import REMOVALS
 from jaxarch.masks import apply_mask, full_mask
 from jaxarch.network import Network
@@ -85,7 +86,7 @@ def slim(
     if batch_size is not None:
         check_count("batch_size", batch_size)
     settings = Settings(tolerance, where, removals, batch_size)
-    return FunctionStage("slim", _slim, settings, NEEDS, removes=("connections",))
+    return FunctionStage("slim", _slim, settings, NEEDS, removes=("connections",), remarks=layers_lost)
 
 
 def _slim(settings: Settings, key: Array, problem: Problem, network: Network) -> Network:

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from jaxarch.masks import apply_mask
 from jaxarch.network import Network
 from jaxarch.running.training import TrainState
-from jaxarch.trees import PyTree, map_selected, matrices, merge, path_name
+from jaxarch.trees import PyTree, map_selected, merge, named_leaves, not_matrices, path_name
 
 
 class Held(NamedTuple):
@@ -76,7 +76,8 @@ def he(key: Array, mask: PyTree, params: PyTree, density_aware: bool) -> PyTree:
     """
     leaves, treedef = jax.tree.flatten(mask)
     keys = jax.tree.unflatten(treedef, list(jax.random.split(key, len(leaves))))
-    kernels = tree_map_with_path(lambda path, m: m if matrices(path_name(path), m) else None, mask)
+    others = not_matrices(named_leaves(params))
+    kernels = tree_map_with_path(lambda path, m: None if path_name(path) in others else m, mask)
 
     def drawn(mask: Array, key: Array, leaf: Array) -> Array:
         share = jnp.maximum(jnp.sum(mask), 1) / mask.size if density_aware else 1.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -191,6 +193,27 @@ def overlap(mask: PyTree, other: PyTree) -> Array:
     both = _total([jnp.logical_and(a, b) for a, b in pairs])
     either = _total([jnp.logical_or(a, b) for a, b in pairs])
     return jnp.where(either > 0, both / jnp.maximum(either, 1), 1.0)
+
+
+def within(mask: PyTree, before: PyTree) -> PyTree:
+    """Leave out of a mask, soft or hard, the connections that were not there before.
+
+    Args:
+      mask: numbers or booleans, `None` for leaves that are not masked.
+      before: the mask of an earlier stage, likewise; `None` if there was none.
+
+    Returns:
+      Their product, leaf by leaf; leaves that only one of them masks as it has them.
+    """
+    if before is None:
+        return mask
+
+    def product(now: Any, earlier: Any) -> Any:
+        if now is None or earlier is None:
+            return earlier if now is None else now
+        return now & earlier if now.dtype == bool else now * earlier.astype(now.dtype)
+
+    return jax.tree.map(product, mask, before, is_leaf=lambda leaf: leaf is None)
 
 
 def reshuffle(key: Array, mask: PyTree) -> PyTree:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
+from typing import Any
 
+import numpy as np
 from jax.typing import ArrayLike
 
+from jaxarch.errors import ArgumentError, ResultWarning, is_traced
+from jaxarch.masks import findings
+from jaxarch.masks.arithmetic import within as inside
 from jaxarch.masks.largest import Per, check_per, check_scores
-from jaxarch.masks.units import UnitsLike, as_units
+from jaxarch.masks.units import Units, UnitsLike, as_units
 from jaxarch.trees import PyTree
 
 
@@ -16,12 +22,25 @@ def keep(
     density: ArrayLike | Mapping[str, float] | None = None,
     per: Per = "all",
     units: UnitsLike = None,
+    within: PyTree = None,
 ) -> PyTree:
-    r"""The mask of the largest scores: exactly `round(d D)` of the D connections, or of the units.
+    r"""Keep the largest scores: exactly `round(d D)` of the D connections, or of the units.
 
     Of equal scores, the first in flattening order; NaN comes last, after -inf. By counting, as `top_k`:
     nothing is sorted, and arrays that are split over devices stay so; under `units` that are blocks or N:M,
     those that are split over explicit axes are gathered, and split again.
+
+    Rounds of pruning pass the mask of the round before as `within`. Zeros do not hold a pruned connection
+    back: scores of GraSP are below 0 for some connections that are left.
+
+        mask = None
+        for density in (0.8, 0.6, 0.4):
+            mask = jaxarch.masks.keep(score(held), density, within=mask)
+            held = jaxarch.masks.apply_mask(mask, params)
+
+    A `ResultWarning` names the leaves if scores are NaN, infinite or all 0, if more than a tenth of the mask
+    is decided by the order of equal scores, or if the ranking leaves a leaf empty, or whole at half of the
+    connections or fewer. Under `jit` or `vmap` values are unknown, and there is no warning.
 
     Args:
       scores: one a connection, `None` for leaves that are not masked; as of `jaxarch.saliency`.
@@ -35,6 +54,10 @@ def keep(
         blocks of 4 inputs by 4 outputs, the last two axes of a leaf (`Blocks`); `"2:4"` for 2 of every 4
         inputs in a row of each output (`NOfM`); neurons, channels or heads of a model are
         `axis_groups(function, params, x).units("neurons")`, of which each group keeps one at least.
+      within: an earlier mask, booleans for each leaf that is scored: no connection outside of it is kept. The
+        density stays the share of all D connections, or units. Units are scored by the mean over their
+        connections in it. If it is traced and has too few connections, all of them are kept; N:M keeps what
+        there is, up to N of M.
 
     Returns:
       Booleans in the scores' structure and shapes. With units of a model also for leaves that go with them,
@@ -42,8 +65,9 @@ def keep(
 
     Raises:
       ArgumentError: a density outside (0, 1], of a leaf that there is none of or not of all, or so low that
-        nothing is left of a group; an unknown word; scores that are no arrays, or of another model than the
-        units; blocks or N:M that do not fit a leaf.
+        nothing is left, or nothing of a group; an unknown word; scores that are no arrays, all NaN, or of
+        another model than the units; blocks or N:M that do not fit a leaf; a `within` that does not fit the
+        scores, or has fewer connections than are to be kept.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -59,5 +83,43 @@ def keep(
     check_scores(scores)
     check_per(per)
     together = as_units(units).over(scores)
-    values = together.score(scores)
-    return together.spread(together.largest(values, together.counts(values, density, per)), scores)
+    values, left = together.score_within(scores, within)
+    counts = together.counts(values, density, per)
+    kept = together.largest(values, counts, left)
+    mask = inside(together.spread(kept, scores), within)
+    if not is_traced((values, counts, kept, left)):
+        pooled = counts is not None and np.ndim(counts) == 0
+        seen = findings.look(values, kept, left, pooled=pooled)
+        _check_enough(seen, counts)
+        if found := [*findings.lines(seen), *(findings.brought_back(seen) if within is None else ())]:
+            warnings.warn(f"scores: {'. '.join(found)}", ResultWarning, stacklevel=2)
+    return mask
+
+
+def largest_within(units: Units, scores: PyTree, counts: Any, within: PyTree, like: PyTree) -> PyTree:
+    """Keep the largest units of those that an earlier mask has left, as `keep` does: the round of a search.
+
+    Args:
+      units: of the leaves that are scored.
+      scores: one a connection.
+      counts: how many units are kept, as `Units.counts` returns it.
+      within: the earlier mask.
+      like: parameters, whose structure the mask has.
+    """
+    values, left = units.score_within(scores, within)
+    return inside(units.spread(units.largest(values, counts, left), like), within)
+
+
+def _check_enough(seen: findings.Seen, counts: Any) -> None:
+    """Raise if an earlier mask has fewer connections than are to be kept."""
+    if counts is None:
+        return
+    there = seen.there.sum() if np.ndim(counts) == 0 else seen.there[0]
+    lacking = np.flatnonzero(np.atleast_1d(np.asarray(counts) > there))
+    if lacking.size:
+        index = int(lacking[0])
+        where = "" if np.ndim(counts) == 0 else f" of {seen.names[index]!r}"
+        raise ArgumentError(
+            f"density: it keeps {int(np.atleast_1d(counts)[index])}{where}, but `within` has "
+            f"{int(np.atleast_1d(there)[index])}; give a lower density"
+        )

@@ -14,14 +14,28 @@ from jax.typing import ArrayLike
 
 from jaxarch.errors import ArgumentError, check_one_number, did_you_mean, is_traced, shown
 from jaxarch.order_statistics import count_dtype, largest, percentile
-from jaxarch.trees import PyTree, check_floating, map_selected, named_leaves
+from jaxarch.trees import PyTree, check_floating, map_selected, named_leaves, placed
 
 Per = Literal["all", "leaf", "erk"]
 """How the connections that are kept are spread over leaves: see `masks.keep`."""
 
 
 def counts_kept(scores: PyTree, density: ArrayLike | Mapping[str, float], per: Per = "all") -> Any:
-    """How many connections `masks.keep` keeps: an integer of all leaves, or an array of one a leaf."""
+    """Count the connections that `masks.keep` keeps: an integer of all leaves, or an array of one a leaf.
+
+    Raises:
+      ArgumentError: a concrete density that rounds to no connection at all.
+    """
+    counts = rounded_counts(scores, density, per)
+    if not is_traced(counts) and not np.sum(counts):
+        size = sum(leaf.size for leaf in jax.tree.leaves(scores))
+        least = f"; give {1 / size:.3g} or more" if size else ""
+        raise ArgumentError(f"density: {shown(density)} of {size} connections rounds to none{least}")
+    return counts
+
+
+def rounded_counts(scores: PyTree, density: ArrayLike | Mapping[str, float], per: Per = "all") -> Any:
+    """Count as `counts_kept` does, where none may be left."""
     check_scores(scores)
     check_per(per)
     if isinstance(density, Mapping):
@@ -29,24 +43,33 @@ def counts_kept(scores: PyTree, density: ArrayLike | Mapping[str, float], per: P
     return _counts(scores, density, per)
 
 
-def largest_of(scores: PyTree, counts: Any) -> PyTree:
+def largest_of(scores: PyTree, counts: Any, within: PyTree = None) -> PyTree:
     """The mask of as many of the largest scores: a number of all leaves together, or one of each leaf."""
     if np.ndim(counts) == 0:
-        return top_k(scores, counts)
+        return top_k(scores, counts, within)
     each = iter(counts)
-    return map_selected(lambda leaf: top_k(leaf, next(each)), scores)
+    if within is None:
+        return map_selected(lambda leaf: top_k(leaf, next(each)), scores)
+    return map_selected(lambda leaf, there: top_k(leaf, next(each), there), scores, within)
 
 
-def top_k(scores: PyTree, k: ArrayLike) -> PyTree:
+def top_k(scores: PyTree, k: ArrayLike, within: PyTree = None) -> PyTree:
     """The mask of exactly `k` connections with the largest scores, pooled over all leaves.
 
     Ties go to the connection that comes first in flattening order; NaN comes last, after -inf. `k` may be
     traced. By counting (see `order_statistics`): nothing is sorted, and arrays that are split over devices
     stay so.
 
+    Args:
+      scores: one a connection, `None` for leaves that are not masked.
+      k: how many are kept.
+      within: booleans in the scores' structure: no other connection is kept. If they are fewer than k, all of
+        them are.
+
     Raises:
       ArgumentError: a `k` that is no integer, or, where it is concrete, not between 0 and the number of
-        connections; leaves whose dtypes have none in common in which all scores are exact.
+        connections; leaves whose dtypes have none in common in which all scores are exact; a `within` that
+        is no mask of the scores' leaves.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -60,7 +83,29 @@ def top_k(scores: PyTree, k: ArrayLike) -> PyTree:
     integer = jnp.issubdtype(count.dtype, jnp.integer) and count.ndim == 0
     if not integer or (not is_traced(k) and not 0 <= np.asarray(k) <= size):
         raise ArgumentError(f"k: expected an integer from 0 to {size}, got {k}")
-    return jax.tree.unflatten(treedef, largest(leaves, count.astype(count_dtype(size))))
+    among = None if within is None else jax.tree.leaves(mask_of(scores, within))
+    return jax.tree.unflatten(treedef, largest(leaves, count.astype(count_dtype(size)), among))
+
+
+def mask_of(scores: PyTree, within: PyTree) -> PyTree:
+    """The leaves of an earlier mask that are scored, in the scores' structure.
+
+    Raises:
+      ArgumentError: a scored leaf without a mask, or whose mask has another shape or is not boolean.
+    """
+    before = named_leaves(within)
+    for path, leaf in named_leaves(scores).items():
+        name = repr(path) if path else "the scores"
+        there = before.get(path)
+        if there is None:
+            raise ArgumentError(f"within: it has no mask of {name}, which is scored; give one for each leaf")
+        dtype = getattr(there, "dtype", type(there).__name__)
+        if dtype != bool or there.shape != leaf.shape:
+            shape = f" of shape {there.shape}" if hasattr(there, "shape") else ""
+            raise ArgumentError(
+                f"within: expected booleans of shape {leaf.shape} for {name}, got {dtype}{shape}"
+            )
+    return placed({path: before.get(path) for path in named_leaves(scores)}, scores)
 
 
 def percentile_thresholds(values: PyTree, percentiles: ArrayLike) -> Array:

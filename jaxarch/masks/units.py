@@ -23,12 +23,14 @@ from jax.tree_util import tree_flatten_with_path
 
 from jaxarch.errors import ArgumentError, is_traced, shown
 from jaxarch.masks.gradient import hard_mask
-from jaxarch.masks.largest import check_density, counts_kept, largest_of, top_k
+from jaxarch.masks.largest import check_density, counts_kept, largest_of, mask_of, rounded_counts, top_k
 from jaxarch.masks.sharding import beside, split_like, whole
-from jaxarch.trees import PyTree, map_selected, matrices, named_leaves, path_name
+from jaxarch.trees import PyTree, map_selected, named_leaves, not_matrices, path_name
 
 WORDS = ("neurons", "channels", "heads", "experts")
 """Units that are read from a model's computation."""
+
+ERK = "per: 'erk' is of single connections; give 'all' or 'leaf' with units"
 
 
 class Units(abc.ABC):
@@ -85,6 +87,24 @@ class Units(abc.ABC):
           Arrays in this structure, `None` for leaves that have no such units.
         """
 
+    def score_within(self, scores: PyTree, within: PyTree) -> tuple[PyTree, PyTree]:
+        """The mean score of each unit over the connections that an earlier mask has left.
+
+        Args:
+          scores: as of `score`.
+          within: booleans of these leaves at least; `None` for all connections.
+
+        Returns:
+          The means, and booleans: which units have such a connection. `None` in place of these without a mask.
+        """
+        if within is None:
+            return self.score(scores), None
+        before = mask_of(scores, within)
+        share = self.score(map_selected(lambda s, m: m.astype(jnp.float32), scores, before))
+        sums = self.score(map_selected(lambda s, m: jnp.where(m, s, 0), scores, before))
+        means = map_selected(lambda share, total: total / jnp.where(share > 0, share, 1), share, sums)
+        return means, map_selected(lambda share: share > 0, share)
+
     def centred(self, values: PyTree) -> PyTree:
         """Scores of units less the one at which they are kept: what goes into a sigmoid."""
         return values
@@ -100,12 +120,12 @@ class Units(abc.ABC):
           ArgumentError: a density that is none, or none of these units.
         """
         if per == "erk":
-            raise ArgumentError("per: 'erk' is of single connections; give 'all' or 'leaf' with units")
+            raise ArgumentError(ERK)
         return counts_kept(values, density, per)
 
-    def largest(self, values: PyTree, counts: Any) -> PyTree:
-        """Booleans of the units: as many as are asked for, the largest."""
-        return largest_of(values, counts)
+    def largest(self, values: PyTree, counts: Any, left: PyTree = None) -> PyTree:
+        """Booleans of the units: as many as are asked for, the largest, and only those that are left."""
+        return largest_of(values, counts, left)
 
 
 @jax.tree_util.register_static
@@ -120,6 +140,10 @@ class Connections(Units):
     def score(self, scores: PyTree) -> PyTree:
         """The scores themselves."""
         return scores
+
+    def score_within(self, scores: PyTree, within: PyTree) -> tuple[PyTree, PyTree]:
+        """The scores themselves, and the mask."""
+        return scores, None if within is None else mask_of(scores, within)
 
     def spread(self, values: PyTree, like: PyTree) -> PyTree:
         """The values themselves."""
@@ -255,6 +279,10 @@ class NOfM(Units):
         """The scores themselves."""
         return scores
 
+    def score_within(self, scores: PyTree, within: PyTree) -> tuple[PyTree, PyTree]:
+        """The scores themselves, and the mask."""
+        return scores, None if within is None else mask_of(scores, within)
+
     def spread(self, values: PyTree, like: PyTree) -> PyTree:
         """The values themselves."""
         return values
@@ -289,20 +317,25 @@ class NOfM(Units):
         if per == "erk":
             raise ArgumentError(f"per: {self.n}:{self.m} has the same density in every leaf; leave 'erk' out")
 
-    def largest(self, values: PyTree, counts: Any) -> PyTree:
-        """The N largest of every M: of equal scores the first, and NaN last."""
+    def largest(self, values: PyTree, counts: Any, left: PyTree = None) -> PyTree:
+        """The N largest of every M: of equal scores the first, and NaN last. Fewer, if fewer are left."""
 
         def first(rows: Array) -> Array:
             # The rank of each is the place that it would be sorted to.
             return jnp.argsort(jnp.argsort(-_floating(rows), axis=-1), axis=-1) < self.n
 
-        return map_selected(lambda leaf: self._by_rows(first, leaf), values)
+        def first_left(rows: Array, there: Array) -> Array:
+            return (jnp.argsort(jnp.lexsort((-_floating(rows), ~there), axis=-1), axis=-1) < self.n) & there
 
-    def _by_rows(self, function: Any, leaf: Array) -> Array:
+        if left is None:
+            return map_selected(lambda leaf: self._by_rows(first, leaf), values)
+        return map_selected(lambda leaf, there: self._by_rows(first_left, leaf, there), values, left)
+
+    def _by_rows(self, function: Any, leaf: Array, *others: Array) -> Array:
         """A function of arrays whose last axis are M inputs in a row."""
-        last = jnp.moveaxis(whole(leaf), self.axis, -1)
-        made = function(last.reshape(*last.shape[:-1], -1, self.m)).reshape(last.shape)
-        return _as_split(leaf, jnp.moveaxis(made, -1, self.axis))
+        last = [jnp.moveaxis(whole(array), self.axis, -1) for array in (leaf, *others)]
+        made = function(*(array.reshape(*array.shape[:-1], -1, self.m) for array in last))
+        return _as_split(leaf, jnp.moveaxis(made.reshape(last[0].shape), -1, self.axis))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -409,12 +442,9 @@ class GroupUnits(Units):
         if not groups:
             raise ArgumentError(f"units: no unit is in {', '.join(scored) or 'no leaf'}; choose other leaves")
 
-        def masked(path: str, axes: tuple[Span, ...]) -> bool:
-            shape = jax.ShapeDtypeStruct(tuple(axis.size for axis in axes), bool)
-            return path in scored or not matrices(path, shape)
-
+        masked = {*scored, *not_matrices({path: _shape(axes) for path, axes in self.leaves})}
         leaves = tuple(
-            (path, tuple(axis.within(groups if masked(path, axes) else {}) for axis in axes))
+            (path, tuple(axis.within(groups if path in masked else {}) for axis in axes))
             for path, axes in self.leaves
         )
         return GroupUnits(
@@ -464,7 +494,9 @@ class GroupUnits(Units):
         Raises:
           ArgumentError: so low a density that a group would keep none.
         """
-        counts = super().counts(values, density, per)
+        if per == "erk":
+            raise ArgumentError(ERK)
+        counts = rounded_counts(values, density, per)
         least = len(values) if np.ndim(counts) == 0 else 1
         if is_traced(counts):
             return jnp.maximum(counts, least)
@@ -476,12 +508,12 @@ class GroupUnits(Units):
             )
         return counts
 
-    def largest(self, values: PyTree, counts: Any) -> PyTree:
+    def largest(self, values: PyTree, counts: Any, left: PyTree = None) -> PyTree:
         """The largest of all groups, or of each: of each group the largest in any case."""
         if np.ndim(counts):
-            return largest_of(values, counts)
+            return largest_of(values, counts, left)
         first = {
-            group: jnp.arange(leaf.size) == jnp.argmax(jnp.where(jnp.isnan(leaf), -jnp.inf, leaf))
+            group: jnp.arange(leaf.size) == _place_of_largest(leaf, None if left is None else left[group])
             for group, leaf in values.items()
         }
         # NaN comes last, so that none of the first is counted twice.
@@ -489,7 +521,7 @@ class GroupUnits(Units):
             group: jnp.where(first[group], jnp.nan, jnp.where(jnp.isnan(leaf), -jnp.inf, leaf))
             for group, leaf in values.items()
         }
-        rest = top_k(others, counts - len(values))
+        rest = top_k(others, counts - len(values), left)
         return {group: first[group] | rest[group] for group in values}
 
     def connections(self, selection: PyTree, kept: Mapping[str, int]) -> int:
@@ -542,8 +574,20 @@ def as_words(units: Any) -> tuple[str, ...]:
     return tuple(words) if all(word in WORDS for word in words) else ()
 
 
+def _place_of_largest(values: Array, left: Array | None) -> Array:
+    """The index of the largest unit, of those that are left; NaN counts as -inf."""
+    numbers = jnp.where(jnp.isnan(values), -jnp.inf, values)
+    if left is None:
+        return jnp.argmax(numbers)
+    return jnp.argmax(left & (numbers == jnp.max(numbers, where=left, initial=-jnp.inf)))
+
+
 def _groups_of(leaves: Any) -> dict[str, int]:
     return dict(group for axes in leaves for axis in axes for group in axis.groups())
+
+
+def _shape(axes: tuple[Span, ...]) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(tuple(axis.size for axis in axes), bool)
 
 
 def _outer(axes: tuple[Span, ...], values: Mapping[str, Array], leaf: Any) -> Array:

@@ -304,7 +304,7 @@ class StageReport:
       compile_seconds: tracing and compiling, all programs together.
       width: how many runs were in one program (`vmap`), over all devices, padding included.
       devices: how many devices shared them.
-      notes: runs that failed, dead starts: one line each.
+      notes: runs that failed, dead starts, layers without a connection: one line each.
       validation: metrics at the chunk borders, each of shape (borders, runs), of the network that would be
         found there (masks hard, not soft), and the `gap` that early stopping went by; NaN where a run had
         stopped.

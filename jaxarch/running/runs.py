@@ -29,7 +29,7 @@ from jaxarch.running.program_memory import program_memory
 from jaxarch.running.programs import Stopwatch
 from jaxarch.running.runs_mesh import RunsMesh, check_batches, runs_mesh, split_mesh
 from jaxarch.running.shares import Shares
-from jaxarch.running.stage import HostSearch, Stage, check_network
+from jaxarch.running.stage import HostSearch, Stage, check_network, warn_of
 from jaxarch.running.strategy import Strategy, chain, check_stages, continued
 from jaxarch.running.training import Training, joined
 from jaxarch.trees import PyTree, named_leaves
@@ -339,7 +339,8 @@ def _run_stage(
             raise ArgumentError(f"mesh: {stage.name} is fitted on the host, and cannot be split over devices")
         return _run_on_hosts(stage, keys, problem, Team.of(options.devices))
     batches = stage.needs.batches
-    return _run_function(make, name, keys, problem, settings, network, options, batches)
+    after, report = _run_function(make, name, keys, problem, settings, network, options, batches)
+    return after, dataclasses.replace(report, notes=warn_of(stage, name, after))
 
 
 def _run_function(

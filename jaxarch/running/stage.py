@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import jax
 import numpy as np
 from jax import Array
 
-from jaxarch.errors import ArgumentError, is_traced
+from jaxarch.errors import ArgumentError, ResultWarning, is_traced
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.keyed import equal_by_key
@@ -98,6 +99,9 @@ class FunctionStage:
       settings: a frozen dataclass of numbers, texts and functions, or one such value.
       needs: what it cannot do without.
       removes: what the network that it makes may lack.
+      remarks: `network -> lines`, called with all runs, concrete: what users should know of what was found.
+        Each is a `ResultWarning`, and in `over_seeds` a note of the report. What is of no use is refused by
+        raising `ArgumentError`.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -117,18 +121,38 @@ class FunctionStage:
     settings: Any = None
     needs: Needs = NOTHING
     removes: tuple[Removed, ...] = ("connections",)
+    remarks: Callable[[Network], Iterable[str]] | None = None
 
     def __call__(self, key: Array, problem: Problem, network: Network | None = None) -> Network:
         """What one run makes."""
         check_network(self, network)
         check_problem(self, problem)
         after = check_made(self, self.apply(self.settings, key, problem, network))
+        if self.remarks is not None and not is_traced(after):
+            warn_of(self, self.name, jax.tree.map(lambda leaf: leaf[None], after))
         if network is None or after.by_density is not network.by_density:
             return after
         if after.params is network.params and after.mask is network.mask:
             return after
         # Those were of other weights, or of a larger architecture.
         return after.replace(by_density=None)
+
+
+def warn_of(stage: Any, name: str, network: Network) -> tuple[str, ...]:
+    """Warn of what a stage has to say of the networks of all runs, and return these lines.
+
+    Raises:
+      ArgumentError: networks that are of no use.
+    """
+    if getattr(stage, "remarks", None) is None:
+        return ()
+    try:
+        notes = tuple(f"{name}: {line}" for line in stage.remarks(network))
+    except ArgumentError as error:
+        raise ArgumentError(f"{name}: {error}") from None
+    for note in notes:
+        warnings.warn(note, ResultWarning, stacklevel=3)
+    return notes
 
 
 @equal_by_key

@@ -17,8 +17,7 @@ from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
 from jaxarch.running.stage import FunctionStage, Needs
-from jaxarch.search.initial_saliency import Settings, begin, checked, largest
-from jaxarch.search.units import needs_of
+from jaxarch.search.initial_saliency import Settings, begin, checked, largest, stage
 from jaxarch.trees import PyTree, Where, matrices
 
 
@@ -81,7 +80,7 @@ def grasp(
     """
     check_positive("temperature", temperature)
     settings = Softened(**vars(checked(densities, batches, where, units)), temperature=temperature)
-    return FunctionStage("grasp", _grasp, settings, needs_of(settings.units, Needs(batches=batches)))
+    return stage("grasp", _grasp, settings, Needs(batches=batches))
 
 
 def _grasp(settings: Softened, key: Array, problem: Problem, network: None) -> Network:

@@ -11,8 +11,7 @@ from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
 from jaxarch.running.stage import NOTHING, FunctionStage
-from jaxarch.search.initial_saliency import Settings, begin, checked, largest
-from jaxarch.search.units import needs_of
+from jaxarch.search.initial_saliency import Settings, begin, checked, largest, stage
 from jaxarch.trees import Where, matrices
 
 
@@ -55,7 +54,7 @@ def initial_magnitude(
       True
     """
     settings = checked(densities, 1, where, units)
-    return FunctionStage("magnitude at start", _found, settings, needs_of(settings.units, NOTHING))
+    return stage("magnitude at start", _found, settings, NOTHING)
 
 
 def _found(settings: Settings, key: Array, problem: Problem, network: None) -> Network:

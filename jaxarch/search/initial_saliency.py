@@ -7,15 +7,18 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
+import numpy as np
 from jax import Array
 
 from jaxarch.errors import check_count
 from jaxarch.finish.densities import Densities, check_densities, with_densities
-from jaxarch.masks import keep
-from jaxarch.masks.units import Units, UnitsLike
+from jaxarch.masks import findings
+from jaxarch.masks.keeping import largest_within
+from jaxarch.masks.units import Connections, Units, UnitsLike
 from jaxarch.network import Network
 from jaxarch.problem import Problem
-from jaxarch.search.units import check_counts, check_units, units_of
+from jaxarch.running.stage import FunctionStage, Needs
+from jaxarch.search.units import check_counts, check_units, needs_of, units_of
 from jaxarch.trees import PyTree, Where
 
 
@@ -73,5 +76,36 @@ def begin(key: Array, problem: Problem) -> Start:
 def largest(settings: Settings, problem: Problem, start: Start, scores: PyTree) -> Network:
     """The architectures of the largest scores, one for each density."""
     units = units_of(settings.units, problem, start.params, start.state, scores)
-    masks = {density: keep(scores, density, units=units) for density in settings.densities}
+    values = units.score(scores)
+    masks = {
+        density: largest_within(units, scores, units.counts(values, density), None, scores)
+        for density in settings.densities
+    }
     return with_densities(masks, start.params, start.state, {"saliency": scores})
+
+
+def stage(name: str, apply: Callable[..., Network], settings: Settings, needs: Needs) -> FunctionStage:
+    """The search, which tells what is wrong with its saliencies."""
+    told = _remarks if settings.units == Connections() else _remarks_of_units
+    return FunctionStage(name, apply, settings, needs_of(settings.units, needs), remarks=told)
+
+
+def _remarks(network: Network, *, single: bool = True) -> list[str]:
+    """Say what is wrong with the saliencies of all runs, or with the masks that were made of them.
+
+    Raises:
+      ArgumentError: saliencies that are NaN, all of them in all runs.
+    """
+    assert network.by_density is not None
+    scores, weights = network.info["saliency"], network.by_density.weights
+    for density, mask in network.by_density.masks.items():
+        seen = findings.look(scores, mask, runs=True)
+        if not single:  # Connections of a unit are kept whatever their own scores are.
+            seen = seen._replace(missed=np.zeros_like(seen.missed))
+        if found := findings.lines(seen, weights):
+            return [f"at density {density}, {line}" for line in found]
+    return []
+
+
+def _remarks_of_units(network: Network) -> list[str]:
+    return _remarks(network, single=False)

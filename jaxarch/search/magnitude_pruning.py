@@ -12,9 +12,10 @@ from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges
 from jaxarch.errors import ArgumentError, shown
-from jaxarch.finish.densities import Densities, check_densities, with_densities
+from jaxarch.finish.densities import Densities, check_densities, layers_lost, with_densities
 from jaxarch.finish.retrain import retrain
 from jaxarch.masks import apply_mask
+from jaxarch.masks.keeping import largest_within
 from jaxarch.masks.units import NOfM, Units, UnitsLike
 from jaxarch.network import Network
 from jaxarch.problem import Problem
@@ -25,7 +26,7 @@ from jaxarch.running.training import Training
 from jaxarch.search.dense import dense
 from jaxarch.search.keep_best import Kept, keep, pick
 from jaxarch.search.rounds import Per, Rounds, by_density, by_fraction, of_each
-from jaxarch.search.units import check_counts, check_units, needs_of, scores_left, units_of
+from jaxarch.search.units import check_counts, check_units, needs_of, units_of
 from jaxarch.trees import PyTree, Where, map_selected, matrices
 
 
@@ -155,9 +156,8 @@ def magnitude_pruning(
             name = "choose" if rounds is None else "rounds"
             raise ArgumentError(f"{name}: there are no rounds in one shot; leave it out, or give a fraction")
         needs = needs_of(together, A_NETWORK)
-        return chain(
-            first, FunctionStage("largest weights", _one_shot, Settings(targets, together, per), needs)
-        )
+        settings = Settings(targets, together, per)
+        return chain(first, FunctionStage("largest weights", _one_shot, settings, needs, remarks=layers_lost))
     sizes = by_density(targets, fraction, per) if rounds is None else by_fraction(rounds, fraction, per)
     again = retrain("rewind", nonnegative=nonnegative, **descent)
     rest = dataclasses.replace(again, descent=dataclasses.replace(again.descent, taken=int(rewind_to)))
@@ -189,18 +189,20 @@ def _in_rounds(
     prune = FunctionStage("prune", _prune_to_next, rounds, A_TICKET)
     if kept is None:
         stages = [prune, *(again, prune) * (rounds.count - 1)]
-        return chain(first, begin, *stages, FunctionStage("tickets", _tickets, rounds.targets, A_TICKET))
+        tickets = FunctionStage("tickets", _tickets, rounds.targets, A_TICKET, remarks=layers_lost)
+        return chain(first, begin, *stages, tickets)
     stages = [prune, again, FunctionStage("keep", _keep, kept, A_TICKET)] * rounds.count
-    return chain(first, begin, *stages, FunctionStage("pick", _pick, pick("round", "losses"), A_TICKET))
+    found = FunctionStage("pick", _pick, pick("round", "losses"), A_TICKET, remarks=layers_lost)
+    return chain(first, begin, *stages, found)
 
 
 def _one_shot(settings: Settings, key: Array, problem: Problem, network: Network) -> Network:
-    units = _units(settings, problem, network)
-    sizes = unit_sizes(units, network)
+    units, sizes = _units(settings, problem, network), _sizes(network)
+    measured = units.score(sizes)
 
     def mask(density: float) -> PyTree:
-        counts = units.counts(sizes, of_each(density, settings.per, sizes))
-        return units.spread(units.largest(sizes, counts), network.params)
+        counts = units.counts(measured, of_each(density, settings.per, measured))
+        return largest_within(units, sizes, counts, network.mask, network.params)
 
     masks = {density: mask(density) for density in settings.targets}
     return network.then(with_densities(masks, network.params, network.state))
@@ -222,19 +224,17 @@ def _units(settings: Settings, problem: Problem, network: Network) -> Units:
     return units_of(settings.units, problem, network.params, network.state, masked)
 
 
-def unit_sizes(units: Units, network: Network) -> PyTree:
-    """The mean `|w|` of each unit over the connections that are left."""
-    return scores_left(
-        units, map_selected(lambda m, w: jnp.abs(w), network.mask, network.params), network.mask
-    )
+def _sizes(network: Network) -> PyTree:
+    return map_selected(lambda m, w: jnp.abs(w), network.mask, network.params)
 
 
 def _prune_to_next(rounds: Rounds, key: Array, problem: Problem, network: Network) -> Network:
     tickets: Tickets = network.memory
     assert network.failed_at is not None
-    units, measured = tickets.units, unit_sizes(tickets.units, network)
+    units, sizes = tickets.units, _sizes(network)
+    measured = units.score(sizes)
     counts = jnp.asarray([units.counts(measured, density) for density in rounds.after_each(measured)])
-    mask = units.spread(units.largest(measured, counts[tickets.round]), network.params)
+    mask = largest_within(units, sizes, counts[tickets.round], network.mask, network.params)
     met = jnp.asarray(rounds.met_in, jnp.int32) == tickets.round
 
     def keep(before: Array, leaf: Array) -> Array:

@@ -7,7 +7,7 @@ import dataclasses
 import jax
 from jax import Array
 
-from jaxarch.finish.densities import Densities, check_densities, with_densities
+from jaxarch.finish.densities import Densities, check_densities, layers_lost, with_densities
 from jaxarch.masks import Per, check_per, init_scores
 from jaxarch.masks.units import Units, UnitsLike
 from jaxarch.network import Network
@@ -66,7 +66,8 @@ def random_mask(
     check_counts(together, targets)
     settings = Settings(targets, per, where, together)
     spread = {"all": "", "leaf": ", the same density in each leaf", "erk": ", Erdos-Renyi densities"}[per]
-    return FunctionStage(f"random mask{spread}", _random_mask, settings, needs_of(together, NOTHING))
+    needs = needs_of(together, NOTHING)
+    return FunctionStage(f"random mask{spread}", _random_mask, settings, needs, remarks=layers_lost)
 
 
 def _random_mask(settings: Settings, key: Array, problem: Problem, network: None) -> Network:

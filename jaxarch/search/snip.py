@@ -15,8 +15,7 @@ from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
 from jaxarch.running.stage import FunctionStage, Needs
-from jaxarch.search.initial_saliency import Settings, begin, checked, largest
-from jaxarch.search.units import needs_of
+from jaxarch.search.initial_saliency import Settings, begin, checked, largest, stage
 from jaxarch.trees import Where, matrices
 
 
@@ -56,7 +55,7 @@ def snip(
       0.25 ['0.25', '0.5']
     """
     settings = checked(densities, batches, where, units)
-    return FunctionStage("snip", _snip, settings, needs_of(settings.units, Needs(batches=batches)))
+    return stage("snip", _snip, settings, Needs(batches=batches))
 
 
 def _snip(settings: Settings, key: Array, problem: Problem, network: None) -> Network:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.tree_util import tree_flatten_with_path
 
 from jaxarch import saliency
 from jaxarch.errors import ArgumentError, check_count
-from jaxarch.finish.densities import Densities, check_densities, with_densities
+from jaxarch.finish.densities import Densities, check_densities, layers_lost, with_densities
 from jaxarch.masks import apply_mask
+from jaxarch.masks.keeping import largest_within
 from jaxarch.masks.units import NOfM, Units, UnitsLike
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
 from jaxarch.running.stage import FunctionStage, Needs
-from jaxarch.search.units import check_counts, check_units, example_shapes, needs_of, scores_left, units_of
+from jaxarch.search.units import check_counts, check_units, example_shapes, needs_of, units_of
 from jaxarch.structure.flow import follow, fresh
 from jaxarch.structure.needed import reached
 from jaxarch.trees import PyTree, Where, map_selected, matrices, path_name, select
@@ -103,7 +106,8 @@ def synflow(
             f"rounds: {together.n}:{together.m} is made in one round, not in more; give rounds=1"
         )
     settings = Settings(targets, rounds, where, together)
-    return FunctionStage("synflow", _synflow, settings, needs_of(together, Needs(predict=True)))
+    needs = needs_of(together, Needs(predict=True))
+    return FunctionStage("synflow", _synflow, settings, needs, remarks=_remarks)
 
 
 def _synflow(settings: Settings, key: Array, problem: Problem, network: None) -> Network:
@@ -115,8 +119,7 @@ def _synflow(settings: Settings, key: Array, problem: Problem, network: None) ->
 
     def prune(mask: PyTree, count: Array) -> tuple[PyTree, Array]:
         scores = _scores(settings, problem, model, mask)
-        left = scores_left(units, scores, mask)
-        return units.spread(units.largest(left, count), params), _tell(scores)
+        return largest_within(units, scores, count, mask, params), _tell(scores)
 
     def all_rounds(counts: Array) -> tuple[PyTree, Array]:
         return jax.lax.scan(prune, units.spread(whole, params), counts)
@@ -130,6 +133,22 @@ def _synflow(settings: Settings, key: Array, problem: Problem, network: None) ->
     rounds = jnp.where(told.all(axis=1), -1, told.argmin(axis=1)).astype(jnp.int32)
     failed_at = dict(zip(settings.densities, rounds, strict=True))
     return with_densities(masks, params, state, failed_at=failed_at)
+
+
+def _remarks(network: Network) -> Iterable[str]:
+    """Say in which rounds saliencies told no connection from another, and which layers are empty."""
+    of_densities = network.by_density
+    assert of_densities is not None and of_densities.failed_at is not None
+    for density, rounds in of_densities.failed_at.items():
+        failed = np.asarray(rounds)
+        if (failed >= 0).any():
+            yield (
+                f"at density {density}, saliencies are infinite, NaN or all 0 in {(failed >= 0).sum()} of "
+                f"{len(failed)} runs, first in round {failed[failed >= 0].min()}; a deep network overflows float32 "
+                "(enable jax_enable_x64), and behind a layer of zeros there is no flow"
+            )
+            return
+    yield from layers_lost(network)
 
 
 def _scores(settings: Settings, problem: Problem, model: Model, mask: PyTree) -> PyTree:

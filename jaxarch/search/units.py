@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from jaxarch.errors import ArgumentError
 from jaxarch.masks.units import GroupUnits, NOfM, Units, UnitsLike, as_units, as_words
@@ -15,7 +14,7 @@ from jaxarch.problem import Problem
 from jaxarch.running.stage import Needs
 from jaxarch.structure import Groups, axis_groups
 from jaxarch.structure.network_function import joined_leaves, problem_function
-from jaxarch.trees import PyTree, map_selected, named_leaves
+from jaxarch.trees import PyTree, named_leaves
 
 
 def check_units(units: UnitsLike) -> tuple[str, ...] | Units:
@@ -71,26 +70,6 @@ def hidden_units(problem: Problem, params: PyTree, state: PyTree, selection: PyT
     if not there:
         raise ArgumentError("model: it has neither neurons nor channels nor heads that are hidden")
     return _of_params(groups.units(*there), params).over(selection)
-
-
-def scores_left(units: Units, scores: PyTree, mask: PyTree) -> PyTree:
-    """The mean score of each unit over the connections that are left, of scores that are at least 0.
-
-    NaN comes after all other units that are left, but before those that were pruned.
-
-    Args:
-      units: of the leaves that are scored.
-      scores: one a connection, `None` for leaves that are not scored.
-      mask: booleans of these leaves at least.
-    """
-    share = units.score(map_selected(lambda s, m: m.astype(jnp.float32), scores, mask))
-    sums = units.score(map_selected(lambda s, m: jnp.where(m, s, 0), scores, mask))
-
-    def score(share: Array, total: Array) -> Array:
-        mean = total / jnp.where(share > 0, share, 1)
-        return jnp.where(share > 0, jnp.where(jnp.isnan(mean), -1, mean), -2)
-
-    return map_selected(score, share, sums)
 
 
 def example_shapes(problem: Problem) -> PyTree:

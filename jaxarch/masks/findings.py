@@ -1,0 +1,221 @@
+"""Scores that say little of connections, and masks that leave layers empty: found by counting, said in lines.
+
+Counting is one compiled program and one small array that comes to the host; nothing is sorted, and arrays
+that are split over devices stay so. Under a transformation of JAX values are unknown, and nothing is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxarch.errors import ArgumentError
+from jaxarch.order_statistics import count_dtype
+from jaxarch.trees import PyTree, named_leaves
+
+TIED = 0.1
+"""Ties are told where they decide a larger share of the mask: scores in half precision have a few always."""
+
+BACK = 0.01
+"""Zeros among signed scores are told where they are a larger share of the mask."""
+
+FEWEST = 16
+"""Of fewer equal scores nothing is told, nor of a leaf with fewer connections that is kept whole."""
+
+
+class Seen(NamedTuple):
+    """What was counted: integers of shape (runs, leaves).
+
+    Attributes:
+      names: of the leaves, by path.
+      there: connections that could be kept: those of an earlier mask.
+      nan: of them, those with a score that is NaN.
+      inf: with an infinite one.
+      zero: with a score of 0.
+      kept: those in the mask.
+      tied: those in the mask with the least score in it.
+      missed: those outside of the mask with this score.
+      zero_kept: those in the mask with a score of 0.
+      negative: those outside of the mask with a score below 0.
+      pooled: whether all leaves were compared with each other.
+    """
+
+    names: tuple[str, ...]
+    there: np.ndarray
+    nan: np.ndarray
+    inf: np.ndarray
+    zero: np.ndarray
+    kept: np.ndarray
+    tied: np.ndarray
+    missed: np.ndarray
+    zero_kept: np.ndarray
+    negative: np.ndarray
+    pooled: bool
+
+
+def look(scores: PyTree, mask: PyTree, left: PyTree = None, *, pooled: bool = True, runs: bool = False) -> Seen:
+    """Count what can be wrong with scores, and with the mask that was made of them.
+
+    Args:
+      scores: of connections or units, as they were compared.
+      mask: booleans, which of them were kept.
+      left: booleans, which of them could be kept; `None` for all.
+      pooled: whether all leaves were compared with each other, or each by itself.
+      runs: whether all arrays have a leading axis of runs.
+    """
+    named = named_leaves(scores)
+    kept = named_leaves(mask)
+    there = None if left is None else list(named_leaves(left).values())
+    arrays = list(named.values()), [kept[path] for path in named], there
+    counts = np.asarray(_counted(*arrays, pooled, runs), np.int64)
+    return Seen(tuple(named), *counts, pooled)
+
+
+@partial(jax.jit, static_argnums=(3, 4))
+def _counted(
+    scores: Sequence[Array], kept: Sequence[Array], left: Sequence[Array] | None, pooled: bool, runs: bool
+) -> Array:
+    """The fields of `Seen`, in their order, shape (9, runs, leaves)."""
+
+    def least(score: Array, mask: Array) -> Array:
+        numbers = score.astype(jnp.promote_types(score.dtype, jnp.float32))
+        return jnp.min(jnp.where(mask & ~jnp.isnan(numbers), numbers, jnp.inf))
+
+    def of_run(scores: Sequence[Array], kept: Sequence[Array], left: Sequence[Array] | None) -> Array:
+        dtype = count_dtype(sum(score.size for score in scores))
+        limits = jnp.stack([least(score, mask) for score, mask in zip(scores, kept, strict=True)])
+        if pooled:
+            limits = jnp.broadcast_to(jnp.min(limits), limits.shape)
+        columns = []
+        for index, (score, mask) in enumerate(zip(scores, kept, strict=True)):
+            there = jnp.ones_like(mask) if left is None else left[index]
+            tied = there & (score == limits[index])
+            marks = (
+                there, there & jnp.isnan(score), there & jnp.isinf(score), there & (score == 0), mask,
+                tied & mask, tied & ~mask, mask & (score == 0), there & ~mask & (score < 0),
+            )  # fmt: skip
+            columns.append(jnp.stack([jnp.sum(mark, dtype=dtype) for mark in marks]))
+        return jnp.stack(columns, axis=-1)
+
+    if runs:
+        return jax.vmap(of_run, out_axes=1)(scores, kept, left)
+    return of_run(scores, kept, left)[:, None]
+
+
+def lines(seen: Seen, weights: PyTree = None) -> list[str]:
+    """Say what was seen, the worst first; nothing where scores tell connections apart and no leaf is empty.
+
+    Args:
+      seen: as `look` returns it.
+      weights: of the model, if they are known: one that is all 0 is the likely cause of scores that are 0.
+
+    Raises:
+      ArgumentError: scores that are NaN, all of them in all runs.
+    """
+    check_some_number(seen)
+    there, kept = seen.there, seen.kept
+    found = []
+    if seen.nan.any():
+        found.append(
+            f"{_share(seen.nan, there)} scores are NaN, in {_leaves(seen, seen.nan)}, and come last"
+            f"{_runs(seen.nan)}; look for NaN in weights and gradients"
+        )
+    if seen.inf.any():
+        found.append(
+            f"{_share(seen.inf, there)} scores are infinite, in {_leaves(seen, seen.inf)}{_runs(seen.inf)}: they "
+            "overflow, as SynFlow's do in deep networks; enable jax_enable_x64, or scale weights down"
+        )
+    # A run whose scores are all 0, or NaN, has no order.
+    nothing = (seen.zero + seen.nan).sum(1) == there.sum(1)
+    if nothing.any():
+        zeros = [path for path, leaf in named_leaves(weights).items() if leaf.ndim > 2 and not np.any(leaf)]
+        cause = f"{_listed(zeros)} starts" if zeros else "it may be that the last layer starts"
+        found.append(
+            f"all scores are 0, in {_leaves(seen, there)}, so that the first connections are kept"
+            f"{_runs(nothing[:, None])}; {cause} at 0: score after some steps, or from other weights"
+        )
+    tied = _ties(seen) & ~nothing
+    if tied.any():
+        found.append(
+            f"{_share(seen.tied[tied], kept[tied])} kept connections have the same score as "
+            f"{int(seen.missed[tied].sum())} others, and are kept for coming first{_runs(tied[:, None])}"
+        )
+    told = ~nothing[:, None]
+    if (empty := told & (kept == 0) & (there > 0)).any():
+        zeros = empty & (seen.zero == there)
+        cause = (
+            f"all scores of {_leaves(seen, zeros)} are 0, as of a layer that starts at 0"
+            if zeros.any()
+            else "give a larger density" + (", or per='leaf' or 'erk'" if seen.pooled else "")
+        )
+        found.append(f"no connection is kept in {_leaves(seen, empty)}{_runs(empty)}; {cause}")
+    few = 2 * kept.sum(1, keepdims=True) <= there.sum(1, keepdims=True)
+    if seen.pooled and (whole := told & few & (kept == there) & (there >= FEWEST)).any():
+        found.append(f"every connection is kept in {_leaves(seen, whole)}{_runs(whole)}")
+    return found
+
+
+def emptied(masks: PyTree) -> list[str]:
+    """Say which leaves of masks, with a leading axis of runs, have no connection, or are left whole."""
+    seen = look(masks, masks, runs=True)
+    nothing = np.zeros_like(seen.there)
+    return lines(seen._replace(zero=nothing, missed=nothing))
+
+
+def brought_back(seen: Seen) -> list[str]:
+    """Say that zeros are kept in place of scores below 0: in rounds, what was pruned has a score of 0."""
+    kept, zeros, less = seen.kept.sum(), seen.zero_kept.sum(), seen.negative.sum()
+    if not less or zeros <= BACK * kept:
+        return []
+    return [
+        f"{zeros} of {kept} kept connections have a score of 0, above {less} that score less; if an earlier "
+        "mask pruned them, pass it as `within`"
+    ]
+
+
+def check_some_number(seen: Seen) -> None:
+    """Raise if all scores are NaN.
+
+    Raises:
+      ArgumentError: naming the leaves.
+    """
+    if seen.there.sum() and (seen.nan == seen.there).all():
+        raise ArgumentError(
+            f"scores: all {int(seen.there[0].sum())} are NaN, in {_leaves(seen, seen.nan)}; look for NaN in weights "
+            "and gradients"
+        )
+
+
+def _ties(seen: Seen) -> np.ndarray:
+    """The runs whose mask is to a good part decided by places, among equal scores."""
+    decided = np.where(seen.missed > 0, seen.tied, 0).sum(1)
+    if seen.pooled:
+        decided = np.where(seen.missed.sum(1) > 0, seen.tied.sum(1), 0)
+    return (decided > TIED * seen.kept.sum(1)) & (decided + seen.missed.sum(1) >= FEWEST)
+
+
+def _share(part: np.ndarray, of: np.ndarray) -> str:
+    return f"{int(part.sum())} of {int(of.sum())}"
+
+
+def _leaves(seen: Seen, marked: np.ndarray) -> str:
+    """The leaves that are marked in some run."""
+    return _listed([name for name, hit in zip(seen.names, marked.astype(bool).any(0), strict=True) if hit])
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = [repr(name) if name else "the only leaf" for name in names[:3]]
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def _runs(marked: np.ndarray) -> str:
+    """In how many runs something is marked, if there are several."""
+    runs = len(marked)
+    return "" if runs == 1 else f" (in {int(marked.astype(bool).any(1).sum())} of {runs} runs)"
