@@ -192,11 +192,43 @@ class _Leaf(NamedTuple):
 
 _KERNELS = {"kernel", "kernels", "matrix", "w", "weight", "weights"}
 _GAINS, _SHIFTS = {"gamma", "scale", "weight"}, {"beta", "bias", "offset", "shift"}
-_STATISTICS = {"mean", "moving_mean", "moving_variance", "num_batches_tracked", "running_mean", "running_var", "var"}
+_STATISTICS = {
+    "mean",
+    "moving_mean",
+    "moving_variance",
+    "num_batches_tracked",
+    "running_mean",
+    "running_var",
+    "var",
+}
 _TABLES = {"emb", "embed", "embedding", "embeddings", "encoding", "table", "wpe"}
 _POSITIONS = {"pos", "posemb", "posembed", "position", "positional", "positions", "wpe"}
-_SPECIAL = {"class", "cls", "dist", "distillation", "latent", "mask", "pad", "prompt", "query", "reg", "register"}
-_IN_NORMS = {"ada", "adaptive", "conv", "dense", "fc", "gate", "linear", "mlp", "modulation", "proj", "projection"}
+_SPECIAL = {
+    "class",
+    "cls",
+    "dist",
+    "distillation",
+    "latent",
+    "mask",
+    "pad",
+    "prompt",
+    "query",
+    "reg",
+    "register",
+}
+_IN_NORMS = {
+    "ada",
+    "adaptive",
+    "conv",
+    "dense",
+    "fc",
+    "gate",
+    "linear",
+    "mlp",
+    "modulation",
+    "proj",
+    "projection",
+}
 """Words of modules that are called after a norm and are none, such as `adaLN_modulation`."""
 
 
@@ -212,7 +244,10 @@ def _why_no_matrix(leaf: _Leaf, module: Sequence[_Leaf]) -> str:
         return "a number" if not leaf.shape else "a vector"
     if words & {"bias", "biases"} and not words & _KERNELS:
         return "a bias"
-    if leaf.words[-1:] in (["scale"], ["scales"], ["offset"]) or leaf.name in ("a_log", *_STATISTICS - {"mean", "var"}):
+    if leaf.words[-1:] in (["scale"], ["scales"], ["offset"]) or leaf.name in (
+        "a_log",
+        *_STATISTICS - {"mean", "var"},
+    ):
         return "a scale or offset"
     if _is_table_of_positions(leaf, module):
         return "a table of positions"
@@ -256,7 +291,9 @@ def _why_beside(leaf: _Leaf, module: Sequence[_Leaf]) -> str:
         return "the norm of a kernel" if is_norm else ""
     if leaf.name.isdigit():
         before = [other for other in module if other.name == str(int(leaf.name) - 1)]
-        fits = before and len(before[0].shape) - len(leaf.shape) == 1 and _is_part(leaf.shape, before[0].shape)
+        fits = (
+            before and len(before[0].shape) - len(leaf.shape) == 1 and _is_part(leaf.shape, before[0].shape)
+        )
         return "a bias, behind its kernel" if fits else ""
     if re.sub(r"\d+$", "", leaf.name).rstrip("_") in ("b", "beta", "gamma", "shift"):
         return "a bias" if any(_is_part(leaf.shape, other.shape) for other in module) else ""

@@ -59,7 +59,9 @@ class Seen(NamedTuple):
     pooled: bool
 
 
-def look(scores: PyTree, mask: PyTree, left: PyTree = None, *, pooled: bool = True, runs: bool = False) -> Seen:
+def look(
+    scores: PyTree, mask: PyTree, left: PyTree = None, *, pooled: bool = True, runs: bool = False
+) -> Seen:
     """Count what can be wrong with scores, and with the mask that was made of them.
 
     Args:

@@ -51,8 +51,8 @@ def keep(
         or group of units; `erk`, the densities of `erk_densities`. Whole numbers are made by the largest
         remainders, so that their sum is `round(d D)` in each case.
       units: what is kept together, by the mean of its scores. `None` for single connections; `(4, 4)` for
-        blocks of 4 inputs by 4 outputs, the last two axes of a leaf (`Blocks`); `"2:4"` for 2 of every 4
-        inputs in a row of each output (`NOfM`); neurons, channels or heads of a model are
+        blocks of 4 inputs by 4 outputs (`Blocks`); `"2:4"` for 2 of every 4 inputs in a row of each output, of
+        leaves whose name and shape say which axis has the inputs (`NOfM`); neurons, channels or heads of a model are
         `axis_groups(function, params, x).units("neurons")`, of which each group keeps one at least.
       within: an earlier mask, booleans for each leaf that is scored: no connection outside of it is kept. The
         density stays the share of all D connections, or units. Units are scored by the mean over their
@@ -76,8 +76,8 @@ def keep(
       [[0, 1, 0, 0], [1, 1, 1, 0]]
       >>> [leaf.astype(int).tolist() for leaf in jaxarch.masks.keep(scores, 0.5, per="leaf").values()]
       [[0, 1, 0, 1], [1, 1, 0, 0]]
-      >>> kernel = {"a": jnp.array([[0.1, 0.9], [0.2, 0.3], [0.4, 0.1], [0.3, 0.2]])}
-      >>> jaxarch.masks.keep(kernel, units="2:4")["a"].astype(int).tolist()
+      >>> kernel = {"kernel": jnp.array([[0.1, 0.9], [0.2, 0.3], [0.4, 0.1], [0.3, 0.2]])}
+      >>> jaxarch.masks.keep(kernel, units="2:4")["kernel"].astype(int).tolist()
       [[0, 1], [0, 1], [1, 0], [1, 0]]
     """
     check_scores(scores)

@@ -157,16 +157,20 @@ class Connections(Units):
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Blocks(Units):
-    """Blocks of the last two axes of each leaf, whatever the others are; the last ones may be smaller.
+    """Blocks of inputs by outputs of each leaf, whatever its other axes are; the last ones may be smaller.
 
     `units=(4, 4)` is `Blocks(4, 4)`.
 
     Args:
-      inputs: how many entries of the last axis but one are in a block.
-      outputs: how many of the last one.
+      inputs: how many entries of the axis of inputs are in a block.
+      outputs: how many of the axis of outputs.
+      axes: these two axes: a pair, or by path, as of `structure.weights_of(function, params, x).axes`. By
+        default the last two, and the blocks of searches lie as the model's products use a leaf. Blocks that
+        are not square need it, unless the leaf is called `kernel` or `w`, with a shape (inputs, outputs), or
+        that of a convolution with a square window.
 
     Raises:
-      ArgumentError: sizes that are no positive integers.
+      ArgumentError: sizes that are no positive integers, axes that are not two integers.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -179,6 +183,7 @@ class Blocks(Units):
 
     inputs: int
     outputs: int
+    axes: Any = None
 
     def __post_init__(self) -> None:
         sizes = (self.inputs, self.outputs)
@@ -186,26 +191,48 @@ class Blocks(Units):
             raise ArgumentError(
                 f"units: expected two positive integers, inputs and outputs of a block, got {shown(sizes)}"
             )
+        object.__setattr__(self, "axes", _checked_axes("axes", self.axes, pair=True))
 
     def over(self, selection: PyTree) -> Units:
         """The blocks of some leaves.
 
         Raises:
-          ArgumentError: a leaf with fewer than two axes.
+          ArgumentError: a leaf with fewer than two axes, or whose axes are not known.
         """
         _check_axes(selection, 2, "blocks")
+        for path, leaf in named_leaves(selection).items():
+            self._axes(path, jnp.shape(leaf))
         return self
+
+    def along(self, axes: Mapping[str, tuple[int, int]]) -> Blocks:
+        """The blocks of a model, where no axes were given: by path, those that its products sum over and make."""
+        return self if self.axes is not None else dataclasses.replace(self, axes=_Found(axes.items()))
 
     def score(self, scores: PyTree) -> PyTree:
         """The mean of each block, in the structure of the scores."""
-        return map_selected(self._means, scores)
+        return _map_named(self._means, scores)
 
     def spread(self, values: PyTree, like: PyTree) -> PyTree:
         """The value of its block for every connection."""
-        return map_selected(self._repeated, values, like)
+        return _map_named(self._repeated, values, like)
 
-    def _means(self, leaf: Any) -> Array:
-        leaf = whole(_floating(leaf))
+    def _axes(self, path: str, shape: tuple[int, ...]) -> tuple[int, int]:
+        is_square = self.inputs == self.outputs
+        axes = _axes_of(self.axes, path, shape)
+        if axes is None and is_square:
+            return -2, -1
+        if axes is None:
+            raise ArgumentError(
+                f"units: which axes of {path!r} of shape {shape} are inputs and outputs is not known; give "
+                f"masks.Blocks({self.inputs}, {self.outputs}, axes=(inputs, outputs))"
+            )
+        # Square blocks of the last two axes lie the same in either order.
+        last = {len(shape) - 2, len(shape) - 1}
+        return (-2, -1) if is_square and {axis % len(shape) for axis in axes} == last else axes
+
+    def _means(self, path: str, leaf: Any) -> Array:
+        axes = self._axes(path, jnp.shape(leaf))
+        leaf = jnp.moveaxis(whole(_floating(leaf)), axes, (-2, -1))
         *others, rows, columns = leaf.shape
         down, across = -(-rows // self.inputs), -(-columns // self.outputs)
         missing = (0, down * self.inputs - rows), (0, across * self.outputs - columns)
@@ -216,10 +243,12 @@ class Blocks(Units):
         wide = np.minimum(self.outputs, columns - self.outputs * np.arange(across))
         return sums / np.broadcast_to(np.outer(tall, wide).astype(np.float32), sums.shape)
 
-    def _repeated(self, values: Array, leaf: Any) -> Array:
-        *_, rows, columns = jnp.shape(leaf)
-        tall = jnp.repeat(values, self.inputs, axis=-2)[..., :rows, :]
-        return _as_split(leaf, jnp.repeat(tall, self.outputs, axis=-1)[..., :columns])
+    def _repeated(self, path: str, values: Array, leaf: Any) -> Array:
+        shape = jnp.shape(leaf)
+        axes = self._axes(path, shape)
+        tall = jnp.repeat(values, self.inputs, axis=-2)[..., : shape[axes[0]], :]
+        made = jnp.repeat(tall, self.outputs, axis=-1)[..., : shape[axes[1]]]
+        return _as_split(leaf, jnp.moveaxis(made, (-2, -1), axes))
 
 
 @jax.tree_util.register_static
@@ -234,9 +263,10 @@ class NOfM(Units):
     Args:
       n: how many are kept, at least 1.
       m: of how many in a row, more than n.
-      axis: that of the inputs: the last one but one, as in kernels of shape (..., inputs, outputs); -1 where
-        weights have the shape (outputs, inputs). Kernels that make heads, (inputs, heads, features), have
-        them elsewhere: choose the leaves with `where`.
+      axis: the axis of inputs, over which products sum: -2 in kernels of shape (..., inputs, outputs), -1 in
+        weights of shape (outputs, inputs); or by path, as of `structure.weights_of(function, params, x).axes`.
+        By default searches read it from the model's products. Otherwise it is -2 for leaves called `kernel` or
+        `w` of two axes, or of a convolution with a square window; others are refused.
 
     Raises:
       ArgumentError: integers that are not 1 <= N < M.
@@ -252,28 +282,43 @@ class NOfM(Units):
 
     n: int
     m: int
-    axis: int = -2
+    axis: Any = None
 
     def __post_init__(self) -> None:
         if not all(type(number) is int for number in (self.n, self.m)) or not 1 <= self.n < self.m:
             raise ArgumentError(f"units: expected 'N:M' with 1 <= N < M, got {shown(f'{self.n}:{self.m}')}")
-        if type(self.axis) is not int:
-            raise ArgumentError(f"axis: expected an integer, got {shown(self.axis)}")
+        object.__setattr__(self, "axis", _checked_axes("axis", self.axis, pair=False))
 
     def over(self, selection: PyTree) -> Units:
         """The same of some leaves.
 
         Raises:
-          ArgumentError: a leaf without this axis, or whose size M does not divide.
+          ArgumentError: a leaf without this axis, one whose axis is not known, or whose size M does not divide.
         """
-        _check_axes(selection, self.axis + 1 if self.axis >= 0 else -self.axis, f"{self.n}:{self.m}")
+        if isinstance(self.axis, int):
+            _check_axes(selection, self.axis + 1 if self.axis >= 0 else -self.axis, f"{self.n}:{self.m}")
         for path, leaf in named_leaves(selection).items():
-            if jnp.shape(leaf)[self.axis] % self.m:
+            size = jnp.shape(leaf)[self._axis(path, jnp.shape(leaf))]
+            if size % self.m:
                 raise ArgumentError(
                     f"units: {self.n}:{self.m} does not fit {path!r} of shape {jnp.shape(leaf)}, since "
-                    f"{self.m} does not divide {jnp.shape(leaf)[self.axis]}; leave it out with `where`"
+                    f"{self.m} does not divide {size}; leave it out with `where`"
                 )
         return self
+
+    def along(self, axes: Mapping[str, tuple[int, int]]) -> NOfM:
+        """The same of a model, where no axis was given: by path, the axes that its products sum over and make."""
+        return self if self.axis is not None else dataclasses.replace(self, axis=_Found(axes.items()))
+
+    def _axis(self, path: str, shape: tuple[int, ...]) -> int:
+        axes = self.axis if isinstance(self.axis, int) else _axes_of(self.axis, path, shape)
+        if axes is None:
+            raise ArgumentError(
+                f"units: which axis of {path!r} of shape {shape} products sum over is not known; give "
+                f"masks.NOfM({self.n}, {self.m}, axis=-2) for (..., inputs, outputs), -1 for (outputs, inputs), or "
+                "structure.weights_of(function, params, x).axes"
+            )
+        return axes if isinstance(axes, int) else axes[0]
 
     def score(self, scores: PyTree) -> PyTree:
         """The scores themselves."""
@@ -294,7 +339,7 @@ class NOfM(Units):
             ordered = -jnp.sort(-jax.lax.stop_gradient(rows), axis=-1)
             return rows - (ordered[..., self.n - 1 : self.n] + ordered[..., self.n : self.n + 1]) / 2
 
-        return map_selected(lambda leaf: self._by_rows(less, leaf), values)
+        return _map_named(lambda path, leaf: self._by_rows(less, path, leaf), values)
 
     def hard(self, values: PyTree) -> PyTree:
         """The N largest of every M."""
@@ -328,14 +373,15 @@ class NOfM(Units):
             return (jnp.argsort(jnp.lexsort((-_floating(rows), ~there), axis=-1), axis=-1) < self.n) & there
 
         if left is None:
-            return map_selected(lambda leaf: self._by_rows(first, leaf), values)
-        return map_selected(lambda leaf, there: self._by_rows(first_left, leaf, there), values, left)
+            return _map_named(lambda path, leaf: self._by_rows(first, path, leaf), values)
+        return _map_named(lambda path, leaf, on: self._by_rows(first_left, path, leaf, on), values, left)
 
-    def _by_rows(self, function: Any, leaf: Array, *others: Array) -> Array:
+    def _by_rows(self, function: Any, path: str, leaf: Array, *others: Array) -> Array:
         """A function of arrays whose last axis are M inputs in a row."""
-        last = [jnp.moveaxis(whole(array), self.axis, -1) for array in (leaf, *others)]
+        axis = self._axis(path, leaf.shape)
+        last = [jnp.moveaxis(whole(array), axis, -1) for array in (leaf, *others)]
         made = function(*(array.reshape(*array.shape[:-1], -1, self.m) for array in last))
-        return _as_split(leaf, jnp.moveaxis(made.reshape(last[0].shape), -1, self.axis))
+        return _as_split(leaf, jnp.moveaxis(made.reshape(last[0].shape), -1, axis))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -615,6 +661,54 @@ def _floating(leaf: Any) -> Array:
 
 def _as_split(leaf: Any, array: Array) -> Array:
     return beside(leaf, split_like(leaf, array)) if isinstance(leaf, Array) else array
+
+
+class _Found(tuple[tuple[str, tuple[int, int]], ...]):
+    """Axes that were read from a model: leaves that it lacks have those that their names say."""
+
+
+def _checked_axes(name: str, axes: Any, *, pair: bool) -> Any:
+    """Axes as something that is hashed: `None`, an integer or a pair of them, or pairs of a path and such.
+
+    Raises:
+      ArgumentError: anything else.
+    """
+
+    def is_pair(value: Any) -> bool:
+        return isinstance(value, tuple) and len(value) == 2 and all(type(axis) is int for axis in value)
+
+    def is_right(value: Any) -> bool:
+        return is_pair(value) if pair else type(value) is int
+
+    if axes is None or isinstance(axes, _Found) or is_right(axes):
+        return axes
+    if isinstance(axes, Mapping) and all(is_right(of) or is_pair(of) for of in axes.values()):
+        return tuple((str(path), of) for path, of in axes.items())
+    if isinstance(axes, tuple) and axes and all(isinstance(of, tuple) and len(of) == 2 for of in axes):
+        return axes
+    expected = "two integers" if pair else "an integer"
+    raise ArgumentError(f"{name}: expected {expected}, or a dict of these by path, got {shown(axes)}")
+
+
+def _axes_of(axes: Any, path: str, shape: tuple[int, ...]) -> Any:
+    """The axes of a leaf: those that were given, or read from the model, or that its name says; or `None`."""
+    if axes is not None and not isinstance(axes, _Found) and all(type(axis) is int for axis in axes):
+        return axes
+    given = dict(axes or ())
+    if path in given or (axes is not None and not isinstance(axes, _Found)):
+        return given.get(path)
+    window = set(shape[:-2])
+    if re.split(r"[/.]", path)[-1] in ("kernel", "w") and (
+        len(shape) == 2 or len(shape) > 3 and len(window) == 1
+    ):
+        return -2, -1
+    return None
+
+
+def _map_named(function: Any, selection: PyTree, *trees: PyTree) -> PyTree:
+    """`function(path, leaf, *leaves)` where a leaf is selected; `None` elsewhere."""
+    paths = iter(named_leaves(selection))
+    return map_selected(lambda *leaves: function(next(paths), *leaves), selection, *trees)
 
 
 def _check_axes(selection: PyTree, least: int, what: str) -> None:

@@ -9,11 +9,12 @@ import jax
 import jax.numpy as jnp
 
 from jaxarch.errors import ArgumentError
-from jaxarch.masks.units import GroupUnits, NOfM, Units, UnitsLike, as_units, as_words
+from jaxarch.masks.units import Blocks, GroupUnits, NOfM, Units, UnitsLike, as_units, as_words
 from jaxarch.problem import Problem
 from jaxarch.running.stage import Needs
 from jaxarch.structure import Groups, axis_groups
 from jaxarch.structure.network_function import joined_leaves, problem_function
+from jaxarch.structure.uses import Weights, weights_of
 from jaxarch.trees import PyTree, named_leaves
 
 
@@ -53,6 +54,8 @@ def units_of(
     Raises:
       ArgumentError: a model without such units, leaves that they do not fit.
     """
+    if isinstance(units, (NOfM, Blocks)) and problem.predict is not None:
+        units = units.along(_weights(problem, params, state).axes)
     if not isinstance(units, Units):
         units = _of_params(_groups(problem, params, state).units(*units), params)
     return units.over(selection)
@@ -82,6 +85,12 @@ def _groups(problem: Problem, params: PyTree, state: PyTree) -> Groups:
     params, state = jax.tree.map(_shape, (params, state))
     function = problem_function(problem, params, state)
     return axis_groups(function, joined_leaves(params, state), example_shapes(problem))
+
+
+def _weights(problem: Problem, params: PyTree, state: PyTree) -> Weights:
+    params, state = jax.tree.map(_shape, (params, state))
+    function = problem_function(problem, params, state)
+    return weights_of(function, joined_leaves(params, state), example_shapes(problem))
 
 
 def _shape(leaf: Any) -> jax.ShapeDtypeStruct:

@@ -7,6 +7,7 @@ from jaxarch.structure.groups import Folded, Group, Groups, axis_groups
 from jaxarch.structure.layer_units import LayerUnits, layer_units
 from jaxarch.structure.shrink import Shrunk, ShrunkNetwork, shrink
 from jaxarch.structure.unit_graph import UnitGraph, unit_graph
+from jaxarch.structure.uses import Weights, weights_of
 
 __all__ = [
     "Cost",
@@ -19,6 +20,7 @@ __all__ = [
     "Shrunk",
     "ShrunkNetwork",
     "UnitGraph",
+    "Weights",
     "axis_groups",
     "cost",
     "distances",
@@ -26,4 +28,5 @@ __all__ = [
     "layer_units",
     "shrink",
     "unit_graph",
+    "weights_of",
 ]
