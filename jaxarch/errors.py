@@ -35,7 +35,7 @@ class DeadStartWarning(UserWarning):
 
 
 class ResultWarning(UserWarning):
-    """A result, a mask or a selection lacks what was asked for; the message names what was found, and where."""
+    """A result, a mask or a selection lacks what was asked for; the message names what, and where."""
 
 
 def shown(value: object, limit: int = 80) -> str:

@@ -124,9 +124,10 @@ def matrices(path: str, leaf: Any) -> bool:
 
 
 def not_matrices(leaves: Mapping[str, Any]) -> dict[str, str]:
-    """Say which leaves `matrices` leaves out, by path, and why: by their names and shapes, and their neighbours'.
+    """Name the leaves that `matrices` leaves out, by path, and why.
 
-    Names are those of Flax, Haiku, Equinox, Keras and PyTorch; the parts of a path are separated by `/` or `.`.
+    Names and shapes decide, of a leaf and its neighbours. Names are those of Flax, Haiku, Equinox, Keras and
+    PyTorch; the parts of a path are separated by `/` or `.`.
     Left out are, of the leaves with two or more axes:
 
     - biases, scales and offsets, by name: `bias`, `in_proj_bias`, `layer_scale`, `offset`;
@@ -147,8 +148,8 @@ def not_matrices(leaves: Mapping[str, Any]) -> dict[str, str]:
     Example:
       >>> import jax.numpy as jnp
       >>> from jaxarch.trees import not_matrices
-      >>> layers = {"dense/w": jnp.ones((4, 8, 8)), "dense/b": jnp.ones((4, 8)), "norm/weight": jnp.ones((4, 8))}
-      >>> not_matrices(layers)
+      >>> shapes = {"dense/w": (4, 8, 8), "dense/b": (4, 8), "norm/weight": (4, 8)}
+      >>> not_matrices({path: jnp.ones(shape) for path, shape in shapes.items()})
       {'dense/b': 'a bias', 'norm/weight': 'of a norm'}
     """
     all_leaves = [_Leaf.of(path, leaf) for path, leaf in leaves.items()]
@@ -169,7 +170,7 @@ def not_matrices(leaves: Mapping[str, Any]) -> dict[str, str]:
 
 
 class _Leaf(NamedTuple):
-    """A leaf by the parts of its path, those of its module and its own name, and the words in the latter two."""
+    """A leaf: its path, the parts of the path that are its module, its own name, its shape."""
 
     path: str
     module: tuple[str, ...]
@@ -238,7 +239,7 @@ def _words(name: str) -> list[str]:
 
 
 def _why_no_matrix(leaf: _Leaf, module: Sequence[_Leaf]) -> str:
-    """Why a leaf is no kernel or embedding, by its own name and shape and those of its module; '' if it is."""
+    """Why a leaf is no kernel or embedding, by names and shapes in its module; '' if it is one."""
     words, is_kernel = set(leaf.words), leaf.name in _KERNELS
     if len(leaf.shape) < 2:
         return "a number" if not leaf.shape else "a vector"
@@ -251,7 +252,7 @@ def _why_no_matrix(leaf: _Leaf, module: Sequence[_Leaf]) -> str:
         return "a scale or offset"
     if _is_table_of_positions(leaf, module):
         return "a table of positions"
-    if words & {"token", "tokens"} and words & _SPECIAL or leaf.words == ["cls"]:
+    if (words & {"token", "tokens"} and words & _SPECIAL) or leaf.words == ["cls"]:
         return "a special token"
     if len(leaf.shape) > 2 and sum(size > 1 for size in leaf.shape) < 2 and not is_kernel:
         return "one axis longer than 1"
@@ -267,7 +268,7 @@ def _is_table_of_positions(leaf: _Leaf, module: Sequence[_Leaf]) -> bool:
         of_module = set(leaf.module_words)
         is_table = leaf.name in ("embedding", "embeddings", "weight") and len(module) == 1
         is_embedding = leaf.name != "weight" or bool(of_module & _TABLES)
-        return is_table and ("bias" in of_module or bool(of_module & _POSITIONS) and is_embedding)
+        return is_table and ("bias" in of_module or (bool(of_module & _POSITIONS) and is_embedding))
     return bool(words & _POSITIONS) or leaf.words == ["pe"]
 
 
@@ -307,7 +308,7 @@ def _is_part(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
 
 
 def _stacked_axes(leaves: Sequence[_Leaf], reasons: Mapping[str, str]) -> int:
-    """How many first axes the leaves of a part of a tree share for being stacked layers; 0 if they are not."""
+    """How many first axes all leaves of a part of a tree have from being stacked; 0 if they are not."""
     vectors = [leaf for leaf in leaves if reasons[leaf.path] in ("a bias", "a scale or offset", "of a norm")]
     stacked = min((len(leaf.shape) for leaf in vectors), default=0) - 1
     if stacked < 1 or max(len(leaf.shape) for leaf in leaves) < stacked + 2:

@@ -20,6 +20,7 @@ from jaxarch.masks.arithmetic import check_booleans as check_booleans
 from jaxarch.masks.arithmetic import check_fits as check_fits
 from jaxarch.masks.arithmetic import connections as connections
 from jaxarch.masks.arithmetic import density as density
+from jaxarch.masks.arithmetic import describe as describe
 from jaxarch.masks.arithmetic import full_mask as full_mask
 from jaxarch.masks.arithmetic import layer_density as layer_density
 from jaxarch.masks.arithmetic import overlap as overlap

@@ -12,7 +12,7 @@ from jax import Array
 from jaxarch.errors import ArgumentError, is_traced, shown
 from jaxarch.masks.sharding import split_like, whole
 from jaxarch.order_statistics import count_dtype
-from jaxarch.trees import PyTree, check_structure, map_selected, merge, named_leaves
+from jaxarch.trees import PyTree, check_structure, map_selected, merge, named_leaves, not_matrices, path_name
 
 
 def full_mask(selection: PyTree) -> PyTree:
@@ -166,6 +166,51 @@ def layer_density(mask: PyTree) -> dict[str, Array]:
     """
     _arrays(mask)
     return {path: density(leaf) for path, leaf in named_leaves(mask).items()}
+
+
+def describe(mask: PyTree, params: PyTree = None) -> str:
+    """Describe a mask as a table: of each leaf how many connections are kept, or that it is not masked.
+
+    Args:
+      mask: booleans, `None` for leaves that are not masked.
+      params: the parameters, arrays or their shapes. With them, the shapes of other leaves are shown, and why
+        the default `where` leaves them out.
+
+    Returns:
+      A line for each leaf, and one for all.
+
+    Raises:
+      ArgumentError: a mask of another structure or of other shapes than the parameters.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> params = {"kernel": jnp.array([[1.0, -3.0], [2.0, 0.5]]), "norm": {"scale": jnp.ones((2, 2))}}
+      >>> mask = jaxarch.masks.keep(jaxarch.saliency.magnitude(params), 0.5)
+      >>> print(jaxarch.masks.describe(mask, params))
+      kernel      (2, 2)  2 of 4 kept
+      norm/scale  (2, 2)  not masked: a scale or offset
+      all                 2 of 4 kept in 1 of 2 leaves
+    """
+    kept = {path: int(connections(leaf)) for path, leaf in named_leaves(mask).items()}
+    sizes = {path: leaf.size for path, leaf in named_leaves(mask).items()}
+    if params is None:
+        flat = jax.tree_util.tree_flatten_with_path(mask, is_leaf=lambda leaf: leaf is None)[0]
+        shapes = {path_name(path): getattr(leaf, "shape", "") for path, leaf in flat}
+        reasons: dict[str, str] = {}
+    else:
+        check_fits(mask, params)
+        shapes = {path: jnp.shape(leaf) for path, leaf in named_leaves(params).items()}
+        reasons = not_matrices(named_leaves(params))
+
+    def said(path: str) -> str:
+        if path in kept:
+            return f"{kept[path]} of {sizes[path]} kept"
+        return f"not masked: {reasons[path]}" if path in reasons else "not masked"
+
+    total = f"{sum(kept.values())} of {sum(sizes.values())} kept in {len(kept)} of {len(shapes)} leaves"
+    rows = [*((path, str(shape), said(path)) for path, shape in shapes.items()), ("all", "", total)]
+    wide = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    return "\n".join(f"{name:<{wide[0]}}  {shape:<{wide[1]}}  {text}".rstrip() for name, shape, text in rows)
 
 
 def overlap(mask: PyTree, other: PyTree) -> Array:

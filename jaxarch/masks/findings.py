@@ -1,14 +1,15 @@
 """Scores that say little of connections, and masks that leave layers empty: found by counting, said in lines.
 
-Counting is one compiled program and one small array that comes to the host; nothing is sorted, and arrays
-that are split over devices stay so. Under a transformation of JAX values are unknown, and nothing is said.
+Nothing is sorted. Of arrays on accelerators, or split over devices, a compiled program counts, and one small
+array comes to the host. Under a transformation of JAX values are unknown, and nothing is said.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -71,43 +72,61 @@ def look(
       pooled: whether all leaves were compared with each other, or each by itself.
       runs: whether all arrays have a leading axis of runs.
     """
-    named = named_leaves(scores)
-    kept = named_leaves(mask)
-    there = None if left is None else list(named_leaves(left).values())
-    arrays = list(named.values()), [kept[path] for path in named], there
-    counts = np.asarray(_counted(*arrays, pooled, runs), np.int64)
-    return Seen(tuple(named), *counts, pooled)
+    named, of_mask = named_leaves(scores), named_leaves(mask)
+    there = [None] * len(named) if left is None else list(named_leaves(left).values())
+    arrays = list(zip(named.values(), [of_mask[path] for path in named], there, strict=True))
+    on_host = all(_is_on_host(array) for array in jax.tree.leaves(arrays))
+    if on_host:
+        arrays = jax.tree.map(np.asarray, arrays)
+    if not runs:
+        arrays = jax.tree.map(lambda array: array[None], arrays)
+    if on_host:
+        counts = _counts(np, arrays, np.dtype(np.int64), pooled)
+    else:
+        counts = _compiled_counts(arrays, pooled)
+    return Seen(tuple(named), *np.asarray(counts, np.int64), pooled)
 
 
-@partial(jax.jit, static_argnums=(3, 4))
-def _counted(
-    scores: Sequence[Array], kept: Sequence[Array], left: Sequence[Array] | None, pooled: bool, runs: bool
-) -> Array:
-    """The fields of `Seen`, in their order, shape (9, runs, leaves)."""
+def _is_on_host(array: Any) -> bool:
+    """Whether an array is in the memory of one CPU, where NumPy counts without a program to compile."""
+    if not isinstance(array, Array):
+        return True
+    return array.is_fully_addressable and [device.platform for device in array.devices()] == ["cpu"]
 
-    def least(score: Array, mask: Array) -> Array:
-        numbers = score.astype(jnp.promote_types(score.dtype, jnp.float32))
-        return jnp.min(jnp.where(mask & ~jnp.isnan(numbers), numbers, jnp.inf))
 
-    def of_run(scores: Sequence[Array], kept: Sequence[Array], left: Sequence[Array] | None) -> Array:
-        dtype = count_dtype(sum(score.size for score in scores))
-        limits = jnp.stack([least(score, mask) for score, mask in zip(scores, kept, strict=True)])
-        if pooled:
-            limits = jnp.broadcast_to(jnp.min(limits), limits.shape)
-        columns = []
-        for index, (score, mask) in enumerate(zip(scores, kept, strict=True)):
-            there = jnp.ones_like(mask) if left is None else left[index]
-            tied = there & (score == limits[index])
-            marks = (
-                there, there & jnp.isnan(score), there & jnp.isinf(score), there & (score == 0), mask,
-                tied & mask, tied & ~mask, mask & (score == 0), there & ~mask & (score < 0),
-            )  # fmt: skip
-            columns.append(jnp.stack([jnp.sum(mark, dtype=dtype) for mark in marks]))
-        return jnp.stack(columns, axis=-1)
+Arrays = Sequence[tuple[Any, Any, Any]]
+"""Of each leaf scores, mask, and what could be kept, if not all, with a leading axis of runs."""
 
-    if runs:
-        return jax.vmap(of_run, out_axes=1)(scores, kept, left)
-    return of_run(scores, kept, left)[:, None]
+
+@partial(jax.jit, static_argnums=1)
+def _compiled_counts(arrays: Arrays, pooled: bool) -> Array:
+    sizes = [math.prod(scores.shape[1:]) for scores, _, _ in arrays]
+    return _counts(jnp, arrays, count_dtype(sum(sizes)), pooled)
+
+
+def _counts(xp: Any, arrays: Arrays, dtype: Any, pooled: bool) -> Any:
+    """The fields of `Seen`, in their order, shape (9, runs, leaves), by NumPy or by JAX."""
+
+    def others(array: Any) -> tuple[int, ...]:
+        return tuple(range(1, array.ndim))
+
+    numbers = [scores.astype(jnp.promote_types(scores.dtype, jnp.float32)) for scores, _, _ in arrays]
+    limits = [
+        xp.min(xp.where(mask & ~xp.isnan(of), of, xp.inf), others(of), initial=xp.inf)
+        for of, (_, mask, _) in zip(numbers, arrays, strict=True)
+    ]
+    if pooled:
+        limits = [xp.min(xp.stack(limits), 0)] * len(limits)
+    columns = []
+    for of, limit, (_, mask, left) in zip(numbers, limits, arrays, strict=True):
+        there = xp.ones_like(mask) if left is None else left
+        tied = there & (of == xp.expand_dims(limit, others(of)))
+        marks = (
+            there, there & xp.isnan(of), there & xp.isinf(of), there & (of == 0), mask, tied & mask,
+            tied & ~mask, mask & (of == 0), there & ~mask & (of < 0),
+        )  # fmt: skip
+        columns.append(xp.stack([xp.sum(mark, others(mark), dtype=dtype) for mark in marks]))
+    return xp.stack(columns, -1)
 
 
 def lines(seen: Seen, weights: PyTree = None) -> list[str]:
@@ -130,8 +149,8 @@ def lines(seen: Seen, weights: PyTree = None) -> list[str]:
         )
     if seen.inf.any():
         found.append(
-            f"{_share(seen.inf, there)} scores are infinite, in {_leaves(seen, seen.inf)}{_runs(seen.inf)}: they "
-            "overflow, as SynFlow's do in deep networks; enable jax_enable_x64, or scale weights down"
+            f"{_share(seen.inf, there)} scores are infinite, in {_leaves(seen, seen.inf)}{_runs(seen.inf)}: "
+            "they overflow, as SynFlow's do in deep networks; enable jax_enable_x64, or scale weights down"
         )
     # A run whose scores are all 0, or NaN, has no order.
     nothing = (seen.zero + seen.nan).sum(1) == there.sum(1)
@@ -189,8 +208,8 @@ def check_some_number(seen: Seen) -> None:
     """
     if seen.there.sum() and (seen.nan == seen.there).all():
         raise ArgumentError(
-            f"scores: all {int(seen.there[0].sum())} are NaN, in {_leaves(seen, seen.nan)}; look for NaN in weights "
-            "and gradients"
+            f"scores: all {int(seen.there[0].sum())} are NaN, in {_leaves(seen, seen.nan)}; look for NaN in "
+            "weights and gradients"
         )
 
 

@@ -51,9 +51,10 @@ def keep(
         or group of units; `erk`, the densities of `erk_densities`. Whole numbers are made by the largest
         remainders, so that their sum is `round(d D)` in each case.
       units: what is kept together, by the mean of its scores. `None` for single connections; `(4, 4)` for
-        blocks of 4 inputs by 4 outputs (`Blocks`); `"2:4"` for 2 of every 4 inputs in a row of each output, of
-        leaves whose name and shape say which axis has the inputs (`NOfM`); neurons, channels or heads of a model are
-        `axis_groups(function, params, x).units("neurons")`, of which each group keeps one at least.
+        blocks of 4 inputs by 4 outputs (`Blocks`); `"2:4"` for 2 of every 4 inputs in a row of each output,
+        in leaves whose name and shape say which axis has the inputs (`NOfM`); neurons, channels or heads of
+        a model are `axis_groups(function, params, x).units("neurons")`, of which each group keeps one at
+        least.
       within: an earlier mask, booleans for each leaf that is scored: no connection outside of it is kept. The
         density stays the share of all D connections, or units. Units are scored by the mean over their
         connections in it. If it is traced and has too few connections, all of them are kept; N:M keeps what

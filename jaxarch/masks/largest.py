@@ -99,12 +99,9 @@ def mask_of(scores: PyTree, within: PyTree) -> PyTree:
         there = before.get(path)
         if there is None:
             raise ArgumentError(f"within: it has no mask of {name}, which is scored; give one for each leaf")
-        dtype = getattr(there, "dtype", type(there).__name__)
-        if dtype != bool or there.shape != leaf.shape:
-            shape = f" of shape {there.shape}" if hasattr(there, "shape") else ""
-            raise ArgumentError(
-                f"within: expected booleans of shape {leaf.shape} for {name}, got {dtype}{shape}"
-            )
+        if getattr(there, "dtype", None) != jnp.bool_ or there.shape != leaf.shape:
+            got = f"{there.dtype} of shape {there.shape}" if hasattr(there, "dtype") else shown(there)
+            raise ArgumentError(f"within: expected booleans of shape {leaf.shape} for {name}, got {got}")
     return placed({path: before.get(path) for path in named_leaves(scores)}, scores)
 
 

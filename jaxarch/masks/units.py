@@ -95,7 +95,7 @@ class Units(abc.ABC):
           within: booleans of these leaves at least; `None` for all connections.
 
         Returns:
-          The means, and booleans: which units have such a connection. `None` in place of these without a mask.
+          The means, and booleans: which units have such a connection; `None` without a mask.
         """
         if within is None:
             return self.score(scores), None
@@ -205,7 +205,11 @@ class Blocks(Units):
         return self
 
     def along(self, axes: Mapping[str, tuple[int, int]]) -> Blocks:
-        """The blocks of a model, where no axes were given: by path, those that its products sum over and make."""
+        """The blocks of a model, where no axes were given.
+
+        Args:
+          axes: by path, those that its products sum over and make.
+        """
         return self if self.axes is not None else dataclasses.replace(self, axes=_Found(axes.items()))
 
     def score(self, scores: PyTree) -> PyTree:
@@ -264,9 +268,10 @@ class NOfM(Units):
       n: how many are kept, at least 1.
       m: of how many in a row, more than n.
       axis: the axis of inputs, over which products sum: -2 in kernels of shape (..., inputs, outputs), -1 in
-        weights of shape (outputs, inputs); or by path, as of `structure.weights_of(function, params, x).axes`.
-        By default searches read it from the model's products. Otherwise it is -2 for leaves called `kernel` or
-        `w` of two axes, or of a convolution with a square window; others are refused.
+        weights of shape (outputs, inputs); or by path, as of
+        `structure.weights_of(function, params, x).axes`. By default searches read it from the model's
+        products. Otherwise it is -2 for leaves called `kernel` or `w` of two axes, or of a convolution with a
+        square window; others are refused.
 
     Raises:
       ArgumentError: integers that are not 1 <= N < M.
@@ -293,7 +298,8 @@ class NOfM(Units):
         """The same of some leaves.
 
         Raises:
-          ArgumentError: a leaf without this axis, one whose axis is not known, or whose size M does not divide.
+          ArgumentError: a leaf without this axis, or whose axis is not known, or has a size that M does not
+            divide.
         """
         if isinstance(self.axis, int):
             _check_axes(selection, self.axis + 1 if self.axis >= 0 else -self.axis, f"{self.n}:{self.m}")
@@ -307,7 +313,11 @@ class NOfM(Units):
         return self
 
     def along(self, axes: Mapping[str, tuple[int, int]]) -> NOfM:
-        """The same of a model, where no axis was given: by path, the axes that its products sum over and make."""
+        """The same of a model, where no axis was given.
+
+        Args:
+          axes: by path, those that its products sum over and make.
+        """
         return self if self.axis is not None else dataclasses.replace(self, axis=_Found(axes.items()))
 
     def _axis(self, path: str, shape: tuple[int, ...]) -> int:
@@ -315,8 +325,8 @@ class NOfM(Units):
         if axes is None:
             raise ArgumentError(
                 f"units: which axis of {path!r} of shape {shape} products sum over is not known; give "
-                f"masks.NOfM({self.n}, {self.m}, axis=-2) for (..., inputs, outputs), -1 for (outputs, inputs), or "
-                "structure.weights_of(function, params, x).axes"
+                f"masks.NOfM({self.n}, {self.m}, axis=-2) for (..., inputs, outputs), -1 for (outputs, "
+                "inputs), or structure.weights_of(function, params, x).axes"
             )
         return axes if isinstance(axes, int) else axes[0]
 
@@ -699,7 +709,7 @@ def _axes_of(axes: Any, path: str, shape: tuple[int, ...]) -> Any:
         return given.get(path)
     window = set(shape[:-2])
     if re.split(r"[/.]", path)[-1] in ("kernel", "w") and (
-        len(shape) == 2 or len(shape) > 3 and len(window) == 1
+        len(shape) == 2 or (len(shape) > 3 and len(window) == 1)
     ):
         return -2, -1
     return None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -14,12 +16,13 @@ import optax
 from jax import Array
 
 from jaxarch.descent import Descent, Sampling
-from jaxarch.errors import ArgumentError, first_line, is_traced, shown
+from jaxarch.errors import ArgumentError, ResultWarning, first_line, is_traced, shown
 from jaxarch.models.flax_models import as_model
 from jaxarch.models.model import Model
 from jaxarch.problem import Key, Problem, take_rows
 from jaxarch.running.keyed import keyed_problem, shapes_of
-from jaxarch.trees import PyTree, named_leaves, path_name
+from jaxarch.structure.uses import weights_of
+from jaxarch.trees import PyTree, named_leaves, not_matrices, path_name
 
 
 def supervised(
@@ -249,6 +252,7 @@ def _check_call(network: Model, loss: Callable[[Any, Any], Array], x: PyTree, y:
         raise ArgumentError(
             f"model: it does not take inputs of shape {_form(x)}: {first_line(error)}"
         ) from error
+    _tell_uses(network, params, state, x)
     try:
         shapes_of(loss, outputs, y)
     except ArgumentError:
@@ -261,6 +265,30 @@ def _check_call(network: Model, loss: Callable[[Any, Any], Array], x: PyTree, y:
             f"{first_line(error)}{remedy}"
         ) from error
     return outputs
+
+
+def _tell_uses(network: Model, params: PyTree, state: PyTree, x: PyTree) -> None:
+    """Warn of leaves that are masked by default, for their names and shapes, but enter no product."""
+    leaves = named_leaves(params)
+    left_out = not_matrices(leaves)
+    masked = [path for path in leaves if path not in left_out]
+    if all(re.split(r"[/.]", path)[-1] in _KERNELS for path in masked):
+        return
+    try:
+        weights = weights_of(lambda *of: _evaluated(network.apply, *of)[0], params, state, x)
+    except ArgumentError:  # a model that reads the values of its state
+        return
+    if added := [path for path in masked if path in weights.entrywise and not weights(path)]:
+        warnings.warn(
+            f"model: {', '.join(map(repr, added))} would be masked by default, but enters no product; give "
+            "searches `where`, such as structure.weights_of(function, params, x)",
+            ResultWarning,
+            stacklevel=4,
+        )
+
+
+_KERNELS = ("embedding", "kernel", "w", "weight")
+"""Names that are known to be those of weights: the program of a model with no others is not looked at."""
 
 
 def _takes(function: Callable, *arguments: PyTree) -> bool:

@@ -144,8 +144,8 @@ def _remarks(network: Network) -> Iterable[str]:
         if (failed >= 0).any():
             yield (
                 f"at density {density}, saliencies are infinite, NaN or all 0 in {(failed >= 0).sum()} of "
-                f"{len(failed)} runs, first in round {failed[failed >= 0].min()}; a deep network overflows float32 "
-                "(enable jax_enable_x64), and behind a layer of zeros there is no flow"
+                f"{len(failed)} runs, first in round {failed[failed >= 0].min()}; a deep network overflows "
+                "float32 (enable jax_enable_x64), and behind a layer of zeros there is no flow"
             )
             return
     yield from layers_lost(network)

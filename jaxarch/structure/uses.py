@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -52,11 +52,13 @@ class Weights:
     Attributes:
       products: by path, how each product takes a leaf; nothing of one whose axes could not be followed.
       tables: paths of the leaves that inputs look up.
+      entrywise: paths of leaves that meet the inputs entry by entry, such as biases and scales.
       unread: paths of leaves that go into something of which nothing is known, by the name of its primitive.
     """
 
     products: tuple[tuple[str, tuple[Along, ...]], ...]
     tables: tuple[str, ...] = ()
+    entrywise: tuple[str, ...] = ()
     unread: tuple[tuple[str, str], ...] = ()
 
     def __call__(self, path: str, leaf: Any = None) -> bool:
@@ -117,7 +119,7 @@ def weights_of(function: Callable[..., Any], tree: PyTree, *inputs: PyTree) -> W
     found = _Found()
     found.walk(closed, [*views, *[None] * (len(closed.jaxpr.invars) - len(views))])
     products = tuple((path, tuple(sorted(uses))) for path, uses in found.products.items())
-    return Weights(products, tuple(found.tables), tuple(found.unread.items()))
+    return Weights(products, tuple(found.tables), tuple(found.entrywise), tuple(found.unread.items()))
 
 
 def _own(shape: Sequence[int]) -> Dims:
@@ -130,6 +132,7 @@ class _Found:
 
     products: dict[str, set[Along]] = dataclasses.field(default_factory=dict)
     tables: dict[str, None] = dataclasses.field(default_factory=dict)
+    entrywise: dict[str, None] = dataclasses.field(default_factory=dict)
     unread: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def walk(self, closed: ClosedJaxpr, inputs: Sequence[Views | None]) -> list[Views | None]:
@@ -168,6 +171,9 @@ class _Found:
         elif not _is_known(name):
             for views in taken:
                 self.unread |= dict.fromkeys(views or (), name)
+        elif None in taken:
+            for views in taken:
+                self.entrywise |= dict.fromkeys(views or ())
         if None in taken:
             return [None] * len(eqn.outvars)
         return [
@@ -189,6 +195,8 @@ class _Found:
             elif inputs := tuple(axis for place in summed for axis in dims[place]):
                 outputs = tuple(axis for place in others for axis in dims[place])
                 self.products.setdefault(path, set()).add(Along(inputs, outputs))
+            else:
+                self.entrywise[path] = None
 
     def _scan(self, eqn: JaxprEqn, taken: list[Views | None]) -> Sequence[Views | None]:
         consts, carries = scan_counts(eqn)
@@ -221,6 +229,7 @@ class _Found:
         for path, uses in other.products.items():
             self.products.setdefault(path, set()).update(uses)
         self.tables |= other.tables
+        self.entrywise |= other.entrywise
         self.unread |= other.unread
 
 

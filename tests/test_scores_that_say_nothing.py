@@ -1,0 +1,203 @@
+"""Scores and masks that mean little are named: by `masks.keep`, and by searches, once for all runs."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import jaxarch
+from jaxarch import masks, saliency, search
+from jaxarch.masks import findings, keep
+
+KEY = jax.random.key(0)
+
+
+def drawn(number, shape=(8, 8)):
+    return jax.random.normal(jax.random.fold_in(KEY, number), shape)
+
+
+def said(call):
+    """The one line that a call warns with; nothing if it warns of nothing."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    assert all(warning.category is jaxarch.ResultWarning for warning in caught) and len(caught) < 2
+    return str(caught[0].message) if caught else ""
+
+
+HEALTHY = {"a": abs(drawn(0)), "b": abs(drawn(1)), "bias": None}
+
+
+@pytest.mark.parametrize("per", ["all", "leaf", "erk"])
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_of_scores_that_tell_connections_apart_nothing_is_said(per, dtype):
+    scores = jax.tree.map(lambda leaf: leaf.astype(dtype), HEALTHY)
+    assert said(lambda: keep(scores, 0.2, per)) == ""
+
+
+SAID = {
+    "NaN": ({"b": drawn(1).at[:2].set(jnp.nan)}, 0.5, "16 of 128 scores are NaN, in 'b', and come last"),
+    "infinite": ({"b": drawn(1).at[0, 0].set(jnp.inf)}, 0.5, "1 of 128 scores are infinite, in 'b'"),
+    "zero": ({"a": jnp.zeros((8, 8)), "b": jnp.zeros((8, 8))}, 0.1, "all scores are 0, in 'a', 'b'"),
+    "ties": ({"b": jnp.full((8, 8), 0.5)}, 0.5, "kept connections have the same score as"),
+    "a layer of zeros": ({"b": jnp.zeros((8, 8))}, 0.4, "kept in 'b'; all scores of 'b' are 0"),
+    "starved": ({"b": 1e-3 * abs(drawn(1))}, 0.3, "no connection is kept in 'b'; give a larger density"),
+    "whole": ({"b": 100 + drawn(1)}, 0.5, "every connection is kept in 'b'"),
+    "below zero": ({"b": -abs(drawn(1)).at[:3].set(0)}, 0.8, "score of 0, above 26 that score less"),
+}
+
+
+@pytest.mark.parametrize("scores, density, text", SAID.values(), ids=SAID)
+def test_what_a_mask_says_little_of_is_named_in_one_line(scores, density, text):
+    line = said(lambda: keep(HEALTHY | scores, density))
+    assert line.startswith("scores: ") and text in line and "\n" not in line
+
+
+def test_scores_that_are_all_nan_and_densities_that_keep_nothing_are_refused():
+    with pytest.raises(jaxarch.ArgumentError, match="scores: all 128 are NaN, in 'a', 'b'; look for NaN"):
+        keep({path: jnp.full((8, 8), jnp.nan) for path in "ab"}, 0.5)
+    with pytest.raises(
+        jaxarch.ArgumentError, match=r"density: 0.003 of 128 .* to none; give 0.00781 or more"
+    ):
+        keep(HEALTHY, 0.003)
+
+
+def test_under_a_transformation_the_mask_is_the_same_and_nothing_is_said():
+    scores = {"a": jnp.zeros((8, 8))}
+    made = []
+    assert said(lambda: made.append(jax.jit(lambda scores: keep(scores, 0.1))(scores))) == ""
+    assert (made[0]["a"] == masks.top_k(scores, 6)["a"]).all()
+
+
+# Rounds ----------------------------------------------------------------------------------------------
+
+
+def test_a_connection_that_is_pruned_does_not_come_back_whatever_its_score_is():
+    held, before = {"a": drawn(0), "b": drawn(1)}, None
+    for density in (0.75, 0.5, 0.25):  # half of the scores are below those of what is pruned
+        mask = keep(held, density, within=before)
+        assert sum(int(leaf.sum()) for leaf in mask.values()) == round(density * 128)
+        assert before is None or all((before[path] | ~mask[path]).all() for path in mask)
+        held, before = masks.apply_mask(mask, held), mask
+
+
+@pytest.mark.parametrize("dtype", [jnp.int8, jnp.int32, jnp.uint32])
+def test_the_least_integer_within_a_mask_is_kept_before_others_outside_of_it(dtype):
+    scores = jnp.array([jnp.iinfo(dtype).max, jnp.iinfo(dtype).min, 5, 3], dtype)
+    within = jnp.array([False, True, True, False])
+    assert masks.top_k(scores, 2, within).tolist() == within.tolist()
+
+
+def test_nan_within_a_mask_is_kept_before_others_outside_of_it():
+    scores, within = jnp.array([9, jnp.nan, 1, -jnp.inf]), jnp.array([False, True, True, False])
+    assert masks.top_k(scores, 2, within).tolist() == within.tolist()
+
+
+def test_what_is_left_is_all_that_a_traced_density_keeps_and_a_given_one_is_refused():
+    within = {"a": jnp.arange(64).reshape(8, 8) < 10}
+    kept = jax.jit(lambda density: keep({"a": drawn(0)}, density, within=within))(0.5)
+    assert (kept["a"] == within["a"]).all()
+    with pytest.raises(
+        jaxarch.ArgumentError, match="density: it keeps 32, but `within` has 10; give a lower"
+    ):
+        keep({"a": drawn(0)}, 0.5, within=within)
+    with pytest.raises(jaxarch.ArgumentError, match="density: it keeps 32 of 'a', but `within` has 10"):
+        keep({"a": drawn(0)}, 0.5, per="leaf", within=within)
+
+
+@pytest.mark.parametrize("within", [{"a": None}, {"a": jnp.ones((8, 8))}, {"a": jnp.ones(8, bool)}, {"a": 1}])
+def test_a_mask_of_other_leaves_is_refused(within):
+    with pytest.raises(jaxarch.ArgumentError, match="within: "):
+        keep({"a": drawn(0)}, 0.5, within=within)
+
+
+def test_units_are_compared_by_what_is_left_of_them_and_none_comes_back():
+    kernel = jnp.array([[1.0, 2], [3, 9], [5, 6]])
+    within = {"kernel": jnp.array([[1, 1], [1, 0], [0, 0]], bool)}
+    rows = keep({"kernel": kernel}, 1 / 3, units=masks.Blocks(1, 2), within=within)
+    assert rows["kernel"].astype(int).tolist() == [[0, 0], [1, 0], [0, 0]]
+
+
+def test_n_of_m_keeps_up_to_n_of_what_is_left():
+    kernel = jnp.array([[9.0, 9], [8, -1], [jnp.nan, -2], [7, 7]])
+    within = jnp.array([[0, 1], [1, 0], [1, 0], [0, 0]], bool)
+    mask = keep({"kernel": kernel}, units="2:4", within={"kernel": within})["kernel"]
+    assert (mask == within).all()
+
+
+# Searches --------------------------------------------------------------------------------------------
+
+
+def problem_of(last):
+    x, y = np.asarray(drawn(2, (20, 8))), np.arange(20) % 3
+
+    def init(key):
+        return {"a": {"kernel": jax.random.normal(key, (8, 8))}, "head": {"kernel": last}}, {}
+
+    def apply(params, state, x, key):
+        return jnp.tanh(x @ params["a"]["kernel"]) @ params["head"]["kernel"], state
+
+    loss = optax.softmax_cross_entropy_with_integer_labels
+    return jaxarch.supervised(
+        jaxarch.Model(init, apply), (x, y), loss=loss, optimizer=optax.sgd(0.1), steps=2
+    )
+
+
+ZEROS = problem_of(jnp.zeros((8, 3)))
+KEYS = jax.random.split(KEY, 3)
+
+
+@pytest.mark.parametrize(
+    "stage, text",
+    [
+        (search.snip(0.5), "all scores are 0, in 'a/kernel', 'head/kernel', .* 'head/kernel' starts at 0"),
+        (search.initial_magnitude(0.5), "no connection is kept in 'head/kernel' .in 3 of 3 runs."),
+        (search.synflow(0.5, rounds=1), "saliencies are infinite, NaN or all 0 in 3 of 3 runs"),
+        (search.random_mask(0.01), "no connection is kept in "),
+    ],
+    ids=["SNIP", "magnitude", "SynFlow", "random"],
+)
+def test_a_search_says_once_for_all_runs_what_its_scores_do_not_tell(stage, text):
+    with pytest.warns(jaxarch.ResultWarning, match=text) as caught:
+        _, report = jaxarch.over_seeds(stage, KEYS, ZEROS)
+    assert len(caught) == 1 and report.notes == (str(caught[0].message),)
+
+
+def test_a_search_whose_scores_are_all_nan_is_refused():
+    with pytest.raises(jaxarch.ArgumentError, match="snip: scores: all 88 are NaN"):
+        jaxarch.over_seeds(search.snip(0.5), KEYS, problem_of(jnp.full((8, 3), jnp.nan)))
+
+
+def test_pruning_says_which_layers_are_lost():
+    first = search.random_mask(1.0)
+    strategy = jaxarch.chain(first, jaxarch.prune(0.9))
+    with pytest.warns(jaxarch.ResultWarning, match="prune: no connection is kept in 'head/kernel'"):
+        jaxarch.over_seeds(strategy, KEYS, problem_of(1e-6 * jnp.ones((8, 3))))
+
+
+def test_of_a_healthy_search_nothing_is_said():
+    problem = problem_of(drawn(3, (8, 3)))
+    for stage in (search.snip(0.4), search.random_mask(0.4)):
+        assert said(lambda stage=stage: jaxarch.over_seeds(stage, KEYS, problem)) == ""
+
+
+def test_saliencies_that_overflow_are_said_to():
+    deep = {"a": 1e20 * drawn(0), "b": 1e20 * drawn(1)}
+    with pytest.warns(
+        jaxarch.ResultWarning, match="128 of 128 scores are infinite, in 'a', 'b': they overflow"
+    ):
+        keep(saliency.synflow(lambda p: jnp.ones((1, 8)) @ p["a"] @ p["b"] * 1e10, deep), 0.1)
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+def test_a_compiled_program_counts_what_numpy_does(pooled):
+    scores = {"a": drawn(0, (2, 5, 4)), "b": drawn(1, (2, 6)).at[:, 0].set(jnp.nan).at[0, 1:3].set(0)}
+    mask = jax.tree.map(lambda leaf: leaf > 0.2, scores)
+    left = jax.tree.map(lambda leaf: (leaf > -0.5) | jnp.isnan(leaf), scores)
+    for trees in ((scores, mask, left), (scores, mask, None)):
+        counted = findings.look(*trees, pooled=pooled, runs=True)
+        arrays = [(scores[path], mask[path], None if trees[2] is None else left[path]) for path in scores]
+        assert (np.asarray(findings._compiled_counts(arrays, pooled)) == np.stack(counted[1:-1])).all()
