@@ -80,11 +80,8 @@ def look(
         arrays = jax.tree.map(np.asarray, arrays)
     if not runs:
         arrays = jax.tree.map(lambda array: array[None], arrays)
-    if on_host:
-        counts = _counts(np, arrays, np.dtype(np.int64), pooled)
-    else:
-        counts = _compiled_counts(arrays, pooled)
-    return Seen(tuple(named), *np.asarray(counts, np.int64), pooled)
+    counted = _counts(np, arrays, np.int64, pooled) if on_host else _compiled_counts(arrays, pooled)
+    return Seen(tuple(named), *np.asarray(counted, np.int64), pooled)
 
 
 def _is_on_host(array: Any) -> bool:

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -13,8 +14,8 @@ from jaxarch.errors import ArgumentError, ResultWarning, is_traced
 from jaxarch.masks import findings
 from jaxarch.masks.arithmetic import within as inside
 from jaxarch.masks.largest import Per, check_per, check_scores
-from jaxarch.masks.units import Units, UnitsLike, as_units
-from jaxarch.trees import PyTree
+from jaxarch.masks.units import Connections, Units, UnitsLike, as_units
+from jaxarch.trees import PyTree, map_selected
 
 
 def keep(
@@ -109,6 +110,26 @@ def largest_within(units: Units, scores: PyTree, counts: Any, within: PyTree, li
     """
     values, left = units.score_within(scores, within)
     return inside(units.spread(units.largest(values, counts, left), like), within)
+
+
+def largest_scores(scores: PyTree, density: Any, per: Per = "all", before: PyTree = None) -> PyTree:
+    """Keep the largest scores as `keep` does, and say nothing: the mask of a step of training.
+
+    Args:
+      scores: one a connection.
+      density: as of `keep`.
+      per: likewise.
+      before: the mask of an earlier stage, within which connections are kept; `None` for all, as for a leaf
+        that it does not mask.
+    """
+
+    def there(leaf: Any, mask: Any) -> Any:
+        return jnp.ones(jnp.shape(leaf), bool) if mask is None else mask
+
+    left = None if before is None else map_selected(there, scores, before)
+    single = Connections()
+    kept = largest_within(single, scores, single.counts(scores, density, per), left, scores)
+    return inside(kept, before)
 
 
 def _check_enough(seen: findings.Seen, counts: Any) -> None:

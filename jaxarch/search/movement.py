@@ -13,12 +13,13 @@ from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges
 from jaxarch.errors import ArgumentError, check_one_number, check_one_strength, is_traced, shown
-from jaxarch.masks import apply_mask, check_density, keep
+from jaxarch.masks import apply_mask, check_density
+from jaxarch.masks.keeping import largest_scores
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
 from jaxarch.running.training import Training, TrainState
-from jaxarch.search.scored import among, at_step, check_at_steps, descent_of
+from jaxarch.search.scored import at_step, check_at_steps, descent_of
 from jaxarch.search.straight_through import straight_through
 from jaxarch.search.within import WITHIN_A_MASK, mask_before, within
 from jaxarch.trees import PyTree, Where, map_selected, matrices, select
@@ -151,7 +152,7 @@ def _density(settings: Settings, state: TrainState) -> Array:
 
 def _largest(settings: Settings, state: TrainState, density: Any) -> PyTree:
     before = state.fixed.mask
-    return within(keep(among(state.trainable["scores"], before), density, settings.per), before)
+    return largest_scores(state.trainable["scores"], density, settings.per, before)
 
 
 def _params(settings: Settings, state: TrainState) -> PyTree:

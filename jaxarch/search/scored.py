@@ -15,10 +15,11 @@ from jax.typing import ArrayLike
 from jaxarch.descent import DescentChanges, OwnDescent, own_descent
 from jaxarch.errors import ArgumentError, is_traced, one_line
 from jaxarch.finish.densities import Densities, check_densities, with_densities
-from jaxarch.masks import apply_mask, density, keep
+from jaxarch.masks import apply_mask, density
+from jaxarch.masks.keeping import largest_scores
 from jaxarch.network import Network
 from jaxarch.search.within import within
-from jaxarch.trees import PyTree, map_selected
+from jaxarch.trees import PyTree
 
 
 def descent_of(changes: DescentChanges, scores: optax.GradientTransformation | None) -> OwnDescent:
@@ -33,15 +34,6 @@ def targets_of(densities: Densities | None) -> tuple[float, ...] | None:
       ArgumentError: a density outside (0, 1], or none.
     """
     return None if densities is None else check_densities(densities)
-
-
-def among(scores: PyTree, before: PyTree) -> PyTree:
-    """Scores that are least of all for connections that were not there before."""
-
-    def lowest(leaf: Any, earlier: Any) -> Any:
-        return leaf if earlier is None else jnp.where(earlier, leaf, -jnp.inf)
-
-    return scores if before is None else map_selected(lowest, scores, before)
 
 
 def network_of(
@@ -68,8 +60,7 @@ def network_of(
     info = {**info, "own_density": density(own)}
     if targets is None:
         return Network(apply_mask(own, weights), own, state, info=info)
-    there = among(scores, before)
-    masks = {target: within(keep(there, target), before) for target in targets}
+    masks = {target: largest_scores(scores, target, before=before) for target in targets}
     return with_densities(masks, weights, state, info)
 
 

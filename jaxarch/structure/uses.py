@@ -34,8 +34,8 @@ class Along(NamedTuple):
     """The axes of a leaf in one product.
 
     Attributes:
-      inputs: those that are summed over, the last one fastest.
-      outputs: those that stay.
+      inputs: those that are summed over, in order.
+      outputs: those that stay, in order.
     """
 
     inputs: tuple[int, ...]
@@ -192,8 +192,8 @@ class _Found:
         for path, dims in (views or {}).items():
             if dims is None:
                 self.products.setdefault(path, set()).add(Along((), ()))
-            elif inputs := tuple(axis for place in summed for axis in dims[place]):
-                outputs = tuple(axis for place in others for axis in dims[place])
+            elif inputs := tuple(sorted(axis for place in summed for axis in dims[place])):
+                outputs = tuple(sorted(axis for place in others for axis in dims[place]))
                 self.products.setdefault(path, set()).add(Along(inputs, outputs))
             else:
                 self.entrywise[path] = None
