@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, Literal, TypedDict, Unpack
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
 import optax
 
-from jaxarch.errors import ArgumentError, check_count, did_you_mean, shown
-from jaxarch.trees import PyTree
+from jaxarch.errors import ArgumentError, check_count, did_you_mean, first_line, shown
+from jaxarch.trees import PyTree, named_leaves
 
 Sampling = Literal["independent", "epochs"]
 
@@ -159,17 +160,75 @@ def _as_optimizer(name: str, optimizer: Any) -> optax.GradientTransformation:
     return optax.GradientTransformationExtraArgs(optimizer.init, optimizer.update)
 
 
-def _each(optimizers: dict[str, optax.GradientTransformation]) -> optax.GradientTransformation:
-    """An optimiser for every entry of a dict; each sees the tree of its entry alone."""
+class EachState(NamedTuple):
+    """The states of the optimisers of a dict's entries.
 
-    def init(params: PyTree) -> PyTree:
-        return {name: optimizer.init(params[name]) for name, optimizer in optimizers.items()}
+    Attributes:
+      states: by the entries' names.
+    """
 
-    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[PyTree, PyTree]:
+    states: dict[str, PyTree]
+
+
+def _each(optimizers: dict[str, optax.GradientTransformation]) -> optax.GradientTransformationExtraArgs:
+    """An optimiser for every entry of a dict; each sees the tree of its entry alone, and its gradient."""
+
+    def init(params: PyTree) -> EachState:
+        states = {name: asked(name, tx.init, params[name]) for name, tx in optimizers.items()}
+        return EachState(states)
+
+    def update(
+        updates: PyTree, state: EachState, params: PyTree = None, *, step: Any = None, **extra: Any
+    ) -> tuple[PyTree, EachState]:
         moved, after = {}, {}
+        if "value_fn" in extra:
+            extra["value_fn"] = _no_line
         for name, optimizer in optimizers.items():
+            own = extra | {"grad": extra["grad"][name]} if "grad" in extra else extra
             of = None if params is None else params[name]
-            moved[name], after[name] = optimizer.update(updates[name], state[name], of)
-        return moved, after
+            told = accepted(optimizer, own, step)
+            args = updates[name], state.states[name], of
+            moved[name], after[name] = asked(name, optimizer.update, *args, **told)
+        return moved, EachState(after)
 
-    return optax.GradientTransformation(init, update)
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _no_line(*_: Any, **__: Any) -> Any:
+    """The loss along a line, for an optimiser that moves scores or weights alone: refused."""
+    raise ArgumentError(
+        "optimizer: it looks for its steps along a line, and this search moves scores and weights at once, "
+        "each by an optimizer of its own; take one without a line search"
+    )
+
+
+def accepted(
+    optimizer: optax.GradientTransformation, extra: Mapping[str, Any], step: Any = None
+) -> dict[str, Any]:
+    """Those extra arguments that an optimiser's update takes.
+
+    The step goes to one that names it. What takes any argument hands them on, and may skip updates, as
+    `optax.MultiSteps`: what is inside counts its own.
+    """
+    parameters = inspect.signature(optimizer.update).parameters
+    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
+        told = dict(extra)
+    else:
+        told = {name: value for name, value in extra.items() if name in parameters}
+    return told | {"step": step} if "step" in parameters and step is not None else told
+
+
+def asked(of: str, function: Callable[..., Any], *args: Any, **extra: Any) -> Any:
+    """What an optimiser's function returns; what it cannot do with the trees that it is shown, in one line.
+
+    Raises:
+      ArgumentError: an error of the optimiser, whose trees of labels or of decay do not fit for instance.
+    """
+    try:
+        return function(*args, **extra)
+    except ArgumentError:
+        raise
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"optimizer: it does not take the {of}, {shown(list(named_leaves(args[0])))}: {first_line(error)}"
+        ) from error

@@ -27,7 +27,7 @@ from jaxarch.errors import (
     shown,
 )
 from jaxarch.streams import Stream, Window
-from jaxarch.trees import PyTree, check_floating
+from jaxarch.trees import PyTree, check_trainable
 
 Key = Array | None
 """A `jax.random.key`, or `None`: evaluate (no dropout, no augmentation, running statistics)."""
@@ -353,7 +353,7 @@ class Problem:
         if self.stream is not None:
             one = dataclasses.replace(one, window=self.stream.outline(1))
         params, state = _start.eval_shape(self.init, jax.random.key(0))
-        check_floating("params", params)
+        check_trainable(params)
         value = _first_loss.eval_shape(one, params, state, jax.random.key(0))
         if value.shape != ():
             raise ArgumentError(f"loss: expected a scalar, the mean over a batch; got shape {value.shape}")

@@ -488,6 +488,22 @@ def check_distinct(name: str, tree: PyTree) -> None:
         raise ArgumentError(f"{name}: it has two leaves of one path; give them names of their own")
 
 
+def check_trainable(params: PyTree) -> None:
+    """Raise unless parameters are arrays, and at least one of them has a gradient.
+
+    Raises:
+      ArgumentError: a leaf without a dtype, naming its path; parameters that are all integers, keys or the
+        like.
+    """
+    leaves = named_leaves(params)
+    for path, leaf in leaves.items():
+        if getattr(leaf, "dtype", None) is None:
+            raise ArgumentError(f"params: leaf {path!r} has no dtype; give an array")
+    if not any(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in leaves.values()):
+        dtypes = {path: str(leaf.dtype) for path, leaf in leaves.items()}
+        raise ArgumentError(f"params: expected at least one floating-point array to train, got {shown(dtypes)}")
+
+
 def check_floating(name: str, tree: PyTree) -> None:
     """Raise unless every leaf is a floating-point array and there is at least one.
 

@@ -99,11 +99,31 @@ def test_what_the_optimiser_takes_beside_reaches_it():
     assert state.optimizer[1].scale < 1
 
 
+def half_the_sum(mask):
+    return 0.5 * mask["w"].sum()
+
+
 def test_the_value_that_an_optimiser_is_told_has_the_penalty_too():
     told = []
 
     def update(updates, state, params=None, *, value, value_fn, grad):
-        told.append((value, value_fn(params), grad["weights"]["w"][0]))
+        told.append((value, value_fn(params), grad["w"].tolist()))
+        return updates, state
+
+    spy = optax.GradientTransformationExtraArgs(lambda params: (), update)
+    stage = jaxarch.search.two_temperature(1.0, 1.0, mean=0.0, std=0.0, where="w", penalty=half_the_sum)
+    search = jaxarch.Stepwise(stage, spy, steps=1)
+    state = search.init(KEY, {"w": jnp.array([1.0, -1.0])})
+    gradients = jax.tree.map(jnp.ones_like, state.trainable)
+    search.update(gradients, state, value=3.0, value_fn=lambda trainable: 4.0)
+    assert told == [(3.5, 4.5, [1.125, 1.125])]
+
+
+def test_of_scores_and_weights_each_optimiser_is_told_the_value_and_its_own_gradient():
+    told = []
+
+    def update(updates, state, params=None, *, value, grad):
+        told.append((value, grad["w"].tolist()))
         return updates, state
 
     spy = optax.GradientTransformationExtraArgs(lambda params: (), update)
@@ -111,8 +131,16 @@ def test_the_value_that_an_optimiser_is_told_has_the_penalty_too():
     search = jaxarch.Stepwise(stage, spy, steps=1)
     state = search.init(KEY, {"w": jnp.array([1.0, -1.0])})
     gradients = jax.tree.map(jnp.ones_like, state.trainable)
-    search.update(gradients, state, value=3.0, value_fn=lambda trainable: 4.0)
-    assert told == [(3.5, 4.5, 1.5)]
+    search.update(gradients, state, value=3.0)
+    assert told == [(3.5, 1.0), (3.5, [1.5, 0.5])]
+
+
+def test_a_line_search_over_scores_and_weights_is_refused():
+    search = jaxarch.Stepwise(jaxarch.search.movement(0.5, where="w"), optax.lbfgs(), steps=1)
+    state = search.init(KEY, {"w": jnp.array([1.0, -1.0])})
+    gradients = jax.tree.map(jnp.ones_like, state.trainable)
+    with pytest.raises(jaxarch.ArgumentError, match="optimizer: it looks for its steps along a line"):
+        search.update(gradients, state, value=3.0, value_fn=lambda trainable: 4.0)
 
 
 def test_a_state_may_be_donated_and_what_it_began_with_is_left():

@@ -34,7 +34,7 @@ from jaxarch.running.program_memory import free_on_a_device, program_memory, wid
 from jaxarch.running.programs import Best, Make, Stopwatch
 from jaxarch.running.runs_mesh import RunsMesh, runs_mesh, split_mesh
 from jaxarch.running.shares import Shares
-from jaxarch.running.training import WAKING, Carry, joined
+from jaxarch.running.training import WAKING, Carry, joined, moving
 from jaxarch.streams import Ahead, Window
 from jaxarch.trees import PyTree, named_leaves
 
@@ -316,7 +316,7 @@ class _Group:
         losses = np.full((width, steps), np.nan, np.float32)
         failed_at = np.full(width, -1, np.int32)
         last_batch = None if self.problem.stream is None else self.problem.stream.digest
-        self._trainable = list(named_leaves(carry.state.trainable))
+        self._trainable = list(named_leaves(moving(carry.state.trainable)))
         state = _State(np.asarray(0), carry, best, losses, validation, failed_at, np.asarray(0.0), last_batch)
         return state, border
 
@@ -577,9 +577,9 @@ class _Group:
 
     def _result(self, state: _State) -> Network:
         best = state.best
-        network = self._concluded(
-            state, state.carry if best is None else state.carry._replace(state=best.state)
-        )
+        # What early stopping keeps are the weights to evaluate already.
+        carry = state.carry if best is None else state.carry._replace(state=best.state, opt_state=())
+        network = self._concluded(state, carry)
         if best is not None:
             network = network.replace(info={**network.info, "kept_at": best.state.step})
         network = self.team.gather(f"{self._slot}: result", network, self.rows)

@@ -126,6 +126,7 @@ def border(
         settings: PyTree, problem: Problem, carry: Carry, best: Best | None
     ) -> tuple[dict[str, Array], Best | None]:
         training = make(settings)
+        carry = carry._replace(state=single.to_evaluate(carry))
         metrics: dict[str, Array] = {}
         if problem.validation is not None:
             metrics |= _of_validation(training, problem, carry)

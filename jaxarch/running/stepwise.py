@@ -16,8 +16,10 @@ from jaxarch.descent import Descent
 from jaxarch.errors import ArgumentError, ResultWarning, check_one_key, is_traced, shown
 from jaxarch.network import Network
 from jaxarch.problem import Problem
-from jaxarch.running.training import Training, TrainState, all_finite, begin, descended
-from jaxarch.trees import PyTree, check_floating
+from jaxarch.running.evaluated import evaluated
+from jaxarch.running.frozen import check_frozen
+from jaxarch.running.training import Training, TrainState, all_finite, begin, descended, moving
+from jaxarch.trees import PyTree, check_trainable, merge, named_leaves
 
 
 class StepwiseState(NamedTuple):
@@ -36,8 +38,11 @@ class StepwiseState(NamedTuple):
 
     @property
     def trainable(self) -> PyTree:
-        """What descends, weights or scores or both: what the gradient is taken in."""
-        return self.training.trainable
+        """What descends, weights or scores or both: what the gradient is taken in.
+
+        It has `None` in place of leaves that have no gradient, such as integers: they stay.
+        """
+        return moving(self.training.trainable)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,8 +137,10 @@ class Stepwise:
             that looks at a problem's loss, as `spectral(proximal=True)`.
         """
         check_one_key(key)
-        check_floating("params", params)
-        carry = begin(self.search, key, self._problem(params), None)
+        check_trainable(params)
+        problem = self._problem(params)
+        carry = begin(self.search, key, problem, None)
+        check_frozen(self.search.name, self.search.descent, problem.optimizer, carry.state.trainable)
         return jax.tree.map(jnp.copy, StepwiseState(carry.state, carry.opt_state, key))
 
     def params(self, trainable: PyTree, state: StepwiseState) -> PyTree:
@@ -143,7 +150,7 @@ class Stepwise:
         With what was found, without noise and under a mask of {0, 1}, `network(state).params` compute.
         """
         _check_one(state)
-        return self.search.params(self.search.settings, state.training._replace(trainable=trainable))
+        return self.search.params(self.search.settings, _with(state.training, "trainable", trainable))
 
     def penalty(self, state: StepwiseState) -> Array:
         """What the search adds to the loss, a scalar: `update` sees to it, and this is to look at."""
@@ -158,14 +165,15 @@ class Stepwise:
           state: before the step.
           **extra: what the optimiser's `update` takes beside, as `value=` for `reduce_on_plateau`, of the
             loss without the penalty; where states are mapped, the `step` that they share, so that a mask that
-            changes now and then is not computed at every step. Optimisers of scores or weights alone get
-            none of it.
+            changes now and then is not computed at every step. Where scores and weights have an optimiser
+            each, both get it.
         """
         _check_one(state)
-        training = state.training
+        training, moves = state.training, state.trainable
+        _check_alike("gradients", gradients, moves)
         step = extra.pop("step", training.step)
         if self.search.penalty is not None:
-            value, of_penalty = jax.value_and_grad(self._penalty)(training.trainable, training)
+            value, of_penalty = jax.value_and_grad(self._penalty)(moves, training)
             gradients = jax.tree.map(jnp.add, gradients, of_penalty)
             if "value" in extra:
                 extra["value"] = extra["value"] + value
@@ -194,6 +202,7 @@ class Stepwise:
         """
         _check_one(state)
         training = state.training
+        training = training._replace(trainable=evaluated(state.optimizer, training.trainable))
         network = self.search.network(self.search.settings, training)
         network = network.replace(failed_at=jnp.where(all_finite(training.trainable), -1, training.step))
         if self.search.remarks is None or is_traced(state):
@@ -206,7 +215,7 @@ class Stepwise:
     def _penalty(self, trainable: PyTree, training: TrainState) -> Array:
         if self.search.penalty is None:
             return jnp.zeros(())
-        return self.search.penalty(self.search.settings, training._replace(trainable=trainable))
+        return self.search.penalty(self.search.settings, _with(training, "trainable", trainable))
 
     def _problem(self, params: PyTree) -> Problem:
         """What a search reads of a problem: where it begins, and how it descends."""
@@ -219,6 +228,22 @@ class Stepwise:
 
         descent = Descent(cast("optax.GradientTransformation", self.optimizer), self.steps)
         return Problem(lambda key: (params, {}), loss, np.zeros(1), descent)
+
+
+def _with(training: TrainState, name: str, moves: PyTree) -> TrainState:
+    """A state in which other numbers descend."""
+    _check_alike(name, moves, moving(training.trainable))
+    return training._replace(trainable=merge(moves, training.trainable))
+
+
+def _check_alike(name: str, tree: PyTree, like: PyTree) -> None:
+    """Raise unless a tree has the structure and the shapes of what descends."""
+    given, expected = ({path: jnp.shape(leaf) for path, leaf in named_leaves(t).items()} for t in (tree, like))
+    if given != expected or jax.tree.structure(tree) != jax.tree.structure(like):
+        raise ArgumentError(
+            f"{name}: expected what `init` was given, state.trainable {shown(expected, 200)}, got "
+            f"{shown(given, 200)}; begin anew with `init` where parameters have changed"
+        )
 
 
 def _check_one(state: StepwiseState) -> None:

@@ -14,9 +14,10 @@ from jax import Array
 from jaxarch.errors import ArgumentError, check_one_key
 from jaxarch.network import Network
 from jaxarch.problem import Problem, check_streamed
+from jaxarch.running.frozen import check_frozen
 from jaxarch.running.keyed import equal_by_key, keyed, keyed_problem
 from jaxarch.running.stage import HostSearch, Stage, as_stage, check_follows, check_network, check_problem
-from jaxarch.running.training import Training, begin, conclude, joined
+from jaxarch.running.training import Training, begin, conclude, descended, joined, moving
 from jaxarch.trees import PyTree
 
 
@@ -147,10 +148,16 @@ def _with_outline(problem: Problem, stage: Stage) -> Problem:
 
 @partial(jax.jit, static_argnums=0)
 def _outline(stage: Any, key: Array, problem: Problem, network: Network | None) -> Network:
-    """What a stage makes, but for the steps of a training: only ever traced, for its shapes."""
+    """What a stage makes, but for the steps of a training: only ever traced, for its shapes and for errors."""
     stage = stage.__wrapped__
     if not isinstance(stage, Training):
         return stage(key, problem, network)
-    carry = begin(stage, key, problem, network)
-    losses = jnp.zeros(stage.on(problem).steps)
+    carry, on = begin(stage, key, problem, network), stage.on(problem)
+    check_frozen(stage.name, stage.descent, problem.optimizer, carry.state.trainable)
+    if network is not None:
+        # The steps of a first stage are traced before anything is trained; those of others are not.
+        gradient, value = moving(carry.state.trainable), jnp.zeros(())
+        extra = {"value": value, "grad": gradient, "value_fn": lambda moves: value}
+        descended(stage, key, on, carry.state, carry.opt_state, gradient, extra, 0)
+    losses = jnp.zeros(on.steps)
     return joined(network, conclude(stage, carry, losses))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -12,12 +11,13 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from jaxarch.descent import THE_PROBLEMS, OwnDescent
+from jaxarch.descent import THE_PROBLEMS, OwnDescent, accepted, asked
 from jaxarch.network import Network
 from jaxarch.problem import Problem
+from jaxarch.running.evaluated import check_evaluated, evaluated
 from jaxarch.running.keyed import equal_by_key
 from jaxarch.running.stage import NOTHING, Needs, Removed, check_network, check_problem
-from jaxarch.trees import PyTree
+from jaxarch.trees import PyTree, merge
 
 WAKING = 32
 """A leaf is dead if its gradient is exactly zero in so many first steps, not in one alone.
@@ -150,8 +150,10 @@ def begin(training: Training, key: Array, problem: Problem, network: Network | N
     init_key, _, _, around_key = jax.random.split(key, 4)
     state = training.init(training.settings, init_key, problem, network)
     state = state._replace(step=jnp.zeros((), jnp.int32))
-    opt_state = training.optimizer(around_key, problem, state).init(state.trainable)
-    dead = jnp.ones(len(jax.tree.leaves(state.trainable)), bool)
+    moves = moving(state.trainable)
+    opt_state = asked("parameters", training.optimizer(around_key, problem, state).init, moves)
+    check_evaluated(opt_state)
+    dead = jnp.ones(len(jax.tree.leaves(moves)), bool)
     return Carry(state, opt_state, jnp.asarray(-1, jnp.int32), dead)
 
 
@@ -163,13 +165,13 @@ def step(training: Training, key: Array, problem: Problem, carry: Carry, index: 
     loss_key = jax.random.fold_in(loss_key, index)
     settings, state = training.settings, carry.state
 
-    def loss(trainable: PyTree) -> tuple[Array, PyTree]:
-        at = state._replace(trainable=trainable)
+    def loss(moves: PyTree) -> tuple[Array, PyTree]:
+        at = state._replace(trainable=merge(moves, state.trainable))
         value, model = problem.loss(training.params(settings, at), state.model, batch, loss_key)
         return value if training.penalty is None else value + training.penalty(settings, at), model
 
-    (value, model), gradient = jax.value_and_grad(loss, has_aux=True)(state.trainable)
-    extra = {"value": value, "grad": gradient, "value_fn": lambda trainable: loss(trainable)[0]}
+    (value, model), gradient = jax.value_and_grad(loss, has_aux=True)(moving(state.trainable))
+    extra = {"value": value, "grad": gradient, "value_fn": lambda moves: loss(moves)[0]}
     moved, opt_state = descended(
         training, key, problem, state._replace(model=model), carry.opt_state, gradient, extra, index
     )
@@ -196,16 +198,16 @@ def descended(
       problem: that the training is `on`: how it descends.
       state: before the step, with the model's after it.
       opt_state: the optimiser's.
-      gradient: in `state.trainable`.
+      gradient: in `moving(state.trainable)`.
       extra: what the optimiser's update may take beside.
       step: how many steps were taken, for an optimiser that is told: where all runs of a program share it,
         what is done at some steps alone is not computed at the others.
     """
     optimizer = training.optimizer(jax.random.split(key, 4)[3], problem, state)
-    updates, opt_state = optimizer.update(
-        gradient, opt_state, state.trainable, **_accepted(optimizer, extra, step)
-    )
-    moved = state._replace(trainable=optax.apply_updates(state.trainable, updates), step=state.step + 1)
+    moves, told = moving(state.trainable), accepted(optimizer, extra, step)
+    updates, opt_state = asked("parameters", optimizer.update, gradient, opt_state, moves, **told)
+    trainable = merge(optax.apply_updates(moves, updates), state.trainable)
+    moved = state._replace(trainable=trainable, step=state.step + 1)
     if training.observe is not None:
         memory = training.observe(training.settings, moved._replace(optimizer=opt_state))
         moved = moved._replace(memory=memory)
@@ -238,9 +240,10 @@ def advance(
 
 def conclude(training: Training, carry: Carry, losses: Array) -> Network:
     """What was found, with its losses, and whether it failed or began dead."""
-    network = training.network(training.settings, carry.state)
+    state = to_evaluate(carry)
+    network = training.network(training.settings, state)
     # The last update has no loss after it that would show NaN.
-    broken = (carry.failed_at < 0) & ~all_finite(carry.state.trainable)
+    broken = (carry.failed_at < 0) & ~all_finite(state.trainable)
     return network.replace(
         failed_at=jnp.where(broken, carry.state.step, carry.failed_at),
         dead_start=carry.dead.any(),
@@ -263,24 +266,28 @@ def joined(before: Network | None, after: Network) -> Network:
     return before.replace(by_density=None).then(after)
 
 
-def _accepted(
-    optimizer: optax.GradientTransformation, extra: dict[str, Any], step: int | Array
-) -> dict[str, Any]:
-    """Those extra arguments that an optimiser's update takes.
+def to_evaluate(carry: Carry) -> TrainState:
+    """The state with the weights that the optimiser is evaluated at."""
+    return carry.state._replace(trainable=evaluated(carry.opt_state, carry.state.trainable))
 
-    The step goes to one that names it. What takes any argument hands them on, and may skip updates, as
-    `optax.MultiSteps`: what is inside counts its own.
+
+def moving(trainable: PyTree) -> PyTree:
+    """The leaves that gradients are taken in, and that the optimiser sees: `None` in place of the others.
+
+    The others, integers and random keys for instance, stay.
     """
-    parameters = inspect.signature(optimizer.update).parameters
-    if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
-        extra = {name: value for name, value in extra.items() if name in parameters}
-    return extra | {"step": step} if "step" in parameters else extra
+    moves = jax.tree.map(lambda leaf: leaf if _is_inexact(leaf) else None, trainable)
+    return moves if len(jax.tree.leaves(moves)) < len(jax.tree.leaves(trainable)) else trainable
+
+
+def _is_inexact(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jnp.inexact)
 
 
 def _all_zero(gradient: PyTree) -> Array:
-    return jnp.stack([jnp.all(leaf == 0) for leaf in jax.tree.leaves(gradient)])
+    return jnp.stack([jnp.all(leaf == 0) & (leaf.size > 0) for leaf in jax.tree.leaves(gradient)])
 
 
 def all_finite(tree: PyTree) -> Array:
     """Whether all entries of all leaves are numbers."""
-    return jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]).all()
+    return jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(moving(tree))]).all()

@@ -23,8 +23,12 @@ from jaxarch.trees import PyTree
 
 
 def descent_of(changes: DescentChanges, scores: optax.GradientTransformation | None) -> OwnDescent:
-    """The descent of a stage that trains `scores` and `weights`: one of all, but for the scores' own."""
-    return own_descent(changes, None if scores is None else {"scores": scores, "weights": None})
+    """The descent of a stage that trains `scores` and `weights`, each by an optimiser that sees it alone.
+
+    So labels and masks of the user's parameters fit both: the weights are these parameters, and scores have
+    `None` where a leaf is not masked.
+    """
+    return own_descent(changes, {"scores": scores, "weights": None})
 
 
 def targets_of(densities: Densities | None) -> tuple[float, ...] | None:

@@ -1,0 +1,107 @@
+"""Leaves that an optimiser holds still, read from the program of its update."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+
+from jaxarch.descent import OwnDescent, accepted
+from jaxarch.errors import ArgumentError, ResultWarning
+from jaxarch.trees import PyTree, named_leaves
+
+LINEAR = frozenset(
+    "abs add add_any broadcast_in_dim concatenate convert_element_type copy copy_p max min neg reduce_max "
+    "reduce_sum reshape select_n sign slice squeeze sub transpose".split()
+)
+"""Operations that make zeros of zeros; of a choice, the cases."""
+
+
+def check_frozen(
+    name: str, descent: OwnDescent, optimizer: optax.GradientTransformation, trained: PyTree
+) -> None:
+    """Warn of scores that are held still, and raise for weights that are not, where a search trains both.
+
+    Args:
+      name: of the search.
+      descent: the search's own.
+      optimizer: the problem's.
+      trained: what the search trains, entries that have optimisers of their own.
+
+    Raises:
+      ArgumentError: an optimiser of the search's own that trains weights which the problem's holds still.
+    """
+    own = dict(descent.entries)
+    if not own:
+        return
+    of_all = dict(descent.changes).get("optimizer", optimizer)
+    if own["weights"] is not None:
+        held = set(frozen(of_all, trained["weights"]))
+        if loose := sorted(held - set(frozen(own["weights"], trained["weights"]) if held else ())):
+            raise ArgumentError(
+                f"weights_optimizer: that of {name} trains {', '.join(map(repr, loose))}, which the problem's "
+                "optimizer holds still; give one that holds them still too"
+            )
+    if still := frozen(own["scores"] or of_all, trained["scores"]):
+        warnings.warn(
+            f"{name}: the optimizer holds the scores of {', '.join(map(repr, still))} still, like the weights: "
+            "their connections are ranked by the first scores; leave them out by `where`, or give a "
+            "`scores_optimizer`",
+            ResultWarning,
+            stacklevel=2,
+        )
+
+
+def frozen(optimizer: optax.GradientTransformation, params: PyTree) -> list[str]:
+    """Paths of leaves whose update is 0, whatever gradient and state are, as far as the program tells."""
+
+    def update(gradients: PyTree, state: PyTree, params: PyTree, value: Any) -> list[Any]:
+        told = accepted(optimizer, {"value": value, "grad": gradients, "value_fn": lambda params: value})
+        return jax.tree.leaves(optimizer.update(gradients, state, params, **told)[0])
+
+    shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), params)
+    try:
+        state = jax.eval_shape(optimizer.init, shapes)
+        program = jax.make_jaxpr(update)(shapes, state, shapes, jax.ShapeDtypeStruct((), jnp.float32))
+    except (ArgumentError, AttributeError, LookupError, TypeError, ValueError):
+        # What it cannot do is told where it is used.
+        return []
+    zeros = _zeros(program, [False] * len(program.jaxpr.invars))
+    return [path for path, is_zero in zip(named_leaves(params), zeros, strict=True) if is_zero]
+
+
+def _zeros(program: ClosedJaxpr, inputs: Sequence[bool]) -> list[bool]:
+    """Which outputs are 0, given which inputs are."""
+    jaxpr: Jaxpr = program.jaxpr
+    known = dict(zip(jaxpr.invars, inputs, strict=True))
+
+    def is_zero(atom: Any) -> bool:
+        return not np.any(np.asarray(atom.val)) if isinstance(atom, Literal) else known.get(atom, False)
+
+    for eqn in jaxpr.eqns:
+        taken = [is_zero(atom) for atom in eqn.invars]
+        made = _made(eqn, taken)
+        known |= zip(eqn.outvars, made, strict=True)
+    return [is_zero(atom) for atom in jaxpr.outvars]
+
+
+def _made(eqn: Any, taken: list[bool]) -> list[bool]:
+    """Which outputs of an operation are 0."""
+    name = eqn.primitive.name
+    if name == "mul":
+        return [any(taken)]
+    if name == "div":
+        return [taken[0]]
+    if name in LINEAR:
+        return [all(taken[name == "select_n" :])]
+    branches = eqn.params.get("branches") if name == "cond" else (eqn.params.get("jaxpr"),)
+    if name not in ("cond", "jit", "pjit") or not all(isinstance(part, ClosedJaxpr) for part in branches):
+        return [False] * len(eqn.outvars)
+    inputs = taken[1:] if name == "cond" else taken
+    return [all(of_each) for of_each in zip(*(_zeros(part, inputs) for part in branches), strict=True)]
