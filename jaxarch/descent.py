@@ -7,7 +7,10 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
+import jax
 import optax
+from jax import Array
+from jax.typing import ArrayLike
 
 from jaxarch.errors import ArgumentError, check_count, did_you_mean, first_line, shown
 from jaxarch.trees import PyTree, named_leaves
@@ -148,6 +151,15 @@ def own_descent(
     return OwnDescent(tuple(given.items()), entries=tuple(each.items()))
 
 
+def value_at(value: ArrayLike | optax.Schedule, step: int | Array) -> Any:
+    """A number, or what a function of the step says of a step."""
+    if not callable(value):
+        return value
+    # Optax mixes integers and floating-point numbers, whatever `jax_numpy_dtype_promotion` says.
+    with jax.numpy_dtype_promotion("standard"):
+        return value(step)
+
+
 def _as_optimizer(name: str, optimizer: Any) -> optax.GradientTransformation:
     """An optax transformation, also of an object with its two methods, such as `optax.MultiSteps`."""
     if not callable(getattr(optimizer, "update", None)):
@@ -225,7 +237,9 @@ def asked(of: str, function: Callable[..., Any], *args: Any, **extra: Any) -> An
       ArgumentError: an error of the optimiser, whose trees of labels or of decay do not fit for instance.
     """
     try:
-        return function(*args, **extra)
+        # Optax mixes integers and floating-point numbers, whatever `jax_numpy_dtype_promotion` says.
+        with jax.numpy_dtype_promotion("standard"):
+            return function(*args, **extra)
     except ArgumentError:
         raise
     except (AttributeError, LookupError, TypeError, ValueError) as error:

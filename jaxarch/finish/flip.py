@@ -129,7 +129,7 @@ def _flip(settings: Settings, key: Array, problem: Problem, network: Network) ->
         )
         return _Flipped(
             mask=jnp.where(improved, flipped(now.mask, tries.positions[best]), now.mask),
-            flips=now.flips + improved,
+            flips=now.flips + improved.astype(now.flips.dtype),
             objectives=jnp.where(later, after, now.objectives),
             round=now.round + 1,
             untried=jnp.where(improved, on.allowed, now.untried.at[tries.positions].set(False)),

@@ -70,7 +70,8 @@ def _prune_each(
 
 
 def _left(count: ArrayLike, fraction: ArrayLike) -> Array:
-    return jnp.asarray(count) - jnp.round(fraction * count).astype(jnp.int32)
+    counted = jnp.asarray(count).astype(jnp.result_type(fraction))
+    return jnp.asarray(count) - jnp.round(fraction * counted).astype(jnp.int32)
 
 
 def check_fraction(name: str, fraction: ArrayLike) -> None:

@@ -47,7 +47,9 @@ def apply_mask(mask: PyTree, params: PyTree) -> PyTree:
         if jnp.issubdtype(m.dtype, jnp.floating):
             return m.astype(leaf.dtype) * leaf
         # A product would turn a pruned weight that overflowed into NaN.
-        return jnp.where(m == 0, 0, leaf if m.dtype == bool else m.astype(leaf.dtype) * leaf)
+        if m.dtype == bool:
+            return jnp.where(m, leaf, 0)
+        return jnp.where(m == 0, 0, m.astype(leaf.dtype) * leaf)
 
     return merge(map_selected(masked, mask, params), params)
 

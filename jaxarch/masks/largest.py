@@ -40,7 +40,9 @@ def rounded_counts(scores: PyTree, density: ArrayLike | Mapping[str, float], per
     check_per(per)
     if isinstance(density, Mapping):
         return _counts_by_path(scores, density, per)
-    return _counts(scores, density, per)
+    # Counts are shares of sizes: integers and floating-point numbers are mixed on purpose.
+    with jax.numpy_dtype_promotion("standard"):
+        return _counts(scores, density, per)
 
 
 def largest_of(scores: PyTree, counts: Any, within: PyTree = None) -> PyTree:

@@ -69,4 +69,4 @@ def signed_output_loss(outputs: Array, y: Array) -> Array:
       >>> print(jaxarch.models.signed_output_loss(jnp.array([0.5, 2.0]), jnp.array([0, 1])))
       [ 0.5 -2. ]
     """
-    return outputs * (1 - 2 * y)
+    return outputs * (1 - 2 * jnp.asarray(y, outputs.dtype))

@@ -12,6 +12,7 @@ import numpy as np
 import optax
 from jax import Array
 
+from jaxarch.descent import value_at
 from jaxarch.errors import (
     LARGEST_COUNT,
     ArgumentError,
@@ -298,7 +299,7 @@ def _counts(mask: Leaves, step: Array, density: Any, replaced: Any, per: Per, gr
     if not grows:
         return _Counts(kept, least if per == "all" or density is None else _made_up(kept, there))
     share = _share_at(replaced, step) if callable(replaced) else replaced
-    return _Counts(kept, least - jnp.rint(share * least).astype(least.dtype))
+    return _Counts(kept, least - jnp.rint(share * least.astype(jnp.result_type(share))).astype(least.dtype))
 
 
 def _made_up(kept: Array, there: Array) -> Array:
@@ -313,7 +314,7 @@ def _made_up(kept: Array, there: Array) -> Array:
 
 
 def _share_at(schedule: optax.Schedule, step: Array) -> Array:
-    return jnp.clip(jnp.asarray(schedule(step), jnp.float32), 0, 1)
+    return jnp.clip(jnp.asarray(value_at(schedule, step), jnp.float32), 0, 1)
 
 
 def _scored(name: str, function: Callable[..., Any], weights: Leaves, slopes: Leaves) -> Leaves:
@@ -410,4 +411,4 @@ def _last_change(every: int, until: int) -> int:
 
 def _value_at(schedule: optax.Schedule, step: int) -> Any:
     with jax.ensure_compile_time_eval():
-        return schedule(jnp.asarray(step, jnp.int32))
+        return value_at(schedule, jnp.asarray(step, jnp.int32))

@@ -265,7 +265,8 @@ class _Group:
                 if border is not None:
                     metrics, best = self.watch.run(border, *self._inputs(start), carry, best)
                     for name, row in metrics.items():
-                        state.validation[name][start // chunk] = row
+                        # What has stopped keeps NaN, which a program would make of no number under `jax_debug_nans`.
+                        state.validation[name][start // chunk, running] = np.asarray(row)[running]
                 seconds = np.asarray(self.watch.running - before)
                 state = state._replace(
                     step=np.asarray(stop), carry=carry, best=best, seconds=seconds, last_batch=last_batch

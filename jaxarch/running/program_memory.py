@@ -73,7 +73,10 @@ def program_memory(
     """What a chunk of so many runs takes on each device, as the compiler counts it, where it does.
 
     Without a mesh, what a step of one run takes. The data are counted twice where they are there already.
+    Under `jax.disable_jit` there is no program to count.
     """
+    if jax.config.jax_disable_jit:
+        return None
     carry = _described_carry(make, mesh, axes, args, per_share)
     zero = jnp.zeros((), jnp.int32)
     if mesh is None:

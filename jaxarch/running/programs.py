@@ -33,7 +33,13 @@ class Stopwatch:
         self.running = 0.0
 
     def compile(self, program: Any, *args: Any) -> Any:
-        """A program compiled for these arguments; JAX keeps those that it has compiled already."""
+        """A program compiled for these arguments; JAX keeps those that it has compiled already.
+
+        Under `jax.disable_jit` it is not compiled.
+        """
+        if jax.config.jax_disable_jit:
+            # Its static arguments come first, and a compiled program is called without them.
+            return lambda *dynamic: program(*args[: len(args) - len(dynamic)], *dynamic)
         start = time.perf_counter()
         executable = program.lower(*args).compile()
         self.compiling += time.perf_counter() - start
@@ -141,8 +147,7 @@ def border(
         metrics = {name: jnp.asarray(value, jnp.float32) for name, value in metrics.items()}
         if stopping is None or best is None:
             return metrics, best
-        judged = _judge(stopping, metrics, carry, best)
-        return {name: jnp.where(best.stopped, jnp.nan, value) for name, value in metrics.items()}, judged
+        return metrics, _judge(stopping, metrics, carry, best)
 
     return over_runs(one, mesh, (0, problem.in_axes(), 0, 0))(settings, problem, carry, best)
 

@@ -147,7 +147,7 @@ class Carry(NamedTuple):
 def begin(training: Training, key: Array, problem: Problem, network: Network | None) -> Carry:
     """The carry before the first step."""
     problem = training.on(problem)
-    init_key, _, _, around_key = jax.random.split(key, 4)
+    init_key, _, _, around_key = _keys(key)
     state = training.init(training.settings, init_key, problem, network)
     state = state._replace(step=jnp.zeros((), jnp.int32))
     moves = moving(state.trainable)
@@ -157,10 +157,16 @@ def begin(training: Training, key: Array, problem: Problem, network: Network | N
     return Carry(state, opt_state, jnp.asarray(-1, jnp.int32), dead)
 
 
+def _keys(key: Array) -> Array:
+    """The keys of a run for its start, its batches, its losses and its optimiser: the same at every step."""
+    # A clone, since JAX's check for keys that are used twice would count every step.
+    return jax.random.split(jax.random.clone(key), 4)
+
+
 def step(training: Training, key: Array, problem: Problem, carry: Carry, index: Array) -> tuple[Carry, Array]:
     """One gradient step, and the loss that it started from. Its randomness depends on key and index alone."""
     problem = training.on(problem)
-    _, batch_key, loss_key, _ = jax.random.split(key, 4)
+    _, batch_key, loss_key, _ = _keys(key)
     batch = problem.batch(batch_key, index)
     loss_key = jax.random.fold_in(loss_key, index)
     settings, state = training.settings, carry.state
@@ -203,7 +209,7 @@ def descended(
       step: how many steps were taken, for an optimiser that is told: where all runs of a program share it,
         what is done at some steps alone is not computed at the others.
     """
-    optimizer = training.optimizer(jax.random.split(key, 4)[3], problem, state)
+    optimizer = training.optimizer(_keys(key)[3], problem, state)
     moves, told = moving(state.trainable), accepted(optimizer, extra, step)
     updates, opt_state = asked("parameters", optimizer.update, gradient, opt_state, moves, **told)
     trainable = merge(optax.apply_updates(moves, updates), state.trainable)
@@ -223,7 +229,7 @@ def advance(
     stop: int | Array,
     size: int,
 ) -> tuple[Carry, Array]:
-    """Steps `start` to `stop`, and their losses in an array of `size` (the rest of it is NaN).
+    """Steps `start` to `stop`, and their losses in an array of `size` (the rest of it is 0).
 
     `start` and `stop` may be traced, so that one compiled program serves every chunk, the last one included.
     """
@@ -233,7 +239,8 @@ def advance(
         carry, value = step(training, key, problem, carry, index)
         return carry, losses.at[index - start].set(value.astype(losses.dtype))
 
-    losses = jnp.full((size,), jnp.nan, jnp.float32)
+    # Not NaN, which `jax_debug_nans` would take for an error.
+    losses = jnp.zeros((size,), jnp.float32)
     start = jnp.asarray(start, jnp.int32)
     return jax.lax.fori_loop(start, jnp.asarray(stop, jnp.int32), body, (carry, losses))
 

@@ -98,7 +98,7 @@ def _agnostic(settings: Settings, key: Array, problem: Problem, network: None) -
         drawn = values(draw_key)
         return jax.lax.map(lambda xi: best_weight(threshold_mask(drawn, xi)), thresholds(drawn))
 
-    losses, best_weights = jax.lax.map(judge, draw_keys)
+    losses, best_weights = jax.lax.map(judge, jax.random.clone(draw_keys))
     best = losses.argmin()
     draw, percentile = jnp.divmod(best, len(settings.percentiles))
     drawn = values(draw_keys[draw])

@@ -95,5 +95,5 @@ def _network(settings: Settings, state: TrainState) -> Network:
 def _binary(mask: Array, theta: Array) -> Array:
     """`alpha m o sign(theta)`; 0 where nothing is kept."""
     sizes = jnp.where(mask, jnp.abs(theta), 0).astype(jnp.promote_types(theta.dtype, jnp.float32))
-    alpha = sizes.sum() / jnp.maximum(mask.sum(), 1)
+    alpha = sizes.sum() / jnp.maximum(mask.sum(), 1).astype(sizes.dtype)
     return jnp.where(mask, alpha.astype(theta.dtype) * jnp.sign(theta), 0)

@@ -136,7 +136,7 @@ def _soft(settings: Settings, state: TrainState) -> PyTree:
     if callable(settings.beta):
         beta = at_step(settings.beta, state.step)
     else:
-        beta = jnp.asarray(settings.beta, jnp.float32) ** (state.step / state.fixed.steps)
+        beta = jnp.asarray(settings.beta, jnp.float32) ** (jnp.asarray(state.step, jnp.float32) / state.fixed.steps)
     return map_selected(lambda leaf: jax.nn.sigmoid(beta * leaf), state.trainable["scores"])
 
 

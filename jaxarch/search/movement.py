@@ -143,7 +143,7 @@ def _density(settings: Settings, state: TrainState) -> Array:
     """The share of connections at a step."""
     if callable(settings.density):
         return jnp.clip(at_step(settings.density, state.step), 0, 1)
-    done = state.step / state.fixed.steps
+    done = jnp.asarray(state.step, jnp.float32) / state.fixed.steps
     falling = jnp.maximum(1 - jnp.add(settings.warmup, settings.cooldown), jnp.finfo(jnp.float32).tiny)
     left = 1 - jnp.clip((done - settings.warmup) / falling, 0, 1)
     density = jnp.asarray(settings.density, jnp.float32)

@@ -12,7 +12,7 @@ import optax
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.descent import DescentChanges, OwnDescent, own_descent
+from jaxarch.descent import DescentChanges, OwnDescent, own_descent, value_at
 from jaxarch.errors import ArgumentError, is_traced, one_line
 from jaxarch.finish.densities import Densities, check_densities, with_densities
 from jaxarch.masks import apply_mask, density
@@ -90,7 +90,7 @@ def check_at_steps(name: str, value: Any, check: Callable[[str, Any], None], *st
     for step in steps:
         with jax.ensure_compile_time_eval():
             try:
-                said = value(jnp.asarray(step, jnp.int32))
+                said = value_at(value, jnp.asarray(step, jnp.int32))
             except TypeError as error:
                 raise ArgumentError(
                     f"{name}: expected a number or a function of the step; {one_line(error)}"
@@ -100,7 +100,7 @@ def check_at_steps(name: str, value: Any, check: Callable[[str, Any], None], *st
 
 def at_step(value: ArrayLike | optax.Schedule, step: int | Array) -> Array:
     """A number, or what a function of the step says of a step."""
-    return jnp.asarray(value(step) if callable(value) else value, jnp.float32)
+    return jnp.asarray(value_at(value, step), jnp.float32)
 
 
 def total(values: PyTree) -> Array:
