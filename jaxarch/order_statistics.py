@@ -111,8 +111,7 @@ def percentile(arrays: Sequence[Array], percentiles: Array) -> Array:
         """The numbers of a rank, from 0, the smallest, and of the next."""
         at = _kth_largest(ordered, size - rank)
         above = [keys > at for keys in ordered]
-        most = jnp.iinfo(at.dtype).max
-        least = [jnp.min(jnp.where(a, keys, most)) for a, keys in zip(above, ordered, strict=True)]
+        least = [_least(keys, a) for a, keys in zip(above, ordered, strict=True)]
         is_last = rank + 1 < size - _count(above, dtype)
         return at, jnp.where(is_last, at, jnp.min(jnp.stack(least)))
 
@@ -128,9 +127,12 @@ def percentile(arrays: Sequence[Array], percentiles: Array) -> Array:
 def _kth_largest(ordered: Sequence[Array], k: Array) -> Array:
     """The largest key that at least k keys are at or above."""
     least = _split(ordered, k).low
-    most = jnp.iinfo(least.dtype).max
-    above = [jnp.min(jnp.where(keys >= least, keys, most)) for keys in ordered]
-    return jnp.min(jnp.stack(above))
+    return jnp.min(jnp.stack([_least(keys, keys >= least) for keys in ordered]))
+
+
+def _least(keys: Array, where: Array | None = None) -> Array:
+    """The least key; the largest that there can be, of none."""
+    return jnp.min(keys, where=where, initial=jnp.iinfo(keys.dtype).max)
 
 
 def _split(ordered: Sequence[Array], k: Array) -> _Bracket:
@@ -168,8 +170,8 @@ def _split(ordered: Sequence[Array], k: Array) -> _Bracket:
 
     size = sum(keys.size for keys in ordered)
     start = _Bracket(
-        low=jnp.min(jnp.stack([jnp.min(keys) for keys in ordered])),
-        high=jnp.max(jnp.stack([jnp.max(keys) for keys in ordered])),
+        low=jnp.min(jnp.stack([_least(keys) for keys in ordered])),
+        high=jnp.max(jnp.stack([jnp.max(keys, initial=jnp.iinfo(keys.dtype).min) for keys in ordered])),
         kept=jnp.full_like(k, size),
         more=size - wanted,
         less=wanted,

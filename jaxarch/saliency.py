@@ -18,7 +18,16 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxarch.errors import check_function
-from jaxarch.trees import PyTree, Where, check_floating, check_structure, map_selected, matrices, select
+from jaxarch.trees import (
+    PyTree,
+    Where,
+    check_structure,
+    inexact,
+    map_selected,
+    matrices,
+    merge,
+    select_floating,
+)
 
 __all__ = ["grasp", "magnitude", "snip", "synflow"]
 
@@ -41,7 +50,7 @@ def magnitude(params: PyTree, where: Where = matrices) -> PyTree:
       >>> jaxarch.saliency.magnitude({"kernel": jnp.array([[1.0, -2.0]]), "bias": jnp.ones(2)})
       {'bias': None, 'kernel': Array([[1., 2.]], dtype=float32)}
     """
-    return map_selected(lambda theta: jnp.abs(_float32(theta)), _selected(params, where))
+    return map_selected(lambda theta: jnp.abs(_float32(theta)), select_floating(params, where))
 
 
 def snip(params: PyTree, gradients: PyTree, where: Where = matrices) -> PyTree:
@@ -67,7 +76,7 @@ def snip(params: PyTree, gradients: PyTree, where: Where = matrices) -> PyTree:
       >>> jaxarch.saliency.snip({"kernel": jnp.array([[1.0, -2.0]])}, {"kernel": jnp.array([[3.0, 0.5]])})
       {'kernel': Array([[3., 1.]], dtype=float32)}
     """
-    selection = _selected(params, where)
+    selection = select_floating(params, where)
     check_structure("gradients", map_selected(lambda theta: theta, selection), gradients, "the parameters")
     return map_selected(lambda theta, g: jnp.abs(_float32(theta) * _float32(g)), selection, gradients)
 
@@ -100,15 +109,16 @@ def grasp(loss: Callable[[PyTree], Array], params: PyTree, where: Where = matric
       {'kernel': Array([[ 18., 288.]], dtype=float32)}
     """
     check_function("loss", loss, params)
-    selection = _selected(params, where)
-    gradient = jax.grad(loss)
+    selection = select_floating(params, where)
+    moves = inexact(params)
+    gradient = jax.grad(lambda moves: loss(merge(moves, params)))
 
     # Where a module has no array, as for a layer without a bias, there is neither theta nor g.
     def along(theta: Array | None, g: Array | None) -> Array | None:
         return jnp.zeros_like(g) if theta is None and g is not None else g
 
-    g = jax.tree.map(along, selection, gradient(params), is_leaf=lambda leaf: leaf is None)
-    _, product = jax.jvp(gradient, (params,), (g,))
+    g = jax.tree.map(along, selection, gradient(moves), is_leaf=lambda leaf: leaf is None)
+    _, product = jax.jvp(gradient, (moves,), (g,))
     return map_selected(lambda theta, hg: _float32(theta) * _float32(hg), selection, product)
 
 
@@ -144,15 +154,10 @@ def synflow(output: Callable[[PyTree], Array], params: PyTree, where: Where = ma
       [[[3.0, 6.0]], [[9.0]]]
     """
     check_function("output", output, params)
-    selection = _selected(params, where)
-    positive = jax.tree.map(lambda theta: jnp.abs(_float32(theta)), params)
-    flow = jax.grad(lambda p: jnp.sum(output(p)))(positive)
+    selection = select_floating(params, where)
+    positive = jax.tree.map(lambda theta: jnp.abs(_float32(theta)), inexact(params))
+    flow = jax.grad(lambda p: jnp.sum(output(merge(p, params))))(positive)
     return map_selected(lambda theta, p, g: jnp.abs(p * g), selection, positive, flow)
-
-
-def _selected(params: PyTree, where: Where) -> PyTree:
-    check_floating("params", params)
-    return select(params, where)
 
 
 def _float32(array: Array) -> Array:

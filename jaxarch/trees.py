@@ -488,6 +488,41 @@ def check_distinct(name: str, tree: PyTree) -> None:
         raise ArgumentError(f"{name}: it has two leaves of one path; give them names of their own")
 
 
+def inexact(tree: PyTree) -> PyTree:
+    """The leaves that have a gradient, floating-point and complex ones, and `None` in place of the others.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from jaxarch.trees import inexact
+      >>> inexact({"kernel": jnp.ones(2), "count": jnp.array(3), "key": jax.random.key(0)})
+      {'count': None, 'kernel': Array([1., 1.], dtype=float32), 'key': None}
+    """
+    some = jax.tree.map(lambda leaf: leaf if _is_inexact(leaf) else None, tree)
+    return some if len(jax.tree.leaves(some)) < len(jax.tree.leaves(tree)) else tree
+
+
+def _is_inexact(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jnp.inexact)
+
+
+def select_floating(tree: PyTree, where: Where = matrices) -> PyTree:
+    """`select` of leaves that are to be masked: floating-point ones.
+
+    Raises:
+      ArgumentError: as of `select`; a leaf of another dtype among those selected, naming its path.
+    """
+    selection = select(tree, where)
+    for path, leaf in named_leaves(selection).items():
+        dtype = getattr(leaf, "dtype", None)
+        if dtype is None or not jnp.issubdtype(dtype, jnp.floating):
+            found = "no dtype" if dtype is None else f"dtype {dtype}"
+            raise ArgumentError(
+                f"params: leaf {path!r} has {found}, and masks are of floating-point leaves; leave it out by "
+                "`where`"
+            )
+    return selection
+
+
 def check_trainable(params: PyTree) -> None:
     """Raise unless parameters are arrays, and at least one of them has a gradient.
 
@@ -499,9 +534,11 @@ def check_trainable(params: PyTree) -> None:
     for path, leaf in leaves.items():
         if getattr(leaf, "dtype", None) is None:
             raise ArgumentError(f"params: leaf {path!r} has no dtype; give an array")
-    if not any(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in leaves.values()):
+    if not any(map(_is_inexact, leaves.values())):
         dtypes = {path: str(leaf.dtype) for path, leaf in leaves.items()}
-        raise ArgumentError(f"params: expected at least one floating-point array to train, got {shown(dtypes)}")
+        raise ArgumentError(
+            f"params: expected a floating-point array at least, to train, got {shown(dtypes)}"
+        )
 
 
 def check_floating(name: str, tree: PyTree) -> None:

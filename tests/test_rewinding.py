@@ -45,8 +45,8 @@ def test_of_a_training_that_stops_before_that_step_the_start_is_what_it_ends_wit
     late = search.dense(rewind_to=EARLY)
     carry = training.begin(late, keys()[0], one, None)
     for steps in (0, 3):
-        carry, losses = training.advance(late, keys()[0], one, carry, 0, steps, STEPS)
-        stopped = training.conclude(late, carry, losses)
+        carry, _ = training.advance(late, keys()[0], one, carry, 0, steps, STEPS)
+        stopped = training.conclude(late, carry)
         assert same(stopped.start, stopped.params)
 
 

@@ -54,4 +54,6 @@ def _share_weight(weight: str, key: Array, problem: Problem, network: Network) -
 
 def with_weight(weight: Array, mask: PyTree, params: PyTree) -> PyTree:
     """Every connection of an architecture with the same weight."""
-    return merge(map_selected(lambda m, w: (weight * m.astype(weight.dtype)).astype(w.dtype), mask, params), params)
+    return merge(
+        map_selected(lambda m, w: (weight * m.astype(weight.dtype)).astype(w.dtype), mask, params), params
+    )

@@ -58,13 +58,12 @@ def fresh(
     params, state = init(params_key)
     if nonnegative:
         leaves, treedef = jax.tree.flatten(params)
-        keys = jax.random.split(weights_key, len(leaves))
-        drawn = [
-            (std * jax.random.normal(k, leaf.shape)).astype(leaf.dtype)
-            for k, leaf in zip(keys, leaves, strict=True)
-        ]
-        roots = map_selected(lambda m, u: u, mask, jax.tree.unflatten(treedef, drawn))
-        params = merge(roots, params)
+        keys = jax.tree.unflatten(treedef, list(jax.random.split(weights_key, len(leaves))))
+
+        def root(mask: Array, key: Array, leaf: Array) -> Array:
+            return (std * jax.random.normal(key, leaf.shape)).astype(leaf.dtype)
+
+        params = merge(map_selected(root, mask, keys, params), params)
     return params, state
 
 

@@ -159,7 +159,8 @@ def joined_runs(mesh: RunsMesh | None, parts: list[PyTree]) -> PyTree:
     if len(parts) == 1:
         return parts[0]
     if mesh is None or not mesh.partition:
-        return jax.tree.map(lambda *leaves: jnp.concatenate(jax.device_get(leaves)), *parts)
+        with _as_they_are():
+            return jax.tree.map(lambda *leaves: jnp.concatenate(jax.device_get(leaves)), *parts)
     # On the host, since no device need have the place for all of it.
     return place(mesh, (0,), (jax.tree.map(_concatenated, *parts),))[0]
 
@@ -208,7 +209,8 @@ def _shardings(mesh: RunsMesh, in_axes: tuple[Any, ...], args: tuple[PyTree, ...
 
 def take_runs(in_axes: tuple[Any, ...], args: tuple[PyTree, ...], runs: np.ndarray) -> tuple[PyTree, ...]:
     """Some runs' share of the arguments."""
-    return _with_runs(partial(_take, runs), in_axes, args)
+    with _as_they_are():
+        return _with_runs(partial(_take, runs), in_axes, args)
 
 
 @jax.jit
@@ -217,9 +219,19 @@ def _take(runs: Array, leaves: list[Array]) -> list[Array]:
     return [leaf[runs] for leaf in leaves]
 
 
-@partial(jax.jit, static_argnums=0)
 def first_runs(count: int, tree: PyTree) -> PyTree:
     """The first runs of a result: without those that only filled a program up."""
+    with _as_they_are():
+        return _first_runs(count, tree)
+
+
+def _as_they_are() -> Any:
+    """Moving numbers is no error where `jax_debug_nans` looks for NaN: losses have it where a run stopped."""
+    return jax.debug_nans(False)
+
+
+@partial(jax.jit, static_argnums=0)
+def _first_runs(count: int, tree: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: leaf[:count], tree)
 
 

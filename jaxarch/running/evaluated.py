@@ -24,8 +24,8 @@ def check_evaluated(opt_state: PyTree) -> None:
     """
     if _nodes(opt_state, optax.LookaheadState):
         raise ArgumentError(
-            "optimizer: optax.lookahead descends on pairs of parameters, fast and slow ones, and here there is "
-            "one of each; take its inner optimizer alone, or optax.contrib.schedule_free"
+            "optimizer: optax.lookahead descends on pairs of parameters, fast and slow ones, which a problem has "
+            "not; take its inner optimizer alone, or optax.contrib.schedule_free"
         )
 
 
@@ -54,7 +54,7 @@ def evaluated(opt_state: PyTree, trained: PyTree) -> PyTree:
 
 
 def _averaged(y: Array, z: Array, b1: Array) -> Array:
-    """x of the schedule-free method, as `optax.contrib.schedule_free_eval_params` has it."""
+    """X of the schedule-free method, as `optax.contrib.schedule_free_eval_params` has it."""
     dtype = jnp.promote_types(y.dtype, z.dtype)
     y_, z_, b1 = y.astype(dtype), z.astype(dtype), jnp.asarray(b1).astype(dtype)
     return ((y_ - (1 - b1) * z_) / b1).astype(y.dtype)

@@ -34,9 +34,9 @@ from jaxarch.running.program_memory import free_on_a_device, program_memory, wid
 from jaxarch.running.programs import Best, Make, Stopwatch
 from jaxarch.running.runs_mesh import RunsMesh, runs_mesh, split_mesh
 from jaxarch.running.shares import Shares
-from jaxarch.running.training import WAKING, Carry, joined, moving
+from jaxarch.running.training import WAKING, Carry, joined, with_losses
 from jaxarch.streams import Ahead, Window
-from jaxarch.trees import PyTree, named_leaves
+from jaxarch.trees import PyTree, inexact, named_leaves
 
 
 def fit(
@@ -265,7 +265,7 @@ class _Group:
                 if border is not None:
                     metrics, best = self.watch.run(border, *self._inputs(start), carry, best)
                     for name, row in metrics.items():
-                        # What has stopped keeps NaN, which a program would make of no number under `jax_debug_nans`.
+                        # What has stopped keeps NaN here: no program returns it, for `jax_debug_nans`.
                         state.validation[name][start // chunk, running] = np.asarray(row)[running]
                 seconds = np.asarray(self.watch.running - before)
                 state = state._replace(
@@ -317,7 +317,7 @@ class _Group:
         losses = np.full((width, steps), np.nan, np.float32)
         failed_at = np.full(width, -1, np.int32)
         last_batch = None if self.problem.stream is None else self.problem.stream.digest
-        self._trainable = list(named_leaves(moving(carry.state.trainable)))
+        self._trainable = list(named_leaves(inexact(carry.state.trainable)))
         state = _State(np.asarray(0), carry, best, losses, validation, failed_at, np.asarray(0.0), last_batch)
         return state, border
 
@@ -573,8 +573,9 @@ class _Group:
         carry = carry._replace(failed_at=failed_at)
         last_chunk = (int(state.step) - 1) // self.options.chunk * self.options.chunk
         settings = self._inputs(last_chunk)[0]
-        conclude = self.watch.compile(programs.conclude, self.make, self.mesh, settings, carry, losses)
-        return self.watch.run(conclude, settings, carry, losses)
+        conclude = self.watch.compile(programs.conclude, self.make, self.mesh, settings, carry)
+        # Losses have NaN where a run has stopped: no program returns them, for `jax_debug_nans`.
+        return with_losses(self.watch.run(conclude, settings, carry), losses)
 
     def _result(self, state: _State) -> Network:
         best = state.best

@@ -16,10 +16,18 @@ from jaxarch.descent import OwnDescent, accepted
 from jaxarch.errors import ArgumentError, ResultWarning
 from jaxarch.trees import PyTree, named_leaves
 
-LINEAR = frozenset(
-    "abs add add_any broadcast_in_dim concatenate convert_element_type copy copy_p max min neg reduce_max "
-    "reduce_sum reshape select_n sign slice squeeze sub transpose".split()
-)
+LINEAR = {
+    "abs",
+    "add",
+    "add_any",
+    "broadcast_in_dim",
+    "concatenate",
+    "convert_element_type",
+    "copy",
+    "copy_p",
+}
+LINEAR |= {"max", "min", "neg", "reduce_max", "reduce_sum", "reshape", "select_n", "sign", "slice", "squeeze"}
+LINEAR |= {"sub", "transpose"}
 """Operations that make zeros of zeros; of a choice, the cases."""
 
 
@@ -45,13 +53,13 @@ def check_frozen(
         held = set(frozen(of_all, trained["weights"]))
         if loose := sorted(held - set(frozen(own["weights"], trained["weights"]) if held else ())):
             raise ArgumentError(
-                f"weights_optimizer: that of {name} trains {', '.join(map(repr, loose))}, which the problem's "
-                "optimizer holds still; give one that holds them still too"
+                f"weights_optimizer: that of {name} trains {', '.join(map(repr, loose))}, which the "
+                "problem's optimizer holds still; give one that holds them still too"
             )
     if still := frozen(own["scores"] or of_all, trained["scores"]):
         warnings.warn(
-            f"{name}: the optimizer holds the scores of {', '.join(map(repr, still))} still, like the weights: "
-            "their connections are ranked by the first scores; leave them out by `where`, or give a "
+            f"{name}: the optimizer holds the scores of {', '.join(map(repr, still))} still, like the "
+            "weights: their connections are ranked by the first scores; leave them out by `where`, or give a "
             "`scores_optimizer`",
             ResultWarning,
             stacklevel=2,

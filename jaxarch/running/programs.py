@@ -180,13 +180,13 @@ def _judge(stopping: EarlyStopping, metrics: dict[str, Array], carry: Carry, bes
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def conclude(make: Make, mesh: RunsMesh | None, settings: PyTree, carry: Carry, losses: Array) -> Network:
+def conclude(make: Make, mesh: RunsMesh | None, settings: PyTree, carry: Carry) -> Network:
     """What every run found."""
 
-    def one(settings: PyTree, carry: Carry, losses: Array) -> Network:
-        return single.conclude(make(settings), carry, losses)
+    def one(settings: PyTree, carry: Carry) -> Network:
+        return single.conclude(make(settings), carry)
 
-    return over_runs(one, mesh, (0, 0, 0))(settings, carry, losses)
+    return over_runs(one, mesh, (0, 0))(settings, carry)
 
 
 def is_slow_in_loops(jaxpr: Any, *, backend: str | None = None) -> bool:

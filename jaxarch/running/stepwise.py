@@ -18,8 +18,8 @@ from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.evaluated import evaluated
 from jaxarch.running.frozen import check_frozen
-from jaxarch.running.training import Training, TrainState, all_finite, begin, descended, moving
-from jaxarch.trees import PyTree, check_trainable, merge, named_leaves
+from jaxarch.running.training import Training, TrainState, all_finite, begin, descended
+from jaxarch.trees import PyTree, check_trainable, inexact, merge, named_leaves
 
 
 class StepwiseState(NamedTuple):
@@ -42,7 +42,7 @@ class StepwiseState(NamedTuple):
 
         It has `None` in place of leaves that have no gradient, such as integers: they stay.
         """
-        return moving(self.training.trainable)
+        return inexact(self.training.trainable)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -232,13 +232,15 @@ class Stepwise:
 
 def _with(training: TrainState, name: str, moves: PyTree) -> TrainState:
     """A state in which other numbers descend."""
-    _check_alike(name, moves, moving(training.trainable))
+    _check_alike(name, moves, inexact(training.trainable))
     return training._replace(trainable=merge(moves, training.trainable))
 
 
 def _check_alike(name: str, tree: PyTree, like: PyTree) -> None:
     """Raise unless a tree has the structure and the shapes of what descends."""
-    given, expected = ({path: jnp.shape(leaf) for path, leaf in named_leaves(t).items()} for t in (tree, like))
+    given, expected = (
+        {path: jnp.shape(leaf) for path, leaf in named_leaves(t).items()} for t in (tree, like)
+    )
     if given != expected or jax.tree.structure(tree) != jax.tree.structure(like):
         raise ArgumentError(
             f"{name}: expected what `init` was given, state.trainable {shown(expected, 200)}, got "

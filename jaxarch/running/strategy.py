@@ -17,8 +17,8 @@ from jaxarch.problem import Problem, check_streamed
 from jaxarch.running.frozen import check_frozen
 from jaxarch.running.keyed import equal_by_key, keyed, keyed_problem
 from jaxarch.running.stage import HostSearch, Stage, as_stage, check_follows, check_network, check_problem
-from jaxarch.running.training import Training, begin, conclude, descended, joined, moving
-from jaxarch.trees import PyTree
+from jaxarch.running.training import Training, begin, conclude, descended, joined, with_losses
+from jaxarch.trees import PyTree, inexact
 
 
 @equal_by_key
@@ -148,7 +148,7 @@ def _with_outline(problem: Problem, stage: Stage) -> Problem:
 
 @partial(jax.jit, static_argnums=0)
 def _outline(stage: Any, key: Array, problem: Problem, network: Network | None) -> Network:
-    """What a stage makes, but for the steps of a training: only ever traced, for its shapes and for errors."""
+    """What a stage makes, but for the steps of a training: only traced, for shapes and for errors."""
     stage = stage.__wrapped__
     if not isinstance(stage, Training):
         return stage(key, problem, network)
@@ -156,8 +156,7 @@ def _outline(stage: Any, key: Array, problem: Problem, network: Network | None) 
     check_frozen(stage.name, stage.descent, problem.optimizer, carry.state.trainable)
     if network is not None:
         # The steps of a first stage are traced before anything is trained; those of others are not.
-        gradient, value = moving(carry.state.trainable), jnp.zeros(())
+        gradient, value = inexact(carry.state.trainable), jnp.zeros(())
         extra = {"value": value, "grad": gradient, "value_fn": lambda moves: value}
         descended(stage, key, on, carry.state, carry.opt_state, gradient, extra, 0)
-    losses = jnp.zeros(on.steps)
-    return joined(network, conclude(stage, carry, losses))
+    return joined(network, with_losses(conclude(stage, carry), jnp.zeros(on.steps)))

@@ -17,7 +17,7 @@ from jaxarch.problem import Problem
 from jaxarch.running.evaluated import check_evaluated, evaluated
 from jaxarch.running.keyed import equal_by_key
 from jaxarch.running.stage import NOTHING, Needs, Removed, check_network, check_problem
-from jaxarch.trees import PyTree, merge
+from jaxarch.trees import PyTree, inexact, merge
 
 WAKING = 32
 """A leaf is dead if its gradient is exactly zero in so many first steps, not in one alone.
@@ -117,7 +117,7 @@ class Training:
         steps = self.on(problem).steps
         carry = begin(self, key, problem, network)
         carry, losses = advance(self, key, problem, carry, 0, steps, steps)
-        return joined(network, conclude(self, carry, losses))
+        return joined(network, with_losses(conclude(self, carry), losses))
 
     def on(self, problem: Problem) -> Problem:
         """The problem with the descent of this training."""
@@ -150,7 +150,7 @@ def begin(training: Training, key: Array, problem: Problem, network: Network | N
     init_key, _, _, around_key = _keys(key)
     state = training.init(training.settings, init_key, problem, network)
     state = state._replace(step=jnp.zeros((), jnp.int32))
-    moves = moving(state.trainable)
+    moves = inexact(state.trainable)
     opt_state = asked("parameters", training.optimizer(around_key, problem, state).init, moves)
     check_evaluated(opt_state)
     dead = jnp.ones(len(jax.tree.leaves(moves)), bool)
@@ -176,7 +176,7 @@ def step(training: Training, key: Array, problem: Problem, carry: Carry, index: 
         value, model = problem.loss(training.params(settings, at), state.model, batch, loss_key)
         return value if training.penalty is None else value + training.penalty(settings, at), model
 
-    (value, model), gradient = jax.value_and_grad(loss, has_aux=True)(moving(state.trainable))
+    (value, model), gradient = jax.value_and_grad(loss, has_aux=True)(inexact(state.trainable))
     extra = {"value": value, "grad": gradient, "value_fn": lambda moves: loss(moves)[0]}
     moved, opt_state = descended(
         training, key, problem, state._replace(model=model), carry.opt_state, gradient, extra, index
@@ -204,13 +204,13 @@ def descended(
       problem: that the training is `on`: how it descends.
       state: before the step, with the model's after it.
       opt_state: the optimiser's.
-      gradient: in `moving(state.trainable)`.
+      gradient: in `inexact(state.trainable)`.
       extra: what the optimiser's update may take beside.
       step: how many steps were taken, for an optimiser that is told: where all runs of a program share it,
         what is done at some steps alone is not computed at the others.
     """
     optimizer = training.optimizer(_keys(key)[3], problem, state)
-    moves, told = moving(state.trainable), accepted(optimizer, extra, step)
+    moves, told = inexact(state.trainable), accepted(optimizer, extra, step)
     updates, opt_state = asked("parameters", optimizer.update, gradient, opt_state, moves, **told)
     trainable = merge(optax.apply_updates(moves, updates), state.trainable)
     moved = state._replace(trainable=trainable, step=state.step + 1)
@@ -245,8 +245,8 @@ def advance(
     return jax.lax.fori_loop(start, jnp.asarray(stop, jnp.int32), body, (carry, losses))
 
 
-def conclude(training: Training, carry: Carry, losses: Array) -> Network:
-    """What was found, with its losses, and whether it failed or began dead."""
+def conclude(training: Training, carry: Carry) -> Network:
+    """What was found, and whether it failed or began dead."""
     state = to_evaluate(carry)
     network = training.network(training.settings, state)
     # The last update has no loss after it that would show NaN.
@@ -254,8 +254,12 @@ def conclude(training: Training, carry: Carry, losses: Array) -> Network:
     return network.replace(
         failed_at=jnp.where(broken, carry.state.step, carry.failed_at),
         dead_start=carry.dead.any(),
-        info={**network.info, "loss": losses},
     )
+
+
+def with_losses(network: Network, losses: Array) -> Network:
+    """The network with the loss before each step in its `info`."""
+    return network.replace(info={**network.info, "loss": losses})
 
 
 def joined(before: Network | None, after: Network) -> Network:
@@ -278,23 +282,10 @@ def to_evaluate(carry: Carry) -> TrainState:
     return carry.state._replace(trainable=evaluated(carry.opt_state, carry.state.trainable))
 
 
-def moving(trainable: PyTree) -> PyTree:
-    """The leaves that gradients are taken in, and that the optimiser sees: `None` in place of the others.
-
-    The others, integers and random keys for instance, stay.
-    """
-    moves = jax.tree.map(lambda leaf: leaf if _is_inexact(leaf) else None, trainable)
-    return moves if len(jax.tree.leaves(moves)) < len(jax.tree.leaves(trainable)) else trainable
-
-
-def _is_inexact(leaf: Any) -> bool:
-    return jnp.issubdtype(leaf.dtype, jnp.inexact)
-
-
 def _all_zero(gradient: PyTree) -> Array:
     return jnp.stack([jnp.all(leaf == 0) & (leaf.size > 0) for leaf in jax.tree.leaves(gradient)])
 
 
 def all_finite(tree: PyTree) -> Array:
     """Whether all entries of all leaves are numbers."""
-    return jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(moving(tree))]).all()
+    return jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(inexact(tree))]).all()

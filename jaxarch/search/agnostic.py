@@ -17,7 +17,7 @@ from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
 from jaxarch.running.stage import FunctionStage
-from jaxarch.trees import PyTree, Where, map_selected, matrices, select
+from jaxarch.trees import PyTree, Where, map_selected, matrices, select_floating
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +76,7 @@ def agnostic(
 def _agnostic(settings: Settings, key: Array, problem: Problem, network: None) -> Network:
     init_key, draws_key, weights_key = jax.random.split(key, 3)
     params, state = problem.start(init_key)
-    everything = full_mask(select(params, settings.where))
+    everything = full_mask(select_floating(params, settings.where))
     shared = jax.random.normal(weights_key, (settings.weights,))
     draw_keys = jax.random.split(draws_key, settings.draws)
 

@@ -33,7 +33,7 @@ from jaxarch.running.methods import method
 from jaxarch.running.training import Training, TrainState
 from jaxarch.search.units import check_counts, check_units, needs_of, units_of
 from jaxarch.search.within import WITHIN_A_MASK, mask_before, within
-from jaxarch.trees import PyTree, Where, map_selected, matrices, select
+from jaxarch.trees import PyTree, Where, map_selected, matrices, select, select_floating
 
 SCORES_RATE, WEIGHTS_RATE = 1.1, 0.1
 """Of the default optimisers, plain gradient descent: alpha and beta of (15) and (16)."""
@@ -170,7 +170,7 @@ def architecture_pruning(
 def _init(settings: Settings, key: Array, problem: Problem, network: Network | None) -> TrainState:
     params_key, scores_key = jax.random.split(key)
     params, model = problem.start(params_key) if network is None else (network.params, network.state)
-    selected = select(params, settings.where)
+    selected = select_floating(params, settings.where)
     units = units_of(settings.units, problem, params, model, selected)
     scores = map_selected(jnp.abs, init_scores(scores_key, units.score(selected), 0.0, settings.std))
     for target in settings.targets:

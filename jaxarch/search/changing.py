@@ -14,7 +14,7 @@ from jaxarch.network import Network
 from jaxarch.optim import find_mask
 from jaxarch.problem import Problem
 from jaxarch.running.training import TrainState
-from jaxarch.trees import PyTree, Where, select
+from jaxarch.trees import PyTree, Where, select_floating
 
 CHANGES = 50
 """Into so many spans the changes divide a training by default.
@@ -74,7 +74,7 @@ def random_start(settings: Drawn, key: Array, problem: Problem, network: None) -
     """The problem's initial weights under a random mask, which is the memory."""
     params_key, mask_key = jax.random.split(key)
     params, model = problem.start(params_key)
-    drawn = init_scores(mask_key, select(params, settings.where), 0.0, 1.0)
+    drawn = init_scores(mask_key, select_floating(params, settings.where), 0.0, 1.0)
     mask = keep(drawn, settings.density, settings.per)
     return TrainState(apply_mask(mask, params), None, model, memory=mask)
 

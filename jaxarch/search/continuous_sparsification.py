@@ -29,7 +29,7 @@ from jaxarch.search.scored import (
     total,
 )
 from jaxarch.search.within import WITHIN_A_MASK, mask_before, within
-from jaxarch.trees import PyTree, Where, map_selected, matrices, select
+from jaxarch.trees import PyTree, Where, map_selected, matrices, select_floating
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,7 +125,7 @@ def continuous_sparsification(
 def _init(settings: Settings, key: Array, problem: Problem, network: Network | None) -> TrainState:
     check_at_steps("beta", settings.beta, check_one_positive, problem.steps)
     params, model = problem.start(key) if network is None else (network.params, network.state)
-    selected = select(params, settings.where)
+    selected = select_floating(params, settings.where)
     scores = map_selected(lambda leaf: jnp.full(leaf.shape, settings.start, jnp.float32), selected)
     fixed = Fixed(mask_before(network), jnp.asarray(problem.steps, jnp.float32))
     return TrainState({"scores": scores, "weights": params}, fixed, model)
@@ -136,7 +136,9 @@ def _soft(settings: Settings, state: TrainState) -> PyTree:
     if callable(settings.beta):
         beta = at_step(settings.beta, state.step)
     else:
-        beta = jnp.asarray(settings.beta, jnp.float32) ** (jnp.asarray(state.step, jnp.float32) / state.fixed.steps)
+        beta = jnp.asarray(settings.beta, jnp.float32) ** (
+            jnp.asarray(state.step, jnp.float32) / state.fixed.steps
+        )
     return map_selected(lambda leaf: jax.nn.sigmoid(beta * leaf), state.trainable["scores"])
 
 

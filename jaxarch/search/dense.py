@@ -18,7 +18,7 @@ from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
 from jaxarch.running.training import Training, TrainState
-from jaxarch.trees import PyTree, Where, matrices, select
+from jaxarch.trees import PyTree, Where, matrices, select_floating
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +100,7 @@ def dense(
 def _init(settings: Settings, key: Array, problem: Problem, network: Network | None) -> TrainState:
     check_rewind(settings.rewind_to, problem.steps)
     shapes, _ = jax.eval_shape(problem.init, key)
-    mask = full_mask(select(shapes, settings.where))
+    mask = full_mask(select_floating(shapes, settings.where))
     params, model = fresh(key, problem.start, mask, settings.nonnegative, settings.std)
     start = squares(mask, params) if settings.nonnegative else params
     if settings.rewind_to:

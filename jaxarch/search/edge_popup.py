@@ -21,7 +21,7 @@ from jaxarch.running.methods import method
 from jaxarch.running.training import Training, TrainState
 from jaxarch.search.straight_through import straight_through
 from jaxarch.search.within import WITHIN_A_MASK, mask_before, within
-from jaxarch.trees import PyTree, Where, map_selected, matrices, merge, select
+from jaxarch.trees import PyTree, Where, map_selected, matrices, merge, select_floating
 
 Weights = Literal["initial", "signed constant"] | Callable[[Array, PyTree], PyTree]
 
@@ -117,7 +117,7 @@ def begin(settings: Settings, key: Array, problem: Problem, network: Network | N
     """Random scores, and the weights that they are of."""
     params_key, scores_key, weights_key = jax.random.split(key, 3)
     params, model = problem.start(params_key) if network is None else (network.params, network.state)
-    selected = select(params, settings.where)
+    selected = select_floating(params, settings.where)
     if callable(settings.weights):
         params = merge(settings.weights(weights_key, selected), params)
     elif settings.weights == "signed constant":
@@ -165,4 +165,4 @@ def _signed_constant(leaf: Array) -> Array:
 
 
 def _inputs(leaf: Array) -> int:
-    return math.prod(jnp.shape(leaf)[:-1])
+    return max(math.prod(jnp.shape(leaf)[:-1]), 1)

@@ -17,7 +17,7 @@ from jaxarch.problem import Problem
 from jaxarch.running.methods import method
 from jaxarch.running.training import Training, TrainState
 from jaxarch.search.changing import check_changes, mask_held, spacing, too_few, trained, weights
-from jaxarch.trees import Where, matrices, select
+from jaxarch.trees import Where, matrices, select_floating
 
 NAME = "gradual magnitude pruning"
 
@@ -102,7 +102,7 @@ def gradual_magnitude(
 
 def _init(settings: Settings, key: Array, problem: Problem, network: None) -> TrainState:
     params, model = problem.start(key)
-    return TrainState(params, None, model, memory=full_mask(select(params, settings.where)))
+    return TrainState(params, None, model, memory=full_mask(select_floating(params, settings.where)))
 
 
 def _around(

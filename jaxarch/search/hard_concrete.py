@@ -29,7 +29,7 @@ from jaxarch.running.methods import method
 from jaxarch.running.training import Training, TrainState
 from jaxarch.search.scored import descent_of, network_of, remarks, targets_of, total
 from jaxarch.search.within import WITHIN_A_MASK, mask_before, within
-from jaxarch.trees import PyTree, Where, map_selected, matrices, select
+from jaxarch.trees import PyTree, Where, map_selected, matrices, select_floating
 
 LEAST = 1e-6
 """Noise is uniform in (LEAST, 1 - LEAST), so that its logit is finite."""
@@ -148,7 +148,7 @@ def hard_concrete(
 def _init(settings: Settings, key: Array, problem: Problem, network: Network | None) -> TrainState:
     params_key, scores_key, noise_key = jax.random.split(key, 3)
     params, model = problem.start(params_key) if network is None else (network.params, network.state)
-    scores = init_scores(scores_key, select(params, settings.where), settings.mean, settings.std)
+    scores = init_scores(scores_key, select_floating(params, settings.where), settings.mean, settings.std)
     fixed = Fixed(mask_before(network), noise_key)
     return TrainState({"scores": scores, "weights": params}, fixed, model)
 

@@ -75,7 +75,7 @@ def _keep(settings: Settings, key: Array, problem: Problem, network: Network) ->
     failed_at = none if network.failed_at is None else network.failed_at
     before = network.memory
     if before is None:
-        nothing = jnp.full(settings.networks, jnp.nan)
+        nothing = jnp.zeros(settings.networks)
         before = Kept(mine, objective, failed_at, jnp.asarray(0), jnp.asarray(0), nothing, nothing)
     is_better = objective < before.objective if settings.choose == "best" else jnp.asarray(True)
 

@@ -22,7 +22,7 @@ from jaxarch.running.training import Training, TrainState
 from jaxarch.search.scored import at_step, check_at_steps, descent_of
 from jaxarch.search.straight_through import straight_through
 from jaxarch.search.within import WITHIN_A_MASK, mask_before, within
-from jaxarch.trees import PyTree, Where, map_selected, matrices, select
+from jaxarch.trees import PyTree, Where, map_selected, matrices, select_floating
 
 WARMUP, COOLDOWN = 0.1, 0.2
 """The shares of the steps before and after the density falls: of 55 thousand, 5400 and 10800 there."""
@@ -134,7 +134,9 @@ def _init(settings: Settings, key: Array, problem: Problem, network: Network | N
     if callable(settings.density):
         check_at_steps("density", settings.density, check_density, problem.steps)
     params, model = problem.start(key) if network is None else (network.params, network.state)
-    scores = map_selected(lambda leaf: jnp.zeros(leaf.shape, jnp.float32), select(params, settings.where))
+    scores = map_selected(
+        lambda leaf: jnp.zeros(leaf.shape, jnp.float32), select_floating(params, settings.where)
+    )
     fixed = Fixed(mask_before(network), jnp.asarray(problem.steps, jnp.float32))
     return TrainState({"scores": scores, "weights": params}, fixed, model)
 

@@ -15,7 +15,7 @@ from jaxarch.problem import Problem
 from jaxarch.running.methods import method
 from jaxarch.running.stage import NOTHING, FunctionStage
 from jaxarch.search.units import check_counts, check_units, needs_of, units_of
-from jaxarch.trees import Where, matrices, select
+from jaxarch.trees import Where, matrices, select_floating
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +73,7 @@ def random_mask(
 def _random_mask(settings: Settings, key: Array, problem: Problem, network: None) -> Network:
     params_key, mask_key = jax.random.split(key)
     params, state = problem.start(params_key)
-    selected = select(params, settings.where)
+    selected = select_floating(params, settings.where)
     units = units_of(settings.units, problem, params, state, selected)
     drawn = init_scores(mask_key, units.score(selected), 0.0, 1.0)
     masks = {}

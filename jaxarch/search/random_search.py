@@ -28,7 +28,7 @@ from jaxarch.running.stage import FunctionStage, Needs
 from jaxarch.running.strategy import Strategy, chain
 from jaxarch.search.keep_best import keep, pick
 from jaxarch.search.units import hidden_units
-from jaxarch.trees import PyTree, Where, map_selected, matrices, select
+from jaxarch.trees import PyTree, Where, map_selected, matrices, select_floating
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +112,7 @@ def _next_sample(settings: Settings, key: Array, problem: Problem, network: Netw
 
 def _sample(key: Array, settings: Settings, problem: Problem, params: PyTree, state: PyTree) -> PyTree:
     """A mask of exactly `round(density D)` connections between random nodes."""
-    selection = select(params, settings.where)
+    selection = select_floating(params, settings.where)
     units = hidden_units(problem, params, state, selection)
     total = counts_kept(selection, settings.density)
     nodes_key, surplus_key = jax.random.split(key)

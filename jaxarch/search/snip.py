@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -16,7 +14,7 @@ from jaxarch.problem import Problem
 from jaxarch.running.methods import method
 from jaxarch.running.stage import FunctionStage, Needs
 from jaxarch.search.initial_saliency import Settings, begin, checked, largest, stage
-from jaxarch.trees import Where, matrices
+from jaxarch.trees import PyTree, Where, inexact, matrices, merge
 
 
 @method("N. Lee, T. Ajanthan and P. Torr, 2019", densities=0.5)
@@ -60,6 +58,10 @@ def snip(
 
 def _snip(settings: Settings, key: Array, problem: Problem, network: None) -> Network:
     start = begin(key, problem)
-    gradient = partial(jax.grad(start.loss), start.params)
+    moves = inexact(start.params)
+
+    def gradient(index: Array) -> PyTree:
+        return jax.grad(lambda moves: start.loss(merge(moves, start.params), index))(moves)
+
     mean = jax.tree.map(lambda leaf: leaf.mean(0), jax.lax.map(gradient, jnp.arange(settings.batches)))
     return largest(settings, problem, start, saliency.snip(start.params, mean, settings.where))

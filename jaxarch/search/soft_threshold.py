@@ -21,7 +21,7 @@ from jaxarch.running.methods import method
 from jaxarch.running.training import Training, TrainState
 from jaxarch.search.scored import descent_of, network_of, remarks, targets_of, total
 from jaxarch.search.within import WITHIN_A_MASK, mask_before
-from jaxarch.trees import PyTree, Where, map_selected, matrices, merge, select
+from jaxarch.trees import PyTree, Where, map_selected, matrices, merge, select_floating
 
 FUNCTIONS = {"sigmoid": jax.nn.sigmoid, "exp": jnp.exp}
 
@@ -113,7 +113,7 @@ def soft_threshold(
 
 def _init(settings: Settings, key: Array, problem: Problem, network: Network | None) -> TrainState:
     params, model = problem.start(key) if network is None else (network.params, network.state)
-    selected = select(params, settings.where)
+    selected = select_floating(params, settings.where)
     scores = map_selected(lambda leaf: jnp.asarray(settings.start, jnp.float32), selected)
     return TrainState({"scores": scores, "weights": params}, mask_before(network), model)
 

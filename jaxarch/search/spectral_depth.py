@@ -42,7 +42,7 @@ class Depths(NamedTuple):
     Attributes:
       seen: how many networks there were.
       networks: `(params, state)` of all; of those to come, any values.
-      losses: on the validation rows, shape (layers + 1,), NaN for those to come.
+      losses: on the validation rows, shape (layers + 1,), 0 for those to come.
     """
 
     seen: Array
@@ -134,7 +134,7 @@ def _begin(settings: Settings, key: Array, problem: Problem, network: Network) -
     network = _with(network, kept)
     networks = settings.layers + 1
     room = jax.tree.map(lambda leaf: jnp.stack([leaf] * networks), (network.params, network.state))
-    return network.replace(memory=Depths(jnp.asarray(0), room, jnp.full(networks, jnp.nan)))
+    return network.replace(memory=Depths(jnp.asarray(0), room, jnp.zeros(networks)))
 
 
 def _keep(settings: None, key: Array, problem: Problem, network: Network) -> Network:

@@ -25,7 +25,7 @@ from jaxarch.running.stage import FunctionStage, Needs
 from jaxarch.search.units import check_counts, check_units, example_shapes, needs_of, units_of
 from jaxarch.structure.flow import follow, fresh
 from jaxarch.structure.needed import reached
-from jaxarch.trees import PyTree, Where, map_selected, matrices, path_name, select
+from jaxarch.trees import PyTree, Where, map_selected, matrices, path_name, select_floating
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +113,7 @@ def synflow(
 def _synflow(settings: Settings, key: Array, problem: Problem, network: None) -> Network:
     params, state = problem.start(key)
     model = Model(params, state, _ones(problem, params, state))
-    selected = select(params, settings.where)
+    selected = select_floating(params, settings.where)
     units = units_of(settings.units, problem, params, state, selected)
     whole = map_selected(lambda leaf: jnp.ones_like(leaf, bool), units.score(selected))
 

@@ -44,7 +44,7 @@ from jaxarch.search.scored import at_step, check_at_steps
 from jaxarch.search.units import check_units, needs_of, units_of
 from jaxarch.search.within import WITHIN_A_MASK, mask_before, within
 from jaxarch.theory.optimality import duality_gap
-from jaxarch.trees import PyTree, Where, matrices, merge, select, unselected
+from jaxarch.trees import PyTree, Where, matrices, merge, select, select_floating, unselected
 
 Weights = Literal["ones", "initial"] | Callable[[Array, PyTree], PyTree]
 Penalty = Callable[[PyTree], Array]
@@ -222,7 +222,7 @@ def _init(settings: Settings, key: Array, problem: Problem, network: Network | N
     _check_hard(settings.hard, settings.soft, problem.steps)
     params_key, scores_key, weights_key = jax.random.split(key, 3)
     params, model = problem.start(params_key) if network is None else (network.params, network.state)
-    selected = select(params, settings.where)
+    selected = select_floating(params, settings.where)
     units = units_of(settings.units, problem, params, model, selected)
     first = _hard(settings, 0)
     unit = first if settings.scale == "1/hard" else None

@@ -15,7 +15,7 @@ from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
 from jaxarch.running.stage import FunctionStage
-from jaxarch.trees import Where, matrices, select
+from jaxarch.trees import Where, matrices, select_floating
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +51,6 @@ def untrained(std: ArrayLike = 1.0, *, where: Where = matrices) -> FunctionStage
 
 def _untrained(settings: Settings, key: Array, problem: Problem, network: None) -> Network:
     shapes, _ = jax.eval_shape(problem.init, key)
-    mask = full_mask(select(shapes, settings.where))
+    mask = full_mask(select_floating(shapes, settings.where))
     roots, state = fresh(key, problem.start, mask, True, settings.std)
     return Network(squares(mask, roots), mask, state)
