@@ -18,8 +18,7 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
 from jaxarch.errors import ArgumentError, first_line
-from jaxarch.structure.flow import CALLS, inner
-from jaxarch.structure.products import _FUNCTIONS as FUNCTIONS
+from jaxarch.structure.flow import CALLED, inner
 from jaxarch.structure.scans import scan_counts
 from jaxarch.trees import PyTree, named_leaves
 
@@ -151,7 +150,7 @@ class _Found:
 
     def _step(self, eqn: JaxprEqn, taken: list[Views | None]) -> Sequence[Views | None]:
         name = eqn.primitive.name
-        if name in CALLS or name in FUNCTIONS:
+        if name in CALLED:
             return self.walk(inner(eqn), taken)
         if name == "scan":
             return self._scan(eqn, taken)
