@@ -348,12 +348,14 @@ def select(tree: PyTree, where: Where = matrices, name: str = "where") -> PyTree
       >>> jaxarch.named_leaves(jaxarch.select(params, lambda path, leaf: leaf > 1))
       {'head/kernel': 2.5, 'hidden/kernel': 1.5}
     """
+    chosen: Callable[[str, Any], bool]
     if where is matrices:
         left_out = not_matrices(named_leaves(tree))
 
-        def chosen(path: str, leaf: Any) -> bool:
+        def by_default(path: str, leaf: Any) -> bool:
             return path not in left_out
 
+        chosen = by_default
     elif callable(where):
         chosen = where
     else:
@@ -370,8 +372,10 @@ def select(tree: PyTree, where: Where = matrices, name: str = "where") -> PyTree
                     f"{name}: no leaf is selected by {shown(pattern)}; the leaves are: {known}"
                 )
 
-        def chosen(path: str, leaf: Any) -> bool:
+        def matching(path: str, leaf: Any) -> bool:
             return any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
+
+        chosen = matching
 
     def pick(path: KeyPath, leaf: Any) -> Any:
         return leaf if chosen(path_name(path), leaf) else None

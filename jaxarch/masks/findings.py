@@ -73,15 +73,16 @@ def look(
       runs: whether all arrays have a leading axis of runs.
     """
     named, of_mask = named_leaves(scores), named_leaves(mask)
-    there = [None] * len(named) if left is None else list(named_leaves(left).values())
-    arrays = list(zip(named.values(), [of_mask[path] for path in named], there, strict=True))
+    of_left = {} if left is None else named_leaves(left)
+    arrays = [(named[path], of_mask[path], of_left.get(path)) for path in named]
     on_host = all(_is_on_host(array) for array in jax.tree.leaves(arrays))
     if on_host:
         arrays = jax.tree.map(np.asarray, arrays)
     if not runs:
         arrays = jax.tree.map(lambda array: array[None], arrays)
     counted = _counts(np, arrays, np.int64, pooled) if on_host else _compiled_counts(arrays, pooled)
-    return Seen(tuple(named), *np.asarray(counted, np.int64), pooled)
+    there, nan, inf, zero, kept, tied, missed, zero_kept, negative = np.asarray(counted, np.int64)
+    return Seen(tuple(named), there, nan, inf, zero, kept, tied, missed, zero_kept, negative, pooled)
 
 
 def _is_on_host(array: Any) -> bool:
@@ -224,7 +225,7 @@ def _share(part: np.ndarray, of: np.ndarray) -> str:
 
 def _leaves(seen: Seen, marked: np.ndarray) -> str:
     """The leaves that are marked in some run."""
-    return _listed([name for name, hit in zip(seen.names, marked.astype(bool).any(0), strict=True) if hit])
+    return _listed([name for name, hit in zip(seen.names, marked.any(0).tolist(), strict=True) if hit])
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from jaxarch.errors import ArgumentError, ResultWarning, is_traced
 from jaxarch.masks import findings
 from jaxarch.masks.arithmetic import within as inside
-from jaxarch.masks.largest import Per, check_per, check_scores
+from jaxarch.masks.largest import Per, check_per, check_scores, rounded_counts
 from jaxarch.masks.units import Connections, Units, UnitsLike, as_units
 from jaxarch.trees import PyTree, map_selected
 
@@ -113,7 +113,7 @@ def largest_within(units: Units, scores: PyTree, counts: Any, within: PyTree, li
 
 
 def largest_scores(scores: PyTree, density: Any, per: Per = "all", before: PyTree = None) -> PyTree:
-    """Keep the largest scores as `keep` does, and say nothing: the mask of a step of training.
+    """Keep the largest scores as `keep` does, without a word: the mask of a step of training.
 
     Args:
       scores: one a connection.
@@ -127,8 +127,7 @@ def largest_scores(scores: PyTree, density: Any, per: Per = "all", before: PyTre
         return jnp.ones(jnp.shape(leaf), bool) if mask is None else mask
 
     left = None if before is None else map_selected(there, scores, before)
-    single = Connections()
-    kept = largest_within(single, scores, single.counts(scores, density, per), left, scores)
+    kept = largest_within(Connections(), scores, rounded_counts(scores, density, per), left, scores)
     return inside(kept, before)
 
 

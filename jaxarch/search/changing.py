@@ -9,7 +9,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.errors import ArgumentError, check_count, check_one_finite, is_traced, shown
-from jaxarch.masks import Per, apply_mask, check_density, check_per, init_scores, keep
+from jaxarch.masks import Per, apply_mask, check_density, check_per, init_scores
+from jaxarch.masks.keeping import largest_scores
 from jaxarch.network import Network
 from jaxarch.optim import find_mask
 from jaxarch.problem import Problem
@@ -75,7 +76,7 @@ def random_start(settings: Drawn, key: Array, problem: Problem, network: None) -
     params_key, mask_key = jax.random.split(key)
     params, model = problem.start(params_key)
     drawn = init_scores(mask_key, select_floating(params, settings.where), 0.0, 1.0)
-    mask = keep(drawn, settings.density, settings.per)
+    mask = largest_scores(drawn, settings.density, settings.per)
     return TrainState(apply_mask(mask, params), None, model, memory=mask)
 
 

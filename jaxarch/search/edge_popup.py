@@ -14,7 +14,8 @@ from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges, own_descent
 from jaxarch.errors import ArgumentError, shown
-from jaxarch.masks import apply_mask, check_density, keep
+from jaxarch.masks import apply_mask, check_density
+from jaxarch.masks.keeping import largest_scores
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
@@ -128,7 +129,7 @@ def begin(settings: Settings, key: Array, problem: Problem, network: Network | N
 
 def kept(settings: Settings, scores: PyTree) -> PyTree:
     """The mask of the largest `|s|` of each leaf, booleans."""
-    return keep(map_selected(jnp.abs, scores), settings.density, per="leaf")
+    return largest_scores(map_selected(jnp.abs, scores), settings.density, "leaf")
 
 
 def _params(settings: Settings, state: TrainState) -> PyTree:

@@ -254,7 +254,7 @@ def _made(eqn: JaxprEqn, output: int, taken: Sequence[Views]) -> Views:
     if name in ("concatenate", "split", "slice", "dynamic_slice", "rev", "pad"):
         return _together(taken) or {}
     if name == "dot_general":
-        return _product_of(eqn.params["dimension_numbers"], taken)
+        return _product_of(eqn, taken)
     moved = {
         "transpose": lambda dims: tuple(dims[axis] for axis in eqn.params["permutation"]),
         "squeeze": lambda dims: tuple(
@@ -292,24 +292,23 @@ def _broadcast(eqn: JaxprEqn, dims: tuple[tuple[int, ...], ...]) -> Dims:
     return tuple(made)
 
 
-def _product_of(numbers: Any, taken: Sequence[Views]) -> Views:
+def _product_of(eqn: JaxprEqn, taken: Sequence[Views]) -> Views:
     """Of a product of leaves, such as two factors of low rank: batch axes, then the others of both."""
-    summed, batched = numbers
-    found: Views = {}
+    summed, batched = eqn.params["dimension_numbers"]
+    ranks = [len(atom.aval.shape) for atom in eqn.invars]  # type: ignore[attr-defined]
     free = [
-        [next((len(d) for d in views.values() if d is not None), 0), set(summed[side]) | set(batched[side])]
-        for side, views in enumerate(taken)
+        [axis for axis in range(rank) if axis not in (*summed[side], *batched[side])]
+        for side, rank in enumerate(ranks)
     ]
+    found: Views = {}
     for side, views in enumerate(taken):
+        nothing: list[tuple[int, ...]] = [()] * len(free[1 - side])
         for path, dims in views.items():
-            other = taken[1 - side]
-            if dims is None or path in found or (other and free[1 - side][0] == 0) or not other:
+            if dims is None or path in found:
                 found[path] = None
                 continue
-            beside = [()] * (free[1 - side][0] - len(free[1 - side][1]))
-            own = [of for axis, of in enumerate(dims) if axis not in free[side][1]]
-            first = [dims[axis] for axis in batched[side]]
-            found[path] = tuple([*first, *own, *beside] if side == 0 else [*first, *beside, *own])
+            first, own = [dims[axis] for axis in batched[side]], [dims[axis] for axis in free[side]]
+            found[path] = tuple([*first, *own, *nothing] if side == 0 else [*first, *nothing, *own])
     return found
 
 
@@ -322,10 +321,8 @@ def _reshaped(before: Sequence[int], after: Sequence[int], dims: tuple[tuple[int
     right = [place for place, size in enumerate(after) if size != 1]
     while left or right:
         sources, places = [left.pop(0)], [right.pop(0)]
-        while (sizes := (math.prod(s for s, _ in sources), math.prod(after[p] for p in places)))[0] != sizes[
-            1
-        ]:
-            if sizes[0] < sizes[1]:
+        while (size := math.prod(s for s, _ in sources)) != (made_of := math.prod(after[p] for p in places)):
+            if size < made_of:
                 sources.append(left.pop(0))
             else:
                 places.append(right.pop(0))
