@@ -362,8 +362,8 @@ def test_the_clipped_descent_bound_is_its_formula_and_infinite_beyond_the_larges
     _, bound = clipped(1000, 4.0, clip=0.02)
     b, drop = np.log(0.98 / 0.02), 2 * 0.5 / 1000
     omega = (np.cosh(b / 2) * np.cosh(0.4 * b / 2)) ** 2
-    moving = 0.98 * omega * np.sqrt(30 * 2 * drop / (2 * omega - 1))
-    np.testing.assert_allclose(bound, drop + moving + 0.02 * 8, rtol=1e-5)
+    moving = 0.96 * omega * np.sqrt(30 * 2 * drop / (2 * omega - 1))
+    np.testing.assert_allclose(bound, drop / 2 + moving + 0.02 * 8, rtol=1e-5)
     given = {"smoothness": 2.0, "connections": 30, "largest_sum": 8.0, "steps": 1000}
     assert np.isfinite(mirror.clipped_descent_bound(0.5, 0.02, 0.1, 10.0, 4.0, **given))
     assert np.isinf(mirror.clipped_descent_bound(0.5, 0.02, 0.21, 10.0, 4.0, **given))
@@ -381,7 +381,7 @@ def test_the_prescribed_clip_has_the_least_bound_of_all(soft):
 
 
 def test_no_clip_is_prescribed_up_to_the_number_of_steps_that_the_theorem_names():
-    few = 2 * 30 * 2 * 0.5 / 8**2  # 2 d L (F - inf F) / G_1^2
+    few = 8 * 30 * 2 * 0.5 / 8**2  # 8 d L (F - inf F) / G_1^2
     assert clipped(0.99 * few, 4.0)[0] == 0.5
     assert clipped(1.01 * few, 4.0)[0] < 0.5
 

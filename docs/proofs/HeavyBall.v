@@ -6,9 +6,11 @@
     delta' = eta' G S^2 / 4 and mu e^delta' < 1, for any vectors g_t with
     entries of size at most G and every u in [0, 1]^d, in (0, 1)^d if S = H,
 
-      sum_t <g_t, v_t - u> <= D(u, v_1) / eta'
+      sum_t <g_t, v_t - u> <= (D(u, v_1) - D(u, v')) / eta'
         + eta' (1 + (S/H)^2) H S / 32 e^(2 delta' / (1 - mu))
-          (1 + 2 mu / (1 - mu e^delta')) sum_t |g_t|^2.
+          (1 + 2 mu e^-delta' / (1 - mu e^delta')) sum_t |g_t|^2,
+
+    v' = sigma_H(w_{T+1} - eta' mu m_T) being where the run is heading.
 
     The proof is that of the page, but for its double sum over t and k: a
     sequence b_t with b_{t+1} = mu e^delta' (b_t + |g_t|) bounds the momentum,
@@ -338,70 +340,60 @@ Theorem heavy_ball (d T : nat) (H S eta mu G : R) (u : nat -> R) (g w m : nat ->
     w (t + 1)%nat i = w t i - eta * m t i) ->
   (forall i, (1 <= i <= d)%nat -> 0 <= u i <= 1 /\ (S = H -> 0 < u i < 1)) ->
   let v t i := sigma H (w t i) in
+  let heading i := sigma H (w (T + 1)%nat i - eta' * mu * m T i) in
   total T (fun t => total d (fun i => g t i * (v t i - u i))) <=
-    divergence d H S u (v 1%nat) / eta'
+    (divergence d H S u (v 1%nat) - divergence d H S u heading) / eta'
     + eta' * (1 + (S / H) ^ 2) * (H * S / 32) * exp (2 * delta' / (1 - mu))
-      * (1 + 2 * mu / (1 - mu * exp delta')) * total T (fun t => norm d (g t) ^ 2).
+      * (1 + 2 * mu * exp (- delta') / (1 - mu * exp delta')) * total T (fun t => norm d (g t) ^ 2).
 Proof.
-  intros eta' delta' TT E M Q B Z W U v.
+  intros eta' delta' TT E M Q B Z W U v heading.
   assert (EP : 0 < eta') by (apply Rdiv_lt_0_compat; lra).
   set (N := (1 + (S / H) ^ 2) * (H * S / 16)).
   assert (NP : 0 < N).
   { unfold N. assert (0 < H * S) by nra. pose proof (pow2_ge_0 (S / H)). nra. }
   set (e := exp (2 * delta' / (1 - mu))).
-  set (C := eta' * (1 + (S / H) ^ 2) * (H * S / 32) * e * (1 + 2 * mu / (1 - mu * exp delta'))).
+  set (C := eta' * (1 + (S / H) ^ 2) * (H * S / 32) * e
+    * (1 + 2 * mu * exp (- delta') / (1 - mu * exp delta'))).
   rewrite (total_ext T (fun t => norm d (g t) ^ 2) (fun t => total d (fun i => g t i ^ 2))).
   2: { intro. unfold norm. apply pow2_sqrt, total_nonneg. intro. apply pow2_ge_0. }
   rewrite (total_swap T d (fun t i => g t i * (v t i - u i))),
     (total_swap T d (fun t i => g t i ^ 2)).
-  unfold divergence, Rdiv. rewrite (Rmult_comm (total d _)), <- !total_scal, <- total_plus.
+  unfold divergence. rewrite <- total_minus.
+  unfold Rdiv at 1. rewrite (Rmult_comm (total d _)), <- !total_scal, <- total_plus.
   apply total_le. intros i I. cbv beta.
   assert (one : eta' * total T (fun t => g t i * (v t i - u i)) <=
-    D H S (u i) (v 1%nat i) + eta' * (C * total T (fun t => g t i ^ 2))).
-  { assert (Gcase : T = 0%nat \/ 0 <= G).
-    { destruct T as [| T']; [now left | right].
-      eapply Rle_trans; [apply Rabs_pos | apply (B 1%nat i); lia]. }
-    destruct Gcase as [-> | GP].
-    { rewrite !total_0.
-      pose proof (divergence_nonneg H S (u i) (v 1%nat i) TT (U i I) (sigma_inside _ _)). lra. }
+    D H S (u i) (v 1%nat i) - D H S (u i) (heading i) + eta' * (C * total T (fun t => g t i ^ 2))).
+  { destruct T as [| T'].
+    { rewrite !total_0. unfold heading, v. change (0 + 1)%nat with 1%nat.
+      replace (w 1%nat i - eta' * mu * m 0%nat i) with (w 1%nat i) by (rewrite (Z i I); ring). lra. }
+    set (T := Datatypes.S T') in *.
+    assert (GP : 0 <= G).
+    { eapply Rle_trans; [apply Rabs_pos | apply (B 1%nat i); unfold T; lia]. }
     pose proof (entry H S eta' mu G (u i) (fun t => g t i) (fun t => w t i) (fun t => m t i)
       TT (U i I) EP M (Z i I) T GP) as K.
     specialize (K ltac:(intros t Ht; destruct (W t i Ht I) as [W1 W2]; split;
       [now apply B | split; [easy | rewrite W2; unfold eta'; field; lra]])).
     cbv beta zeta in K. change (delta S eta' G) with delta' in K. fold N e in K.
     change (1 - 1)%nat with 0%nat in K. rewrite (Z i I), Rmult_0_r, Rminus_0_r in K.
+    replace (T + 1 - 1)%nat with T in K by lia.
     pose proof (sum_of_b S eta' mu G (fun t => g t i)) as SB. cbv zeta in SB.
     specialize (SB M Q T). cbv beta in SB. change (delta S eta' G) with delta' in SB.
-    pose proof (divergence_nonneg H S (u i)
-      (sigma H (w (T + 1)%nat i - eta' * mu * m (T + 1 - 1)%nat i)) TT (U i I)
-      (sigma_inside _ _)) as P.
     set (sum_b := total T (fun t => Rabs (g t i) * _)) in *.
     set (sum_g := total T (fun t => g t i ^ 2)) in *.
-    assert (GG : 0 <= sum_g) by (apply total_nonneg; intro; apply pow2_ge_0).
-    (* e^(-2 delta') mu e^delta' <= mu. *)
-    assert (X : exp (- (2 * delta')) * sum_b <= mu / (1 - mu * exp delta') * sum_g).
+    assert (X : exp (- (2 * delta')) * sum_b <=
+      mu * exp (- delta') / (1 - mu * exp delta') * sum_g).
     { apply Rle_trans with
         (exp (- (2 * delta')) * (mu * exp delta' / (1 - mu * exp delta') * sum_g)).
       - apply Rmult_le_compat_l; [left; apply exp_pos | exact SB].
-      - replace (exp (- (2 * delta')) * (mu * exp delta' / (1 - mu * exp delta') * sum_g))
-          with (exp (- (2 * delta')) * exp delta' * (mu / (1 - mu * exp delta') * sum_g))
-          by (field; lra).
-        rewrite <- exp_plus. replace (- (2 * delta') + delta') with (- delta') by ring.
-        rewrite <- (Rmult_1_l (mu / (1 - mu * exp delta') * sum_g)) at 2.
-        apply Rmult_le_compat_r.
-        + apply Rmult_le_pos; [apply Rdiv_le_0_compat |]; lra.
-        + assert (0 <= delta') as [D0 | D0].
-          { unfold delta'. assert (0 <= eta' * G) by (apply Rmult_le_pos; lra).
-            pose proof (pow2_ge_0 S). nra. }
-          * rewrite <- exp_0. left. apply exp_increasing. lra.
-          * rewrite <- D0, Ropp_0, exp_0. lra. }
+      - right. replace (- delta') with (- (2 * delta') + delta') by ring.
+        rewrite exp_plus. field. lra. }
     assert (L : eta' ^ 2 * N * e * (sum_g / 2 + exp (- (2 * delta')) * sum_b) <=
-      eta' ^ 2 * N * e * (sum_g / 2 + mu / (1 - mu * exp delta') * sum_g)).
+      eta' ^ 2 * N * e * (sum_g / 2 + mu * exp (- delta') / (1 - mu * exp delta') * sum_g)).
     { apply Rmult_le_compat_l; [| lra]. apply Rmult_le_pos; [| left; apply exp_pos].
       apply Rmult_le_pos; [apply pow2_ge_0 | lra]. }
-    assert (R : eta' ^ 2 * N * e * (sum_g / 2 + mu / (1 - mu * exp delta') * sum_g) =
+    assert (R : eta' ^ 2 * N * e * (sum_g / 2 + mu * exp (- delta') / (1 - mu * exp delta') * sum_g) =
       eta' * (C * sum_g)) by (unfold C, N; field; lra).
-    unfold v. lra. }
+    unfold v, heading. lra. }
   apply Rmult_le_reg_l with eta'; [easy |].
   apply Rle_trans with (1 := one). right. field. lra.
 Qed.

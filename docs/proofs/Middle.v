@@ -6,7 +6,9 @@
       I(rho) = int_0^oo cosh(rho x) / (1 + e^x) dx,
 
     for every u in [0, 1]^d, with equality at the vertices. The series of I in
-    digamma functions is not proved. *)
+    digamma functions and its values are not proved. If S = H,
+
+      H^2 D(1 - eps, 1/2) = (1 - 2 eps) log((1 - eps) / eps). *)
 
 From Coq Require Import Reals Lra Lia.
 From Coquelicot Require Import Coquelicot.
@@ -143,5 +145,36 @@ Proof.
     + destruct (V i I) as [-> | ->]; [rewrite at_the_other by lra |]; apply Rle_refl.
 Qed.
 
+Theorem at_equal_temperatures (H eps : R) : 0 < H -> inside eps ->
+  H ^ 2 * D H H (1 - eps) (1 / 2) = (1 - 2 * eps) * ln ((1 - eps) / eps).
+Proof.
+  intros HP I. set (u := 1 - eps).
+  assert (U : inside u) by (unfold u, inside in *; lra).
+  assert (Du : D H H u (1 / 2) = RInt (integrand H H u) (1 / 2) u).
+  { pose proof (near_a_mask_entry u ltac:(unfold inside in U; lra)).
+    unfold D. fold (integrand H H u).
+    apply @is_RInt_gen_unique; try typeclasses eauto. apply finite_inside; try easy. apply middle. }
+  rewrite Du.
+  set (q x := 2 * (ln x - ln (1 - x)) + / (1 - x) - / x).
+  set (k x := (2 * x - 1) * (ln x - ln (1 - x))).
+  set (A x := ((u - x) * q x + k x) / H ^ 2).
+  assert (AD : forall x, inside x -> is_derive A x (integrand H H u x)).
+  { intros x X. unfold inside in X. unfold A, q, k. evar_last.
+    { auto_derive; [repeat split; lra | reflexivity]. }
+    unfold integrand, h''. rewrite slope_sigma, sigma_score by easy. field. lra. }
+  assert (Z : RInt (integrand H H u) (1 / 2) u = A u - A (1 / 2)).
+  { apply is_RInt_unique.
+    apply (is_RInt_derive A (integrand H H u)).
+    - intros x X. apply AD. unfold inside, Rmin, Rmax in *. destruct Rle_dec; lra.
+    - intros x X. apply integrand_continuous; try easy.
+      unfold inside, Rmin, Rmax in *. destruct Rle_dec; lra. }
+  rewrite Z. unfold A, q, k.
+  replace (1 - 1 / 2) with (1 / 2) by field.
+  unfold inside in *. rewrite (ln_div u eps), (ln_div 1 2) by lra.
+  replace (1 - u) with eps by (unfold u; ring).
+  replace (2 * u - 1) with (1 - 2 * eps) by (unfold u; ring). field. lra.
+Qed.
+
 Print Assumptions I_exists.
 Print Assumptions from_the_middle.
+Print Assumptions at_equal_temperatures.

@@ -7,10 +7,12 @@
       D(1, sigma_H(w)) = 2 / (H S) int_{H w}^oo (1 + cosh(rho x)) / (1 + e^x) dx,
       D(0, sigma_H(w)) = D(1, sigma_H(- w)),                              (8)
 
-    and for S <= H it is finite if and only if S < H. For S < H and eps in
+    and for S <= H both are finite if and only if S < H. For S < H and eps in
     (0, 1), with l = log((1 - eps) / eps),
 
-      D(1, eps) - D(0, eps) = 2 / (H S) (l + sinh(rho l) / rho).          (10)
+      D(1, eps) - D(0, eps) = 2 / (H S) (l + sinh(rho l) / rho),          (10)
+
+    and D(0, eps) tends to 0 as eps does.
 
     The potential h, with h'(v) = theta(w) at v = sigma_H(w), has the second
     derivative of (5), and with l = log(v / (1 - v))
@@ -217,6 +219,32 @@ Proof.
   - intro SH. exists (D H S 1 v). apply divergence_exists; try easy. split; lra.
 Qed.
 
+(** The same of the other vertex, where (8) is no equation of numbers. *)
+Theorem finite_iff_0 v : inside v ->
+  (exists l, is_RInt_gen (fun x => (0 - x) * h'' H S x)
+    (at_point v) (within inside (locally 0)) l) <-> S < H.
+Proof.
+  intro V. pose proof H_pos as HP.
+  assert (V' : inside (1 - v)) by (unfold inside in *; lra).
+  split.
+  - intros [l L]. apply (finite_iff (1 - v) V'). exists l.
+    pose proof (near_a_mask_entry 1 ltac:(lra)).
+    apply (improper H S HP S_pos 1 (1 - v) l V'). intro eps.
+    destruct (L _ (locally_ball l eps)) as [A B HA [e HB] near].
+    exists e. intros y Y I.
+    assert (I' : inside (1 - y)) by (unfold inside in *; lra).
+    assert (By : B (1 - y)).
+    { apply HB; [| easy].
+      apply Rabs_lt_between in Y. simpl in Y. unfold minus, plus, opp in Y. simpl in Y.
+      apply Rabs_def1; unfold minus, plus, opp; simpl; lra. }
+    destruct (near v (1 - y) HA By) as [z [Iz Z]]. simpl in Iz.
+    apply (is_RInt_unique (f 0)) in Iz.
+    rewrite (exchanged v (1 - y) V I') in Iz.
+    assert (Q : forall r : R, 1 - (1 - r) = r) by (intro; ring).
+    rewrite (Q y) in Iz. rewrite Iz. exact Z.
+  - intro SH. exists (D H S 0 v). apply divergence_exists; try easy. split; lra.
+Qed.
+
 (** * (10) *)
 
 Theorem between_the_corners eps : S < H -> inside eps ->
@@ -245,6 +273,24 @@ Proof.
   { unfold score, l, inside in *. replace (eps / (1 - eps)) with (/ ((1 - eps) / eps)) by (field; lra).
     rewrite ln_Rinv by (apply Rdiv_lt_0_compat; lra). field. lra. }
   rewrite W, theta_odd, theta_bracket in C by easy. unfold bracket in C. lra.
+Qed.
+
+(** The other corner is near then. *)
+Theorem vanishing_at_a_corner : S < H ->
+  filterlim (D H S 0) (within inside (locally 0)) (locally 0).
+Proof.
+  intros SH P [e E]. pose proof H_pos as HP.
+  assert (F : finite H S 0) by (split; lra).
+  pose proof (divergence_exists H S HP S_pos 0 (1 / 2) S_le F middle) as L.
+  destruct (L _ (locally_ball _ e)) as [A B HA HB near].
+  unfold filtermap, within in *. revert HB. apply filter_imp.
+  { intros y Y I. pose proof (Y I) as By. apply E.
+    destruct (near (1 / 2) y HA By) as [z [Iz Z]]. simpl in Iz.
+    apply (is_RInt_unique (f 0)) in Iz.
+    pose proof (divergence_moves H S HP S_pos 0 (1 / 2) y S_le F middle I) as M.
+    rewrite Iz in M. rewrite M in Z.
+    apply Rabs_lt_between in Z. simpl in Z. unfold minus, plus, opp in Z. simpl in Z.
+    apply Rabs_def1; unfold minus, plus, opp; simpl; lra. }
 Qed.
 
 (** * The potential *)
@@ -301,6 +347,8 @@ End WithTemperatures.
 Print Assumptions distance_to_1.
 Print Assumptions distance_to_0.
 Print Assumptions finite_iff.
+Print Assumptions finite_iff_0.
 Print Assumptions between_the_corners.
+Print Assumptions vanishing_at_a_corner.
 Print Assumptions potential.
 Print Assumptions strong_convexity.

@@ -370,16 +370,19 @@ def product(first: Blocks, second: Blocks) -> Blocks:
     """
     for name, blocks in (("first", first), ("second", second)):
         _check_block_matrix(name, blocks)
+    rows: dict[int, list[tuple[int, Any]]] = {}
+    for (k, j), right in sorted(second.items(), key=lambda item: item[0]):
+        rows.setdefault(k, []).append((j, right))
     total: Blocks = {}
     for (i, k), left in first.items():
-        for j in range(1, k + 1):
-            if (k, j) in second:
-                if left.shape[1] != second[k, j].shape[0]:
-                    raise ArgumentError(
-                        f"second: block {(k, j)} must have {left.shape[1]} rows, as many as the first's "
-                        f"block {(i, k)} has columns; got shape {second[k, j].shape}"
-                    )
-                total = _sum(total, {(i, j): left @ second[k, j]})
+        for j, right in rows.get(k, []):
+            if left.shape[1] != right.shape[0]:
+                raise ArgumentError(
+                    f"second: block {(k, j)} must have {left.shape[1]} rows, as many as the first's "
+                    f"block {(i, k)} has columns; got shape {right.shape}"
+                )
+            part = left @ right
+            total[i, j] = total[i, j] + part if (i, j) in total else part
     return total
 
 

@@ -47,9 +47,8 @@ def test_the_cases_of_every_check_are_said_in_words(name):
 
 def test_a_variable_is_drawn_from_what_is_said():
     (sampled,) = {check.domain for check in CLAIMS["D.lemma-4.2"].checks[1:]}
-    assert (
-        sampled
-        == "gradient in [-100, 100]; scores 0 or in [-3, 3]; rate in [1e-08, 100]; hard, soft in [1, 100]"
+    assert sampled == (
+        "gradient in [-100, 100]; scores 0 or in [-3, 3]; rate in [1e-08, 100]; hard, soft in [0.01, 100]"
     )
 
 

@@ -14,7 +14,7 @@ from jaxarch.claims.pruning import penalty
 from jaxarch.claims.pruning import step_error as smaller
 from jaxarch.precision import float64
 
-SHARPNESS = st.floats(0.1, 200)
+SHARPNESS = st.floats(0.01, 200)
 SCORE = st.floats(-5, 5)
 GRADIENT = st.floats(-1e3, 1e3)
 RATE = st.floats(0, 1e3)

@@ -15,7 +15,7 @@ from jaxarch.claims.checks.cube import log_uniform, often, symlog, uniform
 DIMENSION = 2
 """Of the masks whose runs are checked."""
 
-HARD = log_uniform(1.0, 1000.0)
+HARD = log_uniform(0.01, 1000.0)
 RATIO = often(1.0, log_uniform(1.0, 1e-3))
 POSITION = symlog(30.0, 0.01)
 POSITIONS = often(0.0, symlog(30.0, 0.01, (DIMENSION,)))

@@ -1,6 +1,6 @@
 r"""How nearly stationary the step comes on a smooth loss if scores are clipped (docs/theory.md).
 
-    min_t gap(v_t) <= Q + (1 - eps) omega sqrt(d L Q/(2 omega - 1)) + eps G_1
+    min_t gap(v_t) <= Q/2 + (1 - 2 eps) omega sqrt(d L Q/(2 omega - 1)) + eps G_1
 
 Q = 2 (F(v_1) - inf F)/T, omega = (cosh(b/2) cosh(rho b/2))^2, `|H w| <= b = log((1 - eps)/eps)`.
 """
@@ -89,14 +89,22 @@ def clipped_descent(
         steps=steps,
     )
     left = jnp.min(jnp.where(ran, run.gap, jnp.inf))
-    right = drop * falls + moving * (bound - falls - rests) + resting * rests
+    right = drop * falls / 2 + moving * (bound - falls / 2 - rests) + resting * rests
     return Sides(left, right, EPS * (64 + 16 * position) * (left + bound))
 
 
 def a_step_from_the_wrong_corner(
-    position: Array, hard: Array, ratio: Array, slope_there: Array, moving: float = 1.0
+    position: Array,
+    hard: Array,
+    ratio: Array,
+    slope_there: Array,
+    drop: float = 1.0,
+    moving: float = 1.0,
 ) -> Sides:
-    """The same for T = 1, `F = |v - u|^2/2`, u just below the corner `v_1 = 1 - eps`: sharp as b grows."""
+    """The same for T = 1, `F = |v - u|^2/2`, u below the corner `v_1 = 1 - eps` by `slope_there`.
+
+    It is sharp for small slopes as b grows, and for large ones, which clip the step at the other corner.
+    """
     one, every = jnp.ones(()), jnp.ones(DIMENSION)
     return clipped_descent(
         position,
@@ -109,23 +117,44 @@ def a_step_from_the_wrong_corner(
         offset=-slope_there * every,
         amplitude=0 * one,
         wave=0 * every,
+        drop=drop,
         moving=moving,
     )
+
+
+def the_prescribed_clip_is_the_best(
+    position: Array, ratio: Array, steps: Array, largest_sum: Array, share: float = 1.0
+) -> Sides:
+    """The bound at `mirror.prescribed_clip` is at most that at any other b; `share` is a factor of eps.
+
+    L, F(v_1) - inf F and d are 1, which only scale `largest_sum` and `steps`.
+    """
+    hard, one = jnp.ones(()), jnp.ones(())
+    rate = mirror.largest_descent_rate(hard, ratio * hard, smoothness=one)
+    given = {"connections": 1, "largest_sum": largest_sum, "steps": steps}
+    best = share * mirror.prescribed_clip(one, rate, hard, ratio, **given)
+
+    def bound(eps: Array) -> Array:
+        return mirror.clipped_descent_bound(one, eps, rate, hard, ratio, smoothness=one, **given)
+
+    least = bound(jnp.minimum(best, 0.5 - EPS))
+    return Sides(least, bound(jax.nn.sigmoid(-position)), 1e-9 * least)
 
 
 CLIPPED_DESCENT = Claim(
     id="two-temperature.clipped-descent",
     source="this library; docs/theory.md",
     statement="with scores clipped to |H w| <= b = log((1 - eps)/eps) and eta = 16/(L H S), min_t gap(v_t) "
-    "<= Q + (1 - eps) omega sqrt(d L Q/(2 omega - 1)) + eps G_1, Q = 2 (F(v_1) - inf F)/T, omega = "
+    "<= Q/2 + (1 - 2 eps) omega sqrt(d L Q/(2 omega - 1)) + eps G_1, Q = 2 (F(v_1) - inf F)/T, omega = "
     "(cosh(b/2) cosh(rho b/2))^2",
-    latex=r"\min_{t \le T} \mathrm{gap}(v_t) \le Q + (1 - \varepsilon) \omega \sqrt{\frac{d L Q}{2 \omega "
-    r"- 1}} + \varepsilon G_1, \quad \omega = \Big( \cosh \frac b2 \cosh \frac{\rho b}{2} \Big)^2",
+    latex=r"\min_{t \le T} \mathrm{gap}(v_t) \le \frac Q2 + (1 - 2 \varepsilon) \omega "
+    r"\sqrt{\frac{d L Q}{2 \omega - 1}} + \varepsilon G_1, \quad "
+    r"\omega = \Big( \cosh \frac b2 \cosh \frac{\rho b}{2} \Big)^2",
     assumptions="grad F L-Lipschitz on [eps, 1 - eps]^d, not convex; v_1 there too, g_t = grad F(v_t), no "
     "momentum; sum_i |g_{t,i}| <= G_1",
     verdict="holds",
-    remark="Sharp for a step from the wrong corner as b grows, with F(v_2) for inf F; at the right corner "
-    "the gap is eps G_1. At the best eps the bound falls like T^(-1/(3 + rho)).",
+    remark="Sharp for a step from the wrong corner, with F(v_2) for inf F, as b grows and as its slope does; "
+    "at the right corner the gap is eps G_1. At the best eps the bound falls like T^(-1/(3 + rho)).",
     checks=(
         Inequality(
             clipped_descent,
@@ -142,9 +171,9 @@ CLIPPED_DESCENT = Claim(
                 wave=normal(3.0, (DIMENSION,)),
             ),
             {
-                "a third of Q": functools.partial(clipped_descent, drop=1 / 3),
+                "a third of Q/2": functools.partial(clipped_descent, drop=1 / 3),
                 "what moves 30% less": functools.partial(clipped_descent, moving=0.7),
-                "eps G_1 10% less": functools.partial(clipped_descent, resting=0.9),
+                "eps G_1 1% less": functools.partial(clipped_descent, resting=0.99),
                 "omega without the soft slope": functools.partial(clipped_descent, bent=1e-3),
             },
         ),
@@ -157,6 +186,29 @@ CLIPPED_DESCENT = Claim(
                 slope_there=log_uniform(1e-3, 1.0),
             ),
             {"what moves 2% less": functools.partial(a_step_from_the_wrong_corner, moving=0.98)},
+        ),
+        Inequality(
+            a_step_from_the_wrong_corner,
+            cube(
+                position=log_uniform(3.0, 0.1),
+                hard=HARD,
+                ratio=RATIO,
+                slope_there=log_uniform(1.0, 1e9),
+            ),
+            {"Q/2 1% less": functools.partial(a_step_from_the_wrong_corner, drop=0.99)},
+        ),
+        Inequality(
+            the_prescribed_clip_is_the_best,
+            cube(
+                position=log_uniform(0.1, 30.0),
+                ratio=RATIO,
+                steps=log_uniform(1.0, 1e9),
+                largest_sum=log_uniform(0.1, 100.0),
+            ),
+            {
+                "a clip 20% smaller": functools.partial(the_prescribed_clip_is_the_best, share=0.8),
+                "a clip 20% larger": functools.partial(the_prescribed_clip_is_the_best, share=1.2),
+            },
         ),
     ),
     see=("two-temperature.descent", "certificate.gap"),

@@ -97,11 +97,13 @@ def descent(
     share: Array,
     steps: Array,
     largest: float = 16.0,
+    constant: float = 1.0,
     **loss: Array,
 ) -> Sides:
     """`min_{t <= T} sum_i p_i g_i^2 <= 2 (F(v_1) - F(v_{T+1}))/(eta T)` at `eta <= 16/(L H S)`.
 
-    With T = 1 it is `F(v+) <= F(v) - (eta/2) sum_i p_i g_i^2`.
+    The right side is that of `mirror.descent_bound`, `constant` a factor of it. With T = 1 it is
+    `F(v+) <= F(v) - (eta/2) sum_i p_i g_i^2`.
     """
     soft, smooth = ratio * hard, _smooth(positions=positions, **loss)
     rate = share * largest / 16 * mirror.largest_descent_rate(hard, soft, smoothness=smooth.smoothness)
@@ -111,10 +113,23 @@ def descent(
 
     _, moves = jax.lax.scan(step, positions / hard, None, length=DESCENT_STEPS)
     run = jnp.arange(DESCENT_STEPS) < steps
-    scale = 2 / (rate * steps)
-    right = -scale * jnp.sum(jnp.where(run, moves.change, 0))
+
+    def bound(drop: ArrayLike) -> Array:
+        # At a rate beyond the largest one there is no bound: that is what `largest` has to show.
+        allowed = jnp.minimum(rate, mirror.largest_descent_rate(hard, soft, smoothness=smooth.smoothness))
+        given = {"smoothness": smooth.smoothness, "steps": steps}
+        return mirror.descent_bound(drop, allowed, hard, soft, **given) * allowed / rate
+
+    right = constant * bound(-jnp.sum(jnp.where(run, moves.change, 0)))
     left = jnp.min(jnp.where(run, moves.square, jnp.inf))
-    return Sides(left, right, scale * jnp.sum(jnp.where(run, moves.rounding, 0)) + 64 * EPS * left)
+    return Sides(left, right, bound(jnp.sum(jnp.where(run, moves.rounding, 0))) + 64 * EPS * left)
+
+
+def descent_from_the_middle(offset: Array, hard: Array, ratio: Array, constant: float = 1.0) -> Sides:
+    """The same for T = 1 and `F = |v - u|^2/2`, u near `v_1 = 1/2`: sharp as it comes nearer."""
+    one, every = jnp.ones(()), jnp.ones(DIMENSION)
+    loss = {"curvatures": every, "offset": offset * every, "amplitude": 0 * one, "direction": 0 * every}
+    return descent(0 * every, hard, ratio, one, one, constant=constant, **loss)
 
 
 def stochastic_descent(
@@ -222,7 +237,15 @@ DESCENT = Claim(
                 share=often(1.0, log_uniform(1.0, 1e-3)),
                 steps=integer(1, DESCENT_STEPS),
             ),
-            {"17 for 16": functools.partial(descent, largest=17.0)},
+            {
+                "17 for 16": functools.partial(descent, largest=17.0),
+                "1.7 for 2": functools.partial(descent, constant=0.85),
+            },
+        ),
+        Inequality(
+            descent_from_the_middle,
+            cube(offset=log_uniform(1e-3, 1.0), hard=HARD, ratio=RATIO),
+            {"1.99 for 2": functools.partial(descent_from_the_middle, constant=0.995)},
         ),
         Inequality(
             stochastic_descent,

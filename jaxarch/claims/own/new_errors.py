@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import comb, prod
 from random import Random
 from typing import Any, Literal, get_args
 
+import numpy as np
+
 from jaxarch.claims.checks.core import Claim
 from jaxarch.claims.checks.exact import Exact
+from jaxarch.theory.generalization import binomial_upper, masked_bound
 
 Leaves = tuple[int, ...]
 """How many connections each leaf has."""
@@ -79,6 +83,70 @@ def bounds_hold(
     return broken <= delta
 
 
+def printed_bounds_hold(
+    leaves: Leaves,
+    wrong: Sequence[Sequence[int]],
+    chances: Sequence[Fraction],
+    examples: int,
+    delta: Fraction,
+    print_: Callable[..., float] = masked_bound,
+) -> bool:
+    """`P(for some mask, its chance of an error is above what masked_bound prints) <= delta`."""
+    ends = list(itertools.accumulate(leaves, initial=0))
+    true = [sum((c for c, w in zip(chances, of, strict=True) if w), Fraction(0)) for of in wrong]
+
+    @functools.cache
+    def is_broken(mask: tuple[int, ...], p: Fraction, errors: int) -> bool:
+        parts = {str(i): np.array(mask[i:j], bool) for i, j in itertools.pairwise(ends)}
+        return p > Fraction(print_(errors, examples, parts, float(delta)))
+
+    masks = list(itertools.product((0, 1), repeat=sum(leaves)))
+    broken = Fraction(0)
+    for sample in itertools.product(range(len(chances)), repeat=examples):
+        made = [sum(of[x] for x in sample) for of in wrong]
+        if any(is_broken(*case) for case in zip(masks, true, made, strict=True)):
+            broken += prod(chances[x] for x in sample)
+    return broken <= delta
+
+
+def _without_a_price(errors: int, examples: int, mask: Any, delta: float) -> float:
+    return binomial_upper(errors, examples, delta)
+
+
+def _at_more_risk(errors: int, examples: int, mask: Any, delta: float) -> float:
+    return masked_bound(errors, examples, mask, 1.002 * delta)
+
+
+def printed_bound_is_the_largest(
+    errors: int, examples: int, delta: Fraction, length: float, factor: Fraction = Fraction(1)
+) -> bool:
+    """`binomial_upper` is `sup{p : P(Bin(n, p) <= errors) >= delta e^-length}`, rounded upwards.
+
+    The tail is at most that there, and at least that a millionth below; `factor` is one of delta.
+    """
+    bound = Fraction(binomial_upper(errors, examples, float(delta), length=length))
+    if errors == examples:
+        return bound == 1
+    wanted = factor * delta * Fraction(math.exp(-length))
+    near = Fraction(1, 10**9)
+    below = bound * (1 - Fraction(1, 10**6))
+    return tail(errors, examples, bound) <= wanted * (1 + near) and tail(
+        errors, examples, below
+    ) >= wanted * (1 - near)
+
+
+def some_counts() -> Iterator[Mapping[str, Any]]:
+    """0 to n errors on n examples, n to 12, or 40; delta from 1/1000 to 999/1000; lengths of 0 to 30 nats."""
+    for examples in (*range(1, 13), 40):
+        for errors in range(0, examples + 1, 1 + examples // 13):
+            for delta, length in (
+                (Fraction(1, 20), 0.0),
+                (Fraction(1, 1000), 30.0),
+                (Fraction(999, 1000), 2.5),
+            ):
+                yield {"errors": errors, "examples": examples, "delta": delta, "length": length}
+
+
 def _worst(leaves: Leaves, delta: Fraction, paid: Paid, share: Fraction) -> Mapping[str, Any]:
     """Masks that are each right on one input only, of that share of its price: the bounds nearly add up.
 
@@ -107,7 +175,7 @@ def some_learners() -> Iterator[Mapping[str, Any]]:
     """All masks of 2 or 3 connections, whose errors are drawn, on 1 to 4 examples; and the worst errors."""
     tight: tuple[Leaves, ...] = ((2,), (1, 2), (3,))
     for leaves, paid in itertools.product(tight, get_args(Paid)):
-        for share in (Fraction(99, 100), Fraction(101, 100)):
+        for share in (Fraction(999, 1000), Fraction(1001, 1000)):
             yield _worst(leaves, Fraction(1, 20), paid, share)
     random = Random(0)
     drawn: tuple[Leaves, ...] = ((2,), (1, 1), (1, 2))
@@ -147,9 +215,29 @@ NEW_ERRORS = Claim(
             some_learners,
             {
                 "delta for delta P": functools.partial(bounds_hold, paid="nothing"),
-                "1.02 delta for delta": functools.partial(bounds_hold, more=Fraction(102, 100)),
+                "1.002 delta for delta": functools.partial(bounds_hold, more=Fraction(1002, 1000)),
                 "sizes for nothing": functools.partial(bounds_hold, paid="masks"),
                 "masks of a size for nothing": functools.partial(bounds_hold, paid="sizes"),
+            },
+        ),
+        Exact(
+            printed_bounds_hold,
+            some_learners,
+            {
+                "delta for delta P": functools.partial(printed_bounds_hold, print_=_without_a_price),
+                "1.002 delta for delta": functools.partial(printed_bounds_hold, print_=_at_more_risk),
+            },
+        ),
+        Exact(
+            printed_bound_is_the_largest,
+            some_counts,
+            {
+                "1.00001 delta": functools.partial(
+                    printed_bound_is_the_largest, factor=1 + Fraction(1, 10**5)
+                ),
+                ".99999 delta": functools.partial(
+                    printed_bound_is_the_largest, factor=1 - Fraction(1, 10**5)
+                ),
             },
         ),
     ),

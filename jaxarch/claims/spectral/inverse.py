@@ -19,7 +19,7 @@ import numpy as np
 from jaxarch.claims.checks.commuting import variable
 from jaxarch.claims.checks.core import Claim, Counterexample, Sides
 from jaxarch.claims.checks.exact import Exact
-from jaxarch.claims.checks.exact_networks import DEPTHS, eye, identity, matrix, powers, same
+from jaxarch.claims.checks.exact_networks import DEPTHS, eye, identity, integers, matrix, powers, same
 from jaxarch.claims.checks.free_algebra import symbol
 from jaxarch.spectral import algebra
 
@@ -130,10 +130,10 @@ def first_coefficients() -> Iterator[dict[str, int]]:
     return ({"depth": depth, "i": i} for depth in range(61) for i in range(depth + 1))
 
 
-def deep_networks() -> Iterator[dict[str, Any]]:
+def deep_networks(depths: Sequence[int] = (13, 16, 24)) -> Iterator[dict[str, Any]]:
     """Networks of one neuron a layer, of 13, 16 and 24 blocks."""
     random = np.random.default_rng(0)
-    for depth in (13, 16, 24):
+    for depth in depths:
         vectors, values = (random.integers(-5, 6, count).astype(object) for count in (depth, depth + 1))
         yield {"eigenvectors": list(vectors.reshape(-1, 1, 1)), "eigenvalues": list(values.reshape(-1, 1))}
 
@@ -149,6 +149,41 @@ def inverse_by_powers_as_computed(eigenvectors: Sequence[Any], eigenvalues: Sequ
     return inverse_by_powers(eigenvectors, eigenvalues) and computed_inverse_by_powers(
         eigenvectors, eigenvalues
     )
+
+
+def deeper_networks() -> Iterator[dict[str, Any]]:
+    """Networks of one neuron a layer, of 25, 40 and 56 blocks."""
+    return deep_networks((25, 40, 56))
+
+
+def computed_inverses_agree(
+    eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], missing: int = 0
+) -> bool:
+    """(4.1) and (4.2) as `jaxarch.spectral.algebra` computes them; or the former without its last terms."""
+    by_powers, by_blocks = algebra.inverse_by_powers(eigenvectors), algebra.inverse_by_blocks(eigenvectors)
+    for i in range(len(eigenvectors) + 1 - missing, len(eigenvectors) + 1):
+        coefficient = (-1) ** i * comb(len(eigenvectors) + 1, i + 1)
+        power = algebra.power(eigenvectors, i)
+        by_powers = {key: block - coefficient * power.get(key, 0) for key, block in by_powers.items()}
+    return by_powers.keys() == by_blocks.keys() and all(
+        same(block, by_blocks[key]) for key, block in by_powers.items()
+    )
+
+
+def next_power_as_computed(
+    eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], exponent: int, shift: int = 0
+) -> bool:
+    """`Phi^(n+1) = Phi^n Phi`, as `jaxarch.spectral.algebra` computes powers; `shift` is added to n + 1."""
+    below, above = (algebra.dense(algebra.power(eigenvectors, n)) for n in (exponent, exponent + 1 + shift))
+    return same(below @ matrix(eigenvectors), above)
+
+
+def many_powers() -> Iterator[dict[str, Any]]:
+    """Networks of 1 to 6 blocks, n from -40 to 40 and from there to 10^12 in both directions."""
+    far = [sign * 10**k + more for k in (2, 3, 6, 12) for sign in (-1, 1) for more in (-1, 0, 1)]
+    for network in (integers(depth, np.random.default_rng(depth)) for depth in range(1, 7)):
+        for exponent in (*range(-40, 41), *far):
+            yield {**network, "exponent": exponent}
 
 
 def one_block(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], sign: int = -1) -> bool:
@@ -259,6 +294,11 @@ INVERSE = Claim(
             deep_networks,
             {"right up to 12 blocks": functools.partial(inverse_by_powers, binomial=_wrong_after_12)},
         ),
+        Exact(
+            computed_inverses_agree,
+            deeper_networks,
+            {"without its last term": functools.partial(computed_inverses_agree, missing=1)},
+        ),
     ),
     see=("spectral.error-of-powers",),
 )
@@ -291,8 +331,15 @@ POWERS = Claim(
     verdict="holds",
     remark="[S] states it for n >= 1. It holds for n <= 0 as well, with C(-n, r) = (-1)^r C(n+r-1, r). After "
     "(B.5), 'the case j > i requires' should read j < i.",
-    checks=identity(
-        power_blocks, {"the coefficients of power n + 1": functools.partial(power_blocks, shift=1)}
+    checks=(
+        *identity(
+            power_blocks, {"the coefficients of power n + 1": functools.partial(power_blocks, shift=1)}
+        ),
+        Exact(
+            next_power_as_computed,
+            many_powers,
+            {"the coefficients of power n + 2": functools.partial(next_power_as_computed, shift=1)},
+        ),
     ),
 )
 

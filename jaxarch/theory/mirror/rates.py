@@ -306,7 +306,7 @@ def clipped_descent_bound(
 ) -> Array:
     r"""Bounds `min_t gap(v_t)` of full-gradient steps whose scores are clipped, F L-smooth, convex or not:
 
-        Q + (1 - eps) omega sqrt(d L Q / (2 omega - 1)) + eps G_1,    Q = 2 (F(v_1) - inf F)/T,
+        Q/2 + (1 - 2 eps) omega sqrt(d L Q / (2 omega - 1)) + eps G_1,    Q = 2 (F(v_1) - inf F)/T,
         omega = (cosh(b/2) cosh(rho b/2))^2,    b = log((1 - eps)/eps)
 
     The gap is `theory.optimality.duality_gap`, 0 where no direction into the cube descends. The scores begin
@@ -337,7 +337,7 @@ def clipped_descent_bound(
       ...     rate = mirror.largest_descent_rate(50.0, soft, smoothness=1.0)
       ...     return float(mirror.clipped_descent_bound(1.0, 0.01, rate, 50.0, soft, **given))
       >>> [round(bound(soft), 2) for soft in (5.0, 50.0)]  # 10 is an upper bound without any step
-      [0.62, 2.6]
+      [0.61, 2.58]
     """
     check_clip(clip)
     largest = largest_descent_rate(hard, soft, smoothness=smoothness)
@@ -345,8 +345,8 @@ def clipped_descent_bound(
     eps, ratio = _number(clip), _number(soft) / _number(hard)
     drop = 2 * _number(gap) / _number(steps)
     moving, _ = _from_the_corner(jnp.log1p(-eps) - jnp.log(eps), ratio)
-    moving = (1 - eps) * moving * _curved(drop, rate, hard, soft, connections)
-    bound = drop + moving + eps * _number(largest_sum)
+    moving = (1 - 2 * eps) * moving * _curved(drop, rate, hard, soft, connections)
+    bound = drop / 2 + moving + eps * _number(largest_sum)
     return jnp.where(_number(rate) <= largest, bound, jnp.inf)
 
 
@@ -362,7 +362,7 @@ def prescribed_clip(
 ) -> Array:
     r"""The eps of least `clipped_descent_bound`: it falls like `T^(-1/(3 + rho))`, and so does the bound.
 
-    The derivative of the bound in b has one zero, or none up to `T = 2 d L (F(v_1) - inf F)/G_1^2`, L being
+    The derivative of the bound in b has one zero, or none up to `T = 8 d L (F(v_1) - inf F)/G_1^2`, L being
     `16/(eta hard soft)`. So few steps leave nothing to clip for: 1/2 is returned, a box of one mask.
 
     Args:
@@ -388,7 +388,7 @@ def prescribed_clip(
       ...         1.0, rate, 50.0, 5.0, connections=100, largest_sum=10.0, steps=steps
       ...     )
       >>> [round(float(clip(steps)), 4) for steps in (1, 100, 10_000, 1_000_000)]
-      [0.5, 0.0846, 0.0188, 0.0041]
+      [0.5, 0.0919, 0.019, 0.0041]
     """
     check_temperatures(hard, soft)
     _check_numbers(gap=gap, rate=rate, connections=connections, largest_sum=largest_sum, steps=steps)
@@ -399,7 +399,7 @@ def prescribed_clip(
         low, high = ends
         middle = (low + high) / 2
         value, slope = _from_the_corner(middle, ratio)
-        rises = curved * (value + (1 + jnp.exp(middle)) * slope) > _number(largest_sum)
+        rises = 2 * curved * (value + jnp.sinh(middle) * slope) > _number(largest_sum)
         return jnp.where(rises, low, middle), jnp.where(rises, middle, high)
 
     ends = jnp.zeros_like(curved * ratio), jnp.full_like(curved * ratio, 40.0)
