@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable
-from types import BuiltinFunctionType, FunctionType
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -122,6 +122,8 @@ def _form(value: Any) -> Hashable:
         return type(value), *((_form(key), _form(entry)) for key, entry in value.items())
     if isinstance(value, functools.partial):
         return functools.partial, *map(_form, (value.func, value.args, value.keywords))
+    if isinstance(value, MethodType) and type(value.__self__).__module__.split(".")[0] in UNCHANGING:
+        return _form(value.__func__), _form(vars(value.__self__))
     if isinstance(value, FunctionType):
         name = value.__globals__.get("__name__", "")
         if name.split(".")[0] in UNCHANGING:

@@ -108,9 +108,12 @@ def sparse(
 
     Something around it that skips updates, as `optax.MultiSteps`, makes the two differ: leave it out there.
 
-    It goes around the optimiser, and what skips or gathers steps around it (`optax.MultiSteps`,
+    It goes around the optimizer, and what skips or gathers steps around it (`optax.MultiSteps`,
     `apply_if_finite`). `lookahead` and `schedule_free` average weights of different masks: with them, what
     they evaluate is to be masked again. The mask is `find_mask(state)`.
+
+    What is dropped is exactly 0 in any dtypes: updates narrower than the weights are widened. With gradients
+    narrower than the weights `apply_if_finite`, which wants updates in their dtype, goes inside.
 
     Args:
       tx: any optax transformation of the weights.
@@ -128,7 +131,8 @@ def sparse(
       every: steps from one change to the next.
       until: the step from which on the mask stays; by default it never does. A change must come before it,
         and a density that is a schedule must have ended by the last change.
-      mask: booleans that training begins with, as of `hold`; by default all of the leaves `where`.
+      mask: booleans that training begins with, as of `hold`; by default all of the leaves `where`. They are
+        copied, so that the state can be donated.
       per: where connections are counted, as in `masks.keep`: over all leaves or in each. Where nothing grows,
         a leaf may lack the one that is rounded up now and was not before; then the next leaf keeps one more.
       where: the leaves that are masked, by path, if no mask is given.
@@ -140,7 +144,8 @@ def sparse(
 
     Raises:
       ArgumentError: numbers out of range, and functions where they are checked; `replaced` without `regrow`;
-        a mask that is not boolean. In `init`: a mask of other paths or shapes, parameters that are not
+        no change before `until`, or a density that goes on changing after the last one; a mask that is not
+        boolean. In `init`: a mask of other paths or shapes, parameters that are not
         masked, scores of other leaves or shapes. In `update`: no parameters; a `step` that is not the state's
         count, where both are concrete.
 
@@ -299,7 +304,9 @@ def _counts(mask: Leaves, step: Array, density: Any, replaced: Any, per: Per, gr
     if not grows:
         return _Counts(kept, least if per == "all" or density is None else _made_up(kept, there))
     share = _share_at(replaced, step) if callable(replaced) else replaced
-    return _Counts(kept, least - jnp.rint(share * least.astype(jnp.result_type(share))).astype(least.dtype))
+    # Cast by hand, since strict promotion refuses a float times an integer.
+    replaced_count = jnp.rint(share * least.astype(jnp.result_type(share, float)))
+    return _Counts(kept, least - replaced_count.astype(least.dtype))
 
 
 def _made_up(kept: Array, there: Array) -> Array:
