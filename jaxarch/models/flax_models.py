@@ -139,13 +139,7 @@ def as_model(model: Any, example: Array) -> Model:
         raise ArgumentError(
             f"model: got the Linen class {kind.__name__}; pass a module made of it, {kind.__name__}(...)"
         )
-    # Known by the home of its classes: Equinox need not be there.
-    if any(base.__module__.split(".")[0] == "equinox" for base in kind.__mro__):
-        raise ArgumentError(
-            f"model: {kind.__name__} is an Equinox module; pass (init, apply): split the module by `params, "
-            "static = eqx.partition(module, eqx.is_inexact_array)`, return params from init, in apply map "
-            "`eqx.combine(params, static)` over the examples with jax.vmap"
-        )
+    _check_framework(model, kind)
     match model:
         case Model():
             return model
@@ -164,6 +158,44 @@ def as_model(model: Any, example: Array) -> Model:
         "model: expected a Flax NNX module or a function of rngs that makes one, a Flax Linen module, a "
         f"jaxarch Model, or a pair of functions (init, apply); got {type(model).__name__}"
     )
+
+
+def _check_framework(model: Any, kind: type) -> None:
+    """Raise for a model of a library that is none of those understood, with the line that makes it one.
+
+    Libraries are known by the home of their classes and functions: none of them need be there.
+    """
+    homes = {base.__module__.split(".")[0] for base in kind.__mro__}
+    if "equinox" in homes:
+        raise ArgumentError(
+            f"model: {kind.__name__} is an Equinox module; pass (init, apply): with `params, static = "
+            "eqx.partition(model, eqx.is_inexact_array)`, `(lambda key: params, lambda params, x: "
+            "jax.vmap(eqx.combine(params, static))(x))`"
+        )
+    if "keras" in homes:
+        raise ArgumentError(
+            f"model: {kind.__name__} is a Keras model; under KERAS_BACKEND=jax, once it is built, pass "
+            "`jaxarch.Model(lambda key: ({v.path: v.value for v in model.trainable_variables}, [v.value for v "
+            "in model.non_trainable_variables]), lambda params, state, x, key: model.stateless_call("
+            "[params[v.path] for v in model.trainable_variables], state, x, training=key is not None))`"
+        )
+    init, *others = model if isinstance(model, tuple) and len(model) == 2 else (None,)
+    if not others or not callable(init):
+        return
+    if isinstance(owner := getattr(init, "__self__", None), nn.Module):
+        raise ArgumentError(
+            f"model: got functions of the Linen module {type(owner).__name__}; pass the module"
+        )
+    if (getattr(init, "__module__", None) or "").split(".")[0] == "haiku":
+        names = inspect.signature(others[0]).parameters
+        of_state, of_key = "state, " * ("state" in names), "key, " * ("rng" in names)
+        start, outputs = "net.init(key, x[:1])", f"net.apply(params, {of_state}{of_key}x)"
+        if not of_state:
+            start, outputs = f"({start}, {{}})", f"({outputs}, state)"
+        raise ArgumentError(
+            "model: got functions of Haiku; for `net` and inputs `x` pass jaxarch.Model, whose key is None in "
+            f"evaluation: `jaxarch.Model(lambda key: {start}, lambda params, state, x, key: {outputs})`"
+        )
 
 
 def _rebuilt(graph: Any, structure: Any, leaves: tuple[Array, ...], rngs: nnx.Rngs) -> nnx.Module:

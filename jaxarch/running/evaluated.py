@@ -24,8 +24,8 @@ def check_evaluated(opt_state: PyTree) -> None:
     """
     if _nodes(opt_state, optax.LookaheadState):
         raise ArgumentError(
-            "optimizer: optax.lookahead descends on pairs of parameters, fast and slow ones, which a problem "
-            "does not have; take its inner optimizer alone, or optax.contrib.schedule_free"
+            "optimizer: optax.lookahead descends on pairs of parameters, fast and slow; take its "
+            "inner optimizer alone, or optax.contrib.schedule_free"
         )
 
 

@@ -20,6 +20,7 @@ from jaxarch.running.keyed import keyed, keyed_problem, shapes_of
 from jaxarch.running.partition import Rules
 from jaxarch.running.programs import is_slow_in_loops
 from jaxarch.running.runs_mesh import split_mesh
+from jaxarch.running.stage import HostSearch
 from jaxarch.running.strategy import chain
 from jaxarch.trees import PyTree, named_leaves
 
@@ -61,8 +62,9 @@ def evaluate(
       >>> jaxarch.evaluate(search, network, problem, jnp.array([0, 2])).shape  # runs, rows, outputs
       (3, 2, 4)
     """
-    _check_network(network, problem)
-    predict, problem = keyed(chain(strategy).predict(problem)), keyed_problem(problem)
+    strategy = chain(strategy)
+    _check_network(network, problem, isinstance(strategy.stages[-1], HostSearch))
+    predict, problem = keyed(strategy.predict(problem)), keyed_problem(problem)
     rows = jnp.asarray(rows)
     check_rows("rows", rows, jax.tree.leaves(problem.data)[0].shape[0])
     if batch_size is not None:
@@ -87,8 +89,8 @@ def evaluate(
     return jax.tree.map(lambda *leaves: np.concatenate(leaves), *results)
 
 
-def _check_network(network: Network, problem: Problem) -> None:
-    """Raise unless it is what many runs found, weights included."""
+def _check_network(network: Network, problem: Problem, on_host: bool) -> None:
+    """Raise unless it is what many runs found, weights included; on the host they may be of any structure."""
     if not isinstance(problem, Problem):
         raise ArgumentError(f"problem: expected one, as of jaxarch.supervised(...), got {shown(problem)}")
     if not isinstance(network, Network):
@@ -101,6 +103,11 @@ def _check_network(network: Network, problem: Problem) -> None:
         raise ArgumentError(
             "network: it is of one run, and a leading axis of runs is expected: "
             "jax.tree.map(lambda leaf: leaf[None], network)"
+        )
+    if leaves.keys() != of_one.keys() and not on_host:
+        raise ArgumentError(
+            f"network: its parameters are not those of the problem's model: expected {shown(list(of_one))}, got "
+            f"{shown(list(leaves))}; give the problem that it was found on"
         )
     runs = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves((network.params, network.state))}
     if len(runs) != 1 or () in runs or problem.runs not in (None, *(size for (size,) in runs)):
