@@ -541,7 +541,7 @@ def check_trainable(params: PyTree) -> None:
     if not any(map(_is_inexact, leaves.values())):
         dtypes = {path: str(leaf.dtype) for path, leaf in leaves.items()}
         raise ArgumentError(
-            f"params: expected a floating-point array at least, to train, got {shown(dtypes)}"
+            f"params: expected a floating-point array to train, got {shown(dtypes)}"
         )
 
 

@@ -175,8 +175,8 @@ def _check_framework(model: Any, kind: type) -> None:
     if "keras" in homes:
         raise ArgumentError(
             f"model: {kind.__name__} is a Keras model; under KERAS_BACKEND=jax, once it is built, pass "
-            "`jaxarch.Model(lambda key: ({v.path: v.value for v in model.trainable_variables}, [v.value for v "
-            "in model.non_trainable_variables]), lambda params, state, x, key: model.stateless_call("
+            "`jaxarch.Model(lambda key: ({v.path: v.value for v in model.trainable_variables}, [v.value for "
+            "v in model.non_trainable_variables]), lambda params, state, x, key: model.stateless_call("
             "[params[v.path] for v in model.trainable_variables], state, x, training=key is not None))`"
         )
     init, *others = model if isinstance(model, tuple) and len(model) == 2 else (None,)
@@ -193,8 +193,8 @@ def _check_framework(model: Any, kind: type) -> None:
         if not of_state:
             start, outputs = f"({start}, {{}})", f"({outputs}, state)"
         raise ArgumentError(
-            "model: got functions of Haiku; for `net` and inputs `x` pass jaxarch.Model, whose key is None in "
-            f"evaluation: `jaxarch.Model(lambda key: {start}, lambda params, state, x, key: {outputs})`"
+            "model: got functions of Haiku; for `net` and inputs `x` pass jaxarch.Model, whose key is None "
+            f"in evaluation: `jaxarch.Model(lambda key: {start}, lambda params, state, x, key: {outputs})`"
         )
 
 

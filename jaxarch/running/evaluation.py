@@ -106,8 +106,8 @@ def _check_network(network: Network, problem: Problem, on_host: bool) -> None:
         )
     if leaves.keys() != of_one.keys() and not on_host:
         raise ArgumentError(
-            f"network: its parameters are not those of the problem's model: expected {shown(list(of_one))}, got "
-            f"{shown(list(leaves))}; give the problem that it was found on"
+            f"network: its parameters are not those of the problem's model: expected {shown(list(of_one))}, "
+            f"got {shown(list(leaves))}; give the problem that it was found on"
         )
     runs = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves((network.params, network.state))}
     if len(runs) != 1 or () in runs or problem.runs not in (None, *(size for (size,) in runs)):

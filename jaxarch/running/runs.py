@@ -246,7 +246,7 @@ def _planned(
     first = problem if problem.runs is None else problem.of_run(0)
     for stages in planned.values():
         check_network(stages[0], network)
-        check_stages(stages, keys[0], first, None if network is None else network.of_run(0))
+        check_stages(stages, jax.random.clone(keys)[0], first, None if network is None else network.of_run(0))
     mesh = split_mesh(options.mesh, options.partition, problem)
     for stage in [stage for stages in planned.values() for stage in stages]:
         if mesh is not None and isinstance(stage, Training):
