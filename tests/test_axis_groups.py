@@ -1,5 +1,6 @@
 """Axes that must be cut together, of networks of every family, and what is left when they are."""
 
+import re
 from functools import cache
 from inspect import signature
 
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from long_suite import partly_long
 from small import close, same
@@ -436,6 +438,193 @@ def test_what_mixes_units_or_is_not_understood_freezes_them_and_is_named(why):
     assert stays not in [axis for group in groups.groups.values() for axis in group.axes]
 
 
+def two_layers(p, x, gates):
+    x = (jax.nn.relu(x @ p["a"]) * gates[:1]) @ p["b"]
+    return (jax.nn.relu(x @ p["c"]) * gates[-1:]) @ p["d"]
+
+
+def table():
+    return jnp.sin(1 + jnp.arange(4.0))[None]
+
+
+WRITTEN = np.arange(4, dtype=np.float32)[None]
+ONE_CONSTANT = {
+    "rows of ones": lambda p, x: two_layers(p, x, jnp.ones((2, 4))),
+    "one table": lambda p, x: two_layers(p, x, table()),
+    "an array of the program": lambda p, x: two_layers(p, x, jnp.asarray(WRITTEN)),
+    "given to a call": lambda p, x: jax.jit(lambda p, x, t: two_layers(p, x, t))(p, x, table()),
+    "given to remat": lambda p, x: jax.checkpoint(two_layers)(p, x, jnp.ones((2, 4))),
+    "read in a loop": lambda p, x: jax.lax.scan(
+        lambda x, t, gates=table(): (two_layers(p, x, gates)[:, :1] * jnp.ones((1, 3)), None), x, length=2
+    )[0],
+}
+
+
+@pytest.mark.parametrize("case", partly_long(ONE_CONSTANT, ("given to remat", "read in a loop")))
+def test_layers_that_read_one_constant_are_cut_apart(case):
+    function = ONE_CONSTANT[case]
+    draw = np.random.default_rng(0)
+    params = {
+        name: jnp.asarray(draw.normal(size=size), jnp.float32)
+        for name, size in zip("abcd", [(3, 4), (4, 3), (3, 4), (4, 2)], strict=True)
+    }
+    x = jnp.ones((1, 3))
+    groups = axis_groups(function, params, x)
+    kept = {"a[1]": np.array([True, False, True, True]), "c[1]": np.array([False, True, True, False])}
+    params = {**params, "b": params["b"].at[1].set(0), "d": params["d"].at[::3].set(0)}
+    assert close(groups.smaller(kept)(groups.cut(params, kept), x), function(params, x), 1e-5)
+
+
+def test_weights_that_two_layers_share_stay_one():
+    params = {"a": jnp.ones((3, 4)), "b": jnp.ones((4, 3)), "d": jnp.ones((4, 2))}
+    groups = axis_groups(
+        lambda p, x: two_layers({**p, "c": p["a"]}, x, jnp.ones((2, 4))), params, jnp.ones((1, 3))
+    )
+    assert groups.groups["a[1]"].axes == (("a", 1), ("b", 0), ("d", 0))
+
+
+@jax.custom_jvp
+def refuses(x):
+    return x
+
+
+@refuses.defjvp
+def _(values, tangents):
+    raise RuntimeError("this may not be differentiated")
+
+
+def test_a_rule_for_derivatives_is_not_asked_for_groups_or_costs():
+    function, params = relu_net()
+    x = jnp.ones((1, 3))
+
+    def guarded(p, x):
+        return function(p, x) * refuses(x.sum())
+
+    assert axis_groups(guarded, params, x).groups.keys() == {"a[1]"}
+    assert jaxarch.cost(guarded, params, x).total.dense.multiply_adds == 20
+
+
+@jax.custom_vjp
+def passed(x):
+    return jnp.tanh(x)
+
+
+passed.defvjp(lambda x: (jnp.tanh(x), x), lambda x, g: (2 * g * x,))
+
+
+@jax.custom_vjp
+def sorted_back(x):
+    return jnp.tanh(x)
+
+
+sorted_back.defvjp(lambda x: (jnp.tanh(x), None), lambda _, g: (jnp.sort(g, -1),))
+
+
+@jax.custom_vjp
+def with_an_integer(x, k):
+    return x * k, x > 0
+
+
+with_an_integer.defvjp(lambda x, k: ((x * k, x > 0), k), lambda k, g: (5 * g[0] * k, None))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [passed, lambda h: with_an_integer(h, jnp.int32(3))[0]],
+    ids=["an array", "integers beside it"],
+)
+def test_a_smaller_network_keeps_a_derivative_that_goes_backwards(function):
+    params = {"a": jnp.arange(12.0).reshape(3, 4) / 12, "b": jnp.ones((4, 2)).at[::2].set(0)}
+    x, kept = jnp.ones((2, 3)), {"a[1]": np.array([False, True, False, True])}
+
+    def network(p, x):
+        return function(x @ p["a"]) @ p["b"]
+
+    groups = axis_groups(network, params, x)
+    slope = jax.grad(lambda p: network(p, x).sum())(params)
+    small = jax.grad(lambda p: groups.smaller(kept)(p, x).sum())(groups.cut(params, kept))
+    assert close(small, groups.cut(slope, kept), 1e-6)
+
+
+def test_a_derivative_that_ties_units_which_were_cut_is_refused():
+    params = {"a": jnp.ones((3, 4)), "b": jnp.ones((4, 2))}
+    groups = axis_groups(lambda p, x: sorted_back(x @ p["a"]) @ p["b"], params, jnp.ones((1, 3)))
+    kept = {"a[1]": np.arange(4) < 2}
+    small = groups.cut(params, kept)
+    assert groups.smaller(kept)(small, jnp.ones((1, 3))).shape == (1, 2)
+    with pytest.raises(
+        ArgumentError, match="^function: its derivative .* the rule of 'sorted_back' does more"
+    ):
+        jax.grad(lambda p: groups.smaller(kept)(p, jnp.ones((1, 3))).sum())(small)
+
+
+IDS = jnp.array([0, 2, 2, 1])
+WINDOW = ((1, 2, 1), (1, 2, 1), "VALID")
+ALONG_OTHERS = {
+    "scatter": lambda h, k: h.at[:, 0].set(0),
+    "scatter at computed places": lambda h, k: h.at[:, k].multiply(h[:, 1]),
+    "scatter-add": lambda h, k: jax.vmap(lambda rows: jax.ops.segment_sum(rows, IDS, 3))(h),
+    "dynamic_update_slice": lambda h, k: jax.lax.dynamic_update_slice(h, h[:, :2], (0, k, 0)),
+    "fft": lambda h, k: jnp.fft.irfft(jnp.fft.rfft(h, axis=1) * (1 + 2j), 4, axis=1),
+    "tile": lambda h, k: jnp.tile(h, (1, 2, 1)),
+    "interpolation": lambda h, k: jnp.interp(h, jnp.arange(3.0), jnp.arange(3.0) ** 2),
+    "slope of max pooling": jax.grad(
+        lambda h, k: jnp.square(jax.lax.reduce_window(h, -jnp.inf, jax.lax.max, *WINDOW)).sum()
+    ),
+    "a window of one's own": lambda h, k: jax.lax.reduce_window(h, 0.0, lambda a, b: a + b + a * b, *WINDOW),
+    "cumsum": lambda h, k: jnp.cumsum(h, 1),
+    "sort": lambda h, k: jnp.sort(h, 1),
+    "argmax": lambda h, k: h * jnp.argmax(h, 1, keepdims=True),
+    "cholesky": lambda h, k: (
+        jnp.linalg.cholesky(jnp.einsum("bti,bsi->its", h, h) + jnp.eye(4)[None]).sum(1).T
+    ),
+    "a barrier": lambda h, k: jax.lax.optimization_barrier(h),
+    "a name": lambda h, k: checkpoint_name(h, "hidden"),
+}
+QUICK_ONES = ("scatter", "scatter-add", "fft", "tile", "sort", "a name")
+
+
+@pytest.mark.parametrize("case", partly_long(ALONG_OTHERS, set(ALONG_OTHERS) - set(QUICK_ONES)))
+def test_what_works_along_other_axes_keeps_units_apart(case):
+    """The second unit has no inputs, the third is not read."""
+    function = ALONG_OTHERS[case]
+    draw = np.random.default_rng(0)
+    a, x = (jnp.asarray(draw.normal(size=size), jnp.float32) for size in ((3, 4), (2, 4, 3)))
+    params = {"a": a.at[:, 1].set(0), "b": jnp.ones((4, 2)).at[2].set(0)}
+
+    def network(p, x, k):
+        return function(jax.nn.relu(x @ p["a"]), k) @ p["b"]
+
+    groups = axis_groups(network, params, x, 1)
+    kept = groups.needed(params)
+    # The factor of 1 + 0 is not 0; what a loop carries is not known to be constant.
+    stay = (1,) if case in ("cholesky", "interpolation") else ()
+    assert kept["a[1]"].tolist() == [unit in (0, *stay, 3) for unit in range(4)]
+    assert close(groups.smaller(kept)(groups.cut(params, kept), x, 2), network(params, x, 2), 1e-5)
+
+
+def test_experts_of_which_rows_have_one_each_are_cut_along_what_they_sum_over():
+    draw = np.random.default_rng(0)
+    sizes = {"a": (3, 4), "experts": (2, 4, 4), "b": (4, 2)}
+    params = {name: jnp.asarray(draw.normal(size=size), jnp.float32) for name, size in sizes.items()}
+    params["a"] = params["a"].at[:, 1].set(0)
+    params["experts"] = params["experts"].at[:, 2].set(0).at[:, :, 3].set(0)
+    x = jnp.asarray(draw.normal(size=(5, 3)), jnp.float32)
+
+    def network(p, x, rows):
+        return jax.lax.ragged_dot(jnp.tanh(x @ p["a"]), p["experts"], rows) @ p["b"]
+
+    groups = axis_groups(network, params, x, jnp.array([2, 3]))
+    kept = groups.needed(params)
+    assert {name: units.tolist() for name, units in kept.items()} == {
+        "a[1]": [True, False, False, True],
+        "b[0]": [True, True, True, False],
+    }
+    for rows in ([2, 3], [4, 1], [1, 1]):
+        small = groups.smaller(kept)(groups.cut(params, kept), x, jnp.array(rows))
+        assert close(small, network(params, x, jnp.array(rows)), 1e-5)
+
+
 @pytest.mark.skipif("axis" not in signature(jax.lax.top_k).parameters, reason="this JAX has no such axis")
 def test_units_at_whose_side_others_are_sorted_are_units():
     def function(params, x):
@@ -558,6 +747,28 @@ def test_where_nothing_may_be_cut_it_is_said_why():
     assert str(groups) == "no group, since everything stays: its units are sorted: a[1]"
     with pytest.raises(ArgumentError, match=r"^kept: no such group: 'b'; no group, since everything stays"):
         groups.cut({"a": jnp.ones((3, 4))}, {"b": np.ones(2, bool)})
+
+
+def test_why_everything_stays_begins_with_what_a_user_can_change():
+    params = {"a": jnp.ones((3, 4)), "b": jnp.ones((4, 2))}
+    groups = axis_groups(FROZEN["there is no rule for 'pure_callback'"], params, jnp.ones((1, 3)))
+    why = "there is no rule for 'pure_callback': a[1], b[0]"
+    assert str(groups) == f"no group, since everything stays: {why}"
+    with pytest.raises(ArgumentError) as error:
+        groups.units("neurons")
+    assert str(error.value) == f"units: {groups}"
+
+
+def test_units_that_a_model_has_none_of_may_be_behind_what_is_not_understood():
+    params = {"a": jnp.ones((3, 4)), "b": jnp.ones((4, 2)), "c": jnp.ones((3, 5)), "d": jnp.ones((5, 2))}
+
+    def network(p, x):
+        return unread(x @ p["a"]) @ p["b"] + jax.nn.standardize(x @ p["c"]) @ p["d"]
+
+    groups = axis_groups(network, params, jnp.ones((2, 3)))
+    message = "the model has no neurons; it has features; there is no rule for 'pure_callback': a[1], b[0]"
+    with pytest.raises(ArgumentError, match=f"^units: {re.escape(message)}$"):
+        groups.units("neurons")
 
 
 def test_a_table_shows_every_group():

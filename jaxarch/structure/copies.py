@@ -7,10 +7,12 @@ on leaves or inputs, so a copy for each use computes the same.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var
+import jax
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 ProgramOf = Callable[[JaxprEqn], ClosedJaxpr | None]
 """The program of an equation that does nothing but call it; `None` of other equations."""
@@ -29,7 +31,7 @@ def copy_constants(closed: ClosedJaxpr, called: ProgramOf) -> ClosedJaxpr:
         for index, eqn in enumerate(program.eqns)
     ]
     outvars = [copies.of(program.read(atom)) for atom in closed.jaxpr.outvars]
-    if not copies.made:
+    if not copies.needed:
         return closed
     ordered = []
     for index, eqn in enumerate(eqns):
@@ -38,6 +40,31 @@ def copy_constants(closed: ClosedJaxpr, called: ProgramOf) -> ClosedJaxpr:
         ordered += copies.made.get(index, [])
     jaxpr = closed.jaxpr.replace(constvars=[*program.consts], eqns=ordered, outvars=outvars)
     return ClosedJaxpr(jaxpr, [*program.consts.values()])
+
+
+def read_twice(closed: ClosedJaxpr, constant: Sequence[bool]) -> list[Any]:
+    """Inputs of a program that are constants where it is called, and that it reads more than once.
+
+    What is made of such constants alone counts as them; programs that are called with one may read it twice.
+    """
+    jaxpr = closed.jaxpr
+    roots: dict[Any, frozenset[Any]] = dict.fromkeys(jaxpr.constvars, frozenset())
+    starts = zip(jaxpr.invars, constant, strict=False)
+    roots |= {var: frozenset([var]) for var, is_one in starts if is_one and _has_units(var)}
+    reads: Counter[Any] = Counter()
+    for eqn in jaxpr.eqns:
+        taken = _variables(eqn)
+        if all(atom in roots for atom in taken):
+            roots |= dict.fromkeys(eqn.outvars, frozenset().union(*(roots[atom] for atom in taken)))
+            continue
+        calls = any(
+            isinstance(part, (Jaxpr, ClosedJaxpr)) for part in jax.tree.leaves([*eqn.params.values()])
+        )
+        for atom in taken:
+            reads.update({root: 1 + calls for root in roots.get(atom, ())})
+    for atom in jaxpr.outvars:
+        reads.update(() if isinstance(atom, Literal) else roots.get(atom, ()))
+    return [var for var in jaxpr.invars if reads[var] > 1]
 
 
 class _Flat:
@@ -115,11 +142,13 @@ class _Copies:
     Attributes:
       made: copies of equations, by the number of the equation.
       taken: the numbers of the equations that some use has taken as they are.
+      needed: whether any constant is read twice.
     """
 
     def __init__(self, program: _Flat) -> None:
         self.made: dict[int, list[JaxprEqn]] = {}
         self.taken: set[int] = set()
+        self.needed = False
         self._program = program
         self._read: set[Any] = set()
 
@@ -140,6 +169,7 @@ class _Copies:
             self._read |= found
             self.taken |= numbers
             return atom
+        self.needed = True
         own = {each: Var(each.aval) for each in found if each in program.consts}
         program.consts |= {own[each]: program.consts[each] for each in own}
         for number in sorted(numbers):

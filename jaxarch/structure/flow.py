@@ -16,7 +16,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, jaxpr_as_fun
 
 from jaxarch.structure.axes import Axis, in_a_row, product, unify
-from jaxarch.structure.copies import copy_constants
+from jaxarch.structure.copies import copy_constants, read_twice
 from jaxarch.structure.scans import scan_counts
 
 Axes = tuple[Axis, ...]
@@ -80,6 +80,8 @@ class Program(NamedTuple):
       inputs: of its inputs.
       outputs: of its outputs.
       steps: its equations.
+      whole: variables of constants that come from outside, whole: each step that reads one has axes of its
+        own for it.
     """
 
     closed: ClosedJaxpr
@@ -87,32 +89,47 @@ class Program(NamedTuple):
     inputs: tuple[Axes, ...]
     outputs: tuple[Axes, ...]
     steps: tuple[Step, ...]
+    whole: frozenset[Any] = frozenset()
 
 
-def follow(closed: ClosedJaxpr, inputs: Sequence[Axes]) -> Program:
+def follow(closed: ClosedJaxpr, inputs: Sequence[Axes], constant: Sequence[bool] = ()) -> Program:
     """A program with the axes of every array, given those of its inputs; all that meet are unified.
 
-    Constants that several equations read are copied for each of them first.
+    Constants that several equations read are copied for each of them first; those that come from outside stay
+    whole, and what each equation reads of them is cut for it.
+
+    Args:
+      closed: the program.
+      inputs: the axes of its inputs.
+      constant: whether each input is a constant where the program is called; by default none is.
     """
     closed = copy_constants(closed, _only_called)
     jaxpr, steps = closed.jaxpr, []
+    whole = set(read_twice(closed, constant))
+    varying = set(jaxpr.invars) - whole
     consts = [fresh(var) for var in jaxpr.constvars]
     known: dict[Any, Axes] = dict(zip(jaxpr.constvars, consts, strict=True))
     known.update(zip(jaxpr.invars, inputs, strict=True))
 
     def read(atom: Any) -> Axes:
-        return fresh(atom) if isinstance(atom, Literal) else known[atom]
+        return fresh(atom) if isinstance(atom, Literal) or atom in whole else known[atom]
 
     for eqn in jaxpr.eqns:
         taken = [read(atom) for atom in eqn.invars]
+        variables = {atom for atom in eqn.invars if not isinstance(atom, Literal)}
+        if variables & varying:
+            varying |= set(eqn.outvars)
+        elif variables & whole:
+            whole |= set(eqn.outvars)
         if eqn.primitive.name in _CALLS:
-            made, programs = _CALLS[eqn.primitive.name](eqn, taken)
+            constants = [not isinstance(atom, Literal) and atom not in varying for atom in eqn.invars]
+            made, programs = _CALLS[eqn.primitive.name](eqn, taken, constants)
         else:
             made, programs = _RULES.get(eqn.primitive.name, _unknown)(eqn, *taken), []
         known.update(zip(eqn.outvars, made, strict=True))
         steps.append(Step(eqn, tuple(taken), tuple(made), tuple(programs)))
     outputs = [read(atom) for atom in jaxpr.outvars]
-    return Program(closed, tuple(consts), tuple(inputs), tuple(outputs), tuple(steps))
+    return Program(closed, tuple(consts), tuple(inputs), tuple(outputs), tuple(steps), frozenset(whole))
 
 
 def literal(atom: Literal) -> np.ndarray:
@@ -175,17 +192,18 @@ _Called = tuple[list[Axes], list[Program]]
 """The outputs of a call, and the programs that it calls."""
 
 
-def _call(eqn: JaxprEqn, inputs: Sequence[Axes]) -> _Called:
-    program = follow(inner(eqn), inputs)
+def _call(eqn: JaxprEqn, inputs: Sequence[Axes], constant: Sequence[bool]) -> _Called:
+    program = follow(inner(eqn), inputs, () if eqn.primitive.name in _OWN_DERIVATIVE else constant)
     return list(program.outputs), [program]
 
 
-def _scan(eqn: JaxprEqn, inputs: Sequence[Axes]) -> _Called:
+def _scan(eqn: JaxprEqn, inputs: Sequence[Axes], constant: Sequence[bool]) -> _Called:
     consts, carries = scan_counts(eqn)
     why = "it is the axis that a scan goes along"
     rows = inputs[consts + carries :]
     freeze([axes[0] for axes in rows], why)
-    body = follow(eqn.params["jaxpr"], [*inputs[: consts + carries], *(axes[1:] for axes in rows)])
+    inside = [*inputs[: consts + carries], *(axes[1:] for axes in rows)]
+    body = follow(eqn.params["jaxpr"], inside, constant[:consts])
     carried, kept = body.outputs[:carries], body.outputs[carries:]
     for before, after in zip(inputs[consts : consts + carries], carried, strict=True):
         unify_all(before, after)
@@ -193,18 +211,19 @@ def _scan(eqn: JaxprEqn, inputs: Sequence[Axes]) -> _Called:
     return [*carried, *((*axis, *axes) for axis, axes in zip(along, kept, strict=True))], [body]
 
 
-def _while(eqn: JaxprEqn, inputs: Sequence[Axes]) -> _Called:
+def _while(eqn: JaxprEqn, inputs: Sequence[Axes], constant: Sequence[bool]) -> _Called:
     of_condition, of_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
     carry = inputs[of_condition + of_body :]
-    condition = follow(eqn.params["cond_jaxpr"], [*inputs[:of_condition], *carry])
-    body = follow(eqn.params["body_jaxpr"], [*inputs[of_condition : of_condition + of_body], *carry])
+    outside, inside = (slice(0, of_condition), slice(of_condition, of_condition + of_body))
+    condition = follow(eqn.params["cond_jaxpr"], [*inputs[outside], *carry], constant[outside])
+    body = follow(eqn.params["body_jaxpr"], [*inputs[inside], *carry], constant[inside])
     for before, after in zip(carry, body.outputs, strict=True):
         unify_all(before, after)
     return list(carry), [condition, body]
 
 
-def _cond(eqn: JaxprEqn, inputs: Sequence[Axes]) -> _Called:
-    branches = [follow(branch, inputs[1:]) for branch in eqn.params["branches"]]
+def _cond(eqn: JaxprEqn, inputs: Sequence[Axes], constant: Sequence[bool]) -> _Called:
+    branches = [follow(branch, inputs[1:], constant[1:]) for branch in eqn.params["branches"]]
     for branch in branches[1:]:
         for one, other in zip(branches[0].outputs, branch.outputs, strict=True):
             unify_all(one, other)

@@ -454,7 +454,9 @@ class Groups:
         smaller ones as it is. Others have sizes written down: heads in a reshape, channels that are padded,
         groups of a convolution. This runs the traced program with every size as it is then. It takes inputs
         of other sizes, batches or lengths, for which the function is traced again, and can be jitted, mapped
-        and differentiated; functions with a derivative of their own (`jax.custom_jvp`) keep it.
+        and differentiated. Functions with a derivative of their own (`jax.custom_jvp`, `jax.custom_vjp`) keep
+        it: their rule is traced when it is asked for, and cut like the function. A rule that ties the units
+        which were cut, such as one that sorts them, is refused then, with an `ArgumentError`.
 
         What it computes is what the function computes without these units: the same, where they contributed
         nothing. A mean over units, as of a layer norm, divides by their old number still, and so does the

@@ -47,7 +47,9 @@ def run_smaller(program: Program, kept: Kept, inputs: Sequence[Any]) -> list[Any
     known.update(zip(jaxpr.invars, inputs, strict=True))
 
     def read(atom: Any, axes: Axes) -> Any:
-        return cut(literal(atom), axes, kept) if isinstance(atom, Literal) else known[atom]
+        if isinstance(atom, Literal):
+            return cut(literal(atom), axes, kept)
+        return cut(known[atom], axes, kept) if atom in program.whole else known[atom]
 
     for step in program.steps:
         taken = [read(atom, axes) for atom, axes in zip(step.eqn.invars, step.inputs, strict=True)]
