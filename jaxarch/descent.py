@@ -12,7 +12,7 @@ import optax
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, check_count, did_you_mean, first_line, shown
+from jaxarch.errors import ArgumentError, check_choice, check_count, did_you_mean, first_line, shown
 from jaxarch.trees import PyTree, named_leaves
 
 Sampling = Literal["independent", "epochs"]
@@ -50,8 +50,7 @@ class Descent:
         check_count("steps", self.steps)
         if self.batch_size is not None:
             check_count("batch_size", self.batch_size)
-        if self.sampling not in ("independent", "epochs"):
-            raise ArgumentError(f"sampling: expected 'independent' or 'epochs', got {shown(self.sampling)}")
+        check_choice("sampling", self.sampling, ("independent", "epochs"))
 
     def replace(self, **changes: Unpack[DescentChanges]) -> Descent:
         """The descent with some of its fields replaced."""
@@ -162,7 +161,8 @@ def value_at(value: ArrayLike | optax.Schedule, step: int | Array) -> Any:
 
 def _as_optimizer(name: str, optimizer: Any) -> optax.GradientTransformation:
     """An optax transformation, also of an object with its two methods, such as `optax.MultiSteps`."""
-    if not callable(getattr(optimizer, "update", None)):
+    methods = [getattr(optimizer, method, None) for method in ("init", "update")]
+    if isinstance(optimizer, type) or not all(map(callable, methods)):
         raise ArgumentError(
             f"{name}: expected an optax transformation, as of optax.adam(1e-3), got "
             f"{type(optimizer).__name__}"

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, KeyPath, SequenceKey
 
-from jaxarch.errors import ArgumentError, did_you_mean, one_line, shown
+from jaxarch.errors import ArgumentError, check_callable, did_you_mean, one_line, shown
 
 PyTree = Any
 Where = Callable[[str, Any], bool] | str | Sequence[str]
@@ -115,11 +115,16 @@ def matrices(path: str, leaf: Any) -> bool:
     leaf, as here, it knows the leaf's own path and shape alone. By use, from a function:
     `structure.weights_of`.
 
+    Raises:
+      ArgumentError: a path that is no text.
+
     Example:
       >>> import jax.numpy as jnp, jaxarch
       >>> [jaxarch.matrices(path, jnp.zeros((2, 3))) for path in ("query/kernel", "query/bias")]
       [True, False]
     """
+    if not isinstance(path, str):
+        raise ArgumentError(f"path: expected text such as 'query/kernel', got {shown(path)}")
     return path not in not_matrices({path: leaf})
 
 
@@ -357,6 +362,7 @@ def select(tree: PyTree, where: Where = matrices, name: str = "where") -> PyTree
 
         chosen = by_default
     elif callable(where):
+        check_callable(name, where, "path", "leaf")
         chosen = where
     else:
         patterns = [where] if isinstance(where, str) else where

@@ -158,12 +158,15 @@ def take_task_rows(data: PyTree, per_run: Any, rows: Array) -> tuple[PyTree, Arr
         raise ArgumentError(f"rows: expected integers, got dtype {rows.dtype}")
     targets = per_run["targets"]
     check_array("per_run", targets)
-    if not is_traced((x, y, targets, rows)) and rows.size:
-        examples = min(len(leaf) if leaf.ndim else 0 for leaf in [*jax.tree.leaves(x), y])
-        if not -examples <= rows.min() <= rows.max() < examples:
-            raise ArgumentError(f"rows: the data have {examples} examples, got {shown(rows)}")
-        if targets.ndim != 1 or y[rows].max() >= len(targets):
-            raise ArgumentError(f"per_run: expected targets of shape (classes,), got shape {targets.shape}")
+    if targets.ndim != 1:
+        raise ArgumentError(f"per_run: expected targets of shape (classes,), got shape {targets.shape}")
+    if any(isinstance(array, np.ndarray) for array in (y, targets)) and not is_traced((y, targets, rows)):
+        # NumPy has an exception for an index that is too large, and JAX takes the last entry instead.
+        numbers = np.asarray(rows)
+        if numbers.size and not -len(y) <= numbers.min() <= numbers.max() < len(y):
+            raise ArgumentError(f"rows: the data have {len(y)} examples, got {shown(rows)}")
+        if numbers.size and np.asarray(y)[numbers].max() >= len(targets):
+            raise ArgumentError(f"per_run: the data have more than {len(targets)} classes")
     return take_rows(x, None, rows), targets[y[rows]]
 
 

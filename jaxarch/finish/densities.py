@@ -7,7 +7,7 @@ from typing import Any
 
 from jax import Array
 
-from jaxarch.errors import ArgumentError, check_count
+from jaxarch.errors import ArgumentError, check_count, is_traced
 from jaxarch.masks import apply_mask, check_density
 from jaxarch.masks.findings import emptied
 from jaxarch.network import ByDensity, Network
@@ -23,6 +23,8 @@ def check_densities(densities: Densities) -> tuple[float, ...]:
     Raises:
       ArgumentError: one outside (0, 1], or none.
     """
+    if is_traced(densities):
+        raise ArgumentError("densities: they name the masks; expected concrete numbers, got traced ones")
     given = densities if isinstance(densities, Sequence) else [densities]
     check_count("densities", len(given))
     for density in given:

@@ -87,7 +87,7 @@ def flip(
         if count is not None:
             check_count(name, count)
     check_count("at_once", at_once)
-    if returning not in ("ones", "start", None):
+    if returning is not None and not (isinstance(returning, str) and returning in ("ones", "start")):
         raise ArgumentError(f"returning: expected 'ones', 'start' or None, got {shown(returning)}")
     needs = A_NETWORK if returning != "start" else Needs("required", ("params", "mask", "start"))
     settings = Settings(rounds, tried, returning, at_once, batch_size)

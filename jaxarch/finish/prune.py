@@ -6,11 +6,10 @@ from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, is_traced, shown
+from jaxarch.errors import ArgumentError, is_traced, real_numbers, shown
 from jaxarch.finish.densities import layers_lost
 from jaxarch.masks import apply_mask, connections
 from jaxarch.masks.largest import largest_of
@@ -77,8 +76,8 @@ def _left(count: ArrayLike, fraction: ArrayLike) -> Array:
 def check_fraction(name: str, fraction: ArrayLike) -> None:
     """Raise unless it is a number in [0, 1), where it is concrete."""
     if not is_traced(fraction):
-        number = np.asarray(fraction)
-        if number.ndim or number.dtype.kind not in "iuf" or not 0 <= number < 1:
+        number = real_numbers(name, fraction)
+        if number.ndim or isinstance(fraction, bool) or not 0 <= number < 1:
             raise ArgumentError(f"{name}: expected a number in [0, 1), got {shown(fraction)}")
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, check_count, check_finite, check_one_strength, shown
+from jaxarch.errors import ArgumentError, check_choice, check_count, check_finite, check_one_strength, shown
 from jaxarch.finish.removals import REMOVALS
 from jaxarch.masks import apply_mask, full_mask
 from jaxarch.network import Network, NeuronMask
@@ -112,8 +112,7 @@ def recruit(
     check_one_strength("tolerance", tolerance)
     if isinstance(order, str) and order not in ("size", "loss"):
         raise ArgumentError(f"order: expected 'size', 'loss', a function or numbers, got {shown(order)}")
-    if removals not in REMOVALS:
-        raise ArgumentError(f"removals: expected 'all' or 'bisection', got {shown(removals)}")
+    check_choice("removals", removals, tuple(REMOVALS))
     if batch_size is not None:
         check_count("batch_size", batch_size)
     settings = Settings(tolerance, order, removals, batch_size)

@@ -10,7 +10,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges, own_descent
-from jaxarch.errors import ArgumentError, check_flag, check_one_strength, shown
+from jaxarch.errors import ArgumentError, check_choice, check_flag, check_one_strength
 from jaxarch.finish.weights import Held, fresh, he, square_roots, trained, weights_of
 from jaxarch.masks import check_fits
 from jaxarch.network import Network
@@ -85,12 +85,10 @@ def retrain(
       >>> {name: (weights != 0).sum().item() for name, weights in network.params.items()}  # of 32 each
       {'W2_1': 8, 'W3_2': 8}
     """
-    if start not in ("warm", "cold", "rewind"):
-        raise ArgumentError(f"start: expected 'warm', 'cold' or 'rewind', got {shown(start)}")
+    check_choice("start", start, ("warm", "cold", "rewind"))
     check_flag("nonnegative", nonnegative)
     check_one_strength("std", std)
-    if weights not in ("initial", "he", "density-aware"):
-        raise ArgumentError(f"weights: expected 'initial', 'he' or 'density-aware', got {shown(weights)}")
+    check_choice("weights", weights, ("initial", "he", "density-aware"))
     if weights != "initial" and (start != "cold" or nonnegative):
         raise ArgumentError("weights: they are of a cold start with nonnegative=False; leave them out")
     if start != "cold" and nonnegative:

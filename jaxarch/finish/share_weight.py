@@ -7,7 +7,7 @@ from typing import Literal
 import jax
 from jax import Array
 
-from jaxarch.errors import ArgumentError, shown
+from jaxarch.errors import check_choice
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
@@ -38,8 +38,7 @@ def share_weight(weight: Literal["best", "random"] = "best") -> FunctionStage:
       >>> print((network.params["W2_1"] == network.shared_weight * network.mask["W2_1"]).all())
       True
     """
-    if weight not in ("best", "random"):
-        raise ArgumentError(f"weight: expected 'best' or 'random', got {shown(weight)}")
+    check_choice("weight", weight, ("best", "random"))
     best = Needs("required", ("params", "mask", "shared_weight"), before="search.agnostic()")
     needs = best if weight == "best" else A_NETWORK
     return FunctionStage(f"share {weight} weight", _share_weight, weight, needs, removes=())

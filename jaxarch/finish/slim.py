@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, check_count, check_one_strength, shown
+from jaxarch.errors import check_choice, check_count, check_one_strength
 from jaxarch.finish.densities import layers_lost
 from jaxarch.finish.removals import REMOVALS
 from jaxarch.masks import apply_mask, full_mask
@@ -81,8 +81,7 @@ def slim(
       8
     """
     check_one_strength("tolerance", tolerance)
-    if removals not in REMOVALS:
-        raise ArgumentError(f"removals: expected 'all' or 'bisection', got {shown(removals)}")
+    check_choice("removals", removals, tuple(REMOVALS))
     if batch_size is not None:
         check_count("batch_size", batch_size)
     settings = Settings(tolerance, where, removals, batch_size)

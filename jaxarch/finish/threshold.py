@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, shown
+from jaxarch.errors import ArgumentError, check_choice, shown
 from jaxarch.masks import apply_mask, percentile_thresholds, threshold_mask, weight_free
 from jaxarch.network import Network
 from jaxarch.problem import Problem
@@ -64,8 +64,7 @@ def threshold(
       >>> print(network.info["candidates"].shape, (network.params["W2_1"] == network.mask["W2_1"]).all())
       (2,) True
     """
-    if weights not in ("ones", "found"):
-        raise ArgumentError(f"weights: expected 'ones' or 'found', got {shown(weights)}")
+    check_choice("weights", weights, ("ones", "found"))
     check_percentiles(percentiles)
     return FunctionStage("threshold", _threshold, Settings(tuple(percentiles), weights), A_NETWORK)
 
@@ -104,7 +103,7 @@ def check_percentiles(percentiles: tuple[float, ...]) -> None:
     """Raise unless there are percentiles, all in [0, 100]."""
     try:
         numbers = np.asarray(percentiles)
-    except ValueError:
+    except (TypeError, ValueError):
         numbers = np.empty(0)
     usable = numbers.ndim == 1 and numbers.dtype.kind in "iuf" and numbers.size
     if not usable or not ((numbers >= 0) & (numbers <= 100)).all():
