@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxarch.errors import check_function
+from jaxarch.errors import ArgumentError, check_function
 from jaxarch.trees import (
     PyTree,
     Where,
@@ -26,7 +26,10 @@ from jaxarch.trees import (
     map_selected,
     matrices,
     merge,
+    named_leaves,
+    restructured,
     select_floating,
+)
 )
 
 __all__ = ["grasp", "magnitude", "snip", "synflow"]
@@ -61,7 +64,8 @@ def snip(params: PyTree, gradients: PyTree, where: Where = matrices) -> PyTree:
 
     Args:
       params: theta, as a rule those of the start.
-      gradients: of the loss at theta, a mean over one batch or, better, several.
+      gradients: of the loss at theta, a mean over one batch or, better, several. A module of gradients goes
+        with the state of its parameters, as `nnx.grad` makes it where Flax's `graph_updates` is off.
       where: the leaves that are masked, by path.
 
     Returns:
@@ -77,7 +81,10 @@ def snip(params: PyTree, gradients: PyTree, where: Where = matrices) -> PyTree:
       {'kernel': Array([[3., 1.]], dtype=float32)}
     """
     selection = select_floating(params, where)
-    check_structure("gradients", map_selected(lambda theta: theta, selection), gradients, "the parameters")
+    if missing := named_leaves(selection).keys() - named_leaves(gradients).keys():
+        raise ArgumentError(f"gradients: there is none of {min(missing)!r}; take them of the same parameters")
+    gradients = restructured(gradients, selection)
+    check_structure("gradients", selection, gradients, "the parameters")
     return map_selected(lambda theta, g: jnp.abs(_float32(theta) * _float32(g)), selection, gradients)
 
 

@@ -69,6 +69,29 @@ def placed(named: Mapping[str, Any], like: PyTree) -> PyTree:
     return jax.tree.unflatten(jax.tree.structure(like), [named.get(path) for path in named_leaves(like)])
 
 
+def restructured(tree: PyTree, like: PyTree) -> PyTree:
+    """Arrange the leaves of a module as those of its state, or the other way round, by their paths.
+
+    An NNX module and its `nnx.State` name the same leaves by the same paths. Leaves that `like` has no place
+    for are left out. A tree stays as it is if both are mappings, or neither.
+
+    Args:
+      tree: the leaves: gradients that are a module, for instance.
+      like: the tree whose structure counts; a place for `None` stays `None`.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from flax import nnx
+      >>> from jaxarch.trees import named_leaves, restructured
+      >>> module = nnx.Linear(2, 1, rngs=nnx.Rngs(0))
+      >>> [*named_leaves(restructured(module, {"kernel": jnp.ones((2, 1)), "bias": None}))]
+      ['kernel']
+    """
+    if isinstance(tree, Mapping) == isinstance(like, Mapping):
+        return tree
+    return placed(named_leaves(tree), like)
+
+
 def by_path(name: str, given: Any, tree: PyTree) -> PyTree:
     """A value for each leaf: of a mapping the one whose name is the leaf's path, or the end of it.
 

@@ -430,3 +430,43 @@ def test_what_cannot_be_masked_is_refused_in_one_line(message):
     with pytest.raises(jaxarch.ArgumentError, match=message) as caught:
         REFUSED[message]()
     assert "\n" not in str(caught.value)
+
+
+# Both modes of Flax's graph updates ------------------------------------------------------------------
+
+
+def numbers_of_a_loop():
+    """Scores, masks, masked gradients, and a step on a mask that is learned over batch norm and dropout."""
+    plain = perceptron(nnx.Rngs(0))
+    gradient = nnx.grad(loss_of)(plain, *digits())
+    mask = masks.keep(jaxarch.saliency.snip(nnx.state(plain, nnx.Param), gradient), 0.2)
+    of_gradient, of_module = (masks.apply_mask(mask, tree) for tree in (gradient, plain))
+
+    @nnx.jit
+    def step(model, optimizer, x, y):
+        graph, scores, rest = nnx.split(model, Score, ...)
+        loss = lambda scores, rest: loss_of(nnx.merge(graph, scores, rest), x, y)  # noqa: E731
+        optimizer.update(model, nnx.grad(loss)(scores, rest))
+
+    model = Masked(Net(nnx.Rngs(0)), where="*/kernel")
+    step(model, nnx.Optimizer(model, optax.adam(0.1), wrt=Score), *digits())
+    trees = (mask, of_gradient, of_module, nnx.state(model, Score), nnx.state(model, nnx.BatchStat))
+    return type(gradient), [jaxarch.named_leaves(tree) for tree in trees]
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not hasattr(nnx, "set_graph_updates"), reason="this Flax has one mode")
+def test_a_loop_has_the_same_numbers_with_and_without_graph_updates():
+    found = []
+    for updates in (True, False):
+        with nnx.set_graph_updates(updates):
+            found.append(numbers_of_a_loop())
+    (with_updates, first), (without, second) = found
+    assert (with_updates, without) == (nnx.State, jaxarch.models.MLP)
+    assert same(first, second)
+
+
+def test_gradients_of_another_module_are_refused():
+    params = nnx.state(nnx.Linear(3, 2, rngs=nnx.Rngs(0)), nnx.Param)
+    with pytest.raises(jaxarch.ArgumentError, match=r"^gradients: there is none of 'kernel'; take them of"):
+        jaxarch.saliency.snip(params, nnx.LayerNorm(3, rngs=nnx.Rngs(0)))

@@ -37,7 +37,12 @@ def trained(model, tx, wrt, data):
 
     @nnx.jit
     def step(model, optimizer):
-        loss, gradient = nnx.value_and_grad(loss_of, argnums=nnx.DiffState(0, wrt))(model, *data)
+        graph, trained, rest = nnx.split(model, wrt, ...)
+
+        def of(trained, rest):
+            return loss_of(nnx.merge(graph, trained, rest), *data)
+
+        loss, gradient = nnx.value_and_grad(of)(trained, rest)
         optimizer.update(model, gradient)
         return loss
 

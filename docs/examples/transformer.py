@@ -41,12 +41,14 @@ def loss_of(model, x, y):
 def step(model, scores, weights, key):
     x, y = batch_of(key)
 
-    def penalised(model):
+    graph, trained, rest = nnx.split(model, nnx.Any(jaxarch.nnx.Score, nnx.Param), ...)
+
+    def penalised(trained, rest):
+        model = nnx.merge(graph, trained, rest)
         loss = loss_of(model, x, y)
         return loss + model.penalty(1e-6), loss
 
-    both = nnx.DiffState(0, nnx.Any(jaxarch.nnx.Score, nnx.Param))
-    (_, loss), gradient = nnx.value_and_grad(penalised, argnums=both, has_aux=True)(model)
+    (_, loss), gradient = nnx.value_and_grad(penalised, has_aux=True)(trained, rest)
     of_scores, of_weights = nnx.split_state(gradient, jaxarch.nnx.Score, nnx.Param)
     scores.update(model, of_scores)
     weights.update(model, of_weights)

@@ -12,7 +12,16 @@ from jax import Array
 from jaxarch.errors import ArgumentError, is_traced, shown
 from jaxarch.masks.sharding import split_like, whole
 from jaxarch.order_statistics import count_dtype
-from jaxarch.trees import PyTree, check_structure, map_selected, merge, named_leaves, not_matrices, path_name
+from jaxarch.trees import (
+    PyTree,
+    check_structure,
+    map_selected,
+    merge,
+    named_leaves,
+    not_matrices,
+    path_name,
+    restructured,
+)
 
 
 def full_mask(selection: PyTree) -> PyTree:
@@ -30,7 +39,8 @@ def full_mask(selection: PyTree) -> PyTree:
 def apply_mask(mask: PyTree, params: PyTree) -> PyTree:
     """Masked parameters, `m o theta` ([A] eq. 3), in their own dtypes; leaves without a mask as they are.
 
-    Under a mask of booleans or integers, what is pruned is 0 whatever the weight was, NaN included.
+    Under a mask of booleans or integers, what is pruned is 0 whatever the weight was, NaN included. The mask
+    of a module's state goes on the module itself as well, and on gradients that are a module.
 
     Raises:
       ArgumentError: a mask of another structure or of other shapes.
@@ -42,6 +52,7 @@ def apply_mask(mask: PyTree, params: PyTree) -> PyTree:
       {'bias': Array([1.], dtype=float32), 'kernel': Array([1.5, 0. ], dtype=float32)}
     """
     check_fits(mask, params)
+    mask = restructured(mask, params)
 
     def masked(m: Array, leaf: Array) -> Array:
         if jnp.issubdtype(m.dtype, jnp.floating):
@@ -77,7 +88,7 @@ def check_fits(mask: PyTree, params: PyTree) -> None:
                 f"{jnp.shape(leaves[path])}; where a task has another number of classes, finish with "
                 "new_head() first"
             )
-    check_structure("mask", mask, params, "the parameters")
+    check_structure("mask", restructured(mask, params), params, "the parameters")
 
 
 def check_booleans(mask: PyTree) -> None:
@@ -113,6 +124,7 @@ def weight_free(mask: PyTree, params: PyTree) -> PyTree:
       {'bias': Array([0.5], dtype=float32), 'kernel': Array([1., 0.], dtype=float32)}
     """
     check_fits(mask, params)
+    mask = restructured(mask, params)
     return merge(map_selected(lambda m, leaf: m.astype(leaf.dtype), mask, params), params)
 
 

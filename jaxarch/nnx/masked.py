@@ -54,7 +54,9 @@ class Masked(nnx.Module):
 
         model = jaxarch.nnx.Masked(model, where="**/kernel", hard=50.0, soft=5.0)
         optimizer = nnx.Optimizer(model, optax.adam(1e-2), wrt=jaxarch.nnx.Score)
-        loss, gradient = nnx.value_and_grad(loss_of, argnums=nnx.DiffState(0, jaxarch.nnx.Score))(model)
+        graph, scores, rest = nnx.split(model, jaxarch.nnx.Score, ...)
+        of = lambda scores, rest: loss_of(nnx.merge(graph, scores, rest))
+        loss, gradient = nnx.value_and_grad(of)(scores, rest)
         optimizer.update(model, gradient)
 
     or scores and weights together ([A] Algorithm 1; page 'In your own training loop'). The mask that was

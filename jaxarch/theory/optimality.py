@@ -14,7 +14,7 @@ from jax import Array
 
 from jaxarch.errors import ArgumentError
 from jaxarch.masks import check_fits
-from jaxarch.trees import PyTree, map_selected
+from jaxarch.trees import PyTree, map_selected, restructured
 
 __all__ = ["duality_gap", "flip_slopes"]
 
@@ -44,6 +44,7 @@ def duality_gap(mask: PyTree, gradient: PyTree) -> Array:
       0.5
     """
     check_fits(mask, gradient)
+    gradient = restructured(gradient, mask)
 
     def of_leaf(v: Array, g: Array) -> Array:
         v = v.astype(g.dtype)
@@ -79,4 +80,5 @@ def flip_slopes(mask: PyTree, gradient: PyTree) -> PyTree:
       [3.  0.5]
     """
     check_fits(mask, gradient)
+    gradient = restructured(gradient, mask)
     return map_selected(lambda m, g: jnp.where(m, -g, g), mask, gradient)
