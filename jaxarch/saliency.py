@@ -30,7 +30,6 @@ from jaxarch.trees import (
     restructured,
     select_floating,
 )
-)
 
 __all__ = ["grasp", "magnitude", "snip", "synflow"]
 

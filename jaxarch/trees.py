@@ -569,9 +569,7 @@ def check_trainable(params: PyTree) -> None:
             raise ArgumentError(f"params: leaf {path!r} has no dtype; give an array")
     if not any(map(_is_inexact, leaves.values())):
         dtypes = {path: str(leaf.dtype) for path, leaf in leaves.items()}
-        raise ArgumentError(
-            f"params: expected a floating-point array to train, got {shown(dtypes)}"
-        )
+        raise ArgumentError(f"params: expected a floating-point array to train, got {shown(dtypes)}")
 
 
 def check_floating(name: str, tree: PyTree) -> None:

@@ -61,8 +61,8 @@ def proximal(
     entry of theta' that is not on the side of theta_i, or, from 0, of minus the above; with l2, a leaf with
     `<theta, theta'> <= 0`, or, from 0, a step with no share in the direction of minus the above.
 
-    Updates narrower than the weights are widened, so that 0 is exact. Put `optax.apply_if_finite`, which wants
-    updates in the dtype of the gradients, inside: `proximal(optax.apply_if_finite(tx, 5), ...)`.
+    Updates narrower than the weights are widened, so that 0 is exact. Put `optax.apply_if_finite`, which
+    wants updates in the dtype of the gradients, inside: `proximal(optax.apply_if_finite(tx, 5), ...)`.
 
     *The step size of the threshold is the optimiser's own*, whatever it is, since the penalty's slope goes
     through it. For gradient descent at rate eta and b = 0 this is the proximal step: `S(theta - eta g)` with

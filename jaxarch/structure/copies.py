@@ -61,7 +61,7 @@ def read_twice(closed: ClosedJaxpr, constant: Sequence[bool]) -> list[Any]:
             isinstance(part, (Jaxpr, ClosedJaxpr)) for part in jax.tree.leaves([*eqn.params.values()])
         )
         for atom in taken:
-            reads.update({root: 1 + calls for root in roots.get(atom, ())})
+            reads.update(dict.fromkeys(roots.get(atom, ()), 1 + calls))
     for atom in jaxpr.outvars:
         reads.update(() if isinstance(atom, Literal) else roots.get(atom, ()))
     return [var for var in jaxpr.invars if reads[var] > 1]
