@@ -160,8 +160,8 @@ class Masked(nnx.Module):
     def strip(self, density: float | None = None) -> Any:
         """The plain model, a copy, its weights under `mask(density)`: what is pruned is 0.
 
-        Train it on with `optim.hold(model.mask(density), optimizer)`. It computes with a mask of {0, 1},
-        where `model` does with `sigma(hard w)`: compare the two before you believe either.
+        Train it with `optim.hold(model.mask(density), optimizer)`. It computes with a mask of {0, 1}, where
+        `model` does with `sigma(hard w)`: compare the two before you believe either.
         """
         graph, state = nnx.split(_under(self._mask(density), self.model))
         return nnx.merge(graph, copied(state), copy=True)

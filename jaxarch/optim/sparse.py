@@ -145,9 +145,9 @@ def sparse(
     Raises:
       ArgumentError: numbers out of range, and functions where they are checked; `replaced` without `regrow`;
         no change before `until`, or a density that goes on changing after the last one; a mask that is not
-        boolean. In `init`: a mask of other paths or shapes, parameters that are not
-        masked, scores of other leaves or shapes. In `update`: no parameters; a `step` that is not the state's
-        count, where both are concrete.
+        boolean. In `init`: a mask of other paths or shapes, parameters that are not masked, scores of other
+        leaves or shapes. In `update`: no parameters; gradients without a leaf that is masked; a `step` that
+        is not the state's count, where both are concrete.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch, optax
