@@ -333,8 +333,8 @@ class Problem:
         """Raise unless the problem is usable, as far as its concrete values tell.
 
         Raises:
-          ArgumentError: empty or ragged data, NaN, rows out of range, parameters that are not floating point,
-            a loss that is no scalar.
+          ArgumentError: empty or ragged data, NaN, rows out of range, parameters none of which is
+            floating point, a loss that is no scalar.
         """
         check_streamed(self)
         examples = _check_data(self.data)

@@ -45,7 +45,7 @@ def magnitude(params: PyTree, where: Where = matrices) -> PyTree:
       Scores in the structure of the parameters.
 
     Raises:
-      ArgumentError: parameters that are not floating point; leaves that there are none of.
+      ArgumentError: selected parameters that are not floating point; leaves that there are none of.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -71,8 +71,8 @@ def snip(params: PyTree, gradients: PyTree, where: Where = matrices) -> PyTree:
       Scores in the structure of the parameters.
 
     Raises:
-      ArgumentError: gradients of another structure; parameters that are not floating point; leaves that there
-        are none of.
+      ArgumentError: gradients of another structure; selected parameters that are not floating point; leaves
+        that there are none of.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -106,7 +106,7 @@ def grasp(loss: Callable[[PyTree], Array], params: PyTree, where: Where = matric
       Scores in the structure of the parameters; they may be negative.
 
     Raises:
-      ArgumentError: parameters that are not floating point; leaves that there are none of.
+      ArgumentError: selected parameters that are not floating point; leaves that there are none of.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -150,7 +150,7 @@ def synflow(output: Callable[[PyTree], Array], params: PyTree, where: Where = ma
       Scores in the structure of the parameters.
 
     Raises:
-      ArgumentError: parameters that are not floating point; leaves that there are none of.
+      ArgumentError: selected parameters that are not floating point; leaves that there are none of.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch

@@ -61,7 +61,7 @@ def fresh(
         keys = jax.tree.unflatten(treedef, list(jax.random.split(weights_key, len(leaves))))
 
         def root(mask: Array, key: Array, leaf: Array) -> Array:
-            return (std * jax.random.normal(key, leaf.shape)).astype(leaf.dtype)
+            return jnp.asarray(std * jax.random.normal(key, leaf.shape), leaf.dtype)
 
         params = merge(map_selected(root, mask, keys, params), params)
     return params, state

@@ -16,7 +16,7 @@ from jaxarch.problem import Problem
 from jaxarch.running.devices import describe, take_runs
 from jaxarch.running.memory import ProgramMemory, free_memory, in_bytes
 from jaxarch.running.options import FitOptions
-from jaxarch.running.programs import Make, Stopwatch, advance, begin, step
+from jaxarch.running.programs import Make, Stopwatch, advance, begin, is_jit_disabled, step
 from jaxarch.running.runs_mesh import RunsMesh
 from jaxarch.running.training import Carry
 from jaxarch.trees import PyTree
@@ -75,7 +75,7 @@ def program_memory(
     Without a mesh, what a step of one run takes. The data are counted twice where they are there already.
     Under `jax.disable_jit` there is no program to count.
     """
-    if jax.config.jax_disable_jit:
+    if is_jit_disabled():
         return None
     carry = _described_carry(make, mesh, axes, args, per_share)
     zero = jnp.zeros((), jnp.int32)

@@ -37,7 +37,7 @@ class Stopwatch:
 
         Under `jax.disable_jit` it is not compiled.
         """
-        if jax.config.jax_disable_jit:
+        if is_jit_disabled():
             # Its static arguments come first, and a compiled program is called without them.
             return lambda *dynamic: program(*args[: len(args) - len(dynamic)], *dynamic)
         start = time.perf_counter()
@@ -51,6 +51,11 @@ class Stopwatch:
         result = jax.block_until_ready(executable(*args))
         self.running += time.perf_counter() - start
         return result
+
+
+def is_jit_disabled() -> bool:
+    """Whether `jax.disable_jit` is on, under which nothing can be compiled ahead."""
+    return bool(jax.config.jax_disable_jit)  # type: ignore[attr-defined]
 
 
 class Best(NamedTuple):

@@ -129,12 +129,13 @@ class Stepwise:
 
         Args:
           key: of what the search draws: scores, noise, what grows.
-          params: any pytree of floating-point arrays; of a Flax NNX model `nnx.state(model, nnx.Param)`. They
-            are copied, so that the state may be donated.
+          params: any pytree of arrays; of a Flax NNX model `nnx.state(model, nnx.Param)`. They are copied, so
+            that the state may be donated. Leaves without a gradient, such as integers, stay as they are.
 
         Raises:
-          ArgumentError: no key; parameters that are not floating point; a search that `steps` do not suit, or
-            that looks at a problem's loss, as `spectral(proximal=True)`.
+          ArgumentError: no key; parameters none of which is floating point, or with others among those that
+            are masked; an optimizer that does not take them; a search that `steps` do not suit, or that looks
+            at a problem's loss, as `spectral(proximal=True)`.
         """
         check_one_key(key)
         check_trainable(params)
@@ -195,6 +196,8 @@ class Stepwise:
     def network(self, state: StepwiseState) -> Network:
         """What was found so far: `params` under the `mask`, and what the search tells in `info`.
 
+        Weights are those that the optimizer is evaluated at: x of `optax.contrib.schedule_free`.
+
         It may be looked at after any step: it is what the search would find if that were the last. After as
         many steps as it was to have, outside of `jit` and `vmap`, it warns of what users should know. Its
         `failed_at` is the step if there are numbers that are not finite, and -1 otherwise; its `state` is
@@ -241,7 +244,8 @@ def _check_alike(name: str, tree: PyTree, like: PyTree) -> None:
     given, expected = (
         {path: jnp.shape(leaf) for path, leaf in named_leaves(t).items()} for t in (tree, like)
     )
-    if given != expected or jax.tree.structure(tree) != jax.tree.structure(like):
+    same = bool(jax.tree.structure(tree) == jax.tree.structure(like))
+    if given != expected or not same:
         raise ArgumentError(
             f"{name}: expected what `init` was given, state.trainable {shown(expected, 200)}, got "
             f"{shown(given, 200)}; begin anew with `init` where parameters have changed"
