@@ -1,5 +1,8 @@
 """Flax models of all kinds: batch norm, dropout, convolutions; NNX and Linen; on real pictures."""
 
+import collections
+import inspect
+import re
 from functools import partial
 
 import flax.linen as nn
@@ -230,16 +233,80 @@ class EquinoxLike:
         return x
 
 
+class Variable:
+    """Of Keras, as far as the recipe reads it."""
+
+    def __init__(self, path, value):
+        self.path, self.value = path, value
+
+
+class KerasLike:
+    """Keras is not installed here: a model of two variables, of which the second counts its calls."""
+
+    __module__ = "keras.src.models.model"
+
+    def __init__(self):
+        self.trainable_variables = [
+            Variable("b/kernel", jnp.ones((64, 10))),
+            Variable("a/bias", jnp.ones(10)),
+        ]
+        self.non_trainable_variables = [Variable("count", jnp.zeros(()))]
+
+    def stateless_call(self, trainable, others, x, training):
+        kernel, bias = trainable
+        return x @ kernel + bias[None], [others[0] + training]
+
+
+def haiku_like(*, state, rng):
+    """What `hk.transform` returns, known by where its functions are at home; `rng` comes where it is taken."""
+    names = ["params", *["state"] * state, *["rng"] * rng]
+
+    def init(rng, x):
+        params = {"linear": {"w": jnp.ones((x.shape[1], 10))}}
+        return (params, {"mean": jnp.zeros(())}) if state else params
+
+    def apply(*args):
+        assert len(args) == len(names) + 1
+        outputs = args[-1] @ args[0]["linear"]["w"]
+        return (outputs, args[1]) if state else outputs
+
+    kinds = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    apply.__signature__ = inspect.Signature([inspect.Parameter(name, kinds) for name in [*names, "x"]])
+    init.__module__ = apply.__module__ = "haiku._src.transform"
+    return collections.namedtuple("Transformed", ["init", "apply"])(init, apply)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        KerasLike(),
+        haiku_like(state=False, rng=True),
+        haiku_like(state=False, rng=False),
+        haiku_like(state=True, rng=True),
+    ],
+    ids=["Keras", "Haiku", "Haiku without keys", "Haiku with state"],
+)
+def test_the_line_that_is_named_for_a_framework_makes_a_model(model):
+    with pytest.raises(jaxarch.ArgumentError) as error:
+        pictures(model, steps=1, flat=True)
+    recipe = re.findall("`([^`]*)`", str(error.value))[-1]
+    made = eval(recipe, {"jaxarch": jaxarch, "model": model, "net": model, "x": jnp.ones((3, 64))})
+    problem = pictures(made, steps=1, flat=True)
+    params, state = problem.init(jax.random.key(0))
+    assert problem.outputs(params, state, jnp.arange(2)).shape == (2, 10)
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [
         (3, "model: expected a Flax NNX module"),
         (lambda rngs: 3, "model: the function of rngs made"),
-        ((lambda key: {"n": jnp.arange(3)}, lambda p, x: x), "params: leaf 'n' has dtype int32"),
+        ((lambda key: {"n": jnp.arange(3)}, lambda p, x: x), "params: expected a floating-point array"),
         (LinenCNN, r"model: got the Linen class LinenCNN; pass a module made of it, LinenCNN\(\.\.\.\)"),
         (nnx.Linear, "model: expected a function of rngs that makes a module"),
         (EquinoxLike(), r"model: EquinoxLike is an Equinox module; pass \(init, apply\)"),
         (EquinoxLike, "model: EquinoxLike is an Equinox module"),
+        ((LinenCNN().init, LinenCNN().apply), "model: got functions of the Linen module LinenCNN; pass the"),
         (lambda rngs: nnx.Linear(63, 10, rngs=rngs), r"model: it does not take inputs of shape \(1, 64\)"),
     ],
 )

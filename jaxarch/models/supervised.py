@@ -73,8 +73,8 @@ def supervised(
     Raises:
       ArgumentError: data of another form, ragged lists, NaN, inputs that the model does not take, labels
         beyond the outputs or of a dtype that the loss does not take, parameters none of which is floating
-        point, a loss that does not fit the outputs, an `augment` that is no function or does not keep shape and
-        dtype; a stream whose batches are not of the form of `data`.
+        point, a loss that does not fit the outputs, an `augment` that is no function or does not keep shape
+        and dtype; a stream whose batches are not of the form of `data`.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
