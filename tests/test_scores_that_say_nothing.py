@@ -50,6 +50,13 @@ SAID = {
 }
 
 
+def test_ties_are_told_of_each_leaf_where_each_keeps_its_own():
+    scores = {"a": jnp.full((8, 8), 0.5), "b": abs(drawn(1))}
+    assert "32 of 64 kept connections have the same score as 32 others" in said(
+        lambda: keep(scores, 0.5, "leaf")
+    )
+
+
 @pytest.mark.parametrize("scores, density, text", SAID.values(), ids=SAID)
 def test_what_a_mask_says_little_of_is_named_in_one_line(scores, density, text):
     line = said(lambda: keep(HEALTHY | scores, density))
@@ -126,6 +133,7 @@ def test_n_of_m_keeps_up_to_n_of_what_is_left():
     within = jnp.array([[0, 1], [1, 0], [1, 0], [0, 0]], bool)
     mask = keep({"kernel": kernel}, units="2:4", within={"kernel": within})["kernel"]
     assert (mask == within).all()
+    assert (masks.NOfM(2, 4).largest({"kernel": kernel}, None, {"kernel": within})["kernel"] == within).all()
 
 
 # Searches --------------------------------------------------------------------------------------------
@@ -197,7 +205,7 @@ def test_a_compiled_program_counts_what_numpy_does(pooled):
     scores = {"a": drawn(0, (2, 5, 4)), "b": drawn(1, (2, 6)).at[:, 0].set(jnp.nan).at[0, 1:3].set(0)}
     mask = jax.tree.map(lambda leaf: leaf > 0.2, scores)
     left = jax.tree.map(lambda leaf: (leaf > -0.5) | jnp.isnan(leaf), scores)
-    for trees in ((scores, mask, left), (scores, mask, None)):
-        counted = findings.look(*trees, pooled=pooled, runs=True)
-        arrays = [(scores[path], mask[path], None if trees[2] is None else left[path]) for path in scores]
-        assert (np.asarray(findings._compiled_counts(arrays, pooled)) == np.stack(counted[1:-1])).all()
+    for there in (left, dict.fromkeys(scores)):
+        arrays = [(scores[path], mask[path], there[path]) for path in scores]
+        by_numpy = findings._counts(np, jax.tree.map(np.asarray, arrays), np.int64, pooled)
+        assert (np.asarray(findings._compiled_counts(arrays, pooled)) == by_numpy).all()

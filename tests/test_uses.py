@@ -112,6 +112,7 @@ TREES = {
         {"n/weight": (4, 8), "n/bias": (4, 8), "linear/weight": (4, 8, 8), "linear/bias": (4, 8)},
         ["linear/weight"],
     ),
+    "a gain and a shift": ({"a/weight": (4, 8), "a/bias": (4, 8), "q": (8, 8)}, ["q"]),
     "norms without shifts, stacked": (
         {"ffn_norm/weight": (4, 8), "q/weight": (4, 8, 8), "gate": (4, 8)},
         ["q/weight"],

@@ -82,6 +82,8 @@ def look(
         arrays = jax.tree.map(lambda array: array[None], arrays)
     counted = _counts(np, arrays, np.int64, pooled) if on_host else _compiled_counts(arrays, pooled)
     there, nan, inf, zero, kept, tied, missed, zero_kept, negative = np.asarray(counted, np.int64)
+    if not pooled:  # Where none of the equal scores of a leaf is missed, no tie is broken.
+        tied = np.where(missed > 0, tied, 0)
     return Seen(tuple(named), there, nan, inf, zero, kept, tied, missed, zero_kept, negative, pooled)
 
 
@@ -213,9 +215,7 @@ def check_some_number(seen: Seen) -> None:
 
 def _ties(seen: Seen) -> np.ndarray:
     """The runs whose mask is to a good part decided by places, among equal scores."""
-    decided = np.where(seen.missed > 0, seen.tied, 0).sum(1)
-    if seen.pooled:
-        decided = np.where(seen.missed.sum(1) > 0, seen.tied.sum(1), 0)
+    decided = np.where(seen.missed.sum(1) > 0, seen.tied.sum(1), 0)
     return (decided > TIED * seen.kept.sum(1)) & (decided + seen.missed.sum(1) >= FEWEST)
 
 
@@ -225,7 +225,7 @@ def _share(part: np.ndarray, of: np.ndarray) -> str:
 
 def _leaves(seen: Seen, marked: np.ndarray) -> str:
     """The leaves that are marked in some run."""
-    return _listed([name for name, hit in zip(seen.names, marked.any(0).tolist(), strict=True) if hit])
+    return _listed([seen.names[index] for index in np.flatnonzero(marked.any(0))])
 
 
 def _listed(names: Sequence[str]) -> str:
