@@ -447,6 +447,13 @@ def table():
     return jnp.sin(1 + jnp.arange(4.0))[None]
 
 
+def looped(p, x):
+    gates = table()
+    return jax.lax.scan(lambda x, _: (two_layers(p, x, gates)[:, :1] * jnp.ones((1, 3)), None), x, length=2)[
+        0
+    ]
+
+
 WRITTEN = np.arange(4, dtype=np.float32)[None]
 ONE_CONSTANT = {
     "rows of ones": lambda p, x: two_layers(p, x, jnp.ones((2, 4))),
@@ -454,9 +461,7 @@ ONE_CONSTANT = {
     "an array of the program": lambda p, x: two_layers(p, x, jnp.asarray(WRITTEN)),
     "given to a call": lambda p, x: jax.jit(lambda p, x, t: two_layers(p, x, t))(p, x, table()),
     "given to remat": lambda p, x: jax.checkpoint(two_layers)(p, x, jnp.ones((2, 4))),
-    "read in a loop": lambda p, x: jax.lax.scan(
-        lambda x, t, gates=table(): (two_layers(p, x, gates)[:, :1] * jnp.ones((1, 3)), None), x, length=2
-    )[0],
+    "read in a loop": looped,
 }
 
 
@@ -553,7 +558,7 @@ def test_a_derivative_that_ties_units_which_were_cut_is_refused():
     small = groups.cut(params, kept)
     assert groups.smaller(kept)(small, jnp.ones((1, 3))).shape == (1, 2)
     with pytest.raises(
-        ArgumentError, match="^function: its derivative .* the rule of 'sorted_back' does more"
+        ArgumentError, match=r"^function: its derivative .* the rule of 'sorted_back' does more"
     ):
         jax.grad(lambda p: groups.smaller(kept)(p, jnp.ones((1, 3))).sum())(small)
 

@@ -125,8 +125,8 @@ class _Whole:
         self._step = step
         self._function = jaxpr_as_fun(alone(step.eqn))
         self._invars = inner(step.eqn).jaxpr.invars
-        outputs = enumerate(step.eqn.outvars)
-        self.floats = [i for i, var in outputs if jnp.issubdtype(var.aval.dtype, jnp.inexact)]  # type: ignore[attr-defined]
+        dtypes = [var.aval.dtype for var in step.eqn.outvars]  # type: ignore[attr-defined]
+        self.floats = [i for i, dtype in enumerate(dtypes) if jnp.issubdtype(dtype, jnp.inexact)]
 
     def function_of(self, values: Sequence[Any], moved: Sequence[int]) -> Callable[..., list[Any]]:
         """The function of some of its inputs, whose others have some values."""
@@ -153,7 +153,7 @@ class _Whole:
         if not all(_split(axis, of.spread(kept), found) for axis, of in pairs):
             name = inner(self._step.eqn).jaxpr.debug_info.func_name
             raise ArgumentError(
-                f"function: its derivative cannot be taken without the units that were cut: the rule of "
+                "function: its derivative cannot be taken without the units that were cut, since the rule of "
                 f"{name!r} does more with them than the function itself; differentiate the whole model, or "
                 "run the model's own code on the smaller arrays"
             )
@@ -171,7 +171,7 @@ def _split(axis: Axis, units: np.ndarray, found: Kept) -> bool:
     else:
         grid = units.reshape([part.size for part in axis.parts])
         parts = [
-            grid.any(tuple(other for other in range(grid.ndim) if other != index))
+            np.asarray(grid.any(tuple(other for other in range(grid.ndim) if other != index)))
             for index in range(grid.ndim)
         ]
     split = all(_split(part, of, found) for part, of in zip(axis.parts, parts, strict=True))

@@ -475,10 +475,10 @@ def _apart(eqn: JaxprEqn, *arrays: Axes) -> list[Axes]:
                 axis.freeze(why)
     made = []
     for var in eqn.outvars:
-        axes = list(frozen(var, why))
-        for index, axis in zip(others_of(eqn, rank, len(axes)), first, strict=False):
-            axes[index] = axis
-        made.append(tuple(axes))
+        whole = list(frozen(var, why))
+        for index, axis in zip(others_of(eqn, rank, len(whole)), first, strict=False):
+            whole[index] = axis
+        made.append(tuple(whole))
     return made
 
 

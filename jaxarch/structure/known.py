@@ -448,7 +448,7 @@ def _written(step: Step, array: Value, *others: Value) -> list[Value]:
 
 
 def _of_whole(marks: np.ndarray, axes: Collection[int]) -> np.ndarray:
-    return marks.any(tuple(axis for axis in range(marks.ndim) if axis not in axes))
+    return np.asarray(marks.any(tuple(axis for axis in range(marks.ndim) if axis not in axes)))
 
 
 def _bilinear(step: Step, x: Value, y: Value) -> list[Value]:
@@ -475,7 +475,7 @@ def _ragged(step: Step, x: Value, y: Value, sizes: Value) -> list[Value]:
 
 
 def ragged_marks(step: Step, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Where a product of rows in groups has a factor pair that is true in both, any group for any row."""
+    """Where a product of rows in groups has two factors that are true, with any group for any row."""
     return np.asarray(ragged_product(step, x, y)) > 0.5
 
 

@@ -285,12 +285,12 @@ def _as_they_are(step: Step, needed: Needs, record: Record, kept: Kept, sums: Su
 
 
 def _along(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
-    """Everything at the same index of the axes that a needed entry is not made along."""
+    """All entries that lie at the same index of the axes that the primitive does not work along."""
     return along_others(step, needed, [value.open.shape for value in _inputs(step, record)])
 
 
 def _written(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
-    """Of what is written, all at the indices of axes that are written whole at which something is needed."""
+    """What is written needs all entries at indices of whole axes at which something is needed."""
     inputs, pairs, number = _inputs(step, record), written_whole(step.eqn), update_of(step.eqn)
     found = [needed[0], *(np.ones(value.open.shape, bool) for value in inputs[1:])]
     others = [axis for axis in range(needed[0].ndim) if axis not in pairs]
