@@ -462,7 +462,9 @@ def copied(tree: PyTree) -> PyTree:
     """A copy of a tree and of its arrays: to donate or to change the others leaves it as it is."""
 
     def copy(leaf: Any) -> Any:
-        return jnp.copy(leaf) if isinstance(leaf, jax.Array) else np.array(leaf)
+        if not isinstance(leaf, jax.Array) or isinstance(leaf, jax.core.Tracer):
+            return np.array(leaf) if isinstance(leaf, np.ndarray) else leaf
+        return jax.device_put(leaf, leaf.sharding, may_alias=False)
 
     return jax.tree.map(copy, tree)
 

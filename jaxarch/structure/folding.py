@@ -7,16 +7,17 @@ added or subtracted, the running mean of a batch norm among them.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal
 
-from jaxarch.structure.flow import PRODUCTS, Program, Step, bind
+from jaxarch.structure.flow import PRODUCTS, Program, Step
+from jaxarch.structure.host import computed
 from jaxarch.structure.known import Record, Value
 from jaxarch.structure.needed import Constants, there
 from jaxarch.structure.scans import scan_counts
@@ -218,28 +219,37 @@ def _same_everywhere(step: Step, index: int, factor: Value) -> np.ndarray:
 
 def _taken_up(fold: Fold, factors: Sequence[np.ndarray]) -> np.ndarray | None:
     """What the bias has to grow by for a product of some factors to be left out; `None` if it cannot."""
-    (added,) = bind(fold.product.step.eqn, [jnp.asarray(factor) for factor in factors])
+    (added,) = computed(fold.product.step.eqn, factors)
     added, bias = _moved(fold.product.moves, added), fold.bias
-    if not jnp.issubdtype(bias.shape.dtype, jnp.floating) or not jnp.issubdtype(added.dtype, jnp.floating):
+    dtype, shape = bias.shape.dtype, bias.shape.shape
+    if not jnp.issubdtype(dtype, jnp.floating) or not jnp.issubdtype(added.dtype, jnp.floating):
         return None
 
-    def spread(leaf: jax.Array) -> jax.Array:
-        return jnp.broadcast_to(_moved(bias.moves, leaf), added.shape)
+    def spread(leaf: np.ndarray) -> np.ndarray:
+        return np.broadcast_to(_moved(bias.moves, leaf), added.shape)
 
-    ones, transposed = jax.vjp(spread, jnp.ones(bias.shape.shape, bias.shape.dtype))
-    (total,), (count,) = transposed(added.astype(ones.dtype)), transposed(ones)
-    change = total / jnp.maximum(count, 1)
+    # Each entry of the bias grows by the mean of what is added at its places.
+    numbers = np.arange(math.prod(shape)).reshape(shape)
+    places = np.broadcast_to(_moved(_without_conversions(bias.moves), numbers), added.shape).ravel()
+    counts = np.bincount(places, minlength=numbers.size)
+    total = np.bincount(places, added.ravel().astype(np.float64), numbers.size)
+    change = (total / np.maximum(counts, 1)).reshape(shape).astype(dtype)
     # Sums of the same numbers at other places may be rounded otherwise.
-    rounding = 64 * float(jnp.finfo(ones.dtype).eps) * float(jnp.abs(added).max(initial=0))
-    if not np.allclose(spread(change), added, rtol=0, atol=rounding):
+    rounding = 64 * float(jnp.finfo(dtype).eps) * float(np.abs(added).max(initial=0))
+    found, wanted = (array.astype(np.float64) for array in (spread(change), added))
+    if not np.allclose(found, wanted, rtol=0, atol=rounding):
         return None
-    return np.asarray(change) * fold.sign
+    return change * np.asarray(fold.sign, dtype)
 
 
 def _moved(moves: Sequence[Step], array: Any) -> Any:
     for step in moves:
-        (array,) = bind(step.eqn, [array])
+        (array,) = computed(step.eqn, [array])
     return array
+
+
+def _without_conversions(moves: Sequence[Step]) -> list[Step]:
+    return [step for step in moves if step.eqn.primitive.name != "convert_element_type"]
 
 
 def changed_biases(

@@ -107,6 +107,7 @@ class Groups:
         _check_arrays(tree)
         self._shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), leaf.dtype), tree)
         closed, outputs = traced(function, self._shapes, *inputs)
+        self._traced = closed
         axes = [fresh(var) for var in closed.jaxpr.invars]
         self._leaves = dict(zip(named_leaves(self._shapes), axes, strict=False))
         for of_input in axes[len(self._leaves) :]:
@@ -647,7 +648,8 @@ def some_axes(axes: Sequence[str]) -> str:
 
 
 def _raised(leaf: Any, by: np.ndarray) -> jax.Array:
-    return (jnp.asarray(leaf) + by).astype(leaf.dtype)
+    raised = (np.asarray(leaf) + by).astype(leaf.dtype)
+    return jax.device_put(raised, leaf.sharding if isinstance(leaf, jax.Array) else None)
 
 
 def _at_least_one(units: np.ndarray) -> np.ndarray:

@@ -25,12 +25,12 @@ from jaxarch.structure.flow import (
     WRITES,
     Program,
     Step,
-    bind,
     literal,
     others_of,
     update_of,
     written_whole,
 )
+from jaxarch.structure.host import computed, multiplied
 from jaxarch.structure.scans import scan_counts
 
 
@@ -133,7 +133,7 @@ def _anything(step: Step, *taken: Value) -> list[Value]:
 
 
 def _bind(step: Step, taken: Sequence[Any], **changed: Any) -> list[np.ndarray]:
-    return [np.asarray(array) for array in bind(step.eqn, [*map(jnp.asarray, taken)], **changed)]
+    return computed(step.eqn, taken, **changed)
 
 
 def _value(number: Any, open_: Any, positive: Any, negative: Any) -> Value:
@@ -455,8 +455,9 @@ def _bilinear(step: Step, x: Value, y: Value) -> list[Value]:
     """Sums of products: a product with a 0 is 0."""
 
     def any_of(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        both = [part.astype(np.float32) for part in (left, right)]
-        return _bind(step, both, preferred_element_type=np.dtype(np.float32))[0] > 0.5
+        if not left.any() or not right.any():
+            return np.zeros(step.eqn.outvars[0].aval.shape, bool)  # type: ignore[attr-defined]
+        return multiplied(step.eqn, left, right) > 0.5
 
     open_ = any_of(x.open, y.nonzero) | any_of(x.nonzero, y.open)
     positive = any_of(x.positive, y.positive) | any_of(x.negative, y.negative)

@@ -31,6 +31,7 @@ from jaxarch.structure.flow import (
     update_of,
     written_whole,
 )
+from jaxarch.structure.host import moved_back, multiplied_back
 from jaxarch.structure.known import Record, Value, along_others, ragged_product
 from jaxarch.structure.scans import scan_counts
 from jaxarch.structure.smaller import Kept
@@ -277,7 +278,8 @@ def _back(linear: Callable[..., Any], shapes: Sequence[tuple[int, ...]], needed:
 
 def _moved(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
     shapes = [value.open.shape for value in _inputs(step, record)]
-    return _back(lambda *arrays: bind(step.eqn, arrays), shapes, needed)
+    found = moved_back(step.eqn, shapes, needed)
+    return found or _back(lambda *arrays: bind(step.eqn, arrays), shapes, needed)
 
 
 def _as_they_are(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
@@ -333,10 +335,8 @@ def _pooled(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -
 def _bilinear(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
     """Of each factor what meets something of the other that may be other than 0."""
     x, y = _inputs(step, record)
-    one, other = (jnp.asarray(value.nonzero, jnp.float32) for value in (x, y))
-    changed = {"preferred_element_type": np.dtype(np.float32)}
-    (of_x,) = _back(lambda array: bind(step.eqn, [array, other], **changed), [x.open.shape], needed)
-    (of_y,) = _back(lambda array: bind(step.eqn, [one, array], **changed), [y.open.shape], needed)
+    of_x = multiplied_back(step.eqn, 0, y.nonzero, needed[0])
+    of_y = multiplied_back(step.eqn, 1, x.nonzero, needed[0])
     index, taken_up = sums.folds.get(id(step), (0, np.zeros((), bool)))
     needs, value = ((of_x, x), (of_y, y))[index]
     why = "they differ from place to place, as in padding" if id(step) in sums.folds else _NO_BIAS

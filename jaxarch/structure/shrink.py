@@ -5,18 +5,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.extend.core import Literal
+from jax.extend.core import ClosedJaxpr, Literal
 
 from jaxarch.errors import ArgumentError, is_traced
 from jaxarch.network import Network
 from jaxarch.problem import Key, Problem
 from jaxarch.structure.alike import are_alike
+from jaxarch.structure.batches import differ_in_examples
 from jaxarch.structure.flow import AS_THEY_MUST_BE, Program
 from jaxarch.structure.groups import ONE_IS_KEPT, Folded, Groups, some_axes
 from jaxarch.structure.known import Value
@@ -27,6 +28,7 @@ from jaxarch.structure.network_function import (
     joined_leaves,
     split_leaves,
 )
+from jaxarch.structure.tracing import traced
 from jaxarch.trees import PyTree, copied, is_key, named_leaves
 
 _TRACED, _COMPARED = 2, 64
@@ -42,8 +44,8 @@ class Shrunk:
     Attributes:
       tree: the leaves, with smaller arrays.
       function: `(tree, *inputs) -> outputs` of these. With inputs of other sizes it is seen first whether the
-        same units do nothing then, once for these sizes, and refused if not; of a network the number of
-        examples does not count. `groups.smaller(kept)` does not look.
+        same units do nothing then, once for these sizes, and refused if not. That costs a trace where the
+        inputs are other numbers of examples, each computed on its own. `groups.smaller(kept)` does not look.
       same_function: whether the function that was given takes these arrays as it is, and computes from them,
         operation by operation, what its program with the smaller sizes does.
       groups: the groups of units.
@@ -172,9 +174,9 @@ def shrink(model: Any, about: Any, *inputs: PyTree) -> Shrunk:
       >>> print(small.tree["in"].shape, small.kept, function(small.tree, jnp.ones((1, 2))))
       (2, 1) {'bias[0]': array([ True, False, False])} [[6.]]
     """
-    function, tree, traced = function_of(model, about, inputs, _TRACED)
+    function, tree, examples = function_of(model, about, inputs, _TRACED)
     if isinstance(model, Network):
-        return _shrunk_network(model, about, function, tree, traced)
+        return _shrunk_network(model, about, function, tree, examples)
     return shrink_function(function, tree, inputs)
 
 
@@ -195,13 +197,14 @@ def shrink_function(
         raise ArgumentError("inputs: expected arrays, on which both are compared, got what has no values")
     held = _snapshot(tree)
     fold = partial(_folded, function, held, fixed=(), updates=updates)
-    groups, folded = fold(inputs)
+    found = fold(inputs)
+    groups, folded, _ = found
     small = _cut(groups, folded, held, tree)
     same, chosen, difference = _smaller(groups, folded, small, function, tree, inputs)
     if updates:
         both = chosen
         chosen = lambda small, *inputs: both(small, *inputs)[0]  # noqa: E731
-    guarded = _guarded(chosen, fold, folded, inputs)
+    guarded = _guarded(chosen, fold, found, inputs)
     return Shrunk(small, guarded, same, groups, folded.kept, folded.left, difference)
 
 
@@ -230,6 +233,20 @@ def _cut(groups: Groups, folded: Folded, held: PyTree, tree: PyTree) -> PyTree:
     return copied(groups.cut(whole, folded.kept))
 
 
+class _Found(NamedTuple):
+    """What is needed of a function.
+
+    Attributes:
+      groups: its groups.
+      folded: what is needed.
+      programs: what that was found of. It is true of all programs that differ in examples alone.
+    """
+
+    groups: Groups
+    folded: Folded
+    programs: tuple[ClosedJaxpr, ...]
+
+
 def _folded(
     function: Callable[..., Any],
     tree: PyTree,
@@ -238,23 +255,29 @@ def _folded(
     fixed: Collection[str],
     updates: bool = False,
     beside: Groups | None = None,
-) -> tuple[Groups, Folded]:
+) -> _Found:
     """The groups, and what is needed with these inputs and with one example more, if the function takes that.
 
-    What is a sum over examples, or is nothing where there is one alone, differs between the two.
+    What is a sum over examples, or is nothing where there is one alone, differs between the two. Where each
+    example is computed on its own nothing does.
     """
     groups = Groups(function, tree, inputs, updates, beside)
     folded = groups.fold(tree, fixed)
+    found = _Found(groups, folded, (groups._traced,))
     try:
-        more = Groups(function, tree, _one_more(inputs), updates, beside)
+        longer = _one_more(inputs)
+        traced_again, _ = traced(function, groups._shapes, *longer)
+        if differ_in_examples(groups._traced, traced_again):
+            return found
+        more = Groups(function, tree, longer, updates, beside)
     except ArgumentError:
-        return groups, folded
+        return found
     other = more.fold(tree, fixed)
     if groups.apart(more, folded.kept) is None and _equal(folded, other):
-        return groups, folded
+        return found._replace(programs=(groups._traced, more._traced))
     first, second = groups.needed(tree), groups.of_these(more.needed(tree))
     kept = {name: units | second.get(name, np.ones_like(units)) for name, units in first.items()}
-    return groups, Folded(kept, tree, {})
+    return found._replace(folded=Folded(kept, tree, {}))
 
 
 def _one_more(inputs: tuple[PyTree, ...]) -> tuple[PyTree, ...]:
@@ -279,8 +302,8 @@ def _equal(first: Folded, second: Folded) -> bool:
 
 def _guarded(
     smaller: Callable[..., Any],
-    fold: Callable[[tuple[PyTree, ...]], tuple[Groups, Folded]],
-    folded: Folded,
+    fold: Callable[[tuple[PyTree, ...]], _Found],
+    found: _Found,
     inputs: tuple[PyTree, ...],
     examples: bool = False,
 ) -> Callable[..., Any]:
@@ -289,7 +312,7 @@ def _guarded(
     Args:
       smaller: the function.
       fold: what is needed of the whole one, of its inputs.
-      folded: what is needed with some inputs.
+      found: what is needed with some inputs.
       inputs: these.
       examples: whether the first axis of inputs is known to be that of the examples.
     """
@@ -304,9 +327,11 @@ def _guarded(
     def guarded(small: PyTree, *others: PyTree) -> Any:
         if (sizes := sizes_of(others)) not in known:
             shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), leaf.dtype), others)
-            with jax.ensure_compile_time_eval():
-                _, there = fold(shapes)
-            if not _equal(folded, there):
+            there = found
+            if not _is_known(found, shapes):
+                with jax.ensure_compile_time_eval():
+                    there = fold(shapes)
+            if not _equal(found.folded, there.folded):
                 raise ArgumentError(
                     "inputs: with these sizes other units do nothing than with those of the example that the "
                     "model was shrunk on; shrink it on an example of these"
@@ -315,6 +340,13 @@ def _guarded(
         return smaller(small, *others)
 
     return guarded
+
+
+def _is_known(found: _Found, inputs: tuple[PyTree, ...]) -> bool:
+    """Whether other inputs are more or fewer examples, each computed as before."""
+    groups = found.groups
+    program, _ = traced(groups._function, groups._shapes, *inputs)
+    return any(differ_in_examples(known, program) for known in found.programs)
 
 
 def _smaller(
@@ -326,7 +358,7 @@ def _smaller(
     inputs: tuple[PyTree, ...],
 ) -> tuple[bool, Callable[..., Any], float]:
     """Whether the function takes the smaller arrays as it is, one that does, and how much it differs."""
-    program = groups.smaller(folded.kept)
+    program = jax.jit(groups.smaller(folded.kept))
     same = _takes(function, program, small, *inputs)
     chosen = function if same else program
     whole, made = jax.jit(function)(tree, *inputs), jax.jit(chosen)(small, *inputs)
@@ -436,20 +468,21 @@ def _shrunk_network(
     problem: Problem,
     function: Callable[[Leaves, PyTree], Any],
     leaves: Leaves,
-    traced: tuple[PyTree, ...],
+    examples: tuple[PyTree, ...],
 ) -> ShrunkNetwork:
     # What is pruned of a bias is not there to be filled.
     pruned = [path for path, mask in named_leaves(network.mask).items() if not np.asarray(mask).all()]
     held = _snapshot(leaves)
     whole_loss = _loss_of(problem, *_shapes(network))
     # What evaluation does not read, such as the sums behind running means, is cut as training has it.
-    trained = Groups(whole_loss, leaves, (*traced, jax.random.key(0)), updates=True)
+    trained = Groups(whole_loss, leaves, (*examples, jax.random.key(0)), updates=True)
     fold = partial(_folded, function, held, fixed=pruned, beside=trained)
-    groups, folded = fold(traced)
+    found = fold(examples)
+    groups, folded, _ = found
     small = _cut(groups, folded, held, leaves)
-    examples = (example_batch(problem, _COMPARED),)
-    same, chosen, difference = _smaller(groups, folded, small, function, leaves, examples)
-    guarded = _guarded(chosen, fold, folded, examples, examples=True)
+    compared = (example_batch(problem, _COMPARED),)
+    same, chosen, difference = _smaller(groups, folded, small, function, leaves, compared)
+    guarded = _guarded(chosen, fold, found, compared, examples=True)
     params, state = split_leaves(small, network.params, network.state)
     mask, start = (groups.cut(tree, folded.kept) for tree in (network.mask, network.start))
     start_state = network.start_state

@@ -11,10 +11,12 @@ import numpy as np
 from jax import lax
 from jax.extend.core import Literal
 
+from jaxarch.errors import is_traced
 from jaxarch.structure.axes import Axis
 from jaxarch.structure.derivatives import run_custom_jvp, run_custom_vjp
 from jaxarch.structure.flow import CALLS_ALONE, Axes, Program, Step, bind, literal
 from jaxarch.structure.scans import scan_counts
+from jaxarch.trees import is_key
 
 Kept = Mapping[Axis, np.ndarray]
 """Of atoms, which of their units are kept; all are of those that are not in it."""
@@ -22,10 +24,15 @@ Kept = Mapping[Axis, np.ndarray]
 
 def cut(array: Any, axes: Axes, kept: Kept) -> Any:
     """An array with the units alone that are kept."""
-    for index, axis in enumerate(axes):
-        units = axis.spread(kept)
-        if not units.all():
-            array = jnp.take(jnp.asarray(array), np.flatnonzero(units), axis=index)
+    units = [axis.spread(kept) for axis in axes]
+    if all(each.all() for each in units):
+        return array
+    if not is_traced(array) and not is_key(array) and getattr(array, "is_fully_addressable", True):
+        # Nothing is compiled for one array and one shape.
+        found = np.asarray(array)[np.ix_(*map(np.flatnonzero, units))]
+        return jax.device_put(found, array.sharding) if isinstance(array, jax.Array) else jnp.asarray(found)
+    for index, each in enumerate(units):
+        array = jnp.take(jnp.asarray(array), np.flatnonzero(each), axis=index)
     return array
 
 

@@ -6,11 +6,10 @@ import math
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from jaxarch.structure.flow import Step, bind
+from jaxarch.structure.flow import Step
+from jaxarch.structure.host import multiplied, multiplied_back
 from jaxarch.structure.known import Record, Value
 from jaxarch.structure.needed import Sums
 from jaxarch.structure.products import Factor, Product, multiply_adds, shape_of, taps
@@ -137,13 +136,9 @@ def _counted(product: Product, pairs: Sequence[Pair], wanted: np.ndarray, everyw
     return Work(work * again, values * again)
 
 
-_IN_FLOAT32 = {"preferred_element_type": np.dtype(np.float32)}
-
-
 def _product(step: Step, one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """How many products each entry of the output is the sum of."""
-    arrays = [jnp.asarray(part, jnp.float32) for part in (one, other)]
-    return np.asarray(bind(step.eqn, arrays, **_IN_FLOAT32)[0], np.float64)
+    return multiplied(step.eqn, one, other).astype(np.float64)
 
 
 def _of_kernel(step: Step, pairs: Sequence[Pair], wanted: np.ndarray, everywhere: bool) -> int:
@@ -161,8 +156,4 @@ def _of_kernel(step: Step, pairs: Sequence[Pair], wanted: np.ndarray, everywhere
 
 def _reached(step: Step, one: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Which entries of a kernel meet some entries of a picture, for some of the output."""
-    pictures = jnp.asarray(one, jnp.float32)
-    kernel = jnp.zeros(shape_of(step.eqn.invars[1]), jnp.float32)
-    _, transposed = jax.vjp(lambda array: bind(step.eqn, [pictures, array], **_IN_FLOAT32)[0], kernel)
-    (found,) = transposed(jnp.asarray(wanted, jnp.float32))
-    return np.asarray(found) > 0
+    return multiplied_back(step.eqn, 1, one, wanted)
