@@ -157,7 +157,8 @@ def certify(
 
     @cache
     def digests(of_training: bool) -> list[bytes]:
-        return [] if repeats else input_digests(problem, rows if of_training else held)
+        asked = rows if of_training or held is None else held
+        return [] if repeats else input_digests(problem, asked)
 
     training, held_out, assumptions = None, None, []
     why_not = (

@@ -262,16 +262,25 @@ def _clip(
         )
 
     free = on.mask()
-    eps = best(free, steps)
-    start = on.mask(float(eps))
-    least, gap = float(bound(start, eps, steps)), on.gap(start)
+
+    def at(steps: ArrayLike) -> tuple[Array, float, float]:
+        """The best clip of so many steps, its bound, and the gap of the clipped start."""
+        eps = best(free, steps)
+        start = on.mask(float(eps))
+        return eps, float(bound(start, eps, steps)), on.gap(start)
+
+    eps, least, gap = at(steps)
     if least < gap:
         why = f"some mask of {steps:,} steps has a gap of at most {least:.3g}; it begins at {gap:.3g}"
         return float(eps), least, why
-    gap, later = on.gap(free), 2.0 ** np.arange(100)
-    enough = later[np.asarray(bound(free, best(free, later), later)) < gap]
-    when = f"some {enough[0]:,.0f} would" if enough.size else "no number of them does"
-    return None, None, f"{steps:,} steps do not bound the gap below {gap:.3g}, where it begins; {when}"
+    when = "no number of them does"
+    for later in 2.0 ** np.arange(math.floor(math.log2(steps)) + 1, 100):
+        _, least, start_gap = at(later)
+        if least < start_gap:
+            when = f"some {later:,.0f} would"
+            break
+    why = f"{steps:,} steps do not bound the gap below {on.gap(free):.3g}, where it begins"
+    return None, None, f"{why}; {when}"
 
 
 def _if_convex(on: _Objective, gradient_bound: float | None, steps: int) -> _Found:

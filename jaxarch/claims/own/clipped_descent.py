@@ -131,7 +131,7 @@ def the_prescribed_clip_is_the_best(
     """
     hard, one = jnp.ones(()), jnp.ones(())
     rate = mirror.largest_descent_rate(hard, ratio * hard, smoothness=one)
-    given = {"connections": 1, "largest_sum": largest_sum, "steps": steps}
+    given = {"connections": one, "largest_sum": largest_sum, "steps": steps}
     best = share * mirror.prescribed_clip(one, rate, hard, ratio, **given)
 
     def bound(eps: Array) -> Array:

@@ -128,8 +128,18 @@ def descent(
 def descent_from_the_middle(offset: Array, hard: Array, ratio: Array, constant: float = 1.0) -> Sides:
     """The same for T = 1 and `F = |v - u|^2/2`, u near `v_1 = 1/2`: sharp as it comes nearer."""
     one, every = jnp.ones(()), jnp.ones(DIMENSION)
-    loss = {"curvatures": every, "offset": offset * every, "amplitude": 0 * one, "direction": 0 * every}
-    return descent(0 * every, hard, ratio, one, one, constant=constant, **loss)
+    return descent(
+        0 * every,
+        hard,
+        ratio,
+        one,
+        one,
+        constant=constant,
+        curvatures=every,
+        offset=offset * every,
+        amplitude=0 * one,
+        direction=0 * every,
+    )
 
 
 def stochastic_descent(

@@ -125,9 +125,9 @@ def printed_length_is_enough(sizes: Sequence[int], chances: Mapping[int, float],
             mask[list(chances)] = drawn
             parts = np.split(mask, np.cumsum(sizes)[:-1])
             prior = (share(mask) + prod(map(share, parts))) / 2
-            there = prod(
-                Decimal(p) if bit else 1 - Decimal(p) for bit, p in zip(drawn, chances.values(), strict=True)
-            )
+            there = Decimal(1)
+            for bit, p in zip(drawn, chances.values(), strict=True):
+                there *= Decimal(p) if bit else 1 - Decimal(p)
             exact += there * (there * prior.denominator / prior.numerator).ln()
         return exact <= Decimal(said)
 
