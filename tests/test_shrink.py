@@ -254,6 +254,26 @@ def test_a_function_that_does_not_take_the_smaller_arrays_runs_as_a_program():
     assert close(gradient["b"]["kernel"], whole["b"]["kernel"][jnp.array([0, 2, 3])], 1e-6)
 
 
+WRITTEN_OTHERWISE = {
+    "elu": jax.nn.elu,
+    "clip": lambda x: jnp.clip(x, 0, 6),
+    "where": lambda x: jnp.where(x > 0, x, 0),
+    "variance": lambda x: x / jnp.sqrt(x.var(0, keepdims=True) + 1e-5),
+    "cond": lambda x: jax.lax.cond(x.sum() > 0, lambda x: x, lambda x: -x, x),
+    "full": lambda x: x * jnp.full(x.shape, 2.0),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN_OTHERWISE)
+def test_a_function_that_reads_its_sizes_takes_the_smaller_arrays(name):
+    def function(params, x):
+        return WRITTEN_OTHERWISE[name](x @ params["in"]) @ params["out"]
+
+    params = {"in": jnp.ones((5, 6)).at[:, :3].set(0.0), "out": jnp.ones((6, 2)).at[:3].set(0.0)}
+    small = jaxarch.shrink(function, params, X)
+    assert small.same_function and small.tree["in"].shape == (5, 3)
+
+
 def test_what_is_not_understood_stays_and_is_named():
     def function(p, x):
         return jnp.sort(layer(p["a"], x), axis=-1) @ p["b"]["kernel"]

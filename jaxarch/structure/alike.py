@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
-from jaxarch.structure.flow import CALLED, inner, literal
+from jaxarch.structure.flow import CALLED, ENTRYWISE, inner, literal
+from jaxarch.structure.host import computed
 from jaxarch.structure.known import is_key
 from jaxarch.structure.scans import SCAN_COUNTS, scan_counts
 
@@ -98,11 +100,34 @@ def _flatten(closed: ClosedJaxpr, inputs: Sequence[Any], operations: _Operations
         made: Sequence[Any]
         if eqn.primitive.name in CALLED:
             made = _flatten(inner(eqn), taken, operations)
+        elif _changes_nothing(eqn):
+            made = taken
+        elif _is_number(eqn, taken):
+            # Whether a number is converted where it is written or in the program makes no difference.
+            made = [_constant(each) for each in computed(eqn, [_array(each) for each in taken])]
         else:
             params = {name: _param(value) for name, value in _params(eqn).items()}
             made = operations.made(eqn.primitive.name, params, taken, len(eqn.outvars))
         known.update(zip(eqn.outvars, made, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
+
+
+def _changes_nothing(eqn: JaxprEqn) -> bool:
+    """Whether an equation converts an array to the dtype that it has."""
+    name = eqn.primitive.name
+    return name == "convert_element_type" and eqn.invars[0].aval.dtype == eqn.outvars[0].aval.dtype  # type: ignore[attr-defined]
+
+
+def _is_number(eqn: JaxprEqn, taken: Sequence[Any]) -> bool:
+    """Whether an equation makes one number of numbers that are written in the program."""
+    exact = eqn.primitive.name in ENTRYWISE and len(eqn.outvars) == 1
+    return exact and all(isinstance(each, tuple) and each[0] == () for each in taken)
+
+
+def _array(constant: tuple[Any, ...]) -> np.ndarray:
+    """`_constant` undone."""
+    shape, dtype, numbers = constant
+    return np.frombuffer(numbers, jnp.dtype(dtype)).reshape(shape)
 
 
 def _constant(value: Any) -> tuple[Any, ...]:

@@ -122,7 +122,11 @@ def _while(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
 
 def _cond(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
     branches = [lambda *inputs, of=branch: run_smaller(of, kept, inputs) for branch in step.programs]
-    return lax.switch(taken[0], branches, *taken[1:])
+    closed = tuple(jax.make_jaxpr(branch)(*taken[1:]) for branch in branches)
+    if any(each.consts for each in closed):
+        return lax.switch(taken[0], branches, *taken[1:])
+    # A switch would clamp the number of the branch again.
+    return bind(step.eqn, taken, branches=closed)
 
 
 # Sizes that are written in the program ---------------------------------------------------------------
