@@ -258,7 +258,7 @@ class KerasLike:
 
 
 def haiku_like(*, state, rng):
-    """What `hk.transform` returns, known by where its functions are at home; `rng` comes where it is taken."""
+    """What `hk.transform` returns, known by the home of its functions; `rng` comes where it is taken."""
     names = ["params", *["state"] * state, *["rng"] * rng]
 
     def init(rng, x):
