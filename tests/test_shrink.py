@@ -1,5 +1,7 @@
 """Smaller models that compute what the masked ones do: by hand, of every family, Flax's and plain ones."""
 
+import sys
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -272,6 +274,12 @@ def test_a_function_that_reads_its_sizes_takes_the_smaller_arrays(name):
     params = {"in": jnp.ones((5, 6)).at[:, :3].set(0.0), "out": jnp.ones((6, 2)).at[:3].set(0.0)}
     small = jaxarch.shrink(function, params, X)
     assert small.same_function and small.tree["in"].shape == (5, 3)
+
+
+def test_it_says_what_it_does_when_that_takes_long(capsys, monkeypatch):
+    monkeypatch.setattr(sys.modules["jaxarch.structure.shrink"], "_PATIENCE", 0.0)
+    shrunk(chain(), {"a": dense([[1, 0]], [0.0, 0.5]), "b": dense([[3], [4]], [0.5])})
+    assert capsys.readouterr().err.startswith("jaxarch: shrink reads the program")
 
 
 def test_what_is_not_understood_stays_and_is_named():

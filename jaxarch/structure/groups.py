@@ -608,8 +608,11 @@ def _cut_as_split(leaf: Any, axes: Axes, kept: Kept) -> Any:
     """A leaf with some units alone, split over devices as it was where that is possible."""
     split = None if is_traced(leaf) else getattr(leaf, "sharding", None)
     shape = sizes(axes, kept)
-    if not isinstance(split, NamedSharding) or shape == leaf.shape:
-        return cut(leaf, axes, kept)
+    if shape == jnp.shape(leaf):
+        return leaf
+    if not isinstance(split, NamedSharding):
+        made = cut(leaf, axes, kept)
+        return made if is_traced(made) else jax.device_put(made, split)
     names = [*split.spec, *[None] * (leaf.ndim - len(split.spec))]
     parts = [size // part for size, part in zip(leaf.shape, split.shard_shape(leaf.shape), strict=True)]
 

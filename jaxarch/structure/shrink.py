@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Collection, Sequence
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, overload
 
@@ -180,6 +183,23 @@ def shrink(model: Any, about: Any, *inputs: PyTree) -> Shrunk:
     return shrink_function(function, tree, inputs)
 
 
+@contextlib.contextmanager
+def _named_if_slow(doing: str) -> Iterator[None]:
+    """Say on the error stream what is being done, once it takes more than `_PATIENCE` seconds."""
+    timer = threading.Timer(_PATIENCE, lambda: print(f"jaxarch: {doing}", file=sys.stderr, flush=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+_PATIENCE = 2.0
+_DOING = "shrink reads the program, then compiles the whole model and the smaller one to compare them"
+
+
+@_named_if_slow(_DOING)
 def shrink_function(
     function: Callable[..., Any], tree: PyTree, inputs: tuple[PyTree, ...], updates: bool = False
 ) -> Shrunk:
@@ -463,6 +483,7 @@ def _wide(array: Any) -> Any:
 # Networks and their problems -------------------------------------------------------------------------
 
 
+@_named_if_slow(_DOING)
 def _shrunk_network(
     network: Network,
     problem: Problem,

@@ -23,14 +23,13 @@ Kept = Mapping[Axis, np.ndarray]
 
 
 def cut(array: Any, axes: Axes, kept: Kept) -> Any:
-    """An array with the units alone that are kept."""
+    """An array with the units alone that are kept, on the host if its numbers are known."""
     units = [axis.spread(kept) for axis in axes]
     if all(each.all() for each in units):
         return array
     if not is_traced(array) and not is_key(array) and getattr(array, "is_fully_addressable", True):
         # Nothing is compiled for one array and one shape.
-        found = np.asarray(array)[np.ix_(*map(np.flatnonzero, units))]
-        return jax.device_put(found, array.sharding) if isinstance(array, jax.Array) else jnp.asarray(found)
+        return np.asarray(array)[np.ix_(*map(np.flatnonzero, units))]
     for index, each in enumerate(units):
         array = jnp.take(jnp.asarray(array), np.flatnonzero(each), axis=index)
     return array
