@@ -244,7 +244,7 @@ def _check_alike(name: str, tree: PyTree, like: PyTree) -> None:
     given, expected = (
         {path: jnp.shape(leaf) for path, leaf in named_leaves(t).items()} for t in (tree, like)
     )
-    same = bool(jax.tree.structure(tree) == jax.tree.structure(like))
+    same = bool(jax.tree.structure(tree) == jax.tree.structure(like))  # type: ignore[operator]
     if given != expected or not same:
         raise ArgumentError(
             f"{name}: expected what `init` was given, state.trainable {shown(expected, 200)}, got "
