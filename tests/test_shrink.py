@@ -523,3 +523,14 @@ def test_what_cannot_be_shrunk_is_refused_in_one_line(message):
     with pytest.raises(ArgumentError) as error:
         BAD[message]()
     assert str(error.value).startswith(message) and "\n" not in str(error.value)
+
+
+def test_a_function_that_reads_one_constant_twice_takes_the_smaller_arrays_as_it_is():
+    def function(p, x):
+        least = jnp.zeros((1, p["a"].shape[1]))
+        return (jnp.maximum(x @ p["a"], least) + least) @ p["b"]
+
+    params = {"a": jnp.ones((3, 4)).at[:, 1].set(0), "b": jnp.ones((4, 2))}
+    small = jaxarch.shrink(function, params, jnp.ones((1, 3)))
+    assert small.tree["a"].shape == (3, 3)
+    assert small.same_function
