@@ -70,12 +70,18 @@ def shrink(model: nnx.Module, *inputs: PyTree) -> ShrunkModule:
         small = jaxarch.nnx.shrink(masked.strip(), x)
         small.model(x)  # an ordinary module, to be trained on and saved
 
+    Variables that the call writes, such as a memory or batch statistics in training, have other values at the
+    next call: none is taken for a constant, and both modules write the same. `function` returns the outputs
+    alone. Layers in a stack, as of `nnx.vmap` for `nnx.scan`, lose the units that none of them needs.
+
     Args:
-      model: any NNX module, in evaluation, with 0 for what is pruned. It stays as it is.
+      model: any NNX module, with 0 for what is pruned. It stays as it is, and shares no array with the
+        result.
       *inputs: an example of what it is called with, on which both are compared.
 
     Raises:
-      ArgumentError: no NNX module, one that cannot be traced.
+      ArgumentError: no NNX module, one that cannot be traced; a call that draws random numbers, adds a
+        variable that its next call reads, or changes the shape of one or an attribute that is no array.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -187,8 +193,8 @@ def _is_read(
         found = {path: added.get(path, leaf) for path, leaf in named_leaves(state).items()}
         again = nnx.merge(after, placed(found, state), copy=True)
         outputs = again(*inputs)
-        state = named_leaves(nnx.state(again))
-        return outputs, {path: leaf for path, leaf in state.items() if path in known}
+        last = named_leaves(nnx.state(again))
+        return outputs, {path: leaf for path, leaf in last.items() if path in known}
 
     closed, _ = traced(called, added)
     program = follow(closed, [fresh(var) for var in closed.jaxpr.invars])

@@ -277,7 +277,8 @@ class _Windows:
         return array.reshape(self.groups, array.shape[0] // self.groups, -1)
 
     def _weights(self, kernel: np.ndarray, tap: tuple[int, ...]) -> np.ndarray:
-        return kernel[(slice(None), slice(None), *tap)].reshape(self.groups, -1, kernel.shape[1])
+        place: Any = (slice(None), slice(None), *tap)
+        return kernel[place].reshape(self.groups, -1, kernel.shape[1])
 
     def product(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         pictures, kernel = self._canonical(0, first), self._canonical(1, second)
@@ -297,7 +298,8 @@ class _Windows:
                 found[inputs] += part.reshape(found[inputs].shape)
             else:
                 part = rows @ self._rows(factor[inputs]).swapaxes(1, 2)
-                found[(slice(None), slice(None), *tap)] += part.reshape(self.shapes[1][:2])
+                place: Any = (slice(None), slice(None), *tap)
+                found[place] += part.reshape(self.shapes[1][:2])
         return found.transpose(np.argsort(self.orders[index]))
 
 

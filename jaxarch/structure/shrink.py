@@ -142,7 +142,8 @@ def shrink(model: Any, about: Any, *inputs: PyTree) -> Shrunk:
     (see `Groups.smaller`). At any batch size, it can be jitted, mapped and differentiated.
 
     What does nothing is found for inputs of the example's sizes, whatever their values, and with one example
-    more; numbers that overflow are none. Of leaves that are not read here nothing is cut.
+    more; numbers that overflow are none. Of leaves that are not read here nothing is cut. The result shares
+    no array with what was handed in.
 
     A network is read as it evaluates: dropout does nothing, batch norm has its running statistics. `problem`
     of the result trains it as well, with the statistics of its batches then, as the whole network would be
@@ -162,7 +163,8 @@ def shrink(model: Any, about: Any, *inputs: PyTree) -> Shrunk:
 
     Raises:
       ArgumentError: many runs at once, a bare architecture, traced values, a problem that predicts nothing; a
-        function that cannot be traced or has side effects.
+        function that cannot be traced or has side effects; a module in place of a function; a masked model
+        that computes NaN.
       RuntimeError: the smaller model computes something else: a fault of this function.
 
     Example:

@@ -69,6 +69,6 @@ def _made(eqn: JaxprEqn, taken: Sequence[int | None]) -> Sources:
         return [carried[number] if source == before + number else None for number, source in sources]
     if name == "cond":
         branches = zip(*map(passed_on, params["branches"]), strict=True)
-        same = [sources[0] if len(set(sources)) == 1 else None for sources in branches]
-        return [None if source is None else taken[1 + source] for source in same]
+        agreed = [sources[0] if len(set(sources)) == 1 else None for sources in branches]
+        return [None if source is None else taken[1 + source] for source in agreed]
     return [None] * len(eqn.outvars)
