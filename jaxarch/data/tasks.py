@@ -158,7 +158,7 @@ def take_task_rows(data: PyTree, per_run: Any, rows: Array) -> tuple[PyTree, Arr
         raise ArgumentError(f"rows: expected integers, got dtype {rows.dtype}")
     targets = per_run["targets"]
     check_array("per_run", targets)
-    if targets.ndim != 1:
+    if targets.ndim == 0:
         raise ArgumentError(f"per_run: expected targets of shape (classes,), got shape {targets.shape}")
     if any(isinstance(array, np.ndarray) for array in (y, targets)) and not is_traced((y, targets, rows)):
         # NumPy has an exception for an index that is too large, and JAX takes the last entry instead.
