@@ -81,7 +81,8 @@ def _agnostic(settings: Settings, key: Array, problem: Problem, network: None) -
     draw_keys = jax.random.split(draws_key, settings.draws)
 
     def values(draw_key: Array) -> PyTree:
-        roots, _ = fresh(draw_key, problem.start, everything, True, 1.0)
+        # A clone: the best draw is drawn again.
+        roots, _ = fresh(jax.random.clone(draw_key), problem.start, everything, True, 1.0)
         return map_selected(lambda m, w: w, everything, squares(everything, roots))
 
     def thresholds(drawn: PyTree) -> Array:
@@ -98,7 +99,7 @@ def _agnostic(settings: Settings, key: Array, problem: Problem, network: None) -
         drawn = values(draw_key)
         return jax.lax.map(lambda xi: best_weight(threshold_mask(drawn, xi)), thresholds(drawn))
 
-    losses, best_weights = jax.lax.map(judge, jax.random.clone(draw_keys))
+    losses, best_weights = jax.lax.map(judge, draw_keys)
     best = losses.argmin()
     draw, percentile = jnp.divmod(best, len(settings.percentiles))
     drawn = values(draw_keys[draw])
