@@ -20,6 +20,7 @@ ORDER = [
     "cpu_cores",
     "launcher",
     "precision",
+    "kernels",
     "trees",
     "digests",
     "order_statistics",

@@ -10,8 +10,8 @@ from flax import linen
 
 import jaxarch
 from jaxarch import masks, search
+from jaxarch.kernels import not_matrices
 from jaxarch.structure import weights_of
-from jaxarch.trees import not_matrices
 
 X = jnp.ones((2, 8))
 SQUARE, WIDE = jnp.ones((8, 8)), jnp.ones((8, 6))

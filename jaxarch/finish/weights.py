@@ -11,10 +11,11 @@ from jax import Array
 from jax.tree_util import tree_map_with_path
 from jax.typing import ArrayLike
 
+from jaxarch.kernels import not_matrices
 from jaxarch.masks import apply_mask
 from jaxarch.network import Network
 from jaxarch.running.training import TrainState
-from jaxarch.trees import PyTree, map_selected, merge, named_leaves, not_matrices, path_name
+from jaxarch.trees import PyTree, map_selected, merge, named_leaves, path_name
 
 
 class Held(NamedTuple):

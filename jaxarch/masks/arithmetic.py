@@ -10,6 +10,7 @@ import numpy as np
 from jax import Array
 
 from jaxarch.errors import ArgumentError, is_traced, shown
+from jaxarch.kernels import not_matrices
 from jaxarch.masks.sharding import split_like, whole
 from jaxarch.order_statistics import count_dtype
 from jaxarch.trees import (
@@ -18,7 +19,6 @@ from jaxarch.trees import (
     map_selected,
     merge,
     named_leaves,
-    not_matrices,
     path_name,
     restructured,
 )

@@ -22,10 +22,11 @@ from jax import Array
 from jax.tree_util import tree_flatten_with_path
 
 from jaxarch.errors import ArgumentError, is_traced, shown
+from jaxarch.kernels import not_matrices
 from jaxarch.masks.gradient import hard_mask
 from jaxarch.masks.largest import check_density, counts_kept, largest_of, mask_of, rounded_counts, top_k
 from jaxarch.masks.sharding import beside, split_like, whole
-from jaxarch.trees import PyTree, map_selected, named_leaves, not_matrices, path_name
+from jaxarch.trees import PyTree, map_selected, named_leaves, path_name
 
 WORDS = ("neurons", "channels", "heads", "experts")
 """Units that are read from a model's computation."""

@@ -17,12 +17,13 @@ from jax import Array
 
 from jaxarch.descent import Descent, Sampling
 from jaxarch.errors import ArgumentError, ResultWarning, first_line, is_traced, shown
+from jaxarch.kernels import not_matrices
 from jaxarch.models.flax_models import as_model
 from jaxarch.models.model import Model
 from jaxarch.problem import Key, Problem, take_rows
 from jaxarch.running.keyed import keyed_problem, shapes_of
 from jaxarch.structure.uses import weights_of
-from jaxarch.trees import PyTree, named_leaves, not_matrices, path_name
+from jaxarch.trees import PyTree, named_leaves, path_name
 
 
 def supervised(
