@@ -93,9 +93,10 @@ def test_every_saliency_scores_the_weights_and_nothing_else(name):
     assert all(np.isfinite(leaf).all() and np.any(leaf != 0) for leaf in jax.tree.leaves(scores))
 
 
-def test_a_module_that_is_not_filtered_is_refused_by_the_leaf_that_is_no_array():
+def test_a_module_that_is_not_filtered_has_the_scores_of_its_arrays_alone():
+    assert same(saliency.magnitude(mlp()), saliency.magnitude(PARAMS))
     with pytest.raises(jaxarch.ArgumentError, match="params: leaf 'activation' has no dtype"):
-        saliency.magnitude(mlp())
+        saliency.magnitude(mlp(), "*")
 
 
 @pytest.mark.long

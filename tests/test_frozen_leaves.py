@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 from long_suite import partly_long
-from small import same
+from small import close, same
 
 import jaxarch
 from jaxarch import search
@@ -149,4 +149,5 @@ def test_scores_and_weights_descend_as_if_one_optimiser_had_both():
         updates, joint = tx.update(gradients, joint, both)
         both = optax.apply_updates(both, updates)
     state = state._replace(training=state.training._replace(trainable=both, step=jnp.asarray(3)))
-    assert same(stepwise.network(state).params, network.params)
+    # Other programs, which may round otherwise.
+    assert close(stepwise.network(state).params, network.params, 1e-6)

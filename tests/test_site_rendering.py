@@ -41,7 +41,7 @@ def test_a_name_in_backticks_is_a_link_where_it_is_public(text, file, own, shown
 def test_an_argument_is_no_link_to_a_function_of_its_name():
     file, names = described("jaxarch.masks", "keep")
     assert file == "jaxarch.masks.keeping"
-    assert names == {"keep", "scores", "density", "per", "units", "return"}
+    assert names == {"keep", "scores", "density", "per", "units", "within", "return"}
     assert {"where", "hard", "density"} <= described("jaxarch.nnx", "Masked.mask")[1]
 
 

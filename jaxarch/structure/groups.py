@@ -350,7 +350,7 @@ class Groups:
                 there = [kind for kind in ORDER[::-1] if kind in kinds]
                 if word in ORDER:
                     unread = (f"{why}: {axes}" for why, axes in self.reasons().items() if NO_RULE in why)
-                    why = self._left_whole([word]) or "; ".join(unread)
+                    why = "; ".join(unread) or self._left_whole([word])
                     raise ArgumentError(
                         f"units: the model has no {word}; it has {', '.join(there)}{why and f'; {why}'}"
                     )
