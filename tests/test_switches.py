@@ -33,7 +33,7 @@ def small():
     )
 
 
-@pytest.mark.parametrize("switch", RUN)
+@pytest.mark.parametrize("switch", partly_long(RUN, {"no jit"}))
 def test_a_training_that_stops_early_runs_under_a_switch(switch):
     stop = jaxarch.EarlyStopping(patience=1, least=100.0)
     keys = jax.random.split(KEY, 2)
@@ -49,7 +49,7 @@ def test_a_training_that_stops_early_runs_under_a_switch(switch):
     assert np.isnan(report.stages[0].validation["loss"]).sum(axis=0).tolist() == [2, 2]
 
 
-@pytest.mark.parametrize("switch", RUN)
+@pytest.mark.parametrize("switch", partly_long(RUN, {"no jit"}))
 def test_a_loop_of_one_s_own_runs_under_a_switch(switch):
     with RUN[switch]():
         search = jaxarch.Stepwise(jaxarch.search.movement(0.5), optax.sgd(0.01), steps=2)
