@@ -1,7 +1,7 @@
 """Leaves that are no kernels, told by names and shapes: biases, norms, tables of positions, special tokens.
 
-Names are those of Flax, Haiku, Equinox, Keras and PyTorch. Where a function is at hand, its use of a leaf says
-more: see `structure.weights_of`.
+Names are those of Flax, Haiku, Equinox, Keras and PyTorch. Where a function is at hand, its use of a leaf
+says more: see `structure.weights_of`.
 """
 
 from __future__ import annotations
