@@ -231,7 +231,7 @@ def accepted(
 
 
 def asked(of: str, function: Callable[..., Any], *args: Any, **extra: Any) -> Any:
-    """What an optimiser's function returns; what it cannot do with the trees that it is shown, in one line.
+    """Call an optimizer's function; its errors about the trees that it is shown become one line.
 
     Raises:
       ArgumentError: an error of the optimiser, whose trees of labels or of decay do not fit for instance.

@@ -153,7 +153,7 @@ def check_function(name: str, function: Any, *arguments: Any) -> None:
 
 
 def _is_instance(value: object, library: str, name: str) -> bool:
-    """Whether it is of a class of a library that need not be there: nothing is imported."""
+    """Return whether it is of a class of a library that need not be there: nothing is imported."""
     cls = getattr(sys.modules.get(library), name, None)
     return cls is not None and isinstance(value, cls)
 
@@ -165,7 +165,7 @@ def _has_arrays(module: object) -> bool:
 
 
 def _takes_parameters(function: Any, arguments: Sequence[Any]) -> bool:
-    """Whether a module's method requires as many arguments as there are, and the first is no single array."""
+    """Return whether a module's method requires all arguments, of which the first is no single array."""
     kinds = inspect.Parameter
     parameters = list(inspect.signature(function).parameters.values())
     positional = [
@@ -241,7 +241,7 @@ def real_numbers(name: str, value: object) -> Any:
 
 
 def is_numeric(value: object) -> bool:
-    """Whether a value is an array of numbers or booleans: NumPy's, JAX's, traced, or only its shape."""
+    """Return whether a value is an array of numbers or booleans: NumPy's, JAX's, traced, or a shape."""
     import jax
     import numpy as np
 

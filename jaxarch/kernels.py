@@ -190,13 +190,13 @@ def _why_beside(leaf: _Leaf, module: Sequence[_Leaf]) -> str:
 
 
 def _is_part(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    """Whether a shape is another one without some axes in a row, the first, the last or some between."""
+    """Return whether a shape is another one without some neighbouring axes."""
     missing = len(other) - len(shape)
     return missing > 0 and any(other[:k] + other[k + missing :] == shape for k in range(len(shape) + 1))
 
 
 def _stacked_axes(leaves: Sequence[_Leaf], reasons: Mapping[str, str]) -> int:
-    """How many first axes all leaves of a part of a tree have from being stacked; 0 if they are not."""
+    """Count the first axes that all leaves of a part of a tree have from stacking; 0 if there are none."""
     vectors = [leaf for leaf in leaves if reasons[leaf.path] in ("a bias", "a scale or offset", "of a norm")]
     stacked = min((len(leaf.shape) for leaf in vectors), default=0) - 1
     if stacked < 1 or max(len(leaf.shape) for leaf in leaves) < stacked + 2:

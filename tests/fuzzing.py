@@ -86,7 +86,7 @@ BAD: dict[str, Any] = {
 
 
 def variants(value: Any) -> Iterator[tuple[str, Any]]:
-    """What is like a valid value and may not be valid: other shapes, dtypes, structures."""
+    """Return what is like a valid value and may not be valid: other shapes, dtypes, structures."""
     leaves, treedef = jax.tree.flatten(value)
     if not any(isinstance(leaf, jax.Array | np.ndarray) and np.size(leaf) for leaf in leaves):
         return
@@ -123,7 +123,7 @@ def variants(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def is_traceable(value: Any) -> bool:
-    """Whether a function that jit compiles could have it as an argument."""
+    """Return whether a function that jit compiles could have it as an argument."""
     leaves = jax.tree.leaves(value)
     return bool(leaves) and all(isinstance(leaf, jax.Array | np.ndarray | float) for leaf in leaves)
 
@@ -238,7 +238,7 @@ def raw(function: Callable[..., None], *args: Any) -> str:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether jaxarch itself raises it, in one line."""
+    """Return whether jaxarch itself raises it, in one line."""
     text = str(error)
     if not text.strip() or len(text) > LONGEST or "\n" in text:
         return False
@@ -268,7 +268,7 @@ def functions(beginning: str = "") -> list[public.Entry]:
 
 
 def fuzz(entry: public.Entry, most: int | None = None) -> tuple[int, dict[tuple[str, str], list[str]]]:
-    """How many calls there were, and kinds of bad values by argument and raw exception.
+    """Return how many calls there were, and kinds of bad values by argument and raw exception.
 
     Args:
       entry: the function.

@@ -131,7 +131,7 @@ def status_of(place: Path, options: list[str]) -> int:
 
 
 def try_all(place: Path, target: str, tests: list[str], long: bool) -> tuple[int, int]:
-    """How many mutants of a target there are, and how many survive; each is printed as it is tried."""
+    """Return how many mutants of a target there are, and how many survive; each is printed as it is tried."""
     module, _, function = target.partition(":")
     file = place / f"{module.replace('.', '/')}.py"
     source = file.read_text()

@@ -1,4 +1,4 @@
-"""What Coq proves has the constants of docs/theory.md: both are read, and evaluated at some numbers."""
+"""Coq's statements have the constants of docs/theory.md: both are read, and evaluated at some numbers."""
 
 import math
 import re
@@ -146,7 +146,7 @@ class OfThePage:
 
 
 def numbers(random):
-    """Of all variables, as they hang together."""
+    """Values of all variables, as they hang together."""
     names = ("H", "S", "L", "G", "I", "d", "b", "l", "n", "mu", "eps", "eta", "eta_", "delta", "delta_")
     of = {name: random.uniform(0.1, 0.9) for name in names}
     of |= {"H": random.uniform(1, 9), "S": random.uniform(1, 9)}

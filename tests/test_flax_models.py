@@ -234,7 +234,7 @@ class EquinoxLike:
 
 
 class Variable:
-    """Of Keras, as far as the recipe reads it."""
+    """A Keras model, as far as the recipe reads it."""
 
     def __init__(self, path, value):
         self.path, self.value = path, value
@@ -258,7 +258,7 @@ class KerasLike:
 
 
 def haiku_like(*, state, rng):
-    """What `hk.transform` returns, known by the home of its functions; `rng` comes where it is taken."""
+    """Return functions as of `hk.transform`, known by their home; `rng` comes where it is taken."""
     names = ["params", *["state"] * state, *["rng"] * rng]
 
     def init(rng, x):

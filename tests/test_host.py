@@ -1,4 +1,4 @@
-"""What is computed on the host has the bits that JAX computes, and compiles nothing."""
+"""Host computations have the bits that JAX computes, and compile nothing."""
 
 import jax
 import jax.numpy as jnp

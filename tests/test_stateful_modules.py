@@ -85,7 +85,7 @@ class Capturing(Perceptron):
 
 
 class Returning(Perceptron):
-    """What it is in each call is computed by a function that hands every variable back as it was."""
+    """A module whose call hands every variable back as it was."""
 
     def __call__(self, x):
         return nnx.jit(Perceptron.__call__)(self, x)

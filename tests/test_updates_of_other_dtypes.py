@@ -58,7 +58,7 @@ begins_masked = ("hold", "sparse that grows")
 
 
 def outcome(name, wrap, weights, gradients):
-    """Whether the last of some steps leaves what it should."""
+    """Return whether the last of some steps leaves what it should."""
     make, right = TRANSFORMATIONS[name]
     tx = wrap(make)
     params = apply_mask(MASK, started(weights)) if name in begins_masked else started(weights)

@@ -1,4 +1,4 @@
-"""What a model's products sum over, whatever its leaves are called, and what is masked by default."""
+"""Products of a model, whatever its leaves are called, and the leaves that are masked by default."""
 
 import equinox as eqx
 import jax

@@ -27,11 +27,11 @@ BACK = 0.01
 """Zeros among signed scores are told where they are a larger share of the mask."""
 
 FEWEST = 16
-"""Of fewer equal scores nothing is told, nor of a leaf with fewer connections that is kept whole."""
+"""The fewest equal scores, and connections of a leaf that is kept whole, that are worth a warning."""
 
 
 class Seen(NamedTuple):
-    """What was counted: integers of shape (runs, leaves).
+    """Counts of a mask and its scores: integers of shape (runs, leaves).
 
     Attributes:
       names: of the leaves, by path.
@@ -88,14 +88,14 @@ def look(
 
 
 def _is_on_host(array: Any) -> bool:
-    """Whether an array is in the memory of one CPU, where NumPy counts without a program to compile."""
+    """Return whether an array is in the memory of one CPU, where NumPy counts and nothing is compiled."""
     if not isinstance(array, Array):
         return True
     return array.is_fully_addressable and [device.platform for device in array.devices()] == ["cpu"]
 
 
 Arrays = Sequence[tuple[Any, Any, Any]]
-"""Of each leaf scores, mask, and what could be kept, if not all, with a leading axis of runs."""
+"""Scores, mask, and what could be kept if not all, of each leaf, with a leading axis of runs."""
 
 
 @partial(jax.jit, static_argnums=1)

@@ -183,7 +183,7 @@ def _static(module: nnx.Module) -> dict[str, Any]:
 def _is_read(
     graph: Any, random: PyTree, tree: PyTree, inputs: tuple[PyTree, ...], added: dict[str, Any]
 ) -> bool:
-    """Whether a second call depends on what the first one adds to a module."""
+    """Return whether a second call depends on what the first one adds to a module."""
     known = {**named_leaves(tree), **named_leaves(random)}
 
     def called(added: dict[str, Any]) -> Any:

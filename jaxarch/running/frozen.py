@@ -85,7 +85,7 @@ def frozen(optimizer: optax.GradientTransformation, params: PyTree) -> list[str]
 
 
 def _zeros(program: ClosedJaxpr, inputs: Sequence[bool]) -> list[bool]:
-    """Which outputs are 0, given which inputs are."""
+    """Return which outputs are 0, given which inputs are."""
     jaxpr: Jaxpr = program.jaxpr
     known = dict(zip(jaxpr.invars, inputs, strict=True))
 
@@ -100,7 +100,7 @@ def _zeros(program: ClosedJaxpr, inputs: Sequence[bool]) -> list[bool]:
 
 
 def _made(eqn: Any, taken: list[bool]) -> list[bool]:
-    """Which outputs of an operation are 0."""
+    """Return which outputs of an operation are 0."""
     name = eqn.primitive.name
     if name == "mul":
         return [any(taken)]

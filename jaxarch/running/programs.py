@@ -54,7 +54,7 @@ class Stopwatch:
 
 
 def is_jit_disabled() -> bool:
-    """Whether `jax.disable_jit` is on, under which nothing can be compiled ahead."""
+    """Return whether `jax.disable_jit` is on, under which nothing can be compiled ahead."""
     return bool(jax.config.jax_disable_jit)  # type: ignore[attr-defined]
 
 

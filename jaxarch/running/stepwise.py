@@ -38,7 +38,7 @@ class StepwiseState(NamedTuple):
 
     @property
     def trainable(self) -> PyTree:
-        """What descends, weights or scores or both: what the gradient is taken in.
+        """Return what descends, weights or scores or both: what the gradient is taken in.
 
         It has `None` in place of leaves that have no gradient, such as integers: they stay.
         """

@@ -148,7 +148,7 @@ def _with_outline(problem: Problem, stage: Stage) -> Problem:
 
 @partial(jax.jit, static_argnums=0)
 def _outline(stage: Any, key: Array, problem: Problem, network: Network | None) -> Network:
-    """What a stage makes, but for the steps of a training: only traced, for shapes and for errors."""
+    """Return what a stage makes, but for the steps of a training: only traced, for shapes and for errors."""
     stage = stage.__wrapped__
     if not isinstance(stage, Training):
         return stage(key, problem, network)

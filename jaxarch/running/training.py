@@ -246,7 +246,7 @@ def advance(
 
 
 def conclude(training: Training, carry: Carry) -> Network:
-    """What was found, and whether it failed or began dead."""
+    """Return what was found, and whether it failed or began dead."""
     state = to_evaluate(carry)
     network = training.network(training.settings, state)
     # The last update has no loss after it that would show NaN.

@@ -156,7 +156,7 @@ def check_starts(eigenvalues: Any, widths: Sequence[int]) -> None:
 
 
 def _as_array(value: Any) -> np.ndarray:
-    """As NumPy reads it; ragged lists as one object."""
+    """Return it as NumPy reads it; ragged lists are one object."""
     try:
         return np.asarray(value)
     except ValueError:

@@ -113,13 +113,13 @@ def _flatten(closed: ClosedJaxpr, inputs: Sequence[Any], operations: _Operations
 
 
 def _changes_nothing(eqn: JaxprEqn) -> bool:
-    """Whether an equation converts an array to the dtype that it has."""
+    """Return whether an equation converts an array to the dtype that it has."""
     name = eqn.primitive.name
     return name == "convert_element_type" and eqn.invars[0].aval.dtype == eqn.outvars[0].aval.dtype  # type: ignore[attr-defined]
 
 
 def _is_number(eqn: JaxprEqn, taken: Sequence[Any]) -> bool:
-    """Whether an equation makes one number of numbers that are written in the program."""
+    """Return whether an equation makes one number of numbers that are written in the program."""
     exact = eqn.primitive.name in ENTRYWISE and len(eqn.outvars) == 1
     return exact and all(isinstance(each, tuple) and each[0] == () for each in taken)
 

@@ -1,4 +1,4 @@
-"""Whether two traces of a function differ in the number of examples alone, each computed on its own.
+"""A proof that two traces differ in the number of examples alone, each computed on its own.
 
 Then all that is found out about one of them, whatever the inputs, is true of the other: an analysis on two
 examples is one on any number.
@@ -26,7 +26,7 @@ class _Different(Exception):
 
 
 def differ_in_examples(first: ClosedJaxpr, second: ClosedJaxpr) -> bool:
-    """Whether two programs are the same on other numbers of examples, and no example meets another one.
+    """Return whether two programs differ in the number of examples alone, and no examples meet.
 
     Nothing may be summed, sorted, sliced or moved over along an axis of examples, nor depend on the number of
     an example or on how many there are. Primitives of which it is not known are refused.
@@ -158,7 +158,7 @@ _WRITTEN = {
 # From primitive to primitive, where some array has examples -------------------------------------------
 
 Rule = Callable[[JaxprEqn, Dims, Dims], bool]
-"""Whether the examples stay apart, of the axes along which they are."""
+"""A predicate on the axes along which examples lie: they stay apart."""
 
 
 def _shape(atom: Any) -> tuple[int, ...]:
@@ -229,7 +229,7 @@ def _dynamic_slice(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
 
 
 def _gather(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
-    """Of a table that is the same for all examples."""
+    """Follow a look-up in a table that is the same for all examples."""
     return of_inputs[0] is None and of_inputs[1] != len(_shape(eqn.invars[1])) - 1
 
 

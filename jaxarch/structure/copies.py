@@ -88,11 +88,11 @@ class _Flat:
         self._add(closed.jaxpr.eqns, self._stand_for, own=False)
 
     def read(self, atom: Any) -> Any:
-        """What stands for a variable of the program since calls were replaced."""
+        """Return what stands for a variable of the program since calls were replaced."""
         return _read(atom, self._stand_for)
 
     def has_to_be_copied(self, atom: Any) -> bool:
-        """Whether it is a constant with axes along which units may lie."""
+        """Return whether it is a constant with axes along which units may lie."""
         if isinstance(atom, Literal):
             return False
         return atom in self.maker or (atom in self.consts and _has_units(atom))
@@ -129,7 +129,7 @@ class _Flat:
 
 
 _Names = dict[Any, Any]
-"""What stands for variables."""
+"""The atoms that stand for variables."""
 
 
 def _read(atom: Any, names: _Names) -> Any:
@@ -153,7 +153,7 @@ class _Copies:
         self._read: set[Any] = set()
 
     def of(self, atom: Any) -> Any:
-        """What one use of a value reads: its copy, if it is a constant that another use has read before."""
+        """Return what one use of a value reads: a copy, if it is a constant that another use has read."""
         program = self._program
         if not program.has_to_be_copied(atom):
             return atom
@@ -186,5 +186,5 @@ def _variables(eqn: JaxprEqn) -> list[Any]:
 
 
 def _has_units(atom: Any) -> bool:
-    """Whether an array has an axis along which units may lie."""
+    """Return whether an array has an axis along which units may lie."""
     return any(size > 1 for size in getattr(atom.aval, "shape", ()))

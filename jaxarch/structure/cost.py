@@ -139,7 +139,7 @@ def cost(model: Any, about: Any = None, /, *inputs: Any, mask: Any = None, batch
 
 
 def _batch(groups: Groups, inputs: tuple[PyTree, ...]) -> tuple[int, BatchIs]:
-    """How many examples the inputs are, if that can be found: see `cost`."""
+    """Return how many examples the inputs are, if that can be found: see `cost`."""
     firsts = [shape[0] for leaf in jax.tree.leaves(inputs) if (shape := jnp.shape(leaf))]
     for size in dict.fromkeys(firsts):
         if size and _is_batch(groups, inputs, size):
@@ -148,7 +148,7 @@ def _batch(groups: Groups, inputs: tuple[PyTree, ...]) -> tuple[int, BatchIs]:
 
 
 def _is_batch(groups: Groups, inputs: tuple[PyTree, ...], size: int) -> bool:
-    """Whether the first axes of this size are that of examples: twice as many are twice the work."""
+    """Return whether the first axes of this size are that of examples: twice as many are twice the work."""
 
     def twice(shape: tuple[int, ...]) -> tuple[int, ...]:
         return (2 * size, *shape[1:]) if shape[:1] == (size,) else shape
@@ -183,7 +183,7 @@ def _whole(groups: Groups) -> tuple[int, int]:
 
 
 def _is_moved_along(program: Program, atoms: set[Axis]) -> bool:
-    """Whether a loop or a convolution goes along some atoms, or a product sums over them."""
+    """Return whether a loop or a convolution goes along some atoms, or a product sums over them."""
     for step in program.steps:
         name, params, along = step.eqn.primitive.name, step.eqn.params, []
         if name == "scan":

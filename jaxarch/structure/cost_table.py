@@ -18,7 +18,7 @@ FIRST_AXIS = "the input's first axis"
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """What some connections cost: one example, or the whole call where `Cost.batch_is` unknown.
+    """The cost of some connections: one example, or the whole call where `Cost.batch_is` unknown.
 
     Attributes:
       parameters: how many.

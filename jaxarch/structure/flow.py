@@ -165,13 +165,13 @@ def alone(eqn: JaxprEqn) -> ClosedJaxpr:
 # Programs in programs --------------------------------------------------------------------------------
 
 CALLS_ALONE = ("jit", "pjit", "closed_call", "core_call", "composite", "custom_vmap_call")
-"""What calls a program once, on its own inputs, and does nothing else."""
+"""Primitives that call a program once, on their own inputs, and do nothing else."""
 
 CALLS = (*CALLS_ALONE, "remat2", "checkpoint")
-"""What calls a program once, on its own inputs, and does nothing else to its values."""
+"""Primitives that call a program once, on their own inputs, and leave its values as they are."""
 
 CALLED = (*CALLS, *_OWN_DERIVATIVE)
-"""What makes all of its outputs by calling a program once; derivatives of its own are not followed."""
+"""Primitives whose outputs are those of one program; derivatives of their own are not followed."""
 
 PRODUCTS = ("dot_general", "conv_general_dilated")
 """Sums of products of two factors."""
@@ -461,7 +461,7 @@ def _reduce(eqn: JaxprEqn, array: Axes, *starts: Axes) -> list[Axes]:
 
 
 def _apart(eqn: JaxprEqn, *arrays: Axes) -> list[Axes]:
-    """What works along some axes, and on every index of the others on its own."""
+    """Return what works along some axes, and on every index of the others on its own."""
     name = eqn.primitive.name
     why = _WORKS.get(name, f"{NO_RULE} {name!r} along it")
     rank = len(arrays[0])
@@ -581,7 +581,7 @@ ALONG: dict[str, Callable[[JaxprEqn, int], Sequence[int]]] = {
     "sort": _param("dimension"),
     "top_k": _param("axis"),
 }
-"""Of primitives, the axes that they work along: on every index of the others they do so on its own.
+"""The axes that primitives work along; each index of the other axes is apart.
 
 Arrays that they take or make have these axes where the first one has them, or have none of them.
 """
@@ -609,7 +609,7 @@ ENTRYWISE = [
 """Functions of entries, each of the entries at its place."""
 
 AS_THEY_ARE = ("device_put", "optimization_barrier")
-"""What hands on what it takes."""
+"""Primitives that hand on their inputs."""
 
 MOVES = (
     "broadcast_in_dim", "concatenate", "pad", "reshape", "rev", "slice", "split", "squeeze", "stack", "tile",
@@ -657,4 +657,4 @@ _CALLS: dict[str, Callable[..., _Called]] = {
     "scan": _scan,
     "while": _while,
 }
-"""What calls programs."""
+"""Primitives that call programs."""

@@ -281,7 +281,7 @@ class Groups:
         return left
 
     def _known(self, tree: PyTree) -> Record:
-        """What is known of every value of the program, of what the leaves are.
+        """Return what is known of every value of the program, of what the leaves are.
 
         A leaf that the function updates has another value at the next call: nothing is known of it.
         """

@@ -22,7 +22,7 @@ Arrays = list[np.ndarray]
 
 
 def computed(eqn: JaxprEqn, taken: Sequence[Any], **changed: Any) -> Arrays:
-    """What an equation makes of some arrays, with some of its parameters changed."""
+    """Return what an equation makes of some arrays, with some of its parameters changed."""
     name, arrays = eqn.primitive.name, [np.asarray(array) for array in taken]
     if name in _MOVES:
         return _MOVES[name](eqn, *arrays)
@@ -59,7 +59,7 @@ def _flushed(array: np.ndarray) -> np.ndarray:
 
 
 def _is_nothing(factors: Arrays) -> bool:
-    """Whether all products are 0."""
+    """Return whether all products are 0."""
     return any(not array.any() for array in factors) and all(np.isfinite(array).all() for array in factors)
 
 
@@ -68,7 +68,7 @@ def _is_uniform(array: np.ndarray) -> bool:
 
 
 def _is_exact_as(array: np.ndarray, aval: Any) -> bool:
-    """Whether a conversion is NumPy's: to floats, or of truth values; others cut off or wrap around."""
+    """Return whether NumPy converts alike: to floats, or truth values; others cut off or wrap around."""
     to_float = aval.dtype.kind == "f" or aval.dtype == jnp.bfloat16
     return _is_real(array) and (to_float or (array.dtype.kind == "b" and aval.dtype.kind in "iu"))
 
@@ -159,7 +159,7 @@ _MOVES: dict[str, Callable[..., Arrays]] = {
 def moved_back(
     eqn: JaxprEqn, shapes: Sequence[tuple[int, ...]], needed: Sequence[np.ndarray]
 ) -> Arrays | None:
-    """Which entries of what a move takes come to places that are needed; `None` of other primitives."""
+    """Return the entries that a move brings to needed places; `None` of other primitives."""
     if eqn.primitive.name not in _MOVES:
         return None
     ends = np.cumsum([math.prod(shape) for shape in shapes])
@@ -177,14 +177,14 @@ def moved_back(
 
 
 def multiplied(eqn: JaxprEqn, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """How many pairs of entries that are both true each entry of a product is the sum of, in float32."""
+    """Count the pairs of true entries that each entry of a product sums over, in float32."""
     if eqn.primitive.name == "dot_general":
         return _Matrices(eqn).product(first, second)
     return _Windows(eqn).product(first, second)
 
 
 def multiplied_back(eqn: JaxprEqn, index: int, other: np.ndarray, needed: np.ndarray) -> np.ndarray:
-    """Which entries of a factor meet one of the other that is true, for an output that is needed.
+    """Return which entries of a factor meet one of the other that is true, for an output that is needed.
 
     Args:
       eqn: of a product or a convolution.

@@ -62,7 +62,7 @@ class Gate(NamedTuple):
 
 @dataclasses.dataclass
 class Meetings:
-    """Which atoms meet, and in what.
+    """The atoms that meet, and where they do.
 
     Attributes:
       of_weights: axes of weights in products with activations.
@@ -134,7 +134,7 @@ class Meetings:
 
 
 class Nature(IntEnum):
-    """What a value is made of; where two meet, the larger one."""
+    """The origin of a value; where two meet, the larger one."""
 
     LEAF = 0
     """Leaves of the model and constants alone."""
@@ -144,7 +144,7 @@ class Nature(IntEnum):
 
 
 class Value(NamedTuple):
-    """What is known of an array.
+    """Facts about an array.
 
     Attributes:
       nature: what it is made of.
@@ -208,7 +208,7 @@ def _step(step: Step, taken: Values, meetings: Meetings) -> Values:
 
 
 def _joined(values: Iterable[Value]) -> Value:
-    """What depends on several values."""
+    """Return what depends on several values."""
     made = _LEAF
     for value in values:
         made = Value(
@@ -276,7 +276,7 @@ def _repeated(step: Step, value: Value) -> frozenset[int]:
 
 
 def _looked_up(step: Step) -> Nature:
-    """Of weights at places that inputs choose: matrices stay weights, rows are activations, as of tokens."""
+    """Follow weights at places that inputs choose: matrices stay weights, rows are activations."""
     sizes = step.eqn.params["slice_sizes"]
     whole = [size for size, axis in zip(sizes, step.inputs[0], strict=True) if 1 < size == axis.size]
     return Nature.WEIGHTS if len(whole) > 1 else Nature.ACTIVATION
@@ -342,7 +342,7 @@ def _gate(side: _Side, other: _Side) -> Gate:
 def _until_they_stay(
     body: Program, before: Values, carried: Values, after: Values, meetings: Meetings
 ) -> tuple[Values, Values]:
-    """What a loop carries, walked until it is what the body makes of it; and the outputs of the body then."""
+    """Walk a loop until its carry is what the body makes of it; return the carry and the outputs."""
     while True:
         inside = Meetings()
         made = _walk(body, [*before, *carried, *after], inside)

@@ -388,7 +388,7 @@ def _pooled(step: Step, array: Value) -> list[Value]:
 
 
 def _along(step: Step, *taken: Value) -> list[Value]:
-    """What works along some axes: at an index of the others constant if all that it takes there is."""
+    """Return what works along some axes: at an index of the others constant if all that it takes there is."""
     made = _bind(step, [value.number for value in taken])
     marks = [along_others(step, of_all, [number.shape for number in made]) for of_all in _marks(taken)]
     values = map(_value, made, *marks)
@@ -425,7 +425,7 @@ def along_others(
 
 
 def _written(step: Step, array: Value, *others: Value) -> list[Value]:
-    """What is written into or added to: at an index of axes that are written whole, constant if both are."""
+    """Write into an array: at an index of axes that are written whole, constant if both are."""
     number, pairs = update_of(step.eqn), written_whole(step.eqn)
     update, name = others[number - 1], step.eqn.primitive.name
     fixed = not any(value.open.any() for index, value in enumerate(others, 1) if index != number)

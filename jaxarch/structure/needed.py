@@ -292,7 +292,7 @@ def _along(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) ->
 
 
 def _written(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
-    """What is written needs all entries at indices of whole axes at which something is needed."""
+    """Return what is written needs all entries at indices of whole axes at which something is needed."""
     inputs, pairs, number = _inputs(step, record), written_whole(step.eqn), update_of(step.eqn)
     found = [needed[0], *(np.ones(value.open.shape, bool) for value in inputs[1:])]
     others = [axis for axis in range(needed[0].ndim) if axis not in pairs]
@@ -346,7 +346,7 @@ def _bilinear(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums)
 
 
 def _ragged(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
-    """As of a product, with any group for any row."""
+    """Go back through a product, with any group for any row."""
     x, y, sizes = _inputs(step, record)
     one, other = (jnp.asarray(value.nonzero, jnp.float32) for value in (x, y))
     (of_x,) = _back(lambda array: [ragged_product(step, array, other)], [x.open.shape], needed)

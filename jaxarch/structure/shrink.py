@@ -256,7 +256,7 @@ def _cut(groups: Groups, folded: Folded, held: PyTree, tree: PyTree) -> PyTree:
 
 
 class _Found(NamedTuple):
-    """What is needed of a function.
+    """The needed part of a function.
 
     Attributes:
       groups: its groups.
@@ -365,7 +365,7 @@ def _guarded(
 
 
 def _is_known(found: _Found, inputs: tuple[PyTree, ...]) -> bool:
-    """Whether other inputs are more or fewer examples, each computed as before."""
+    """Return whether other inputs are more or fewer examples, each computed as before."""
     groups = found.groups
     program, _ = traced(groups._function, groups._shapes, *inputs)
     return any(differ_in_examples(known, program) for known in found.programs)
@@ -413,13 +413,13 @@ def _not_a_number(outputs: PyTree) -> str | None:
 
 
 def _nothing_else(outputs: PyTree) -> bool:
-    """Whether some output that is no integer is NaN alone, so that nothing can be compared."""
+    """Return whether some output that is no integer is NaN alone, so that nothing can be compared."""
     floats = [leaf for leaf in jax.tree.leaves(outputs) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
     return any(leaf.size and bool(np.isnan(leaf).all()) for leaf in floats)
 
 
 def _first_nan(groups: Groups, tree: PyTree) -> str:
-    """Of which leaves the first constant that is NaN is made, for a message; empty where none is known."""
+    """Name the leaves of the first constant that is NaN, for a message; empty where none is known."""
     record = groups._known(tree)
 
     def walk(program: Program, inputs: Sequence[frozenset[str]]) -> tuple[list[frozenset[str]], str]:

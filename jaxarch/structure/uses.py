@@ -1,4 +1,4 @@
-"""Which leaves of a model are multiplied and summed over, along which of their axes, and which are looked up.
+"""Leaves of a model that are multiplied and summed over, with the axes, and leaves that are looked up.
 
 A leaf is followed through the traced program as far as it only changes its form: transposed, reshaped, cast,
 masked, put beside other leaves, handed to loops and calls. Where it meets something of the inputs, a product
@@ -127,7 +127,7 @@ def _own(shape: Sequence[int]) -> Dims:
 
 @dataclasses.dataclass
 class _Found:
-    """What was found so far, in the order of the program."""
+    """The uses found so far, in the order of the program."""
 
     products: dict[str, set[Along]] = dataclasses.field(default_factory=dict)
     tables: dict[str, None] = dataclasses.field(default_factory=dict)
@@ -233,12 +233,12 @@ class _Found:
 
 
 def _is_known(name: str) -> bool:
-    """Whether a primitive is none that computes with programs or code of its own."""
+    """Return whether a primitive is none that computes with programs or code of its own."""
     return not any(word in name for word in ("call", "pallas", "ffi", "shard_map", "run_state"))
 
 
 def _together(views: Sequence[Views | None]) -> Views | None:
-    """What is one of several arrays; axes that differ are unknown."""
+    """Return what is one of several arrays; axes that differ are unknown."""
     if any(of is None for of in views):
         return None
     found: Views = {}
@@ -249,7 +249,7 @@ def _together(views: Sequence[Views | None]) -> Views | None:
 
 
 def _made(eqn: JaxprEqn, output: int, taken: Sequence[Views]) -> Views:
-    """What an equation makes of leaves and constants alone."""
+    """Return what an equation makes of leaves and constants alone."""
     name, shape = eqn.primitive.name, eqn.outvars[output].aval.shape  # type: ignore[attr-defined]
     if name in ("concatenate", "split", "slice", "dynamic_slice", "rev", "pad"):
         return _together(taken) or {}
@@ -293,7 +293,7 @@ def _broadcast(eqn: JaxprEqn, dims: tuple[tuple[int, ...], ...]) -> Dims:
 
 
 def _product_of(eqn: JaxprEqn, taken: Sequence[Views]) -> Views:
-    """Of a product of leaves, such as two factors of low rank: batch axes, then the others of both."""
+    """Join the axes of a product of leaves, such as low-rank factors: batch axes, then those of both."""
     summed, batched = eqn.params["dimension_numbers"]
     ranks = [len(atom.aval.shape) for atom in eqn.invars]  # type: ignore[attr-defined]
     free = [
