@@ -1,6 +1,5 @@
 """A module in place of a function of its parameters is refused: its input would be taken for these."""
 
-import equinox
 import jax
 import jax.numpy as jnp
 import pytest
@@ -12,6 +11,7 @@ from jaxarch.structure import axis_groups, unit_graph
 
 X = jnp.ones((4, 6))
 NET = nnx.Linear(6, 2, rngs=nnx.Rngs(0))
+equinox = pytest.importorskip("equinox")
 MLP = equinox.nn.MLP(6, 2, 8, 1, key=jax.random.key(0))
 ARRAYS, STATIC = equinox.partition(MLP, equinox.is_array)
 DENSE = linen.Dense(3)

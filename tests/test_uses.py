@@ -1,6 +1,5 @@
 """Products of a model, whatever its leaves are called, and the leaves that are masked by default."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -166,6 +165,8 @@ def test_by_default_kernels_and_embeddings_are_selected(shapes, selected):
 
 
 def test_norms_of_stacked_equinox_layers_are_not_scored():
+    eqx = pytest.importorskip("equinox")
+
     class Block(eqx.Module):
         first: eqx.nn.LayerNorm
         linear: eqx.nn.Linear
