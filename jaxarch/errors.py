@@ -251,10 +251,13 @@ def is_numeric(value: object) -> bool:
     return any(jax.numpy.issubdtype(dtype, kind) for kind in (np.number, np.bool_))
 
 
-def check_array(name: str, value: object) -> None:
-    """Raise unless it is an array of numbers or booleans, traced or not."""
-    if not is_numeric(value):
-        dtype = getattr(value, "dtype", None)
+def check_array(name: str, value: object, *, real: bool = False) -> None:
+    """Raise unless it is an array of numbers or booleans, traced or not; with `real`, of real ones."""
+    import jax
+
+    dtype: Any = getattr(value, "dtype", None)
+    of_complex = real and is_numeric(value) and jax.numpy.issubdtype(dtype, jax.numpy.complexfloating)
+    if of_complex or not is_numeric(value):
         got = shown(value) if dtype is None else f"one of dtype {dtype}"
         raise ArgumentError(f"{name}: expected an array of numbers, got {got}")
 
@@ -263,12 +266,46 @@ def check_arrays(name: str, tree: object) -> None:
     """Raise unless every leaf of a pytree is an array of numbers or booleans, and there is at least one."""
     import jax
 
-    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
-    if not leaves:
+    if not jax.tree.leaves(tree):
         raise ArgumentError(f"{name}: expected arrays of numbers, got {shown(tree)}")
-    for path, leaf in leaves:
+    check_leaves(name, tree)
+
+
+def check_leaves(name: str, tree: object, *, real: bool = False) -> None:
+    """Raise unless every leaf of a pytree passes `check_array`; there may be none."""
+    import jax
+
+    for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
         at = jax.tree_util.keystr(path, simple=True, separator="/")
-        check_array(f"{name}: {at}" if at else name, leaf)
+        check_array(f"{name}: {at}" if at else name, leaf, real=real)
+
+
+def check_beside(name: str, value: Any, tree: object) -> None:
+    """Raise unless it is a number, or an array that broadcasts with every leaf of a pytree, traced or not."""
+    import jax
+    import numpy as np
+
+    is_number = isinstance(value, numbers.Real) or is_numeric(value)
+    if not is_number or np.issubdtype(getattr(value, "dtype", float), np.complexfloating):
+        raise ArgumentError(f"{name}: expected a number or an array, got {shown(value)}")
+    if isinstance(value, int):
+        most = np.iinfo(jax.dtypes.canonicalize_dtype(np.int64)).max
+        if abs(value) > most:
+            raise ArgumentError(f"{name}: expected an integer of at most {most}, got {shown(value)}")
+    for leaf in jax.tree.leaves(tree):
+        try:
+            np.broadcast_shapes(np.shape(value), np.shape(leaf))
+        except ValueError:
+            raise ArgumentError(
+                f"{name}: shape {np.shape(value)} does not fit a leaf of shape {np.shape(leaf)}; give one "
+                "number"
+            ) from None
+
+
+def as_number(value: Any) -> Any:
+    """Return a concrete array of one number as this number, and anything else as it is."""
+    is_one = is_numeric(value) and value.shape == () and hasattr(value, "item") and not is_traced(value)
+    return value.item() if is_one else value
 
 
 def check_list(name: str, values: object, of: str) -> None:
@@ -290,8 +327,13 @@ def check_mapping(name: str, value: object, of: str) -> None:
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
     """Raise unless a value is one of some words."""
     *others, last = map(repr, choices)
-    if not isinstance(value, str) or value not in choices:
+    if not is_choice(value, choices):
         raise ArgumentError(f"{name}: expected {', '.join(others)} or {last}, got {shown(value)}")
+
+
+def is_choice(value: object, choices: Iterable[str]) -> bool:
+    """Return whether a value is one of some words. Arrays, which compare entry by entry, are none."""
+    return isinstance(value, str) and value in choices
 
 
 def check_callable(name: str, value: object, *arguments: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from typing import Any
 
 import jax
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch.errors import ArgumentError, is_traced, shown
+from jaxarch.errors import ArgumentError, check_array, check_one_key, is_numeric, is_traced, shown
 from jaxarch.kernels import not_matrices
 from jaxarch.masks.sharding import split_like, whole
 from jaxarch.order_statistics import count_dtype
@@ -27,12 +28,18 @@ from jaxarch.trees import (
 def full_mask(selection: PyTree) -> PyTree:
     """The mask that keeps every selected connection.
 
+    Raises:
+      ArgumentError: a leaf that is no array.
+
     Example:
       >>> import jax.numpy as jnp, jaxarch
       >>> params = {"kernel": jnp.zeros((1, 2)), "bias": jnp.zeros(2)}
       >>> jaxarch.masks.full_mask(jaxarch.select(params))
       {'bias': None, 'kernel': Array([[ True,  True]], dtype=bool)}
     """
+    for path, leaf in named_leaves(selection).items():
+        if not hasattr(leaf, "shape") and not isinstance(leaf, numbers.Number):
+            raise ArgumentError(f"selection: expected arrays, got {shown(leaf)} as leaf {path!r}")
     return map_selected(lambda leaf: jnp.ones_like(leaf, bool), selection)
 
 
@@ -88,6 +95,9 @@ def check_fits(mask: PyTree, params: PyTree) -> None:
                 f"{jnp.shape(leaves[path])}; where a task has another number of classes, finish with "
                 "new_head() first"
             )
+        check_array(f"mask: leaf {path!r}", leaf)
+        if not isinstance(leaves[path], numbers.Number):
+            check_array(f"params: leaf {path!r}", leaves[path])
     check_structure("mask", restructured(mask, params), params, "the parameters")
 
 
@@ -194,7 +204,7 @@ def describe(mask: PyTree, params: PyTree = None) -> str:
       A line for each leaf, and one for all.
 
     Raises:
-      ArgumentError: a mask of another structure or of other shapes than the parameters.
+      ArgumentError: a mask of another structure or of other shapes than the parameters; traced arrays.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -205,7 +215,14 @@ def describe(mask: PyTree, params: PyTree = None) -> str:
       norm/scale  (2, 2)  not masked: a scale or offset
       all                 2 of 4 kept in 1 of 2 leaves
     """
-    kept = {path: int(connections(leaf)) for path, leaf in named_leaves(mask).items()}
+    _arrays(mask)
+    if is_traced((mask, params)):
+        raise ArgumentError("mask: mask or parameters are traced; call describe outside of jit")
+    shares = {path: connections(leaf) for path, leaf in named_leaves(mask).items()}
+    for path, share in shares.items():
+        if not np.isfinite(share):
+            raise ArgumentError(f"mask: expected finite numbers, got {shown(share)} in sum as leaf {path!r}")
+    kept = {path: int(share) for path, share in shares.items()}
     sizes = {path: leaf.size for path, leaf in named_leaves(mask).items()}
     if params is None:
         flat = jax.tree_util.tree_flatten_with_path(mask, is_leaf=lambda leaf: leaf is None)[0]
@@ -280,6 +297,9 @@ def reshuffle(key: Array, mask: PyTree) -> PyTree:
 
     A leaf that is split over devices is gathered, permuted and split again.
 
+    Raises:
+      ArgumentError: no random key, or a mask that is no arrays.
+
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch
       >>> mask = {"a": jnp.array([[True, False], [False, False]]), "b": jnp.ones(3, bool)}
@@ -287,6 +307,8 @@ def reshuffle(key: Array, mask: PyTree) -> PyTree:
       >>> {path: float(share) for path, share in jaxarch.layer_density(drawn).items()}
       {'a': 0.25, 'b': 1.0}
     """
+    check_one_key(key)
+    _arrays(mask)
     leaves, treedef = jax.tree.flatten(mask)
     keys = jax.random.split(key, max(len(leaves), 1))
     permuted = [
@@ -311,6 +333,7 @@ def _total(leaves: list[Array]) -> Array:
 
 def _arrays(mask: PyTree) -> list[Array]:
     for path, leaf in named_leaves(mask).items():
-        if not hasattr(leaf, "dtype"):
-            raise ArgumentError(f"mask: expected arrays, got {shown(leaf)} as leaf {path!r}")
+        if not is_numeric(leaf):
+            got = shown(leaf) if not hasattr(leaf, "dtype") else f"dtype {leaf.dtype}"
+            raise ArgumentError(f"mask: expected arrays, got {got} as leaf {path!r}")
     return jax.tree.leaves(mask)

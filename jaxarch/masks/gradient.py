@@ -11,7 +11,16 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, check_positive, check_strength, is_traced, shown
+from jaxarch.errors import (
+    ArgumentError,
+    check_beside,
+    check_leaves,
+    check_one_key,
+    check_positive,
+    check_strength,
+    is_traced,
+    shown,
+)
 from jaxarch.masks.sharding import beside, split_like
 from jaxarch.trees import PyTree, check_floating, map_selected
 
@@ -81,14 +90,22 @@ def _work(scores: Array) -> Array:
 
 def _checked(scores: ArrayLike, hard: ArrayLike, soft: ArrayLike) -> tuple[Array, Array, Array]:
     check_temperatures(hard, soft)
-    scores = jnp.asarray(scores)
+    try:
+        scores = jnp.asarray(scores)
+    except (TypeError, ValueError, OverflowError):
+        raise ArgumentError(f"scores: expected an array of numbers, got {shown(scores)}") from None
     check_floating("scores", scores)
     dtype = jnp.promote_types(scores.dtype, jnp.float32)
     limits = jnp.finfo(dtype)
 
-    if jnp.broadcast_shapes(scores.shape, jnp.shape(hard), jnp.shape(soft)) != scores.shape:
+    shapes = np.shape(hard), np.shape(soft)
+    try:
+        fits = np.broadcast_shapes(scores.shape, *shapes) == scores.shape
+    except ValueError:
+        fits = False
+    if not fits:
         raise ArgumentError(
-            f"hard: temperatures of shapes {jnp.shape(hard)} and {jnp.shape(soft)} do not fit scores of "
+            f"hard: temperatures of shapes {shapes[0]} and {shapes[1]} do not fit scores of "
             f"shape {scores.shape}; for a grid of temperatures use vmap"
         )
 
@@ -148,7 +165,8 @@ def clip_scores(scores: PyTree, clip: ArrayLike, hard: ArrayLike) -> PyTree:
       Scores in the structure and dtypes of those given.
 
     Raises:
-      ArgumentError: a clip outside (0, 1/2), a temperature that is not positive.
+      ArgumentError: a clip outside (0, 1/2), a temperature that is not positive; scores that are no arrays
+        of numbers, or do not broadcast with these.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -158,6 +176,9 @@ def clip_scores(scores: PyTree, clip: ArrayLike, hard: ArrayLike) -> PyTree:
     """
     check_clip(clip)
     check_positive("hard", hard)
+    check_beside("clip", clip, scores)
+    check_beside("hard", hard, scores)
+    check_leaves("scores", scores, real=True)
     limit = _limit(clip, hard)
     return map_selected(lambda w: jnp.clip(w, -limit, limit).astype(w.dtype), scores)
 
@@ -190,6 +211,9 @@ def init_scores(
       The defaults, with `hard=50`, are N(-.2, .1): on non-negative inputs, scores around 0 saturate the
       network of [D] and leave no gradient at all.
 
+    Raises:
+      ArgumentError: no random key; numbers that do not broadcast with the leaves, or a negative `std`.
+
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch
       >>> selection = jaxarch.select({"kernel": jnp.zeros((200, 300)), "bias": jnp.zeros(300)})
@@ -197,7 +221,10 @@ def init_scores(
       >>> print(scores["bias"], f"{scores['kernel'].mean():.1f} {scores['kernel'].std():.1f}")
       None -0.2 0.1
     """
+    check_one_key(key)
     check_strength("std", std)
+    for name, number in {"mean": mean, "std": std, "hard": 1.0 if hard is None else hard}.items():
+        check_beside(name, number, selection)
     unit = 1.0 if hard is None else 1.0 / jnp.asarray(hard, jnp.float32)
     leaves, treedef = jax.tree.flatten(selection)
     keys = jax.random.split(key, len(leaves))
@@ -229,11 +256,15 @@ def hard_mask(scores: PyTree) -> PyTree:
 
     [D] footnote 3 keeps a connection whose score is exactly 0; this library, like [A], prunes it.
 
+    Raises:
+      ArgumentError: scores that are no arrays of numbers.
+
     Example:
       >>> import jax.numpy as jnp, jaxarch
       >>> jaxarch.masks.hard_mask({"kernel": jnp.array([-0.1, 0.0, 0.1]), "bias": None})
       {'bias': None, 'kernel': Array([False, False,  True], dtype=bool)}
     """
+    check_leaves("scores", scores)
     return map_selected(lambda w: w > 0, scores)
 
 
@@ -251,7 +282,7 @@ def penalty(scores: PyTree, weights: PyTree, strength: ArrayLike = 1.0) -> Array
       A scalar.
 
     Raises:
-      ArgumentError: a strength that is negative or not finite.
+      ArgumentError: a strength that is negative or not finite; scores or weights that are no arrays.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -259,6 +290,9 @@ def penalty(scores: PyTree, weights: PyTree, strength: ArrayLike = 1.0) -> Array
       8.5
     """
     check_strength("strength", strength)
+    check_beside("strength", strength, ())
+    check_leaves("scores", scores)
+    check_leaves("weights", weights)
     squares = [jnp.sum(jnp.square(1 + leaf)) for leaf in jax.tree.leaves(scores)]
     squares += [jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(weights)]
     return jnp.asarray(strength) * jnp.sum(jnp.stack(squares))

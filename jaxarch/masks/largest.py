@@ -12,7 +12,20 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, check_one_number, did_you_mean, is_traced, shown
+from jaxarch.errors import (
+    ArgumentError,
+    as_number,
+    check_beside,
+    check_choice,
+    check_leaves,
+    check_mapping,
+    check_one_number,
+    did_you_mean,
+    is_numeric,
+    is_traced,
+    real_numbers,
+    shown,
+)
 from jaxarch.order_statistics import count_dtype, largest, percentile
 from jaxarch.trees import PyTree, check_floating, map_selected, named_leaves, placed
 
@@ -81,10 +94,10 @@ def top_k(scores: PyTree, k: ArrayLike, within: PyTree = None) -> PyTree:
     """
     leaves, treedef = _masked_leaves(scores)
     size = sum(leaf.size for leaf in leaves)
-    count = k if isinstance(k, Array) else np.asarray(k)
+    count: Any = k if isinstance(k, Array) else real_numbers("k", k) if isinstance(k, list) else np.asarray(k)
     integer = jnp.issubdtype(count.dtype, jnp.integer) and count.ndim == 0
     if not integer or (not is_traced(k) and not 0 <= np.asarray(k) <= size):
-        raise ArgumentError(f"k: expected an integer from 0 to {size}, got {k}")
+        raise ArgumentError(f"k: expected an integer from 0 to {size}, got {shown(k)}")
     among = None if within is None else jax.tree.leaves(mask_of(scores, within))
     return jax.tree.unflatten(treedef, largest(leaves, count.astype(count_dtype(size)), among))
 
@@ -130,7 +143,10 @@ def percentile_thresholds(values: PyTree, percentiles: ArrayLike) -> Array:
     leaves, _ = _masked_leaves(values)
     check_floating("values", values)
     if not is_traced(percentiles):
-        numbers = np.asarray(percentiles)
+        try:
+            numbers = np.asarray(percentiles)
+        except (TypeError, ValueError):  # keys, rows of unlike lengths
+            numbers = np.asarray(None)
         if numbers.dtype.kind not in "iuf" or not ((numbers >= 0) & (numbers <= 100)).all():
             raise ArgumentError(f"percentiles: expected numbers in [0, 100], got {shown(percentiles)}")
     return percentile(leaves, jnp.asarray(percentiles, jnp.float32))
@@ -139,11 +155,16 @@ def percentile_thresholds(values: PyTree, percentiles: ArrayLike) -> Array:
 def threshold_mask(values: PyTree, threshold: ArrayLike) -> PyTree:
     """`B_inf(w - xi)`: the connections above a threshold, `1[w > xi]` ([D] eq. 13).
 
+    Raises:
+      ArgumentError: values that are no arrays of numbers; a threshold that does not broadcast with them.
+
     Example:
       >>> import jax.numpy as jnp, jaxarch
       >>> jaxarch.masks.threshold_mask({"a": jnp.array([5.0, 1.0, 3.0])}, 3.0)
       {'a': Array([ True, False, False], dtype=bool)}
     """
+    check_leaves("values", values)
+    check_beside("threshold", threshold, values)
     return map_selected(lambda w: w > threshold, values)
 
 
@@ -162,7 +183,7 @@ def erk_densities(shapes: Mapping[str, tuple[int, ...]], density: ArrayLike) -> 
       The density of each leaf, a float, or a traced one.
 
     Raises:
-      ArgumentError: a density outside (0, 1].
+      ArgumentError: a density outside (0, 1], no shape, or one that is not a list of sizes.
 
     Example:
       >>> import jaxarch
@@ -170,8 +191,14 @@ def erk_densities(shapes: Mapping[str, tuple[int, ...]], density: ArrayLike) -> 
       {'a': 0.5, 'b': 0.25}
     """
     check_density("density", density)
+    check_mapping("shapes", shapes, "shapes by path")
+    if not shapes:
+        raise ArgumentError("shapes: expected at least one; select leaves by path")
+    for path, shape in shapes.items():
+        if not isinstance(shape, Sequence) or not all(isinstance(size, (int, np.integer)) for size in shape):
+            raise ArgumentError(f"shapes: expected integers as the shape of {path!r}, got {shown(shape)}")
     sizes = np.asarray([max(math.prod(shape), 1) for shape in shapes.values()])
-    spread = _erk_shares(list(shapes.values()), _as_number(density)) / sizes
+    spread = _erk_shares(list(shapes.values()), as_number(density)) / sizes
     return dict(zip(shapes, spread if is_traced(density) else spread.tolist(), strict=True))
 
 
@@ -202,8 +229,7 @@ def check_per(per: object) -> None:
           ...
       jaxarch.errors.ArgumentError: per: expected 'all', 'leaf' or 'erk', got 'layer'
     """
-    if per not in ("all", "leaf", "erk"):
-        raise ArgumentError(f"per: expected 'all', 'leaf' or 'erk', got {shown(per)}")
+    check_choice("per", per, ("all", "leaf", "erk"))
 
 
 def check_density(name: str, density: object) -> None:
@@ -216,10 +242,12 @@ def check_density(name: str, density: object) -> None:
           ...
       jaxarch.errors.ArgumentError: density: expected a number in (0, 1], 1 - sparsity; got 90
     """
+    if not isinstance(name, str):
+        raise ArgumentError(f"name: expected text, got {shown(name)}")
     if is_traced(density):
         check_one_number(name, density)
         return
-    number = _as_number(density)
+    number = as_number(density)
     if isinstance(number, bool) or not isinstance(number, (int, float, np.number)) or not 0 < number <= 1:
         raise ArgumentError(f"{name}: expected a number in (0, 1], 1 - sparsity; got {shown(density)}")
 
@@ -230,7 +258,7 @@ def _counts(scores: PyTree, density: Any, per: Per) -> Any:
     if is_traced(density):
         xp: Any = jnp
     else:
-        density, xp = _as_number(density), np
+        density, xp = as_number(density), np
         check_density("density", density)
     shapes = [leaf.shape for leaf in named_leaves(scores).values()]
     sizes = np.asarray([math.prod(shape) for shape in shapes])
@@ -258,10 +286,6 @@ def _counts_by_path(scores: PyTree, densities: Mapping[str, float], per: Per) ->
     return np.asarray([round(densities[path] * leaf.size) for path, leaf in leaves.items()])
 
 
-def _as_number(density: Any) -> Any:
-    return density.item() if getattr(density, "ndim", None) == 0 and not is_traced(density) else density
-
-
 def check_scores(scores: PyTree) -> None:
     """Raise unless they are a pytree of arrays with at least one."""
     _masked_leaves(scores)
@@ -269,8 +293,9 @@ def check_scores(scores: PyTree) -> None:
 
 def _masked_leaves(scores: PyTree) -> tuple[list[Array], Any]:
     leaves, treedef = jax.tree.flatten(scores)
-    if any(not hasattr(leaf, "dtype") for leaf in leaves):
-        raise ArgumentError(f"scores: expected arrays, got {shown(scores)}")
+    for leaf in leaves:
+        if not is_numeric(leaf) or jnp.issubdtype(leaf.dtype, jnp.complexfloating):
+            raise ArgumentError(f"scores: expected arrays of real numbers, got {shown(scores)}")
     if not leaves:
         raise ArgumentError("scores: no leaf is masked; select leaves by path")
     return leaves, treedef

@@ -18,6 +18,7 @@ from jaxarch.errors import (
     ArgumentError,
     check_count,
     check_one_key,
+    is_choice,
     is_traced,
     one_line,
     shown,
@@ -177,8 +178,8 @@ def sparse(
     if callable(density) and until is not None:
         _check_ended(density, every, until)
     begin = None if mask is None else booleans(mask)
-    of: Any = (lambda weights, slopes: _sizes(weights)) if score == "magnitude" else score
-    grow: Any = (lambda step, weights, slopes: _sizes(slopes)) if regrow == "gradients" else regrow
+    of: Any = (lambda weights, slopes: _sizes(weights)) if isinstance(score, str) else score
+    grow: Any = (lambda step, weights, slopes: _sizes(slopes)) if isinstance(regrow, str) else regrow
 
     def init(params: PyTree) -> SparseState:
         if isinstance(params, optax.LookaheadParams):
@@ -355,9 +356,9 @@ def _check(density: Any, replaced: Any, regrow: Any, score: Any) -> None:
         )
     if replaced != 0 and regrow is None:
         raise ArgumentError("replaced: nothing grows in the place of what is dropped; say what, with regrow=")
-    if not callable(score) and score != "magnitude":
+    if not callable(score) and not is_choice(score, ("magnitude",)):
         raise ArgumentError(f"score: expected 'magnitude' or a function, got {shown(score)}")
-    if regrow is not None and not callable(regrow) and regrow != "gradients":
+    if regrow is not None and not callable(regrow) and not is_choice(regrow, ("gradients",)):
         raise ArgumentError(f"regrow: expected 'gradients' or a function, got {shown(regrow)}")
 
 

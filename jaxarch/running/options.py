@@ -12,7 +12,14 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from jaxarch.errors import ArgumentError, check_count, check_one_finite, check_one_strength, shown
+from jaxarch.errors import (
+    ArgumentError,
+    check_choice,
+    check_count,
+    check_one_finite,
+    check_one_strength,
+    shown,
+)
 from jaxarch.masks import density
 from jaxarch.network import Network
 from jaxarch.running.memory import ProgramMemory
@@ -269,12 +276,8 @@ class FitOptions:
             raise ArgumentError("loop: over a mesh there is 'scan' alone")
         if self.labels is not None and not _are(str, self.labels):
             raise ArgumentError(f"labels: expected texts, one for each run, got {shown(self.labels)}")
-        if self.loop not in ("auto", "scan", "step"):
-            raise ArgumentError(f"loop: expected 'auto', 'scan' or 'step', got {shown(self.loop)}")
-        if self.dead_start not in ("warn", "raise", "ignore"):
-            raise ArgumentError(
-                f"dead_start: expected 'warn', 'raise' or 'ignore', got {shown(self.dead_start)}"
-            )
+        check_choice("loop", self.loop, ("auto", "scan", "step"))
+        check_choice("dead_start", self.dead_start, ("warn", "raise", "ignore"))
 
     def label(self, run: int) -> str:
         """The name of a run in reports."""

@@ -14,7 +14,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges, own_descent
-from jaxarch.errors import ArgumentError, check_flag, check_one_number, check_one_strength, shown
+from jaxarch.errors import ArgumentError, check_choice, check_flag, check_one_number, check_one_strength
 from jaxarch.finish.densities import Densities, check_densities, with_densities
 from jaxarch.masks import (
     apply_mask,
@@ -141,8 +141,7 @@ def architecture_pruning(
     check_one_strength("strength", strength)
     check_one_strength("std", std)
     check_flag("factor", factor)
-    if penalty not in ("corrected", "as printed"):
-        raise ArgumentError(f"penalty: expected 'corrected' or 'as printed', got {shown(penalty)}")
+    check_choice("penalty", penalty, ("corrected", "as printed"))
     if "optimizer" in descent:
         raise ArgumentError("optimizer: it has two of them, scores_optimizer and weights_optimizer")
     of_scores = scores_optimizer or optax.sgd(SCORES_RATE)

@@ -13,7 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges, own_descent
-from jaxarch.errors import ArgumentError, shown
+from jaxarch.errors import ArgumentError, is_choice, shown
 from jaxarch.masks import apply_mask, check_density
 from jaxarch.masks.keeping import largest_scores
 from jaxarch.network import Network
@@ -97,7 +97,7 @@ def edge_popup(
       {'W2_1': 0.25, 'W3_2': 0.25}
     """
     check_density("density", density)
-    if not callable(weights) and weights not in ("initial", "signed constant"):
+    if not callable(weights) and not is_choice(weights, ("initial", "signed constant")):
         raise ArgumentError(
             f"weights: expected 'initial', 'signed constant' or a function, got {shown(weights)}"
         )

@@ -11,7 +11,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges
-from jaxarch.errors import ArgumentError, shown
+from jaxarch.errors import ArgumentError, check_choice, shown
 from jaxarch.finish.densities import Densities, check_densities, layers_lost, with_densities
 from jaxarch.finish.retrain import retrain
 from jaxarch.masks import apply_mask
@@ -140,10 +140,8 @@ def magnitude_pruning(
       >>> print(network.info["densities"], network.info["losses"].shape)
       [1.   0.5  0.25] (3,)
     """
-    if per not in ("all", "leaf"):
-        raise ArgumentError(f"per: expected 'all' or 'leaf', got {shown(per)}")
-    if choose not in ("ticket", "best", "last"):
-        raise ArgumentError(f"choose: expected 'ticket', 'best' or 'last', got {shown(choose)}")
+    check_choice("per", per, ("all", "leaf"))
+    check_choice("choose", choose, ("ticket", "best", "last"))
     if (densities is None) == (rounds is None):
         raise ArgumentError("densities: expected them or a number of rounds, one of the two")
     together, targets = check_units(units), () if densities is None else check_densities(densities)

@@ -12,7 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges
-from jaxarch.errors import ArgumentError, check_one_number, check_one_strength, is_traced, shown
+from jaxarch.errors import ArgumentError, check_choice, check_one_number, check_one_strength, is_traced, shown
 from jaxarch.masks import apply_mask, check_density
 from jaxarch.masks.keeping import largest_scores
 from jaxarch.network import Network
@@ -105,8 +105,7 @@ def movement(
       >>> print({name: mask.sum().item() for name, mask in network.mask.items()})  # of 32 each
       {'W2_1': 8, 'W3_2': 8}
     """
-    if per not in ("all", "leaf"):
-        raise ArgumentError(f"per: expected 'all' or 'leaf', got {shown(per)}")
+    check_choice("per", per, ("all", "leaf"))
     if callable(density):
         for name, share in {"warmup": warmup, "cooldown": cooldown}.items():
             if share is not None:

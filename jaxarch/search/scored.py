@@ -13,7 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges, OwnDescent, own_descent, value_at
-from jaxarch.errors import ArgumentError, is_traced, one_line
+from jaxarch.errors import ArgumentError, as_number, one_line
 from jaxarch.finish.densities import Densities, check_densities, with_densities
 from jaxarch.masks import apply_mask, density
 from jaxarch.masks.keeping import largest_scores
@@ -85,7 +85,7 @@ def check_at_steps(name: str, value: Any, check: Callable[[str, Any], None], *st
       ArgumentError: a function that does not take a step, or whatever the check raises.
     """
     if not callable(value):
-        check(name, _as_number(value))
+        check(name, as_number(value))
         return
     for step in steps:
         with jax.ensure_compile_time_eval():
@@ -95,7 +95,7 @@ def check_at_steps(name: str, value: Any, check: Callable[[str, Any], None], *st
                 raise ArgumentError(
                     f"{name}: expected a number or a function of the step; {one_line(error)}"
                 ) from None
-        check(f"{name} at step {step}", _as_number(said))
+        check(f"{name} at step {step}", as_number(said))
 
 
 def at_step(value: ArrayLike | optax.Schedule, step: int | Array) -> Array:
@@ -106,9 +106,3 @@ def at_step(value: ArrayLike | optax.Schedule, step: int | Array) -> Array:
 def total(values: PyTree) -> Array:
     """The sum of all entries of all leaves."""
     return jnp.sum(jnp.stack([jnp.sum(leaf) for leaf in jax.tree.leaves(values)]))
-
-
-def _as_number(value: Any) -> Any:
-    """A concrete array of one number as this number."""
-    is_one = not is_traced(value) and getattr(value, "ndim", None) == 0
-    return value.item() if is_one else value

@@ -12,7 +12,7 @@ import optax
 from jax import Array
 
 from jaxarch.descent import DescentChanges, own_descent
-from jaxarch.errors import ArgumentError, check_flag, did_you_mean, shown
+from jaxarch.errors import ArgumentError, check_flag, did_you_mean, is_choice, shown
 from jaxarch.masks import full_mask
 from jaxarch.network import Network, NeuronMask
 from jaxarch.optim.proximal import Strengths, check_strengths
@@ -142,11 +142,11 @@ def spectral(
     check_strengths("strength", strength)
     check_strengths("depth_strength", depth_strength)
     check_flag("proximal", proximal)
-    if not callable(penalty) and penalty not in PENALTIES:
+    if not callable(penalty) and not is_choice(penalty, PENALTIES):
         raise ArgumentError(f"penalty: unknown {shown(penalty)}; {did_you_mean(str(penalty), PENALTIES)}")
     if callable(penalty) and isinstance(strength, Mapping):
         raise ArgumentError("strength: expected one number, since a function weighs its layers itself")
-    if proximal and penalty not in ("l1", "l2"):
+    if proximal and not is_choice(penalty, ("l1", "l2")):
         raise ArgumentError(f"penalty: expected 'l1' or 'l2' with proximal steps, got {shown(penalty)}")
     return Training(
         "spectral",

@@ -16,11 +16,13 @@ from jax.typing import ArrayLike
 from jaxarch.descent import DescentChanges, own_descent
 from jaxarch.errors import (
     ArgumentError,
+    check_choice,
     check_flag,
     check_one_finite,
     check_one_number,
     check_one_positive,
     check_one_strength,
+    is_choice,
     is_traced,
     shown,
 )
@@ -170,10 +172,9 @@ def two_temperature(
     check_one_finite("mean", mean)
     check_one_strength("std", std)
     check_flag("factor", factor)
-    if not callable(weights) and weights not in ("ones", "initial"):
+    if not callable(weights) and not is_choice(weights, ("ones", "initial")):
         raise ArgumentError(f"weights: expected 'ones', 'initial' or a function, got {shown(weights)}")
-    if scale not in ("1/hard", "absolute"):
-        raise ArgumentError(f"scale: expected '1/hard' or 'absolute', got {shown(scale)}")
+    check_choice("scale", scale, ("1/hard", "absolute"))
     together = check_units(units)
     if density is not None:
         check_density("density", density)
