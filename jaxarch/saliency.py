@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxarch.errors import ArgumentError, check_function
+from jaxarch.errors import ArgumentError, check_array, check_function, first_line
 from jaxarch.trees import (
     PyTree,
     Where,
@@ -71,8 +71,8 @@ def snip(params: PyTree, gradients: PyTree, where: Where = matrices) -> PyTree:
       Scores in the structure of the parameters.
 
     Raises:
-      ArgumentError: gradients of another structure; selected parameters that are not floating point; leaves
-        that there are none of.
+      ArgumentError: gradients of another structure or of other shapes; selected parameters that are not
+        floating point; leaves that there are none of.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -82,6 +82,12 @@ def snip(params: PyTree, gradients: PyTree, where: Where = matrices) -> PyTree:
     selection = select_floating(params, where)
     if missing := named_leaves(selection).keys() - named_leaves(gradients).keys():
         raise ArgumentError(f"gradients: there is none of {min(missing)!r}; take them of the same parameters")
+    of_gradients = named_leaves(gradients)
+    for path, theta in named_leaves(selection).items():
+        check_array(f"gradients: {path}", of_gradients[path])
+        if jnp.shape(of_gradients[path]) != jnp.shape(theta):
+            shape = jnp.shape(of_gradients[path])
+            raise ArgumentError(f"gradients: expected shape {jnp.shape(theta)} of {path!r}, got {shape}")
     gradients = restructured(gradients, selection)
     check_structure("gradients", selection, gradients, "the parameters")
     return map_selected(lambda theta, g: jnp.abs(_float32(theta) * _float32(g)), selection, gradients)
@@ -106,7 +112,8 @@ def grasp(loss: Callable[[PyTree], Array], params: PyTree, where: Where = matric
       Scores in the structure of the parameters; they may be negative.
 
     Raises:
-      ArgumentError: selected parameters that are not floating point; leaves that there are none of.
+      ArgumentError: selected parameters that are not floating point; leaves that there are none of; a loss
+        that fails on these parameters, or is not one number.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -117,7 +124,14 @@ def grasp(loss: Callable[[PyTree], Array], params: PyTree, where: Where = matric
     check_function("loss", loss, params)
     selection = select_floating(params, where)
     moves = inexact(params)
-    gradient = jax.grad(lambda moves: loss(merge(moves, params)))
+
+    def loss_of(moves: PyTree) -> Array:
+        made = _called("loss", loss, merge(moves, params))
+        if jnp.shape(made) != ():
+            raise ArgumentError(f"loss: expected one number, got shape {jnp.shape(made)}; take a mean")
+        return made
+
+    gradient = jax.grad(loss_of)
 
     # Where a module has no array, as for a layer without a bias, there is neither theta nor g.
     def along(theta: Array | None, g: Array | None) -> Array | None:
@@ -150,7 +164,8 @@ def synflow(output: Callable[[PyTree], Array], params: PyTree, where: Where = ma
       Scores in the structure of the parameters.
 
     Raises:
-      ArgumentError: selected parameters that are not floating point; leaves that there are none of.
+      ArgumentError: selected parameters that are not floating point; leaves that there are none of; a
+        function that fails on these parameters, or makes no array.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -162,8 +177,24 @@ def synflow(output: Callable[[PyTree], Array], params: PyTree, where: Where = ma
     check_function("output", output, params)
     selection = select_floating(params, where)
     positive = jax.tree.map(lambda theta: jnp.abs(_float32(theta)), inexact(params))
-    flow = jax.grad(lambda p: jnp.sum(output(merge(p, params))))(positive)
+    flow = jax.grad(lambda p: jnp.sum(_called("output", output, merge(p, params))))(positive)
     return map_selected(lambda theta, p, g: jnp.abs(p * g), selection, positive, flow)
+
+
+def _called(name: str, function: Callable[[PyTree], Array], params: PyTree) -> Array:
+    """The array that a function makes of the parameters.
+
+    Raises:
+      ArgumentError: it fails, or makes no array of real numbers.
+    """
+    try:
+        made = function(params)
+    except ArgumentError:
+        raise
+    except Exception as error:
+        raise ArgumentError(f"{name}: it fails on these parameters: {first_line(error)}") from error
+    check_array(f"{name}: its result", made, real=True)
+    return made
 
 
 def _float32(array: Array) -> Array:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, KeyPath, SequenceKey
 
-from jaxarch.errors import ArgumentError, check_callable, did_you_mean, one_line, shown
+from jaxarch.errors import ArgumentError, check_callable, did_you_mean, one_line, shortened, shown
 from jaxarch.kernels import not_matrices
 
 PyTree = Any
@@ -204,7 +204,7 @@ def select(tree: PyTree, where: Where = matrices, name: str = "where") -> PyTree
         paths = list(named_leaves(tree))
         for pattern in patterns:
             if not any(fnmatch.fnmatchcase(path, pattern) for path in paths):
-                known = ", ".join(paths) or "none at all"
+                known = shortened(", ".join(paths), 200) or "none at all"
                 raise ArgumentError(
                     f"{name}: no leaf is selected by {shown(pattern)}; the leaves are: {known}"
                 )
@@ -219,7 +219,7 @@ def select(tree: PyTree, where: Where = matrices, name: str = "where") -> PyTree
 
     selection = jax.tree_util.tree_map_with_path(pick, tree)
     if not jax.tree.leaves(selection):
-        known = ", ".join(named_leaves(tree)) or "none at all"
+        known = shortened(", ".join(named_leaves(tree)), 200) or "none at all"
         raise ArgumentError(f"{name}: no leaf is selected by {shown(where)}; the leaves are: {known}")
     return selection
 

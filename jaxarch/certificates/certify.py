@@ -15,7 +15,7 @@ from jaxarch.certificates.convexity import ROUNDINGS, check_convex, check_flips
 from jaxarch.certificates.counting import Wrong, count_errors, why_no_errors
 from jaxarch.certificates.repeated import input_digests, why_repeated, why_seen
 from jaxarch.certificates.untouched import as_before, is_weight_free, why_touched
-from jaxarch.errors import ArgumentError, check_count, check_flag, shown
+from jaxarch.errors import ArgumentError, check_array, check_count, check_flag, shown
 from jaxarch.finish.flip import MaskedObjective, Returning, Tries, flipped
 from jaxarch.masks import apply_mask, check_booleans, check_fits, connections
 from jaxarch.network import Network
@@ -265,6 +265,11 @@ def _check(network: Network, problem: Problem, weights: PyTree) -> None:
     if weights is not None:
         check_structure("weights", weights, network.params, "the parameters")
         for path, leaf in named_leaves(weights).items():
+            if path not in found:
+                raise ArgumentError(
+                    f"weights: expected the structure of the parameters, got {shown(weights)}"
+                )
+            check_array(f"weights: {path}", leaf)
             if jnp.shape(leaf) != jnp.shape(found[path]):
                 raise ArgumentError(f"weights: '{path}' has the shape {jnp.shape(leaf)}, not the network's")
 
@@ -317,8 +322,12 @@ def _relaxed(relaxed: PyTree, mask: PyTree, convex: bool, on: MaskedObjective) -
     if not convex:
         raise ArgumentError("relaxed: it bounds the loss of masks only where that is convex, convex=True")
     check_structure("relaxed", relaxed, mask, "the mask")
+    masked = named_leaves(mask)
     for path, leaf in named_leaves(relaxed).items():
-        if jnp.shape(leaf) != jnp.shape(named_leaves(mask)[path]):
+        if path not in masked:
+            raise ArgumentError(f"relaxed: expected the structure of the mask, got {shown(relaxed)}")
+        check_array(f"relaxed: {path}", leaf, real=True)
+        if jnp.shape(leaf) != jnp.shape(masked[path]):
             raise ArgumentError(f"relaxed: '{path}' has the shape {jnp.shape(leaf)}, not the mask's")
         if not ((jnp.asarray(leaf) >= 0) & (jnp.asarray(leaf) <= 1)).all():
             raise ArgumentError(f"relaxed: expected numbers in [0, 1] at '{path}'")

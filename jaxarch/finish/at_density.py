@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jax import Array
 
+from jaxarch.errors import ArgumentError, is_traced
 from jaxarch.finish.densities import density_name, of_density
 from jaxarch.masks import check_density
 from jaxarch.network import Network
@@ -37,6 +38,8 @@ def at_density(density: float) -> FunctionStage:
       >>> print(jaxarch.density(network.mask))
       0.5
     """
+    if is_traced(density):
+        raise ArgumentError("density: it names a mask; expected a concrete number, got a traced one")
     check_density("density", density)
     needs = Needs("required", ("by_density",), before="search.snip((0.5, 0.1))")
     return FunctionStage(f"at density {density_name(density)}", _at_density, float(density), needs)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch.errors import ArgumentError, check_array, check_one_key, is_numeric, is_traced, shown
+from jaxarch.errors import ArgumentError, check_array, check_one_key, is_numeric, is_traced, shortened, shown
 from jaxarch.kernels import not_matrices
 from jaxarch.masks.sharding import split_like, whole
 from jaxarch.order_statistics import count_dtype
@@ -88,7 +88,8 @@ def check_fits(mask: PyTree, params: PyTree) -> None:
     leaves = named_leaves(params)
     for path, leaf in named_leaves(mask).items():
         if path not in leaves:
-            raise ArgumentError(f"mask: the model has no parameter {path!r}; it has {', '.join(leaves)}")
+            there = shortened(", ".join(leaves), 200)
+            raise ArgumentError(f"mask: the model has no parameter {path!r}; it has {there}")
         if jnp.shape(leaf) != jnp.shape(leaves[path]):
             raise ArgumentError(
                 f"mask: leaf {path!r} has shape {jnp.shape(leaf)}, the model's parameter "

@@ -16,7 +16,15 @@ import optax
 from jax import Array
 
 from jaxarch.descent import Descent, Sampling
-from jaxarch.errors import ArgumentError, ResultWarning, first_line, is_traced, shown
+from jaxarch.errors import (
+    ArgumentError,
+    ResultWarning,
+    check_leaves,
+    first_line,
+    is_numeric,
+    is_traced,
+    shown,
+)
 from jaxarch.kernels import not_matrices
 from jaxarch.models.flax_models import as_model
 from jaxarch.models.model import Model
@@ -179,7 +187,12 @@ def _numbers(name: str, array: Any) -> Array:
 
 def _rows(name: str, rows: Any) -> Any:
     try:
-        return np.asarray(rows)
+        array = np.asarray(rows)
+        if not is_numeric(array):
+            raise TypeError
+        return array
+    except TypeError:
+        raise ArgumentError(f"{name}: expected numbers of rows, got {shown(rows)}") from None
     except ValueError:
         raise ArgumentError(
             f"{name}: it is ragged; of runs with unlike numbers of rows, pad `train` and give `train_size`"
@@ -192,7 +205,8 @@ def _example(gather: Callable[[PyTree, PyTree, Array], PyTree], data: PyTree, pe
         raise ArgumentError(
             f"gather: expected a function (data, per_run, rows) -> (x, y), got {shown(gather)}"
         )
-    if any(jnp.ndim(leaf) == 0 for leaf in jax.tree.leaves(per_run)):
+    check_leaves("per_run", per_run)
+    if any(jnp.shape(leaf)[:1] in ((), (0,)) for leaf in jax.tree.leaves(per_run)):
         raise ArgumentError(f"per_run: expected arrays with a leading axis of runs, got {shown(per_run)}")
     first_own = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], per_run)
     try:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from jaxarch.errors import ArgumentError, is_traced, shown
+from jaxarch.errors import ArgumentError, is_traced, shortened, shown
 from jaxarch.masks import check_booleans
 from jaxarch.masks.sharding import beside
 from jaxarch.trees import PyTree, named_leaves
@@ -34,10 +34,9 @@ def of_parameters(masked: Mapping[str, Array], params: PyTree, everywhere: bool 
     copies = [f"{copy}/" for copy in params._fields] if twice else [""]
     found = {f"{copy}{path}": leaf for copy in copies for path, leaf in masked.items()}
     absent = [path for path in found if path not in leaves]
+    there = shortened(", ".join(leaves), 200) or "no leaf"
     if absent and (everywhere or len(absent) == len(found) or not _is_part(params)):
-        raise ArgumentError(
-            f"mask: the parameters have no {shown(absent[0])}; they have {', '.join(leaves) or 'no leaf'}"
-        )
+        raise ArgumentError(f"mask: the parameters have no {shown(absent[0])}; they have {there}")
     for path in absent:
         del found[path]
     for path, leaf in found.items():
@@ -60,7 +59,8 @@ def of_mask(name: str, mask: Mapping[str, Array], tree: PyTree) -> dict[str, Arr
     for path in mask:
         if path not in leaves:
             raise ArgumentError(
-                f"{name}: no leaf {shown(path)}, which is masked; they have {', '.join(leaves) or 'no leaf'}"
+                f"{name}: no leaf {shown(path)}, which is masked; they have "
+                f"{shortened(', '.join(leaves), 200) or 'no leaf'}"
             )
     return {path: leaves[path] for path in mask}
 

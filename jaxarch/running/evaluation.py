@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh
 
-from jaxarch.errors import ArgumentError, check_count, shown
+from jaxarch.errors import ArgumentError, check_count, check_leaves, is_traced, shown
 from jaxarch.network import Network
 from jaxarch.problem import Problem, check_rows
 from jaxarch.running.devices import over_runs, place, take_runs
@@ -65,8 +65,16 @@ def evaluate(
     strategy = chain(strategy)
     _check_network(network, problem, isinstance(strategy.stages[-1], HostSearch))
     predict, problem = keyed(strategy.predict(problem)), keyed_problem(problem)
-    rows = jnp.asarray(rows)
+    if is_traced((network, problem, rows)):
+        raise ArgumentError("network: outputs come to the host; call evaluate outside of jit and vmap")
+    try:
+        rows = jnp.asarray(rows)
+    except (TypeError, ValueError, OverflowError):
+        raise ArgumentError(f"rows: expected integers, got {shown(rows)}") from None
     check_rows("rows", rows, jax.tree.leaves(problem.data)[0].shape[0])
+    runs = jax.tree.leaves(network.params)[0].shape[0]
+    if rows.ndim == 2 and len(rows) != runs:
+        raise ArgumentError(f"rows: expected those of {runs} runs along their first axis, got {rows.shape}")
     if batch_size is not None:
         check_count("batch_size", batch_size)
     size = batch_size or rows.shape[-1]
@@ -77,7 +85,6 @@ def evaluate(
     args = (network.params, network.state, problem, rows)
     args = jax.device_put(args, jax.local_devices()[0]) if split is None else place(split, axes, args)
     alone = split is None and is_slow_in_loops(_outputs.trace(predict, False, *args).jaxpr.jaxpr)
-    runs = jax.tree.leaves(network.params)[0].shape[0]
     shares = (take_runs(axes, args, np.asarray([run])) for run in range(runs)) if alone else [args]
     results = []
     for *share, per_run in shares:
@@ -97,6 +104,8 @@ def _check_network(network: Network, problem: Problem, on_host: bool) -> None:
         raise ArgumentError(f"network: expected what over_seeds returned, got {shown(network)}")
     if network.params is None:
         raise ArgumentError("network: it is a bare architecture; retrain it first, retrain('cold')")
+    check_leaves("network: params", network.params)
+    check_leaves("problem: data", problem.data)
     leaves = named_leaves(network.params)
     of_one = named_leaves(shapes_of(problem.init, jax.random.key(0))[0])
     if leaves.keys() == of_one.keys() and all(jnp.ndim(leaves[path]) == of_one[path].ndim for path in leaves):

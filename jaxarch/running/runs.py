@@ -103,6 +103,8 @@ def over_seeds(
       >>> print(jax.vmap(jaxarch.density)(network.mask), network.params["W2_1"].shape)
       [0.25 0.25 0.25] (3, 8, 4)
     """
+    if not isinstance(name, str):
+        raise ArgumentError(f"name: expected text, got {shown(name)}")
     return compare({name: strategy}, keys, problem, settings, network=network, **options)[name]
 
 

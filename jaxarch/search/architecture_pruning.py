@@ -28,6 +28,7 @@ from jaxarch.masks import (
 from jaxarch.masks.units import Units, UnitsLike
 from jaxarch.network import Network
 from jaxarch.optim import stop_at
+from jaxarch.optim.masked_leaves import check_optimizer
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
 from jaxarch.running.training import Training, TrainState
@@ -132,7 +133,7 @@ def architecture_pruning(
       >>> print(jaxarch.density(network.mask), network.info["densities"], network.info["reached_at"])
       0.25 [0.5  0.25] [1 1]
     """
-    targets = () if densities == () else check_densities(densities)
+    targets = () if isinstance(densities, tuple) and not densities else check_densities(densities)
     together = check_units(units)
     check_counts(together, targets)
     check_one_number("hard", hard)
@@ -144,10 +145,13 @@ def architecture_pruning(
     check_choice("penalty", penalty, ("corrected", "as printed"))
     if "optimizer" in descent:
         raise ArgumentError("optimizer: it has two of them, scores_optimizer and weights_optimizer")
-    of_scores = scores_optimizer or optax.sgd(SCORES_RATE)
+    of_scores = optax.sgd(SCORES_RATE) if scores_optimizer is None else scores_optimizer
+    of_weights = optax.sgd(WEIGHTS_RATE) if weights_optimizer is None else weights_optimizer
+    for name, optimizer in {"scores_optimizer": of_scores, "weights_optimizer": of_weights}.items():
+        check_optimizer(name, optimizer, "optax.sgd(0.1)")
     optimizers = {
         "scores": optax.chain(of_scores, stop_at(targets[-1])) if targets else of_scores,
-        "weights": weights_optimizer or optax.sgd(WEIGHTS_RATE),
+        "weights": of_weights,
     }
     sign = 1.0 if penalty == "corrected" else -1.0
     return Training(

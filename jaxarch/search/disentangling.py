@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, check_count, shown
+from jaxarch.errors import check_choice, check_count
 from jaxarch.finish import retrain, share_weight, threshold
 from jaxarch.running.strategy import Strategy, chain
 from jaxarch.search.agnostic import agnostic
@@ -77,10 +77,9 @@ def disentangling_strategies(
 
 def _lottery(rounds: int, form: Literal["rewind", "printed"], std: ArrayLike) -> Strategy:
     check_count("lottery_rounds", rounds)
+    check_choice("lottery_form", form, ("rewind", "printed"))
     if form == "rewind":
         return magnitude_pruning(rounds=rounds, choose="best", nonnegative=True, std=std)
-    if form != "printed":
-        raise ArgumentError(f"lottery_form: expected 'rewind' or 'printed', got {shown(form)}")
     kept = keep(rounds + 1)
     again = (threshold(weights="found"), kept) * rounds
     return chain(dense(std=std), kept, *again, pick("round", "losses"))

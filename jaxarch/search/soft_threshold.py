@@ -12,7 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges
-from jaxarch.errors import ArgumentError, check_one_finite, check_one_strength, shown
+from jaxarch.errors import check_choice, check_one_finite, check_one_strength
 from jaxarch.finish.densities import Densities
 from jaxarch.masks import apply_mask
 from jaxarch.network import Network
@@ -93,8 +93,7 @@ def soft_threshold(
       >>> print(jaxarch.density(network.mask), sorted(network.by_density.masks))
       0.25 ['0.25', '0.5']
     """
-    if function not in FUNCTIONS:
-        raise ArgumentError(f"function: expected 'sigmoid' or 'exp', got {shown(function)}")
+    check_choice("function", function, tuple(FUNCTIONS))
     check_one_finite("start", start)
     check_one_strength("strength", strength)
     return Training(

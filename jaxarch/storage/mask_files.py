@@ -6,7 +6,7 @@ import os
 
 import jax
 
-from jaxarch.errors import ArgumentError, shown
+from jaxarch.errors import ArgumentError, shortened, shown
 from jaxarch.masks.sharding import beside
 from jaxarch.problem import Problem
 from jaxarch.storage.files import as_path
@@ -79,7 +79,9 @@ def load_mask(path: str | os.PathLike[str], like: Problem | PyTree) -> PyTree:
     leaves = named_leaves(params)
     for name, array in stored.items():
         if name not in leaves:
-            raise ArgumentError(f"path: {path} masks {name!r}, which is none of {', '.join(leaves)}")
+            raise ArgumentError(
+                f"path: {path} masks {name!r}, which is none of {shortened(', '.join(leaves), 200)}"
+            )
         if array.dtype != bool or array.shape[array.ndim - leaves[name].ndim :] != leaves[name].shape:
             raise ArgumentError(
                 f"path: leaf {name!r} of {path} has shape {array.shape}, dtype {array.dtype}; expected "

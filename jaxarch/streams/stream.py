@@ -77,6 +77,7 @@ class Stream:
                 "anew; give what makes it: a loader, or a function step -> iterable"
             )
         is_iterable = hasattr(source, "__iter__") and not isinstance(source, (Mapping, str, type))
+        is_iterable = is_iterable and getattr(source, "ndim", 1) != 0
         if not is_iterable and not _takes_a_step(source):
             raise ArgumentError(f"{_EXPECTED}, got {shown(source)}")
         self.source = source

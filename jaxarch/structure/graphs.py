@@ -18,7 +18,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, is_traced, one_line
+from jaxarch.errors import ArgumentError, check_flag, is_traced, one_line
 
 __all__ = ["adjacency", "normalized_laplacian", "spectrum"]
 
@@ -61,6 +61,7 @@ def adjacency(weights: Sequence[ArrayLike], *, self_loops: bool = True) -> Array
        [0 3 0 1]]
     """
     matrices = _chain(weights)
+    check_flag("self_loops", self_loops)
     nodes = sum(matrix.shape[0] for matrix in matrices) + matrices[0].shape[1]
     above = jnp.zeros((nodes, nodes), jnp.result_type(*matrices))
     row = 0
@@ -176,7 +177,7 @@ def _matrix(name: str, value: ArrayLike) -> Array:
     """A matrix of real numbers, in float32 or wider."""
     try:
         matrix = jnp.asarray(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ArgumentError(f"{name}: expected a matrix, got {one_line(error)}") from None
     if matrix.ndim != 2 or 0 in matrix.shape:
         many = "; for many runs at once use vmap" if matrix.ndim > 2 else ""

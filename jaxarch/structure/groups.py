@@ -17,6 +17,7 @@ from jax.tree_util import tree_map_with_path
 from jaxarch.errors import (
     ArgumentError,
     ResultWarning,
+    check_flag,
     check_function,
     did_you_mean,
     is_traced,
@@ -692,4 +693,5 @@ def axis_groups(function: Callable[..., Any], tree: PyTree, *inputs: PyTree, upd
       >>> small["in"].shape, model(small, jnp.ones((1, 3))).tolist()  # five neurons of 3 + 1
       ((3, 5), [[20.0, 20.0]])
     """
+    check_flag("updates", updates)
     return Groups(function, tree, inputs, updates)

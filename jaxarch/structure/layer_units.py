@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
+from jaxarch.errors import ArgumentError, shown
 from jaxarch.structure.axes import Axis
 from jaxarch.structure.groups import Groups
 from jaxarch.structure.products import find_products, module_of
@@ -29,6 +30,9 @@ class LayerUnits(NamedTuple):
 def layer_units(groups: Groups) -> tuple[LayerUnits, ...]:
     """The groups of units that each layer of a model reads, makes and carries, in the order of the program.
 
+    Raises:
+      ArgumentError: anything but what `axis_groups` returns.
+
     Example:
       >>> import jax, jax.numpy as jnp
       >>> from jaxarch.structure import axis_groups, layer_units
@@ -40,6 +44,10 @@ def layer_units(groups: Groups) -> tuple[LayerUnits, ...]:
       a [] ['a/bias[0]'] ['a/bias[0]']
       b ['a/bias[0]'] [] []
     """
+    if not isinstance(groups, Groups):
+        raise ArgumentError(
+            f"groups: expected those of axis_groups(function, params, x), got {shown(groups)}"
+        )
     names = {atom: name for name, atom in groups._atoms.items()}
     found: dict[str, tuple[set[str], set[str], set[str]]] = {}
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch.errors import ArgumentError, is_traced
+from jaxarch.errors import ArgumentError, check_flag, is_traced
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.structure.axes import Axis
@@ -80,6 +80,7 @@ def unit_graph(model: Any, about: Any, *inputs: PyTree, self_loops: bool = True)
        [0 0 1 3]
        [7 2 3 1]] {'out[1]': 1, 'in[1]': 2, 'in[0]': 1}
     """
+    check_flag("self_loops", self_loops)
     function, leaves, traced = function_of(model, about, inputs, examples=1)
     groups = axis_groups(function, leaves, *traced)
     if is_traced(leaves):

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
-from jaxarch.errors import ArgumentError, first_line
+from jaxarch.errors import ArgumentError, first_line, shown
 from jaxarch.structure.flow import CALLED, inner
 from jaxarch.structure.scans import scan_counts
 from jaxarch.trees import PyTree, named_leaves
@@ -108,6 +108,9 @@ def weights_of(function: Callable[..., Any], tree: PyTree, *inputs: PyTree) -> W
       >>> list(jaxarch.named_leaves(jaxarch.select(params, weights))), weights.axes
       (['in', 'out'], {'in': (1, 0), 'out': (0, 1)})
     """
+    for path, leaf in named_leaves(tree).items():
+        if not hasattr(leaf, "dtype"):
+            raise ArgumentError(f"tree: leaf {path!r} has no dtype; give an array, got {shown(leaf)}")
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), leaf.dtype), tree)
     try:
         closed = jax.make_jaxpr(function)(shapes, *inputs)
