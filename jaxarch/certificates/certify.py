@@ -15,7 +15,17 @@ from jaxarch.certificates.convexity import ROUNDINGS, check_convex, check_flips
 from jaxarch.certificates.counting import Wrong, count_errors, why_no_errors
 from jaxarch.certificates.repeated import input_digests, why_repeated, why_seen
 from jaxarch.certificates.untouched import as_before, is_weight_free, why_touched
-from jaxarch.errors import ArgumentError, check_array, check_count, check_flag, shown
+from jaxarch.errors import (
+    ArgumentError,
+    check_array,
+    check_callable,
+    check_count,
+    check_flag,
+    check_leaves,
+    first_line,
+    is_traced,
+    shown,
+)
 from jaxarch.finish.flip import MaskedObjective, Returning, Tries, flipped
 from jaxarch.masks import apply_mask, check_booleans, check_fits, connections
 from jaxarch.network import Network
@@ -131,6 +141,8 @@ def certify(
         check_count("batch_size", batch_size)
     if wrong is not None and not callable(wrong):
         raise ArgumentError(f"wrong: expected a function (outputs, y) -> (n,), got {shown(wrong)}")
+    if wrong is not None:
+        check_callable("wrong", wrong, "outputs", "y")
     network = network.replace(
         params=apply_mask(network.mask, network.params),
         state={} if network.state is None else network.state,
@@ -142,7 +154,12 @@ def certify(
     returning: Returning = "start" if weights is not None else "ones" if is_weight_free(network) else None
     on = MaskedObjective.of(network, returning, problem, batch_size)
     bare = Network(network.params, network.mask, network.state, start=weights)
-    loss, gradient, gap = _first_order(bare, problem, returning, batch_size)
+    try:
+        loss, gradient, gap = _first_order(bare, problem, returning, batch_size)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, ArgumentError):
+            raise
+        raise ArgumentError(f"problem: its loss fails on its training rows: {first_line(error)}") from error
     if not jnp.isfinite(loss):
         raise ArgumentError(f"network: its loss on the training rows is {float(loss)}")
     tried = min(flips, int(on.allowed.sum()))
@@ -233,6 +250,10 @@ def _check(network: Network, problem: Problem, weights: PyTree) -> None:
         raise ArgumentError(f"network: expected what a search found, got {shown(network)}")
     if not isinstance(problem, Problem):
         raise ArgumentError(f"problem: expected one, as of jaxarch.supervised(...), got {shown(problem)}")
+    if is_traced((network, problem, weights)):
+        raise ArgumentError(
+            "network: a certificate is of concrete numbers; call certify outside of jit and vmap"
+        )
     for name in ("params", "mask"):
         if getattr(network, name) is None:
             raise ArgumentError(f"network: it has no {name}; a certificate is of a mask and its weights")
@@ -241,6 +262,7 @@ def _check(network: Network, problem: Problem, weights: PyTree) -> None:
             raise ArgumentError(
                 f"problem: its runs have `{name}` rows of their own; take one, problem.of_run(0)"
             )
+    check_leaves("problem: data", problem.data)
     examples = len(jax.tree.leaves(problem.data)[0])
     check_rows("train", problem.train, examples)
     if problem.validation is not None and np.size(problem.validation):

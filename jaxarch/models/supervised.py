@@ -205,9 +205,9 @@ def _example(gather: Callable[[PyTree, PyTree, Array], PyTree], data: PyTree, pe
         raise ArgumentError(
             f"gather: expected a function (data, per_run, rows) -> (x, y), got {shown(gather)}"
         )
-    check_leaves("per_run", per_run)
-    if any(jnp.shape(leaf)[:1] in ((), (0,)) for leaf in jax.tree.leaves(per_run)):
+    if any(getattr(leaf, "shape", ())[:1] in ((), (0,)) for leaf in jax.tree.leaves(per_run)):
         raise ArgumentError(f"per_run: expected arrays with a leading axis of runs, got {shown(per_run)}")
+    check_leaves("per_run", per_run)
     first_own = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], per_run)
     try:
         example, label = jax.jit(gather)(data, first_own, jnp.zeros(1, jnp.int32))

@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array
 
 from jaxarch.digests import tree_digest
-from jaxarch.errors import ArgumentError, check_keys, did_you_mean, first_line, shown
+from jaxarch.errors import ArgumentError, check_keys, did_you_mean, first_line, is_traced, shown
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.devices import first_runs, gather_on_cpu, joined_runs, over_runs, place, take_runs
@@ -131,6 +131,8 @@ def compare(
       >>> {name: len(report.stages) for name, (network, report) in results.items()}
       {'real': 1, 'real->bin': 2}
     """
+    if is_traced((keys, problem, settings, network)):
+        raise ArgumentError("keys: runs are programs of their own; call this outside of jit and vmap")
     team = Team.of(ALL_HOSTS if options.get("devices") == ALL_HOSTS else None)
     with team.together():
         fit_options = _options(options)

@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import gammaln, xlog1py, xlogy
 
-from jaxarch.errors import ArgumentError, shown
+from jaxarch.errors import ArgumentError, check_array, shown
 from jaxarch.theory.generalization.binomial import EPS, log_binomial, log_factorial
 from jaxarch.trees import PyTree, check_structure, named_leaves
 
@@ -127,6 +127,8 @@ def _chances(name: str, tree: PyTree) -> Sequence[np.ndarray]:
     """
     chances = []
     for path, leaf in named_leaves(tree).items():
+        if hasattr(leaf, "dtype"):
+            check_array(f"{name}: {path}", leaf)
         array = np.asarray(leaf)
         if array.dtype != bool and not jnp.issubdtype(array.dtype, jnp.floating):
             raise ArgumentError(f"{name}: '{path}' is neither boolean nor floating point, but {array.dtype}")
