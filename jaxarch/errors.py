@@ -281,7 +281,7 @@ def check_leaves(name: str, tree: object, *, real: bool = False) -> None:
 
 
 def check_beside(name: str, value: Any, tree: object) -> None:
-    """Raise unless it is a number, or an array that broadcasts with every leaf of a pytree, traced or not."""
+    """Raise unless it is a number, or an array that broadcasts to every leaf of a pytree, traced or not."""
     import jax
     import numpy as np
 
@@ -293,13 +293,15 @@ def check_beside(name: str, value: Any, tree: object) -> None:
         if abs(value) > most:
             raise ArgumentError(f"{name}: expected an integer of at most {most}, got {shown(value)}")
     for leaf in jax.tree.leaves(tree):
+        shapes = np.shape(value), np.shape(leaf)
         try:
-            np.broadcast_shapes(np.shape(value), np.shape(leaf))
+            fits = np.broadcast_shapes(*shapes) == shapes[1]
         except ValueError:
+            fits = False
+        if not fits:
             raise ArgumentError(
-                f"{name}: shape {np.shape(value)} does not fit a leaf of shape {np.shape(leaf)}; give one "
-                "number"
-            ) from None
+                f"{name}: shape {shapes[0]} does not fit a leaf of shape {shapes[1]}; give one number"
+            )
 
 
 def as_number(value: Any) -> Any:

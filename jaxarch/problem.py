@@ -21,6 +21,7 @@ from jaxarch.errors import (
     ArgumentError,
     check_count,
     check_keys,
+    check_leaves,
     check_one_key,
     check_positive,
     is_traced,
@@ -436,6 +437,17 @@ def _check_data(data: PyTree) -> int:
             if bad:
                 raise ArgumentError(f"data: {bad} values are NaN or infinite; remove or impute them first")
     return sizes.pop()
+
+
+def as_rows(name: str, rows: Any, problem: Problem) -> Array:
+    """Rows of a problem's data as an array, checked as `check_rows` does."""
+    check_leaves("problem: data", problem.data)
+    try:
+        array = jnp.asarray(rows)
+    except (TypeError, ValueError, OverflowError):
+        raise ArgumentError(f"{name}: expected integers, got {shown(rows)}") from None
+    check_rows(name, array, jax.tree.leaves(problem.data)[0].shape[0])
+    return array
 
 
 def check_rows(name: str, rows: Any, examples: int) -> None:

@@ -10,33 +10,14 @@ MOST = 40
 """Calls of a function: each of its arguments is tried, and a test takes seconds."""
 
 OF_RESULTS = "it takes what other functions of the library made, such as tables and results"
-OF_WORDS = "an array or a list where a word or a number is meant, or texts and keys in a pytree"
-OF_JAX = "what is computed runs on the host, or in JAX: traced values and odd shapes meet JAX's own errors"
+OF_JAX = "what is computed runs in JAX: odd shapes and texts meet JAX's own errors"
 KNOWN = {
     "jaxarch.claims.": OF_RESULTS,
     "jaxarch.plots.": OF_RESULTS,
     "jaxarch.reproduction.": OF_RESULTS,
     "jaxarch.results.": OF_RESULTS,
-    "jaxarch.certify": OF_JAX,
-    "jaxarch.prescribe": OF_JAX,
-    "jaxarch.evaluate": OF_JAX,
-    "jaxarch.theory.": OF_JAX,
-    "jaxarch.cost": OF_JAX,
-    "jaxarch.nnx.": OF_JAX,
-    "jaxarch.structure.": OF_JAX,
-    "jaxarch.saliency.": OF_JAX,
+    "jaxarch.theory.mirror.": OF_JAX,
     "jaxarch.models.signed_output_loss": "it broadcasts as JAX does, as losses do",
-    "jaxarch.compare": OF_WORDS,
-    "jaxarch.density": OF_WORDS,
-    "jaxarch.disentangling_strategies": OF_WORDS,
-    "jaxarch.layer_density": OF_WORDS,
-    "jaxarch.masks.": OF_WORDS,
-    "jaxarch.optim.": OF_WORDS,
-    "jaxarch.over_seeds": OF_WORDS,
-    "jaxarch.overlap": OF_WORDS,
-    "jaxarch.search.": OF_WORDS,
-    "jaxarch.supervised": OF_WORDS,
-    "jaxarch.at_density": OF_WORDS,
 }
 """Beginnings of names of functions of which some calls are raw still, and which."""
 

@@ -166,7 +166,7 @@ def clip_scores(scores: PyTree, clip: ArrayLike, hard: ArrayLike) -> PyTree:
 
     Raises:
       ArgumentError: a clip outside (0, 1/2), a temperature that is not positive; scores that are no arrays
-        of numbers, or do not broadcast with these.
+        of numbers, or to which these do not broadcast.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -212,7 +212,7 @@ def init_scores(
       network of [D] and leave no gradient at all.
 
     Raises:
-      ArgumentError: no random key; numbers that do not broadcast with the leaves, or a negative `std`.
+      ArgumentError: no random key; numbers that do not broadcast to the leaves, or a negative `std`.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch

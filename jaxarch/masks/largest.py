@@ -156,7 +156,7 @@ def threshold_mask(values: PyTree, threshold: ArrayLike) -> PyTree:
     """`B_inf(w - xi)`: the connections above a threshold, `1[w > xi]` ([D] eq. 13).
 
     Raises:
-      ArgumentError: values that are no arrays of numbers; a threshold that does not broadcast with them.
+      ArgumentError: values that are no arrays of numbers; a threshold that does not broadcast to them.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch

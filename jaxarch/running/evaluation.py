@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 
 from jaxarch.errors import ArgumentError, check_count, check_leaves, is_traced, shown
 from jaxarch.network import Network
-from jaxarch.problem import Problem, check_rows
+from jaxarch.problem import Problem, as_rows
 from jaxarch.running.devices import over_runs, place, take_runs
 from jaxarch.running.keyed import keyed, keyed_problem, shapes_of
 from jaxarch.running.partition import Rules
@@ -67,11 +67,7 @@ def evaluate(
     predict, problem = keyed(strategy.predict(problem)), keyed_problem(problem)
     if is_traced((network, problem, rows)):
         raise ArgumentError("network: outputs come to the host; call evaluate outside of jit and vmap")
-    try:
-        rows = jnp.asarray(rows)
-    except (TypeError, ValueError, OverflowError):
-        raise ArgumentError(f"rows: expected integers, got {shown(rows)}") from None
-    check_rows("rows", rows, jax.tree.leaves(problem.data)[0].shape[0])
+    rows = as_rows("rows", rows, problem)
     runs = jax.tree.leaves(network.params)[0].shape[0]
     if rows.ndim == 2 and len(rows) != runs:
         raise ArgumentError(f"rows: expected those of {runs} runs along their first axis, got {rows.shape}")

@@ -14,9 +14,17 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxarch.errors import ArgumentError, check_count, check_one_key, first_line, shown
+from jaxarch.errors import (
+    ArgumentError,
+    check_choice,
+    check_count,
+    check_leaves,
+    check_one_key,
+    first_line,
+    shown,
+)
 from jaxarch.masks import apply_mask, weight_free
-from jaxarch.problem import Problem, check_rows
+from jaxarch.problem import Problem, as_rows
 from jaxarch.theory.intervals import interval_bounds
 from jaxarch.trees import PyTree, Where, check_floating, map_selected, matrices, select
 
@@ -243,17 +251,16 @@ def looseness(
 def _masked_loss(
     problem: Problem, params: PyTree, state: PyTree, weights: str, where: Where, rows: Array | None
 ) -> tuple[Callable[[PyTree, Array], Array], PyTree, Array]:
-    if weights not in ("ones", "initial"):
-        raise ArgumentError(f"weights: expected 'ones' or 'initial', got {shown(weights)}")
+    check_choice("weights", weights, ("ones", "initial"))
     if not isinstance(problem, Problem):
         raise ArgumentError(f"problem: expected one, as of jaxarch.supervised(...), got {shown(problem)}")
+    check_leaves("problem: data", problem.data)
     masked = weight_free if weights == "ones" else apply_mask
     state = {} if state is None else state
     if rows is None:
         rows = problem.training_rows()
     else:
-        rows = jnp.asarray(rows)
-        check_rows("rows", rows, jax.tree.leaves(problem.data)[0].shape[0])
+        rows = as_rows("rows", rows, problem)
         if rows.ndim != 1:
             raise ArgumentError(f"rows: expected those of one run, shape (n,), got shape {rows.shape}")
 

@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import gammaln, xlog1py, xlogy
 
-from jaxarch.errors import ArgumentError, check_array, shown
+from jaxarch.errors import ArgumentError, check_array, is_traced, shown
 from jaxarch.theory.generalization.binomial import EPS, log_binomial, log_factorial
 from jaxarch.trees import PyTree, check_structure, named_leaves
 
@@ -125,6 +125,8 @@ def _chances(name: str, tree: PyTree) -> Sequence[np.ndarray]:
     Raises:
       ArgumentError: of what is neither boolean nor of numbers in [0, 1].
     """
+    if is_traced(tree):
+        raise ArgumentError(f"{name}: expected concrete numbers, got traced ones; call it outside of jit")
     chances = []
     for path, leaf in named_leaves(tree).items():
         if hasattr(leaf, "dtype"):
