@@ -131,10 +131,12 @@ def _why_no_matrix(leaf: _Leaf, module: Sequence[_Leaf]) -> str:
     words, is_kernel = set(leaf.words), leaf.name in _KERNELS
     if len(leaf.shape) < 2:
         return "a number" if not leaf.shape else "a vector"
-    if words & {"bias", "biases"} and not words & _KERNELS:
+    is_of_bias = leaf.name == "b" and leaf.module_words == ["bias"]
+    if (words & {"bias", "biases"} and not words & _KERNELS) or is_of_bias:
         return "a bias"
     if leaf.words[-1:] in (["scale"], ["scales"], ["offset"]) or leaf.name in (
         "a_log",
+        "layerscale",
         *_STATISTICS - {"mean", "var"},
     ):
         return "a scale or offset"
@@ -174,6 +176,8 @@ def _is_norm(leaf: _Leaf, module: Sequence[_Leaf]) -> bool:
 
 def _why_beside(leaf: _Leaf, module: Sequence[_Leaf]) -> str:
     """Why a leaf whose name says little is no kernel, by what is beside it."""
+    if leaf.name == "g" and sum(size > 1 for size in leaf.shape) < 2:
+        return "the norm of a kernel"
     if leaf.name in ("g", "original0", "weight_g"):
         others = {"g": "v", "original0": "original1", "weight_g": "weight_v"}
         is_norm = any(o.name == others[leaf.name] and len(o.shape) == len(leaf.shape) for o in module)

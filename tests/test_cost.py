@@ -68,6 +68,11 @@ def test_inputs_without_an_axis_of_examples_are_one_example():
     assert (cost.batch, cost.total.dense.multiply_adds) == (1, 6)
 
 
+def test_a_batch_that_the_inputs_cannot_be_is_refused():
+    with pytest.raises(jaxarch.ArgumentError, match="batch: expected the number of examples, got 5"):
+        jaxarch.cost(lambda p, x: x @ p, jnp.ones((4, 6)), jnp.ones((8, 4)), batch=5)
+
+
 def test_where_outputs_are_no_batch_of_examples_or_there_are_no_inputs_nothing_is_divided():
     assert jaxarch.cost(lambda p, x: (x @ p["w"]).sum(), {"w": ones(4, 3)}, ones(5, 4)).batch == 1
     assert jaxarch.cost(lambda p: p["w"] @ p["w"], {"w": ones(3, 3)}).batch == 1

@@ -307,6 +307,8 @@ def test_the_line_that_is_named_for_a_framework_makes_a_model(model):
         (EquinoxLike(), r"model: EquinoxLike is an Equinox module; pass \(init, apply\)"),
         (EquinoxLike, "model: EquinoxLike is an Equinox module"),
         ((LinenCNN().init, LinenCNN().apply), "model: got functions of the Linen module LinenCNN; pass the"),
+        (nn.Dense(10).bind({}), "model: the Linen module Dense is bound to variables"),
+        (haiku_like(state=False, rng=True)[:1] * 1 + (("several", "functions"),), "hk.multi_transform"),
         (lambda rngs: nnx.Linear(63, 10, rngs=rngs), r"model: it does not take inputs of shape \(1, 64\)"),
     ],
 )

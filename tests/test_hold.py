@@ -470,3 +470,10 @@ def test_a_part_of_the_parameters_that_nobody_holds_is_seen_by_the_check():
     with pytest.raises(jaxarch.ArgumentError, match="pruned weights of 'head/kernel' are not 0"):
         check_held(half(), params)
     check_held({"hidden/kernel": half()["hidden"]["kernel"]}, params)
+
+
+def test_a_mask_that_is_written_to_later_is_held_as_it_was():
+    mask = {"kernel": np.zeros(3, bool)}
+    tx = hold(mask, optax.sgd(0.1))
+    mask["kernel"][...] = True
+    assert not tx.init({"kernel": jnp.zeros(3)}).mask["kernel"].any()

@@ -98,6 +98,13 @@ def test_the_least_integer_within_a_mask_is_kept_before_others_outside_of_it(dty
     assert masks.top_k(scores, 2, within).tolist() == within.tolist()
 
 
+def test_an_earlier_mask_is_found_by_path_as_in_a_dict_of_them_or_in_one_with_more_leaves():
+    scores, before = {"a": {"w": drawn(0)}}, drawn(1) > 0
+    for within in ({"a/w": before}, {"a": {"w": before}, "b": before}):
+        kept = keep(scores, 0.1, within=within)
+        assert kept.keys() == {"a"} and not (kept["a"]["w"] & ~before).any()
+
+
 def test_nan_within_a_mask_is_kept_before_others_outside_of_it():
     scores, within = jnp.array([9, jnp.nan, 1, -jnp.inf]), jnp.array([False, True, True, False])
     assert masks.top_k(scores, 2, within).tolist() == within.tolist()

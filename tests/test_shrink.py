@@ -534,3 +534,26 @@ def test_a_function_that_reads_one_constant_twice_takes_the_smaller_arrays_as_it
     small = jaxarch.shrink(function, params, jnp.ones((1, 3)))
     assert small.tree["a"].shape == (3, 3)
     assert small.same_function
+
+
+@pytest.mark.parametrize("rule", [lambda n, g: (g / n,), lambda n, g: (g - g.mean(-1, keepdims=True),)])
+def test_a_rule_that_reads_the_width_gives_the_gradient_of_the_whole_model(rule):
+    @jax.custom_vjp
+    def clipped(x):
+        return jnp.clip(x, 0, 1)
+
+    clipped.defvjp(lambda x: (jnp.clip(x, 0, 1), float(x.shape[-1])), rule)
+    params = {"a": jnp.ones((3, 8)).at[:, 2:].set(0), "b": jnp.ones((8, 2)).at[2:].set(0)}
+    x = jnp.ones((2, 3)) / 9
+
+    def model(params, x):
+        return clipped(x @ params["a"]) @ params["b"]
+
+    def gradient(function, params):
+        return jax.grad(lambda params: (function(params, x) ** 2).sum())(params)["a"]
+
+    small = jaxarch.shrink(model, params, x)
+    assert small.tree["a"].shape == (3, 2)
+    np.testing.assert_allclose(
+        gradient(small.function, small.tree), gradient(model, params)[:, :2], rtol=1e-6
+    )

@@ -46,6 +46,14 @@ def trained(tx, params, steps):
     return jax.jit(lambda carry: jax.lax.scan(step, carry, None, steps)[1])((params, tx.init(params)))
 
 
+def changed_around(transformation):
+    """Take two steps of an optimizer that computes with the state of the one inside."""
+    tx = optax.contrib.sam(transformation(optax.sgd(0.1), 0.5, every=1), optax.sgd(0.1))
+    state = tx.init(init())
+    for _ in range(2):
+        _, state = tx.update(init(), state, init())
+
+
 def one_change(weights, mask, gradient, **settings):
     """The kernel's mask and weights after a change of the mask and a step of sgd at rate 0."""
     weights = jnp.asarray(weights)
@@ -272,6 +280,8 @@ CUBIC = optax.polynomial_schedule(1.0, 0.1, power=3, transition_steps=50, transi
         # What is replaced may end anywhere, and nothing changes where a mask is held alone.
         {"replaced": optax.cosine_decay_schedule(0.3, 75), "regrow": "gradients", "every": 10, "until": 75},
         {"mask": tenth(), "until": 50},
+        {"density": optax.constant_schedule(1.0)},
+        {"replaced": optax.linear_schedule(0.0, 0.3, 10**5), "regrow": "gradients"},
     ],
 )
 def test_changes_that_come_are_not_refused(settings):
@@ -337,6 +347,13 @@ REFUSED = {
     r"until: .* at step 10, with density 0.9, .* goes on to 0; let the schedule end by step 10": lambda: (
         sparse(optax.sgd(1.0), lambda step: 1 - step / 100, every=10, until=20)
     ),
+    r"replaced: it is 0 at every change of the mask, the first of them at step every=100": lambda: sparse(
+        optax.sgd(1.0), replaced=optax.cosine_decay_schedule(0.3, 75), regrow="gradients"
+    ),
+    r"density: it is 1 at every change of the mask, .* though not at step 0": lambda: sparse(
+        optax.sgd(1.0), lambda step: jnp.where(step < 15, 0.5, 1.0), every=20
+    ),
+    r"state: the mask of 'head/kernel' has become int32, since sam": lambda: changed_around(sparse),
     "gradients: no leaf 'head/kernel', which is masked": lambda: sparse(optax.sgd(1.0)).update(
         {"hidden": init()["hidden"]}, sparse(optax.sgd(1.0)).init(init()), init()
     ),

@@ -115,6 +115,36 @@ def test_a_call_after_which_the_next_one_is_another_program_is_refused(message):
     assert "\n" not in str(error.value)
 
 
+class Rewriting(nnx.Module):
+    """A module whose call changes its attributes, of no array, as it is told."""
+
+    def __init__(self, change):
+        self.into, self.mode, self.cold, self.act = nnx.Linear(3, 6, rngs=nnx.Rngs(0)), None, True, nnx.relu
+        self.change = change
+
+    def __call__(self, x):
+        y = self.act(self.into(x))
+        self.change(self)
+        return y
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda net: setattr(net, "act", nnx.tanh),
+        lambda net: setattr(net, "mode", "on"),
+        lambda net: setattr(net, "warm", True),
+        lambda net: delattr(net, "cold"),
+    ],
+    ids=["a function", "None", "a new one", "one that goes"],
+)
+def test_an_attribute_that_a_call_changes_is_refused(change):
+    with pytest.raises(
+        ArgumentError, match="model: its call changes '(act|mode|warm|cold)', which is no arr"
+    ):
+        jaxarch.nnx.shrink(Rewriting(change), X)
+
+
 @pytest.mark.filterwarnings("ignore:.*sow.*:DeprecationWarning")
 @pytest.mark.parametrize("module", [Capturing, Returning])
 def test_what_no_later_call_reads_or_is_handed_back_as_it_was_is_not_written(module):

@@ -239,3 +239,9 @@ def test_a_mask_is_of_booleans(tmp_path):
     jaxarch.save_tree(tmp_path / "weights.npz", {"hidden": {"kernel": jnp.ones((2, 3))}})
     with pytest.raises(ValueError, match="dtype float32; expected booleans"):
         jaxarch.load_mask(tmp_path / "weights.npz", model())
+
+
+def test_a_mask_is_loaded_for_parameters_beside_leaves_of_any_kind(tmp_path):
+    jaxarch.save_mask(tmp_path / "mask.npz", {"kernel": np.array([True, False])})
+    params = {"kernel": np.ones(2, np.float32), "count": np.arange(3)}
+    assert jaxarch.load_mask(tmp_path / "mask.npz", like=params)["count"] is None

@@ -86,6 +86,18 @@ def test_in_any_pair_of_dtypes_zeros_are_exact(name):
     assert all(right), [pair for pair, fine in zip(pairs, right, strict=True) if not fine]
 
 
+@pytest.mark.parametrize("weights, gradients", [(jnp.bfloat16, jnp.float32), (jnp.float16, jnp.bfloat16)])
+def test_where_connections_grow_moments_may_be_wider_than_weights(weights, gradients):
+    tx = optim.sparse(optax.adam(0.1), mask=MASK, replaced=0.3, regrow="gradients", every=1)
+    params = apply_mask(MASK, started(weights))
+    state = tx.init(params)
+    for step in range(2):
+        slopes = {"w": jnp.full((3, 4), step + 1, gradients)}
+        updates, state = tx.update(slopes, state, params)
+        params = optax.apply_updates(params, updates)
+    assert not params["w"][~state.mask["w"]].any()
+
+
 def injected(make):
     return optax.inject_hyperparams(lambda rate: make(optax.sgd(rate)))(rate=0.1)
 

@@ -154,6 +154,8 @@ TREES = {
         {"A_log": (16, 4), "conv1d/weight": (16, 1, 4), "x_proj/weight": (6, 16)},
         ["conv1d/weight", "x_proj/weight"],
     ),
+    "Haiku's bias of two axes": ({"bias/b": (6, 16), "linear/w": (8, 8)}, ["linear/w"]),
+    "Equinox's weight norm": ({"g": (3, 1), "layer/weight": (3, 4), "layerscale": (1, 8)}, ["layer/weight"]),
     "PyTorch's weight norm": ({"weight_g": (8, 1), "weight_v": (8, 4)}, ["weight_v"]),
 }
 
@@ -198,7 +200,15 @@ def test_a_problem_says_which_leaves_are_masked_by_default_and_enter_no_product(
 
 
 @pytest.mark.parametrize(
-    "name, shape", [("weight", (8, 4)), ("a", (8, 4)), ("kernel", (8, 4, 4)), ("w", (4, 3, 8, 4))]
+    "name, shape",
+    [
+        ("weight", (8, 4)),
+        ("a", (8, 4)),
+        ("kernel", (8, 4, 4)),
+        ("w", (4, 3, 8, 4)),
+        ("conv2_d_transpose/w", (3, 3, 8, 4)),
+        ("conv/kernel", (3, 3, 8, 1)),
+    ],
 )
 def test_n_of_m_without_a_model_is_refused_where_the_layout_is_not_known(name, shape):
     for units, option in (("2:4", "NOfM"), ((4, 2), "Blocks")):

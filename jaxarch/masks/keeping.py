@@ -15,7 +15,7 @@ from jaxarch.masks import findings
 from jaxarch.masks.arithmetic import within as inside
 from jaxarch.masks.largest import Per, check_per, check_scores, rounded_counts
 from jaxarch.masks.units import Connections, Units, UnitsLike, as_units
-from jaxarch.trees import PyTree, map_selected
+from jaxarch.trees import PyTree, map_selected, named_leaves, placed
 
 
 def keep(
@@ -88,7 +88,9 @@ def keep(
     values, left = together.score_within(scores, within)
     counts = together.counts(values, density, per)
     kept = together.largest(values, counts, left)
-    mask = inside(together.spread(kept, scores), within)
+    # By path: `find_mask` returns a dict by path, and a mask of a larger model has more leaves.
+    before = None if within is None else placed(named_leaves(within), scores)
+    mask = inside(together.spread(kept, scores), before)
     if not is_traced((values, counts, kept, left)):
         pooled = counts is not None and np.ndim(counts) == 0
         seen = findings.look(values, kept, left, pooled=pooled)

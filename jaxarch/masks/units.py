@@ -709,8 +709,12 @@ def _axes_of(axes: Any, path: str, shape: tuple[int, ...]) -> Any:
     if path in given or (axes is not None and not isinstance(axes, _Found)):
         return given.get(path)
     window = set(shape[:-2])
-    if re.split(r"[/.]", path)[-1] in ("kernel", "w") and (
-        len(shape) == 2 or (len(shape) > 3 and len(window) == 1)
+    # Transposed convolutions of Haiku and Keras have (outputs, inputs); depthwise ones sum over neither.
+    is_other = re.search("transpose|depthwise", path, re.IGNORECASE) or (len(shape) > 2 and shape[-1] == 1)
+    if (
+        not is_other
+        and re.split(r"[/.]", path)[-1] in ("kernel", "w")
+        and (len(shape) == 2 or (len(shape) > 3 and len(window) == 1))
     ):
         return -2, -1
     return None

@@ -149,6 +149,11 @@ def as_model(model: Any, example: Array) -> Model:
             leaves, structure = jax.tree.flatten(state)
             return _nnx_model(partial(_rebuilt, graph, structure, tuple(leaves)))
         case nn.Module():
+            if model.scope is not None:
+                raise ArgumentError(
+                    f"model: the Linen module {type(model).__name__} is bound to variables, which would be "
+                    "drawn anew; pass the module, and its variables as (lambda key: params, apply)"
+                )
             return _linen_model(model, example)
         case (init, apply) if callable(init) and callable(apply):
             return Model(lambda key: (init(key), {}), lambda params, state, x, key: (apply(params, x), state))
@@ -187,6 +192,10 @@ def _check_framework(model: Any, kind: type) -> None:
             f"model: got functions of the Linen module {type(owner).__name__}; pass the module"
         )
     if (getattr(init, "__module__", None) or "").split(".")[0] == "haiku":
+        if not callable(others[0]):
+            raise ArgumentError(
+                "model: hk.multi_transform has several functions to apply; pass a jaxarch.Model of one"
+            )
         names = inspect.signature(others[0]).parameters
         of_state, of_key = "state, " * ("state" in names), "key, " * ("rng" in names)
         start, outputs = "net.init(key, x[:1])", f"net.apply(params, {of_state}{of_key}x)"

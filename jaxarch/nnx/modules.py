@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 from flax import nnx
 
 from jaxarch.errors import ArgumentError, shown
@@ -14,7 +15,7 @@ from jaxarch.structure.flow import follow, fresh
 from jaxarch.structure.needed import reached
 from jaxarch.structure.shrink import Shrunk, shrink_function
 from jaxarch.structure.tracing import passed_on, traced
-from jaxarch.trees import PyTree, copied, named_leaves, placed
+from jaxarch.trees import PyTree, copied, named_leaves, path_name, placed
 
 
 def as_function(model: nnx.Module) -> tuple[Callable[..., Any], PyTree]:
@@ -135,9 +136,9 @@ def _written(graph: Any, random: PyTree, tree: PyTree, inputs: tuple[PyTree, ...
 
     def called(tree: PyTree, random: PyTree, inputs: tuple[PyTree, ...]) -> Any:
         module = nnx.merge(graph, random, tree, copy=True)
-        static = _static(module)
+        before = _static(module)
         outputs = module(*inputs)
-        changed.extend(path for path, value in _static(module).items() if static.get(path, value) != value)
+        changed.extend(_changed(before, _static(module)))
         _, random, after = _split(module)
         return {**named_leaves(after), **named_leaves(random)}, outputs
 
@@ -175,9 +176,33 @@ def _written(graph: Any, random: PyTree, tree: PyTree, inputs: tuple[PyTree, ...
 
 
 def _static(module: nnx.Module) -> dict[str, Any]:
-    """The numbers and texts of a module and of those in it that are no arrays, by path."""
-    found = {"/".join(map(str, path)): value for path, value in nnx.iter_graph(module)}
-    return {path: value for path, value in found.items() if isinstance(value, (bool, int, float, str))}
+    """The attributes of a module, and of those in it, that are neither arrays nor modules, by path."""
+
+    def is_node(value: Any) -> bool:
+        return isinstance(value, (nnx.Module, nnx.Variable)) or value is None
+
+    found = {}
+    for path, node in nnx.iter_graph(module):
+        if not isinstance(node, nnx.Module):
+            continue
+        # Not Flax's own notes on a module.
+        attributes = {name: value for name, value in vars(node).items() if not name.startswith("_pytree__")}
+        for below, value in jax.tree_util.tree_leaves_with_path(attributes, is_leaf=is_node):
+            if not isinstance(value, (nnx.Module, nnx.Variable, jax.Array)):
+                found["/".join([*map(str, path), path_name(below)])] = value
+    return found
+
+
+def _changed(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """The paths of attributes that are new, gone, or another value."""
+
+    def is_same(path: str) -> bool:
+        if path not in before or path not in after:
+            return False
+        one, other = before[path], after[path]
+        return one is other or (type(one) is type(other) and bool(np.all(one == other)))
+
+    return [path for path in {**before, **after} if not is_same(path)]
 
 
 def _is_read(

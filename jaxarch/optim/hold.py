@@ -13,6 +13,7 @@ from jaxarch.errors import ArgumentError, is_traced
 from jaxarch.optim.masked_leaves import (
     begun,
     booleans,
+    check_mask_as_begun,
     check_masked,
     check_optimizer,
     cleared,
@@ -115,12 +116,7 @@ def hold(
     ) -> tuple[PyTree, HoldState]:
         if params is None:
             raise ArgumentError("params: hold needs the parameters: tx.update(gradients, state, params)")
-        for path, leaf in state.mask.items():
-            if leaf.dtype != bool:
-                raise ArgumentError(
-                    f"state: the mask of {path!r} has become {leaf.dtype}, since sam, or lookahead with "
-                    "reset_state, computes with it; put hold around them, as in hold(mask, sam(...))"
-                )
+        check_mask_as_begun(state.mask)
         weights = named_leaves(params)
         check_masked(state.mask, weights, "what is around `hold` moves them: put it inside")
         updates, after = step_under(state.mask, inner, gradients, state.inner, params, extra)

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import Array
 
@@ -18,12 +19,12 @@ from jaxarch.trees import PyTree, named_leaves
 
 
 def booleans(mask: PyTree) -> dict[str, Array]:
-    """The leaves of a mask by path."""
+    """The leaves of a mask by path; NumPy's are copied, as a caller may write to them."""
     leaves = named_leaves(mask)
     if not leaves:
         raise ArgumentError("mask: no leaf is masked; select leaves by path")
     check_booleans(mask)
-    return leaves
+    return {path: leaf.copy() if isinstance(leaf, np.ndarray) else leaf for path, leaf in leaves.items()}
 
 
 def of_parameters(masked: Mapping[str, Array], params: PyTree, everywhere: bool = False) -> dict[str, Array]:
@@ -112,6 +113,16 @@ def begun(optimizer: optax.GradientTransformation, params: PyTree) -> PyTree:
 def own_mask(masked: Mapping[str, Array], weights: Mapping[str, Any]) -> dict[str, Array]:
     """A copy of a mask beside its weights. A state that is donated takes no array of the user's with it."""
     return {path: jnp.copy(beside(weights[path], leaf)) for path, leaf in masked.items()}
+
+
+def check_mask_as_begun(mask: Mapping[str, Array]) -> None:
+    """Raise if something around a transformation has computed with the mask in its state."""
+    for path, leaf in mask.items():
+        if leaf.dtype != bool:
+            raise ArgumentError(
+                f"state: the mask of {path!r} has become {leaf.dtype}, since sam, or lookahead with "
+                "reset_state, computes with it; put hold or sparse around them, as in hold(mask, sam(...))"
+            )
 
 
 def step_under(

@@ -29,6 +29,7 @@ from jaxarch.masks.sharding import split_like
 from jaxarch.optim.masked_leaves import (
     begun,
     booleans,
+    check_mask_as_begun,
     check_masked,
     check_optimizer,
     cleared,
@@ -175,8 +176,12 @@ def sparse(
     for name, share in (("density", density), ("replaced", replaced)):
         if callable(share):
             _check_schedule(name, share, every, until)
-    if callable(density) and until is not None:
-        _check_ended(density, every, until)
+    if callable(density):
+        _check_comes("density", density, 1.0, every, until)
+        if until is not None:
+            _check_ended(density, every, until)
+    if callable(replaced) and density is None:
+        _check_comes("replaced", replaced, 0.0, every, until)
     begin = None if mask is None else booleans(mask)
     of: Any = (lambda weights, slopes: _sizes(weights)) if isinstance(score, str) else score
     grow: Any = (lambda step, weights, slopes: _sizes(slopes)) if isinstance(regrow, str) else regrow
@@ -206,6 +211,7 @@ def sparse(
     ) -> tuple[PyTree, SparseState]:
         if params is None:
             raise ArgumentError("params: sparse needs the parameters: tx.update(gradients, state, params)")
+        check_mask_as_begun(state.mask)
         # Not handed on: the optimiser inside takes no step where something grows, and would count otherwise.
         at = _at(state, step)
         weights, slopes = of_mask("params", state.mask, params), of_mask("gradients", state.mask, gradients)
@@ -229,9 +235,10 @@ def sparse(
             return step_under(kept, inner, gradients, state.inner, params, extra)
 
         def skipped() -> tuple[PyTree, Any]:
-            moves, _ = jax.eval_shape(stepped)
+            moves, after = jax.eval_shape(stepped)
             zeros = jax.tree.map(lambda leaf, move: jnp.zeros_like(leaf, move.dtype), gradients, moves)
-            return zeros, state.inner
+            # A step may widen moments that begin in the weights' dtype, as optax.adam does.
+            return zeros, jax.tree.map(_as_wide, state.inner, after)
 
         updates, after = stepped() if grow is None else jax.lax.cond(now, skipped, stepped)
         # What has grown begins at 0: only what is retained moves on.
@@ -239,6 +246,10 @@ def sparse(
         return moves, SparseState(optax.safe_increment(state.step), kept, after)
 
     return same_update(init, update, (tx, density, score, replaced, regrow, every, until, per))
+
+
+def _as_wide(leaf: Any, like: jax.ShapeDtypeStruct) -> Any:
+    return leaf if jnp.result_type(leaf) == like.dtype else jnp.asarray(leaf, like.dtype)
 
 
 def at_random(key: Array) -> Growth:
@@ -373,6 +384,30 @@ def _check_schedule(name: str, schedule: optax.Schedule, every: int, until: int 
             return
         if jnp.shape(share) != () or not 0 <= float(share) <= 1:
             raise ArgumentError(f"{name}: expected a number in [0, 1], got {shown(share)} at step {step}")
+
+
+def _check_comes(name: str, schedule: optax.Schedule, nothing: float, every: int, until: int | None) -> None:
+    """Raise if a share changes nothing at any change of the mask, but would at steps between them."""
+    last = min(64 * every, LARGEST_COUNT - every) if until is None else _last_change(every, until)
+    changes = list(range(every, last + 1, every))[:64]
+    if until is None:
+        changes += [every * 4**power for power in range(4, 12) if every * 4**power < LARGEST_COUNT]
+
+    def is_nothing(step: int) -> bool:
+        return not _differ(float(_value_at(schedule, step)), nothing)
+
+    try:
+        if is_traced(_value_at(schedule, every)) or not all(map(is_nothing, changes)):
+            return
+        between = [0, 1, every // 2, every - 1, every + 1]
+        lost = [step for step in between if not is_nothing(step)]
+    except (IndexError, KeyError):  # a table without entries for some of these steps
+        return
+    if lost:
+        raise ArgumentError(
+            f"{name}: it is {nothing:g} at every change of the mask, the first of them at step "
+            f"every={every}, though not at step {lost[0]}; take a smaller every, or a longer schedule"
+        )
 
 
 def _check_ended(schedule: optax.Schedule, every: int, until: int) -> None:

@@ -73,7 +73,6 @@ def load_mask(path: str | os.PathLike[str], like: Problem | PyTree) -> PyTree:
       {'bias': None, 'kernel': Array([ True, False], dtype=bool)}
     """
     params = jax.eval_shape(like.init, jax.random.key(0))[0] if isinstance(like, Problem) else like
-    check_floating("like", params)
     path = as_path(path)
     stored = load_arrays(path)
     leaves = named_leaves(params)
@@ -82,6 +81,7 @@ def load_mask(path: str | os.PathLike[str], like: Problem | PyTree) -> PyTree:
             raise ArgumentError(
                 f"path: {path} masks {name!r}, which is none of {shortened(', '.join(leaves), 200)}"
             )
+        check_floating("like", {name: leaves[name]})
         if array.dtype != bool or array.shape[array.ndim - leaves[name].ndim :] != leaves[name].shape:
             raise ArgumentError(
                 f"path: leaf {name!r} of {path} has shape {array.shape}, dtype {array.dtype}; expected "

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
+import operator
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, overload
 
@@ -124,6 +126,11 @@ def cost(model: Any, about: Any = None, /, *inputs: Any, mask: Any = None, batch
         return _cost(groups, tree, (1, "given"), set(masked), set(parameters))
     if batch is not None:
         check_count("batch", batch)
+        shapes = list(map(jnp.shape, jax.tree.leaves(inputs)))
+        # Tokens of sequences are examples too: the first axes together.
+        sizes = {size for shape in shapes for size in (*shape, *itertools.accumulate(shape, operator.mul))}
+        if batch > 1 and batch not in sizes:
+            raise ArgumentError(f"batch: expected the number of examples, got {batch}; inputs have {shapes}")
     has_values = not any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(tree))
     if is_traced((tree, mask)):
         raise ArgumentError("tree: its values, which are traced, decide; call this outside of jit and vmap")

@@ -146,13 +146,14 @@ def _unknown(eqn: JaxprEqn, *inputs: Axes) -> list[Axes]:
 
 def bind(eqn: JaxprEqn, values: Sequence[Any], **changed: Any) -> list[Any]:
     """What an equation makes of some values, with some of its parameters changed."""
-    if eqn.primitive.name in _OWN_DERIVATIVE:
+    if eqn.primitive.name in OWN_DERIVATIVE:
         return list(jaxpr_as_fun(alone(eqn))(*values))
     made = eqn.primitive.bind(*values, **eqn.params | changed)
     return list(made) if eqn.primitive.multiple_results else [made]
 
 
-_OWN_DERIVATIVE = ("custom_jvp_call", "custom_vjp_call")
+OWN_DERIVATIVE = ("custom_jvp_call", "custom_vjp_call")
+"""Primitives that call a function with a derivative of its own."""
 
 
 def alone(eqn: JaxprEqn) -> ClosedJaxpr:
@@ -170,7 +171,7 @@ CALLS_ALONE = ("jit", "pjit", "closed_call", "core_call", "composite", "custom_v
 CALLS = (*CALLS_ALONE, "remat2", "checkpoint")
 """Primitives that call a program once, on their own inputs, and leave its values as they are."""
 
-CALLED = (*CALLS, *_OWN_DERIVATIVE)
+CALLED = (*CALLS, *OWN_DERIVATIVE)
 """Primitives whose outputs are those of one program; derivatives of their own are not followed."""
 
 PRODUCTS = ("dot_general", "conv_general_dilated")
@@ -193,7 +194,7 @@ _Called = tuple[list[Axes], list[Program]]
 
 
 def _call(eqn: JaxprEqn, inputs: Sequence[Axes], constant: Sequence[bool]) -> _Called:
-    program = follow(inner(eqn), inputs, () if eqn.primitive.name in _OWN_DERIVATIVE else constant)
+    program = follow(inner(eqn), inputs, () if eqn.primitive.name in OWN_DERIVATIVE else constant)
     return list(program.outputs), [program]
 
 

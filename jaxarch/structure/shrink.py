@@ -21,7 +21,7 @@ from jaxarch.network import Network
 from jaxarch.problem import Key, Problem
 from jaxarch.structure.alike import are_alike
 from jaxarch.structure.batches import differ_in_examples
-from jaxarch.structure.flow import AS_THEY_MUST_BE, Program
+from jaxarch.structure.flow import AS_THEY_MUST_BE, OWN_DERIVATIVE, Program, inner
 from jaxarch.structure.groups import ONE_IS_KEPT, Folded, Groups, some_axes
 from jaxarch.structure.known import Value
 from jaxarch.structure.network_function import (
@@ -32,7 +32,7 @@ from jaxarch.structure.network_function import (
     split_leaves,
 )
 from jaxarch.structure.tracing import traced
-from jaxarch.trees import PyTree, copied, is_key, named_leaves
+from jaxarch.trees import PyTree, copied, inexact, is_key, merge, named_leaves
 
 _TRACED, _COMPARED = 2, 64
 """Examples that a network is traced with, and that it is compared on."""
@@ -382,6 +382,8 @@ def _smaller(
     """Whether the function takes the smaller arrays as it is, one that does, and how much it differs."""
     program = jax.jit(groups.smaller(folded.kept))
     same = _takes(function, program, small, *inputs)
+    if same and _has_rules(groups._program):
+        same = _derive_alike(function, program, small, inputs)
     chosen = function if same else program
     whole, made = jax.jit(function)(tree, *inputs), jax.jit(chosen)(small, *inputs)
     if groups._updates:
@@ -402,6 +404,44 @@ def _smaller(
             f"shrink: the smaller model differs by {difference:.1e} of the largest output; please report it"
         )
     return same, chosen, difference
+
+
+def _has_rules(program: Program) -> bool:
+    """Return whether a function with a derivative of a user's own is called: one that is not JAX's."""
+    for step in program.steps:
+        if step.eqn.primitive.name in OWN_DERIVATIVE:
+            source = inner(step.eqn).jaxpr.debug_info.func_src_info
+            if "/jax/_src/" not in source and "/jax/nn/" not in source:
+                return True
+        if any(map(_has_rules, step.programs)):
+            return True
+    return False
+
+
+def _derive_alike(
+    function: Callable[..., Any], program: Callable[..., Any], small: PyTree, inputs: tuple[PyTree, ...]
+) -> bool:
+    """Return whether a function has the program's gradient, which is that of the whole model cut alike.
+
+    A rule of a user's own may read a width, and be another one on smaller arrays.
+    """
+    moves = inexact(small)
+
+    def gradient(apply: Callable[..., Any]) -> PyTree:
+        def total(moves: PyTree) -> Array:
+            outputs = jax.tree.leaves(inexact(apply(merge(moves, small), *inputs)))
+            # Weights that differ from output to output, so that no two gradients cancel out.
+            return sum((jnp.real(leaf).ravel() * jnp.cos(jnp.arange(leaf.size))).sum() for leaf in outputs)
+
+        return jax.jit(jax.grad(total))(moves)
+
+    try:
+        of_program = gradient(program)
+    except ArgumentError:
+        return False  # the rule mixes units that were cut: the program says so when it is differentiated
+    except Exception:
+        return True  # the function has no gradient
+    return _difference(of_program, gradient(function)) <= 1e-4
 
 
 def _not_a_number(outputs: PyTree) -> str | None:

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
-from jaxarch.errors import ArgumentError, first_line, shown
+from jaxarch.errors import ArgumentError, check_function, first_line, shown
 from jaxarch.structure.flow import CALLED, inner
 from jaxarch.structure.scans import scan_counts
 from jaxarch.trees import PyTree, named_leaves
@@ -111,6 +111,7 @@ def weights_of(function: Callable[..., Any], tree: PyTree, *inputs: PyTree) -> W
     for path, leaf in named_leaves(tree).items():
         if not hasattr(leaf, "dtype"):
             raise ArgumentError(f"tree: leaf {path!r} has no dtype; give an array, got {shown(leaf)}")
+    check_function("function", function, tree, *inputs)
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), leaf.dtype), tree)
     try:
         closed = jax.make_jaxpr(function)(shapes, *inputs)
