@@ -140,7 +140,7 @@ class Rewriting(nnx.Module):
 )
 def test_an_attribute_that_a_call_changes_is_refused(change):
     with pytest.raises(
-        ArgumentError, match="model: its call changes '(act|mode|warm|cold)', which is no arr"
+        ArgumentError, match=r"model: its call changes '(act|mode|warm|cold)', which is no arr"
     ):
         jaxarch.nnx.shrink(Rewriting(change), X)
 
