@@ -24,7 +24,7 @@ def booleans(mask: PyTree) -> dict[str, Array]:
     if not leaves:
         raise ArgumentError("mask: no leaf is masked; select leaves by path")
     check_booleans(mask)
-    return {path: leaf.copy() if isinstance(leaf, np.ndarray) else leaf for path, leaf in leaves.items()}
+    return {path: np.array(leaf) if isinstance(leaf, np.ndarray) else leaf for path, leaf in leaves.items()}  # type: ignore[misc]
 
 
 def of_parameters(masked: Mapping[str, Array], params: PyTree, everywhere: bool = False) -> dict[str, Array]:

@@ -431,7 +431,9 @@ def _derive_alike(
         def total(moves: PyTree) -> Array:
             outputs = jax.tree.leaves(inexact(apply(merge(moves, small), *inputs)))
             # Weights that differ from output to output, so that no two gradients cancel out.
-            return sum((jnp.real(leaf).ravel() * jnp.cos(jnp.arange(leaf.size))).sum() for leaf in outputs)
+            real = [jnp.real(leaf).ravel().astype(jnp.float32) for leaf in outputs]
+            sums = [(leaf * jnp.cos(jnp.arange(leaf.size, dtype=jnp.float32))).sum() for leaf in real]
+            return jnp.stack(sums).sum()
 
         return jax.jit(jax.grad(total))(moves)
 
