@@ -251,13 +251,24 @@ def is_numeric(value: object) -> bool:
     return any(jax.numpy.issubdtype(dtype, kind) for kind in (np.number, np.bool_))
 
 
-def check_array(name: str, value: object, *, real: bool = False) -> None:
-    """Raise unless it is an array of numbers or booleans, traced or not; with `real`, of real ones."""
+def check_array(name: str, value: object, *, real: bool = False, keys: bool = False) -> None:
+    """Raise unless it is an array of numbers or booleans, traced or not.
+
+    Args:
+      name: of the argument.
+      value: what was handed in.
+      real: whether complex numbers are refused.
+      keys: whether random keys may be in place of numbers, as in the parameters of a model.
+
+    Raises:
+      ArgumentError: naming the argument.
+    """
     import jax
 
     dtype: Any = getattr(value, "dtype", None)
     of_complex = real and is_numeric(value) and jax.numpy.issubdtype(dtype, jax.numpy.complexfloating)
-    if of_complex or not is_numeric(value):
+    of_keys = keys and dtype is not None and jax.numpy.issubdtype(dtype, jax.dtypes.prng_key)
+    if of_complex or not (is_numeric(value) or of_keys):
         got = shown(value) if dtype is None else f"one of dtype {dtype}"
         raise ArgumentError(f"{name}: expected an array of numbers, got {got}")
 
@@ -271,13 +282,13 @@ def check_arrays(name: str, tree: object) -> None:
     check_leaves(name, tree)
 
 
-def check_leaves(name: str, tree: object, *, real: bool = False) -> None:
+def check_leaves(name: str, tree: object, *, real: bool = False, keys: bool = False) -> None:
     """Raise unless every leaf of a pytree passes `check_array`; there may be none."""
     import jax
 
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
         at = jax.tree_util.keystr(path, simple=True, separator="/")
-        check_array(f"{name}: {at}" if at else name, leaf, real=real)
+        check_array(f"{name}: {at}" if at else name, leaf, real=real, keys=keys)
 
 
 def check_beside(name: str, value: Any, tree: object) -> None:

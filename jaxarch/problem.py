@@ -441,7 +441,7 @@ def _check_data(data: PyTree) -> int:
 
 def as_rows(name: str, rows: Any, problem: Problem) -> Array:
     """Rows of a problem's data as an array, checked as `check_rows` does."""
-    check_leaves("problem: data", problem.data)
+    check_leaves("problem: data", problem.data, keys=True)
     try:
         array = jnp.asarray(rows)
     except (TypeError, ValueError, OverflowError):

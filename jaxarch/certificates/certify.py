@@ -262,7 +262,7 @@ def _check(network: Network, problem: Problem, weights: PyTree) -> None:
             raise ArgumentError(
                 f"problem: its runs have `{name}` rows of their own; take one, problem.of_run(0)"
             )
-    check_leaves("problem: data", problem.data)
+    check_leaves("problem: data", problem.data, keys=True)
     examples = len(jax.tree.leaves(problem.data)[0])
     check_rows("train", problem.train, examples)
     if problem.validation is not None and np.size(problem.validation):

@@ -207,7 +207,7 @@ def _example(gather: Callable[[PyTree, PyTree, Array], PyTree], data: PyTree, pe
         )
     if any(getattr(leaf, "shape", ())[:1] in ((), (0,)) for leaf in jax.tree.leaves(per_run)):
         raise ArgumentError(f"per_run: expected arrays with a leading axis of runs, got {shown(per_run)}")
-    check_leaves("per_run", per_run)
+    check_leaves("per_run", per_run, keys=True)
     first_own = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], per_run)
     try:
         example, label = jax.jit(gather)(data, first_own, jnp.zeros(1, jnp.int32))

@@ -100,8 +100,7 @@ def _check_network(network: Network, problem: Problem, on_host: bool) -> None:
         raise ArgumentError(f"network: expected what over_seeds returned, got {shown(network)}")
     if network.params is None:
         raise ArgumentError("network: it is a bare architecture; retrain it first, retrain('cold')")
-    check_leaves("network: params", network.params)
-    check_leaves("problem: data", problem.data)
+    check_leaves("network: params", network.params, keys=True)
     leaves = named_leaves(network.params)
     of_one = named_leaves(shapes_of(problem.init, jax.random.key(0))[0])
     if leaves.keys() == of_one.keys() and all(jnp.ndim(leaves[path]) == of_one[path].ndim for path in leaves):

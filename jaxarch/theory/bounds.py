@@ -254,7 +254,7 @@ def _masked_loss(
     check_choice("weights", weights, ("ones", "initial"))
     if not isinstance(problem, Problem):
         raise ArgumentError(f"problem: expected one, as of jaxarch.supervised(...), got {shown(problem)}")
-    check_leaves("problem: data", problem.data)
+    check_leaves("problem: data", problem.data, keys=True)
     masked = weight_free if weights == "ones" else apply_mask
     state = {} if state is None else state
     if rows is None:
