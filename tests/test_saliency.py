@@ -121,6 +121,17 @@ def test_what_has_no_weights_to_score_is_refused(name):
         SALIENCIES[name](PARAMS, where="nothing")
 
 
+def test_gradients_that_would_broadcast_are_refused():
+    gradients = jax.tree.map(lambda leaf: leaf[:1], PARAMS)
+    with pytest.raises(jaxarch.ArgumentError, match=r"gradients: expected shape \(3, 4\) of 'first/kernel'"):
+        saliency.snip(PARAMS, gradients)
+
+
+def test_a_loss_that_fails_is_named_with_what_it_says():
+    with pytest.raises(jaxarch.ArgumentError, match="loss: it fails on these parameters: 'second'"):
+        saliency.grasp(lambda params: params["second"], PARAMS)
+
+
 def test_gradients_of_another_model_are_refused():
     with pytest.raises(jaxarch.ArgumentError, match="gradients: there is none of 'last/kernel'"):
         saliency.snip(PARAMS, {"first": PARAMS["first"]})
