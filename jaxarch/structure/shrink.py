@@ -391,13 +391,16 @@ def _smaller(
     difference = _difference(whole, made)
     place, failed = _not_a_number(whole), difference > groups.rounding()
     if place and (failed or _nothing_else(whole)):
-        source = _first_nan(groups, tree)
-        why = (
-            f"first in {source}, as of 0 / 0 in a norm of weights that are all 0; leave one of them, or mask "
-            "others"
-            if source
-            else "and so nothing can be compared; pass inputs on which it computes numbers"
-        )
+        source, broken = _first_nan(groups, tree), _not_finite(tree)
+        if broken:
+            why = f"since {broken!r} has numbers that are NaN or infinite; look where it was trained"
+        elif source:
+            why = (
+                f"first in {source}, as of 0 / 0 in a norm of weights that are all 0; leave one of them, or "
+                "mask others"
+            )
+        else:
+            why = "and so nothing can be compared; pass inputs on which it computes numbers"
         raise ArgumentError(f"model: the masked model computes NaN at {place}, {why}")
     if failed:
         raise RuntimeError(
@@ -452,6 +455,12 @@ def _not_a_number(outputs: PyTree) -> str | None:
         if jnp.issubdtype(leaf.dtype, jnp.inexact) and (lost := np.argwhere(np.isnan(leaf))).size:
             return f"outputs{path and '/' + path}{lost[0].tolist() or ''}"
     return None
+
+
+def _not_finite(tree: PyTree) -> str:
+    """Name the first leaf with a number that is NaN or infinite; empty where there is none."""
+    leaves = named_leaves(inexact(tree)).items()
+    return next((path for path, leaf in leaves if not bool(jnp.isfinite(leaf).all())), "")
 
 
 def _nothing_else(outputs: PyTree) -> bool:
