@@ -71,6 +71,13 @@ def test_a_single_copy_of_a_training_input_among_validation_rows_is_found_whatev
     assert "1 of 60 validation rows have the input of a training row" in found.why_not_held_out
 
 
+def test_copies_with_numbers_of_their_own_are_copies_where_the_model_does_not_read_these():
+    x, y = examples()
+    x = {"x": np.concatenate([x[:ROWS], x[:ROWS]]), "id": np.arange(2 * ROWS)}
+    found = certify(of=problem_of(x, y, lambda params, x: logits(params, x["x"])))
+    assert "60 of 60 validation rows have the input of a training row" in found.why_not_held_out
+
+
 def test_a_single_validation_row_that_is_a_training_row_is_found():
     rows = jnp.arange(ROWS - 1, 2 * ROWS)
     found = certify(of=dataclasses.replace(problem(), validation=rows))

@@ -562,6 +562,4 @@ def test_a_rule_that_reads_the_width_gives_the_gradient_of_the_whole_model(rule)
 def test_weights_that_are_no_numbers_are_named_where_the_model_computes_nan():
     params = {"a": jnp.ones((3, 4)).at[0, 0].set(jnp.nan), "b": jnp.ones((4, 2))}
     with pytest.raises(ArgumentError, match=r"NaN at outputs\[0, 0\], since 'a' has numbers that are"):
-        ArgumentError, match=r"computes NaN at outputs\[0, 0\], since 'a' has numbers that are"
-    ):
         jaxarch.shrink(lambda p, x: x @ p["a"] @ p["b"], params, jnp.ones((1, 3)))

@@ -11,6 +11,8 @@ import numpy as np
 from jax import Array
 
 from jaxarch.problem import Problem
+from jaxarch.structure.flow import follow, fresh
+from jaxarch.structure.needed import reached
 from jaxarch.trees import raw_numbers
 
 BLOCK = 2**26
@@ -20,7 +22,8 @@ BLOCK = 2**26
 def input_digests(problem: Problem, rows: np.ndarray) -> list[bytes]:
     """Digest the inputs of each row, so that rows have equal digests where the model is given the same.
 
-    Labels are left out: an input that comes back with another label has been seen all the same.
+    Labels are left out: an input that comes back with another label has been seen all the same. So are leaves
+    that the predictions do not read, such as the number of an example.
 
     Args:
       problem: whose batches are pairs (x, y).
@@ -33,18 +36,42 @@ def input_digests(problem: Problem, rows: np.ndarray) -> list[bytes]:
 
 
 def _inputs(problem: Problem, rows: np.ndarray) -> Iterator[list[np.ndarray]]:
-    """The leaves of x, some rows at a time, each of shape (rows, numbers)."""
+    """The leaves of x that predictions read, some rows at a time, each of shape (rows, numbers)."""
+    read = _read(problem, rows.dtype)
 
     def gather(rows: Array) -> list[Array]:
-        leaves = map(raw_numbers, jax.tree.leaves(problem.gather(problem.data, problem.per_run, rows)[0]))
+        leaves = jax.tree.leaves(problem.gather(problem.data, problem.per_run, rows)[0])
         # A leaf without an axis of examples is the same for all of them.
-        return [leaf for leaf in leaves if jnp.shape(leaf)[:1] == rows.shape]
+        return [
+            raw_numbers(leaf)
+            for leaf, is_read in zip(leaves, read, strict=True)
+            if is_read and jnp.shape(leaf)[:1] == rows.shape
+        ]
 
     one = jax.eval_shape(gather, jax.ShapeDtypeStruct((1,), rows.dtype))
     size = max(1, BLOCK // max(1, sum(leaf.size * leaf.dtype.itemsize for leaf in one)))
     for start in range(0, len(rows), size):
         part = jnp.asarray(rows[start : start + size])
         yield [np.asarray(leaf).reshape(len(part), -1) for leaf in gather(part)]
+
+
+def _read(problem: Problem, of_rows: np.dtype) -> list[bool]:
+    """Return which leaves of x the predictions depend on; all of them where they depend on none."""
+    x, y = jax.eval_shape(
+        lambda rows: problem.gather(problem.data, problem.per_run, rows), jax.ShapeDtypeStruct((2,), of_rows)
+    )
+    every = [True] * len(jax.tree.leaves(x))
+    if problem.predict is None:
+        return every
+    params, state = jax.eval_shape(problem.init, jax.random.key(0))
+    predict = problem.predict
+    try:
+        closed = jax.make_jaxpr(lambda x, y, *model: predict(*model, (x, y)))(x, y, params, state)
+    except Exception:
+        return every  # said elsewhere, where the predictions are made
+    program = follow(closed, [fresh(var) for var in closed.jaxpr.invars])
+    found = reached(program, [True] * len(program.outputs), set())[: len(every)]
+    return found if any(found) else every
 
 
 def _digests(inputs: list[np.ndarray]) -> Iterator[bytes]:
