@@ -16,7 +16,12 @@ KNOWN = {
     "jaxarch.plots.": OF_RESULTS,
     "jaxarch.reproduction.": OF_RESULTS,
     "jaxarch.results.": OF_RESULTS,
-    "jaxarch.theory.mirror.": OF_JAX,
+    "jaxarch.theory.mirror.bregman_divergence": OF_JAX,
+    "jaxarch.theory.mirror.inverse_mirror_map": OF_JAX,
+    "jaxarch.theory.mirror.mirror_map": OF_JAX,
+    "jaxarch.theory.mirror.mirror_update": OF_JAX,
+    "jaxarch.theory.mirror.total_divergence": OF_JAX,
+    "jaxarch.theory.mirror.vertex_distance": OF_JAX,
     "jaxarch.models.signed_output_loss": "it broadcasts as JAX does, as losses do",
 }
 """Beginnings of names of functions of which some calls are raw still, and which."""

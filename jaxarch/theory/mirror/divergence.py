@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, check_count, is_traced
+from jaxarch.errors import ArgumentError, check_count, is_traced, shown
 from jaxarch.masks import check_temperatures
 from jaxarch.theory.mirror.dual_variables import scores_and_temperature
 from jaxarch.trees import PyTree, check_floating, map_selected
@@ -132,8 +132,8 @@ def start_distance(connections: int, hard: ArrayLike, soft: ArrayLike) -> Array:
     check_temperatures(hard, soft)
     if not is_traced((hard, soft)) and (np.asarray(soft) >= np.asarray(hard)).any():
         raise ArgumentError(
-            f"soft: expected less than hard = {hard} (at equal temperatures every architecture is at an "
-            f"infinite distance), got {soft}"
+            f"soft: expected less than hard = {shown(hard)} (at equal temperatures every architecture is at "
+            f"an infinite distance), got {shown(soft)}"
         )
     return connections * vertex_distance(0.0, hard, soft)
 

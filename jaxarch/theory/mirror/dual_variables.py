@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import check_positive
+from jaxarch.errors import ArgumentError, check_positive, shown
 from jaxarch.trees import check_floating
 
 
@@ -151,7 +151,10 @@ def _displacement(x: Array, step: Array) -> Array:
 def scores_and_temperature(scores: ArrayLike, soft: ArrayLike) -> tuple[Array, Array]:
     """Both checked, in the scores' precision, float32 at least."""
     check_positive("soft", soft)
-    scores = jnp.asarray(scores)
+    try:
+        scores = jnp.asarray(scores)
+    except (TypeError, ValueError, OverflowError):
+        raise ArgumentError(f"scores: expected an array of numbers, got {shown(scores)}") from None
     check_floating("scores", scores)
     scores = scores.astype(jnp.promote_types(scores.dtype, jnp.float32))
     return scores, jnp.asarray(soft, scores.dtype)

@@ -13,7 +13,15 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, check_positive, is_traced
+from jaxarch.errors import (
+    LARGEST_COUNT,
+    ArgumentError,
+    check_flag,
+    check_positive,
+    is_traced,
+    real_numbers,
+    shown,
+)
 from jaxarch.masks import check_clip, check_temperatures
 
 
@@ -75,6 +83,7 @@ def regret_constant(
     check_temperatures(hard, soft)
     _check_numbers(rate=rate, gradient_bound=gradient_bound)
     product = _number(hard) * _number(soft)
+    check_flag("exact", exact)
     if exact:
         return product / 32
     delta = _delta(rate, soft, gradient_bound)
@@ -136,6 +145,7 @@ def average_iterate_bound(
       0.214
     """
     _check_numbers(rate=rate, gradient_bound=gradient_bound, steps=steps)
+    _check_real(distance=distance)
     constant = regret_constant(rate, hard, soft, gradient_bound=gradient_bound, exact=exact)
     eta, G, T = _number(rate), _number(gradient_bound), _number(steps)
     return _number(distance) / (eta * T) + eta * constant * jnp.square(G)
@@ -161,6 +171,7 @@ def last_iterate_bound(
       0.761
     """
     _check_numbers(rate=rate, gradient_bound=gradient_bound, steps=steps)
+    _check_real(distance=distance)
     constant = regret_constant(rate, hard, soft, gradient_bound=gradient_bound, exact=exact)
     eta, G, T = _number(rate), _number(gradient_bound), _number(steps)
     return _number(distance) / (eta * T) + eta * constant * jnp.square(G) * (2 + jnp.log(T))
@@ -189,6 +200,7 @@ def anytime_bound(
       [1.525, 0.267, 0.036]
     """
     _check_numbers(scale=scale, gradient_bound=gradient_bound, steps=steps)
+    _check_real(distance=distance)
     constant = regret_constant(scale, hard, soft, gradient_bound=gradient_bound, exact=exact)
     c, G, T = _number(scale), _number(gradient_bound), _number(steps)
     numerator = _number(distance) + constant * jnp.square(G * c) * (1 + jnp.log(T))
@@ -233,8 +245,9 @@ def heavy_ball_bound(
     """
     check_temperatures(hard, soft)
     _check_numbers(rate=rate, gradient_bound=gradient_bound, steps=steps)
+    _check_real(distance=distance, momentum=momentum)
     if not is_traced(momentum) and not ((np.asarray(momentum) >= 0) & (np.asarray(momentum) < 1)).all():
-        raise ArgumentError(f"momentum: expected a number in [0, 1), got {momentum}")
+        raise ArgumentError(f"momentum: expected a number in [0, 1), got {shown(momentum)}")
     mu, G = _number(momentum), _number(gradient_bound)
     eta = _number(rate) / (1 - mu)
     delta = _delta(eta, soft, gradient_bound)
@@ -288,6 +301,7 @@ def descent_bound(
     """
     largest = largest_descent_rate(hard, soft, smoothness=smoothness)
     _check_numbers(rate=rate, steps=steps)
+    _check_real(gap=gap)
     bound = 2 * _number(gap) / (_number(rate) * _number(steps))
     return jnp.where(_number(rate) <= largest, bound, jnp.inf)
 
@@ -342,6 +356,7 @@ def clipped_descent_bound(
     check_clip(clip)
     largest = largest_descent_rate(hard, soft, smoothness=smoothness)
     _check_numbers(rate=rate, connections=connections, largest_sum=largest_sum, steps=steps)
+    _check_real(gap=gap)
     eps, ratio = _number(clip), _number(soft) / _number(hard)
     drop = 2 * _number(gap) / _number(steps)
     moving, _ = _from_the_corner(jnp.log1p(-eps) - jnp.log(eps), ratio)
@@ -456,6 +471,7 @@ def stochastic_descent_bound(
     """
     check_temperatures(hard, soft)
     _check_numbers(rate=rate, smoothness=smoothness, second_moment=second_moment, steps=steps)
+    _check_real(gap=gap, largest_entry=largest_entry)
     eta, product = _number(rate), _number(hard) * _number(soft)
     curvature = _number(smoothness) / 16 + _number(largest_entry) / (6 * np.sqrt(3))
     noise = jnp.square(product) / 32 * curvature * _number(second_moment)
@@ -478,8 +494,17 @@ def _psi(x: Array) -> Array:
 
 
 def _number(value: ArrayLike) -> Array:
-    value = jnp.asarray(value)
+    # JAX has no integers of so many bits.
+    is_large = isinstance(value, int) and abs(value) > LARGEST_COUNT
+    value = jnp.asarray(float(value) if is_large else value)
     return value.astype(jnp.promote_types(value.dtype, jnp.float32))
+
+
+def _check_real(**numbers: ArrayLike) -> None:
+    """Raise unless they are real numbers, infinite ones included. Traced values pass."""
+    for name, value in numbers.items():
+        if not is_traced(value):
+            real_numbers(name, value)
 
 
 def _check_numbers(**numbers: ArrayLike) -> None:
