@@ -494,10 +494,10 @@ def _psi(x: Array) -> Array:
 
 
 def _number(value: ArrayLike) -> Array:
-    # JAX has no integers of so many bits.
-    is_large = isinstance(value, int) and abs(value) > LARGEST_COUNT
-    value = jnp.asarray(float(value) if is_large else value)
-    return value.astype(jnp.promote_types(value.dtype, jnp.float32))
+    if isinstance(value, int) and abs(value) > LARGEST_COUNT:
+        value = float(value)  # JAX has no integers of so many bits.
+    array = jnp.asarray(value)
+    return array.astype(jnp.promote_types(array.dtype, jnp.float32))
 
 
 def _check_real(**numbers: ArrayLike) -> None:
