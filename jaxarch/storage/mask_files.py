@@ -73,9 +73,11 @@ def load_mask(path: str | os.PathLike[str], like: Problem | PyTree) -> PyTree:
       {'bias': None, 'kernel': Array([ True, False], dtype=bool)}
     """
     params = jax.eval_shape(like.init, jax.random.key(0))[0] if isinstance(like, Problem) else like
+    leaves = named_leaves(params)
+    if not leaves:
+        raise ArgumentError("like: expected a pytree with at least one array, got none")
     path = as_path(path)
     stored = load_arrays(path)
-    leaves = named_leaves(params)
     for name, array in stored.items():
         if name not in leaves:
             raise ArgumentError(
