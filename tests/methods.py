@@ -82,7 +82,7 @@ def _losses(outputs, y):
     if outputs.ndim == 1:
         return signed_output_loss(outputs, y)
     if outputs.shape[-1] == 1:
-        return jnp.square(outputs[:, 0] - y)
+        return jnp.square(outputs[:, 0] - y.astype(outputs.dtype))
     return optax.softmax_cross_entropy_with_integer_labels(outputs, y)
 
 
