@@ -16,10 +16,10 @@ KEY = jax.random.key(0)
 @pytest.mark.long
 def test_it_finds_the_sharp_constant_of_lemma_4_2():
     found = worst_case("D.lemma-4.2", seconds=1, key=KEY)
-    # The largest H S of the cases is 100^2; the sharp constant is H S/16 - 1 in place of H S/16 + 1.
+    # The sharp constant is max(1, H S/16 - 1), in place of H S/16 + 1: they meet as H S goes to 0. The least
+    # H S of the cases is .01^2.
     assert found.holds
-    assert found.ratio == pytest.approx((100**2 / 16 - 1) / (100**2 / 16 + 1), abs=1e-3)
-    assert found.ratio > 0.99
+    assert found.ratio == pytest.approx(1 / (0.01**2 / 16 + 1), abs=1e-4)
     assert found.kind == "searched"
 
 
