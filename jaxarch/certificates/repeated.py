@@ -66,7 +66,9 @@ def _read(problem: Problem, of_rows: np.dtype) -> list[bool]:
     params, state = jax.eval_shape(problem.init, jax.random.key(0))
     predict = problem.predict
     try:
-        closed = jax.make_jaxpr(lambda x, y, *model: predict(*model, (x, y)))(x, y, params, state)
+        closed = jax.make_jaxpr(lambda x, y, params, state: predict(params, state, (x, y)))(
+            x, y, params, state
+        )
     except Exception:
         return every  # said elsewhere, where the predictions are made
     program = follow(closed, [fresh(var) for var in closed.jaxpr.invars])
