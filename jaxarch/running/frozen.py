@@ -16,18 +16,11 @@ from jaxarch.descent import OwnDescent, accepted
 from jaxarch.errors import ArgumentError, ResultWarning
 from jaxarch.trees import PyTree, named_leaves
 
-LINEAR = {
-    "abs",
-    "add",
-    "add_any",
-    "broadcast_in_dim",
-    "concatenate",
-    "convert_element_type",
-    "copy",
-    "copy_p",
-}
-LINEAR |= {"max", "min", "neg", "reduce_max", "reduce_sum", "reshape", "select_n", "sign", "slice", "squeeze"}
-LINEAR |= {"sub", "transpose"}
+_KEEP_ZEROS = {
+    "abs", "add", "add_any", "broadcast_in_dim", "concatenate", "convert_element_type", "copy", "copy_p",
+    "max", "min", "neg", "reduce_max", "reduce_sum", "reshape", "select_n", "sign", "slice", "squeeze", "sub",
+    "transpose",
+}  # fmt: skip
 """Operations that make zeros of zeros; of a choice, the cases."""
 
 
@@ -106,7 +99,7 @@ def _made(eqn: Any, taken: list[bool]) -> list[bool]:
         return [any(taken)]
     if name == "div":
         return [taken[0]]
-    if name in LINEAR:
+    if name in _KEEP_ZEROS:
         return [all(taken[name == "select_n" :])]
     branches = eqn.params.get("branches") if name == "cond" else (eqn.params.get("jaxpr"),)
     if name not in ("cond", "jit", "pjit") or not all(isinstance(part, ClosedJaxpr) for part in branches):
