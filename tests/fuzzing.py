@@ -32,11 +32,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from places import ROOT
 
 import jaxarch
 from jaxarch.errors import ArgumentError
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "docs"))
+sys.path.insert(0, str(ROOT / "docs"))
 from building import public
 
 SEED = 38

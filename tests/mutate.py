@@ -1,8 +1,8 @@
 """Break functions one small step at a time, and name the mutants that no test notices.
 
     python tests/mutate.py                                  # the functions of CORE: half an hour of a core
-    python tests/mutate.py jaxarch.masks.largest:top_k tests/test_keep.py
-    python tests/mutate.py jaxarch.order_statistics tests/test_order_statistics.py --long
+    python tests/mutate.py jaxarch.masks.largest:top_k tests/masks/test_keep.py
+    python tests/mutate.py jaxarch.order_statistics tests/internal/test_order_statistics.py --long
 
 A mutant is known by its function, its operator and its line. Only bodies of functions change: no annotation,
 no default, no text of an error. Each mutant runs `pytest -x` on a copy of the package, in a process forked
@@ -24,13 +24,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from py_compile import PycInvalidationMode
 
-ROOT = Path(__file__).parent.parent
+from places import ROOT
+
 CORE = {
-    "jaxarch.masks.largest": "tests/test_keep.py tests/test_masks.py",
-    "jaxarch.order_statistics": "tests/test_order_statistics.py",
-    "jaxarch.optim.hold": "tests/test_hold.py",
-    "jaxarch.certificates.counting": "tests/test_certify.py",
-    "jaxarch.theory.generalization.binomial": "tests/test_generalization.py",
+    "jaxarch.masks.largest": "tests/masks/test_keep.py tests/masks/test_masks.py",
+    "jaxarch.order_statistics": "tests/internal/test_order_statistics.py",
+    "jaxarch.optim.hold": "tests/optim/test_hold.py",
+    "jaxarch.certificates.counting": "tests/certificates/test_certify.py",
+    "jaxarch.theory.generalization.binomial": "tests/theory/test_generalization.py",
 }
 """Tests of each module that is tried where none is named."""
 IMPORTED = "pytest hypothesis jax flax.nnx flax.linen optax scipy.stats pandas sklearn"

@@ -4,6 +4,7 @@ import contextlib
 from functools import cache
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
@@ -51,6 +52,48 @@ def problem(steps=12, batch_size=20, rate=0.3, runs=RUNS, validation=False, widt
         per_run={"targets": split.targets},
         gather=jaxarch.data.take_task_rows,
     )
+
+
+def two_layers(make):
+    """A network on any container: `make(first, second)` holds the kernels, next to a bias vector."""
+
+    def init(key):
+        first, second = jax.random.split(key)
+        kernels = make(0.1 * jax.random.normal(first, (6, 8)), 0.1 * jax.random.normal(second, (1, 6)))
+        return {"kernels": kernels, "bias": jnp.zeros((1,))}
+
+    def apply(params, x):
+        first, second = jax.tree.leaves(params["kernels"])
+        return (jnp.tanh(x @ first.T) @ second.T + params["bias"][None])[:, 0]
+
+    return init, apply
+
+
+CONTAINERS = {
+    "list": lambda a, b: [a, b],
+    "nested dict": lambda a, b: {"first": {"w": a}, "second": {"w": b}},
+    "tuple": lambda a, b: (a, b),
+}
+
+
+def problem_in(container):
+    """A small problem whose parameters are in a container."""
+    return jaxarch.supervised(
+        two_layers(CONTAINERS[container]),
+        (np.linspace(0, 1, 160, dtype=np.float32).reshape(20, 8), np.arange(20) % 2),
+        loss=optax.sigmoid_binary_cross_entropy,
+        optimizer=optax.adam(1e-2),
+        steps=2,
+        validation=np.arange(5),
+    )
+
+
+def linear_problem(net, loss=optax.squared_error):
+    """y = 2 x_1 - x_2, for removals to be judged on."""
+    x = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    y = (2 * x[:, :1] - x[:, 1:2]).astype(np.float32)
+    options = {"loss": loss, "optimizer": optax.sgd(0.1), "steps": 1}
+    return jaxarch.supervised(net, (x, y), train=np.arange(20), validation=np.arange(20, 40), **options)
 
 
 def abstract(network, *sizes, **options):

@@ -1,0 +1,12 @@
+"""Where the project's files are, and the code that its pages print."""
+
+import re
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
+
+
+def code_blocks(page, language="python"):
+    """The blocks of code of a page, by its path from the root of the project."""
+    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / page).read_text(), flags=re.M | re.S)

@@ -1,0 +1,257 @@
+"""What CI runs, seen through programs that only write down how they were called."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from places import ROOT
+
+PROGRAMS = "pip jaxarch pytest ruff mypy sphinx-build cffconvert pyproject-build twine check-wheel-contents"
+
+PYTHON = f"""#!/bin/sh
+if [ "$2" != venv ]; then exec {sys.executable} "$@"; fi
+mkdir -p "$3/bin"
+for name in {PROGRAMS}; do cp "$PROGRAM" "$3/bin/$name"; done
+"""
+"""Makes environments of programs that do nothing, and does everything else that Python does."""
+
+PROGRAM = f"""#!{sys.executable}
+import json, os, re, sys
+from pathlib import Path
+
+NOT_BEGUN = "Skipped: not begun: no time was left"
+words = [Path(sys.argv[0]).parts[-4], Path(sys.argv[0]).name, *sys.argv[1:]]
+call = {{
+    "words": words,
+    "data": os.environ.get("JAXARCH_DATA"),
+    "folder": os.getcwd(),
+    "home": os.listdir(os.environ["HOME"]),
+    "path": os.environ.get("PYTHONPATH"),
+    "seconds": os.environ.get("CI_SECONDS"),
+    "names": [Path(word[1:]).read_text().split() for word in words if word.startswith("@")],
+}}
+with open(os.environ["CALLS"], "a") as file:
+    print(json.dumps(call), file=file)
+if "--collect-only" in words:
+    print("tests/test_a.py::test_long")
+for path in re.findall("--junitxml=(\\\\S+)", " ".join([*words, os.environ.get("PYTEST_ADDOPTS", "")])):
+    late = "rest" in path and "LATE" in os.environ
+    kind = "pytest.skip" if late or "quick" in path or "NEVER" in os.environ else "pytest.xfail"
+    skipped = f'<skipped type="{{kind}}" message="{{late and NOT_BEGUN}}"/>'
+    cases = f'<testcase classname="tests.b.test_c" name="test_d[1]">{{skipped}}</testcase>'
+    Path(path).write_text(f'<all>{{cases}}<testcase classname="tests.b.test_c" name="test_e"/></all>')
+sys.exit(words[1:] == os.environ.get("FAILING", "").split())
+"""
+
+
+@pytest.fixture(scope="module")
+def ci(tmp_path_factory):
+    """Run `.ci/run` on a tree of nothing but itself and the README; what it said, and how it called what."""
+    if not (shutil.which("git") and shutil.which("bash")):
+        pytest.skip("CI needs git and bash")
+    folder = tmp_path_factory.mktemp("ci")
+    shutil.copytree(ROOT / ".ci", folder / "tree" / ".ci")
+    shutil.copy(ROOT / "README.md", folder / "tree")
+    subprocess.run(["git", "init", "--quiet", folder / "tree"], check=True)
+    for name, source in {"python": PYTHON, "program": PROGRAM}.items():
+        (folder / name).write_text(source)
+        (folder / name).chmod(0o755)
+
+    def run(**options):
+        paths = {"PYTHON": folder / "python", "PROGRAM": folder / "program", "CALLS": folder / "calls"}
+        environment = os.environ | {name: str(path) for name, path in paths.items()} | {"CHROMIUM": "bash"}
+        environment |= options
+        (folder / "calls").unlink(missing_ok=True)
+        done = subprocess.run(
+            ["bash", ".ci/run"],
+            cwd=folder / "tree",
+            env=environment | {"JAXARCH_DATA": str(folder)},
+            capture_output=True,
+            text=True,
+        )
+        return done, [json.loads(line) for line in (folder / "calls").read_text().splitlines()]
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def passed(ci):
+    done, calls = ci()
+    assert done.returncode == 0, done.stdout + done.stderr
+    return calls
+
+
+def test_ci_begins_with_the_readme_s_two_commands_as_printed_each_in_an_environment_of_its_own(passed):
+    section = (ROOT / "README.md").read_text().split("\n## Set up\n")[1]
+    lines = re.search(r"```sh\n(.*?)```", section, flags=re.S)[1].splitlines()
+    printed = [
+        [f"readme-{i}", *shlex.split(command, comments=True)]
+        for i, line in enumerate(lines, 1)
+        for command in line.split("&&")
+    ]
+    assert [call["words"] for call in passed[: len(printed)]] == printed
+    programs = [words[:2] for words in printed]
+    assert programs == [
+        [f"readme-{i}", p] for i, p in ((1, "pip"), (1, "jaxarch"), (2, "pip"), (2, "pytest"))
+    ]
+
+
+def test_the_readme_s_commands_have_no_data_sets_and_an_empty_home(passed):
+    assert [(call["data"], call["home"]) for call in passed[:4]] == [(None, [])] * 4
+
+
+def test_ci_ends_with_what_the_quick_suite_left_out_or_skipped_by_name_and_with_the_data_sets(passed):
+    assert passed[-1]["words"][:2] == ["all-extras", "pytest"]
+    assert Path(passed[-1]["data"]).is_dir()
+    assert passed[-1]["names"] == [["tests/b/test_c.py::test_d[1]", "tests/test_a.py::test_long"]]
+
+
+def test_ci_begins_no_test_after_its_seconds_and_has_files_in_another_order_at_each_commit(passed):
+    words = passed[-1]["words"]
+    until = int(words[words.index("--until") + 1])
+    # This run took seconds.
+    assert 4000 < until - time.time() <= 4500
+    assert words[words.index("--order") + 1] == "0"
+    assert (Path(passed[-1]["path"]) / "unhurried.py").parent.name == ".ci"
+
+
+@pytest.mark.long
+def test_ci_runs_everything_where_it_is_given_no_seconds(ci):
+    done, calls = ci(CI_SECONDS="0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "--until" not in calls[-1]["words"]
+    # Or CI, when its own tests run it, would be told so too.
+    assert {call["seconds"] for call in calls} == {None}
+
+
+@pytest.mark.long
+def test_tests_for_which_ci_has_no_time_are_counted_by_file_and_fail_nothing(ci):
+    done, _ = ci(LATE="1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1].split() == ["1", "tests/b/test_c.py"]
+
+
+@pytest.fixture
+def two_files(tmp_path):
+    """Run pytest as CI does at the end, on two files of two tests: their order, and what skipped.py says."""
+    for name in "ab":
+        (tmp_path / f"test_{name}.py").write_text("def test_1(): pass\n\n\ndef test_2(): pass\n")
+
+    def run(*options):
+        command = [sys.executable, "-m", "pytest", "-p", "unhurried", "-v", "--junitxml=all.xml", *options]
+        told = {"cwd": tmp_path, "capture_output": True, "text": True, "check": True}
+        ran = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT / ".ci")}, **told).stdout
+        names = [sys.executable, str(ROOT / ".ci" / "skipped.py")]
+        skipped = [
+            subprocess.run([*names, *option, "all.xml"], **told).stdout.split()
+            for option in ([], ["--not-begun"])
+        ]
+        return re.findall(r"test_\w\.py::test_\d", ran), *skipped
+
+    return run
+
+
+@pytest.mark.long
+def test_no_test_begins_after_the_time_and_those_that_did_not_are_apart_from_those_skipped(
+    two_files,
+):
+    names, skipped, not_begun = two_files("--until", "1")
+    assert not skipped
+    assert not_begun == names == [f"test_{file}.py::test_{test}" for file in "ab" for test in "12"]
+    assert two_files("--until", str(time.time() + 1000))[1:] == ([], [])
+
+
+@pytest.mark.long
+def test_the_order_of_files_is_that_of_a_text_and_tests_of_a_file_stay_together(two_files):
+    orders = {text: two_files("--order", text)[0] for text in "abcdefgh"}
+    assert two_files("--order", "a")[0] == orders["a"]
+    assert {tuple(name.split(".")[0] for name in names) for names in orders.values()} == {
+        ("test_a", "test_a", "test_b", "test_b"),
+        ("test_b", "test_b", "test_a", "test_a"),
+    }
+
+
+SITE = "sphinx-build -W --keep-going -q -b html docs docs/_build"
+
+
+def test_ci_builds_the_site_with_warnings_as_errors(passed):
+    assert ["all-extras", *SITE.split()] in [call["words"] for call in passed]
+
+
+def test_ci_checks_what_would_be_published_and_uses_the_wheel_outside_of_a_checkout(passed):
+    calls = [call["words"] for call in passed]
+    built = ["build", "pyproject-build"]
+    checks = [["build", "twine", "check", "--strict", "dist/*"], ["build", "cffconvert", "--validate"]]
+    checks.append(["build", "check-wheel-contents", "--ignore", "W002", "--package", "jaxarch", "dist/*.whl"])
+    assert built in calls
+    assert all(check in calls for check in checks)
+    of_wheel = [call for call in passed if call["words"][0] == "wheel"]
+    assert of_wheel[0]["words"][-1].endswith("/build/tree/dist/*.whl")
+    assert [call["words"][1] for call in of_wheel[1:]] == ["jaxarch"] * 4
+    assert {Path(call["folder"]).name for call in of_wheel[1:]} == {"home"}
+
+
+@pytest.mark.parametrize("failing", ["jaxarch run", "pytest", "mypy", "ruff format --check .", SITE])
+def test_ci_fails_at_the_first_command_that_fails_and_says_which(failing, ci):
+    done, calls = ci(FAILING=failing)
+    environment, *words = calls[-1]["words"]
+    assert done.returncode != 0
+    assert " ".join(words) == failing
+    assert re.search(rf"^== {environment}, after \d+ s: FAILED: .*{failing}", done.stdout, flags=re.M)
+
+
+@pytest.mark.long
+def test_ci_gets_a_browser_where_there_is_none_and_it_may(ci, tmp_path):
+    for name, source in {"apt-get": 'echo "$@" >>"$ASKED"', "id": "echo 0"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{source}\n")
+        (tmp_path / name).chmod(0o755)
+    asked = tmp_path / "asked"
+    options = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "ASKED": str(asked)}
+    ci(**options)
+    assert not asked.exists()
+    done, _ = ci(**options, CHROMIUM="no-such-browser")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"^install .* chromium", asked.read_text(), flags=re.M)
+
+
+@pytest.mark.long
+def test_ci_fails_where_a_test_is_skipped_even_with_all_extras_and_data(ci):
+    done, _ = ci(NEVER="1")
+    assert done.returncode != 0
+    assert done.stdout.splitlines()[-1] == "tests/b/test_c.py::test_d[1]"
+
+
+def test_a_file_that_was_skipped_as_a_whole_is_named_and_what_is_expected_to_fail_is_not(tmp_path):
+    (tmp_path / "quick.xml").write_text(
+        "<testsuites>"
+        '<testcase classname="" name="tests.a.test_b"><skipped message="collection skipped"/></testcase>'
+        '<testcase classname="tests.test_c" name="test_d[1]"><skipped type="pytest.skip"/></testcase>'
+        '<testcase classname="tests.test_c" name="test_e"><skipped type="pytest.xfail"/></testcase>'
+        '<testcase classname="tests.test_c" name="test_f"/></testsuites>'
+    )
+    command = [sys.executable, ROOT / ".ci" / "skipped.py", tmp_path / "quick.xml"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["tests/a/test_b.py", "tests/test_c.py::test_d[1]"]
+
+
+def test_the_seconds_of_a_file_are_those_of_all_its_tests_in_both_runs_longest_first(tmp_path):
+    for name, seconds in {"quick": 0.5, "rest": 2.5}.items():
+        (tmp_path / f"{name}.xml").write_text(
+            f'<testsuites><testcase classname="tests.test_a" name="test_{name}" time="{seconds}"/>'
+            '<testcase classname="tests.claims.test_b" name="test_c" time="200"/>'
+            '<testcase classname="tests.test_d" name="test_e" time="30"/></testsuites>'
+        )
+    command = [sys.executable, ROOT / ".ci" / "seconds.py", tmp_path / "quick.xml", tmp_path / "rest.xml"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert [line.split() for line in done.stdout.splitlines()] == [
+        ["400", "s", "2", "tests", "tests/claims/test_b.py"],
+        ["60", "s", "2", "tests", "tests/test_d.py"],
+        ["3", "s", "2", "tests", "1", "other", "files"],
+    ]

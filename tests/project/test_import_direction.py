@@ -1,0 +1,197 @@
+"""The order of the house: a file imports only from files below it, and the mathematics imports no Flax."""
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+from places import ROOT
+
+import jaxarch
+
+PACKAGE = ROOT / "jaxarch"
+
+ORDER = [
+    "interruption",
+    "errors",
+    "cpu_cores",
+    "launcher",
+    "precision",
+    "kernels",
+    "trees",
+    "digests",
+    "order_statistics",
+    "epochs",
+    "masks",
+    "normalisation",
+    "saliency",
+    "spectral",
+    "network",
+    "descent",
+    "streams",
+    "problem",
+    "running",
+    "storage",
+    "metrics",
+    "structure",
+    "theory",
+    "optim",
+    "finish",
+    "search",
+    "certificates",
+    "models",
+    "nnx",
+    "claims",
+    "data",
+    "results",
+    "reproduction",
+    "plots",
+    "charts",
+    "experiments",
+    "html_report",
+    "cli",
+    "__init__",
+    "__main__",
+]
+"""From the ground up. A package (`search`, `models`, ...) is one storey: its files may use one another."""
+
+MATHEMATICS = set(ORDER[: ORDER.index("certificates") + 1]) - {
+    "interruption",
+    "launcher",
+    "storage",
+    "metrics",
+}
+ALLOWED_IN_MATHEMATICS = {"jax", "numpy", "optax"}
+FURTHER = {
+    "jaxarch.running.progress": {"rich"},
+    "jaxarch.search.logistic_regression": {"sklearn"},
+    "jaxarch.structure.cost_table": {"pandas"},
+    "jaxarch.structure.distances": {"pandas", "sklearn"},
+}
+"""What single files need besides: a progress bar, a method that is no JAX, tables, a plane for spectra."""
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def storey(module):
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def module_name(path):
+    relative = path.relative_to(PACKAGE.parent).with_suffix("")
+    parts = relative.parts[:-1] if relative.name == "__init__" else relative.parts
+    return ".".join(parts)
+
+
+@cache
+def imported(path):
+    """The modules that a file imports, names from packages resolved to modules where they are modules."""
+    return tuple(_imported(path))
+
+
+def _imported(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                inner = PACKAGE.parent / Path(*node.module.split(".")) / alias.name
+                is_module = inner.is_dir() or inner.with_suffix(".py").exists()
+                yield f"{node.module}.{alias.name}" if is_module else node.module
+
+
+def test_every_file_has_a_storey():
+    assert {storey(module_name(path)) for path in FILES} <= set(ORDER)
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_a_file_imports_only_from_below(path):
+    mine = storey(module_name(path))
+    for module in imported(path):
+        if module.startswith("jaxarch."):
+            theirs = storey(module)
+            assert ORDER.index(theirs) <= ORDER.index(mine), f"{module_name(path)} imports {module}"
+            if theirs == mine:
+                assert "." in module_name(path) or mine == "__init__"
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if storey(module_name(p)) in MATHEMATICS], ids=module_name)
+def test_the_mathematics_imports_jax_and_no_flax_data_or_plotting_library(path):
+    for module in imported(path):
+        top = module.split(".")[0]
+        allowed = ALLOWED_IN_MATHEMATICS | FURTHER.get(module_name(path), set())
+        assert top == "jaxarch" or top in allowed or top in sys.stdlib_module_names, module
+
+
+def test_flax_is_imported_where_its_models_are_read_and_where_parents_are_made():
+    users = {module_name(p) for p in FILES if any(m.split(".")[0] == "flax" for m in imported(p))}
+    homes = {user for user in users if user.startswith(("jaxarch.models.parents.", "jaxarch.nnx."))}
+    assert users - homes == {"jaxarch.models.flax_models"}
+
+
+def in_a_new_process(code):
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.long
+def test_importing_the_package_starts_no_device_and_changes_no_setting():
+    in_a_new_process(
+        "import jax, jaxarch, jax._src.xla_bridge as bridge;"
+        "[getattr(jaxarch, name) for name in dir(jaxarch)];"
+        "assert not bridge.backends_are_initialized();"
+        "assert not jax.config.jax_enable_x64;"
+        "assert jax.config.jax_compilation_cache_dir is None"
+    )
+
+
+@pytest.mark.long
+def test_what_a_library_user_touches_loads_no_statistics_and_no_plotting():
+    loaded = in_a_new_process(
+        "import sys, jaxarch;"
+        "assert 'jax' not in sys.modules;"
+        "jaxarch.supervised, jaxarch.over_seeds, jaxarch.search.snip, jaxarch.masks;"
+        "print(*sys.modules)"
+    ).split()
+    for heavy in ("sklearn", "pandas", "matplotlib", "scipy.stats", "jaxarch.claims"):
+        assert heavy not in loaded
+
+
+def test_every_public_name_is_found_listed_and_completed():
+    stub = ast.parse((PACKAGE / "__init__.pyi").read_text())
+    names = {alias.name for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert names == set(dir(jaxarch)) - {"__version__"} == set(jaxarch.__all__)
+    for name in names:
+        assert getattr(jaxarch, name) is getattr(jaxarch, name)
+
+
+def test_no_public_function_shares_the_path_of_a_module():
+    modules = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or path.is_dir()}
+    functions = {name for name in jaxarch.__all__ if not inspect.ismodule(getattr(jaxarch, name))}
+    assert not functions & modules
+
+
+@pytest.mark.long
+def test_importing_the_module_of_a_method_leaves_the_method_where_it_is():
+    in_a_new_process(
+        "import jaxarch.search.snip, jaxarch.finish.retrain, jaxarch.structure.shrink;"
+        "import jaxarch;"
+        "assert callable(jaxarch.search.snip) and callable(jaxarch.retrain) and callable(jaxarch.shrink)"
+    )
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="sinp"):
+        jaxarch.sinp  # noqa: B018
+
+
+def test_contributing_shows_the_order_of_the_house():
+    text = (PACKAGE.parent / "CONTRIBUTING.md").read_text()
+    (block,) = re.findall(r"```text\n(.*?)```", text, flags=re.S)
+    shown = [name.rstrip("/") for name in re.findall(r"^  (\S+)", block, flags=re.M)]
+    assert shown == [name for name in reversed(ORDER) if not name.startswith("__")]
