@@ -1,5 +1,7 @@
 """Every numbered equation of the papers is judged, or left out for a stated reason."""
 
+import itertools
+
 import pytest
 
 from jaxarch.claims import CLAIMS, read_equations
@@ -24,9 +26,6 @@ NAMED = {
     },
     "S": {"figure 8"},
 }
-ENTRIES = {
-    f"{paper} {', '.join(entry.numbers)}": entry for paper, entries in PAPERS.items() for entry in entries
-}
 
 
 @pytest.mark.parametrize("paper", NUMBERS)
@@ -35,11 +34,11 @@ def test_every_number_occurs_once(paper):
     assert sorted(listed) == sorted(NUMBERS[paper] | NAMED[paper])
 
 
-@pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)
-def test_an_entry_names_claims_or_a_reason(entry):
-    assert set(entry.claims) <= set(CLAIMS)
-    assert entry.claims or entry.note
-    assert "\n" not in entry.note
+def test_an_entry_names_claims_or_a_reason():
+    for entry in itertools.chain.from_iterable(PAPERS.values()):
+        assert set(entry.claims) <= set(CLAIMS), entry
+        assert entry.claims or entry.note, entry
+        assert "\n" not in entry.note, entry
 
 
 @pytest.mark.parametrize("paper", NUMBERS)
