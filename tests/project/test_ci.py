@@ -113,12 +113,11 @@ def test_ci_ends_with_what_the_quick_suite_left_out_or_skipped_by_name_and_with_
     assert passed[-1]["names"] == [["tests/b/test_c.py::test_d[1]", "tests/test_a.py::test_long"]]
 
 
-def test_ci_begins_no_test_after_its_seconds_and_has_files_in_another_order_at_each_commit(passed):
+def test_ci_begins_no_test_after_its_seconds(passed):
     words = passed[-1]["words"]
     until = int(words[words.index("--until") + 1])
     # This run took seconds.
     assert 4000 < until - time.time() <= 4500
-    assert words[words.index("--order") + 1] == "0"
     assert (Path(passed[-1]["path"]) / "unhurried.py").parent.name == ".ci"
 
 
@@ -140,7 +139,7 @@ def test_tests_for_which_ci_has_no_time_are_counted_by_file_and_fail_nothing(ci)
 
 @pytest.fixture
 def two_files(tmp_path):
-    """Run pytest as CI does at the end, on two files of two tests: their order, and what skipped.py says."""
+    """Run pytest as CI does at the end, on two files of two tests: their names, and what skipped.py says."""
     for name in "ab":
         (tmp_path / f"test_{name}.py").write_text("def test_1(): pass\n\n\ndef test_2(): pass\n")
 
@@ -166,16 +165,6 @@ def test_no_test_begins_after_the_time_and_those_that_did_not_are_apart_from_tho
     assert not skipped
     assert not_begun == names == [f"test_{file}.py::test_{test}" for file in "ab" for test in "12"]
     assert two_files("--until", str(time.time() + 1000))[1:] == ([], [])
-
-
-@pytest.mark.long
-def test_the_order_of_files_is_that_of_a_text_and_tests_of_a_file_stay_together(two_files):
-    orders = {text: two_files("--order", text)[0] for text in "abcdefgh"}
-    assert two_files("--order", "a")[0] == orders["a"]
-    assert {tuple(name.split(".")[0] for name in names) for names in orders.values()} == {
-        ("test_a", "test_a", "test_b", "test_b"),
-        ("test_b", "test_b", "test_a", "test_a"),
-    }
 
 
 SITE = "sphinx-build -W --keep-going -q -b html docs docs/_build"
