@@ -66,18 +66,24 @@ def with_densities(
     )
 
 
-def layers_lost(network: Network) -> list[str]:
+def layers_lost(network: Network, pooled: bool = True) -> list[str]:
     """Say which layers have no connection, at the largest density at which that is so.
 
     Args:
       network: all runs, with a leading axis of them.
+      pooled: whether all leaves were compared with each other, so that one that is kept whole is said too.
     """
     masks = {"": network.mask} if network.by_density is None else network.by_density.masks
     for density in sorted(masks, key=lambda name: -float(name or 0)):
-        if found := emptied(masks[density]):
+        if found := emptied(masks[density], pooled):
             at = f"at density {density}, " if density else ""
             return [at + line for line in found]
     return []
+
+
+def layers_emptied(network: Network) -> list[str]:
+    """Say which layers have no connection in a mask that was learned, where a whole layer is no surprise."""
+    return layers_lost(network, pooled=False)
 
 
 def of_density(network: Network, density: float) -> Network:

@@ -182,9 +182,9 @@ def lines(seen: Seen, weights: PyTree = None) -> list[str]:
     return found
 
 
-def emptied(masks: PyTree) -> list[str]:
-    """Say which leaves of masks, with a leading axis of runs, have no connection, or are left whole."""
-    seen = look(masks, masks, runs=True)
+def emptied(masks: PyTree, pooled: bool = True) -> list[str]:
+    """Say which leaves of masks, with a leading axis of runs, are empty, or whole if they were compared."""
+    seen = look(masks, masks, pooled=pooled, runs=True)
     nothing = np.zeros_like(seen.there)
     return lines(seen._replace(zero=nothing, missed=nothing))
 

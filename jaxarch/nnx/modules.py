@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -73,7 +74,8 @@ def shrink(model: nnx.Module, *inputs: PyTree) -> ShrunkModule:
 
     Variables that the call writes, such as a memory or batch statistics in training, have other values at the
     next call: none is taken for a constant, and both modules write the same. `function` returns the outputs
-    alone. Layers in a stack, as of `nnx.vmap` for `nnx.scan`, lose the units that none of them needs.
+    alone. Layers in a stack, as of `nnx.vmap` for `nnx.scan`, lose the
+    units that none of them needs, on whatever axis they are stacked.
 
     Args:
       model: any NNX module, with 0 for what is pruned. It stays as it is, and shares no array with the
@@ -111,8 +113,9 @@ def shrink(model: nnx.Module, *inputs: PyTree) -> ShrunkModule:
     made = None
     if small.same_function:
         made = nnx.merge(graph, *copied((random, small.tree)), copy=True)
-        for _, node in nnx.iter_graph(made):
-            _write_sizes(node)
+        nodes = dict(nnx.iter_graph(model))
+        for path, node in nnx.iter_graph(made):
+            _write_sizes(node, nodes[path])
     fields = {field.name: getattr(small, field.name) for field in dataclasses.fields(Shrunk)}
     return ShrunkModule(**fields, model=made)
 
@@ -226,15 +229,29 @@ def _is_read(
     return any(reached(program, [True] * len(program.outputs), set()))
 
 
-def _write_sizes(module: object) -> None:
-    """The sizes of a layer's arrays, where it has written them down; layers in a stack have one axis more."""
+def _write_sizes(module: object, before: Any) -> None:
+    """Write the sizes of a layer's arrays where the layer has written them down."""
     match module:
         case nnx.Linear():
-            *_, module.in_features, module.out_features = module.kernel.shape
+            sizes = before.in_features, before.out_features
+            module.in_features, module.out_features = _sizes(module.kernel, before.kernel, sizes)
         case nnx.Conv():
-            *_, inputs, module.out_features = module.kernel.shape
+            sizes = before.in_features // before.feature_group_count, before.out_features
+            inputs, module.out_features = _sizes(module.kernel, before.kernel, sizes)
             module.in_features = inputs * module.feature_group_count
         case nnx.Embed():
-            *_, module.num_embeddings, module.features = module.embedding.shape
+            sizes = before.num_embeddings, before.features
+            module.num_embeddings, module.features = _sizes(module.embedding, before.embedding, sizes)
         case nnx.BatchNorm():
-            *_, module.num_features = module.mean.shape
+            (module.num_features,) = _sizes(module.mean, before.mean, (before.num_features,))
+
+
+def _sizes(after: Any, before: Any, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return what some sizes have become: those of the last axes that fit, if layers are stacked."""
+    for axes in reversed([*itertools.combinations(range(after.ndim), len(sizes))]):
+        others = (axis for axis in range(after.ndim) if axis not in axes)
+        if sizes == tuple(before.shape[axis] for axis in axes) and all(
+            after.shape[axis] == before.shape[axis] for axis in others
+        ):
+            return tuple(after.shape[axis] for axis in axes)
+    return after.shape[-len(sizes) :]

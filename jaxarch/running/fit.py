@@ -21,7 +21,7 @@ import numpy as np
 from jax import Array
 
 from jaxarch.digests import tree_digest
-from jaxarch.errors import ArgumentError, DeadStartWarning, NonFiniteWarning, ResultWarning, first_line, shown
+from jaxarch.errors import ArgumentError, DeadStartWarning, NonFiniteWarning, first_line, shown
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running import programs
@@ -34,6 +34,7 @@ from jaxarch.running.program_memory import free_on_a_device, program_memory, wid
 from jaxarch.running.programs import Best, Make, Stopwatch
 from jaxarch.running.runs_mesh import RunsMesh, runs_mesh, split_mesh
 from jaxarch.running.shares import Shares
+from jaxarch.running.stage import warn_of
 from jaxarch.running.training import WAKING, Carry, joined, with_losses
 from jaxarch.streams import Ahead, Window
 from jaxarch.trees import PyTree, inexact, named_leaves
@@ -130,6 +131,8 @@ def fit(
 
     if all(dead) and options.dead_start != "ignore":
         raise ArgumentError(notes[0])
+    found = joined_runs(mesh, results)
+    notes += warn_of(training, name, found)
     running, compiling = team.largest(f"{name}: seconds", watch.running, watch.compiling)
     devices = shares.devices * (1 if mesh is None else mesh.per_share)
     report = StageReport(
@@ -141,7 +144,7 @@ def fit(
         notes=tuple(notes),
         validation={name: np.hstack([v[name] for v in validations]) for name in validations[0]},
     )
-    return joined_runs(mesh, results), report
+    return found, report
 
 
 def make_one(make: Make, settings: PyTree) -> Any:
@@ -586,9 +589,6 @@ class _Group:
             network = network.replace(info={**network.info, "kept_at": best.state.step})
         network = self.team.gather(f"{self._slot}: result", network, self.rows)
         self._report_failed(np.asarray(network.failed_at))
-        if self.training.remarks is not None:
-            for line in self.training.remarks(jax.device_get(first_runs(len(self.members), network))):
-                self._note(f"{self.name}: {line}", ResultWarning)
         return network
 
 

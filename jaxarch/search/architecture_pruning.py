@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges, own_descent
 from jaxarch.errors import ArgumentError, check_choice, check_flag, check_one_number, check_one_strength
-from jaxarch.finish.densities import Densities, check_densities, with_densities
+from jaxarch.finish.densities import Densities, check_densities, layers_emptied, with_densities
 from jaxarch.masks import (
     apply_mask,
     check_temperatures,
@@ -163,7 +163,7 @@ def architecture_pruning(
         own_descent(descent, optimizers),
         penalty=_penalty,
         observe=_observe,
-        remarks=_unreached,
+        remarks=_remarks,
         remedy="the mask saturates the network: lower `hard` or the weights that it starts from",
         needs=needs_of(together, WITHIN_A_MASK),
         removes=("connections",),
@@ -242,6 +242,12 @@ def _network(settings: Settings, state: TrainState) -> Network:
     masks = {target: mask(index, target) for index, target in enumerate(settings.targets)}
     info = {name: memory[name] for name in ("reached_at", "lowest_density")}
     return with_densities(masks, weights, state.model, info | {"densities": jnp.asarray(settings.targets)})
+
+
+def _remarks(network: Network) -> Iterable[str]:
+    """Lines of targets that were not reached, and of layers without a connection."""
+    yield from _unreached(network)
+    yield from layers_emptied(network)
 
 
 def _unreached(network: Network) -> Iterable[str]:

@@ -9,6 +9,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges, own_descent
+from jaxarch.finish.densities import layers_emptied
 from jaxarch.masks import apply_mask, check_density
 from jaxarch.network import Network
 from jaxarch.running.methods import method
@@ -70,6 +71,7 @@ def biprop(
         remedy=REMEDY,
         needs=WITHIN_A_MASK,
         removes=("connections",),
+        remarks=layers_emptied,
     )
 
 

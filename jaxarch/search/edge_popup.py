@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges, own_descent
 from jaxarch.errors import ArgumentError, is_choice, shown
+from jaxarch.finish.densities import layers_emptied
 from jaxarch.masks import apply_mask, check_density
 from jaxarch.masks.keeping import largest_scores
 from jaxarch.network import Network
@@ -111,6 +112,7 @@ def edge_popup(
         remedy=REMEDY,
         needs=WITHIN_A_MASK,
         removes=("connections",),
+        remarks=layers_emptied,
     )
 
 

@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges, own_descent
 from jaxarch.errors import ArgumentError, shown
+from jaxarch.finish.densities import layers_lost
 from jaxarch.masks import Per, full_mask
 from jaxarch.optim import sparse
 from jaxarch.problem import Problem
@@ -97,6 +98,7 @@ def gradual_magnitude(
         around=_around,
         remedy="start from other weights",
         removes=("connections",),
+        remarks=layers_lost,
     )
 
 

@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges
 from jaxarch.errors import ArgumentError, check_choice, check_one_number, check_one_strength, is_traced, shown
+from jaxarch.finish.densities import layers_emptied
 from jaxarch.masks import apply_mask, check_density
 from jaxarch.masks.keeping import largest_scores
 from jaxarch.network import Network
@@ -125,6 +126,7 @@ def movement(
         Settings(density, warmup, cooldown, per, where),
         descent_of(descent, scores_optimizer),
         remedy="start from other weights",
+        remarks=layers_emptied,
         needs=WITHIN_A_MASK,
     )
 

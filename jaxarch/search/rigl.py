@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges, own_descent
 from jaxarch.errors import ArgumentError, shown
+from jaxarch.finish.densities import layers_lost
 from jaxarch.masks import Per
 from jaxarch.optim import sparse
 from jaxarch.problem import Problem
@@ -109,6 +110,7 @@ def rigl(
         around=_around,
         remedy=REMEDY,
         removes=("connections",),
+        remarks=layers_lost,
     )
 
 

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges, OwnDescent, own_descent, value_at
 from jaxarch.errors import ArgumentError, as_number, one_line
-from jaxarch.finish.densities import Densities, check_densities, with_densities
+from jaxarch.finish.densities import Densities, check_densities, layers_emptied, with_densities
 from jaxarch.masks import apply_mask, density
 from jaxarch.masks.keeping import largest_scores
 from jaxarch.network import Network
@@ -69,10 +69,12 @@ def network_of(
 
 
 def remarks(network: Network) -> Iterable[str]:
-    """A line if runs whose masks are the method's own keep nothing, or everything."""
+    """Lines of layers without a connection, and of runs whose own masks keep nothing, or everything."""
+    found = np.asarray(network.info["own_density"])
+    if network.by_density is not None or found.any():
+        yield from layers_emptied(network)
     if network.by_density is not None:
         return
-    found = np.asarray(network.info["own_density"])
     for share, what, change in ((0, "nothing is left", "smaller"), (1, "nothing was pruned", "larger")):
         if runs := int((found == share).sum()):
             yield f"{what} in {runs} of {len(found)} runs: take a {change} `strength`, or give `densities`"

@@ -10,6 +10,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch.descent import DescentChanges, own_descent
+from jaxarch.finish.densities import layers_lost
 from jaxarch.masks import Per
 from jaxarch.optim import at_random, sparse
 from jaxarch.problem import Problem
@@ -100,6 +101,7 @@ def sparse_evolution(
         around=_around,
         remedy=REMEDY,
         removes=("connections",),
+        remarks=layers_lost,
     )
 
 

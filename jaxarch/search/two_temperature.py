@@ -26,6 +26,7 @@ from jaxarch.errors import (
     is_traced,
     shown,
 )
+from jaxarch.finish.densities import layers_emptied
 from jaxarch.masks import (
     apply_mask,
     check_clip,
@@ -198,6 +199,7 @@ def two_temperature(
         remedy=REMEDY if isinstance(together, Connections) else REMEDY_OF_UNITS,
         needs=needs_of(together, WITHIN_A_MASK),
         removes=("connections",),
+        remarks=layers_emptied,
     )
 
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import JaxprEqn
@@ -35,12 +36,19 @@ def computed(eqn: JaxprEqn, taken: Sequence[Any], **changed: Any) -> Arrays:
         # Of arrays of one number each, one entry says all.
         rank = len(_aval(eqn).shape)
         one = [array[(slice(0, 1),) * array.ndim] for array in arrays]
-        made = [np.asarray(array) for array in bind(eqn, [*map(jnp.asarray, one)], **changed)]
+        made = _bound(eqn, one, changed)
         if all(array.ndim == rank for array in made):
             return [np.broadcast_to(array, _aval(eqn).shape) for array in made]
     if name in PRODUCTS and not changed and _is_nothing(arrays):
         return [np.zeros(_aval(eqn).shape, _aval(eqn).dtype)]
-    return [np.asarray(array) for array in bind(eqn, [*map(jnp.asarray, arrays)], **changed)]
+    if name in _REDUCTIONS and arrays[0].size and not arrays[0].tobytes().strip(b"\0"):
+        return [np.zeros(_aval(eqn).shape, _aval(eqn).dtype)]
+    return _bound(eqn, arrays, changed)
+
+
+def _bound(eqn: JaxprEqn, arrays: Arrays, changed: dict[str, Any]) -> Arrays:
+    # jnp.asarray would compile a program for each shape.
+    return [np.asarray(array) for array in bind(eqn, jax.device_put(arrays), **changed)]
 
 
 def _aval(eqn: JaxprEqn) -> Any:
@@ -77,6 +85,8 @@ def _divides_integers(eqn: JaxprEqn) -> bool:
     return eqn.primitive.name == "div" and _aval(eqn).dtype.kind in "iu"
 
 
+_REDUCTIONS = ("reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_sum")
+"""Of zeros that are not negative they make zeros."""
 _PLACED = ("reshard", "sharding_constraint", "pvary")
 
 
@@ -141,9 +151,17 @@ def _unstacked(eqn: JaxprEqn, array: np.ndarray) -> Arrays:
     return [*np.moveaxis(array, eqn.params["axis"], 0)]
 
 
+def _iota(eqn: JaxprEqn) -> Arrays:
+    shape, along = _aval(eqn).shape, eqn.params["dimension"]
+    places = np.arange(shape[along]).astype(_aval(eqn).dtype)
+    others = [axis for axis in range(len(shape)) if axis != along]
+    return [np.broadcast_to(np.expand_dims(places, others), shape)]
+
+
 _MOVES: dict[str, Callable[..., Arrays]] = {
     "broadcast_in_dim": _broadcast,
     "concatenate": lambda eqn, *arrays: [np.concatenate(arrays, eqn.params["dimension"])],
+    "iota": _iota,
     "pad": _padded,
     "reshape": _reshaped,
     "rev": lambda eqn, array: [np.flip(array, eqn.params["dimensions"])],

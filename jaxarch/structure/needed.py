@@ -270,9 +270,9 @@ def _mul(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> N
 
 def _back(linear: Callable[..., Any], shapes: Sequence[tuple[int, ...]], needed: Needs) -> Needs:
     """Through a linear function with no negative coefficients: which entries reach some that are needed."""
-    zeros = [jnp.zeros(shape, jnp.float32) for shape in shapes]
+    zeros = [np.zeros(shape, np.float32) for shape in shapes]
     _, transposed = jax.vjp(lambda *arrays: tuple(linear(*arrays)), *zeros)
-    found = transposed(tuple(jnp.asarray(entries, jnp.float32) for entries in needed))
+    found = transposed(tuple(entries.astype(np.float32) for entries in needed))
     return [np.asarray(entries) > 0 for entries in found]
 
 

@@ -48,6 +48,19 @@ def test_erk_keeps_the_densities_of_the_formula():
         assert abs(counts(keep(SCORES, 0.1, "erk"))[path] - density * math.prod(SHAPES[path])) < 1
 
 
+def test_erk_fills_the_leaf_that_has_the_fewest_connections_for_its_sizes_traced_or_not():
+    # 100 x 10 has 1000 connections and a sum of 110, 3 x 3 x 8 x 16 has 1152 and 30: the first is full.
+    shapes = {"conv": (3, 3, 8, 16), "dense": (100, 10)}
+    filled = [(0.9 * 2152 - 1000) / 1152, 1.0]
+    np.testing.assert_allclose(list(erk_densities(shapes, 0.9).values()), filled, rtol=1e-12)
+    traced = jax.jit(lambda density: erk_densities(shapes, density))(0.9)
+    np.testing.assert_allclose([traced[path] for path in shapes], filled, rtol=1e-5)
+
+
+def test_erk_of_density_1_keeps_all_of_the_smallest_leaves():
+    assert erk_densities({"number": (1,), "row": (1, 1)}, 1.0) == {"number": 1.0, "row": 1.0}
+
+
 def test_densities_by_path_are_each_leaf_s_own():
     assert counts(keep(SCORES, {"wide": 0.1, "small": 1.0})) == {"small": 21, "wide": 60}
 
@@ -129,6 +142,13 @@ BAD = {
     "per: the densities are of each leaf already": lambda: keep(SCORES, {"wide": 1.0, "small": 0.1}, "leaf"),
     "per: expected 'all', 'leaf' or 'erk', got 'layer'": lambda: keep(SCORES, 0.1, "layer"),
     "scores: no leaf is masked": lambda: keep({"a": None}, 0.1),
+    "density: expected a number in (0, 1], 1 - sparsity; got 2": lambda: erk_densities(SHAPES, 2),
+    "shapes: expected shapes by path, got": lambda: erk_densities([(4, 4)], 0.1),
+    "shapes: expected at least one": lambda: erk_densities({}, 0.1),
+    "shapes: expected integers as the shape of 'a', got 4": lambda: erk_densities({"a": 4}, 0.1),
+    "shapes: expected integers as the shape of 'b', got (4, 2.5)": lambda: erk_densities(
+        {"b": (4, 2.5)}, 0.1
+    ),
 }
 
 

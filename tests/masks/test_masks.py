@@ -263,11 +263,13 @@ def test_a_k_out_of_range_is_refused(k):
 @given(seed=SEEDS)
 def test_thresholds_are_percentiles_of_all_leaves_pooled(seed):
     values = random_tree(seed)
-    mine = masks.percentile_thresholds(values, [10, 50, 100])
-    np.testing.assert_allclose(mine, np.percentile(flat(values), [10, 50, 100]), rtol=1e-5, atol=1e-6)
+    mine = masks.percentile_thresholds(values, [0, 10, 50, 100])
+    np.testing.assert_allclose(mine, np.percentile(flat(values), [0, 10, 50, 100]), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("percentiles", [[150.0, -10.0], [50, 101], -1, [np.nan], "50", [True]])
+@pytest.mark.parametrize(
+    "percentiles", [[150.0, -10.0], [50, 101], -1, [np.nan], "50", [True], [[50], [50, 60]]]
+)
 def test_percentiles_out_of_range_are_refused(percentiles):
     with pytest.raises(ValueError, match=r"^percentiles: expected numbers in \[0, 100\], got "):
         masks.percentile_thresholds(TREE, percentiles)

@@ -1,5 +1,6 @@
 """Scores and masks that mean little are named: by `masks.keep`, and by searches, once for all runs."""
 
+import dataclasses
 import warnings
 
 import jax
@@ -179,6 +180,39 @@ def test_a_search_says_once_for_all_runs_what_its_scores_do_not_tell(stage, text
     with pytest.warns(jaxarch.ResultWarning, match=text) as caught:
         _, report = jaxarch.over_seeds(stage, KEYS, ZEROS)
     assert len(caught) == 1 and report.notes == (str(caught[0].message),)
+
+
+LEARNED = {
+    "two-temperature": search.two_temperature(density=0.5),
+    "two-temperature of its own density": search.two_temperature(),
+    "edge-popup": search.edge_popup(0.5),
+    "biprop": search.biprop(0.5),
+    "movement": search.movement(0.5, per="all", warmup=0.0, cooldown=0.0),
+    "architecture pruning": search.architecture_pruning((0.5,), strength=1.0),
+    "continuous sparsification": search.continuous_sparsification(0.5),
+    "hard concrete": search.hard_concrete(0.5),
+    "soft threshold": search.soft_threshold(),
+    "gradual magnitude": search.gradual_magnitude(0.5),
+    "RigL": search.rigl(0.5),
+    "sparse evolution": search.sparse_evolution(0.5),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("stage", LEARNED.values(), ids=LEARNED)
+def test_a_search_that_learns_says_once_which_layers_it_leaves_empty(stage):
+    def found(settings, state):
+        network = stage.network(settings, state)
+        head = {"kernel": jnp.zeros_like(network.mask["head"]["kernel"])}
+        return network.replace(mask={"a": network.mask["a"], "head": head}, by_density=None)
+
+    emptying = dataclasses.replace(stage, network=found)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", jaxarch.ResultWarning)
+        _, report = jaxarch.over_seeds(emptying, KEYS, problem_of(drawn(3, (8, 3))), at_once=1)
+    told = [str(warning.message) for warning in caught if "no connection is kept" in str(warning.message)]
+    assert len(told) == 1 and told[0] in report.notes
+    assert told[0].startswith(f"{stage.name}: no connection is kept in 'head/kernel' (in 3 of 3 runs); give")
 
 
 def test_a_search_whose_scores_are_all_nan_is_refused():

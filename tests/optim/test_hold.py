@@ -338,6 +338,17 @@ def test_a_start_that_could_not_be_seen_is_masked_by_the_first_step():
     check_held(half(), optax.apply_updates(init(), updates))
 
 
+def test_a_pruned_weight_that_could_not_be_seen_ends_at_0_by_an_update_of_the_optimizer_s_dtype():
+    tx = hold({"w": jnp.array([True, False])}, optax.sgd(0.5))
+
+    @jax.jit
+    def first_update(params, gradients):
+        return tx.update(gradients, tx.init(params), params)[0]["w"]
+
+    update = first_update({"w": jnp.array([1.0, 2.0])}, {"w": jnp.ones(2, jnp.bfloat16)})
+    assert update.dtype == jnp.bfloat16 and update.tolist() == [-0.5, -2.0]
+
+
 class TwoLayers(nnx.Module):
     def __init__(self, rngs):
         self.hidden, self.head = nnx.Linear(6, 8, rngs=rngs), nnx.Linear(8, 1, rngs=rngs)

@@ -21,12 +21,24 @@ START = {"backbone": {"w": jnp.eye(4) + 0.1, "shift": jnp.ones(4)}, "head": {"w"
 LABELS = {"backbone": {"w": "frozen", "shift": "frozen"}, "head": {"w": "trained"}}
 KINDS = {"frozen": optax.set_to_zero(), "trained": optax.adam(0.1)}
 FREEZING = optax.partition(KINDS, LABELS)
+MOVES = {
+    "backbone": {"w": np.zeros((4, 4), bool), "shift": np.zeros(4, bool)},
+    "head": {"w": np.ones((4, 2), bool)},
+}
 BESIDE = {
     "movement": search.movement(0.5, where="head/w"),
     "continuous sparsification": search.continuous_sparsification(0.5, where="head/w"),
     "soft threshold": search.soft_threshold(0.5, where="head/w"),
     "hard concrete": search.hard_concrete(0.5, where="head/w"),
 }
+
+
+def times(update, moves):
+    return update * moves
+
+
+def where(update, moves):
+    return jnp.where(moves, update, 0.0)
 
 
 def apply(params, x):
@@ -81,11 +93,20 @@ def test_an_optimiser_is_shown_the_tree_of_the_parameters_and_scores_at_their_pa
         optax.chain(optax.adam(0.1), optax.masked(optax.set_to_zero(), {"backbone": True, "head": False})),
         optax.partition({"frozen": optax.sgd(0.0), "trained": optax.adamw(0.1)}, LABELS),
         optax.MultiSteps(FREEZING, 2),
+        optax.partition(KINDS | {"frozen": optax.inject_hyperparams(optax.adam)(learning_rate=0.0)}, LABELS),
+        optax.chain(optax.masked(optax.set_to_zero(), {"backbone": True, "head": False}), optax.adam(0.1)),
+        optax.chain(optax.adam(0.1), optax.stateless(lambda updates, _: jax.tree.map(times, updates, MOVES))),
+        optax.chain(optax.adam(0.1), optax.stateless(lambda updates, _: jax.tree.map(where, updates, MOVES))),
     ],
-    ids=["partition", "masked", "rate of 0", "MultiSteps"],
+    ids=["partition", "masked", "rate of 0", "MultiSteps", "injected rate", "moments of 0", "times", "where"],
 )
 def test_leaves_that_an_optimiser_holds_still_are_read_from_its_program(optimizer):
     assert frozen(optimizer, START) == ["backbone/shift", "backbone/w"]
+
+
+@pytest.mark.parametrize("rate", [optax.linear_schedule(0.0, 0.1, 10), 0.1])
+def test_a_state_that_begins_with_zeros_and_leaves_them_holds_nothing_still(rate):
+    assert frozen(optax.inject_hyperparams(optax.adam)(learning_rate=rate), START) == []
 
 
 def test_an_optimiser_that_begins_with_a_rate_of_0_holds_nothing_still():
@@ -103,8 +124,12 @@ def test_scores_that_are_held_still_are_warned_of_unless_they_have_an_optimiser_
     assert same(network.params["backbone"]["w"], jnp.where(kept, START["backbone"]["w"], 0))
 
 
-def test_architecture_pruning_does_not_train_what_the_problem_s_optimiser_freezes():
-    problem = problem_of(FREEZING)
+INJECTED = optax.partition(KINDS | {"frozen": optax.inject_hyperparams(optax.sgd)(learning_rate=0.0)}, LABELS)
+
+
+@pytest.mark.parametrize("optimizer", [FREEZING, INJECTED], ids=["set to zero", "injected rate"])
+def test_architecture_pruning_does_not_train_what_the_problem_s_optimiser_freezes(optimizer):
+    problem = problem_of(optimizer)
     with pytest.raises(ArgumentError, match=r"weights_optimizer: .* trains 'backbone/shift', 'backbone/w'"):
         jax.eval_shape(jaxarch.chain(search.architecture_pruning(0.5)), KEY, problem)
     own = search.architecture_pruning(0.5, weights_optimizer=FREEZING)

@@ -5,8 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from compilations import compilations
+from flax import nnx
 from jax import lax
 
+import jaxarch
+from jaxarch.models import GPT
 from jaxarch.structure import axis_groups, host
 
 DRAW = np.random.default_rng(0)
@@ -118,6 +121,34 @@ def test_numbers_that_are_too_small_are_0_as_in_jax():
     x, y = np.float32(1e-30), np.float32(1e-10)
     (made,) = host.computed(equation(lax.mul, x, y), [x, y])
     assert made.tobytes() == np.asarray(lax.mul(x, y)).tobytes()
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.int32])
+def test_places_along_an_axis_are_those_of_jax(dtype):
+    def function():
+        return lax.broadcasted_iota(dtype, (2, 300, 3), 1)
+
+    (made,) = host.computed(equation(function), [])
+    assert made.dtype == function().dtype and np.array_equal(made, function())
+
+
+@pytest.mark.parametrize("fill", [0.0, -0.0, 1.0])
+def test_reductions_of_an_array_of_one_number_have_the_bits_of_jax(fill):
+    array = np.full((2, 3), fill, np.float32)
+    for function in (jnp.sum, jnp.max, jnp.min):
+        eqn = equation(lambda x, function=function: function(x, 1), array)
+        (made,) = host.computed(eqn, [array])
+        assert made.tobytes() == np.asarray(function(array, 1)).tobytes()
+
+
+def test_reading_a_language_model_compiles_what_numpy_rounds_otherwise_and_lookups():
+    model = GPT(depth=2, features=8, heads=2, length=5, vocabulary=7, rngs=nnx.Rngs(0))
+    hidden = model.encoder[0].layers[0]
+    hidden.kernel[:, 3:9], hidden.bias[3:9] = 0.0, 0.0
+    tokens = jnp.zeros((1, 5), int)
+    with compilations() as compiled:
+        jaxarch.nnx.shrink(model, tokens)
+    assert len(compiled) <= 14 and "jit(stage)" not in compiled
 
 
 def test_reading_a_program_compiles_next_to_nothing():

@@ -180,15 +180,16 @@ def test_norms_of_stacked_equinox_layers_are_not_scored():
     assert list(jaxarch.named_leaves(jaxarch.saliency.magnitude(stack))) == ["linear/weight"]
 
 
-def test_a_problem_says_which_leaves_are_masked_by_default_and_enter_no_product():
+@pytest.mark.parametrize("name, shape", [("table", (3, 8)), ("w", (1, 8))])
+def test_a_problem_says_which_leaves_are_masked_by_default_and_enter_no_product(name, shape):
     def init(key):
-        return {"W": SQUARE, "table": jnp.ones((3, 8)), "V": jnp.ones((8, 2))}, {}
+        return {"in": {"w": SQUARE}, name: jnp.ones(shape), "out": {"w": jnp.ones((8, 2))}}, {}
 
     def apply(params, state, x, key):
-        return jnp.tanh((x + params["table"][None]) @ params["W"]).mean(1) @ params["V"], state
+        return jnp.tanh((x + params[name][None]) @ params["in"]["w"]).mean(1) @ params["out"]["w"], state
 
     with pytest.warns(
-        jaxarch.ResultWarning, match="model: 'table' would be masked by default, but enters no"
+        jaxarch.ResultWarning, match=f"model: '{name}' would be masked by default, but enters no"
     ):
         jaxarch.supervised(
             jaxarch.Model(init, apply), (np.ones((4, 3, 8)), np.zeros(4, int)), steps=1,

@@ -46,8 +46,9 @@ class Terms(abc.ABC, Generic[Product]):
 
     def __mul__(self, other: Any) -> Self:
         terms: dict[Product, Any] = {}
+        others = self.of(other).terms
         for first, a in self.terms.items():
-            for second, b in self.of(other).terms.items():
+            for second, b in others.items():
                 product = self.times(first, second)
                 terms[product] = terms.get(product, 0) + a * b
         return type(self)(terms)
