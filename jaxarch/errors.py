@@ -13,9 +13,15 @@ import os
 import reprlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from types import UnionType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import jax
 
 LARGEST_COUNT = 2**31 - 1
+LONGEST_LIST = 250
+"""Characters of the names that a message lists."""
 
 
 class ArgumentError(ValueError):
@@ -84,16 +90,22 @@ class _Short(reprlib.Repr):
             setattr(self, f"max{container}", limit)
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: object, known: Iterable[str]) -> str:
     """The tail of an error on an unknown name: the nearest known one, or all of them.
 
     A name that is the end of a known one, as `fig4` of `disentangling.fig4`, is nearest to that.
     """
     known = list(known)
-    near = [full for full in known if full.endswith(f".{name}")]
-    # Comparing takes time that grows with the square of the length.
-    near = near or difflib.get_close_matches(name[:200], known, n=1, cutoff=0.5)
-    return f"did you mean {' or '.join(map(repr, near))}?" if near else "known: " + ", ".join(known)
+    if isinstance(name, str):
+        near = [full for full in known if full.endswith(f".{name}")]
+        # Comparing takes time that grows with the square of the length.
+        near = near or difflib.get_close_matches(name[:200], known, n=1, cutoff=0.5)
+        if near:
+            return f"did you mean {' or '.join(map(repr, near))}?"
+    text = ", ".join(known)
+    if len(text) > LONGEST_LIST:
+        text = f"{text[:LONGEST_LIST].rpartition(', ')[0]}, ... ({len(known)} in all)"
+    return f"known: {text}"
 
 
 def one_line(error: BaseException) -> str:
@@ -220,14 +232,19 @@ def check_strength(name: str, value: object) -> None:
         raise ArgumentError(f"{name}: expected a finite number of at least 0, got {shown(value)}")
 
 
+def check_concrete(name: str, value: object) -> None:
+    """Raise if any of a pytree's leaves is traced."""
+    if is_traced(value):
+        raise ArgumentError(f"{name}: expected concrete numbers, got traced ones; call it outside of jit")
+
+
 def real_numbers(name: str, value: object) -> Any:
     """Real numbers as a NumPy array of float64, for what is computed outside of JAX.
 
     Raises:
       ArgumentError: naming the argument: traced or ragged values, texts, complex numbers, objects, `None`.
     """
-    if is_traced(value):
-        raise ArgumentError(f"{name}: expected concrete numbers, got traced ones; call it outside of jit")
+    check_concrete(name, value)
     import numpy as np
 
     try:
@@ -238,6 +255,49 @@ def real_numbers(name: str, value: object) -> Any:
         return array.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
         raise ArgumentError(f"{name}: expected real numbers, got {shown(value)}") from None
+
+
+def real_number(name: str, value: object) -> float:
+    """One finite real number as Python's, for what is computed outside of JAX.
+
+    Raises:
+      ArgumentError: as `real_numbers`; an array, or a number that is not finite.
+    """
+    import numpy as np
+
+    array = real_numbers(name, value)
+    if array.shape != () or not np.isfinite(array):
+        raise ArgumentError(f"{name}: expected one finite number, got {shown(value)}")
+    return float(array)
+
+
+def as_array(name: str, value: Any, dtype: Any = None) -> jax.Array:
+    """A JAX array of what is handed in, traced or not.
+
+    Raises:
+      ArgumentError: naming the argument: texts, ragged lists, objects, random keys, `None`.
+    """
+    import jax
+
+    try:
+        array = jax.numpy.asarray(value, dtype)
+    except (TypeError, ValueError, OverflowError):
+        raise ArgumentError(f"{name}: expected an array of numbers, got {shown(value)}") from None
+    check_array(name, array)
+    return array
+
+
+def check_broadcast(**values: Any) -> None:
+    """Raise unless the shapes of all these arguments broadcast to one."""
+    import numpy as np
+
+    shapes = {name: np.shape(value) for name, value in values.items()}
+    try:
+        np.broadcast_shapes(*shapes.values())
+    except ValueError:
+        *_, last = shapes
+        told = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise ArgumentError(f"{last}: expected shapes that broadcast, got {told}") from None
 
 
 def is_numeric(value: object) -> bool:
@@ -329,6 +389,29 @@ def check_list(name: str, values: object, of: str) -> None:
     is_list = isinstance(values, Sequence) and not isinstance(values, str | bytes)
     if not is_list and not (isinstance(values, np.ndarray | jax.Array) and values.ndim):
         raise ArgumentError(f"{name}: expected a list of {of}, got {shown(values)}")
+
+
+def check_instance(name: str, value: object, kind: type | UnionType, of: str) -> None:
+    """Raise unless it is of a class, which the message describes."""
+    if not isinstance(value, kind):
+        raise ArgumentError(f"{name}: expected {of}, got {shown(value)}")
+
+
+def items(name: str, values: Any, kind: type, of: str) -> list[Any]:
+    """The entries of a list or any other iterable that is no text.
+
+    Raises:
+      ArgumentError: no such iterable, or an entry that is not of the class; the message says what is right.
+    """
+    try:
+        if isinstance(values, str | bytes):
+            raise TypeError
+        entries = list(values)
+    except TypeError:
+        raise ArgumentError(f"{name}: expected a list of {of}, got {shown(values)}") from None
+    for entry in entries:
+        check_instance(name, entry, kind, of)
+    return entries
 
 
 def check_mapping(name: str, value: object, of: str) -> None:
@@ -481,7 +564,8 @@ def _numbers(name: str, value: object, wanted: str) -> Any:
         array = np.asarray(value)
         if array.dtype.kind == "O":  # integers of more than 64 bits, or no numbers at all
             array = np.asarray(value, np.float64)
-        if not any(jax.numpy.issubdtype(array.dtype, kind) for kind in (np.integer, np.floating)):
+        is_real = any(jax.numpy.issubdtype(array.dtype, kind) for kind in (np.integer, np.floating))
+        if not is_real or (isinstance(value, list | tuple) and not array.size):
             raise TypeError
     except (TypeError, ValueError, OverflowError):
         raise ArgumentError(f"{name}: expected {wanted}, got {shown(value)}") from None

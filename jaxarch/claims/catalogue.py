@@ -10,7 +10,16 @@ from jax import Array
 from jaxarch.claims import disentangling, own, pruning, spectral
 from jaxarch.claims.checks.adversary import drawn_checks, search
 from jaxarch.claims.checks.core import CASES, Claim, Evidence, Outcome, judge
-from jaxarch.errors import ArgumentError, check_count, check_one_key, check_positive, did_you_mean, shown
+from jaxarch.errors import (
+    ArgumentError,
+    check_count,
+    check_one_key,
+    check_positive,
+    did_you_mean,
+    items,
+    real_number,
+    shown,
+)
 
 IDEAS = (
     disentangling.binarization,
@@ -77,9 +86,9 @@ def chosen(ids: Iterable[str] | str | None = None) -> list[Claim]:
       >>> [(claim.id, claim.verdict) for claim in jaxarch.claims.chosen(["D.lemma-4.2", "D.one-to-one"])]
       [('D.lemma-4.2', 'holds as corrected'), ('D.one-to-one', 'refuted')]
     """
-    if ids is not None and not isinstance(ids, Iterable):
-        raise ArgumentError(f"claim: expected ids such as 'D.lemma-4.2', got {shown(ids)}")
-    ids = list(CLAIMS) if ids is None else [ids] if isinstance(ids, str) else list(ids)
+    if isinstance(ids, str):
+        ids = [ids]
+    ids = list(CLAIMS) if ids is None else items("claim", ids, str, "ids such as 'D.lemma-4.2'")
     for name in ids:
         if name not in CLAIMS:
             raise ArgumentError(f"claim: unknown {shown(name)}; {did_you_mean(name, CLAIMS)}")
@@ -134,11 +143,14 @@ def worst_case(claim: str, *, seconds: float = 10.0, key: Array | None = None, c
     if not isinstance(claim, str):
         raise ArgumentError(f"claim: expected one id, such as 'D.lemma-4.2', got {shown(claim)}")
     (found,) = chosen(claim)
+    key = jax.random.key(0) if key is None else key
+    check_one_key(key)
     check_positive("seconds", seconds)
+    seconds = real_number("seconds", seconds)
     check_count("check", check, least=0)
     inequalities = drawn_checks(found)
     if check >= len(inequalities):
         raise ArgumentError(
             f"check: {claim} has {len(inequalities)} inequalities, counted from 0, got {check}"
         )
-    return search(inequalities[check], seconds, jax.random.key(0) if key is None else key)
+    return search(inequalities[check], seconds, key)

@@ -9,6 +9,7 @@ from rich import box
 from rich.table import Table
 
 from jaxarch.claims.checks.core import Check, Claim
+from jaxarch.errors import check_instance, items
 
 PROVED_TOGETHER = (
     ("two-temperature.mirror-flow", "two-temperature.strong-convexity"),
@@ -83,6 +84,7 @@ def proof_of(claim: Claim) -> str:
       >>> jaxarch.claims.proof_of(jaxarch.claims.CLAIMS["two-temperature.scaling"])
       'theory.md#two-temperaturescaling'
     """
+    check_instance("claim", claim, Claim, "a jaxarch.claims.Claim")
     section = _SECTIONS.get(claim.id)
     if section is None:
         return ""
@@ -101,6 +103,7 @@ def known_by(claim: Claim) -> list[str]:
       proved
       sampled: steps 1 or of 1, ..., 10^300
     """
+    check_instance("claim", claim, Claim, "a jaxarch.claims.Claim")
     by_hand = "refuted by hand" if claim.verdict == "refuted" else "proved"
     lines = [by_hand] if proof_of(claim) else []
     # Checks of the same cases are told once.
@@ -127,6 +130,7 @@ def listed(claims: Iterable[Claim]) -> Table:
       >>> jaxarch.claims.listed(jaxarch.claims.CLAIMS.values()).row_count == len(jaxarch.claims.CLAIMS)
       True
     """
+    claims = items("claims", claims, Claim, "jaxarch.claims.Claim")
     table = Table("claim", "verdict", "known", "proof", box=box.SIMPLE_HEAD, show_edge=False)
     for claim in claims:
         ways = dict.fromkeys(line.partition(":")[0] for line in known_by(claim))
@@ -146,7 +150,7 @@ def listed_as_markdown(claims: Iterable[Claim]) -> str:
       >>> print(page.splitlines()[-1])
       | `D.zero-mean-error` | E(r) = 0 | refuted | 2 counterexamples |
     """
-    rows = [_row(claim) for claim in claims]
+    rows = [_row(claim) for claim in items("claims", claims, Claim, "jaxarch.claims.Claim")]
     return "\n".join([*_HEAD, *rows, ""])
 
 

@@ -19,7 +19,9 @@ from jaxarch.claims.checks.core import Check, Evaluated, Evidence, Outcome
 from jaxarch.claims.checks.drawn import Inequality
 from jaxarch.claims.equations import Entry
 from jaxarch.claims.pages import proof_of
+from jaxarch.errors import check_instance, check_mapping, items
 
+_OUTCOMES = "outcomes of jaxarch.claims.check"
 _STYLES = {"holds": "green", "holds as corrected": "yellow", "refuted": "red"}
 _WIDEST, _WIDEST_SOURCE = 180, 50
 _HEADINGS = ("claim", "source", "verdict", "found by", "margin", "cases", "seconds")
@@ -50,6 +52,7 @@ def show(console: Console, part: RenderableType) -> None:
       >>> jaxarch.claims.show(Console(color_system=None, width=20), row)
       S.parameter-count  [S] section 5, figure 8  holds
     """
+    check_instance("console", console, Console, "a rich.console.Console")
     console.width = max(console.width, _WIDEST)
     console.print(part, crop=False, highlight=False)
 
@@ -68,7 +71,7 @@ def overview(outcomes: Iterable[Outcome]) -> Table:
         right = heading in ("margin", "cases", "seconds")
         widest = _WIDEST_SOURCE if heading == "source" else None
         table.add_column(heading, justify="right" if right else "left", no_wrap=True, max_width=widest)
-    for outcome in outcomes:
+    for outcome in items("outcomes", outcomes, Outcome, _OUTCOMES):
         table.add_row(*_row(outcome))
     return table
 
@@ -94,6 +97,7 @@ def details(outcome: Outcome) -> Group:
       E(r) = 0
       ...
     """
+    check_instance("outcome", outcome, Outcome, f"one of the {_OUTCOMES}")
     return Group(*_details(outcome))
 
 
@@ -143,6 +147,8 @@ def searched(check: Inequality, found: Evidence) -> Group:
         held in 100 cases, largest ratio left/right 0...
         worst case: hard = ..., scores = ...
     """
+    check_instance("check", check, Inequality, "a jaxarch.claims.Inequality")
+    check_instance("found", found, Evidence, "a jaxarch.claims.Evidence")
     held = "held" if found.holds else "FAILED"
     return Group(
         Text(_title(check)),
@@ -168,6 +174,7 @@ def as_markdown(outcomes: Sequence[Outcome]) -> str:
       >>> text.splitlines()[4:7]
       ['### D.zero-mean-error', '', '[D] eq. (39); [A] eq. (46): **refuted**']
     """
+    outcomes = items("outcomes", outcomes, Outcome, _OUTCOMES)
     rows = [_markdown_row(_HEADINGS), _markdown_row(["---"] * len(_HEADINGS))]
     rows += [_markdown_row(_cells(outcome)) for outcome in outcomes]
     return "\n".join([*rows, "", *(part for outcome in outcomes for part in _section(outcome))])
@@ -205,12 +212,13 @@ def equations_as_markdown(papers: Mapping[str, Sequence[Entry]]) -> str:
       | --- | --- | --- | ---
       | [A] | 1, 2 | A.eq-2
     """
+    check_mapping("papers", papers, "a dict such as jaxarch.claims.read_equations()")
     headings = ("paper", "equation, lemma, theorem", "claims", "note")
     rows = [_markdown_row(headings), _markdown_row(["---"] * len(headings))]
     rows += [
         _markdown_row((f"[{paper}]", ", ".join(entry.numbers), ", ".join(entry.claims) or "none", entry.note))
         for paper, entries in papers.items()
-        for entry in entries
+        for entry in items("papers", entries, Entry, "entries of jaxarch.claims.read_equations()")
     ]
     return "\n".join(["### Equation by equation\n", *rows, ""])
 
@@ -224,7 +232,9 @@ def as_json(outcomes: Iterable[Outcome]) -> str:
       >>> claim["verdict"], claim["recorded"], len(claim["counterexamples"])
       ('refuted', 'refuted', 2)
     """
-    return json.dumps([_object(outcome) for outcome in outcomes], indent=2)
+    return json.dumps(
+        [_object(outcome) for outcome in items("outcomes", outcomes, Outcome, _OUTCOMES)], indent=2
+    )
 
 
 def _object(outcome: Outcome) -> dict[str, Any]:

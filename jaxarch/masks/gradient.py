@@ -52,6 +52,8 @@ def two_temperature(scores: ArrayLike, hard: ArrayLike, soft: ArrayLike, *, fact
 
     Example:
       >>> import jax, jaxarch
+      >>> print(jaxarch.masks.two_temperature(0.0, hard=40.0, soft=4.0))
+      0.5
       >>> mask = jax.value_and_grad(jaxarch.masks.two_temperature)
       >>> for soft in (4.0, 40.0):  # at a score of 0, the slope of a sigmoid is soft / 4
       ...     print(*mask(0.0, hard=40.0, soft=soft))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, check_widths
+from jaxarch.errors import ArgumentError, as_array, check_broadcast, check_widths
 from jaxarch.models.model import Model
 from jaxarch.problem import Key
 from jaxarch.trees import PyTree
@@ -69,4 +69,7 @@ def signed_output_loss(outputs: Array, y: Array) -> Array:
       >>> print(jaxarch.models.signed_output_loss(jnp.array([0.5, 2.0]), jnp.array([0, 1])))
       [ 0.5 -2. ]
     """
-    return outputs * (1 - 2 * jnp.asarray(y, outputs.dtype))
+    outputs = as_array("outputs", outputs)
+    y = as_array("y", y, outputs.dtype)
+    check_broadcast(outputs=outputs, y=y)
+    return outputs * (1 - 2 * y)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
+from jaxarch.errors import ArgumentError, shown
+from jaxarch.plots.arguments import array, panels
 from jaxarch.plots.style import STYLE, panel_grid
 
 
@@ -30,10 +33,14 @@ def fields(
       >>> [axes.images[0].get_clim() for axes in figure.axes[:2]]  # one scale for the row
       [(-2.0, 2.0), (-2.0, 2.0)]
     """
+    rows = panels("rows", rows, "row, column", array("n, m"))
+    left, right, bottom, top = _extent("extent", extent)
     with matplotlib.rc_context({**STYLE, "axes.grid": False, "axes.titlesize": 9}):
         figure, grid, columns = panel_grid(rows, (1.3, 1.35), (1.4, 0.7), title, sharey=True)
         for axes_row, (name, row) in zip(grid, rows.items(), strict=True):
-            largest = max(float(np.abs(values).max()) for values in row.values()) or 1.0
+            largest = (
+                max(np.abs(values[np.isfinite(values)]).max(initial=0) for values in row.values()) or 1.0
+            )
             for axes, column in zip(axes_row, columns, strict=True):
                 image = axes.imshow(
                     row[column],
@@ -41,11 +48,19 @@ def fields(
                     vmin=-largest,
                     vmax=largest,
                     origin="lower",
-                    extent=extent,
+                    extent=(left, right, bottom, top),
                     interpolation="bilinear",
                 )
             axes_row[0].set_ylabel(name)
-            axes_row[0].set_xticks(np.linspace(extent[0], extent[1], 3))
-            axes_row[0].set_yticks(np.linspace(extent[2], extent[3], 3))
+            axes_row[0].set_xticks(np.linspace(left, right, 3))
+            axes_row[0].set_yticks(np.linspace(bottom, top, 3))
             figure.colorbar(image, ax=axes_row, aspect=12, pad=0.01)
     return figure
+
+
+def _extent(name: str, value: Any) -> list[float]:
+    """First from and to, second from and to."""
+    ends: list[float] = array("4")(name, value).tolist()
+    if len(ends) != 4 or not np.isfinite(ends).all():
+        raise ArgumentError(f"{name}: expected four finite numbers, got {shown(value)}")
+    return ends

@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
+from jaxarch.errors import check_instance, real_number
 from jaxarch.plots.style import COLOURS, STYLE, NotebookFigure, named_handles
 from jaxarch.structure import Cost, LayerCost
 
@@ -31,6 +32,8 @@ def cost(cost: Cost, title: str = "", least: float = 1e-3) -> Figure:
       >>> [int(bar.get_width()) for bar in figure.axes[1].containers[0]]
       [24, 16]
     """
+    check_instance("cost", cost, Cost, "what jaxarch.cost returns")
+    least = real_number("least", least)
     kinds = cost.kinds()
     names = [name for name, layer in cost.layers.items() if _share(layer, cost.total) >= least]
     height = 0.8 / len(kinds)

@@ -6,6 +6,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
+from jaxarch.errors import check_instance
 from jaxarch.metrics import Ranking
 from jaxarch.plots.style import COLOURS, STYLE, NotebookFigure
 
@@ -30,6 +31,7 @@ def ranks(ranking: Ranking, title: str = "") -> Figure:
       >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
       ['c', 'b', 'a']
     """
+    check_instance("ranking", ranking, Ranking, "what jaxarch.metrics.ranking returns")
     table, groups = ranking.table, ranking.alike()
     at = np.arange(len(table))
     with matplotlib.rc_context(STYLE):

@@ -10,7 +10,18 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
+from jaxarch.errors import ArgumentError, check_count, check_flag, real_number
+from jaxarch.plots import arguments
+from jaxarch.plots.arguments import flags, nested, numbers, optional
 from jaxarch.plots.style import STYLE, NotebookFigure, log_scale, logit_scale, look
+
+
+def _quantities(name: str, value: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Two quantities of at least one run."""
+    first, second = arguments.pair("runs, settings", "runs, settings")(name, value)
+    if not len(first) or not len(second):
+        raise ArgumentError(f"{name}: expected at least one run, got {first.shape} and {second.shape}")
+    return first, second
 
 
 def trade_off(
@@ -40,6 +51,9 @@ def trade_off(
       >>> line.get_xdata().round(3).tolist(), line.get_ydata().round(3).tolist()
       ([0.2, 0.6], [0.7, 0.9])
     """
+    points = nested("points", points, "line", _quantities)
+    across, up = flags("logarithmic", logarithmic)
+    marked = optional(numbers, "marked", marked)
     with matplotlib.rc_context(STYLE):
         figure = NotebookFigure(figsize=(5.6, 3.6), layout="constrained")
         axes = figure.subplots()
@@ -47,7 +61,7 @@ def trade_off(
             _draw(axes, name, quantities, **look(index))
         for name, value in (marked or {}).items():
             _mark(axes, name, value)
-        for which, scale in (("x", logarithmic[0]), ("y", logarithmic[1])):
+        for which, scale in (("x", across), ("y", up)):
             if scale:
                 log_scale(axes, which)
         axes.set_xlabel(x)
@@ -91,6 +105,12 @@ def trade_offs(
       >>> [axes.get_title(loc="left") for axes in figure.axes if axes.lines]
       ['one', 'two']
     """
+    panels = arguments.panels("panels", panels, "panel, line", _quantities)
+    across, up = flags("logarithmic", logarithmic)
+    beside = {} if beside is None else nested("beside", beside, "line", _quantities)
+    marked = {} if marked is None else nested("marked", marked, "name, panel", real_number)
+    check_count("columns", columns)
+    check_flag("shares", shares)
     rows = math.ceil(len(panels) / columns)
     alike = len(panels) > 1 and len({tuple(points) for points in panels.values()}) == 1
     with matplotlib.rc_context(STYLE):
@@ -100,14 +120,15 @@ def trade_offs(
         for axes in grid.flat[len(panels) :]:
             axes.set_axis_off()
         for axes, (name, points) in zip(grid.flat, panels.items(), strict=False):
-            for index, (reference, quantities) in enumerate((beside or {}).items()):
+            for index, (reference, quantities) in enumerate(beside.items()):
                 if reference in points:
                     continue
                 _draw(axes, reference, quantities, **look(index) | {"color": "#999999"})
             for index, (line, quantities) in enumerate(points.items()):
                 _draw(axes, line, quantities, **look(index))
-            for of, values in (marked or {}).items():
-                _mark(axes, of, values[name])
+            for of, values in marked.items():
+                if name in values:
+                    _mark(axes, of, values[name])
             axes.set_title(name, loc="left")
             axes.set_xlabel(x)
             axes.xaxis.set_tick_params(labelbottom=True)
@@ -119,10 +140,10 @@ def trade_offs(
             )
         for axes in grid[:, 0]:
             axes.set_ylabel(y)
-        for which, scale in (("x", logarithmic[0]), ("y", logarithmic[1])):
+        for which, scale in (("x", across), ("y", up)):
             if scale:
                 log_scale(grid[0, 0], which)
-        if shares and _inside([*panels.values(), beside or {}]):
+        if shares and _inside([*panels.values(), beside]):
             logit_scale(grid[0, 0], "y")
         figure.suptitle(f"{title}: median, quartiles over runs".lstrip(": "), x=0.01, ha="left")
     return figure

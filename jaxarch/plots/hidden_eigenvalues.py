@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from jaxarch.errors import ArgumentError
+from jaxarch.errors import ArgumentError, check_concrete, check_instance
 from jaxarch.network import Network
+from jaxarch.plots.arguments import nested, positive
 from jaxarch.plots.style import COLOURS, STYLE, log_scale, panel_grid
 from jaxarch.spectral.network import hidden_eigenvalues
 from jaxarch.trees import named_leaves
@@ -44,8 +46,10 @@ def recruited(networks: Mapping[str, Network], title: str = "", floor: float = 1
       >>> [axes.get_title(loc="left") for axes in figure.axes]
       ['L_2: 5 of 5', 'L_3: 4 of 4']
     """
+    networks = nested("networks", networks, "row", _network)
     if not networks:
         raise ArgumentError("networks: none to draw")
+    floor = positive("floor", floor)
     rows = {name: _layers(name, network) for name, network in networks.items()}
     with matplotlib.rc_context(STYLE):
         figure, grid, columns = panel_grid(rows, (2.5, 2.0), (0.6, 0.7), title, sharey=True)
@@ -71,6 +75,12 @@ def recruited(networks: Mapping[str, Network], title: str = "", floor: float = 1
         ]
         figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return figure
+
+
+def _network(name: str, value: Any) -> Network:
+    check_instance(name, value, Network, "a jaxarch.network.Network")
+    check_concrete(name, value.params)
+    return value
 
 
 def _layers(name: str, network: Network) -> dict[str, tuple[np.ndarray, np.ndarray]]:

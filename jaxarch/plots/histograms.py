@@ -9,6 +9,8 @@ import numpy as np
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
+from jaxarch.plots import arguments
+from jaxarch.plots.arguments import array, positive
 from jaxarch.plots.style import COLOURS, LINES, STYLE, NotebookFigure, log_scale, named_handles
 
 BINS = 40
@@ -34,8 +36,12 @@ def magnitudes(
       >>> [text.get_text() for text in figure.legends[0].get_texts()]
       ['start', 'end']
     """
+    panels = arguments.panels("panels", panels, "panel, group", array())
+    least = positive("least", least)
     names = list(dict.fromkeys(name for groups in panels.values() for name in groups))
-    largest = max(float(np.nanmax(v, initial=0)) for groups in panels.values() for v in groups.values())
+    largest = max(
+        float(v[np.isfinite(v)].max(initial=0)) for groups in panels.values() for v in groups.values()
+    )
     bins = np.geomspace(least, max(largest, 10 * least) * 1.1, BINS + 1)
     with matplotlib.rc_context(STYLE):
         size = (2.7 * len(panels) + 0.4, 2.9)

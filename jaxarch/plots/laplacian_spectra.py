@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from jaxarch.errors import ArgumentError, shown
+from jaxarch.plots.arguments import array, nested
 from jaxarch.plots.style import STYLE, NotebookFigure, looks_of, medians
 from jaxarch.structure.distances import finite_runs, principal_plane
 
@@ -31,6 +32,7 @@ def spectra(values: Mapping[str, np.ndarray], label: str = "eigenvalue", title: 
       >>> [line.get_ydata().tolist() for line in figure.axes[0].lines], figure.axes[0].get_ylabel()
       ([[0.0, 1.0, 2.0], [0.0, 1.5, 1.5]], 'eigenvalue')
     """
+    values = nested("values", values, "name", array("runs, entries"))
     with matplotlib.rc_context(STYLE):
         figure = NotebookFigure(figsize=(5.6, 3.6), layout="constrained")
         axes = figure.subplots()
@@ -57,6 +59,7 @@ def plane(values: Mapping[str, np.ndarray], title: str = "") -> Figure:
       >>> figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()
       ('first component (80%)', 'second component (20%)')
     """
+    values = nested("values", values, "name", array("runs, entries"))
     with matplotlib.rc_context(STYLE):
         figure = NotebookFigure(figsize=(5.6, 3.8), layout="constrained")
         axes = figure.subplots()
@@ -88,6 +91,7 @@ def spectral_comparison(rows: Mapping[str, Mapping[str, Mapping[str, np.ndarray]
       >>> [axes.get_title(loc="left").strip() for axes in figure.axes]
       ['real-valued networks', 'binary networks', 'runs (filled), centroids (hollow)']
     """
+    rows = nested("rows", rows, "task, panel, strategy", array("runs, entries"))
     if not rows:
         raise ArgumentError("rows: expected at least one task, got none")
     together = {task: _together(task, panels) for task, panels in rows.items()}

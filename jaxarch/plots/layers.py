@@ -10,6 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from jaxarch.metrics import quartiles
+from jaxarch.plots import arguments
+from jaxarch.plots.arguments import array, positive
 from jaxarch.plots.style import STYLE, legend_below, log_scale, look, panel_grid
 
 
@@ -35,6 +37,8 @@ def layer_densities(
       >>> figure.axes[0].lines[0].get_ydata().tolist()  # the median, and the floor in place of 0
       [0.2, 0.0001]
     """
+    panels = arguments.panels("panels", panels, "panel, line, layer", array("runs"))
+    floor = positive("floor", floor)
     lines = list(dict.fromkeys(name for panel in panels.values() for name in panel))
     layers = list(dict.fromkeys(layer for panel in panels.values() for of in panel.values() for layer in of))
     width = max(0.28 * len(layers) * math.sqrt(len(lines)), 2.0)

@@ -12,6 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from jaxarch.errors import check_count
+from jaxarch.plots import arguments
+from jaxarch.plots.arguments import array, nested, pair, positive
 from jaxarch.plots.style import (
     COLOURS,
     LINES,
@@ -41,6 +44,8 @@ def convergence(
       >>> figure.axes[0].lines[0].get_xdata().tolist(), figure.axes[0].lines[0].get_ydata().tolist()
       ([1.0, 3.0], [7.0, 3.0])
     """
+    histories = nested("histories", histories, "strategy", array("runs, steps"))
+    check_count("smooth", smooth)
     with matplotlib.rc_context(STYLE):
         figure = NotebookFigure(figsize=(6.4, 3.6), layout="constrained")
         axes = figure.subplots()
@@ -76,6 +81,8 @@ def convergence_grid(
       >>> [(axes.get_title(loc="left"), axes.lines[0].get_ydata().tolist()) for axes in figure.axes]
       [('5 per class', [3.5, 2.5, 1.5]), ('50 per class', [1.75, 1.25, 0.75])]
     """
+    panels = arguments.panels("panels", panels, "row, column, line", array("runs, steps"))
+    check_count("smooth", smooth)
     lines = list(dict.fromkeys(n for row in panels.values() for cell in row.values() for n in cell))
     with matplotlib.rc_context(STYLE):
         label_x = f"step (averaged over {smooth})"
@@ -128,6 +135,8 @@ def curves(
       >>> [text.get_text() for text in figure.legends[0].get_texts()]
       ['x', 'x squared', '2 to the x']
     """
+    panels = arguments.panels("panels", panels, "panel, line", pair("n", "n"))
+    logarithmic = {} if logarithmic is None else nested("logarithmic", logarithmic, "panel", positive)
     names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
     with matplotlib.rc_context(STYLE):
         size = (6.4, 1.8 * len(panels) + 0.6)
@@ -139,7 +148,7 @@ def curves(
                 look = {"color": COLOURS[index % len(COLOURS)], "ls": LINES[index % len(LINES)]}
                 axes.plot(x, y, lw=1.6, label=name, **look)
             axes.set_title(title, loc="left")
-            if logarithmic is not None and title in logarithmic:
+            if title in logarithmic:
                 log_scale(axes, "y")
                 axes.set_ylim(bottom=logarithmic[title])
         column[-1].set_xlabel(label)

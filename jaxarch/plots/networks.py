@@ -12,6 +12,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from jaxarch.errors import ArgumentError, check_mapping, real_number, shown
+from jaxarch.plots.arguments import array, panels
 from jaxarch.plots.style import COLOURS, STYLE, NotebookFigure
 from jaxarch.spectral.direct import direct_bundles
 
@@ -44,6 +46,8 @@ def architectures(
       >>> [len(lines.get_segments()) for lines in figure.axes[0].collections]  # the weight of 0 is not drawn
       [1, 2, 1]
     """
+    rows = panels("rows", rows, "row, column", _bundles)
+    cutoff = real_number("cutoff", cutoff)
     columns = list(dict.fromkeys(name for row in rows.values() for name in row))
     with matplotlib.rc_context(STYLE):
         size = (max(1.6 * len(columns) + 0.3, 4.2), 1.9 * len(rows) + 0.9)
@@ -53,7 +57,7 @@ def architectures(
             for axes, column in zip(axes_row, columns, strict=True):
                 axes.set_axis_off()
                 if column in row:
-                    _network(axes, _bundles(row[column]), cutoff)
+                    _network(axes, row[column], cutoff)
             axes_row[0].set_title(f"{name}\n{columns[0]}", loc="left", size=9)
             for axes, column in zip(axes_row[1:], columns[1:], strict=True):
                 axes.set_title(f"\n{column}", loc="left", size=9)
@@ -66,9 +70,26 @@ def architectures(
     return figure
 
 
-def _bundles(network: Bundles | Weights) -> Bundles:
-    weights = {name: leaf for name, leaf in network.items() if isinstance(name, str)}
-    return direct_bundles(weights) | {ends: leaf for ends, leaf in network.items() if isinstance(ends, tuple)}
+def _bundles(name: str, network: Any) -> Bundles:
+    """The bundles of a network, checked to lead from layer to layer."""
+    check_mapping(name, network, "the bundles or the weights of a network")
+    found = direct_bundles({key: leaf for key, leaf in network.items() if isinstance(key, str)})
+    found |= {ends: leaf for ends, leaf in network.items() if _is_pair(ends)}
+    read = array("outputs, inputs")
+    bundles = {ends: read(f"{name}: {shown(ends)}", leaf) for ends, leaf in found.items()}
+    layers = max(map(max, bundles), default=0)
+    needed = {(i, i - 1) for i in range(2, layers + 1)}
+    if not needed or needed - set(bundles) or any(not 0 < j < i for i, j in bundles):
+        raise ArgumentError(f"{name}: expected the bundles (2, 1), (3, 2), ..., got {shown(list(bundles))}")
+    widths = _widths(bundles)
+    for (i, j), leaf in bundles.items():
+        if leaf.shape != (widths[i - 1], widths[j - 1]):
+            raise ArgumentError(f"{name}: layers of {widths} neurons, but ({i}, {j}) of shape {leaf.shape}")
+    return bundles
+
+
+def _is_pair(key: Any) -> bool:
+    return isinstance(key, tuple) and len(key) == 2 and all(isinstance(layer, int) for layer in key)
 
 
 def _network(axes: Any, bundles: Bundles, cutoff: float) -> None:

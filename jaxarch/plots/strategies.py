@@ -12,7 +12,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from jaxarch.errors import check_instance, real_number
 from jaxarch.metrics import quartiles
+from jaxarch.plots import arguments
+from jaxarch.plots.arguments import array, nested, optional, pair
 from jaxarch.plots.style import STYLE, NotebookFigure, log_scale, look, looks_of, panel_grid
 
 LEAST_MAGNIFICATION = 3.0
@@ -50,6 +53,9 @@ def by_strategy(
       >>> [label.get_text() for label in figure.axes[0].get_yticklabels()], figure.axes[0].get_xlabel()
       (['dense', 'random'], 'AUC')
     """
+    values = nested("values", values, "series, strategy", array())
+    chance, zero = optional(real_number, "chance", chance), optional(real_number, "zero", zero)
+    check_instance("dots", dots, str, "a text")
     strategies = list(dict.fromkeys(name for series in values.values() for name in series))
     runs = {
         (index, at): _finite(series.get(name, ()))
@@ -170,6 +176,8 @@ def runtime(
       >>> [text.get_text() for text in figure.legends[0].get_texts()], figure.axes[0].get_xscale()
       (['snip', 'snip->retrain'], 'log')
     """
+    panels = arguments.panels("panels", panels, "row, column, strategy", pair("", "runs"))
+    chance = optional(real_number, "chance", chance)
     strategies = list(
         dict.fromkeys(name for row in panels.values() for cell in row.values() for name in cell)
     )

@@ -14,6 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogFormatterSciNotation, NullLocator
 
+from jaxarch.errors import check_instance, check_known, items
+from jaxarch.storage.files import as_folder, as_path
+
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's palette: told apart by colour-blind readers, and distinct in print."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -216,6 +219,9 @@ def looks_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:
 def save(figure: Figure, folder: Path, name: str, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
     """Write a figure in several formats; equal figures give equal files. Where a link is, it is replaced.
 
+    Raises:
+      ArgumentError: no figure, a folder that is not there, a format that Matplotlib does not write.
+
     Example:
       >>> import jaxarch, numpy as np, pathlib, tempfile
       >>> figure = jaxarch.plots.convergence({"dense": np.array([[3.0, 2.0, 1.0]])}, smooth=1)
@@ -224,6 +230,10 @@ def save(figure: Figure, folder: Path, name: str, formats: Sequence[str] = ("png
       ...     print([path.name for path in paths], all(path.is_file() for path in paths))
       ['loss.png', 'loss.svg'] True
     """
+    check_instance("figure", figure, Figure, "a figure of Matplotlib")
+    folder, name = as_folder(folder), str(as_path(name, "name"))
+    formats = items("formats", formats, str, "formats such as 'png'")
+    check_known("formats", formats, figure.canvas.get_supported_filetypes())
     paths = [folder / f"{name}.{kind}" for kind in formats]
     with matplotlib.rc_context(STYLE):
         for path, kind in zip(paths, formats, strict=True):

@@ -8,6 +8,8 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
+from jaxarch.errors import check_flag, items
+from jaxarch.plots.arguments import numbers, pair, panels
 from jaxarch.plots.style import STYLE, legend_below, log_scale, look, medians, panel_grid
 
 MOST_MARKERS = 25
@@ -42,6 +44,10 @@ def sweep(
       >>> figure.axes[0].lines[0].get_ydata().round(3).tolist()  # medians
       [0.6, 0.85, 0.9]
     """
+    rows = panels("rows", rows, "quantity, panel, line", pair("n", "runs, n"))
+    logarithmic = items("logarithmic", logarithmic, str, "quantities")
+    check_flag("logarithmic_setting", logarithmic_setting)
+    marked = {} if marked is None else numbers("marked", marked)
     lines = list(dict.fromkeys(n for row in rows.values() for panel in row.values() for n in panel))
     with matplotlib.rc_context(STYLE):
         figure, grid, columns = panel_grid(rows, (3.1, 1.8), (0.5, 0.9), title, label)
@@ -56,7 +62,7 @@ def sweep(
                     log_scale(axes, "x")
                 if quantity in logarithmic:
                     log_scale(axes, "y")
-                if marked and quantity in marked:
+                if quantity in marked:
                     axes.axhline(marked[quantity], color="#666666", lw=1.0, ls=":")
             axes_row[0].set_ylabel(quantity)
         figure.align_ylabels(grid[:, 0])

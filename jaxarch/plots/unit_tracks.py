@@ -6,6 +6,7 @@ import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from jaxarch.errors import check_instance
 from jaxarch.plots.style import COLOURS, STYLE, NotebookFigure
 from jaxarch.structure import Groups, layer_units
 
@@ -40,6 +41,7 @@ def units(groups: Groups, title: str = "") -> Figure:
       >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
       ['in', 'out']
     """
+    check_instance("groups", groups, Groups, "what jaxarch.structure.axis_groups returns")
     layers = layer_units(groups)
     layers = tuple(layer for layer in layers if layer.reads | layer.makes | layer.carries)
     with matplotlib.rc_context(STYLE):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from jaxarch.errors import ArgumentError
+from jaxarch.errors import ArgumentError, items
 from jaxarch.reproduction.line import Measurement
 from jaxarch.reproduction.reading import build
 from jaxarch.reproduction.rendering import number
@@ -69,7 +69,7 @@ def as_toml(measured: Iterable[Measurement]) -> str:
       ]
     """
     lines = ["measured = ["]
-    for measurement in measured:
+    for measurement in items("measured", measured, Measurement, "jaxarch.reproduction.Measurement"):
         present = {
             field.name: value
             for field in dataclasses.fields(measurement)

@@ -6,12 +6,13 @@ import dataclasses
 import datetime
 import tomllib
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from jaxarch.errors import ArgumentError, did_you_mean, one_line, shown
+from jaxarch.errors import ArgumentError, did_you_mean, is_choice, items, one_line, shown
 from jaxarch.reproduction.line import Paper
+from jaxarch.storage.files import as_folder
 
 FOLDER = Path(__file__).parent
 _WORDS = {
@@ -39,7 +40,7 @@ def read(folder: Path = FOLDER) -> tuple[Paper, ...]:
       [('D', 2021), ('A', 2021), ('S', 2025), ('Z', 2019), ('T', 2020), ('F', 2021), ('L', 2019)]
     """
     papers: dict[str, Paper] = {}
-    for path in sorted(folder.glob("*.toml")):
+    for path in sorted(as_folder(folder).glob("*.toml")):
         place = f"reproduction: {path.name}"
         try:
             content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -50,6 +51,11 @@ def read(folder: Path = FOLDER) -> tuple[Paper, ...]:
             raise ArgumentError(f"{place}: key: {paper.key!r} is another file's")
         papers[paper.key] = paper
     return tuple(papers.values())
+
+
+def checked(papers: Iterable[Paper]) -> list[Paper]:
+    """The papers of a record, or an error where it is something else."""
+    return items("papers", papers, Paper, "papers, as of jaxarch.reproduction.read()")
 
 
 def only(papers: Sequence[Paper], id: str) -> tuple[Paper]:
@@ -64,8 +70,8 @@ def only(papers: Sequence[Paper], id: str) -> tuple[Paper]:
       >>> paper.key, [line.id for line in paper.lines]
       ('D', ['D.figure-2'])
     """
-    lines = {line.id: (paper, line) for paper in papers for line in paper.lines}
-    if id not in lines:
+    lines = {line.id: (paper, line) for paper in checked(papers) for line in paper.lines}
+    if not is_choice(id, lines):
         raise ArgumentError(f"line: unknown {shown(id)}; {did_you_mean(id, lines)}")
     paper, line = lines[id]
     return (dataclasses.replace(paper, lines=(line,)),)

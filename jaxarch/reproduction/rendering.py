@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jaxarch.reproduction.line import VERDICTS, Line, Measurement, Paper
+from jaxarch.reproduction.reading import checked
 
 WRITE = "jaxarch reproduction --format markdown > docs/reproduction.md"
 _STYLES = dict(zip(VERDICTS, ("green", "yellow", "red", "dim"), strict=True))
@@ -47,6 +48,7 @@ def overview(papers: Sequence[Paper]) -> Table:
       >>> table.row_count, [column.header for column in table.columns]
       (1, ['line, verdict', 'what the paper says, and what was measured', 'command'])
     """
+    papers = checked(papers)
     table = _plain_table()
     table.add_column("line, verdict", no_wrap=True)
     lines = [line for paper in papers for line in paper.lines]
@@ -83,7 +85,9 @@ def details(papers: Iterable[Paper]) -> Group:
       <BLANKLINE>
       The paper says: The shape of B_M(w) = sigma(M w) and of its derivative ...
     """
-    return Group(*(part for paper in papers for line in paper.lines for part in _details(paper, line)))
+    return Group(
+        *(part for paper in checked(papers) for line in paper.lines for part in _details(paper, line))
+    )
 
 
 def _details(paper: Paper, line: Line) -> Iterator[RenderableType]:
@@ -121,6 +125,7 @@ def document(papers: Sequence[Paper]) -> str:
       >>> [line for line in text.splitlines() if line.startswith("#")]
       ['# What reproduces', '## [D]', '### D.figure-2']
     """
+    papers = checked(papers)
     counts = [
         (f"[{paper.key}]", *(str(sum(line.verdict == v for line in paper.lines)) for v in VERDICTS))
         for paper in papers
@@ -145,7 +150,7 @@ def sections(papers: Iterable[Paper]) -> str:
       >>> text.splitlines()[:3]
       ['### D.figure-2', '', 'Figure 2: **reproduced**']
     """
-    return "\n".join(part for paper in papers for line in paper.lines for part in _section(line))
+    return "\n".join(part for paper in checked(papers) for line in paper.lines for part in _section(line))
 
 
 def _section(line: Line) -> Iterator[str]:
@@ -172,7 +177,9 @@ def as_json(papers: Iterable[Paper]) -> str:
       >>> line["paper"], line["id"], line["verdict"]
       ('D', 'D.figure-2', 'reproduced')
     """
-    lines = [{"paper": paper.key, **dataclasses.asdict(line)} for paper in papers for line in paper.lines]
+    lines = [
+        {"paper": paper.key, **dataclasses.asdict(line)} for paper in checked(papers) for line in paper.lines
+    ]
     return json.dumps(lines, indent=2, default=str)
 
 

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from jaxarch.errors import ArgumentError, one_line, shown
+from jaxarch.errors import ArgumentError, check_instance, one_line, shown
 from jaxarch.results import unfinished
 from jaxarch.results.manifest import MANIFEST
 from jaxarch.storage.files import trial_folder
@@ -146,6 +146,8 @@ def _place(
     root: str | os.PathLike[str], out: str | os.PathLike[str] | None, force: bool
 ) -> tuple[Path, Path | None]:
     """The folder that results go into, and the name there that was asked for, if one was."""
+    for name, place in (("root", root), ("out", "" if out is None else out)):
+        check_instance(name, place, str | os.PathLike, "a path")
     if out is None:
         return Path(root), None
     final = _checked(Path(out), force)

@@ -16,7 +16,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxarch.errors import ArgumentError, one_line, printable, shown
+from jaxarch.errors import ArgumentError, check_mapping, one_line, printable, shown
+from jaxarch.storage.files import as_folder, as_path
 
 MANIFEST = "manifest.json"
 """The file of a result folder that says how its results came about."""
@@ -40,6 +41,7 @@ def manifest(settings: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
       >>> content["settings"], content["experiment"], "jax" in content["versions"]
       ({'steps': 100}, 'demo', True)
     """
+    check_mapping("settings", settings, "a dict of settings")
     return {
         "jaxarch": importlib.metadata.version("jaxarch"),
         "git_commit": _git_commit(),
@@ -72,6 +74,7 @@ def devices_in_words(devices: Mapping[str, Any]) -> str:
       >>> results.devices_in_words({"backend": "gpu", "kind": "NVIDIA A100", "count": 4})
       '4 x gpu, NVIDIA A100'
     """
+    check_mapping("devices", devices, "a dict, as of devices_here()")
     kinds = dict.fromkeys(str(devices[name]) for name in ("backend", "kind") if name in devices)
     return f"{devices.get('count', '?')} x {', '.join(kinds)}" if kinds else ""
 
@@ -87,8 +90,11 @@ def key_description(seed: int) -> dict[str, Any]:
     return {"seed": seed, "implementation": str(jax.random.key_impl(jax.random.key(0)))}
 
 
-def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
+def write_manifest(folder: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
     """Write a manifest as JSON.
+
+    Raises:
+      ArgumentError: a folder that is not there; content that JSON cannot hold.
 
     Example:
       >>> import numpy as np, pathlib, tempfile
@@ -103,7 +109,13 @@ def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
         ]
       }
     """
-    (folder / MANIFEST).write_text(json.dumps(content, indent=2, default=_plain) + "\n")
+    check_mapping("content", content, "a dict")
+    path = as_folder(folder) / MANIFEST
+    try:
+        text = json.dumps(content, indent=2, default=_plain)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ArgumentError(f"content: it cannot be written as JSON ({one_line(error)})") from None
+    path.write_text(text + "\n")
 
 
 def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
@@ -121,9 +133,9 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
       ...     results.read_manifest(folder) == content
       True
     """
-    path = Path(folder) / MANIFEST
+    path = as_path(folder, "folder") / MANIFEST
     if not is_file(path):
-        raise ArgumentError(f"folder: {shown(Path(folder))} is no result folder (it has no {MANIFEST})")
+        raise ArgumentError(f"folder: {shown(path.parent)} is no result folder (it has no {MANIFEST})")
     try:
         text = path.read_text()
         content = json.loads(text, parse_float=finite, parse_constant=finite, object_pairs_hook=_printable)

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jaxarch.errors import ArgumentError, one_line, shown
+from jaxarch.errors import ArgumentError, items, one_line, real_numbers, shown
 from jaxarch.metrics import quartiles
 from jaxarch.results.manifest import is_file, printed
+from jaxarch.storage.files import as_folder, as_path
 
 RESULTS = "results.csv"
 """The table of a result folder that has a row a run."""
@@ -50,7 +51,7 @@ def read_table(folder: str | os.PathLike[str], name: str = RESULTS) -> pd.DataFr
       ...     results.read_table(folder)["auc"].tolist()
       [0.75, 0.5]
     """
-    path = Path(folder) / name
+    path = as_path(folder, "folder") / as_path(name, "name")
     try:
         if path.exists() and not is_file(path):
             raise ValueError("it is no file")
@@ -98,7 +99,7 @@ def finding(what: str, values: Any) -> dict[str, Any]:
     if isinstance(values, pd.Series) and "mean_low" in values.index:
         kept = ("median", "q25", "q75", "runs", "mean", "mean_low", "mean_high", "p")
         return {"what": what} | {name: values[name] for name in kept}
-    values = np.atleast_1d(np.asarray(values, np.float64))
+    values = np.atleast_1d(real_numbers("values", values))
     median, q25, q75 = quartiles(values)
     line: dict[str, Any] = {"what": what, "median": median}
     if values.size > 1:
@@ -106,8 +107,11 @@ def finding(what: str, values: Any) -> dict[str, Any]:
     return line
 
 
-def write_findings(folder: Path, findings: Iterable[Mapping[str, Any]]) -> None:
+def write_findings(folder: str | os.PathLike[str], findings: Iterable[Mapping[str, Any]]) -> None:
     """Write findings.csv; what was measured in no run, because all failed, is left out.
+
+    Raises:
+      ArgumentError: a folder that is not there; findings that are none of `finding`.
 
     Example:
       >>> import pathlib, tempfile
@@ -119,5 +123,7 @@ def write_findings(folder: Path, findings: Iterable[Mapping[str, Any]]) -> None:
       accuracy,2.0,1.5,2.5,3,,,,
     """
     columns = ["what", "median", "q25", "q75", "runs", "mean", "mean_low", "mean_high", "p"]
-    table = pd.DataFrame(list(findings), columns=columns)
-    table[table["median"].notna()].to_csv(folder / FINDINGS, index=False)
+    table = pd.DataFrame(
+        items("findings", findings, Mapping, "dicts of jaxarch.results.finding"), columns=columns
+    )
+    table[table["median"].notna()].to_csv(as_folder(folder) / FINDINGS, index=False)

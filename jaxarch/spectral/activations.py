@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxarch.errors import as_array
 
-@jax.custom_jvp
+
 def half_slope_relu(z: Array) -> Array:
     """`max(z, 0)` with the derivative 1/2 at 0, the mean of those on its two sides.
 
@@ -20,10 +21,17 @@ def half_slope_relu(z: Array) -> Array:
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch
+      >>> print(jaxarch.spectral.half_slope_relu(jnp.array([-2.0, 0.0, 2.0])))
+      [0. 0. 2.]
       >>> print(jax.vmap(jax.grad(jaxarch.spectral.half_slope_relu))(jnp.array([-2.0, 0.0, 2.0])))
       [0.  0.5 1. ]
     """
+    return _half_slope_relu(as_array("z", z))
+
+
+@jax.custom_jvp
+def _half_slope_relu(z: Array) -> Array:
     return jnp.maximum(z, 0)
 
 
-half_slope_relu.defjvps(lambda tangent, _, z: tangent * jnp.heaviside(z, 0.5).astype(tangent.dtype))
+_half_slope_relu.defjvps(lambda tangent, _, z: tangent * jnp.heaviside(z, 0.5).astype(tangent.dtype))

@@ -34,6 +34,18 @@ def as_path(path: Any, argument: str = "path") -> Path:
     return Path(name)
 
 
+def as_folder(path: Any, argument: str = "folder") -> Path:
+    """A folder that is there, that the user handed in.
+
+    Raises:
+      ArgumentError: no path, or none of a folder, naming the argument.
+    """
+    folder = as_path(path, argument)
+    if not os.path.isdir(folder):
+        raise ArgumentError(f"{argument}: expected a folder that is there, got {shown(folder)}")
+    return folder
+
+
 @contextlib.contextmanager
 def complete_file(path: Path) -> Iterator[BinaryIO]:
     """A file to write to, which appears under its name when the block has ended, and not at all if it fails.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jaxarch.errors import ArgumentError, is_traced, shown
+from jaxarch.errors import ArgumentError, check_concrete, shown
 from jaxarch.metrics import quartiles
 
 if TYPE_CHECKING:
@@ -36,8 +36,7 @@ def finite_runs(groups: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """
     if not isinstance(groups, Mapping) or not groups:
         raise ArgumentError("groups: expected a mapping from names to arrays of shape (runs, entries)")
-    if is_traced(groups):
-        raise ArgumentError("groups: expected concrete numbers, got traced ones; call it outside of jit")
+    check_concrete("groups", groups)
     finite = {}
     for name, runs in groups.items():
         try:

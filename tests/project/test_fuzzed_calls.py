@@ -9,24 +9,7 @@ from jaxarch.errors import ArgumentError
 MOST = 40
 """Calls of a function: each of its arguments is tried, and a test takes seconds."""
 
-OF_RESULTS = "it takes what other functions of the library made, such as tables and results"
-OF_JAX = "what is computed runs in JAX: odd shapes and texts meet JAX's own errors"
-KNOWN = {
-    "jaxarch.claims.": OF_RESULTS,
-    "jaxarch.plots.": OF_RESULTS,
-    "jaxarch.reproduction.": OF_RESULTS,
-    "jaxarch.results.": OF_RESULTS,
-    "jaxarch.theory.mirror.bregman_divergence": OF_JAX,
-    "jaxarch.theory.mirror.inverse_mirror_map": OF_JAX,
-    "jaxarch.theory.mirror.mirror_map": OF_JAX,
-    "jaxarch.theory.mirror.mirror_update": OF_JAX,
-    "jaxarch.theory.mirror.total_divergence": OF_JAX,
-    "jaxarch.theory.mirror.vertex_distance": OF_JAX,
-    "jaxarch.models.signed_output_loss": "it broadcasts as JAX does, as losses do",
-}
-"""Beginnings of names of functions of which some calls are raw still, and which."""
-
-HELD = [entry for entry in fuzzing.functions() if not entry.name.startswith(tuple(KNOWN))]
+HELD = fuzzing.functions()
 
 
 @pytest.mark.long
@@ -49,8 +32,3 @@ def test_an_exception_of_another_library_is_raw_and_a_refusal_is_not():
 @pytest.mark.parametrize("text", ["", "two\nlines", "long" * 200])
 def test_a_refusal_of_no_line_several_or_a_long_one_is_raw(text):
     assert fuzzing.raw(refuse, text)
-
-
-def test_every_known_exception_is_of_a_public_function():
-    names = [entry.name for entry in fuzzing.functions()]
-    assert all(any(name.startswith(beginning) for name in names) for beginning in KNOWN)

@@ -14,7 +14,7 @@ from jax import Array
 from jaxarch.claims.checks.core import Claim, Evidence, Statement, float64
 from jaxarch.claims.checks.cube import Cube
 from jaxarch.claims.checks.drawn import Inequality, compiled, evaluate
-from jaxarch.errors import ArgumentError
+from jaxarch.errors import ArgumentError, check_instance
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
@@ -40,6 +40,7 @@ def drawn_checks(claim: Claim) -> list[Inequality]:
       Traceback (most recent call last):
       jaxarch.errors.ArgumentError: claim: D.zero-mean-error is refuted by its counterexamples, ...
     """
+    check_instance("claim", claim, Claim, "a jaxarch.claims.Claim")
     checks = [check for check in claim.checks if isinstance(check, Inequality)]
     if not checks:
         why = "is refuted by its counterexamples" if not claim.checks else "is checked exactly"

@@ -12,7 +12,8 @@ import numpy as np
 from jax import Array
 
 from jaxarch.claims.checks.core import float64, quick
-from jaxarch.errors import ArgumentError, check_count
+from jaxarch.errors import ArgumentError, check_callable, check_count, check_one_key, first_line, shown
+from jaxarch.trees import PyTree
 
 PAIRS = 1024
 """Drawn, half of them corners of the cube."""
@@ -74,21 +75,31 @@ def convexity_gap(
       >>> found.gap, found.convex
       (0.5, False)
     """
+    check_callable("loss", loss, "v")
     check_count("dimension", dimension)
     check_count("steps", steps, least=0)
     key = jax.random.key(0) if key is None else key
+    check_one_key(key)
     with float64():
-        shape = jax.eval_shape(loss, jax.ShapeDtypeStruct((dimension,), jnp.float64))
-        if getattr(shape, "shape", None) != () or not jnp.issubdtype(shape.dtype, jnp.floating):
-            raise ArgumentError(
-                f"loss: expected a real scalar of a mask of shape ({dimension},), got {shape}"
-            )
+        shape = check_scalar(loss, dimension)
         gaps, pairs, largest = jax.tree.map(np.asarray, _largest_gaps(loss, dimension, steps, key))
     if not np.isfinite(largest):
         raise ArgumentError("loss: expected finite values on [0, 1]^d, got NaN or an infinite one")
     worst = int(np.argmax(gaps))
     rounding = 8 * dimension * float(jnp.finfo(shape.dtype).eps) * float(largest)
     return ConvexityGap(float(gaps[worst]), rounding, *pairs[worst])
+
+
+def check_scalar(loss: Callable[..., Array], dimension: int, *example: PyTree) -> jax.ShapeDtypeStruct:
+    """The shape and dtype of a loss of a mask, and of an example if there is one: those of a real scalar."""
+    taken = "a mask and one example" if example else f"a mask of shape ({dimension},)"
+    try:
+        value = jax.eval_shape(loss, jax.ShapeDtypeStruct((dimension,), jnp.float64), *example)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"loss: it does not take {taken}: {first_line(error)}") from error
+    if getattr(value, "shape", None) != () or not jnp.issubdtype(value.dtype, jnp.floating):
+        raise ArgumentError(f"loss: expected a real scalar of {taken}, got {shown(value)}")
+    return value
 
 
 def _largest_gaps(

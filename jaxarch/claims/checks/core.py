@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, check_count, check_one_key, shown
+from jaxarch.errors import check_count, check_instance, check_one_key
 from jaxarch.precision import float64
 
 Verdict = Literal["holds", "holds as corrected", "refuted", "fails", "not refuted"]
@@ -288,8 +288,7 @@ def judge(claim: Claim, key: Array, cases: int = CASES) -> Outcome:
       >>> outcome.verdict, outcome.kinds, outcome.cases
       ('holds', 'exact', 50)
     """
-    if not isinstance(claim, Claim):
-        raise ArgumentError(f"claim: expected a jaxarch.claims.Claim, got {shown(claim)}")
+    check_instance("claim", claim, Claim, "a jaxarch.claims.Claim")
     check_one_key(key)
     check_count("cases", cases)
     keys = jax.random.split(key, max(len(claim.checks), 1))

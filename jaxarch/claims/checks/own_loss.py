@@ -11,11 +11,21 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.claims.checks.convexity import check_convex, half_corners
+from jaxarch.claims.checks.convexity import check_convex, check_scalar, half_corners
 from jaxarch.claims.checks.core import float64
 from jaxarch.claims.checks.recorded_run import check_comparator
 from jaxarch.claims.checks.two_temperature import trajectory
-from jaxarch.errors import ArgumentError, check_count, check_positive
+from jaxarch.errors import (
+    ArgumentError,
+    check_arrays,
+    check_callable,
+    check_concrete,
+    check_count,
+    check_one_key,
+    check_positive,
+    real_number,
+    real_numbers,
+)
 from jaxarch.masks import check_temperatures
 from jaxarch.theory import mirror
 from jaxarch.trees import PyTree
@@ -99,31 +109,40 @@ def inside_bound(
       >>> round(found.gap, 3), round(found.bound, 3)
       (0.034, 0.077)
     """
+    check_callable("loss", loss, "v", "z")
     check_count("steps", steps)
     check_count("runs", runs)
     check_temperatures(hard, soft)
-    for name, value in (("rate", rate), ("gradient_bound", gradient_bound)):
-        if value is not None:
-            check_positive(name, value)
-    start = np.asarray(scores, np.float64)
+    hard, soft = real_number("hard", hard), real_number("soft", soft)
+    if rate is not None:
+        check_positive("rate", rate)
+        rate = real_number("rate", rate)
+    if gradient_bound is not None:
+        check_positive("gradient_bound", gradient_bound)
+        gradient_bound = real_number("gradient_bound", gradient_bound)
+    start = real_numbers("scores", scores)
     if start.ndim != 1 or not start.size:
         raise ArgumentError(f"scores: expected shape (d,), got {start.shape}")
+    check_arrays("data", data)
+    check_concrete("data", data)
     sizes = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(data)}
     if len(sizes) != 1 or sizes & {(), (0,)}:
         raise ArgumentError("data: expected arrays with one leading axis, that of the examples")
     (count,) = sizes.pop()
-    keys = jax.random.split(jax.random.key(0) if key is None else key, runs + 2)
+    key = jax.random.key(0) if key is None else key
+    check_one_key(key)
+    keys = jax.random.split(key, runs + 2)
 
     with float64():
         data = jax.tree.map(jnp.asarray, data)
-        _check_scalar(loss, start, data)
+        check_scalar(loss, start.size, jax.tree.map(lambda leaf: leaf[0], data))
 
         @jax.jit
         def mean(v: Array) -> Array:
             return jnp.mean(jax.vmap(loss, in_axes=(None, 0))(v, data))
 
         check_convex(mean, start.size, key=keys[0])
-        u = _minimiser(mean, start.size) if comparator is None else np.asarray(comparator, np.float64)
+        u = _minimiser(mean, start.size) if comparator is None else real_numbers("comparator", comparator)
         if u.shape != start.shape:
             raise ArgumentError(f"comparator: expected shape {start.shape}, got {u.shape}")
         check_comparator(u, np.asarray(hard), np.asarray(soft))
@@ -131,7 +150,7 @@ def inside_bound(
         if gradient_bound is None:
             bound_on_gradients = float(_largest_gradient(loss, data, start.size, keys[1]))
         else:
-            bound_on_gradients = float(gradient_bound)
+            bound_on_gradients = gradient_bound
         if rate is None:
             if distance == 0:
                 raise ArgumentError("rate: none is prescribed where the comparator is v_1 itself; give one")
@@ -163,13 +182,6 @@ def inside_bound(
             distance, rate, hard, soft, gradient_bound=bound_on_gradients, steps=steps
         )
         return InsideBound(float(gaps.mean()), float(bound), gaps, rate, bound_on_gradients, u)
-
-
-def _check_scalar(loss: Callable[[Array, PyTree], Array], mask: np.ndarray, data: PyTree) -> None:
-    example = jax.tree.map(lambda leaf: leaf[0], data)
-    value = jax.eval_shape(loss, mask, example)
-    if getattr(value, "shape", None) != () or not jnp.issubdtype(value.dtype, jnp.floating):
-        raise ArgumentError(f"loss: expected a real scalar of a mask and one example, got {value}")
 
 
 def _minimiser(mean: Callable[[Array], Array], dimension: int) -> np.ndarray:

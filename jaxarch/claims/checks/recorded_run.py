@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 
 from jaxarch.claims.checks.core import Sides
 from jaxarch.claims.checks.two_temperature import ROUNDINGS, divergence_rounding, step_rounding
-from jaxarch.errors import ArgumentError, check_positive, is_traced
+from jaxarch.errors import ArgumentError, as_array, check_broadcast, check_positive, is_traced
 from jaxarch.masks import check_temperatures
 from jaxarch.theory import mirror
 from jaxarch.trees import check_floating
@@ -60,11 +60,12 @@ def regret(
       >>> round(float(sides.left), 3), round(float(sides.right), 3)  # v_1 = 1/2
       (0.5, 0.985)
     """
-    w = jnp.asarray(scores)
+    w = as_array("scores", scores)
     check_floating("scores", w)
-    g, u = (jnp.asarray(array, w.dtype) for array in (gradients, comparator))
+    g, u = as_array("gradients", gradients, w.dtype), as_array("comparator", comparator, w.dtype)
     check_temperatures(hard, soft)
     check_positive("rate", rate)
+    constant = None if constant is None else _number("constant", constant)
     if w.ndim != 2 or len(w) < 2:
         raise ArgumentError(f"scores: expected w_1, ..., w_T+1, of shape (T+1, d), got {w.shape}")
     if g.shape != (len(w) - 1, w.shape[1]):
@@ -73,12 +74,13 @@ def regret(
         )
     if u.shape != w.shape[1:]:
         raise ArgumentError(f"comparator: expected shape {w.shape[1:]}, got {u.shape}")
+    check_broadcast(scores=w, hard=hard, soft=soft, rate=rate)
     if not is_traced((u, hard, soft)):
         check_comparator(np.asarray(u), np.asarray(hard), np.asarray(soft))
     if not is_traced((w, g, rate, soft)):
         _check_steps(w, g, rate, soft)
 
-    sides = _regret(w, g, u, hard, soft, rate, constant)
+    sides = _regret(w, g, u, _number("hard", hard), _number("soft", soft), _number("rate", rate), constant)
     if not is_traced(sides) and not np.isfinite(sides.right).all():
         farthest = np.abs(np.asarray(w)).max()
         raise ArgumentError(
@@ -86,6 +88,11 @@ def regret(
             f"expected a run that did not diverge, got scores up to {farthest:.3g} at rate = {rate}"
         )
     return sides
+
+
+def _number(name: str, value: ArrayLike) -> Array:
+    """As an array; of an integer, as JAX has none of more than 64 bits, the floating-point number."""
+    return as_array(name, float(value) if isinstance(value, int) else value)
 
 
 @jax.jit

@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import gammaln, xlog1py, xlogy
 
-from jaxarch.errors import ArgumentError, check_array, is_traced, shown
+from jaxarch.errors import ArgumentError, check_array, check_leaves, is_traced, shown
 from jaxarch.theory.generalization.binomial import EPS, log_binomial, log_factorial
 from jaxarch.trees import PyTree, check_structure, named_leaves
 
@@ -94,6 +94,8 @@ def relaxed_length(mask: PyTree, prior: PyTree = None) -> Array:
     Example:
       >>> import jax, jax.numpy as jnp
       >>> from jaxarch.theory.generalization import relaxed_length
+      >>> print(relaxed_length({"w": jnp.full(1000, 0.02)}).round())
+      103.0
       >>> length, slopes = jax.value_and_grad(relaxed_length)({"w": jnp.full(1000, 0.02)})
       >>> print(length.round(), slopes["w"][0].round(1))
       103.0 3.9
@@ -101,8 +103,10 @@ def relaxed_length(mask: PyTree, prior: PyTree = None) -> Array:
     leaves = jax.tree.leaves(mask)
     if not leaves:
         raise ArgumentError("mask: no leaf is masked")
+    check_leaves("mask", mask, real=True)
     if prior is not None:
         check_structure("prior", prior, mask, "the mask")
+        check_leaves("prior", prior, real=True)
         if [jnp.shape(leaf) for leaf in jax.tree.leaves(prior)] != [leaf.shape for leaf in leaves]:
             raise ArgumentError("prior: its leaves have other shapes than the mask's")
         crossed = jax.tree.map(lambda v, pi: -jnp.sum(xlogy(v, pi) + xlog1py(1 - v, -pi)), mask, prior)

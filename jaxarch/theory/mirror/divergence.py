@@ -13,10 +13,10 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, check_count, is_traced, shown
+from jaxarch.errors import ArgumentError, check_broadcast, check_count, is_traced, real_numbers, shown
 from jaxarch.masks import check_temperatures
 from jaxarch.theory.mirror.dual_variables import scores_and_temperature
-from jaxarch.trees import PyTree, check_floating, map_selected
+from jaxarch.trees import PyTree, check_floating, check_structure, map_selected
 
 
 def vertex_distance(scores: ArrayLike, hard: ArrayLike, soft: ArrayLike) -> Array:
@@ -87,9 +87,12 @@ def bregman_divergence(mask: ArrayLike, scores: ArrayLike, hard: ArrayLike, soft
       >>> [round(divergence, 3) for divergence in divergences.tolist()]
       [1.693, 0.0, 1.693]
     """
-    if not is_traced(mask) and not ((np.asarray(mask) >= 0) & (np.asarray(mask) <= 1)).all():
-        raise ArgumentError("mask: expected numbers in [0, 1]")
+    if not is_traced(mask):
+        numbers = real_numbers("mask", mask)
+        if not ((numbers >= 0) & (numbers <= 1)).all():
+            raise ArgumentError("mask: expected numbers in [0, 1]")
     scores, hard, soft, ratio, gap = _with_ratio(scores, hard, soft)
+    check_broadcast(scores=scores, hard=hard, soft=soft, mask=mask)
     u, b = jnp.asarray(mask, scores.dtype), hard * scores
     u, b = jnp.broadcast_arrays(u, b)
     inside = (u > 0) & (u < 1)
@@ -113,6 +116,7 @@ def total_divergence(mask: PyTree, scores: PyTree, hard: ArrayLike, soft: ArrayL
       3.386
     """
     check_floating("scores", scores)
+    check_structure("mask", scores, mask, "the scores")
     divergences = map_selected(lambda w, u: bregman_divergence(u, w, hard, soft).sum(), scores, mask)
     return jnp.asarray(sum(jax.tree.leaves(divergences)))
 
@@ -214,5 +218,6 @@ def _with_ratio(
     """Scores and temperatures, the temperatures' ratio, and one less the ratio."""
     check_temperatures(hard, soft)
     scores, soft = scores_and_temperature(scores, soft)
+    check_broadcast(scores=scores, soft=soft, hard=hard)
     hard = jnp.asarray(hard, scores.dtype)
     return scores, hard, soft, soft / hard, jnp.maximum((hard - soft) / hard, 0)

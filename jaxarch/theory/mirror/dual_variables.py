@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, check_positive, shown
+from jaxarch.errors import as_array, check_broadcast, check_positive
 from jaxarch.trees import check_floating
 
 
@@ -92,7 +92,9 @@ def mirror_update(scores: ArrayLike, gradient: ArrayLike, soft: ArrayLike, rate:
       -10.0
     """
     scores, soft = scores_and_temperature(scores, soft)
-    step = -jnp.asarray(rate, scores.dtype) * soft * jnp.asarray(gradient, scores.dtype)
+    gradient, rate = as_array("gradient", gradient, scores.dtype), as_array("rate", rate, scores.dtype)
+    check_broadcast(scores=scores, soft=soft, gradient=gradient, rate=rate)
+    step = -rate * soft * gradient
     return _displacement(soft * scores, step) / soft
 
 
@@ -151,10 +153,8 @@ def _displacement(x: Array, step: Array) -> Array:
 def scores_and_temperature(scores: ArrayLike, soft: ArrayLike) -> tuple[Array, Array]:
     """Both checked, in the scores' precision, float32 at least."""
     check_positive("soft", soft)
-    try:
-        scores = jnp.asarray(scores)
-    except (TypeError, ValueError, OverflowError):
-        raise ArgumentError(f"scores: expected an array of numbers, got {shown(scores)}") from None
-    check_floating("scores", scores)
-    scores = scores.astype(jnp.promote_types(scores.dtype, jnp.float32))
-    return scores, jnp.asarray(soft, scores.dtype)
+    array = as_array("scores", scores)
+    check_floating("scores", array)
+    check_broadcast(scores=array, soft=soft)
+    array = array.astype(jnp.promote_types(array.dtype, jnp.float32))
+    return array, jnp.asarray(soft, array.dtype)

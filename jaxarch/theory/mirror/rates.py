@@ -417,7 +417,8 @@ def prescribed_clip(
         rises = 2 * curved * (value + jnp.sinh(middle) * slope) > _number(largest_sum)
         return jnp.where(rises, low, middle), jnp.where(rises, middle, high)
 
-    ends = jnp.zeros_like(curved * ratio), jnp.full_like(curved * ratio, 40.0)
+    like = curved * ratio * _number(largest_sum)
+    ends = jnp.zeros_like(like), jnp.full_like(like, 40.0)
     return jax.nn.sigmoid(-jax.lax.fori_loop(0, 50, halved, ends)[0])
 
 
