@@ -46,38 +46,42 @@ SWAPS = """
 """Names of classes of `ast`: an operator, and one that takes its place."""
 
 
+def but(node: ast.AST, **changed: object) -> ast.AST:
+    """Return a copy of a node with some fields changed."""
+    new = copy.copy(node)
+    vars(new).update(changed)
+    return new
+
+
+def swapped(op: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """Yield the swaps of `SWAPS` for an operator: their names, and what takes its place."""
+    for swap in SWAPS.split():
+        old, new = swap.split(":")
+        if old == type(op).__name__:
+            yield swap, getattr(ast, new)()
+
+
 def broken(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     """Names of operators, and what they make of a node."""
-
-    def but(**changed: object) -> ast.AST:
-        new = copy.copy(node)
-        vars(new).update(changed)
-        return new
-
-    def swapped(op: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-        for swap in SWAPS.split():
-            old, new = swap.split(":")
-            if old == type(op).__name__:
-                yield swap, getattr(ast, new)()
-
     match node:
         case ast.BinOp(op=op) | ast.BoolOp(op=op) | ast.AugAssign(op=op):
-            yield from ((swap, but(op=new)) for swap, new in swapped(op))
+            yield from ((swap, but(node, op=new)) for swap, new in swapped(op))
         case ast.Compare(ops=[op]):
-            yield from ((swap, but(ops=[new])) for swap, new in swapped(op))
+            yield from ((swap, but(node, ops=[new])) for swap, new in swapped(op))
         case ast.Constant(value=bool()):
             yield "other-boolean", ast.Constant(not node.value)
         case ast.Constant(value=int() | float()):
             yield "constant+1", ast.Constant(node.value + 1)
         case ast.UnaryOp(op=op):
             yield f"drop-{type(op).__name__}", node.operand
-        case ast.Return(value=ast.Call(args=[first, *_])) | ast.Assign(value=ast.Call(args=[first, *_])):
-            if not isinstance(first, ast.Starred):
-                yield "argument-for-call", but(value=first)
+        case ast.Return(value=ast.Call(args=[first, *_])) | ast.Assign(value=ast.Call(args=[first, *_])) if (
+            not isinstance(first, ast.Starred)
+        ):
+            yield "argument-for-call", but(node, value=first)
         case ast.If() | ast.IfExp() | ast.While():
-            yield "negate-condition", but(test=ast.UnaryOp(ast.Not(), node.test))
+            yield "negate-condition", but(node, test=ast.UnaryOp(ast.Not(), node.test))
         case ast.comprehension(ifs=[_, *_]):
-            yield "drop-filter", but(ifs=[])
+            yield "drop-filter", but(node, ifs=[])
     if isinstance(node, ast.Expr | ast.Raise | ast.AugAssign):
         yield "drop-statement", ast.Pass()
 

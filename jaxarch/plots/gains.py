@@ -52,18 +52,13 @@ def trade_off(
       ([0.2, 0.6], [0.7, 0.9])
     """
     points = nested("points", points, "line", _quantities)
-    across, up = flags("logarithmic", logarithmic)
+    logarithmic = flags("logarithmic", logarithmic)
     marked = optional(numbers, "marked", marked)
     with matplotlib.rc_context(STYLE):
         figure = NotebookFigure(figsize=(5.6, 3.6), layout="constrained")
         axes = figure.subplots()
-        for index, (name, quantities) in enumerate(points.items()):
-            _draw(axes, name, quantities, **look(index))
-        for name, value in (marked or {}).items():
-            _mark(axes, name, value)
-        for which, scale in (("x", across), ("y", up)):
-            if scale:
-                log_scale(axes, which)
+        _fill(axes, points, marked or {})
+        _scale(axes, logarithmic)
         axes.set_xlabel(x)
         axes.set_ylabel(y)
         axes.set_title(title, loc="left")
@@ -106,7 +101,7 @@ def trade_offs(
       ['one', 'two']
     """
     panels = arguments.panels("panels", panels, "panel, line", _quantities)
-    across, up = flags("logarithmic", logarithmic)
+    logarithmic = flags("logarithmic", logarithmic)
     beside = {} if beside is None else nested("beside", beside, "line", _quantities)
     marked = {} if marked is None else nested("marked", marked, "name, panel", real_number)
     check_count("columns", columns)
@@ -121,14 +116,9 @@ def trade_offs(
             axes.set_axis_off()
         for axes, (name, points) in zip(grid.flat, panels.items(), strict=False):
             for index, (reference, quantities) in enumerate(beside.items()):
-                if reference in points:
-                    continue
-                _draw(axes, reference, quantities, **look(index) | {"color": "#999999"})
-            for index, (line, quantities) in enumerate(points.items()):
-                _draw(axes, line, quantities, **look(index))
-            for of, values in marked.items():
-                if name in values:
-                    _mark(axes, of, values[name])
+                if reference not in points:
+                    _draw(axes, reference, quantities, **look(index) | {"color": "#999999"})
+            _fill(axes, points, {of: values[name] for of, values in marked.items() if name in values})
             axes.set_title(name, loc="left")
             axes.set_xlabel(x)
             axes.xaxis.set_tick_params(labelbottom=True)
@@ -140,9 +130,7 @@ def trade_offs(
             )
         for axes in grid[:, 0]:
             axes.set_ylabel(y)
-        for which, scale in (("x", across), ("y", up)):
-            if scale:
-                log_scale(grid[0, 0], which)
+        _scale(grid[0, 0], logarithmic)
         if shares and _inside([*panels.values(), beside]):
             logit_scale(grid[0, 0], "y")
         figure.suptitle(f"{title}: median, quartiles over runs".lstrip(": "), x=0.01, ha="left")
@@ -155,8 +143,20 @@ def _inside(panels: Iterable[Mapping[str, tuple[np.ndarray, np.ndarray]]]) -> bo
     return not ((y <= 0) | (y >= 1)).any()
 
 
-def _mark(axes: Any, name: str, value: float) -> None:
-    axes.axvline(value, color="#666666", lw=1.0, ls=":", label=name)
+def _fill(
+    axes: Any, points: Mapping[str, tuple[np.ndarray, np.ndarray]], marked: Mapping[str, float]
+) -> None:
+    """Draw the lines of a panel, and its marks."""
+    for index, (name, quantities) in enumerate(points.items()):
+        _draw(axes, name, quantities, **look(index))
+    for name, value in marked.items():
+        axes.axvline(value, color="#666666", lw=1.0, ls=":", label=name)
+
+
+def _scale(axes: Any, logarithmic: tuple[bool, bool]) -> None:
+    for which, is_logarithmic in zip("xy", logarithmic, strict=True):
+        if is_logarithmic:
+            log_scale(axes, which)
 
 
 def _draw(axes: Any, name: str, quantities: tuple[np.ndarray, np.ndarray], **line: Any) -> None:

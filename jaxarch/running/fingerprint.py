@@ -32,17 +32,30 @@ def fingerprint(value: Any) -> str:
 
 
 def _of(value: Any, above: tuple[int, ...]) -> str:
+    atom = _of_atom(value)
+    if atom is not None:
+        return atom
+    if id(value) in above:
+        return _digest("above", str(len(above) - above.index(id(value))))
+    inner = functools.partial(_of, above=(*above, id(value)))
+    return _of_container(value, inner) or _of_function(value, inner)
+
+
+def _of_atom(value: Any) -> str | None:
+    """The digest of a value without parts; `None` for any other."""
     if isinstance(value, enum.Enum):
         return _digest("enum", _name(type(value)), value.name)
     if value is None or isinstance(value, (bool, int, float, complex, str, bytes, np.dtype)):
         return _digest("value", _name(type(value)), repr(value))
     if isinstance(value, type):
         return _digest("type", _name(value))
-    if id(value) in above:
-        return _digest("above", str(len(above) - above.index(id(value))))
-    inner = functools.partial(_of, above=(*above, id(value)))
     if isinstance(value, jax.core.Tracer):
         return _digest("traced")
+    return None
+
+
+def _of_container(value: Any, inner: Callable[[Any], str]) -> str | None:
+    """The digest of a value that holds others: an array, a collection, a dataclass; `None` for any other."""
     if isinstance(value, (jax.Array, np.ndarray, np.generic)):
         return _of_array(value, inner)
     if isinstance(value, (tuple, list)):
@@ -54,6 +67,11 @@ def _of(value: Any, above: tuple[int, ...]) -> str:
     if dataclasses.is_dataclass(value):
         fields = (inner(getattr(value, field.name, None)) for field in dataclasses.fields(value))
         return _digest("dataclass", _name(type(value)), *fields)
+    return None
+
+
+def _of_function(value: Any, inner: Callable[[Any], str]) -> str:
+    """The digest of a function, by its definition and what it was made of, or of an object, by its type."""
     if isinstance(value, functools.partial):
         return _digest("partial", *map(inner, (value.func, value.args, value.keywords)))
     if isinstance(value, types.MethodType):

@@ -126,15 +126,22 @@ def _key(value: Any, above: tuple[int, ...], traced_alike: bool) -> Any:
         return type(value), repr(value)
     if id(value) in above:
         return "above", len(above) - above.index(id(value))
-    inner = functools.partial(_key, above=(*above, id(value)), traced_alike=traced_alike)
     if isinstance(value, Keyed):
         return value._key
-    if isinstance(value, (tuple, list)):
-        return type(value), tuple(map(inner, value))
-    if type(value) in (dict, types.MappingProxyType):
-        return dict, tuple((inner(name), inner(part)) for name, part in value.items())
     if isinstance(value, jax.core.Tracer):
         return ("traced", value.shape, value.dtype) if traced_alike else _Is(value)
+    inner = functools.partial(_key, above=(*above, id(value)), traced_alike=traced_alike)
+    return (
+        _of_array(value)
+        or _of_container(value, inner)
+        or _of_function(value, inner)
+        or _of_object(value, inner)
+        or _Is(value)
+    )
+
+
+def _of_array(value: Any) -> Any:
+    """The key of an array; `None` for any other value."""
     if (type(value) is np.ndarray or isinstance(value, np.generic)) and value.dtype.kind != "O":
         return "array", value.dtype, value.shape, value.tobytes()
     if isinstance(value, jax.Array):
@@ -142,6 +149,24 @@ def _key(value: Any, above: tuple[int, ...], traced_alike: bool) -> Any:
         if is_small and not jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
             return "array", value.dtype, value.shape, value.weak_type, np.asarray(value).tobytes()
         return _Is(value)
+    return None
+
+
+def _of_container(value: Any, inner: Callable[[Any], Any]) -> Any:
+    """The key of a tuple, a list or a dict; `None` for any other value."""
+    if isinstance(value, (tuple, list)):
+        return type(value), tuple(map(inner, value))
+    if type(value) in (dict, types.MappingProxyType):
+        return dict, _of_items(value, inner)
+    return None
+
+
+def _of_items(value: Mapping[Any, Any], inner: Callable[[Any], Any]) -> tuple[Any, ...]:
+    return tuple((inner(name), inner(part)) for name, part in value.items())
+
+
+def _of_function(value: Any, inner: Callable[[Any], Any]) -> Any:
+    """The key of a function that is known by what it was made of; `None` for any other value."""
     if isinstance(value, functools.partial):
         return functools.partial, inner(value.func), inner(value.args), inner(value.keywords)
     if isinstance(value, types.MethodType):
@@ -150,16 +175,21 @@ def _key(value: Any, above: tuple[int, ...], traced_alike: bool) -> Any:
         captured = tuple(map(inner, captured_by(value)))
         defaults = inner(value.__defaults__), inner(value.__kwdefaults__)
         return value.__module__, value.__qualname__, value.__code__, captured, defaults
+    return None
+
+
+def _of_object(value: Any, inner: Callable[[Any], Any]) -> Any:
+    """The key of an object that cannot change or is of a library; `None` for any other value."""
     # Its own parameters: a class that is derived from a frozen dataclass may hold anything.
     if getattr(vars(type(value)).get("__dataclass_params__"), "frozen", False):
         fields = tuple(inner(getattr(value, field.name)) for field in dataclasses.fields(value))
         return type(value), fields
     if _is_of_a_library(type(value).__module__):
         if isinstance(value, Mapping):
-            return type(value), tuple((inner(name), inner(part)) for name, part in value.items())
+            return type(value), _of_items(value, inner)
         if _hashes_by_value(value):
             return type(value), value
-    return _Is(value)
+    return None
 
 
 def _is_of_a_library(module: str | None) -> bool:

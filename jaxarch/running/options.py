@@ -263,6 +263,13 @@ class FitOptions:
             raise ArgumentError(
                 f"checkpoint: expected jaxarch.Checkpoints(folder), got {shown(self.checkpoint)}"
             )
+        self._check_devices()
+        if self.labels is not None and not _are(str, self.labels):
+            raise ArgumentError(f"labels: expected texts, one for each run, got {shown(self.labels)}")
+        check_choice("loop", self.loop, ("auto", "scan", "step"))
+        check_choice("dead_start", self.dead_start, ("warn", "raise", "ignore"))
+
+    def _check_devices(self) -> None:
         is_named = isinstance(self.devices, str) and self.devices == ALL_HOSTS
         if self.devices is not None and not is_named and not _are(jax.Device, self.devices):
             raise ArgumentError(
@@ -274,10 +281,6 @@ class FitOptions:
             raise ArgumentError("partition: there is nothing to split over; give a `mesh`, or leave it out")
         if self.mesh is not None and self.loop == "step":
             raise ArgumentError("loop: over a mesh there is 'scan' alone")
-        if self.labels is not None and not _are(str, self.labels):
-            raise ArgumentError(f"labels: expected texts, one for each run, got {shown(self.labels)}")
-        check_choice("loop", self.loop, ("auto", "scan", "step"))
-        check_choice("dead_start", self.dead_start, ("warn", "raise", "ignore"))
 
     def label(self, run: int) -> str:
         """The name of a run in reports."""

@@ -494,7 +494,13 @@ def _check_runs(
         raise ArgumentError(
             f"network: expected what over_seeds returned, or jaxarch.architecture(mask), got {shown(network)}"
         )
-    runs = keys.shape[0]
+    _check_axes(keys.shape[0], problem, settings, network)
+    if options.labels is not None and len(options.labels) != keys.shape[0]:
+        raise ArgumentError(f"labels: expected {keys.shape[0]}, one for each run, got {len(options.labels)}")
+
+
+def _check_axes(runs: int, problem: Problem, settings: PyTree, network: Network | None) -> None:
+    """Raise unless all that is given by run has a leading axis of so many runs."""
     if problem.runs not in (None, runs):
         raise ArgumentError(f"keys: expected {problem.runs}, one for each run of the problem, got {runs}")
     if settings is not None and not jax.tree.leaves(settings):
@@ -508,5 +514,3 @@ def _check_runs(
                 f"network: leaf {path!r} needs a leading axis of {runs} runs, one for each key; it has shape "
                 f"{jnp.shape(leaf)}"
             )
-    if options.labels is not None and len(options.labels) != runs:
-        raise ArgumentError(f"labels: expected {runs}, one for each run, got {len(options.labels)}")

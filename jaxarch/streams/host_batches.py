@@ -79,16 +79,21 @@ def _arrays(name: str, index: int, batch: Any) -> PyTree:
     if isinstance(batch, (tuple, list)):
         parts = [_arrays(name, index, part) for part in batch]
         return type(batch)(*parts) if hasattr(batch, "_fields") else tuple(parts)
+    return _numbers(name, index, batch)
+
+
+def _numbers(name: str, index: int, leaf: Any) -> np.ndarray:
+    """Copy one array of a batch, in the dtype that JAX keeps it in."""
     try:
-        array = np.array(batch)
+        array = np.array(leaf)
     except Exception as error:
         raise ArgumentError(
-            f"{name}: batch {index} has a {type(batch).__name__}, which NumPy does not take: "
+            f"{name}: batch {index} has a {type(leaf).__name__}, which NumPy does not take: "
             f"{first_line(error)}"
         ) from error
     if not (jax.numpy.issubdtype(array.dtype, jax.numpy.number) or array.dtype == bool):
         raise ArgumentError(
-            f"{name}: batch {index}: expected arrays of numbers in tuples and dicts, got {shown(batch)}"
+            f"{name}: batch {index}: expected arrays of numbers in tuples and dicts, got {shown(leaf)}"
         )
     with np.errstate(over="ignore"):
         kept = array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)

@@ -128,6 +128,12 @@ def _compare_equations(
         for branches in zip(params["branches"], beside["branches"], strict=True):
             _compare(*branches, sizes)
         return None
+    return _compare_primitives(eqn, other, of_inputs, of_outputs)
+
+
+def _compare_primitives(eqn: JaxprEqn, other: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> None:
+    """Compare equations that have no programs inside."""
+    name, params, beside = eqn.primitive.name, eqn.params, other.params
     written = _WRITTEN.get(name)
     for key in params:
         _demand(key == written or key == "sharding" or _equal(params[key], beside.get(key)))
@@ -135,7 +141,6 @@ def _compare_equations(
         _demand(name in _RULES and _RULES[name](eqn, of_inputs, of_outputs))
     elif written is not None:
         _demand(_equal(params[written], beside[written]))
-    return None
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -79,15 +79,18 @@ def find_folds(program: Program, biases: Container[int]) -> dict[int, Fold]:
         Leaf(index, var.aval, ()) if index in biases else None
         for index, var in enumerate(program.closed.jaxpr.invars)
     ]
-    for found in _walk(program, of_inputs, folds, uses):
-        if isinstance(found, Leaf):
-            uses[found.number] += 1
+    uses.update(_numbers(_walk(program, of_inputs, folds, uses)))
     own = Counter(fold.bias.number for fold in folds)
     return {id(fold.product.step): fold for fold in folds if uses[fold.bias.number] == own[fold.bias.number]}
 
 
 _Found = Leaf | Product | None
 """What is known of a value: a leaf that was moved, a product that was, or nothing."""
+
+
+def _numbers(values: Iterable[_Found]) -> Iterator[int]:
+    """The leaves among some values, by number."""
+    return (found.number for found in values if isinstance(found, Leaf))
 
 
 def _walk(program: Program, inputs: Sequence[_Found], folds: list[Fold], uses: Counter[int]) -> list[_Found]:
@@ -139,9 +142,7 @@ def _after(step: Step, taken: list[_Found], folds: list[Fold], uses: Counter[int
     elif name == "cond":
         for branch in step.programs:
             taken = [*taken, *_walk(branch, [None] * len(branch.inputs), folds, uses)]
-    for found in taken:
-        if isinstance(found, Leaf):
-            uses[found.number] += 1
+    uses.update(_numbers(taken))
     if name in PRODUCTS:
         return [Product(step, ())]
     return nothing

@@ -190,10 +190,7 @@ def _step(step: Step, taken: Values, meetings: Meetings) -> Values:
     if name in ("dot_general", "ragged_dot_general"):
         return [_product(step, taken, meetings)]
     if name == "conv_general_dilated":
-        channels = step.eqn.params["dimension_numbers"].rhs_spec[:2]
-        if taken[0].nature > Nature.LEAF:
-            meetings.of_kernels |= _atoms(step.inputs[1][axis] for axis in channels)
-        return [_ACTIVATION]
+        return [_convolution(step, taken, meetings)]
     if name in ENTRYWISE:
         return [_entrywise(step, taken, meetings)] * outputs
     if name in MOVES:
@@ -291,6 +288,13 @@ class _Side(NamedTuple):
     free: Atoms
 
 
+def _convolution(step: Step, taken: Values, meetings: Meetings) -> Value:
+    channels = step.eqn.params["dimension_numbers"].rhs_spec[:2]
+    if taken[0].nature > Nature.LEAF:
+        meetings.of_kernels |= _atoms(step.inputs[1][axis] for axis in channels)
+    return _ACTIVATION
+
+
 def _product(step: Step, taken: Values, meetings: Meetings) -> Value:
     params = step.eqn.params
     summed, (of_first, of_second) = params.get("dimension_numbers") or (
@@ -311,6 +315,12 @@ def _product(step: Step, taken: Values, meetings: Meetings) -> Value:
                 return _ACTIVATION
             meetings.gates.append(_gate(other, weights))
             return _joined(taken)._replace(nature=Nature.WEIGHTS)
+    _note_activations(first, second, sums, meetings)
+    return _joined(taken)._replace(nature=Nature.ACTIVATION)
+
+
+def _note_activations(first: _Side, second: _Side, sums: bool, meetings: Meetings) -> None:
+    """Note a product of two activations: which of them gate, and which axes it keeps or mixes."""
     scales = [side for side in (first, second) if not side.free]
     for side, other in ((first, second), (second, first)):
         if other.free and (sums or not side.free):
@@ -322,7 +332,6 @@ def _product(step: Step, taken: Values, meetings: Meetings) -> Value:
     elif sums or not scales:
         for side in (first, second):
             meetings.mixed |= side.summed | side.free
-    return _joined(taken)._replace(nature=Nature.ACTIVATION)
 
 
 def _side(axes: Axes, value: Value, summed: Sequence[int], batched: Sequence[int]) -> _Side:

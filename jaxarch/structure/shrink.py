@@ -589,6 +589,11 @@ def _loss_of(problem: Problem, params: PyTree, state: PyTree) -> Callable[..., A
     return loss
 
 
+def _on_leaves(function: Callable[..., Any], params: PyTree, state: PyTree) -> Callable[..., Any]:
+    """A function of parameters, state and other inputs, as one of all leaves and these inputs."""
+    return lambda leaves, *inputs: function(*split_leaves(leaves, params, state), *inputs)
+
+
 def _smaller_problem(
     problem: Problem,
     network: Network,
@@ -620,9 +625,6 @@ def _smaller_problem(
 
         return run
 
-    def of_leaves(function: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda leaves, *inputs: function(*split_leaves(leaves, params, state), *inputs)
-
     smaller_loss = by_its_program(_loss_of(problem, params, state), updates=True)
 
     def loss(params: PyTree, state: PyTree, batch: PyTree, key: Key) -> tuple[Array, PyTree]:
@@ -634,9 +636,9 @@ def _smaller_problem(
     if not _takes(problem.loss, loss, *arguments, jax.random.key(0)):
         changes["loss"] = loss
     if not same_function:
-        changes["predict"] = by_its_program(of_leaves(problem.predict))  # type: ignore[arg-type]
+        changes["predict"] = by_its_program(_on_leaves(problem.predict, params, state))  # type: ignore[arg-type]
     if problem.metrics is not None:
-        metrics = by_its_program(of_leaves(problem.metrics))
+        metrics = by_its_program(_on_leaves(problem.metrics, params, state))
         if not _takes(problem.metrics, metrics, *arguments):
             changes["metrics"] = metrics
     return dataclasses.replace(problem, **changes)

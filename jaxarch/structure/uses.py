@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -156,13 +156,20 @@ class _Found:
         name = eqn.primitive.name
         if name in CALLED:
             return self.walk(inner(eqn), taken)
-        if name == "scan":
-            return self._scan(eqn, taken)
-        if name == "while":
-            return self._while(eqn, taken)
-        if name == "cond":
-            made = [self.walk(branch, taken[1:]) for branch in eqn.params["branches"]]
-            return [_together(of) if taken[0] is not None else None for of in zip(*made, strict=True)]
+        with_programs = {"scan": self._scan, "while": self._while, "cond": self._cond}
+        if name in with_programs:
+            return with_programs[name](eqn, taken)
+        self._note(eqn, taken)
+        if None in taken:
+            return [None] * len(eqn.outvars)
+        return [
+            _made(eqn, index, [views for views in taken if views is not None])
+            for index in range(len(eqn.outvars))
+        ]
+
+    def _note(self, eqn: JaxprEqn, taken: list[Views | None]) -> None:
+        """Note the uses of leaves in an equation that has no programs inside."""
+        name = eqn.primitive.name
         if name == "dot_general":
             self._product(eqn.params["dimension_numbers"], taken)
         elif name == "conv_general_dilated":
@@ -172,17 +179,9 @@ class _Found:
         elif name in ("gather", "dynamic_slice") and taken[0] and None in taken[1:]:
             self.tables |= dict.fromkeys(taken[0])
         elif not _is_known(name):
-            for views in taken:
-                self.unread |= dict.fromkeys(views or (), name)
+            self.unread |= dict.fromkeys(_paths(taken), name)
         elif None in taken:
-            for views in taken:
-                self.entrywise |= dict.fromkeys(views or ())
-        if None in taken:
-            return [None] * len(eqn.outvars)
-        return [
-            _made(eqn, index, [views for views in taken if views is not None])
-            for index in range(len(eqn.outvars))
-        ]
+            self.entrywise |= dict.fromkeys(_paths(taken))
 
     def _product(self, numbers: Any, taken: Sequence[Views | None]) -> None:
         for views, summed, batched in zip(taken, *numbers, strict=True):
@@ -224,9 +223,13 @@ class _Found:
         carry: list[Views | None] = [None] * len(eqn.outvars)
         self.walk(eqn.params["cond_jaxpr"], [*taken[:of_condition], *carry])
         self.walk(eqn.params["body_jaxpr"], [*taken[of_condition : of_condition + of_body], *carry])
-        for views in taken[of_condition + of_body :]:  # carried leaves may become anything
-            self.unread |= dict.fromkeys(views or (), "while")
+        carried = taken[of_condition + of_body :]  # carried leaves may become anything
+        self.unread |= dict.fromkeys(_paths(carried), "while")
         return carry
+
+    def _cond(self, eqn: JaxprEqn, taken: list[Views | None]) -> Sequence[Views | None]:
+        made = [self.walk(branch, taken[1:]) for branch in eqn.params["branches"]]
+        return [_together(of) if taken[0] is not None else None for of in zip(*made, strict=True)]
 
     def _take(self, other: _Found) -> None:
         for path, uses in other.products.items():
@@ -234,6 +237,11 @@ class _Found:
         self.tables |= other.tables
         self.entrywise |= other.entrywise
         self.unread |= other.unread
+
+
+def _paths(values: Iterable[Views | None]) -> Iterator[str]:
+    """Yield the paths of the leaves that some values are made of."""
+    return (path for views in values for path in views or ())
 
 
 def _is_known(name: str) -> bool:

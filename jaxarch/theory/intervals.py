@@ -231,18 +231,23 @@ def _decided(name: str, inputs: list[Interval]) -> Interval | None:
     if len(inputs) != 2 or all(value.exact for value in inputs):
         return None
     first, second = inputs
-    alike = first is second
     if name in ("eq", "ge", "le", "ne", "gt", "lt"):
-        if alike:
-            return _same(first, name in ("eq", "ge", "le"))
-        if name in ("eq", "ne") and any(c in (np.inf, -np.inf) for c in constants):
-            return _same(first if second.constant is not None else second, name == "ne")
-        if name == "ge" and first.nonnegative and second.constant == 0:
-            return _same(first, True)
+        return _compared(name, first, second)
     neutral = {"add": 0, "add_any": 0, "max": -np.inf, "min": np.inf}.get(name)
     for value, other in ((first, second), (second, first)):
         if neutral is not None and other.constant == neutral and _is_shape_of_both(value, other):
             return value
+    return None
+
+
+def _compared(name: str, first: Interval, second: Interval) -> Interval | None:
+    """Return the outcome of a comparison that is decided at trace time; `None` otherwise."""
+    if first is second:
+        return _same(first, name in ("eq", "ge", "le"))
+    if name in ("eq", "ne") and any(of.constant in (np.inf, -np.inf) for of in (first, second)):
+        return _same(first if second.constant is not None else second, name == "ne")
+    if name == "ge" and first.nonnegative and second.constant == 0:
+        return _same(first, True)
     return None
 
 
