@@ -288,16 +288,21 @@ def as_array(name: str, value: Any, dtype: Any = None) -> jax.Array:
 
 
 def check_broadcast(**values: Any) -> None:
-    """Raise unless the shapes of all these arguments broadcast to one."""
+    """Raise unless the shapes of all these arguments broadcast to one, as JAX is set to broadcast."""
+    import jax
     import numpy as np
 
     shapes = {name: np.shape(value) for name, value in values.items()}
+    ranks = {len(shape) for shape in shapes.values()} - {0}
+    config: Any = jax.config
     try:
         np.broadcast_shapes(*shapes.values())
+        fits = len(ranks) < 2 or config.jax_numpy_rank_promotion != "raise"
     except ValueError:
-        *_, last = shapes
+        fits = False
+    if not fits:
         told = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-        raise ArgumentError(f"{last}: expected shapes that broadcast, got {told}") from None
+        raise ArgumentError(f"{[*shapes][-1]}: expected shapes that broadcast, got {told}")
 
 
 def is_numeric(value: object) -> bool:

@@ -10,13 +10,16 @@ import pytest
 
 import jaxarch
 from jaxarch.errors import (
+    LONGEST_LIST,
     ArgumentError,
+    check_broadcast,
     check_count,
     check_finite,
     check_flag,
     check_positive,
     check_strength,
     did_you_mean,
+    items,
     one_line,
     shown,
 )
@@ -145,3 +148,29 @@ def test_the_end_of_a_known_name_is_nearest_to_it():
     known = ["disentangling.fig4", "disentangling.fig5", "pruning.fig1", "fig"]
     assert did_you_mean("fig4", known) == "did you mean 'disentangling.fig4'?"
     assert did_you_mean("pruning.fig2", known) == "did you mean 'pruning.fig1'?"
+
+
+@pytest.mark.parametrize("name", ["none like it", None, ["a"]])
+def test_a_long_list_of_known_names_is_cut_between_two_and_says_how_many_there_are(name):
+    known = [f"number {i}" for i in range(1000)]
+    text = did_you_mean(name, known).removeprefix("known: ")
+    *first, last = text.split(", ")
+    assert first == known[: len(first)]
+    assert last == "... (1000 in all)"
+    assert len(text) <= LONGEST_LIST + len(last) + 2
+
+
+@pytest.mark.parametrize("values", ["ab", b"ab", 3, None, ["a", 1], jax.random.key(0)])
+def test_what_is_no_list_of_a_kind_is_refused(values):
+    assert items("names", (name for name in "ab"), str, "names") == ["a", "b"]
+    with pytest.raises(ArgumentError, match=r"^names: expected (a list of )?names, got "):
+        items("names", values, str, "names")
+
+
+def test_shapes_broadcast_as_jax_is_set_to():
+    check_broadcast(x=np.ones((2, 3)), y=np.ones((1, 3)), z=1.0)
+    for other in (np.ones(3), np.ones((3, 3))):
+        with pytest.raises(ArgumentError, match=r"^y: expected shapes that broadcast, got x \(2, 3\), y \(3"):
+            check_broadcast(x=np.ones((2, 3)), y=other)
+    with jax.numpy_rank_promotion("allow"):
+        check_broadcast(x=np.ones((2, 3)), y=np.ones(3))
