@@ -175,7 +175,7 @@ class _Child:
         return status
 
     def is_killed(self) -> bool:
-        """Whether a signal ended it, and not because it could not reach another one."""
+        """Return whether a signal ended it, and not because it could not reach another one."""
         return (self.status() or 0) < 0 and not self.is_after_another()
 
     def is_after_another(self) -> bool:
