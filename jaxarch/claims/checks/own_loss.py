@@ -105,13 +105,7 @@ def inside_bound(
     for name, value in (("rate", rate), ("gradient_bound", gradient_bound)):
         if value is not None:
             check_positive(name, value)
-    start = np.asarray(scores, np.float64)
-    if start.ndim != 1 or not start.size:
-        raise ArgumentError(f"scores: expected shape (d,), got {start.shape}")
-    sizes = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(data)}
-    if len(sizes) != 1 or sizes & {(), (0,)}:
-        raise ArgumentError("data: expected arrays with one leading axis, that of the examples")
-    (count,) = sizes.pop()
+    start, count = _start(scores), _count_of(data)
     keys = jax.random.split(jax.random.key(0) if key is None else key, runs + 2)
 
     with float64():
@@ -124,20 +118,14 @@ def inside_bound(
 
         check_convex(mean, start.size, key=keys[0])
         u = _minimiser(mean, start.size) if comparator is None else np.asarray(comparator, np.float64)
-        if u.shape != start.shape:
-            raise ArgumentError(f"comparator: expected shape {start.shape}, got {u.shape}")
-        check_comparator(u, np.asarray(hard), np.asarray(soft))
+        _check_comparator(u, start, hard, soft)
         distance = float(mirror.bregman_divergence(u, start, hard, soft).sum())
         if gradient_bound is None:
             bound_on_gradients = float(_largest_gradient(loss, data, start.size, keys[1]))
         else:
             bound_on_gradients = float(gradient_bound)
         if rate is None:
-            if distance == 0:
-                raise ArgumentError("rate: none is prescribed where the comparator is v_1 itself; give one")
-            rate = float(
-                mirror.prescribed_rate(distance, hard, soft, gradient_bound=bound_on_gradients, steps=steps)
-            )
+            rate = _prescribed_rate(distance, hard, soft, bound_on_gradients, steps)
 
         @jax.jit
         @jax.vmap
@@ -163,6 +151,34 @@ def inside_bound(
             distance, rate, hard, soft, gradient_bound=bound_on_gradients, steps=steps
         )
         return InsideBound(float(gaps.mean()), float(bound), gaps, rate, bound_on_gradients, u)
+
+
+def _start(scores: ArrayLike) -> np.ndarray:
+    start = np.asarray(scores, np.float64)
+    if start.ndim != 1 or not start.size:
+        raise ArgumentError(f"scores: expected shape (d,), got {start.shape}")
+    return start
+
+
+def _count_of(data: PyTree) -> int:
+    """Count the examples."""
+    sizes = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(data)}
+    if len(sizes) != 1 or sizes & {(), (0,)}:
+        raise ArgumentError("data: expected arrays with one leading axis, that of the examples")
+    (count,) = sizes.pop()
+    return count
+
+
+def _check_comparator(u: np.ndarray, start: np.ndarray, hard: float, soft: float) -> None:
+    if u.shape != start.shape:
+        raise ArgumentError(f"comparator: expected shape {start.shape}, got {u.shape}")
+    check_comparator(u, np.asarray(hard), np.asarray(soft))
+
+
+def _prescribed_rate(distance: float, hard: float, soft: float, gradient_bound: float, steps: int) -> float:
+    if distance == 0:
+        raise ArgumentError("rate: none is prescribed where the comparator is v_1 itself; give one")
+    return float(mirror.prescribed_rate(distance, hard, soft, gradient_bound=gradient_bound, steps=steps))
 
 
 def _check_scalar(loss: Callable[[Array, PyTree], Array], mask: np.ndarray, data: PyTree) -> None:
