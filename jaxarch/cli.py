@@ -124,16 +124,7 @@ def run(
     if mine is not None:
         _take_place(mine)
     from jaxarch import results
-    from jaxarch.experiments.harness import (
-        check_resumed,
-        check_spreads,
-        executor_of,
-        memory_of,
-        plan_of,
-        read_settings,
-        run_in,
-        time_of,
-    )
+    from jaxarch.experiments.harness import check_spreads, executor_of, plan_of, read_settings, run_in
     from jaxarch.experiments.harness.own_classes import own_classes
     from jaxarch.results.folders import no_folder
     from jaxarch.running.processes import Team, taking_part
@@ -149,29 +140,36 @@ def run(
         if cluster is not None:
             executor = executor_of(cluster)
             check_spreads(chosen)
-        console = _console()
         lines = plan_of(chosen, settings)
     if dry_run:
-        check_resumed(chosen, settings)
-        results.check_place(root, out, force)
-        console.print(f"{chosen.name} (dry run: nothing is trained or written)")
-        for line in lines + memory_of(chosen, settings) + time_of(chosen, settings):
-            console.print(f"  {line}")
+        _dry_run(chosen, settings, lines, root, out, force)
         return
     made = results.new_folder(chosen.name, root, out, force) if is_first else no_folder()
     with taking_part(mine is not None), made as folder:
         interruption.tell(partial(_what_is_left, folder, getattr(settings, "resume", "")))
         with ProgressBar() as bar, warnings.catch_warnings():
-            # They are in the manifest, and printed under the table.
-            warnings.simplefilter("ignore", DeadStartWarning)
-            warnings.simplefilter("ignore", NonFiniteWarning)
-            warnings.simplefilter("ignore", ResultWarning)
+            for category in (DeadStartWarning, NonFiniteWarning, ResultWarning):
+                # They are in the manifest, and printed under the table.
+                warnings.simplefilter("ignore", category)
             run_in(folder.path, chosen, settings, None if quiet or not is_first else bar, executor)
         if not is_first:
             return
         # A figure or page that cannot be made must not cost the results: they are kept, and the error shown.
         reported, failure = _reported(chosen, folder.path)
     _tell(reported, failure, folder)
+
+
+def _dry_run(chosen: Any, settings: Any, lines: list[str], root: str, out: str | None, force: bool) -> None:
+    """Print what would be trained and what it takes, unless the run would be refused."""
+    from jaxarch import results
+    from jaxarch.experiments.harness import check_resumed, memory_of, time_of
+
+    check_resumed(chosen, settings)
+    results.check_place(root, out, force)
+    console = _console()
+    console.print(f"{chosen.name} (dry run: nothing is trained or written)")
+    for line in lines + memory_of(chosen, settings) + time_of(chosen, settings):
+        console.print(f"  {line}")
 
 
 def _tell(reported: Reported | None, failure: Exception | None, folder: ResultFolder) -> None:

@@ -174,6 +174,10 @@ class _Child:
             self._reader.join(GRACE_SECONDS)
         return status
 
+    def is_killed(self) -> bool:
+        """Return whether a signal ended it, and not because it could not reach another one."""
+        return (self.status() or 0) < 0 and not self.is_after_another()
+
     def is_after_another(self) -> bool:
         """Whether it was ended because it could not reach another one."""
         return self.status() == -signal.SIGABRT and _FATAL in "\n".join(self.said)
@@ -206,25 +210,7 @@ def _own_gpu(place: Place) -> dict[str, str]:
 
 def _watched(children: list[_Child]) -> int:
     """The exit status of them all, when all have ended."""
-    failed: _Child | None = None
-    latest = float("inf")
-    while any(child.status() is None for child in children):
-        if failed is None:
-            failed = _first_failed(children)
-            if failed is not None:
-                killed = (failed.status() or 0) < 0
-                if killed and not failed.is_after_another():
-                    _say_killed(failed, len(children))
-                    _tell(children, signal.SIGTERM)
-                latest = time.monotonic() + (GRACE_SECONDS if killed else PATIENCE_SECONDS)
-        elif time.monotonic() > latest:
-            for child in children:
-                child.end()
-        time.sleep(0.05)
-    if failed is None:
-        failed = _first_failed(children)
-        if failed is not None and (failed.status() or 0) < 0 and not failed.is_after_another():
-            _say_killed(failed, len(children))
+    failed = _wait_for(children)
     if failed is None:
         return 0
     if failed.is_after_another():
@@ -235,6 +221,26 @@ def _watched(children: list[_Child]) -> int:
         for line in failed.said:
             print(line, file=sys.stderr)
     return LOST if status < 0 else status
+
+
+def _wait_for(children: list[_Child]) -> _Child | None:
+    """Wait until all have ended, and end the others soon after one that failed, which is returned."""
+    failed: _Child | None = None
+    latest = float("inf")
+    while any(child.status() is None for child in children):
+        if failed is not None and time.monotonic() > latest:
+            for child in children:
+                child.end()
+        elif failed is None and (failed := _first_failed(children)) is not None:
+            if failed.is_killed():
+                _say_killed(failed, len(children))
+                _tell(children, signal.SIGTERM)
+            is_signal = (failed.status() or 0) < 0
+            latest = time.monotonic() + (GRACE_SECONDS if is_signal else PATIENCE_SECONDS)
+        time.sleep(0.05)
+    if failed is None and (failed := _first_failed(children)) is not None and failed.is_killed():
+        _say_killed(failed, len(children))
+    return failed
 
 
 def _first_failed(children: list[_Child]) -> _Child | None:

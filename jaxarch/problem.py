@@ -365,6 +365,12 @@ def _summed_in(dtype: Any) -> Any:
     return jnp.promote_types(dtype, jnp.float32)
 
 
+def check_is_problem(problem: object) -> None:
+    """Raise unless it is a problem."""
+    if not isinstance(problem, Problem):
+        raise ArgumentError(f"problem: expected one, as of jaxarch.supervised(...), got {shown(problem)}")
+
+
 def check_streamed(problem: Problem) -> None:
     """Raise if a problem with a stream says otherwise which examples a step takes."""
     if problem.stream is None:

@@ -31,7 +31,7 @@ from jaxarch.errors import (
 )
 from jaxarch.masks import clip_scores
 from jaxarch.masks.units import Connections, NOfM
-from jaxarch.problem import Problem
+from jaxarch.problem import Problem, check_is_problem
 from jaxarch.running.training import Training, TrainState, begin
 from jaxarch.search.two_temperature import Settings, of_mask, two_temperature
 from jaxarch.theory import mirror
@@ -115,7 +115,8 @@ def prescribe(
       >>> prescription.soft, round(prescription.rate, 4)  # 16/(2 50 3.125)
       (3.125, 0.0512)
     """
-    settings = _check(search, problem)
+    settings = _settings_of(search)
+    _check_rows(problem)
     check_one_key(key)
     check_flag("convex", convex)
     check_flag("clip", clip)
@@ -324,8 +325,8 @@ def _certified(on: _Objective) -> float:
     return float(bounds.max())
 
 
-def _check(search: Training, problem: Problem) -> Settings:
-    """The settings of the search; raise unless theorems speak of it, and of one run of the problem."""
+def _settings_of(search: Training) -> Settings:
+    """The settings of the search; raise unless theorems speak of it."""
     settings = getattr(search, "settings", None)
     if not isinstance(search, Training) or not isinstance(settings, Settings):
         raise ArgumentError(
@@ -343,15 +344,18 @@ def _check(search: Training, problem: Problem) -> Settings:
     for name in ("hard", "soft"):
         if is_traced(getattr(settings, name)):
             raise ArgumentError(f"search: its {name} is traced; its settings must be known")
-    if not isinstance(problem, Problem):
-        raise ArgumentError(f"problem: expected one, as of jaxarch.supervised(...), got {shown(problem)}")
+    return settings
+
+
+def _check_rows(problem: Problem) -> None:
+    """Raise unless it is a problem of one run, whose steps take any of its training rows."""
+    check_is_problem(problem)
     if getattr(problem.train, "ndim", 1) > 1:
         raise ArgumentError("problem: its runs have rows of their own; take one, problem.of_run(0)")
     if problem.stream is not None:
         raise ArgumentError("problem: its batches are streamed, and the theorems are of all training rows")
     if problem.train_size is not None:
         raise ArgumentError("problem: with a train_size some of its rows are padding; take train=rows[:size]")
-    return settings
 
 
 def _check_convex(on: _Objective, key: Array) -> None:

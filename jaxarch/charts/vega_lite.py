@@ -65,11 +65,7 @@ def specification(chart: Chart) -> dict[str, Any]:
     """
     import altair as alt
 
-    # Columns may have any name, dots and brackets too: in the specification they have names of ours.
-    fields = {name: f"c{i}" for i, name in enumerate(chart.columns)} | {"runs": "runs"}
-    fields[chart.x] = "x"
-    if chart.y != chart.series:
-        fields[chart.y] = "y"
+    fields = _fields(chart)
     runs, medians = chart.points, chart.medians
     series = [str(name) for name in runs[chart.series].unique()]
     turns = [i + i // len(COLOURS) for i in range(len(series))]
@@ -123,15 +119,30 @@ def specification(chart: Chart) -> dict[str, Any]:
         layers.append(placed(medians).mark_line(strokeWidth=1.6).encode(order=order, opacity=whole))
         points = placed(medians).mark_point(size=90, filled=True)
         layers.append(points.encode(shape=shape, tooltip=telling(medians), opacity=whole))
+    layered = alt.layer(*layers).properties(
+        width="container",
+        height=HEIGHT if names is None else ROW * max(len(names), 2),
+        description=chart.description,
+        usermeta={"longest": max(map(len, series), default=0)},
+    )
+    return _in_the_page(layered)
+
+
+def _fields(chart: Chart) -> dict[str, str]:
+    """Names of ours by column: columns may have any name, dots and brackets too."""
+    fields = {name: f"c{i}" for i, name in enumerate(chart.columns)} | {"runs": "runs"}
+    fields[chart.x] = "x"
+    if chart.y != chart.series:
+        fields[chart.y] = "y"
+    return fields
+
+
+def _in_the_page(layered: Any) -> dict[str, Any]:
+    """The specification of layers in the width and the colours of their page."""
+    import altair as alt
+
     made: dict[str, Any] = (
-        alt.layer(*layers)
-        .properties(
-            width="container",
-            height=HEIGHT if names is None else ROW * max(len(names), 2),
-            description=chart.description,
-            usermeta={"longest": max(map(len, series), default=0)},
-        )
-        .configure(background="transparent", autosize=alt.AutoSizeParams(type="fit-x"))
+        layered.configure(background="transparent", autosize=alt.AutoSizeParams(type="fit-x"))
         .configure_view(stroke=None)
         .configure_axis(
             **TEXTS,

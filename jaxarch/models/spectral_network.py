@@ -127,16 +127,7 @@ def spectral_network(
         check_flag(name, flag)
     check_callable("eigenvectors", eigenvectors, "key", "shape")
     network.check_method(method)
-    if update == "recursive" and method != "auto":
-        raise ArgumentError(
-            f"method: it is of the feedforward update; the recursive one has no {shown(method)}"
-        )
-    if not skips and (update, method) != ("feedforward", "auto"):
-        raise ArgumentError("skips: without them, update and method have nothing to choose; leave them out")
-    if form == "gated" and update == "feedforward" and train_input_eigenvalues:
-        raise ArgumentError(
-            "train_input_eigenvalues: the feed-forward rule of the gated form does not read L_1; leave it out"
-        )
+    _check_rule(form, update, method, train_input_eigenvalues, skips)
     if eigenvalues is None:
         eigenvalues = "random" if form == "gated" else "perceptron"
     sizes = (widths[0] + bool(bias), *widths[1:])
@@ -161,6 +152,20 @@ def spectral_network(
         return network.feedforward(phi, values, x, activation, method, neurons, form), state
 
     return Model(init, apply)
+
+
+def _check_rule(form: Form, update: str, method: Method, train_input_eigenvalues: bool, skips: bool) -> None:
+    """Raise if some arguments have no say in how a network of the others is computed."""
+    if update == "recursive" and method != "auto":
+        raise ArgumentError(
+            f"method: it is of the feedforward update; the recursive one has no {shown(method)}"
+        )
+    if not skips and (update, method) != ("feedforward", "auto"):
+        raise ArgumentError("skips: without them, update and method have nothing to choose; leave them out")
+    if form == "gated" and update == "feedforward" and train_input_eigenvalues:
+        raise ArgumentError(
+            "train_input_eigenvalues: the feed-forward rule of the gated form does not read L_1; leave it out"
+        )
 
 
 def _starts(eigenvalues: str | Sequence[Start], sizes: Sequence[int], trains_input: bool) -> Sequence[Start]:

@@ -96,16 +96,8 @@ def supervised(
       >>> print(network.info["loss"], network.params["w"])  # from w = 0, where the gradient is -2
       [2.] [[2.]]
     """
-    if not isinstance(data, tuple) or len(data) != 2:
-        raise ArgumentError("data: expected a pair (x, y) of arrays with one leading axis of examples")
-    x, y = (_arrays(name, tree) for name, tree in zip("xy", data, strict=True))
-    _check_axis(x, y)
-    if augment is not None and not callable(augment):
-        raise ArgumentError(f"augment: expected a function (key, x) -> x, got {shown(augment)}")
-    if metrics is not None and not callable(metrics):
-        raise ArgumentError(
-            f"metrics: expected a function (outputs, y) -> {{name: scalar}}, got {shown(metrics)}"
-        )
+    x, y = _pair(data)
+    _check_callables(augment, metrics)
     example, label = _example(gather, (x, y), per_run)
     network = as_model(model, example)
     outputs = _check_call(network, loss, example, label)
@@ -138,24 +130,38 @@ def supervised(
         loss=problem_loss,
         data=(x, y),
         descent=Descent(optimizer, steps, batch_size, sampling),
-        train=None if train is None else _rows("train", train),
-        train_size=None if train_size is None else _rows("train_size", train_size),
-        validation=None if validation is None else _rows("validation", validation),
+        train=_rows("train", train),
+        train_size=_rows("train_size", train_size),
+        validation=_rows("validation", validation),
         per_run=per_run,
         gather=gather,
         predict=predict,
         metrics=None if metrics is None else problem_metrics,
         stream=stream,
     )
-    if stream is not None:
-        _check_stream(made, (example, label))
-    keyed_problem(made).check()
-    outputs = _check_loss(made, network, loss)
-    _check_labels(made, outputs)
-    if stream is None:
-        return made
-    look = partial(_check_batch, _classes(made.data[1], outputs))
-    return dataclasses.replace(made, stream=made.stream.checked(look))
+    return _checked(made, network, loss, (example, label))
+
+
+def _checked(problem: Problem, network: Model, loss: Callable[[Any, Any], Array], example: PyTree) -> Problem:
+    """The problem, whose stream checks the labels of its batches; raise unless its parts fit together."""
+    if problem.stream is not None:
+        _check_stream(problem, example)
+    keyed_problem(problem).check()
+    outputs = _check_loss(problem, network, loss)
+    _check_labels(problem, outputs)
+    if problem.stream is None:
+        return problem
+    look = partial(_check_batch, _classes(problem.data[1], outputs))
+    return dataclasses.replace(problem, stream=problem.stream.checked(look))
+
+
+def _pair(data: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
+    """Inputs and labels as arrays with one leading axis."""
+    if not isinstance(data, tuple) or len(data) != 2:
+        raise ArgumentError("data: expected a pair (x, y) of arrays with one leading axis of examples")
+    x, y = (_arrays(name, tree) for name, tree in zip("xy", data, strict=True))
+    _check_axis(x, y)
+    return x, y
 
 
 def _arrays(name: str, tree: Any) -> PyTree:
@@ -186,6 +192,8 @@ def _numbers(name: str, array: Any) -> Array:
 
 
 def _rows(name: str, rows: Any) -> Any:
+    if rows is None:
+        return None
     try:
         array = np.asarray(rows)
         if not is_numeric(array):
@@ -219,6 +227,16 @@ def _example(gather: Callable[[PyTree, PyTree, Array], PyTree], data: PyTree, pe
             f"{first_line(error)}"
         ) from error
     return example, label
+
+
+def _check_callables(augment: Any, metrics: Any) -> None:
+    """Raise unless what is given of both is a function."""
+    for name, function, form in (
+        ("augment", augment, "(key, x) -> x"),
+        ("metrics", metrics, "(outputs, y) -> {name: scalar}"),
+    ):
+        if function is not None and not callable(function):
+            raise ArgumentError(f"{name}: expected a function {form}, got {shown(function)}")
 
 
 def _check_augment(augment: Callable[[Array, Any], Any], x: PyTree) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -151,13 +151,7 @@ def proximal(
             )
             return jnp.sum(jnp.stack(jax.tree.leaves(each)))
 
-        if "grad" in extra:
-            extra["grad"] = slopes
-        if "value" in extra:
-            extra["value"] = extra["value"] + penalty(params)
-        if "value_fn" in extra:
-            loss = extra["value_fn"]
-            extra["value_fn"] = lambda params: loss(params) + penalty(params)
+        extra = _penalised(extra, slopes, params, penalty)
         updates, after = inner.update(slopes, state.inner, params, **extra)
         ended = map_selected(_ended, leaves, slopes, updates, ones, groups)
         return merge(ended, updates), ProximalState(mean, step, after)
@@ -172,6 +166,20 @@ def check_strengths(name: str, strength: Any) -> None:
         return
     for leaf, value in strength.items():
         check_one_strength(f"{name} of {leaf!r}", value)
+
+
+def _penalised(
+    extra: dict[str, Any], slopes: PyTree, params: PyTree, penalty: Callable[[PyTree], Array]
+) -> dict[str, Any]:
+    """Return what a line search is told of the loss, with the penalty added."""
+    if "grad" in extra:
+        extra["grad"] = slopes
+    if "value" in extra:
+        extra["value"] = extra["value"] + penalty(params)
+    if "value_fn" in extra:
+        loss = extra["value_fn"]
+        extra["value_fn"] = lambda params: loss(params) + penalty(params)
+    return extra
 
 
 def _of_mean(leaf: Array) -> jnp.dtype:

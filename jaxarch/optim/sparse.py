@@ -163,25 +163,7 @@ def sparse(
       [[ 3.625 -3.375  0.     0.   ]]
     """
     inner = check_optimizer("tx", tx, "sparse(optax.adamw(1e-3), 0.1)")
-    check_count("every", every)
-    if until is not None:
-        check_count("until", until)
-    check_per(per)
-    _check(density, replaced, regrow, score)
-    if until is not None and until <= every and (density is not None or regrow is not None):
-        raise ArgumentError(
-            f"until: the mask would never change: its first change comes at step every={every}, and "
-            f"until={until}; set until above {every}, or take a smaller every"
-        )
-    for name, share in (("density", density), ("replaced", replaced)):
-        if callable(share):
-            _check_schedule(name, share, every, until)
-    if callable(density):
-        _check_comes("density", density, 1.0, every, until)
-        if until is not None:
-            _check_ended(density, every, until)
-    if callable(replaced) and density is None:
-        _check_comes("replaced", replaced, 0.0, every, until)
+    _check(density, replaced, regrow, score, every, until, per)
     begin = None if mask is None else booleans(mask)
     of: Any = (lambda weights, slopes: _sizes(weights)) if isinstance(score, str) else score
     grow: Any = (lambda step, weights, slopes: _sizes(slopes)) if isinstance(regrow, str) else regrow
@@ -218,34 +200,44 @@ def sparse(
 
         def changed() -> tuple[Leaves, Leaves]:
             counts = _counts(state.mask, at, density, replaced, per, grows=grow is not None)
-            retained = largest_of(_among(state.mask, _scored("score", of, weights, slopes)), counts.retained)
-            if grow is None:
-                return retained, retained
-            growth = _scored("regrow", partial(grow, at), weights, slopes)
-            free = {path: ~leaf for path, leaf in retained.items()}
-            grown = largest_of(_among(free, growth), counts.kept - counts.retained)
-            return {path: leaf | grown[path] for path, leaf in retained.items()}, retained
+            scores = _scored("score", of, weights, slopes)
+            growth = None if grow is None else _scored("regrow", partial(grow, at), weights, slopes)
+            return _changed(state.mask, counts, scores, growth)
 
-        now = (at > 0) & (at % every == 0)
-        if until is not None:
-            now &= at < until
+        now = _is_change(at, every, until)
         kept, retained = jax.lax.cond(now, changed, lambda: (state.mask, state.mask))
-
-        def stepped() -> tuple[PyTree, Any]:
-            return step_under(kept, inner, gradients, state.inner, params, extra)
-
-        def skipped() -> tuple[PyTree, Any]:
-            moves, after = jax.eval_shape(stepped)
-            zeros = jax.tree.map(lambda leaf, move: jnp.zeros_like(leaf, move.dtype), gradients, moves)
-            # A step may widen moments that begin in the weights' dtype, as optax.adam does.
-            return zeros, jax.tree.map(_as_wide, state.inner, after)
-
+        stepped = partial(step_under, kept, inner, gradients, state.inner, params, extra)
+        skipped = partial(_skipped, stepped, gradients, state.inner)
         updates, after = stepped() if grow is None else jax.lax.cond(now, skipped, stepped)
         # What has grown begins at 0: only what is retained moves on.
         moves = cleared(updates, retained, weights)
         return moves, SparseState(optax.safe_increment(state.step), kept, after)
 
     return same_update(init, update, (tx, density, score, replaced, regrow, every, until, per))
+
+
+def _changed(mask: Leaves, counts: _Counts, scores: Leaves, growth: Leaves | None) -> tuple[Leaves, Leaves]:
+    """Return the mask after a change, and what it retains of the one before."""
+    retained = largest_of(_among(mask, scores), counts.retained)
+    if growth is None:
+        return retained, retained
+    free = {path: ~leaf for path, leaf in retained.items()}
+    grown = largest_of(_among(free, growth), counts.kept - counts.retained)
+    return {path: leaf | grown[path] for path, leaf in retained.items()}, retained
+
+
+def _is_change(step: Array, every: int, until: int | None) -> Array:
+    """Return whether the mask changes at a step."""
+    now = (step > 0) & (step % every == 0)
+    return now if until is None else now & (step < until)
+
+
+def _skipped(stepped: Callable[[], tuple[PyTree, Any]], gradients: PyTree, inner: Any) -> tuple[PyTree, Any]:
+    """Return updates of 0 and the optimizer's state, in the dtypes of a step that is not taken."""
+    moves, after = jax.eval_shape(stepped)
+    zeros = jax.tree.map(lambda leaf, move: jnp.zeros_like(leaf, move.dtype), gradients, moves)
+    # A step may widen moments that begin in the weights' dtype, as optax.adam does.
+    return zeros, jax.tree.map(_as_wide, inner, after)
 
 
 def _as_wide(leaf: Any, like: jax.ShapeDtypeStruct) -> Any:
@@ -358,7 +350,13 @@ def _among(there: Leaves, scores: Leaves) -> Leaves:
     }
 
 
-def _check(density: Any, replaced: Any, regrow: Any, score: Any) -> None:
+def _check(
+    density: Any, replaced: Any, regrow: Any, score: Any, every: int, until: int | None, per: Per
+) -> None:
+    check_count("every", every)
+    if until is not None:
+        check_count("until", until)
+    check_per(per)
     if density is not None and not callable(density):
         check_density("density", density)
     if not callable(replaced) and not (isinstance(replaced, (int, float)) and 0 <= replaced < 1):
@@ -371,6 +369,25 @@ def _check(density: Any, replaced: Any, regrow: Any, score: Any) -> None:
         raise ArgumentError(f"score: expected 'magnitude' or a function, got {shown(score)}")
     if regrow is not None and not callable(regrow) and not is_choice(regrow, ("gradients",)):
         raise ArgumentError(f"regrow: expected 'gradients' or a function, got {shown(regrow)}")
+    _check_changes(density, replaced, regrow, every, until)
+
+
+def _check_changes(density: Any, replaced: Any, regrow: Any, every: int, until: int | None) -> None:
+    """Raise unless the mask changes, and schedules have their say when it does."""
+    if until is not None and until <= every and (density is not None or regrow is not None):
+        raise ArgumentError(
+            f"until: the mask would never change: its first change comes at step every={every}, and "
+            f"until={until}; set until above {every}, or take a smaller every"
+        )
+    for name, share in (("density", density), ("replaced", replaced)):
+        if callable(share):
+            _check_schedule(name, share, every, until)
+    if callable(density):
+        _check_comes("density", density, 1.0, every, until)
+        if until is not None:
+            _check_ended(density, every, until)
+    if callable(replaced) and density is None:
+        _check_comes("replaced", replaced, 0.0, every, until)
 
 
 def _check_schedule(name: str, schedule: optax.Schedule, every: int, until: int | None) -> None:

@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 
 from jaxarch.errors import ArgumentError, check_count, check_leaves, is_traced, shown
 from jaxarch.network import Network
-from jaxarch.problem import Problem, as_rows
+from jaxarch.problem import Problem, as_rows, check_is_problem
 from jaxarch.running.devices import over_runs, place, take_runs
 from jaxarch.running.keyed import keyed, keyed_problem, shapes_of
 from jaxarch.running.partition import Rules
@@ -94,8 +94,7 @@ def evaluate(
 
 def _check_network(network: Network, problem: Problem, on_host: bool) -> None:
     """Raise unless it is what many runs found, weights included; on the host they may be of any structure."""
-    if not isinstance(problem, Problem):
-        raise ArgumentError(f"problem: expected one, as of jaxarch.supervised(...), got {shown(problem)}")
+    check_is_problem(problem)
     if not isinstance(network, Network):
         raise ArgumentError(f"network: expected what over_seeds returned, got {shown(network)}")
     if network.params is None:

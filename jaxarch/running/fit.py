@@ -73,7 +73,7 @@ def fit(
     """
     options = options or FitOptions()
     _check_options(options, problem, settings)
-    training, runs, team = make_one(make, settings), keys.shape[0], Team.of(options.devices)
+    training, team = make_one(make, settings), Team.of(options.devices)
     name = name or training.name
     if problem.stream is not None:
         size = min(options.chunk, training.on(problem).steps)
@@ -88,61 +88,30 @@ def fit(
         mesh, shares = places_of(make, args, options, team, split)
     else:
         mesh, shares = begun.places(options, name, team, split)
-    watch = Stopwatch()
     data = place(mesh, (None,), (problem.data,))[0]
     args = (keys, settings, dataclasses.replace(problem, data=data), network)
     streamed = () if problem.stream is None else (problem.stream.digest.tobytes(),)
     same = None if options.checkpoint is None else tree_digest(problem.data, streamed)
-    if begun is None:
-        beside = team.neighbours(f"{name}: hosts")
-        fits, needed = width_of(make, mesh, axes, args, options, watch, shares.devices, beside)
-        per_device = team.least(f"{name}: width", fits)
-        begins = getattr(options.progress, "begins", None)
-        if begins is not None:
-            if needed is None or per_device < fits:
-                needed = program_memory(make, mesh, axes, args, per_device, options.chunk, watch)
-            devices, free = 1 if mesh is None else mesh.size, free_on_a_device(mesh, beside)
-            begins(Outset(name, runs, per_device * shares.devices, devices, needed, free))
-    else:
-        per_device = begun.width // shares.devices
+    job = _Job(make, mesh, options, Stopwatch(), name, same, team, shares)
+    per_device = _width(job, axes, args) if begun is None else begun.width // shares.devices
     width = per_device * shares.devices
-    job = _Job(make, mesh, options, watch, name, same, team, shares, per_device)
     if begun is None and options.checkpoint is not None and team.index == 0:
         Layout.of(mesh, shares, width).save(options.checkpoint, name)
 
     # The batches themselves come as the training goes on.
     args = (keys, settings, dataclasses.replace(args[2], window=None), network)
-    results, notes, validations, dead = [], [], [], []
-    groups = math.ceil(runs / width)
-    for group in range(groups):
-        members = np.arange(group * width, min((group + 1) * width, runs))
-        padded = np.resize(members, width) if len(members) < width else members
-
-        def taken(some: np.ndarray) -> Any:
-            return args if np.array_equal(some, np.arange(runs)) else take_runs(axes, args, some)
-
-        share = place(mesh, axes, taken(padded[shares.mine(per_device)]))
-        loop = _Group(job, share, partial(taken, padded), members, group, groups)
-        result, validation = loop.run()
-        results.append(result if len(members) == width else first_runs(len(members), result))
-        validations.append({name: values[:, : len(members)] for name, values in validation.items()})
-        notes += loop.notes
-        dead.append(loop.is_dead)
-
-    if all(dead) and options.dead_start != "ignore":
-        raise ArgumentError(notes[0])
-    found = joined_runs(mesh, results)
+    found, notes, validation = _trained(job, per_device, axes, args)
     notes += warn_of(training, name, found)
-    running, compiling = team.largest(f"{name}: seconds", watch.running, watch.compiling)
+    running, compiling = team.largest(f"{name}: seconds", job.watch.running, job.watch.compiling)
     devices = shares.devices * (1 if mesh is None else mesh.per_share)
     report = StageReport(
         name=training.name,
-        seconds=running * devices / runs,
+        seconds=running * devices / keys.shape[0],
         compile_seconds=compiling,
         width=width,
         devices=devices,
         notes=tuple(notes),
-        validation={name: np.hstack([v[name] for v in validations]) for name in validations[0]},
+        validation=validation,
     )
     return found, report
 
@@ -164,7 +133,53 @@ class _Job:
     data: np.ndarray | None
     team: Team
     shares: Shares
-    per_device: int
+
+
+def _width(job: _Job, axes: tuple[Any, ...], args: tuple[Any, ...]) -> int:
+    """Choose how many runs each device trains at once, and tell progress of it before the first step."""
+    make, mesh, options, watch, devices = job.make, job.mesh, job.options, job.watch, job.shares.devices
+    beside = job.team.neighbours(f"{job.name}: hosts")
+    fits, needed = width_of(make, mesh, axes, args, options, watch, devices, beside)
+    per_device = job.team.least(f"{job.name}: width", fits)
+    begins = getattr(options.progress, "begins", None)
+    if begins is not None:
+        if needed is None or per_device < fits:
+            needed = program_memory(make, mesh, axes, args, per_device, options.chunk, watch)
+        local, free = 1 if mesh is None else mesh.size, free_on_a_device(mesh, beside)
+        begins(Outset(job.name, args[0].shape[0], per_device * devices, local, needed, free))
+    return per_device
+
+
+def _trained(
+    job: _Job, per_device: int, axes: tuple[Any, ...], args: tuple[Any, ...]
+) -> tuple[Network, list[str], dict[str, np.ndarray]]:
+    """Train all runs, group by group; return their networks, notes, and metrics at the borders.
+
+    Raises:
+      ArgumentError: a start from which no run can move.
+    """
+    runs, width = args[0].shape[0], per_device * job.shares.devices
+    results, notes, validations, dead = [], [], [], []
+    groups = math.ceil(runs / width)
+    for group in range(groups):
+        members = np.arange(group * width, min((group + 1) * width, runs))
+        padded = np.resize(members, width) if len(members) < width else members
+
+        def taken(some: np.ndarray) -> Any:
+            return args if np.array_equal(some, np.arange(runs)) else take_runs(axes, args, some)
+
+        share = place(job.mesh, axes, taken(padded[job.shares.mine(per_device)]))
+        loop = _Group(job, per_device, share, partial(taken, padded), members, group, groups)
+        result, validation = loop.run()
+        results.append(result if len(members) == width else first_runs(len(members), result))
+        validations.append({name: values[:, : len(members)] for name, values in validation.items()})
+        notes += loop.notes
+        dead.append(loop.is_dead)
+
+    if all(dead) and job.options.dead_start != "ignore":
+        raise ArgumentError(notes[0])
+    validation = {name: np.hstack([v[name] for v in validations]) for name in validations[0]}
+    return joined_runs(job.mesh, results), notes, validation
 
 
 def places_of(
@@ -224,6 +239,7 @@ class _Group:
     def __init__(
         self,
         job: _Job,
+        per_device: int,
         share: tuple[PyTree, ...],
         whole: Callable[[], tuple[PyTree, ...]],
         members: np.ndarray,
@@ -235,7 +251,7 @@ class _Group:
         self.members, self.group, self.groups = members, group, groups
         self.name, self.data, self.whole = job.name, job.data, whole
         self.team = job.team
-        self.rows, self.mine = job.shares.rows(job.per_device), job.shares.mine(job.per_device)
+        self.rows, self.mine = job.shares.rows(per_device), job.shares.mine(per_device)
         self.training = make_one(self.make, self.settings)
         self.descent = self.training.on(self.problem).descent
         self.notes: list[str] = []

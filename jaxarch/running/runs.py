@@ -17,7 +17,7 @@ from jax import Array
 from jaxarch.digests import tree_digest
 from jaxarch.errors import ArgumentError, check_keys, did_you_mean, first_line, is_traced, shown
 from jaxarch.network import Network
-from jaxarch.problem import Problem
+from jaxarch.problem import Problem, check_is_problem
 from jaxarch.running.devices import first_runs, gather_on_cpu, joined_runs, over_runs, place, take_runs
 from jaxarch.running.fingerprint import fingerprint
 from jaxarch.running.fit import fit, places_of
@@ -488,8 +488,7 @@ def _check_runs(
     if not isinstance(strategies, Mapping):
         raise ArgumentError(f"strategies: expected a dict, of strategies by name, got {shown(strategies)}")
     check_keys(keys)
-    if not isinstance(problem, Problem):
-        raise ArgumentError(f"problem: expected one, as of jaxarch.supervised(...), got {shown(problem)}")
+    check_is_problem(problem)
     if network is not None and not isinstance(network, Network):
         raise ArgumentError(
             f"network: expected what over_seeds returned, or jaxarch.architecture(mask), got {shown(network)}"

@@ -24,7 +24,7 @@ from jaxarch.errors import (
     shown,
 )
 from jaxarch.masks import apply_mask, weight_free
-from jaxarch.problem import Problem, as_rows
+from jaxarch.problem import Problem, as_rows, check_is_problem
 from jaxarch.theory.intervals import interval_bounds
 from jaxarch.trees import PyTree, Where, check_floating, map_selected, matrices, select
 
@@ -252,8 +252,7 @@ def _masked_loss(
     problem: Problem, params: PyTree, state: PyTree, weights: str, where: Where, rows: Array | None
 ) -> tuple[Callable[[PyTree, Array], Array], PyTree, Array]:
     check_choice("weights", weights, ("ones", "initial"))
-    if not isinstance(problem, Problem):
-        raise ArgumentError(f"problem: expected one, as of jaxarch.supervised(...), got {shown(problem)}")
+    check_is_problem(problem)
     check_leaves("problem: data", problem.data, keys=True)
     masked = weight_free if weights == "ones" else apply_mask
     state = {} if state is None else state

@@ -114,21 +114,8 @@ def inside_bound(
     check_count("runs", runs)
     check_temperatures(hard, soft)
     hard, soft = real_number("hard", hard), real_number("soft", soft)
-    if rate is not None:
-        check_positive("rate", rate)
-        rate = real_number("rate", rate)
-    if gradient_bound is not None:
-        check_positive("gradient_bound", gradient_bound)
-        gradient_bound = real_number("gradient_bound", gradient_bound)
-    start = real_numbers("scores", scores)
-    if start.ndim != 1 or not start.size:
-        raise ArgumentError(f"scores: expected shape (d,), got {start.shape}")
-    check_arrays("data", data)
-    check_concrete("data", data)
-    sizes = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(data)}
-    if len(sizes) != 1 or sizes & {(), (0,)}:
-        raise ArgumentError("data: expected arrays with one leading axis, that of the examples")
-    (count,) = sizes.pop()
+    rate, gradient_bound = _positive("rate", rate), _positive("gradient_bound", gradient_bound)
+    start, count = _start(scores), _count_of(data)
     key = jax.random.key(0) if key is None else key
     check_one_key(key)
     keys = jax.random.split(key, runs + 2)
@@ -143,20 +130,14 @@ def inside_bound(
 
         check_convex(mean, start.size, key=keys[0])
         u = _minimiser(mean, start.size) if comparator is None else real_numbers("comparator", comparator)
-        if u.shape != start.shape:
-            raise ArgumentError(f"comparator: expected shape {start.shape}, got {u.shape}")
-        check_comparator(u, np.asarray(hard), np.asarray(soft))
+        _check_comparator(u, start, hard, soft)
         distance = float(mirror.bregman_divergence(u, start, hard, soft).sum())
         if gradient_bound is None:
             bound_on_gradients = float(_largest_gradient(loss, data, start.size, keys[1]))
         else:
             bound_on_gradients = gradient_bound
         if rate is None:
-            if distance == 0:
-                raise ArgumentError("rate: none is prescribed where the comparator is v_1 itself; give one")
-            rate = float(
-                mirror.prescribed_rate(distance, hard, soft, gradient_bound=bound_on_gradients, steps=steps)
-            )
+            rate = _prescribed_rate(distance, hard, soft, bound_on_gradients, steps)
 
         @jax.jit
         @jax.vmap
@@ -182,6 +163,43 @@ def inside_bound(
             distance, rate, hard, soft, gradient_bound=bound_on_gradients, steps=steps
         )
         return InsideBound(float(gaps.mean()), float(bound), gaps, rate, bound_on_gradients, u)
+
+
+def _positive(name: str, value: float | None) -> float | None:
+    if value is None:
+        return None
+    check_positive(name, value)
+    return real_number(name, value)
+
+
+def _start(scores: ArrayLike) -> np.ndarray:
+    start = real_numbers("scores", scores)
+    if start.ndim != 1 or not start.size:
+        raise ArgumentError(f"scores: expected shape (d,), got {start.shape}")
+    return start
+
+
+def _count_of(data: PyTree) -> int:
+    """Count the examples."""
+    check_arrays("data", data)
+    check_concrete("data", data)
+    sizes = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(data)}
+    if len(sizes) != 1 or sizes & {(), (0,)}:
+        raise ArgumentError("data: expected arrays with one leading axis, that of the examples")
+    (count,) = sizes.pop()
+    return count
+
+
+def _check_comparator(u: np.ndarray, start: np.ndarray, hard: float, soft: float) -> None:
+    if u.shape != start.shape:
+        raise ArgumentError(f"comparator: expected shape {start.shape}, got {u.shape}")
+    check_comparator(u, np.asarray(hard), np.asarray(soft))
+
+
+def _prescribed_rate(distance: float, hard: float, soft: float, gradient_bound: float, steps: int) -> float:
+    if distance == 0:
+        raise ArgumentError("rate: none is prescribed where the comparator is v_1 itself; give one")
+    return float(mirror.prescribed_rate(distance, hard, soft, gradient_bound=gradient_bound, steps=steps))
 
 
 def _minimiser(mean: Callable[[Array], Array], dimension: int) -> np.ndarray:
