@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cache, partial
+import dataclasses
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +32,7 @@ from jaxarch.errors import (
 from jaxarch.finish.flip import MaskedObjective, Returning, Tries, flipped
 from jaxarch.masks import apply_mask, check_booleans, check_fits, connections
 from jaxarch.network import Network
-from jaxarch.problem import Problem, check_rows
+from jaxarch.problem import Problem, check_is_problem, check_rows
 from jaxarch.theory.generalization import binomial_upper, description_length, masked_bound
 from jaxarch.theory.generalization.binomial import check_delta
 from jaxarch.theory.optimality import duality_gap
@@ -132,17 +135,7 @@ def certify(
       assumed        that the loss is convex in the mask, and differentiable at it
     """
     _check(network, problem, weights)
-    check_flag("convex", convex)
-    check_delta(delta)
-    check_count("choices", choices)
-    check_count("flips", flips, least=0)
-    check_flag("repeats", repeats)
-    if batch_size is not None:
-        check_count("batch_size", batch_size)
-    if wrong is not None and not callable(wrong):
-        raise ArgumentError(f"wrong: expected a function (outputs, y) -> (n,), got {shown(wrong)}")
-    if wrong is not None:
-        check_callable("wrong", wrong, "outputs", "y")
+    _check_settings(convex, delta, choices, flips, repeats, batch_size, wrong)
     network = network.replace(
         params=apply_mask(network.mask, network.params),
         state={} if network.state is None else network.state,
@@ -154,85 +147,28 @@ def certify(
     returning: Returning = "start" if weights is not None else "ones" if is_weight_free(network) else None
     on = MaskedObjective.of(network, returning, problem, batch_size)
     bare = Network(network.params, network.mask, network.state, start=weights)
-    try:
-        loss, gradient, gap = _first_order(bare, problem, returning, batch_size)
-    except (TypeError, ValueError) as error:
-        if isinstance(error, ArgumentError):
-            raise
-        raise ArgumentError(f"problem: its loss fails on its training rows: {first_line(error)}") from error
-    if not jnp.isfinite(loss):
-        raise ArgumentError(f"network: its loss on the training rows is {float(loss)}")
-    tried = min(flips, int(on.allowed.sum()))
-    tries = _tries(bare, problem, returning, batch_size, tried) if tried else None
-    if convex:
-        check_convex(on, float(loss), gradient, float(gap), tries)
-    if relaxed is not None:
-        vector = _relaxed(relaxed, network.mask, convex, on)
-        gap = jnp.minimum(gap, _gap_by(vector, loss, bare, problem, returning, batch_size))
-        check_flips(float(loss), float(gap), tries, float(jnp.finfo(on.flat.dtype).eps))
-    held = None if problem.validation is None else np.asarray(problem.validation)
-
-    @cache
-    def digests(of_training: bool) -> list[bytes]:
-        asked = rows if of_training or held is None else held
-        return [] if repeats else input_digests(problem, asked)
-
-    training, held_out, assumptions = None, None, []
-    why_not = (
-        why_not or why_no_errors(problem, network, wrong, rows) or why_repeated(digests(True), "training")
-    )
+    loss, gap, tries = _optimality(on, (bare, problem, returning, batch_size), flips, convex, relaxed)
+    examples = partial(_Examples, problem=problem, wrong=wrong, batch_size=batch_size, repeats=repeats)
+    seen, training = examples(rows), None
+    why_not = why_not or seen.why_none(network) or why_repeated(seen.digests, "training")
     if not why_not:
         before = network.replace(params=as_before(network, weights))
-        errors, why_not = count_errors(before, problem, wrong, rows, batch_size)
-    if not why_not:
-        bound = masked_bound(errors, len(rows), network.mask, delta, choices=choices, prior=prior)
-        training = Errors(errors, len(rows), bound)
-        known = "the model and what all its starts have in common" if weights is None else "the weights"
-        number = (
-            "that no other network"
-            if choices == 1
-            else f"that none but {choices:,} networks, a number fixed before,"
-        )
-        assumptions += [
-            "that the training examples were drawn independently, like new ones, and scaled no input",
-            f"that {known} did not come from the training rows",
-            f"{number} could have been chosen by them",
-        ]
-        if prior is not None:
-            assumptions.append("that the prior did not come from them either")
-    why_not_held_out = ""
-    if held is not None:
-        why_not_held_out = why_no_errors(problem, network, wrong, held)
-        if np.intersect1d(rows, held).size:
-            why_not_held_out = "none: some validation rows are training rows"
-        why_not_held_out = (
-            why_not_held_out
-            or why_seen(digests(False), digests(True))
-            or why_repeated(digests(False), "validation")
-        )
-        if not why_not_held_out:
-            errors, why_not_held_out = count_errors(network, problem, wrong, held, batch_size)
-        if not why_not_held_out:
-            held_out = Errors(errors, len(held), binomial_upper(errors, len(held), delta))
-            assumptions.append(
-                "that the validation rows were drawn likewise, and chose nothing: no setting, no random "
-                "search, no early stop"
-            )
-            if problem.stream is not None:
-                assumptions.append("that no validation example was in the stream")
-    if repeats and (training or held_out):
-        assumptions.append("that equal inputs were drawn independently, and none is a copy")
-    if convex:
-        assumptions.append("that the loss is convex in the mask, and differentiable at it")
+        bound = partial(masked_bound, mask=network.mask, delta=delta, choices=choices, prior=prior)
+        training, why_not = seen.errors(before, bound)
+    held_out, why_not_held_out = None, ""
+    if problem.validation is not None:
+        held = examples(np.asarray(problem.validation))
+        held_out, why_not_held_out = _on_held_out(held, seen, network, delta)
+    assumptions = _assumptions(problem, weights, choices, prior, training, held_out, repeats, convex)
     return Certificate(
         connections=on.flat.size,
         kept=int(connections(network.mask)),
         examples=len(rows),
-        loss=float(loss),
-        gap=float(gap),
+        loss=loss,
+        gap=gap,
         convex=convex,
         growing=returning is not None,
-        flips=_flips(on, tries, float(loss), network.mask),
+        flips=_flips(on, tries, loss, network.mask),
         delta=float(delta),
         choices=choices,
         length=length,
@@ -240,16 +176,37 @@ def certify(
         held_out=held_out,
         why_not=why_not,
         why_not_held_out=why_not_held_out,
-        assumptions=tuple(assumptions),
+        assumptions=assumptions,
     )
+
+
+def _check_settings(
+    convex: bool,
+    delta: float,
+    choices: int,
+    flips: int,
+    repeats: bool,
+    batch_size: int | None,
+    wrong: Wrong | None,
+) -> None:
+    check_flag("convex", convex)
+    check_delta(delta)
+    check_count("choices", choices)
+    check_count("flips", flips, least=0)
+    check_flag("repeats", repeats)
+    if batch_size is not None:
+        check_count("batch_size", batch_size)
+    if wrong is not None:
+        if not callable(wrong):
+            raise ArgumentError(f"wrong: expected a function (outputs, y) -> (n,), got {shown(wrong)}")
+        check_callable("wrong", wrong, "outputs", "y")
 
 
 def _check(network: Network, problem: Problem, weights: PyTree) -> None:
     """Raise unless they are a network of one run with a mask, and the problem of that run."""
     if not isinstance(network, Network):
         raise ArgumentError(f"network: expected what a search found, got {shown(network)}")
-    if not isinstance(problem, Problem):
-        raise ArgumentError(f"problem: expected one, as of jaxarch.supervised(...), got {shown(problem)}")
+    check_is_problem(problem)
     if is_traced((network, problem, weights)):
         raise ArgumentError(
             "network: a certificate is of concrete numbers; call certify outside of jit and vmap"
@@ -257,6 +214,16 @@ def _check(network: Network, problem: Problem, weights: PyTree) -> None:
     for name in ("params", "mask"):
         if getattr(network, name) is None:
             raise ArgumentError(f"network: it has no {name}; a certificate is of a mask and its weights")
+    _check_rows(problem)
+    check_booleans(network.mask)
+    _check_leaves(network, problem)
+    if weights is not None:
+        # Each leaf is checked as it is taken.
+        dict(_leaves_like("weights", weights, network.params, "the parameters", "the network's"))
+
+
+def _check_rows(problem: Problem) -> None:
+    """Raise unless the rows of a problem are those of one run, and none is padding."""
     for name in ("train", "validation"):
         if getattr(getattr(problem, name), "ndim", 1) > 1:
             raise ArgumentError(
@@ -269,7 +236,10 @@ def _check(network: Network, problem: Problem, weights: PyTree) -> None:
         check_rows("validation", problem.validation, examples)
     if problem.train_size is not None:
         raise ArgumentError("problem: with a train_size some of its rows are padding; take train=rows[:size]")
-    check_booleans(network.mask)
+
+
+def _check_leaves(network: Network, problem: Problem) -> None:
+    """Raise unless the network's parameters, mask and state are those of the problem's model."""
     params, state = jax.eval_shape(problem.init, jax.random.key(0))
     found, made = named_leaves(network.params), named_leaves(params)
     for path, leaf in found.items():
@@ -284,16 +254,141 @@ def _check(network: Network, problem: Problem, weights: PyTree) -> None:
     check_fits(network.mask, network.params)
     if jax.tree.leaves(state) and network.state is None:
         raise ArgumentError("network: the problem's model has a state, and it has none")
-    if weights is not None:
-        check_structure("weights", weights, network.params, "the parameters")
-        for path, leaf in named_leaves(weights).items():
-            if path not in found:
-                raise ArgumentError(
-                    f"weights: expected the structure of the parameters, got {shown(weights)}"
-                )
-            check_array(f"weights: {path}", leaf)
-            if jnp.shape(leaf) != jnp.shape(found[path]):
-                raise ArgumentError(f"weights: '{path}' has the shape {jnp.shape(leaf)}, not the network's")
+
+
+def _leaves_like(
+    name: str, tree: PyTree, like: PyTree, of: str, whose: str, real: bool = False
+) -> Iterator[tuple[str, Any]]:
+    """Yield the leaves of a tree by path.
+
+    Raises:
+      ArgumentError: another structure than that of `like`; at a leaf, no array of numbers or another shape.
+    """
+    check_structure(name, tree, like, of)
+    expected = named_leaves(like)
+    for path, leaf in named_leaves(tree).items():
+        if path not in expected:
+            raise ArgumentError(f"{name}: expected the structure of {of}, got {shown(tree)}")
+        check_array(f"{name}: {path}", leaf, real=real)
+        if jnp.shape(leaf) != jnp.shape(expected[path]):
+            raise ArgumentError(f"{name}: '{path}' has the shape {jnp.shape(leaf)}, not {whose}")
+        yield path, leaf
+
+
+@dataclasses.dataclass(frozen=True)
+class _Examples:
+    """Rows of a problem on which errors are counted."""
+
+    rows: np.ndarray
+    problem: Problem
+    wrong: Wrong | None
+    batch_size: int | None
+    repeats: bool
+
+    @cached_property
+    def digests(self) -> list[bytes]:
+        """Digests of the inputs, by which copies are found; none where rows may repeat one another."""
+        return [] if self.repeats else input_digests(self.problem, self.rows)
+
+    def why_none(self, network: Network) -> str:
+        """Say why errors cannot be counted; empty where they can."""
+        return why_no_errors(self.problem, network, self.wrong, self.rows)
+
+    def errors(self, network: Network, bound: Callable[[int, int], float]) -> tuple[Errors | None, str]:
+        """Count errors and bound them, or say why no bound follows."""
+        count, why_not = count_errors(network, self.problem, self.wrong, self.rows, self.batch_size)
+        size = len(self.rows)
+        return (None if why_not else Errors(count, size, bound(count, size))), why_not
+
+
+def _on_held_out(
+    held: _Examples, seen: _Examples, network: Network, delta: float
+) -> tuple[Errors | None, str]:
+    """Count and bound errors on validation rows, or say why no bound follows."""
+    why_not = held.why_none(network)
+    if np.intersect1d(seen.rows, held.rows).size:
+        why_not = "none: some validation rows are training rows"
+    why_not = why_not or why_seen(held.digests, seen.digests) or why_repeated(held.digests, "validation")
+    return (None, why_not) if why_not else held.errors(network, partial(binomial_upper, delta=delta))
+
+
+def _assumptions(
+    problem: Problem,
+    weights: PyTree,
+    choices: int,
+    prior: PyTree,
+    training: Errors | None,
+    held_out: Errors | None,
+    repeats: bool,
+    convex: bool,
+) -> tuple[str, ...]:
+    """List what the statements of a certificate rest on."""
+    assumptions = []
+    if training is not None:
+        known = "the model and what all its starts have in common" if weights is None else "the weights"
+        number = (
+            "that no other network"
+            if choices == 1
+            else f"that none but {choices:,} networks, a number fixed before,"
+        )
+        assumptions += [
+            "that the training examples were drawn independently, like new ones, and scaled no input",
+            f"that {known} did not come from the training rows",
+            f"{number} could have been chosen by them",
+        ]
+        if prior is not None:
+            assumptions.append("that the prior did not come from them either")
+    if held_out is not None:
+        assumptions.append(
+            "that the validation rows were drawn likewise, and chose nothing: no setting, no random "
+            "search, no early stop"
+        )
+        if problem.stream is not None:
+            assumptions.append("that no validation example was in the stream")
+    if repeats and (training or held_out):
+        assumptions.append("that equal inputs were drawn independently, and none is a copy")
+    if convex:
+        assumptions.append("that the loss is convex in the mask, and differentiable at it")
+    return tuple(assumptions)
+
+
+def _optimality(
+    on: MaskedObjective,
+    of: tuple[Network, Problem, Returning, int | None],
+    flips: int,
+    convex: bool,
+    relaxed: PyTree,
+) -> tuple[float, float, Tries | None]:
+    """Compute the loss and the gap of a mask, and try its flips.
+
+    Args:
+      on: the objective.
+      of: what the objective is made of.
+      flips: how many to try.
+      convex: whether the loss is said to be convex in the mask.
+      relaxed: a mask of numbers in [0, 1], or `None`.
+
+    Raises:
+      ArgumentError: a loss that fails, is not finite, or is not convex as was said; a `relaxed` that does not
+        fit.
+    """
+    try:
+        loss, gradient, gap = _first_order(*of)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, ArgumentError):
+            raise
+        raise ArgumentError(f"problem: its loss fails on its training rows: {first_line(error)}") from error
+    if not jnp.isfinite(loss):
+        raise ArgumentError(f"network: its loss on the training rows is {float(loss)}")
+    tried = min(flips, int(on.allowed.sum()))
+    tries = _tries(*of, tried) if tried else None
+    if convex:
+        check_convex(on, float(loss), gradient, float(gap), tries)
+    if relaxed is not None:
+        vector = _relaxed(relaxed, of[0].mask, convex, on)
+        gap = jnp.minimum(gap, _gap_by(vector, loss, *of))
+        check_flips(float(loss), float(gap), tries, float(jnp.finfo(on.flat.dtype).eps))
+    return float(loss), float(gap), tries
 
 
 @partial(jax.jit, static_argnames=("returning", "batch_size"))
@@ -343,14 +438,7 @@ def _relaxed(relaxed: PyTree, mask: PyTree, convex: bool, on: MaskedObjective) -
     """
     if not convex:
         raise ArgumentError("relaxed: it bounds the loss of masks only where that is convex, convex=True")
-    check_structure("relaxed", relaxed, mask, "the mask")
-    masked = named_leaves(mask)
-    for path, leaf in named_leaves(relaxed).items():
-        if path not in masked:
-            raise ArgumentError(f"relaxed: expected the structure of the mask, got {shown(relaxed)}")
-        check_array(f"relaxed: {path}", leaf, real=True)
-        if jnp.shape(leaf) != jnp.shape(masked[path]):
-            raise ArgumentError(f"relaxed: '{path}' has the shape {jnp.shape(leaf)}, not the mask's")
+    for path, leaf in _leaves_like("relaxed", relaxed, mask, "the mask", "the mask's", real=True):
         if not ((jnp.asarray(leaf) >= 0) & (jnp.asarray(leaf) <= 1)).all():
             raise ArgumentError(f"relaxed: expected numbers in [0, 1] at '{path}'")
     vector = ravel_pytree(relaxed)[0].astype(on.flat.dtype)
