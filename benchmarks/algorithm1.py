@@ -66,7 +66,7 @@ AGREEMENT_STEPS, TOLERANCE = 20, 1e-4
 
 def digits() -> tuple[np.ndarray, np.ndarray]:
     """300 pictures of the digits 1 to 6, as rows of norm 1, and whether each is below 4."""
-    data = jaxarch.data.unit_norm(jaxarch.data.load("digits"))
+    data = jaxarch.lab.data.unit_norm(jaxarch.lab.data.load("digits"))
     rows = np.flatnonzero((data.y >= 1) & (data.y <= 6))[:ROWS]
     return data.x[rows], (data.y[rows] <= 3).astype(np.float32)
 

@@ -57,7 +57,7 @@ from jaxpruner import sparsity_distributions  # noqa: E402
 STEPS, BATCH, DENSITY, EVERY, BEGIN, END = 1000, 100, 0.1, 20, 100, 700
 KERNELS = ("first", "second", "head")
 
-digits = jaxarch.data.load("digits")
+digits = jaxarch.lab.data.load("digits")
 X, Y = jnp.asarray(digits.x / 16), jnp.asarray(digits.y)
 
 

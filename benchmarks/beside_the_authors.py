@@ -235,7 +235,7 @@ class Digits:
     """An MLP on handwritten digits, for both sides."""
 
     def __init__(self, seed: int) -> None:
-        digits, rng = jaxarch.data.load("digits"), np.random.default_rng(seed)
+        digits, rng = jaxarch.lab.data.load("digits"), np.random.default_rng(seed)
         rows = rng.permutation(len(digits.y))[:500]
         self.x, self.y = digits.x[rows].reshape(500, -1).astype(float) / 16, digits.y[rows].astype(np.int64)
         sizes = ((64, 100), (100, 10))

@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 import psutil
 
-from jaxarch.experiments.harness import Part, Parts, Spread, executor_of
+from jaxarch.lab.harness import Part, Parts, Spread, executor_of
 from jaxarch.running.devices import use_compilation_cache, use_cpu_cores
 
 TRIED = 50_000

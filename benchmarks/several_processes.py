@@ -102,7 +102,7 @@ def serve(port: int, processes: int, index: int, cores: int) -> None:
         # As `jaxarch run --processes` starts them.
         keep_to_cores(max(available_cores() // processes, 1), index)
         jax.distributed.initialize(f"127.0.0.1:{port}", processes, index)
-    digits = jaxarch.data.load("digits")
+    digits = jaxarch.lab.data.load("digits")
     problem = jaxarch.supervised(
         lambda rngs: jaxarch.models.MLP((64, 100, 10), rngs=rngs),
         (digits.x / 16, digits.y),

@@ -48,7 +48,7 @@ import optax
 from workers import NO_TORCH, Task, Worker, check_agreement, quartiles, serve, timed
 
 import jaxarch
-from jaxarch.experiments.spectral import fig7
+from jaxarch.lab.spectral import fig7
 from jaxarch.problem import take_rows
 from jaxarch.running import training
 

@@ -47,7 +47,7 @@ class MLP(nnx.Module):
         return self.head(nnx.relu(self.hidden(x)))
 
 
-digits = jaxarch.data.load("digits")
+digits = jaxarch.lab.data.load("digits")
 keys = jax.random.split(jax.random.key(0), 10)
 for _ in range(3):
     compiled.clear()

@@ -10,7 +10,19 @@ program.
 Everything here is loaded when it is first touched.
 """
 
+from typing import Any
+
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_public, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_MOVED = ("claims", "data", "reproduction", "results")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MOVED:
+        # No AttributeError, of which `from jaxarch import data` would not show the text.
+        raise ImportError(f"jaxarch.{name} is jaxarch.lab.{name}; pip install 'jaxarch[lab]'")
+    return _public(name)
+
+
 __version__ = "0.1.0"

@@ -1,17 +1,16 @@
 """What users see, in one list: `jaxarch/__init__.py` loads each when it is first touched."""
 
-from . import claims as claims
-from . import data as data
+from . import lab as lab
 from . import masks as masks
 from . import metrics as metrics
 from . import models as models
 from . import nnx as nnx
 from . import optim as optim
 from . import plots as plots
-from . import reproduction as reproduction
 from . import saliency as saliency
 from . import search as search
 from . import spectral as spectral
+from . import streams as streams
 from . import structure as structure
 from . import theory as theory
 from .certificates import Certificate as Certificate

@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+
 from jaxarch import interruption
+
+OF_THE_LAB = (
+    "altair",
+    "click",
+    "itables",
+    "jinja2",
+    "markupsafe",
+    "matplotlib",
+    "pandas",
+    "rich",
+    "scipy",
+    "sklearn",
+    "vl_convert",
+)
+"""The packages that the extra `lab` brings, as they are imported."""
 
 
 def main() -> None:
@@ -11,7 +29,13 @@ def main() -> None:
 
 
 def _command() -> None:
-    from jaxarch import cli
+    # Before anything is trained: a report is written at the end.
+    missing = [package for package in OF_THE_LAB if importlib.util.find_spec(package) is None]
+    if missing:
+        needed = f"the command line needs {missing[0]}, which is not installed"
+        print(f"jaxarch: {needed}; pip install 'jaxarch[lab]'", file=sys.stderr)
+        sys.exit(2)
+    from jaxarch.lab import cli
 
     cli.main()
 

@@ -5,6 +5,7 @@ JAX and NumPy are imported where they are needed, so that `jaxarch --help` costs
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import inspect
@@ -12,7 +13,7 @@ import numbers
 import os
 import reprlib
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import UnionType
 from typing import TYPE_CHECKING, Any
 
@@ -116,6 +117,33 @@ def one_line(error: BaseException) -> str:
 def first_line(error: BaseException, width: int = 160) -> str:
     """The beginning of what another library's error says, where the rest is of no help."""
     return shortened(one_line(error), width)
+
+
+@contextlib.contextmanager
+def from_extra(extra: str, what: str) -> Iterator[None]:
+    """Import what an extra brings; without it, one line says which.
+
+    Args:
+      extra: such as `lab`, of `pip install 'jaxarch[lab]'`.
+      what: what needs it, after the name of its argument or function: `to_frame: a table`.
+
+    Raises:
+      ArgumentError: a package that is not installed.
+
+    Example:
+      >>> from jaxarch.errors import from_extra
+      >>> with from_extra("lab", "to_frame: a table"):
+      ...     import pandas
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package == "jaxarch":
+            raise
+        raise ArgumentError(
+            f"{what} needs {package}, which is not installed; pip install 'jaxarch[{extra}]'"
+        ) from None
 
 
 def is_traced(value: object) -> bool:

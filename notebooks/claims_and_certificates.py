@@ -35,7 +35,7 @@ cores = jaxarch.use_cpu_cores()
 # from the best one after T steps. Every claim carries its checks, and says where it fails:
 
 # %%
-for outcome in jaxarch.claims.check(["D.theorem-4.3", "two-temperature.convergence"]):
+for outcome in jaxarch.lab.claims.check(["D.theorem-4.3", "two-temperature.convergence"]):
     print(f"{outcome.claim.id}: {outcome.verdict}")
 
 # %% [markdown]
@@ -44,7 +44,7 @@ for outcome in jaxarch.claims.check(["D.theorem-4.3", "two-temperature.convergen
 # bound does, and the lines cross.
 
 # %%
-theorem = jaxarch.claims.disentangling.convergence.theorem_4_3
+theorem = jaxarch.lab.claims.disentangling.convergence.theorem_4_3
 steps = np.unique(np.geomspace(1, 10_000, 25).astype(int))
 figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.2), layout="constrained", sharey=True)
 for panel, linear in zip(axes, (1.0, 0.1), strict=True):
@@ -66,7 +66,7 @@ legend = axes[0].legend(frameon=False)
 # for: by the length of the mask's description.
 
 # %%
-digits = jaxarch.data.load("digits")
+digits = jaxarch.lab.data.load("digits")
 order = jax.random.permutation(jax.random.key(1), 1797)  # who wrote them comes in order
 
 

@@ -43,7 +43,7 @@ class MLP(nnx.Module):
         return self.head(nnx.relu(self.hidden(x)))
 
 
-digits = jaxarch.data.load("digits")
+digits = jaxarch.lab.data.load("digits")
 train, test = jnp.arange(1200), jnp.arange(1200, 1797)
 problem = jaxarch.supervised(
     MLP,

@@ -27,7 +27,7 @@ import optax
 import jaxarch
 
 jaxarch.use_cpu_cores()
-digits = jaxarch.data.load("digits")
+digits = jaxarch.lab.data.load("digits")
 keys = jax.random.split(jax.random.key(0), 10)
 
 

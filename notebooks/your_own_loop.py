@@ -39,7 +39,7 @@ class MLP(nnx.Module):
         return self.head(nnx.relu(self.hidden(x)))
 
 
-digits = jaxarch.data.load("digits")
+digits = jaxarch.lab.data.load("digits")
 x, y = jnp.asarray(digits.x / 16), jnp.asarray(digits.y)
 train, test = jnp.arange(1200), jnp.arange(1200, 1797)
 graph = nnx.graphdef(MLP(nnx.Rngs(0)))

@@ -1,6 +1,7 @@
 """Two CPU devices, strict broadcasting, one hypothesis profile, and small problems that many tests share."""
 
 import gc
+import importlib.util
 import mmap
 import os
 from pathlib import Path
@@ -9,8 +10,10 @@ import jax
 import jaxlib
 import pytest
 from hypothesis import HealthCheck, settings
+from places import TESTS
 
 import jaxarch
+from jaxarch.__main__ import OF_THE_LAB
 
 
 def known_to_xla(flag: str) -> bool:
@@ -52,3 +55,22 @@ def data_folder() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("JAXARCH_DATA names no folder")
     return Path(folder)
+
+
+WITH_THE_LAB = ("lab", "plots", "project")
+"""Rooms of tests that need what the extra `lab` brings."""
+MISSING = [package for package in OF_THE_LAB if importlib.util.find_spec(package) is None]
+
+
+class WithoutTheLab(pytest.Module):
+    """A file of tests that is skipped as a whole."""
+
+    def collect(self):
+        # The name makes the reason another for each file: of equal ones pytest-xdist shows the first alone.
+        pytest.skip(f"{self.name} needs {MISSING[0]}: pip install '.[lab]'", allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(module_path, parent):
+    """Skip the lab's rooms by file where the library alone is installed."""
+    room = module_path.relative_to(TESTS).parts[0]
+    return WithoutTheLab.from_parent(parent, path=module_path) if MISSING and room in WITH_THE_LAB else None

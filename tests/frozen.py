@@ -79,9 +79,9 @@ def of_method(name) -> dict:
 
 def of_study(name) -> dict:
     """Numbers of the table that a study writes, apart from times."""
-    from jaxarch.experiments.catalogue import experiment
-    from jaxarch.experiments.harness import run_in
-    from jaxarch.results import read_table
+    from jaxarch.lab.harness import run_in
+    from jaxarch.lab.harness.catalogue import experiment
+    from jaxarch.lab.results import read_table
 
     study = experiment(name)
     with tempfile.TemporaryDirectory() as folder:
@@ -93,7 +93,7 @@ def of_study(name) -> dict:
 @cache
 def of_claims() -> dict:
     """Verdict and margin of every claim."""
-    from jaxarch.claims import outcomes
+    from jaxarch.lab.claims import outcomes
 
     return {found.claim.id: [found.verdict, found.margin] for found in outcomes(None, cases=CASES)}
 

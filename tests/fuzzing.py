@@ -49,13 +49,13 @@ LONGEST = 400
 LEFT_OUT = {
     "jaxarch.use_cpu_cores": "it changes the process",
     "jaxarch.use_compilation_cache": "it changes the process",
-    "jaxarch.data.download": "it is the one function that uses the network",
+    "jaxarch.lab.data.download": "it is the one function that uses the network",
 }
 """Functions that are not called, and why."""
 
 AS_LONG_AS_ASKED = {
-    ("jaxarch.claims.check", "ids", "None"): "all claims, which takes minutes",
-    ("jaxarch.claims.worst_case", "seconds", "10^30"): "a search of so many seconds",
+    ("jaxarch.lab.claims.check", "ids", "None"): "all claims, which takes minutes",
+    ("jaxarch.lab.claims.worst_case", "seconds", "10^30"): "a search of so many seconds",
 }
 """Calls that are left out: the value is valid, and asks for much."""
 

@@ -6,9 +6,9 @@ from html.parser import HTMLParser
 import pandas as pd
 from matplotlib.figure import Figure
 
-from jaxarch import charts
-from jaxarch.charts import Chart
-from jaxarch.experiments.harness import (
+from jaxarch.lab import charts
+from jaxarch.lab.charts import Chart
+from jaxarch.lab.harness import (
     Experiment,
     Outcome,
     Results,
@@ -75,7 +75,7 @@ def shown(results):
     yield Chart(own, table, "accuracy", "strategy", "seed")
 
 
-TOY = Experiment("jaxarch.experiments.toys.page", Settings, lambda _: [], run, report, charts=shown)
+TOY = Experiment("jaxarch.lab.toys.page", Settings, lambda _: [], run, report, charts=shown)
 
 
 def made(folder, **settings):

@@ -19,12 +19,12 @@ RUNS = 4
 
 @cache
 def digits():
-    return jaxarch.data.unit_norm(jaxarch.data.load("digits"))
+    return jaxarch.lab.data.unit_norm(jaxarch.lab.data.load("digits"))
 
 
 @cache
 def task(runs=RUNS):
-    return jaxarch.data.two_groups(
+    return jaxarch.lab.data.two_groups(
         jax.random.key(0),
         digits(),
         (1, 2, 3),
@@ -50,7 +50,7 @@ def problem(steps=12, batch_size=20, rate=0.3, runs=RUNS, validation=False, widt
         train=split.train,
         validation=split.test if validation else None,
         per_run={"targets": split.targets},
-        gather=jaxarch.data.take_task_rows,
+        gather=jaxarch.lab.data.take_task_rows,
     )
 
 

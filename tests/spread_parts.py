@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from jaxarch.errors import ArgumentError, ResultWarning
-from jaxarch.experiments.harness import Experiment, Outcome, Part, Parts, TrainingSettings
+from jaxarch.lab.harness import Experiment, Outcome, Part, Parts, TrainingSettings
 from jaxarch.running.options import Progress
 
 
@@ -93,7 +93,7 @@ def count(settings, context):
 
 
 COUNTS = Experiment(
-    "jaxarch.experiments.counts",
+    "jaxarch.lab.counts",
     TrainingSettings,
     lambda settings: [],
     count,

@@ -7,7 +7,7 @@ from itertools import islice
 
 import numpy as np
 
-from jaxarch.data.tfrecords import _masked, crc32c
+from jaxarch.lab.data.tfrecords import _masked, crc32c
 
 SHAPE = (4, 5, 3)
 IMAGES = np.random.default_rng(0).integers(0, 256, (7, *SHAPE)).astype(np.uint8)

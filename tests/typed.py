@@ -7,7 +7,7 @@ from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
 
-from jaxarch import cli
+from jaxarch.lab import cli
 
 
 def in_process(folder, *arguments):

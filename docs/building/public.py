@@ -30,7 +30,7 @@ PAGES = {
     "optim": ("Optax transformations", ("optim",)),
     "nnx": ("Flax NNX models", ("nnx",)),
     "models": ("Models", ("models", "models.parents")),
-    "data": ("Data", ("data", "streams")),
+    "data": ("Data", ("lab.data", "streams")),
     "storage": ("Files", ("storage",)),
     "spectral": (
         "Spectral networks",
@@ -50,9 +50,9 @@ PAGES = {
     ),
     "metrics": ("Metrics", ("metrics",)),
     "plots": ("Figures", ("plots",)),
-    "claims": ("Claims", ("claims",)),
-    "reproduction": ("What reproduces", ("reproduction",)),
-    "results": ("Result folders", ("results",)),
+    "claims": ("Claims", ("lab.claims",)),
+    "reproduction": ("What reproduces", ("lab.reproduction",)),
+    "results": ("Result folders", ("lab.results",)),
     "errors": ("Errors and warnings", ("errors",)),
 }
 """The pages of the reference: a title, and the modules whose public names stand there, a section each.
@@ -60,15 +60,15 @@ PAGES = {
 Of nested modules the innermost counts.
 """
 
-FURTHER = ("certificates", "finish", "results", "running")
+FURTHER = ("certificates", "finish", "running")
 """Packages with a list of their own that are not attributes of `jaxarch`."""
 
 SPOKEN_OF = (
-    "claims.checks.core.Check",
-    "claims.checks.core.Evaluated",
-    "claims.checks.cube.Cube",
-    "claims.checks.cube.Field",
-    "claims.equations.Entry",
+    "lab.claims.checks.core.Check",
+    "lab.claims.checks.core.Evaluated",
+    "lab.claims.checks.cube.Cube",
+    "lab.claims.checks.cube.Field",
+    "lab.claims.equations.Entry",
     "descent.DescentChanges",
     "descent.OwnDescent",
     "descent.own_descent",

@@ -22,7 +22,7 @@ steps = parser.parse_args().steps
 mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
 split = NamedSharding(mesh, PartitionSpec("data"))
 
-digits = jaxarch.data.load("digits")
+digits = jaxarch.lab.data.load("digits")
 x, y = jax.device_put((jnp.asarray(digits.x / 16)[:1792], jnp.asarray(digits.y)[:1792]), split)
 first, second = jax.random.split(jax.random.key(0))
 params = {

@@ -18,7 +18,7 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("--steps", type=int, default=300)
 steps = parser.parse_args().steps
 
-digits = jaxarch.data.load("digits")
+digits = jaxarch.lab.data.load("digits")
 x, y = jnp.asarray(digits.x / 16).reshape(-1, 8, 8, 1), jnp.asarray(digits.y)
 
 

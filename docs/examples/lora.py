@@ -15,7 +15,7 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("--steps", type=int, default=300)
 steps = parser.parse_args().steps
 
-digits = jaxarch.data.load("digits")
+digits = jaxarch.lab.data.load("digits")
 x, y = jnp.asarray(digits.x / 16), jnp.asarray(digits.y)
 old, new = (x[y < 5], y[y < 5]), (x[y >= 5], y[y >= 5] - 5)  # the digits it knows, and those it is to learn
 

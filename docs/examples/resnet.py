@@ -17,7 +17,7 @@ parser.add_argument("--width", type=float, default=1.0)
 parser.add_argument("--seeds", type=int, default=3)
 asked = parser.parse_args()
 
-digits = jaxarch.data.load("digits")
+digits = jaxarch.lab.data.load("digits")
 pictures = np.asarray(digits.x / 16, np.float32).reshape(-1, 8, 8, 1)
 problem = jaxarch.supervised(
     lambda rngs: jaxarch.models.ResNet20(width=asked.width, inputs=1, outputs=10, rngs=rngs),

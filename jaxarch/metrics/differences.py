@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jaxarch.errors import ArgumentError, check_mapping, real_numbers, shown
+from jaxarch.errors import ArgumentError, check_mapping, from_extra, real_numbers, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,7 +56,8 @@ def paired_differences(values: Mapping[str, np.ndarray]) -> pd.DataFrame:
       >>> table[["median", "wins", "effect", "p"]].iloc[0].tolist()
       [1.5, 3.0, 0.2, 0.875]
     """
-    import pandas as pd
+    with from_extra("lab", "paired_differences: a table"):
+        import pandas as pd
     from scipy import stats
 
     check_mapping("values", values, "a dict of values by strategy, shape (runs,)")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jaxarch.errors import ArgumentError, check_mapping, real_numbers, shown
+from jaxarch.errors import ArgumentError, check_mapping, from_extra, real_numbers, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,7 +88,8 @@ def ranking(values: Mapping[str, np.ndarray]) -> Ranking:
       >>> jaxarch.metrics.ranking(values).table[["strategy", "rank", "failures"]].values.tolist()
       [['ours', 1.1666666666666667, 0], ['theirs', 1.8333333333333333, 1]]
     """
-    import pandas as pd
+    with from_extra("lab", "ranking: a table"):
+        import pandas as pd
     from scipy import stats
 
     blocks, names = _blocks(values), list(values)

@@ -71,8 +71,8 @@ def supervised(
       validation: rows to validate on, likewise; by default none.
       per_run: what else each run has of its own, with a leading axis of runs; handed to `gather`.
       gather: `(data, per_run, rows) -> (x, y)`.
-      augment: `(key, x) -> x`, of the same shape and dtype, such as `jaxarch.data.crop_and_flip()`: what is
-        done to the inputs of a batch in training, after `gather`. Evaluation is without it.
+      augment: `(key, x) -> x`, of the same shape and dtype, such as `jaxarch.streams.crop_and_flip()`:
+        what is done to the inputs of a batch in training, after `gather`. Evaluation is without it.
       metrics: `(outputs, y) -> {name: scalar}`, shown for the validation rows beside the loss.
       stream: where training batches come from the host, in place of rows of `data`: an iterable of `(x, y)`
         that can be begun again (a PyTorch `DataLoader`, Grain's and TensorFlow's data sets, a list), or a

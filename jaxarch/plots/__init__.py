@@ -6,6 +6,8 @@ Matplotlib is imported with the first of them that is asked for.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from jaxarch.errors import from_extra
+
 if TYPE_CHECKING:
     from jaxarch.plots.colour_maps import fields
     from jaxarch.plots.costs import cost
@@ -69,7 +71,8 @@ _FILE_OF = {name: file for file, names in _FILES.items() for name in names}
 def __getattr__(name: str) -> Any:
     if name not in _FILE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_FILE_OF[name]}"), name)
+    with from_extra("plots", f"{name}: a figure"):
+        value = globals()[name] = getattr(import_module(f"{__name__}.{_FILE_OF[name]}"), name)
     return value
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch.errors import ArgumentError, check_count, check_one_positive, shown
+from jaxarch.errors import ArgumentError, check_count, check_one_positive, from_extra, shown
 from jaxarch.network import Network
 from jaxarch.problem import Problem
 from jaxarch.running.methods import method
@@ -59,7 +59,8 @@ def logistic_regression(C: float = 1000.0, max_iter: int = 1000) -> HostSearch:
 
 
 def _fitted(settings: Settings, keys: Array, problem: Problem) -> Network:
-    from sklearn.linear_model import LogisticRegression
+    with from_extra("lab", "logistic_regression: a fit"):
+        from sklearn.linear_model import LogisticRegression
 
     coefs, intercepts = [], []
     for run in range(keys.shape[0]):

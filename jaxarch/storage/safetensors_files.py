@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from jaxarch.errors import ArgumentError, one_line, shown
+from jaxarch.errors import ArgumentError, from_extra, one_line, shown
 from jaxarch.running.memory import in_bytes
 from jaxarch.storage.files import as_path
 from jaxarch.storage.npz import LIMIT, default_limit
@@ -141,14 +141,9 @@ def read_safetensors(
 
 
 def _library(path: Path | str, argument: str) -> Any:
-    try:
+    with from_extra("safetensors", f"{argument}: {shown(path)}"):
         import safetensors
         import safetensors.numpy
-    except ImportError:
-        raise ArgumentError(
-            f"{argument}: {shown(path)} needs safetensors, which is not installed; pip install "
-            "'jaxarch[safetensors]'"
-        ) from None
     return safetensors
 
 

@@ -159,7 +159,7 @@ def digest(*arrays: np.ndarray) -> str:
 
     Example:
       >>> import numpy as np
-      >>> from jaxarch.results import digest
+      >>> from jaxarch.storage import digest
       >>> digest(np.zeros(3)) == digest(np.zeros(3)), digest(np.zeros(3)) == digest(np.zeros(3, int))
       (True, False)
     """

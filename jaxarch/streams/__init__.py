@@ -1,5 +1,6 @@
-"""Training batches that the host hands out: of any loader, of one form, read ahead of time."""
+"""Training batches of any loader, read ahead of time; pictures varied on the device."""
 
+from jaxarch.streams.augmentation import crop_and_flip as crop_and_flip
 from jaxarch.streams.prefetch import Ahead as Ahead
 from jaxarch.streams.prefetch import Prefetch as Prefetch
 from jaxarch.streams.prefetch import prefetch as prefetch

@@ -209,7 +209,7 @@ def prefetch(
     Example:
       >>> import numpy as np, jaxarch
       >>> loader = ({"x": np.full((2, 3), step)} for step in range(4))
-      >>> [int(batch["x"].sum()) for batch in jaxarch.data.prefetch(loader)]
+      >>> [int(batch["x"].sum()) for batch in jaxarch.streams.prefetch(loader)]
       [0, 6, 12, 18]
     """
     if not hasattr(batches, "__iter__"):

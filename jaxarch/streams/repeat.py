@@ -35,7 +35,7 @@ def repeat(loader: Iterable[Any]) -> Repeated:
 
     Example:
       >>> import itertools, jaxarch
-      >>> list(itertools.islice(jaxarch.data.repeat([1, 2, 3]), 5))
+      >>> list(itertools.islice(jaxarch.streams.repeat([1, 2, 3]), 5))
       [1, 2, 3, 1, 2]
     """
     if not hasattr(loader, "__iter__") or isinstance(loader, Iterator):

@@ -188,7 +188,7 @@ class Stream:
 def _ended(batches: int, steps: int) -> str:
     return (
         f"stream: it ends after {batches} batches, and {steps} are needed; take fewer steps, or begin it "
-        "again whenever it ends: jaxarch.data.repeat(loader)"
+        "again whenever it ends: jaxarch.streams.repeat(loader)"
     )
 
 

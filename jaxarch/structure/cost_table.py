@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, get_args
 
+from jaxarch.errors import from_extra
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -115,7 +117,8 @@ class Cost:
              in          24     96             24            8
             out          16     64             16            2
         """
-        import pandas as pd
+        with from_extra("lab", "to_frame: a table"):
+            import pandas as pd
 
         rows = [
             {"layer": name, "connections": kind, **dataclasses.asdict(counts)}

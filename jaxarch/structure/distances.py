@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jaxarch.errors import ArgumentError, check_concrete, shown
+from jaxarch.errors import ArgumentError, check_concrete, from_extra, shown
 from jaxarch.metrics import quartiles
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ def between(groups: Mapping[str, np.ndarray]) -> pd.DataFrame:
       >>> table[["distance", "standard_error"]].iloc[0].round(3).tolist()
       [5.0, 1.414]
     """
-    import pandas as pd
+    with from_extra("lab", "distances: a table"):
+        import pandas as pd
 
     finite = _comparable(groups)
     rows = []
@@ -110,7 +111,8 @@ def within(groups: Mapping[str, np.ndarray]) -> pd.DataFrame:
       >>> distances.within(groups).to_dict("records")
       [{'group': 'ours', 'runs': 2, 'failed': 1, 'spread': 1.0, 'q25': 1.0, 'q75': 1.0}]
     """
-    import pandas as pd
+    with from_extra("lab", "distances: a table"):
+        import pandas as pd
 
     rows = []
     for name, runs in finite_runs(groups).items():
@@ -175,7 +177,8 @@ def principal_plane(groups: Mapping[str, np.ndarray]) -> Plane:
         components, explained = np.full((2, runs.shape[1]), np.nan), np.full(2, np.nan)
         points = {name: np.zeros((len(vectors), 2)) for name, vectors in finite.items()}
     else:
-        from sklearn.decomposition import PCA
+        with from_extra("lab", "principal_plane: components"):
+            from sklearn.decomposition import PCA
 
         fitted = PCA(2, svd_solver="full").fit(runs)
         largest = np.abs(fitted.components_).argmax(axis=1)

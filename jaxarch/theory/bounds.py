@@ -270,8 +270,6 @@ def _masked_loss(
     selection = select(params, where)
     try:
         jax.eval_shape(loss, selection, rows[0])
-    except ArgumentError:
-        raise
     except Exception as error:
         raise ArgumentError(
             "params: the problem has no loss with them; they come from its `init`, and where its runs have "

@@ -14,7 +14,7 @@ from small import same
 
 import jaxarch
 from jaxarch.certificates.curvature import look
-from jaxarch.claims import CLAIMS
+from jaxarch.lab.claims import CLAIMS
 from jaxarch.masks import clip_scores
 from jaxarch.running import training
 from jaxarch.search import two_temperature

@@ -9,8 +9,6 @@ import sys
 import pytest
 
 import jaxarch
-from jaxarch.experiments.harness.parts import Parts
-from jaxarch.experiments.pruning.transfer import Settings
 from jaxarch.storage.files import HOLDER, LOCK, claim, complete_file
 
 HOLD = """
@@ -56,6 +54,10 @@ def test_a_folder_that_another_process_holds_is_refused_naming_both_until_that_i
 
 
 def test_an_experiment_that_is_resumed_twice_at_once_is_told_who_resumes_it(tmp_path, holder):
+    pytest.importorskip("altair")
+    from jaxarch.lab.harness.parts import Parts
+    from jaxarch.lab.pruning.transfer import Settings
+
     settings = Settings(resume=str(tmp_path / "work"))
     with pytest.raises(
         jaxarch.errors.ArgumentError, match=rf"^resume: '.*work' is in use by process {holder.pid}"

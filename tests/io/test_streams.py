@@ -90,7 +90,7 @@ SOURCES = {
     "a list": lambda: BATCHES,
     "a loader": lambda: Loader(BATCHES),
     "a function of the step": lambda: lambda step: iter(BATCHES[step:]),
-    "a loader over and over": lambda: jaxarch.data.repeat(Loader(BATCHES)),
+    "a loader over and over": lambda: jaxarch.streams.repeat(Loader(BATCHES)),
 }
 
 

@@ -1,6 +1,5 @@
 """Mean ranks of strategies, the tests of them, and how many runs a difference needs."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from scipy import stats
@@ -111,6 +110,7 @@ def test_too_few_runs_to_tell_are_refused():
 
 
 def test_the_diagram_has_a_line_for_every_group_and_the_best_at_the_top():
+    plt = pytest.importorskip("matplotlib.pyplot")
     found = ranking({name: i + np.zeros(40) for i, name in enumerate("abcdef")})
     figure = jaxarch.plots.ranks(found, "six")
     axes, bars = figure.axes

@@ -37,7 +37,7 @@ def perceptron(rngs):
 
 @cache
 def digits():
-    data = jaxarch.data.load("digits")
+    data = jaxarch.lab.data.load("digits")
     return jnp.asarray(data.x / 16, jnp.float32)[:300], jnp.asarray(data.y)[:300]
 
 

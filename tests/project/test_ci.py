@@ -183,8 +183,8 @@ def test_ci_checks_what_would_be_published_and_uses_the_wheel_outside_of_a_check
     assert all(check in calls for check in checks)
     of_wheel = [call for call in passed if call["words"][0] == "wheel"]
     assert of_wheel[0]["words"][-1].endswith("/build/tree/dist/*.whl")
-    assert [call["words"][1] for call in of_wheel[1:]] == ["jaxarch"] * 4
-    assert {Path(call["folder"]).name for call in of_wheel[1:]} == {"home"}
+    assert [call["words"][1] for call in of_wheel[1:]] == ["pip", *["jaxarch"] * 4]
+    assert {Path(call["folder"]).name for call in of_wheel[2:]} == {"home"}
 
 
 @pytest.mark.parametrize("failing", ["jaxarch run", "pytest", "mypy", "ruff format --check .", SITE])

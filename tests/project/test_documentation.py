@@ -16,8 +16,8 @@ from places import ROOT, code_blocks
 from small import RUNS, close, keys, problem, same
 
 import jaxarch
-from jaxarch.cli import app
-from jaxarch.experiments import catalogue
+from jaxarch.lab.cli import app
+from jaxarch.lab.harness import catalogue
 
 
 def run_page(page, names, runs=lambda block: True):
@@ -68,7 +68,7 @@ def test_the_readme_counts_the_claims_as_they_are_recorded():
         r"Of (\d+) claims (\d+) hold, (\d+) hold as corrected, and (\d+) are refuted",
         (ROOT / "README.md").read_text(),
     )
-    verdicts = [claim.verdict for claim in jaxarch.claims.CLAIMS.values()]
+    verdicts = [claim.verdict for claim in jaxarch.lab.claims.CLAIMS.values()]
     counted = [len(verdicts), *map(verdicts.count, ("holds", "holds as corrected", "refuted"))]
     assert said is not None
     assert [int(number) for number in said.groups()] == counted

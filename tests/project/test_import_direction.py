@@ -19,7 +19,6 @@ ORDER = [
     "interruption",
     "errors",
     "cpu_cores",
-    "launcher",
     "precision",
     "kernels",
     "trees",
@@ -45,26 +44,29 @@ ORDER = [
     "certificates",
     "models",
     "nnx",
-    "claims",
-    "data",
-    "results",
-    "reproduction",
     "plots",
-    "charts",
-    "experiments",
-    "html_report",
-    "cli",
+    "lab.launcher",
+    "lab.data",
+    "lab.claims",
+    "lab.charts",
+    "lab.results",
+    "lab.reproduction",
+    "lab.harness",
+    "lab.disentangling",
+    "lab.pruning",
+    "lab.tournament",
+    "lab.spectral",
+    "lab.theory",
+    "lab.field",
+    "lab.html_report",
+    "lab.cli",
+    "lab",
     "__init__",
     "__main__",
 ]
 """From the ground up. A package (`search`, `models`, ...) is one storey: its files may use one another."""
 
-MATHEMATICS = set(ORDER[: ORDER.index("certificates") + 1]) - {
-    "interruption",
-    "launcher",
-    "storage",
-    "metrics",
-}
+MATHEMATICS = set(ORDER[: ORDER.index("certificates") + 1]) - {"interruption", "storage", "metrics"}
 ALLOWED_IN_MATHEMATICS = {"jax", "numpy", "optax"}
 FURTHER = {
     "jaxarch.running.progress": {"rich"},
@@ -77,8 +79,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 
 def storey(module):
-    parts = module.split(".")
-    return parts[1] if len(parts) > 1 else "__init__"
+    first, *further = module.split(".")[1:] or ["__init__"]
+    return f"lab.{further[0]}" if first == "lab" and further else first
 
 
 def module_name(path):
@@ -159,7 +161,7 @@ def test_what_a_library_user_touches_loads_no_statistics_and_no_plotting():
         "jaxarch.supervised, jaxarch.over_seeds, jaxarch.search.snip, jaxarch.masks;"
         "print(*sys.modules)"
     ).split()
-    for heavy in ("sklearn", "pandas", "matplotlib", "scipy.stats", "jaxarch.claims"):
+    for heavy in ("sklearn", "pandas", "matplotlib", "scipy.stats", "jaxarch.lab.claims"):
         assert heavy not in loaded
 
 
@@ -193,6 +195,7 @@ def test_an_unknown_name_is_an_attribute_error():
 
 def test_contributing_shows_the_order_of_the_house():
     text = (PACKAGE.parent / "CONTRIBUTING.md").read_text()
-    (block,) = re.findall(r"```text\n(.*?)```", text, flags=re.S)
-    shown = [name.rstrip("/") for name in re.findall(r"^  (\S+)", block, flags=re.M)]
-    assert shown == [name for name in reversed(ORDER) if not name.startswith("__")]
+    blocks = re.findall(r"```text\n(.*?)```", text, flags=re.S)
+    shown = [[name.rstrip("/") for name in re.findall(r"^  (\S+)", block, flags=re.M)] for block in blocks]
+    names = [name for name in reversed(ORDER) if not name.startswith("__")]
+    assert shown == [[name for name in names if name.startswith("lab.") is lab] for lab in (False, True)]

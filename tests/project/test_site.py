@@ -50,8 +50,8 @@ def test_a_public_name_without_a_page_ends_the_build():
 
 
 def test_what_is_made_elsewhere_stands_where_it_is_listed():
-    assert public.section("jaxarch.interruption", "jaxarch.data") == "data"
-    assert public.section("jaxarch.masks.largest", "jaxarch.data") == "masks"
+    assert public.section("jaxarch.interruption", "jaxarch.lab.data") == "lab.data"
+    assert public.section("jaxarch.masks.largest", "jaxarch.lab.data") == "masks"
 
 
 def test_a_public_module_without_a_list_ends_the_build():

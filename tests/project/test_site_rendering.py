@@ -28,7 +28,7 @@ from building.signatures import as_written
         ("chain", "jaxarch.masks.largest", (), "jaxarch.chain"),
         ("keep", None, (), None),
         ("density", "jaxarch.masks.largest", ("density",), None),
-        ("searched", "jaxarch.claims.checks.core", (), None),
+        ("searched", "jaxarch.lab.claims.checks.core", (), None),
         ("w > 0", "jaxarch.masks.largest", (), None),
         ("nnx.Param", None, (), None),
     ],

@@ -87,14 +87,14 @@ def test_there_may_be_nothing_to_compare_with():
 @pytest.mark.parametrize("y", [None, {"label": LABELS, "weight": jnp.ones(30)}], ids=["none", "dict"])
 def test_pictures_may_have_any_labels_or_none(y):
     pixels = np.arange(30, dtype=np.uint8).repeat(4).reshape(30, 2, 2, 1)
-    taken = jaxarch.data.take_images([0.5], [0.25])((pixels, y), None, jnp.array([3, 29]))
+    taken = jaxarch.lab.data.take_images([0.5], [0.25])((pixels, y), None, jnp.array([3, 29]))
     np.testing.assert_allclose(taken[0][:, 0, 0, 0], (np.array([3, 29]) / 255 - 0.5) / 0.25, rtol=1e-6)
     assert same(taken[1], jax.tree.map(lambda leaf: leaf[jnp.array([3, 29])], y))
 
 
 def test_inputs_of_a_task_may_be_a_dict():
     data = {"tokens": TOKENS, "lengths": LENGTHS}, LABELS
-    x, y = jaxarch.data.take_task_rows(data, {"targets": jnp.array([5.0, 7.0])}, jnp.array([4, 9]))
+    x, y = jaxarch.lab.data.take_task_rows(data, {"targets": jnp.array([5.0, 7.0])}, jnp.array([4, 9]))
     assert same(x, {"tokens": TOKENS[np.array([4, 9])], "lengths": LENGTHS[np.array([4, 9])]})
     assert y.tolist() == [5 + 2 * label for label in LABELS[np.array([4, 9])].tolist()]
 

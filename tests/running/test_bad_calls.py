@@ -306,16 +306,16 @@ def test_a_bound_of_what_has_no_gradient_is_refused(message):
 def two_groups(data=None, key=None, positive=(1,), **changes):
     data, key = data or digits(), jax.random.key(0) if key is None else key
     counts = {"train_per_class": 2, "test_per_class": 2, "seeds": 1}
-    return jaxarch.data.two_groups(key, data, positive, (2,), **counts | changes)
+    return jaxarch.lab.data.two_groups(key, data, positive, (2,), **counts | changes)
 
 
 def balanced(labels=Y, key=None):
     key = jax.random.key(0) if key is None else key
-    return jaxarch.data.balanced_rows(key, labels, np.arange(4), per_class=1)
+    return jaxarch.lab.data.balanced_rows(key, labels, np.arange(4), per_class=1)
 
 
 DATA = {
-    "data: expected a Dataset, as of load or from_arrays(x, y), got (": lambda: jaxarch.data.unit_norm(
+    "data: expected a Dataset, as of load or from_arrays(x, y), got (": lambda: jaxarch.lab.data.unit_norm(
         (X, Y)
     ),
     "data: expected a Dataset, as of load or from_arrays(x, y), got Problem": lambda: two_groups(learn()),
@@ -327,24 +327,24 @@ DATA = {
     "labels: expected integers from 0 on, shape (examples,), got <U1": lambda: balanced(["a", "b"]),
     "labels: expected an array": lambda: balanced([[1], [1, 2]]),
     "x: expected finite numbers of shape (examples, features), got object": lambda: (
-        jaxarch.data.principal_components({"a": X}, 1)
+        jaxarch.lab.data.principal_components({"a": X}, 1)
     ),
     "x: expected finite numbers of shape (examples, features), got float32": lambda: (
-        jaxarch.data.principal_components(X * np.nan, 1)
+        jaxarch.lab.data.principal_components(X * np.nan, 1)
     ),
-    "images: expected an array": lambda: jaxarch.data.crop_and_pool((X, Y)),
-    "images: expected shape": lambda: jaxarch.data.crop_and_pool({"a": X}),
+    "images: expected an array": lambda: jaxarch.lab.data.crop_and_pool((X, Y)),
+    "images: expected shape": lambda: jaxarch.lab.data.crop_and_pool({"a": X}),
     "data: expected uint8 pixels of 1 channels, as mean and std have; got {'a'": lambda: learn(
-        data=({"a": X}, Y), gather=jaxarch.data.take_images([0.5], [0.5])
+        data=({"a": X}, Y), gather=jaxarch.lab.data.take_images([0.5], [0.5])
     ),
     "x: expected pictures of shape (batch, height, width, channels), got {'a'": lambda: (
-        jaxarch.data.crop_and_flip()(jax.random.key(0), {"a": X})
+        jaxarch.streams.crop_and_flip()(jax.random.key(0), {"a": X})
     ),
     "data: expected y of classes, integers of shape (n,), got None": lambda: learn(
-        data=(X, None), gather=jaxarch.data.take_task_rows
+        data=(X, None), gather=jaxarch.lab.data.take_task_rows
     ),
-    'per_run: expected {"targets"': lambda: learn(data=(X, Y), gather=jaxarch.data.take_task_rows),
-    "dataset: unknown 3; ": lambda: jaxarch.data.download(3),
+    'per_run: expected {"targets"': lambda: learn(data=(X, Y), gather=jaxarch.lab.data.take_task_rows),
+    "dataset: unknown 3; ": lambda: jaxarch.lab.data.download(3),
 }
 
 

@@ -68,7 +68,7 @@ long = partial(pytest.param, marks=pytest.mark.long)
         ("jax._src.api_util", *TERMINATED),
         long("pandas._libs.tslibs.parsing", *INTERRUPTED),
         long("scipy.linalg.cython_lapack", *TERMINATED),
-        ("jaxarch.experiments.catalogue", *INTERRUPTED),
+        ("jaxarch.lab.harness.catalogue", *INTERRUPTED),
     ],
 )
 def test_a_signal_during_an_import_is_one_line(start, at, number, line, status):

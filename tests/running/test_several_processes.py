@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from places import ROOT, TESTS
 
 import jaxarch
-from jaxarch import launcher
 from jaxarch.cpu_cores import keep_to_cores
 from jaxarch.errors import ArgumentError
+from jaxarch.lab import launcher
 from jaxarch.running.processes import Team
 from jaxarch.running.shares import Shares
 

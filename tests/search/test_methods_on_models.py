@@ -11,7 +11,7 @@ from methods import IN_JAX, METHODS
 from small import keys
 
 import jaxarch
-from jaxarch.claims.checks.core import quick
+from jaxarch.lab.claims.checks.core import quick
 
 pytestmark = pytest.mark.long
 

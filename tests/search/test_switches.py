@@ -1,5 +1,7 @@
 """Stages run under JAX's own switches for finding errors, and for other dtypes."""
 
+import contextlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,9 +15,8 @@ import jaxarch
 KEY = jax.random.key(0)
 X = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
 TRACED = {
-    "strict promotion": lambda: jax.numpy_dtype_promotion("strict"),
-    "leaks": jax.checking_leaks,
-    "float64": lambda: jax.enable_x64(True),
+    "strict promotion and leaks": lambda: (jax.numpy_dtype_promotion("strict"), jax.checking_leaks()),
+    "float64": lambda: (jax.enable_x64(True),),
 }
 RUN = {
     "NaN": lambda: jax.debug_nans(True),
@@ -66,7 +67,9 @@ def test_a_loop_of_one_s_own_runs_under_a_switch(switch):
 def test_every_method_is_traced_under_a_switch(name, switch, monkeypatch):
     if METHODS[name].parent == "any":
         monkeypatch.setattr("methods._losses", _of_one_dtype)
-    with TRACED[switch]():
+    with contextlib.ExitStack() as switches:
+        for context in TRACED[switch]():
+            switches.enter_context(context)
         problem_for.cache_clear()
         try:
             jax.eval_shape(strategy_of(name), KEY, problem_of(name, runs=1).of_run(0))

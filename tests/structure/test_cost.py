@@ -728,6 +728,7 @@ def test_the_frame_has_a_row_for_each_layer_and_kind():
 
 
 def test_the_figure_has_a_bar_for_each_layer_and_kind_and_leaves_out_what_is_tiny():
+    pytest.importorskip("matplotlib")
     tree = LEAVES | {"scale": ones(1, 1)}
     tree["hidden"] = {"kernel": ones(3, 800), "bias": ones(800)}
     tree["head"] = {"kernel": ones(800, 2)}

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import beta
 
 import jaxarch
-from jaxarch.claims.own.new_errors import prior, tail
+from jaxarch.lab.claims.own.new_errors import prior, tail
 from jaxarch.precision import float64
 from jaxarch.theory.generalization import (
     binomial_upper,

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import jax
 import pytest
 
-from jaxarch.claims import CLAIMS, Inequality, worst_case
-from jaxarch.claims.checks import adversary
-from jaxarch.claims.checks.adversary import drawn_checks
 from jaxarch.errors import ArgumentError
+from jaxarch.lab.claims import CLAIMS, Inequality, worst_case
+from jaxarch.lab.claims.checks import adversary
+from jaxarch.lab.claims.checks.adversary import drawn_checks
 
 KEY = jax.random.key(0)
 

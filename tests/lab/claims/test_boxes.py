@@ -6,10 +6,10 @@ import sys
 import jax
 import pytest
 
-from jaxarch.claims import CLAIMS, Box, judge
-from jaxarch.claims.checks import boxes, proofs
-from jaxarch.claims.checks.interval_arithmetic import interval
 from jaxarch.errors import ArgumentError
+from jaxarch.lab.claims import CLAIMS, Box, judge
+from jaxarch.lab.claims.checks import boxes, proofs
+from jaxarch.lab.claims.checks.interval_arithmetic import interval
 
 KEY = jax.random.key(0)
 PROVED = {

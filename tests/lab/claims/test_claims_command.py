@@ -3,8 +3,8 @@ import json
 
 import pytest
 
-from jaxarch import cli
-from jaxarch.claims import CLAIMS, Outcome, Report
+from jaxarch.lab import cli
+from jaxarch.lab.claims import CLAIMS, Outcome, Report
 
 FEW = {name: CLAIMS[name] for name in ("D.eq-49", "D.theorem-4.3", "A.eq-57", "D.eq-48")}
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxarch.claims.checks.commuting import Commuting, Symbols, variable
+from jaxarch.lab.claims.checks.commuting import Commuting, Symbols, variable
 
 NUMBERS = st.integers(-20, 20).map(lambda n: n / 4)
 

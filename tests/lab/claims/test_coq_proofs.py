@@ -43,7 +43,7 @@ def test_the_page_has_every_theorem_of_every_file_and_no_other():
 
 def test_every_claim_and_every_equation_of_the_page_is_one():
     claims = {claim for row in ROWS for claim in in_backticks(row[1])}
-    assert claims <= set(jaxarch.claims.CLAIMS)
+    assert claims <= set(jaxarch.lab.claims.CLAIMS)
     comments = "\n".join(re.findall(r"\(\*.*?\*\)", "\n".join(map(Path.read_text, FILES)), flags=re.S))
     quoted = set(re.findall(r"(?<!\w)\((\d+(?:\.\d+)?)\)", PAGE + comments))
     assert len(quoted) > 15

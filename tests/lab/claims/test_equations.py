@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from jaxarch.claims import CLAIMS, read_equations
+from jaxarch.lab.claims import CLAIMS, read_equations
 
 PAPERS = read_equations()
 SECTIONS = {"2": 1, "3": 4, "4": 5, "5": 2, "A": 5, "B": 23, "C": 6, "D": 12, "E": 1}

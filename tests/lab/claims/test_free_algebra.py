@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxarch.claims.checks.exact_networks import same
-from jaxarch.claims.checks.free_algebra import Polynomial, linear_in, symbol
+from jaxarch.lab.claims.checks.exact_networks import same
+from jaxarch.lab.claims.checks.free_algebra import Polynomial, linear_in, symbol
 
 
 @st.composite

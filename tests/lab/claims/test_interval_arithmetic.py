@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxarch.claims.checks.interval_arithmetic import Intervals, interval
+from jaxarch.lab.claims.checks.interval_arithmetic import Intervals, interval
 
 pytest.importorskip("flint")
 

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxarch.claims import inside_bound
-from jaxarch.claims.checks.two_temperature import trajectory
-from jaxarch.claims.own.iterates import average_iterate
+from jaxarch.lab.claims import inside_bound
+from jaxarch.lab.claims.checks.two_temperature import trajectory
+from jaxarch.lab.claims.own.iterates import average_iterate
 from jaxarch.precision import float64
 from jaxarch.theory import mirror
 

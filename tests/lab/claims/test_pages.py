@@ -6,9 +6,9 @@ import pytest
 from click.testing import CliRunner
 from places import ROOT
 
-from jaxarch import cli
-from jaxarch.claims import CLAIMS, known_by, proof_of
-from jaxarch.claims.pages import PROVED_TOGETHER
+from jaxarch.lab import cli
+from jaxarch.lab.claims import CLAIMS, known_by, proof_of
+from jaxarch.lab.claims.pages import PROVED_TOGETHER
 
 DOCS = ROOT / "docs"
 WRITE = "jaxarch claims --list --format markdown > docs/claims.md"

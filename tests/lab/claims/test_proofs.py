@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxarch.claims.checks import proofs
-from jaxarch.claims.checks.boxes import Rewritten
-from jaxarch.claims.checks.interval_arithmetic import Reals
-from jaxarch.claims.checks.two_temperature import slope
+from jaxarch.lab.claims.checks import proofs
+from jaxarch.lab.claims.checks.boxes import Rewritten
+from jaxarch.lab.claims.checks.interval_arithmetic import Reals
+from jaxarch.lab.claims.checks.two_temperature import slope
 from jaxarch.precision import float64
 
 BOXES = {

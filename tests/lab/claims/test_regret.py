@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import in_float64
 
-from jaxarch.claims import CLAIMS, regret
-from jaxarch.claims.checks.drawn import compiled
-from jaxarch.claims.checks.two_temperature import trajectory
-from jaxarch.claims.own.regret import STEPS, convergence
+from jaxarch.lab.claims import CLAIMS, regret
+from jaxarch.lab.claims.checks.drawn import compiled
+from jaxarch.lab.claims.checks.two_temperature import trajectory
+from jaxarch.lab.claims.own.regret import STEPS, convergence
 from jaxarch.precision import float64
 from jaxarch.theory import mirror
 

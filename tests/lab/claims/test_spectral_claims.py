@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxarch.claims.checks.exact_networks import symbols
-from jaxarch.claims.own import gated_form, gated_neurons
-from jaxarch.claims.spectral import adjacency, inverse, neurons
+from jaxarch.lab.claims.checks.exact_networks import symbols
+from jaxarch.lab.claims.own import gated_form, gated_neurons
+from jaxarch.lab.claims.spectral import adjacency, inverse, neurons
 from jaxarch.spectral import algebra
 
 WIDTHS = st.sampled_from([(1, 1), (1, 2), (1, 1, 1), (2, 1, 3), (1, 2, 1, 2), (2, 3, 1, 2, 1), (1,) * 13])

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxarch.claims.checks import algorithm_1, projected_sgd, two_temperature
-from jaxarch.claims.disentangling import binarization, convergence, mean_loss, step_error
-from jaxarch.claims.own import convex_sgd, strongly_convex_sgd
-from jaxarch.claims.pruning import penalty
-from jaxarch.claims.pruning import step_error as smaller
+from jaxarch.lab.claims.checks import algorithm_1, projected_sgd, two_temperature
+from jaxarch.lab.claims.disentangling import binarization, convergence, mean_loss, step_error
+from jaxarch.lab.claims.own import convex_sgd, strongly_convex_sgd
+from jaxarch.lab.claims.pruning import penalty
+from jaxarch.lab.claims.pruning import step_error as smaller
 from jaxarch.precision import float64
 
 SHARPNESS = st.floats(0.01, 200)

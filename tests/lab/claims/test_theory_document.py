@@ -6,7 +6,7 @@ import re
 
 from places import ROOT
 
-from jaxarch.claims import CLAIMS
+from jaxarch.lab.claims import CLAIMS
 
 PAGE = (ROOT / "docs" / "theory.md").read_text()
 SECTIONS = re.split(r"^### ", PAGE, flags=re.M)[1:]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from small import digits
 
 import jaxarch
-from jaxarch.data import from_arrays, load, take_task_rows, two_groups, unit_norm
+from jaxarch.lab.data import from_arrays, load, take_task_rows, two_groups, unit_norm
 
 KEY = jax.random.key(0)
 GROUPS = {"positive": (1, 2, 3), "negative": (4, 5, 6)}

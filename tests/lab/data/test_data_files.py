@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import tfds_form
 
-from jaxarch.data import read_tfds
-from jaxarch.data.cache import cached
-from jaxarch.data.folders import own_folder
-from jaxarch.data.tfrecords import crc32c, read_tfrecords
+from jaxarch.lab.data import read_tfds
+from jaxarch.lab.data.cache import cached
+from jaxarch.lab.data.folders import own_folder
+from jaxarch.lab.data.tfrecords import crc32c, read_tfrecords
 
 FORMS = ["tfrecord", "array_record"]
 

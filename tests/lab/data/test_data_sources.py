@@ -11,9 +11,9 @@ import pytest
 import tfds_form
 from click.testing import CliRunner
 
-from jaxarch import cli
-from jaxarch.data import citeseer, load, load_images, mnist, network, read_tfds, sources
-from jaxarch.data.folders import own_folder
+from jaxarch.lab import cli
+from jaxarch.lab.data import citeseer, load, load_images, mnist, network, read_tfds, sources
+from jaxarch.lab.data.folders import own_folder
 
 TRAIN_COUNTS = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
 TEST_COUNTS = [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]

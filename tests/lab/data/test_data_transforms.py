@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from jaxarch.data import crop_and_pool, load, principal_components
+from jaxarch.lab.data import crop_and_pool, load, principal_components
 
 
 def test_windows_are_means_of_the_cropped_picture_row_by_row():

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jaxarch
-from jaxarch import cli
-from jaxarch.data import Images, balanced_rows, images_from_arrays, load, load_images, take_images
+from jaxarch.lab import cli
+from jaxarch.lab.data import Images, balanced_rows, images_from_arrays, load, load_images, take_images
 
 KEY = jax.random.key(0)
 SPLIT = (("train", (2, 3)), ("test", (2,)))
@@ -90,7 +90,7 @@ def test_a_set_that_is_not_prepared_is_refused_with_the_way_to_get_it():
     with pytest.raises(
         ValueError, match="download: cifar10 is not fetched by jaxarch; to get it: tfds build"
     ):
-        jaxarch.data.download("cifar10")
+        jaxarch.lab.data.download("cifar10")
 
 
 def test_unknown_names_and_sets_without_pictures_are_refused():

@@ -18,10 +18,10 @@ import pytest
 from click.testing import CliRunner
 from typed import in_process
 
-from jaxarch import cli, html_report, plots, results
-from jaxarch.experiments import catalogue
-from jaxarch.experiments.harness import listed, read_settings
-from jaxarch.experiments.harness.setting_help import setting_help
+from jaxarch import plots
+from jaxarch.lab import cli, html_report, results
+from jaxarch.lab.harness import catalogue, listed, read_settings
+from jaxarch.lab.harness.setting_help import setting_help
 
 CACHE = tempfile.TemporaryDirectory()
 CHOSEN = ("real", "bin", "real->bin", "bin->real cold")

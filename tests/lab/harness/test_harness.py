@@ -12,20 +12,20 @@ import pandas as pd
 import pytest
 
 from jaxarch.errors import ArgumentError, check_count, check_positive
-from jaxarch.experiments import catalogue
-from jaxarch.experiments.harness import (
+from jaxarch.lab.harness import (
     Context,
     Experiment,
     ExperimentSettings,
     Outcome,
     TrainingSettings,
+    catalogue,
     finding,
     plan_of,
     report_on,
     run_in,
     time_of,
 )
-from jaxarch.results import read_manifest, read_table
+from jaxarch.lab.results import read_manifest, read_table
 from jaxarch.running.options import Progress
 
 
@@ -60,9 +60,7 @@ def retell(results):
     yield from results.remarks(results.table.groupby("size"))
 
 
-TOY = Experiment(
-    "jaxarch.experiments.toys.count", Toy, lambda settings: [f"to {settings.sizes}"], count, retell
-)
+TOY = Experiment("jaxarch.lab.toys.count", Toy, lambda settings: [f"to {settings.sizes}"], count, retell)
 
 
 @pytest.fixture
@@ -188,8 +186,8 @@ def test_a_name_of_the_catalogue_is_that_of_the_module_which_the_experiment_is_i
 
 
 def test_the_catalogue_has_every_experiment():
-    package = importlib.import_module("jaxarch.experiments")
-    names = [module.name for module in pkgutil.walk_packages(package.__path__, "jaxarch.experiments.")]
+    package = importlib.import_module("jaxarch.lab")
+    names = [module.name for module in pkgutil.walk_packages(package.__path__, "jaxarch.lab.")]
     modules = [importlib.import_module(name) for name in names]
     found = {module.EXPERIMENT.name for module in modules if hasattr(module, "EXPERIMENT")}
     assert found == set(catalogue.EXPERIMENTS)

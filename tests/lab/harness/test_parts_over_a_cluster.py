@@ -26,10 +26,9 @@ from places import ROOT, TESTS, code_blocks
 from spread_parts import Counting
 
 import jaxarch
-from jaxarch.cli import app
 from jaxarch.errors import ArgumentError
-from jaxarch.experiments.catalogue import EXPERIMENTS, experiment
-from jaxarch.experiments.harness import (
+from jaxarch.lab.cli import app
+from jaxarch.lab.harness import (
     LocalProcesses,
     Part,
     Parts,
@@ -40,7 +39,8 @@ from jaxarch.experiments.harness import (
     report_on,
     run_in,
 )
-from jaxarch.experiments.tournament.settings import TournamentSettings
+from jaxarch.lab.harness.catalogue import EXPERIMENTS, experiment
+from jaxarch.lab.tournament.settings import TournamentSettings
 
 NUMBERS = {"one": 4.1, "two": 10.2, "of tree": 10.0, "both": 21.4}
 
@@ -408,7 +408,7 @@ def test_a_tournament_has_the_same_bits_over_processes(workers, alone, tmp_path)
             other.drop(columns=TIMES, errors="ignore"),
             check_exact=True,
         )
-    cluster = jaxarch.results.read_manifest(tmp_path)["cluster"]
+    cluster = jaxarch.lab.results.read_manifest(tmp_path)["cluster"]
     assert sum(cluster["workers"].values()) == 5
     assert cluster["devices"] == {"1 x cpu": 5}
 
@@ -425,7 +425,7 @@ def ended(process):
 @pytest.mark.long
 def test_the_processes_of_a_driver_that_is_killed_end_with_it(importable, tmp_path):
     code = (
-        "import time; from jaxarch.experiments.harness import LocalProcesses\n"
+        "import time; from jaxarch.lab.harness import LocalProcesses\n"
         "if __name__ == '__main__':\n"
         "    executor = LocalProcesses(1)\n"
         "    print(executor.submit(__import__('os').getpid).result(), flush=True)\n"

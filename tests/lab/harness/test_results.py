@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxarch import plots, results
+from jaxarch import plots
 from jaxarch.errors import ArgumentError
+from jaxarch.lab import results
+from jaxarch.lab.reproduction import read_findings
 from jaxarch.metrics import quartiles
-from jaxarch.reproduction import read_findings
 
 
 def write(folder, text="1"):
@@ -184,7 +185,7 @@ def test_a_name_that_cannot_be_made_in_the_end_leaves_the_results_under_the_temp
 
 
 ABANDON = """
-import os, sys, jaxarch.results.unfinished as unfinished
+import os, sys, jaxarch.lab.results.unfinished as unfinished
 abandoned = unfinished.folder(__import__("pathlib").Path(sys.argv[1]))
 abandoned.__enter__()
 os._exit(9)

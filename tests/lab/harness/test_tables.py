@@ -5,9 +5,9 @@ import io
 import pytest
 from rich.console import Console
 
-from jaxarch import reproduction
-from jaxarch.experiments.harness import tables
-from jaxarch.reproduction.rendering import _interval
+from jaxarch.lab import reproduction
+from jaxarch.lab.harness import tables
+from jaxarch.lab.reproduction.rendering import _interval
 
 SPREAD = ".947 [.944 .955]"
 METHODS = ("random search", "AP->reshuffled")

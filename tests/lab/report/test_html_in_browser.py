@@ -11,8 +11,8 @@ import shutil
 import pytest
 from pages import ODD, TOY, made
 
-from jaxarch import html_report
-from jaxarch.html_report import Reported
+from jaxarch.lab import html_report
+from jaxarch.lab.html_report import Reported
 
 CHROMIUM = shutil.which(os.environ.get("CHROMIUM", "chromium"))
 

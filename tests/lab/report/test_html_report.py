@@ -11,18 +11,17 @@ from matplotlib.figure import Figure
 from pages import ODD, TOY, Page, charted, made
 from places import ROOT
 
-from jaxarch import html_report, reproduction
-from jaxarch.charts import Chart, specification, vega_lite
-from jaxarch.charts.vega_lite import COLOURS
 from jaxarch.errors import ArgumentError
-from jaxarch.experiments import catalogue
-from jaxarch.experiments.harness import Results, read_settings
-from jaxarch.html_report import Reported, citation, grids, ledger
-from jaxarch.html_report.report import device
+from jaxarch.lab import html_report, reproduction
+from jaxarch.lab.charts import Chart, specification, vega_lite
+from jaxarch.lab.charts.vega_lite import COLOURS
+from jaxarch.lab.harness import Results, catalogue, read_settings
+from jaxarch.lab.html_report import Reported, citation, grids, ledger
+from jaxarch.lab.html_report.report import device
+from jaxarch.lab.results import read_manifest, write_manifest
 from jaxarch.plots.descriptions import described, plain
-from jaxarch.results import read_manifest, write_manifest
 
-CSS = (ROOT / "jaxarch" / "html_report" / "templates" / "style.css").read_text()
+CSS = (ROOT / "jaxarch" / "lab" / "html_report" / "templates" / "style.css").read_text()
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from places import ROOT
 from rich.console import Console
 
-from jaxarch import ArgumentError, cli, reproduction
-from jaxarch.experiments.catalogue import experiment
-from jaxarch.experiments.harness import read_settings
+from jaxarch import ArgumentError
+from jaxarch.lab import cli, reproduction
+from jaxarch.lab.harness import read_settings
+from jaxarch.lab.harness.catalogue import experiment
 
 PAPERS = reproduction.read()
 LINES = [line for paper in PAPERS for line in paper.lines]
@@ -49,7 +50,7 @@ def test_the_document_is_plain_text_and_names_the_command_that_writes_it():
 
 def test_the_data_are_installed_with_the_package():
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert "reproduction/*.toml" in pyproject["tool"]["setuptools"]["package-data"]["jaxarch"]
+    assert "lab/reproduction/*.toml" in pyproject["tool"]["setuptools"]["package-data"]["jaxarch"]
 
 
 @pytest.mark.parametrize("key, figures", [("D", range(2, 11)), ("A", range(1, 8)), ("S", range(7, 19))])

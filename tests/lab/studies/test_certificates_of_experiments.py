@@ -11,8 +11,8 @@ from rich.console import Console
 from small import straight
 
 import jaxarch
-from jaxarch.experiments.disentangling import certifying, strategies
-from jaxarch.experiments.harness import certificate_table, certificates
+from jaxarch.lab.disentangling import certifying, strategies
+from jaxarch.lab.harness import certificate_table, certificates
 
 
 @cache
@@ -54,7 +54,7 @@ def test_the_threshold_is_that_of_the_fewest_errors_on_the_training_rows():
     task, problem, done = trained()
     one, network = problem.of_run(0), done["bin"][0].of_run(0)
     outputs = np.asarray(one.outputs(network.params, network.state))
-    truth = task.targets[0][jaxarch.data.load("digits").y[task.train[0]]] > 0.5
+    truth = task.targets[0][jaxarch.lab.data.load("digits").y[task.train[0]]] > 0.5
     thresholds = np.arange(1, 129) * 64 / 128
     fewest = min(np.sum((outputs > threshold) != truth) for threshold in thresholds)
     row = table()[table()["strategy"] == "bin"].iloc[0]

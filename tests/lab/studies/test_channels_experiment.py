@@ -13,12 +13,12 @@ from small import same
 
 import jaxarch
 from jaxarch.errors import ArgumentError
-from jaxarch.experiments.harness import plan_of, report_on, run_in, time_of
-from jaxarch.experiments.pruning import channels, cutting, unit_searches
-from jaxarch.experiments.pruning.channels import EXPERIMENT
-from jaxarch.experiments.pruning.unit_settings import DENSE, METHODS, ChannelSettings
-from jaxarch.reproduction import read_findings
-from jaxarch.results import read_manifest, read_table
+from jaxarch.lab.harness import plan_of, report_on, run_in, time_of
+from jaxarch.lab.pruning import channels, cutting, unit_searches
+from jaxarch.lab.pruning.channels import EXPERIMENT
+from jaxarch.lab.pruning.unit_settings import DENSE, METHODS, ChannelSettings
+from jaxarch.lab.reproduction import read_findings
+from jaxarch.lab.results import read_manifest, read_table
 from jaxarch.running import over_seeds
 from jaxarch.storage import read_npz
 
@@ -87,7 +87,7 @@ def test_without_a_published_split_every_seed_trains_on_half_and_is_tested_on_th
 
 
 def test_with_a_published_split_all_seeds_train_on_its_rows(monkeypatch):
-    images = jaxarch.data.load_images("digits")._replace(train=1000)
+    images = jaxarch.lab.data.load_images("digits")._replace(train=1000)
     monkeypatch.setattr(unit_searches, "load_images", lambda name: images)
     ready = unit_searches.prepare(TINY.complete())
     assert np.asarray(ready.problem.train).tolist() == list(range(1000))

@@ -12,15 +12,15 @@ from test_tournament import OWN
 from typed import in_process
 
 from jaxarch.errors import ArgumentError
-from jaxarch.experiments.catalogue import experiment
-from jaxarch.experiments.field.tickets import TicketSettings
-from jaxarch.experiments.harness import Results, combined, report_on, run_in, write
-from jaxarch.experiments.tournament.report import ranking_of
-from jaxarch.experiments.tournament.settings import TournamentSettings
-from jaxarch.experiments.tournament.task import prepare
-from jaxarch.html_report.report import device
-from jaxarch.reproduction import read_findings
-from jaxarch.results import read_table
+from jaxarch.lab.field.tickets import TicketSettings
+from jaxarch.lab.harness import Results, combined, report_on, run_in, write
+from jaxarch.lab.harness.catalogue import experiment
+from jaxarch.lab.html_report.report import device
+from jaxarch.lab.reproduction import read_findings
+from jaxarch.lab.results import read_table
+from jaxarch.lab.tournament.report import ranking_of
+from jaxarch.lab.tournament.settings import TournamentSettings
+from jaxarch.lab.tournament.task import prepare
 
 pytestmark = pytest.mark.long
 TICKETS, TOURNAMENT = experiment("field.tickets"), experiment("tournament")
@@ -187,7 +187,7 @@ def test_a_disk_that_is_full_is_no_altered_file(shares, tmp_path, monkeypatch):
     def full(*arguments):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("jaxarch.results.write_findings", full)
+    monkeypatch.setattr("jaxarch.lab.results.write_findings", full)
     done = in_process(tmp_path, "combine", *map(str, shares), "--out", "all")
     assert "could not be written (No space left on device)" in done.stderr
 

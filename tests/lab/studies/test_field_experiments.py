@@ -12,15 +12,15 @@ from places import ROOT
 from small import same
 
 import jaxarch
-from jaxarch import reproduction
 from jaxarch.errors import ArgumentError
-from jaxarch.experiments.field import collapse, tickets
-from jaxarch.experiments.field.collapse import CollapseSettings
-from jaxarch.experiments.field.tickets import FRESH, TICKETS, TicketSettings
-from jaxarch.experiments.harness import Work, plan_of, report_on, run_in, time_of
-from jaxarch.experiments.tournament.task import prepare
-from jaxarch.reproduction import read_findings
-from jaxarch.results import read_table
+from jaxarch.lab import reproduction
+from jaxarch.lab.field import collapse, tickets
+from jaxarch.lab.field.collapse import CollapseSettings
+from jaxarch.lab.field.tickets import FRESH, TICKETS, TicketSettings
+from jaxarch.lab.harness import Work, plan_of, report_on, run_in, time_of
+from jaxarch.lab.reproduction import read_findings
+from jaxarch.lab.results import read_table
+from jaxarch.lab.tournament.task import prepare
 
 SMALL = CollapseSettings(seeds=2, widths=(6, 12), batches=2, rounds=30, each_tenfold=2)
 # A rate at which float32 weights stay where they are.

@@ -7,12 +7,12 @@ from small import close
 
 import jaxarch
 from jaxarch.errors import ArgumentError
-from jaxarch.experiments.harness import plan_of, report_on, run_in
-from jaxarch.experiments.spectral import fig18
-from jaxarch.experiments.spectral.heads import HEADS, LINEAR
-from jaxarch.experiments.tournament.task import prepare
-from jaxarch.reproduction import read_findings
-from jaxarch.results import read_manifest, read_table
+from jaxarch.lab.harness import plan_of, report_on, run_in
+from jaxarch.lab.reproduction import read_findings
+from jaxarch.lab.results import read_manifest, read_table
+from jaxarch.lab.spectral import fig18
+from jaxarch.lab.spectral.heads import HEADS, LINEAR
+from jaxarch.lab.tournament.task import prepare
 
 SMALL = fig18.Settings(
     seeds=2, widths=(3, 4), backbone_steps=20, steps=20, every=10, hidden=6, batch_size=50, rate=1e-2

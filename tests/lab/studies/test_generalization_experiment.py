@@ -9,17 +9,17 @@ import pytest
 from pages import charted
 
 import jaxarch
-from jaxarch.experiments.harness import report_on, run_in
-from jaxarch.experiments.theory import generalization
-from jaxarch.experiments.theory.generalization import HALF, SHORT, Settings, prepare, searches
-from jaxarch.experiments.theory.sign_networks import (
+from jaxarch.lab.harness import report_on, run_in
+from jaxarch.lab.results import read_table
+from jaxarch.lab.theory import generalization
+from jaxarch.lab.theory.generalization import HALF, SHORT, Settings, prepare, searches
+from jaxarch.lab.theory.sign_networks import (
     Scaled,
     _convolved,
     _windows,
     convolutional,
     multilayer,
 )
-from jaxarch.results import read_table
 
 FEW = Settings(seeds=2, steps=200, densities=(0.2,), strengths=(1.0,), widths=(4,))
 BOTH = pytest.mark.parametrize(

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from jaxarch.experiments.harness import report_on, run_in
-from jaxarch.experiments.pruning import fig1
-from jaxarch.reproduction import read_findings
-from jaxarch.results import read_table
+from jaxarch.lab.harness import report_on, run_in
+from jaxarch.lab.pruning import fig1
+from jaxarch.lab.reproduction import read_findings
+from jaxarch.lab.results import read_table
 
 CONVERGENCE = {"seeds": 2, "steps": 300, "early": 100, "soft": (1000.0, 10.0)}
 

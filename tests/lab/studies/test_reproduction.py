@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from jaxarch.experiments.disentangling import strategies
-from jaxarch.experiments.harness import run_in
-from jaxarch.results import read_table
+from jaxarch.lab.disentangling import strategies
+from jaxarch.lab.harness import run_in
+from jaxarch.lab.results import read_table
 
 pytestmark = pytest.mark.long
 

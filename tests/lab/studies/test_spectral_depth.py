@@ -10,11 +10,11 @@ from small import keys, linear_problem, same
 
 import jaxarch
 from jaxarch import spectral
-from jaxarch.experiments.harness import report_on, run_in
-from jaxarch.experiments.spectral import deep_teacher, depth
+from jaxarch.lab.harness import report_on, run_in
+from jaxarch.lab.reproduction import read_findings
+from jaxarch.lab.results import read_table
+from jaxarch.lab.spectral import deep_teacher, depth
 from jaxarch.network import Network
-from jaxarch.reproduction import read_findings
-from jaxarch.results import read_table
 from jaxarch.search import spectral_depth
 from jaxarch.search.spectral_depth import fewest
 

@@ -9,13 +9,13 @@ import pytest
 from small import Interrupted, close, interrupt_when, same
 
 from jaxarch.errors import ArgumentError
-from jaxarch.experiments.harness import plan_of, report_on, run_in
-from jaxarch.experiments.spectral import fig16, heads
-from jaxarch.experiments.spectral.fig16 import Settings
-from jaxarch.experiments.spectral.heads import CURVES, EIGENVALUES, HEADS, LINEAR, WITHOUT
-from jaxarch.experiments.tournament.task import prepare
-from jaxarch.reproduction import read_findings
-from jaxarch.results import read_table
+from jaxarch.lab.harness import plan_of, report_on, run_in
+from jaxarch.lab.reproduction import read_findings
+from jaxarch.lab.results import read_table
+from jaxarch.lab.spectral import fig16, heads
+from jaxarch.lab.spectral.fig16 import Settings
+from jaxarch.lab.spectral.heads import CURVES, EIGENVALUES, HEADS, LINEAR, WITHOUT
+from jaxarch.lab.tournament.task import prepare
 from jaxarch.spectral import direct_feedforward, direct_weights
 from jaxarch.storage import read_npz
 

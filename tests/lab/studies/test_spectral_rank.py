@@ -11,11 +11,11 @@ from small import same
 
 import jaxarch
 from jaxarch.descent import own_descent
-from jaxarch.experiments.harness import report_on, run_in
-from jaxarch.experiments.spectral import rank, singular_values, teacher
-from jaxarch.experiments.spectral.singular_values import effective_ranks, gradualness, paths, ranks, when
-from jaxarch.reproduction import read_findings
-from jaxarch.results import read_table
+from jaxarch.lab.harness import report_on, run_in
+from jaxarch.lab.reproduction import read_findings
+from jaxarch.lab.results import read_table
+from jaxarch.lab.spectral import rank, singular_values, teacher
+from jaxarch.lab.spectral.singular_values import effective_ranks, gradualness, paths, ranks, when
 from jaxarch.spectral.readout import bundles
 from jaxarch.storage import read_npz
 

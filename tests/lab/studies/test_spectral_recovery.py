@@ -7,12 +7,12 @@ import pytest
 from pages import charted
 
 import jaxarch
-from jaxarch.experiments.harness import report_on, run_in
-from jaxarch.experiments.spectral import recovery
-from jaxarch.experiments.spectral.neurons_left import smallest
-from jaxarch.experiments.spectral.rivals import RIVALS
-from jaxarch.reproduction import read_findings
-from jaxarch.results import read_table
+from jaxarch.lab.harness import report_on, run_in
+from jaxarch.lab.reproduction import read_findings
+from jaxarch.lab.results import read_table
+from jaxarch.lab.spectral import recovery
+from jaxarch.lab.spectral.neurons_left import smallest
+from jaxarch.lab.spectral.rivals import RIVALS
 
 SMALL = {
     "seeds": 2,

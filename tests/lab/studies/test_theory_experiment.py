@@ -11,14 +11,14 @@ import pytest
 from small import Interrupted, close, interrupt_when
 
 from jaxarch import Descent, plots
-from jaxarch.experiments.harness import report_on, run_in
-from jaxarch.experiments.theory import convex, gradients, ratio_report
-from jaxarch.experiments.theory.averaging import EXACT, ORDINARY, Search
-from jaxarch.experiments.theory.cases import Case, prepare
-from jaxarch.experiments.theory.settings import Settings
-from jaxarch.experiments.theory.temperature_ratio import EXPERIMENT
-from jaxarch.reproduction import read_findings
-from jaxarch.results import read_table
+from jaxarch.lab.harness import report_on, run_in
+from jaxarch.lab.reproduction import read_findings
+from jaxarch.lab.results import read_table
+from jaxarch.lab.theory import convex, gradients, ratio_report
+from jaxarch.lab.theory.averaging import EXACT, ORDINARY, Search
+from jaxarch.lab.theory.cases import Case, prepare
+from jaxarch.lab.theory.settings import Settings
+from jaxarch.lab.theory.temperature_ratio import EXPERIMENT
 from jaxarch.theory import mirror
 
 FEW = {

@@ -14,19 +14,19 @@ from places import ROOT, code_blocks
 from scipy import stats
 
 import jaxarch
-from jaxarch.experiments.catalogue import experiment
-from jaxarch.experiments.harness import plan_of, report_on, run_in, time_of
-from jaxarch.experiments.harness.parts import check_parts
-from jaxarch.experiments.pruning.parents import in_words
-from jaxarch.experiments.tournament.controls import controlled
-from jaxarch.experiments.tournament.entrants import AT_START, BATCHES, ENTRANTS, At
-from jaxarch.experiments.tournament.experiment import _against_random, _compared, _computed
-from jaxarch.experiments.tournament.matches import PASSES, Played, play, play_own, table_of
-from jaxarch.experiments.tournament.own import Own, read_own
-from jaxarch.experiments.tournament.report import DENSE, ranking_of
-from jaxarch.experiments.tournament.settings import TournamentSettings
-from jaxarch.experiments.tournament.task import prepare, task_of
-from jaxarch.experiments.tournament.tuning import trials, tuned
+from jaxarch.lab.harness import plan_of, report_on, run_in, time_of
+from jaxarch.lab.harness.catalogue import experiment
+from jaxarch.lab.harness.parts import check_parts
+from jaxarch.lab.pruning.parents import in_words
+from jaxarch.lab.tournament.controls import controlled
+from jaxarch.lab.tournament.entrants import AT_START, BATCHES, ENTRANTS, At
+from jaxarch.lab.tournament.experiment import _against_random, _compared, _computed
+from jaxarch.lab.tournament.matches import PASSES, Played, play, play_own, table_of
+from jaxarch.lab.tournament.own import Own, read_own
+from jaxarch.lab.tournament.report import DENSE, ranking_of
+from jaxarch.lab.tournament.settings import TournamentSettings
+from jaxarch.lab.tournament.task import prepare, task_of
+from jaxarch.lab.tournament.tuning import trials, tuned
 
 METHODS = ("random", "random ERK", "SNIP", "two-temperature trained")
 SMALL = TournamentSettings(seeds=2, steps=4, methods=METHODS, densities=(0.5, 0.1))
@@ -310,7 +310,7 @@ def test_a_trial_that_failed_is_chosen_after_one_at_chance(task, monkeypatch):
         validation = np.array([np.nan, np.nan, 0.02, 0.02, np.nan, np.nan] * 2)
         return Played(*[None] * 9)._replace(accuracy=nothing, validation=validation)
 
-    monkeypatch.setattr("jaxarch.experiments.tournament.tuning.play", told)
+    monkeypatch.setattr("jaxarch.lab.tournament.tuning.play", told)
     wide = task._replace(settings=dataclasses.replace(task.settings, tune=3))
     assert tuned(ENTRANTS["random"], wide, OPTIONS)["chosen"].tolist() == [False, True, False]
 
@@ -336,7 +336,7 @@ def test_a_trial_is_chosen_by_rows_that_are_held_out_and_none_is_tested(task, mo
         assert np.isnan(played.accuracy).all()
         return played._replace(validation=np.array([0.1, 0.1, 0.9, 0.9, 0.2, 0.2] * 2))
 
-    monkeypatch.setattr("jaxarch.experiments.tournament.tuning.play", told)
+    monkeypatch.setattr("jaxarch.lab.tournament.tuning.play", told)
     wide = task._replace(settings=dataclasses.replace(task.settings, tune=3))
     chosen = tuned(ENTRANTS["random"], wide, OPTIONS)
     assert seen == [False]
@@ -482,8 +482,8 @@ def test_a_method_joins_a_tournament_whose_others_are_read_and_not_trained_again
         trained.append(own.name)
         return play_own(own, *args)
 
-    monkeypatch.setattr("jaxarch.experiments.tournament.experiment.play", told)
-    monkeypatch.setattr("jaxarch.experiments.tournament.experiment.play_own", own_told)
+    monkeypatch.setattr("jaxarch.lab.tournament.experiment.play", told)
+    monkeypatch.setattr("jaxarch.lab.tournament.experiment.play_own", own_told)
     for changed in (False, True):
         if changed:
             own.write_text(OWN + "# another file\n")
@@ -563,7 +563,7 @@ def test_what_a_method_of_one_s_own_takes_is_told_at_most(task):
 def test_a_tournament_of_another_release_is_not_gone_on_with(tmp_path, monkeypatch):
     settings = dataclasses.replace(SMALL, methods=("random", "random ERK"), resume=str(tmp_path / "parts"))
     run_in(tmp_path, TOURNAMENT, settings)
-    monkeypatch.setattr("jaxarch.experiments.harness.parts.version", lambda name: "0.0.9")
+    monkeypatch.setattr("jaxarch.lab.harness.parts.version", lambda name: "0.0.9")
     with pytest.raises(jaxarch.ArgumentError, match="jaxarch"):
         run_in(tmp_path, TOURNAMENT, settings)
 

@@ -13,10 +13,10 @@ from small import same
 
 import jaxarch
 from jaxarch.errors import ArgumentError
-from jaxarch.experiments.harness import Parts, plan_of, report_on, run_in
-from jaxarch.experiments.pruning import estimate, reporting, reshuffle, searches, tasks, transfer, trial
-from jaxarch.reproduction import read_findings
-from jaxarch.results import read_manifest, read_table
+from jaxarch.lab.harness import Parts, plan_of, report_on, run_in
+from jaxarch.lab.pruning import estimate, reporting, reshuffle, searches, tasks, transfer, trial
+from jaxarch.lab.reproduction import read_findings
+from jaxarch.lab.results import read_manifest, read_table
 from jaxarch.running import over_seeds
 from jaxarch.storage import read_npz
 
@@ -219,7 +219,7 @@ def test_in_domain_the_new_examples_are_some_that_the_search_has_not_seen():
 @pytest.mark.long
 @pytest.mark.parametrize("in_domain", [False, True])
 def test_where_a_split_is_published_the_search_has_the_examples_for_training(monkeypatch, in_domain):
-    images = jaxarch.data.load_images("digits")._replace(train=1000)
+    images = jaxarch.lab.data.load_images("digits")._replace(train=1000)
     monkeypatch.setattr(tasks, "load_images", lambda name: images)
     ready = prepared(in_domain=in_domain, sizes=(40,))
     assert np.asarray(ready.searching.train).tolist() == list(range(ready.old.train))
@@ -232,7 +232,7 @@ def test_where_a_split_is_published_the_search_has_the_examples_for_training(mon
 
 def test_pooled_pictures_are_means_of_windows():
     ready = prepared(pool=4)
-    raw = jaxarch.data.load_images("digits").of_classes(range(5)).x[7, :4, 4:, 0]
+    raw = jaxarch.lab.data.load_images("digits").of_classes(range(5)).x[7, :4, 4:, 0]
     assert ready.old.x.shape[1:] == (2, 2, 1)
     assert ready.old.x[7, 0, 1, 0] == np.rint(raw.mean())
 
@@ -325,7 +325,7 @@ def test_random_search_finds_architectures_of_the_density(ready):
 
 @pytest.mark.long
 def test_pictures_of_two_files_of_the_user_s_go_through_a_cnn_with_augmentation_for_one_seed(tmp_path):
-    images = jaxarch.data.load_images("digits")
+    images = jaxarch.lab.data.load_images("digits")
     for name, classes in (("old", (0, 1)), ("new", (2, 3))):
         part = images.of_classes(classes)
         np.savez(tmp_path / f"{name}.npz", x=part.x, y=part.y)

@@ -1,9 +1,0 @@
-"""Figures that answer to the mouse: what an experiment shows of its runs, drawn by the browser.
-
-Altair is imported with the first that is made into a specification.
-"""
-
-from jaxarch.charts.chart import Chart
-from jaxarch.charts.vega_lite import javascript, specification
-
-__all__ = ["Chart", "javascript", "specification"]

@@ -1,1 +1,0 @@
-"""Experiments: figures and tables of the papers as something to run; `catalogue` has their names."""

@@ -1,0 +1,156 @@
+"""All claims by id, and what becomes of them when they are checked or their worst case is searched for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import jax
+from jax import Array
+
+from jaxarch.errors import (
+    ArgumentError,
+    check_count,
+    check_one_key,
+    check_positive,
+    did_you_mean,
+    items,
+    real_number,
+    shown,
+)
+from jaxarch.lab.claims import disentangling, own, pruning, spectral
+from jaxarch.lab.claims.checks.adversary import drawn_checks, search
+from jaxarch.lab.claims.checks.core import CASES, Claim, Evidence, Outcome, judge
+
+IDEAS = (
+    disentangling.binarization,
+    disentangling.tightness,
+    disentangling.step_error,
+    pruning.step_error,
+    disentangling.mean_loss,
+    pruning.mean_loss,
+    disentangling.convex_network,
+    pruning.logistic_regression,
+    disentangling.convergence,
+    own.strongly_convex_sgd,
+    pruning.convergence,
+    own.convex_sgd,
+    disentangling.convergence_proof,
+    pruning.convergence_proof,
+    own.mirror_flow,
+    own.vertex_distance,
+    own.scaling,
+    own.regret,
+    own.exact_step,
+    own.iterates,
+    own.heavy_ball,
+    own.descent,
+    pruning.search_problem,
+    pruning.log_likelihood,
+    pruning.penalty,
+    spectral.inverse,
+    spectral.adjacency,
+    spectral.binomials,
+    spectral.counts,
+    own.rounding_of_inverses,
+    own.forward_substitution,
+    spectral.perceptron_start,
+    own.recruitment,
+    own.recruitment_at_a_kink,
+    own.gated_form,
+    own.gated_neurons,
+    spectral.neurons,
+    spectral.gamma,
+    spectral.target,
+    spectral.direct_space,
+    disentangling.graphs,
+    own.duality_gap,
+    own.new_errors,
+    own.randomized_errors,
+    own.time_to_read_off,
+    own.clipped_descent,
+)
+"""The files of claims, in the order in which they are listed."""
+
+CLAIMS: dict[str, Claim] = {claim.id: claim for idea in IDEAS for claim in idea.CLAIMS}
+"""Every claim by its id."""
+
+
+def chosen(ids: Iterable[str] | str | None = None) -> list[Claim]:
+    """The claims of these ids, or all.
+
+    Raises:
+      ArgumentError: an id that is unknown.
+
+    Example:
+      >>> import jaxarch
+      >>> [(claim.id, claim.verdict) for claim in jaxarch.lab.claims.chosen(["D.lemma-4.2", "D.one-to-one"])]
+      [('D.lemma-4.2', 'holds as corrected'), ('D.one-to-one', 'refuted')]
+    """
+    if isinstance(ids, str):
+        ids = [ids]
+    ids = list(CLAIMS) if ids is None else items("claim", ids, str, "ids such as 'D.lemma-4.2'")
+    for name in ids:
+        if name not in CLAIMS:
+            raise ArgumentError(f"claim: unknown {shown(name)}; {did_you_mean(name, CLAIMS)}")
+    return [CLAIMS[name] for name in ids]
+
+
+def outcomes(
+    ids: Iterable[str] | str | None = None, *, cases: int = CASES, key: Array | None = None
+) -> Iterator[Outcome]:
+    """Each claim's outcome as soon as it is known, in the catalogue's order.
+
+    Example:
+      >>> import jaxarch
+      >>> for outcome in jaxarch.lab.claims.outcomes(["S.fig-5-text", "D.zero-mean-error"]):
+      ...     print(outcome.claim.id, "-", outcome.verdict, "-", outcome.kinds)
+      S.fig-5-text - holds as corrected - formal, exact
+      D.zero-mean-error - refuted - counterexample
+    """
+    key = jax.random.key(0) if key is None else key
+    check_one_key(key)
+    for claim in chosen(ids):
+        # The cases of a claim do not depend on which others are checked.
+        yield judge(claim, jax.random.fold_in(key, list(CLAIMS).index(claim.id)), cases)
+
+
+def worst_case(claim: str, *, seconds: float = 10.0, key: Array | None = None, check: int = 0) -> Evidence:
+    """The case in which a claim's inequality `left <= right` is tightest, as far as a search finds it.
+
+    The cases are points of a cube. The worst of many that are drawn start differential evolution; then the
+    gradient of the margin refines what it found, and after that the worst drawn (L-BFGS-B).
+
+    Args:
+      claim: the id of a claim whose cases are drawn, such as `"D.lemma-4.2"`.
+      seconds: how long to search, without compilation; positive.
+      key: a `jax.random.key`. What is found also depends on how far the search gets in its time.
+      check: which of the claim's inequalities, from 0, the statement itself, to its consequences.
+
+    Returns:
+      Evidence with the worst case, its margin, `ratio` (left/right there), whether it holds, and how many
+      cases were looked at.
+
+    Raises:
+      ArgumentError: an unknown id; a claim that draws no cases, or has no such check; seconds that are not
+        positive.
+
+    Example:
+      >>> import jaxarch
+      >>> found = jaxarch.lab.claims.worst_case("binarize.one-to-one", seconds=0.1)
+      >>> found.kind, found.holds, sorted(found.worst)
+      ('searched', True, ['hard', 'scores'])
+    """
+    if not isinstance(claim, str):
+        raise ArgumentError(f"claim: expected one id, such as 'D.lemma-4.2', got {shown(claim)}")
+    (found,) = chosen(claim)
+    key = jax.random.key(0) if key is None else key
+    check_one_key(key)
+    check_positive("seconds", seconds)
+    seconds = real_number("seconds", seconds)
+    check_count("check", check, least=0)
+    inequalities = drawn_checks(found)
+    if check >= len(inequalities):
+        raise ArgumentError(
+            f"check: {claim} has {len(inequalities)} inequalities, counted from 0, got {check}"
+        )
+    return search(inequalities[check], seconds, key)

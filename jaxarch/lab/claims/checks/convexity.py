@@ -1,0 +1,154 @@
+"""Whether a loss of one's own is convex on [0, 1]^d, as the theorems on convergence assume."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxarch.errors import ArgumentError, check_callable, check_count, check_one_key, first_line, shown
+from jaxarch.lab.claims.checks.core import float64, quick
+from jaxarch.trees import PyTree
+
+PAIRS = 1024
+"""Drawn, half of them corners of the cube."""
+
+REFINED = 64
+"""Of them are followed along the gradient."""
+
+
+class ConvexityGap(NamedTuple):
+    """How far a loss rises above a chord, at its middle: `f((u + v)/2) - (f(u) + f(v))/2`.
+
+    Attributes:
+      gap: the largest one found; at most 0, but for rounding, for every convex loss.
+      rounding: what rounding may make of 0: `8 d` units in the last place of the largest loss met.
+      first: u, of shape (d,).
+      second: v, likewise.
+    """
+
+    gap: float
+    rounding: float
+    first: np.ndarray
+    second: np.ndarray
+
+    @property
+    def convex(self) -> bool:
+        """Whether no violation was found beyond rounding; no proof of convexity."""
+        return self.gap <= self.rounding
+
+
+def half_corners(points: Array) -> Array:
+    """Points of the cube, the first half of them, along the leading axis, rounded to corners."""
+    half = len(points) // 2
+    return jnp.concatenate([jnp.round(points[:half]), points[half:]])
+
+
+def convexity_gap(
+    loss: Callable[[Array], Array], dimension: int, *, key: Array | None = None, steps: int = 100
+) -> ConvexityGap:
+    """The largest violation of midpoint convexity of a loss on [0, 1]^d that drawing and the gradient find.
+
+    Pairs of points are drawn, corners (masks) and others; the worst follow the gradient of the violation by
+    projected steps of decreasing length. In float64, unless the loss itself computes in less.
+
+    Args:
+      loss: of a mask v of shape (d,), a scalar; differentiable, written in JAX.
+      dimension: d.
+      key: a `jax.random.key`.
+      steps: along the gradient, at least 0.
+
+    Returns:
+      The violation and the two points; a positive one beyond rounding proves that the loss is not convex.
+
+    Raises:
+      ArgumentError: a loss that is no finite real number; a dimension or steps that are no such count.
+
+    Example:
+      >>> import jaxarch
+      >>> found = jaxarch.lab.claims.convexity_gap(lambda v: -(v @ v), 2, steps=0)  # at corners
+      >>> found.gap, found.convex
+      (0.5, False)
+    """
+    check_callable("loss", loss, "v")
+    check_count("dimension", dimension)
+    check_count("steps", steps, least=0)
+    key = jax.random.key(0) if key is None else key
+    check_one_key(key)
+    with float64():
+        shape = check_scalar(loss, dimension)
+        gaps, pairs, largest = jax.tree.map(np.asarray, _largest_gaps(loss, dimension, steps, key))
+    if not np.isfinite(largest):
+        raise ArgumentError("loss: expected finite values on [0, 1]^d, got NaN or an infinite one")
+    worst = int(np.argmax(gaps))
+    rounding = 8 * dimension * float(jnp.finfo(shape.dtype).eps) * float(largest)
+    return ConvexityGap(float(gaps[worst]), rounding, *pairs[worst])
+
+
+def check_scalar(loss: Callable[..., Array], dimension: int, *example: PyTree) -> jax.ShapeDtypeStruct:
+    """The shape and dtype of a loss of a mask, and of an example if there is one: those of a real scalar."""
+    taken = "a mask and one example" if example else f"a mask of shape ({dimension},)"
+    try:
+        value = jax.eval_shape(loss, jax.ShapeDtypeStruct((dimension,), jnp.float64), *example)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"loss: it does not take {taken}: {first_line(error)}") from error
+    if getattr(value, "shape", None) != () or not jnp.issubdtype(value.dtype, jnp.floating):
+        raise ArgumentError(f"loss: expected a real scalar of {taken}, got {shown(value)}")
+    return value
+
+
+def _largest_gaps(
+    loss: Callable[[Array], Array], dimension: int, steps: int, key: Array
+) -> tuple[Array, Array, Array]:
+    """Violations and pairs, of shapes (n,) and (n, 2, d), and the largest loss in absolute value."""
+
+    def gap(pair: Array) -> Array:
+        return loss(pair.mean(axis=0)) - (loss(pair[0]) + loss(pair[1])) / 2
+
+    def ascend(pair: Array) -> Array:
+        def step(t: Array, pair: Array) -> Array:
+            slope = jax.grad(gap)(pair)
+            norm = jnp.linalg.norm(slope)
+            length = jnp.sqrt(dimension) / (t + 2)
+            return jnp.clip(pair + length * slope / jnp.where(norm > 0, norm, 1), 0, 1)
+
+        return jax.lax.fori_loop(0, steps, step, pair)
+
+    @partial(jax.jit, compiler_options=quick())
+    def search(key: Array) -> tuple[Array, Array, Array]:
+        drawn = jax.random.uniform(key, (PAIRS, 2, dimension), jnp.float64)
+        drawn = half_corners(drawn)
+        gaps = jax.vmap(gap)(drawn)
+        best = drawn[jnp.argsort(-gaps)[:REFINED]]
+        pairs = jnp.concatenate([best, jax.vmap(ascend)(best)])
+        losses = jax.vmap(jax.vmap(loss))(jnp.concatenate([drawn, pairs]))
+        return jax.vmap(gap)(pairs), pairs, jnp.max(jnp.abs(losses))
+
+    return search(key)
+
+
+def check_convex(loss: Callable[[Array], Array], dimension: int, *, key: Array | None = None) -> None:
+    """Raise if `convexity_gap` finds that a loss is not convex on [0, 1]^d.
+
+    Raises:
+      ArgumentError: naming two points between which the loss rises above its chord.
+
+    Example:
+      >>> import jaxarch
+      >>> jaxarch.lab.claims.check_convex(lambda v: v @ v, 2)
+      >>> jaxarch.lab.claims.check_convex(lambda v: -(v @ v), 2)  # doctest: +ELLIPSIS
+      Traceback (most recent call last):
+      jaxarch.errors.ArgumentError: loss: expected one that is convex in the mask; midway between v = ...
+    """
+    found = convexity_gap(loss, dimension, key=key)
+    if not found.convex:
+        first, second = (np.array2string(v, precision=3, threshold=6).replace("\n", "") for v in found[2:])
+        raise ArgumentError(
+            f"loss: expected one that is convex in the mask; midway between v = {first} and v = {second} "
+            f"it is {found.gap:.3g} above the mean of its values there"
+        )

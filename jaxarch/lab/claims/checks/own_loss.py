@@ -1,0 +1,227 @@
+"""How far inside the bound of `two-temperature.average-iterate` runs on a loss of one's own are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxarch.errors import (
+    ArgumentError,
+    check_arrays,
+    check_callable,
+    check_concrete,
+    check_count,
+    check_one_key,
+    check_positive,
+    real_number,
+    real_numbers,
+)
+from jaxarch.lab.claims.checks.convexity import check_convex, check_scalar, half_corners
+from jaxarch.lab.claims.checks.core import float64
+from jaxarch.lab.claims.checks.recorded_run import check_comparator
+from jaxarch.lab.claims.checks.two_temperature import trajectory
+from jaxarch.masks import check_temperatures
+from jaxarch.theory import mirror
+from jaxarch.trees import PyTree
+
+DRAWN_MASKS = 1000
+"""At which gradients are looked at for the largest one, half of them corners of the cube."""
+
+
+class InsideBound(NamedTuple):
+    """What `inside_bound` finds.
+
+    Attributes:
+      gap: the mean over the runs of `F(average iterate) - F(u)`, which estimates what is bounded.
+      bound: `D(u, v_1)/(eta T) + eta K G^2`, as `mirror.average_iterate_bound`.
+      gaps: of each run.
+      rate: eta.
+      gradient_bound: G.
+      comparator: u.
+    """
+
+    gap: float
+    bound: float
+    gaps: np.ndarray
+    rate: float
+    gradient_bound: float
+    comparator: np.ndarray
+
+    @property
+    def ratio(self) -> float:
+        """`gap/bound`; 1 would be the worst loss there is."""
+        return self.gap / self.bound
+
+
+def inside_bound(
+    loss: Callable[[Array, PyTree], Array],
+    data: PyTree,
+    scores: ArrayLike,
+    hard: float,
+    soft: float,
+    *,
+    steps: int = 1000,
+    runs: int = 32,
+    rate: float | None = None,
+    comparator: ArrayLike | None = None,
+    gradient_bound: float | None = None,
+    key: Array | None = None,
+) -> InsideBound:
+    """How much of the bound on the average iterate is used up by runs on a convex loss of one's own.
+
+        found = jaxarch.lab.claims.inside_bound(loss, {"x": x, "y": y}, np.zeros(d), hard=50.0, soft=5.0)
+        found.ratio
+
+    Each run takes T steps of the two-temperature gradient, each on one example drawn uniformly from the data,
+    with replacement. Computed in float64 where the loss lets it.
+
+    Args:
+      loss: `f(v, z)` of a mask of shape (d,) and one example; a scalar, convex and differentiable in v.
+      data: the examples, a pytree of arrays with one leading axis.
+      scores: w_1, of shape (d,).
+      hard: inverse temperature of the value, positive.
+      soft: inverse temperature of the gradient, positive, below `hard` unless a comparator inside the cube is
+        given.
+      steps: T.
+      runs: how many, over whose gaps the mean is taken.
+      rate: eta; by default the prescribed one, `mirror.prescribed_rate`.
+      comparator: u, of shape (d,); by default where F, the mean over the data, is least on the cube.
+      gradient_bound: G; by default the largest norm of a gradient found, over the data, at 1,000 masks drawn
+        from the cube and its corners, or met in a run.
+      key: a `jax.random.key`.
+
+    Raises:
+      ArgumentError: a loss that is not convex, naming the two points between which it is not; a gradient
+        above a `gradient_bound` that was given; shapes that do not fit; soft above hard; a rate that is not
+        positive, or none where the comparator is v_1 itself; a comparator that is infinitely far.
+
+    Example:
+      >>> import jaxarch, numpy as np
+      >>> loss = lambda v, z: z @ v  # least where no connection is kept; the norm of its gradient is 1
+      >>> known = {"comparator": np.zeros(1), "gradient_bound": 1.0, "steps": 100, "runs": 2}
+      >>> found = jaxarch.lab.claims.inside_bound(loss, np.ones((2, 1)), np.zeros(1), 4.0, 2.0, **known)
+      >>> round(found.gap, 3), round(found.bound, 3)
+      (0.034, 0.077)
+    """
+    check_callable("loss", loss, "v", "z")
+    check_count("steps", steps)
+    check_count("runs", runs)
+    check_temperatures(hard, soft)
+    hard, soft = real_number("hard", hard), real_number("soft", soft)
+    rate, gradient_bound = _positive("rate", rate), _positive("gradient_bound", gradient_bound)
+    start, count = _start(scores), _count_of(data)
+    key = jax.random.key(0) if key is None else key
+    check_one_key(key)
+    keys = jax.random.split(key, runs + 2)
+
+    with float64():
+        data = jax.tree.map(jnp.asarray, data)
+        check_scalar(loss, start.size, jax.tree.map(lambda leaf: leaf[0], data))
+
+        @jax.jit
+        def mean(v: Array) -> Array:
+            return jnp.mean(jax.vmap(loss, in_axes=(None, 0))(v, data))
+
+        check_convex(mean, start.size, key=keys[0])
+        u = _minimiser(mean, start.size) if comparator is None else real_numbers("comparator", comparator)
+        _check_comparator(u, start, hard, soft)
+        distance = float(mirror.bregman_divergence(u, start, hard, soft).sum())
+        bound_on_gradients = gradient_bound or float(_largest_gradient(loss, data, start.size, keys[1]))
+        if rate is None:
+            rate = _prescribed_rate(distance, hard, soft, bound_on_gradients, steps)
+
+        @jax.jit
+        @jax.vmap
+        def run(key: Array) -> tuple[Array, Array]:
+            rows = jax.random.randint(key, (steps,), 0, count)
+
+            def gradient(v: Array, row: Array) -> Array:
+                return jax.grad(loss)(v, jax.tree.map(lambda leaf: leaf[row], data)).astype(v.dtype)
+
+            w, g = trajectory(gradient, jnp.asarray(start), rows, jnp.full(steps, rate), hard, soft)
+            average = jax.nn.sigmoid(hard * w[:-1]).mean(axis=0)
+            return mean(average) - mean(jnp.asarray(u)), jnp.max(jnp.linalg.norm(g, axis=1))
+
+        gaps, met = map(np.asarray, run(keys[2:]))
+        if gradient_bound is None:
+            bound_on_gradients = max(bound_on_gradients, float(met.max()))
+        elif met.max() > gradient_bound:
+            raise ArgumentError(
+                f"gradient_bound: expected at least the largest norm of a gradient, which is {met.max():.6g} "
+                f"or more, got {gradient_bound}"
+            )
+        bound = mirror.average_iterate_bound(
+            distance, rate, hard, soft, gradient_bound=bound_on_gradients, steps=steps
+        )
+        return InsideBound(float(gaps.mean()), float(bound), gaps, rate, bound_on_gradients, u)
+
+
+def _positive(name: str, value: float | None) -> float | None:
+    if value is None:
+        return None
+    check_positive(name, value)
+    return real_number(name, value)
+
+
+def _start(scores: ArrayLike) -> np.ndarray:
+    start = real_numbers("scores", scores)
+    if start.ndim != 1 or not start.size:
+        raise ArgumentError(f"scores: expected shape (d,), got {start.shape}")
+    return start
+
+
+def _count_of(data: PyTree) -> int:
+    """Count the examples."""
+    check_arrays("data", data)
+    check_concrete("data", data)
+    sizes = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(data)}
+    if len(sizes) != 1 or sizes & {(), (0,)}:
+        raise ArgumentError("data: expected arrays with one leading axis, that of the examples")
+    (count,) = sizes.pop()
+    return count
+
+
+def _check_comparator(u: np.ndarray, start: np.ndarray, hard: float, soft: float) -> None:
+    if u.shape != start.shape:
+        raise ArgumentError(f"comparator: expected shape {start.shape}, got {u.shape}")
+    check_comparator(u, np.asarray(hard), np.asarray(soft))
+
+
+def _prescribed_rate(distance: float, hard: float, soft: float, gradient_bound: float, steps: int) -> float:
+    if distance == 0:
+        raise ArgumentError("rate: none is prescribed where the comparator is v_1 itself; give one")
+    return float(mirror.prescribed_rate(distance, hard, soft, gradient_bound=gradient_bound, steps=steps))
+
+
+def _minimiser(mean: Callable[[Array], Array], dimension: int) -> np.ndarray:
+    """Where a convex loss is least on the cube (L-BFGS-B)."""
+    from scipy import optimize
+
+    slopes = jax.jit(jax.value_and_grad(mean))
+
+    def value_and_slope(v: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = slopes(v)
+        return float(value), np.asarray(gradient, np.float64)
+
+    middle = np.full(dimension, 0.5)
+    return optimize.minimize(
+        value_and_slope, middle, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * dimension
+    ).x
+
+
+def _largest_gradient(
+    loss: Callable[[Array, PyTree], Array], data: PyTree, dimension: int, key: Array
+) -> Array:
+    """The largest norm of `grad f(v, z)` over the examples and drawn masks."""
+    masks = half_corners(jax.random.uniform(key, (DRAWN_MASKS, dimension), jnp.float64))
+
+    def largest(v: Array) -> Array:
+        return jnp.max(jnp.linalg.norm(jax.vmap(jax.grad(loss), in_axes=(None, 0))(v, data), axis=1))
+
+    return jnp.max(jax.jit(lambda masks: jax.lax.map(largest, masks))(masks))

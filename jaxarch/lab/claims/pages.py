@@ -1,0 +1,182 @@
+"""Where docs/theory.md proves a claim, and a page of all claims: how each is known, where it is proved."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from rich import box
+from rich.table import Table
+
+from jaxarch.errors import check_instance, items
+from jaxarch.lab.claims.checks.core import Check, Claim
+
+PROVED_TOGETHER = (
+    ("two-temperature.mirror-flow", "two-temperature.strong-convexity"),
+    ("two-temperature.vertex-distance",),
+    ("two-temperature.time-to-read-off",),
+    ("two-temperature.scaling",),
+    ("two-temperature.convergence",),
+    (
+        "two-temperature.average-iterate",
+        "two-temperature.exact-step",
+        "two-temperature.last-iterate",
+        "two-temperature.anytime",
+        "two-temperature.heavy-ball",
+    ),
+    ("two-temperature.descent",),
+    ("D.lemma-4.2", "D.error-bound-sharp", "D.error-sign", "A.lemma-B.2"),
+    ("D.theorem-4.3", "projected-sgd.strongly-convex"),
+    ("A.theorem-2.1", "projected-sgd.convex"),
+    ("D.tightness", "binarize.relaxed-minimum"),
+    ("binarize.limit",),
+    ("spectral.forward-substitution",),
+    (
+        "spectral.recruitment-order",
+        "spectral.one-layer-at-a-time",
+        "spectral.linear-fit-is-stationary",
+        "spectral.recruitment-at-a-kink",
+    ),
+    ("S.removed-neurons",),
+    ("spectral.error-of-powers", "spectral.error-of-blocks", "spectral.error-of-bundles"),
+    ("spectral.gated-spectrum", "spectral.gated-substitution"),
+    ("spectral.gated-silence",),
+    ("spectral.gated-recruitment", "spectral.gated-at-a-kink"),
+    ("certificate.gap", "certificate.flips"),
+    ("certificate.generalization",),
+    ("certificate.randomized",),
+    ("two-temperature.clipped-descent",),
+    ("binarize.slope", "binarize.derivative", "binarize.limit-at-zero", "binarize.one-to-one"),
+    ("D.lemma-4.1", "A.lemma-B.1", "A.logistic-convex"),
+    ("D.eq-48", "D.eq-49", "A.eq-55", "A.eq-57"),
+    ("A.eq-2", "A.eq-12", "A.eq-17"),
+    (
+        "S.nilpotent",
+        "S.inverse",
+        "S.inverse-one-block",
+        "S.inverse-two-block",
+        "S.powers",
+        "S.inverse-blocks",
+        "S.binomial",
+    ),
+    ("S.adjacency-blocks", "S.spectrum", "S.shift", "S.parameter-count", "S.fig-5-text"),
+    ("S.perceptron", "S.one-eigenvalue-one-neuron", "S.gamma", "S.linear-to-nonlinear"),
+    ("S.zero-weights", "S.equal-neurons"),
+    ("graph.laplacian-range", "graph.relabelling", "graph.footnote-14"),
+)
+"""The sections of docs/theory.md, each by the claims that head it."""
+
+_SECTIONS = {name: section for section in PROVED_TOGETHER for name in section}
+
+_HOW = {
+    "formal": "in symbols",
+    "exact": "exactly",
+    "proved on the box": "proved on a box",
+    "sampled": "sampled",
+}
+
+
+def proof_of(claim: Claim) -> str:
+    """Where the proof of a claim is, a section of docs/theory.md; empty where a counterexample is all.
+
+    Example:
+      >>> import jaxarch
+      >>> jaxarch.lab.claims.proof_of(jaxarch.lab.claims.CLAIMS["two-temperature.scaling"])
+      'theory.md#two-temperaturescaling'
+    """
+    check_instance("claim", claim, Claim, "a jaxarch.lab.claims.Claim")
+    section = _SECTIONS.get(claim.id)
+    if section is None:
+        return ""
+    heading = ", ".join(section)
+    anchor = re.sub(r"[^\w\- ]", "", heading).replace(" ", "-").lower()
+    return f"theory.md#{anchor}"
+
+
+def known_by(claim: Claim) -> list[str]:
+    """How a claim is known, in words: by its proof, by which checks and of which cases, by counterexamples.
+
+    Example:
+      >>> import jaxarch
+      >>> for line in jaxarch.lab.claims.known_by(jaxarch.lab.claims.CLAIMS["D.eq-49"]):
+      ...     print(line)
+      proved
+      sampled: steps 1 or of 1, ..., 10^300
+    """
+    check_instance("claim", claim, Claim, "a jaxarch.lab.claims.Claim")
+    by_hand = "refuted by hand" if claim.verdict == "refuted" else "proved"
+    lines = [by_hand] if proof_of(claim) else []
+    # Checks of the same cases are told once.
+    return [*lines, *dict.fromkeys(map(_told, claim.checks)), *_counterexamples(claim)]
+
+
+def _told(check: Check) -> str:
+    domain = check.domain
+    return f"{_HOW[check.kind]}: {domain[0].lower() + domain[1:] if domain[1:2].islower() else domain}"
+
+
+def _counterexamples(claim: Claim) -> Iterator[str]:
+    count = len(claim.printed)
+    if count:
+        what = "a counterexample" if count == 1 else f"{count} counterexamples"
+        yield what if claim.verdict == "refuted" else f"{what} to what is printed"
+
+
+def listed(claims: Iterable[Claim]) -> Table:
+    """A row for each claim, without a check being run: its verdict, how it is known, and where its proof is.
+
+    Example:
+      >>> from jaxarch.lab import claims
+      >>> claims.listed(claims.CLAIMS.values()).row_count == len(claims.CLAIMS)
+      True
+    """
+    claims = items("claims", claims, Claim, "jaxarch.lab.claims.Claim")
+    table = Table("claim", "verdict", "known", "proof", box=box.SIMPLE_HEAD, show_edge=False)
+    for claim in claims:
+        ways = dict.fromkeys(line.partition(":")[0] for line in known_by(claim))
+        section = _SECTIONS.get(claim.id, ())
+        table.add_row(
+            claim.id, claim.verdict, ", ".join(ways), *(f"docs/theory.md, {n}" for n in section[:1])
+        )
+    return table
+
+
+def listed_as_markdown(claims: Iterable[Claim]) -> str:
+    """The same as a page, with each claim's statement and the cases of its checks.
+
+    Example:
+      >>> import jaxarch
+      >>> page = jaxarch.lab.claims.listed_as_markdown(jaxarch.lab.claims.chosen("D.zero-mean-error"))
+      >>> print(page.splitlines()[-1])
+      | `D.zero-mean-error` | E(r) = 0 | refuted | 2 counterexamples |
+    """
+    rows = [_row(claim) for claim in items("claims", claims, Claim, "jaxarch.lab.claims.Claim")]
+    return "\n".join([*_HEAD, *rows, ""])
+
+
+_HEAD = (
+    "# Claims",
+    "",
+    "What the papers state and what jaxarch adds, and how each is known. *Proved* and *refuted by hand*",
+    "lead to the proof, which is for all sizes. *In symbols* is a check by algebra, *proved on a box* one",
+    "by interval arithmetic, *exactly* one in whole numbers or fractions, in the cases that are named;",
+    "*sampled* is in floating point, in 10,000 cases drawn from what is named, by the names in the Python.",
+    "`jaxarch claims CLAIM` runs the checks of a claim and says what they found, and",
+    "`jaxarch claims --list --format markdown > docs/claims.md` writes this page.",
+    "",
+    "| claim | statement | verdict | known |",
+    "| --- | --- | --- | --- |",
+)
+
+
+def _row(claim: Claim) -> str:
+    proof = proof_of(claim)
+    known = [*map(_plain, known_by(claim))]
+    if proof:
+        known[0] = f"[{known[0]}]({proof})"
+    return f"| `{claim.id}` | {_plain(claim.statement)} | {claim.verdict} | {'<br>'.join(known)} |"
+
+
+def _plain(text: str) -> str:
+    """Text in which Markdown finds nothing to emphasise, and no table a cell."""
+    return re.sub(r"([*_<>\\`\[\]])", r"\\\1", text).replace("|", "&#124;")

@@ -1,0 +1,56 @@
+"""What `jaxarch data` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from jaxarch.lab.data.dataset import Dataset
+from jaxarch.lab.data.images import Images
+from jaxarch.lab.data.sources import SOURCES, load, load_images
+from jaxarch.lab.data.tfds_files import find_prepared
+
+
+def overview() -> Iterator[str]:
+    """Every source: ready or not and where, what it is, how to get it."""
+    for name, source in SOURCES.items():
+        yield f"{name:<10}{_status(name)}"
+        yield f"{'':<10}{source.description}"
+        yield f"{'':<10}{source.how_to_get}"
+    yield f"{'NAME':<10}any other data set of pictures that tensorflow-datasets has prepared"
+    yield f"{'FILE.npz':<10}your own: arrays x (examples, features) and y (integer classes)"
+
+
+def details(name: str) -> Iterator[str]:
+    """One data set, a name or an npz file; if it is there, as it is loaded, with the examples of each class.
+
+    Raises:
+      ArgumentError: as `load` and `load_images` do.
+    """
+    source = SOURCES.get(name)
+    if source is not None:
+        yield f"{name}: {source.description}"
+        yield _status(name)
+        yield f"how to get it: {source.how_to_get}"
+        yield f"cite: {source.citation}"
+        if not source.status()[0]:
+            return
+    has_images = source.images if source else find_prepared(name)
+    has_features = source.features if source else not has_images
+    data: Images | Dataset
+    if has_images:
+        data = load_images(name)
+        examples, *shape = data.x.shape
+        yield f"{examples} pictures of {' x '.join(map(str, shape))}, {data.train} of them for training"
+    if has_features:
+        data = load(name)
+        examples, features = data.x.shape
+        yield f"{examples} examples x {features} features, in [{data.x.min():.4g}, {data.x.max():.4g}]"
+    for label, count in zip(*np.unique(data.y, return_counts=True), strict=True):
+        yield f"  class {label:<4}{count:>8} examples"
+
+
+def _status(name: str) -> str:
+    ready, where = SOURCES[name].status()
+    return f"ready: {where}" if ready else f"not ready: {where}"

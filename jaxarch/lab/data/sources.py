@@ -1,0 +1,221 @@
+"""Data sets by name: what each is, whether it is there, and how to get it; and the user's own files."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from jaxarch.errors import ArgumentError, did_you_mean, from_extra, shown
+from jaxarch.lab.data import citeseer, mnist
+from jaxarch.lab.data.dataset import Dataset, from_arrays
+from jaxarch.lab.data.images import Images, images_from_arrays
+from jaxarch.lab.data.tfds_files import find_prepared, prepared_status, read_prepared
+from jaxarch.storage import read_npz
+from jaxarch.storage.files import as_path
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A data set that can be asked for by name; it has features, pictures or both.
+
+    Attributes:
+      description: what it is, one line.
+      how_to_get: one line.
+      citation: whom to cite, one line.
+      status: whether it can be read, and where it is, or why it cannot. Nothing is read or fetched.
+      features: read what `load` gives, where that is not the pixels of the pictures.
+      images: read the pictures, if it is made of any.
+      download: fetch it, and say where it is, if that can be done.
+    """
+
+    description: str
+    how_to_get: str
+    citation: str
+    status: Callable[[], tuple[bool, str]]
+    features: Callable[[], Dataset] | None = None
+    images: Callable[[], Images] | None = None
+    download: Callable[[], Path] | None = None
+
+
+def digits() -> Images:
+    """The handwritten digits that scikit-learn brings: 1797 pictures of 8 x 8 pixels, 0 to 16."""
+    with from_extra("lab", "dataset: digits"):
+        from sklearn.datasets import load_digits
+
+    data = load_digits()
+    return images_from_arrays(data.images.astype(np.uint8), data.target, "digits")
+
+
+def prepared(name: str, description: str, citation: str) -> Source:
+    """A data set of pictures that is there once tensorflow-datasets has prepared it."""
+    return Source(
+        description,
+        f"tfds build {name} (needs pip install 'jaxarch[data]' tensorflow; to read it needs no TensorFlow); "
+        "or name in TFDS_DATA_DIR or JAXARCH_DATA a folder where tensorflow-datasets has prepared it",
+        citation,
+        status=lambda: prepared_status(find_prepared(name)),
+        images=lambda: load_prepared(name),
+    )
+
+
+SOURCES: dict[str, Source] = {
+    "digits": Source(
+        "handwritten digits, 1797 x 64 (8 x 8 pixels), classes 0-9",
+        "comes with scikit-learn",
+        "E. Alpaydin, C. Kaynak, Optical recognition of handwritten digits, UCI repository, 1998",
+        status=lambda: (True, "the files of scikit-learn"),
+        images=digits,
+    ),
+    "mnist": Source(
+        "handwritten digits, 70000 x 64 (28 x 28 pixels, cropped and pooled), classes 0-9",
+        "jaxarch data mnist --download (needs pip install 'jaxarch[data]'); or name in JAXARCH_DATA a folder "
+        f"with the files of tensorflow-datasets, or with the four archives in {mnist.FOLDER}/",
+        "Y. LeCun, C. Cortes, C. Burges, The MNIST database of handwritten digits, 1998",
+        mnist.status,
+        mnist.features,
+        mnist.images,
+        mnist.download,
+    ),
+    "citeseer": Source(
+        "abstracts of papers, 3312 x 64 (principal components of 3703 words), classes 0-5",
+        "comes with jaxarch",
+        "Z. Yang, W. Cohen, R. Salakhutdinov, Revisiting semi-supervised learning, 2016 (MIT licence)",
+        status=lambda: (citeseer.FILE.is_file(), str(citeseer.FILE)),
+        features=citeseer.features,
+    ),
+    "cifar10": prepared(
+        "cifar10",
+        "photographs of animals and vehicles, 60000 x 3072 (32 x 32 pixels, 3 channels), classes 0-9",
+        "A. Krizhevsky, Learning multiple layers of features from tiny images, 2009",
+    ),
+    "cifar100": prepared(
+        "cifar100",
+        "photographs of many things, 60000 x 3072 (32 x 32 pixels, 3 channels), classes 0-99",
+        "A. Krizhevsky, Learning multiple layers of features from tiny images, 2009",
+    ),
+}
+"""The data sets that come with a name: for each what it is, where it is from, and how it is read."""
+
+
+def load(dataset: str | os.PathLike[str]) -> Dataset:
+    """Features by the name of a data set, or from an npz file with arrays `x` and `y`.
+
+    MNIST and Citeseer are preprocessed as in [D] section 5, up to `unit_norm`. Whatever else `load_images`
+    knows is given as its pixels. No pickle is ever loaded, and nothing is downloaded.
+
+    Raises:
+      ArgumentError: an unknown name, a data set that is not there, a file that cannot be read or lacks `x` or
+        `y`; see also `from_arrays`.
+
+    Example:
+      >>> import jaxarch
+      >>> digits = jaxarch.lab.data.load("digits")
+      >>> digits.x.shape, digits.x.max().item(), sorted(set(digits.y.tolist()))
+      ((1797, 64), 16.0, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+    """
+    name = str(as_path(dataset, "dataset"))
+    if name in SOURCES and (features := SOURCES[name].features):
+        _check_ready(name)
+        return features()
+    if _is_file(name):
+        return from_arrays(*_read_arrays(name), Path(name).stem)
+    pictures = load_images(name)
+    return from_arrays(pictures.x, pictures.y, pictures.name)
+
+
+def load_images(dataset: str | os.PathLike[str]) -> Images:
+    """Labelled pictures, before any preprocessing.
+
+    Args:
+      dataset: a name, such as `cifar10`; the name of any other data set of pictures that tensorflow-datasets
+        has prepared in one of its folders (`TFDS_DATA_DIR`, `JAXARCH_DATA`, `~/tensorflow_datasets`), or the
+        path of its files; or an npz file with arrays `x`, uint8, shape (examples, height, width) or
+        (examples, height, width, channels), and `y`.
+
+    Returns:
+      `Images`. The rows of MNIST and of the digits are those that `load` has.
+
+    Raises:
+      ArgumentError: no such data set, none of pictures, one that is not there or that is damaged; see also
+        `images_from_arrays`.
+
+    Example:
+      >>> import jaxarch
+      >>> digits = jaxarch.lab.data.load_images("digits")
+      >>> digits.x.shape, digits.x.dtype.name, digits.train
+      ((1797, 8, 8, 1), 'uint8', 1797)
+    """
+    name = str(as_path(dataset, "dataset"))
+    if name in SOURCES:
+        pictures = SOURCES[name].images
+        if pictures is None:
+            known = [other for other, source in SOURCES.items() if source.images]
+            raise ArgumentError(f"dataset: {name} has no pictures; these have: {', '.join(known)}")
+        _check_ready(name)
+        return pictures()
+    if _is_file(name):
+        return images_from_arrays(*_read_arrays(name), Path(name).stem)
+    return load_prepared(name)
+
+
+def load_prepared(name: str) -> Images:
+    """Pictures by the name that tensorflow-datasets has for them, or from the folder that they are in."""
+    place = find_prepared(name)
+    if place is None:
+        raise ArgumentError(
+            f"dataset: unknown {shown(name)}; {did_you_mean(name, SOURCES)}, or a data set that "
+            "tensorflow-datasets has prepared, or the path of an npz with x and y"
+        )
+    return read_prepared(place)
+
+
+def download(name: str) -> Path:
+    """Fetch a data set over the network; the only function that does.
+
+    Returns:
+      The folder that it is in now.
+
+    Raises:
+      ArgumentError: no such data set, none that is fetched, no network, a file that is not the original.
+
+    Example:
+      >>> import jaxarch
+      >>> folder = jaxarch.lab.data.download("mnist")  # doctest: +SKIP
+      >>> jaxarch.lab.data.download("citeseer")  # doctest: +ELLIPSIS
+      Traceback (most recent call last):
+      jaxarch.errors.ArgumentError: download: citeseer is not fetched by jaxarch; to get it: ...
+    """
+    if not isinstance(name, str) or name not in SOURCES:
+        raise ArgumentError(f"dataset: unknown {shown(name)}; {did_you_mean(str(name), SOURCES)}")
+    source = SOURCES[name]
+    if source.download is None:
+        raise ArgumentError(f"download: {name} is not fetched by jaxarch; to get it: {source.how_to_get}")
+    return source.download()
+
+
+def _check_ready(name: str) -> None:
+    source = SOURCES[name]
+    ready, where = source.status()
+    if not ready:
+        raise ArgumentError(f"dataset: {name} is not ready: {where}; to get it: {source.how_to_get}")
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).suffix == ".npz" or Path(name).is_file()
+    except OSError as error:
+        raise ArgumentError(f"dataset: cannot look for {shown(name)} ({error.strerror})") from None
+
+
+def _read_arrays(name: str) -> tuple[np.ndarray, np.ndarray]:
+    arrays = read_npz(name, "dataset")
+    missing = [key for key in ("x", "y") if key not in arrays]
+    if missing:
+        raise ArgumentError(
+            f"dataset: {name} has no array {' or '.join(missing)}; it has {shown(', '.join(arrays))}"
+        )
+    return arrays["x"], arrays["y"]

@@ -1,0 +1,146 @@
+"""What is measured of the strategies of [D]: AUC, losses, densities, and paired differences of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+from jax import Array
+
+from jaxarch import HostSearch, Network, Problem, Report, Training, chain, density, evaluate
+from jaxarch.lab.data import Dataset, Task
+from jaxarch.lab.harness import Results
+from jaxarch.metrics import auc, paired_differences
+
+
+def trainings(chosen: dict[str, Any]) -> list[str]:
+    """The trainings that the strategies need, those that they share once."""
+    network: dict[tuple[Any, ...], str] = {}
+    for strategy in chosen.values():
+        stages = chain(strategy).stages
+        for index, stage in enumerate(stages):
+            if isinstance(stage, Training):
+                network.setdefault(stages[: index + 1], stage.name)
+    return list(network.values())
+
+
+def measure(
+    data: Dataset, task: Task, learning: Problem, strategies: dict[str, Any], done: dict[str, Any]
+) -> pd.DataFrame:
+    """One row for each run of each strategy: AUC and losses, density, costs and mishaps.
+
+    `seconds` is measured once for all runs together: wall time x devices / runs, compilation apart. What runs
+    first in a process takes up to twice as long.
+    """
+    tables = [
+        _measure_one(data, task, learning, name, strategies[name], network, report)
+        for name, (network, report) in done.items()
+    ]
+    return pd.concat(tables, ignore_index=True)
+
+
+def _measure_one(
+    data: Dataset, task: Task, learning: Problem, name: str, strategy: Any, network: Network, report: Report
+) -> pd.DataFrame:
+    runs = len(task.seeds)
+    outputs = evaluate(strategy, network, learning, task.test)
+    truth = task.labels(data, task.test)
+    if isinstance(strategy, HostSearch):
+        loss = test_loss = np.full(runs, np.nan)
+    else:
+        loss = np.asarray(objectives(learning, network.params, network.state))
+        test_loss = (outputs * (1 - 2 * truth)).mean(axis=1)
+    info = {key: np.asarray(value) for key, value in network.info.items() if np.ndim(value) == 1}
+    failed_at = np.full(runs, -1) if network.failed_at is None else np.asarray(network.failed_at)
+    measured = pd.DataFrame(
+        {
+            "dataset": data.name,
+            "task": task.name,
+            "flipped": task.flipped,
+            "train_per_class": np.bincount(data.y[task.train[0]]).max(),
+            "strategy": name,
+            "seed": task.seeds,
+            "auc": auc(truth, outputs),
+            "loss": loss,
+            "test_loss": test_loss,
+            "density": np.nan if network.mask is None else np.asarray(jax.vmap(density)(network.mask)),
+            "seconds": report.seconds,
+            "constant": np.ptp(outputs, axis=1) == 0,
+            "failed_at": failed_at,
+            "percentile": info.get("percentile", np.full(runs, np.nan)),
+            "ties": info.get("ties", np.full(runs, np.nan)),
+        }
+    )
+    # NaN scores make an empty mask, whose figures would pass for those of a network.
+    measured.loc[failed_at >= 0, ["auc", "loss", "test_loss", "density"]] = np.nan
+    return measured
+
+
+@jax.jit
+def objectives(learning: Problem, params: Any, state: Any) -> Array:
+    """F on the training rows of what every run found, shape (runs,)."""
+
+    def objective(params: Any, state: Any, one: Problem) -> Array:
+        return one.objective(params, state)
+
+    return jax.vmap(objective, in_axes=(0, 0, learning.in_axes()))(params, state, learning)
+
+
+def compare_runs(table: pd.DataFrame, by: Sequence[str], quantity: str = "auc") -> pd.DataFrame:
+    """Paired differences of a quantity between all strategies, apart for each value of some columns."""
+    compared = []
+    for values, part in table.groupby(list(by), sort=False):
+        runs = {name: rows.sort_values("seed")[quantity].to_numpy() for name, rows in by_strategy(part)}
+        compared.append(paired_differences(runs).assign(**dict(zip(by, values, strict=True))))
+    return pd.concat(compared, ignore_index=True)
+
+
+def against(comparisons: pd.DataFrame, reference: str) -> pd.DataFrame:
+    """The comparisons of one strategy with all others, as `reference - against`, whichever came first."""
+    first, second = (comparisons[comparisons[side] == reference] for side in ("first", "second"))
+    turned = second.copy()
+    for low, high in (("q25", "q75"), ("mean_low", "mean_high")):
+        turned[low], turned[high] = -second[high], -second[low]
+    turned[["median", "mean", "effect"]] *= -1
+    turned["wins"] = second["runs"] - second["wins"]
+    both = pd.concat([first.assign(against=first["second"]), turned.assign(against=second["first"])])
+    return both.drop(columns=["first", "second"]).sort_index()
+
+
+def better_orientation(table: pd.DataFrame) -> dict[str, bool]:
+    """For each task, whether it is better learned with the second group as y = 1.
+
+    By the mean over strategies (and training sizes) of the median test AUC, those left out that are not
+    trained. It decides what is shown first, and is no result: it is chosen on the test sets.
+    """
+    untrained = table["strategy"].str.startswith(("random", "agnostic"))
+    chosen = table if untrained.all() else table[~untrained]
+    by = [name for name in ("task", "flipped", "strategy", "train_per_class") if name in chosen]
+    medians = chosen.groupby(by)["auc"].median()
+    means = medians.groupby(["task", "flipped"]).mean().unstack("flipped")
+    return {str(task): bool(row.fillna(0).idxmax()) for task, row in means.iterrows()}
+
+
+def by_strategy(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """The rows of each strategy, in the order in which they were run."""
+    return [(str(name), runs) for name, runs in table.groupby("strategy", sort=False)]
+
+
+def remarks(results: Results) -> list[str]:
+    """What a reader of the tables has to know: mishaps in training, networks that are constant, ties."""
+    groups = by_strategy(results.table)
+    noted = results.remarks(groups)
+    for name, runs in groups:
+        constant = int((runs["constant"] & (runs["failed_at"] < 0)).sum())
+        if constant:
+            noted.append(
+                f"! {name}: {constant} of {len(runs)} runs give the same output on all test examples "
+                "(a saturated or empty network: AUC 0.5)"
+            )
+        tied = int((runs["ties"] > 0).sum())
+        if tied:
+            noted.append(f"! {name}: in {tied} of {len(runs)} runs several thresholds tie at the least F")
+    return noted

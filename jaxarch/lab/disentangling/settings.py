@@ -1,0 +1,111 @@
+"""What can be set in the experiments of [D] section 5: data, network, training, strategies."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from jax import Array
+
+from jaxarch import disentangling_strategies
+from jaxarch.errors import ArgumentError, check_count, check_distinct, check_known, check_positive
+from jaxarch.lab.data import Dataset, Task, load, unit_norm
+from jaxarch.lab.harness import TrainingSettings, check_room
+from jaxarch.masks import check_temperatures
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskSettings(TrainingSettings):
+    """What can be set in every experiment that trains: data, network, training.
+
+    Attributes:
+      dataset: a name of `jaxarch data`, or an npz file with x and y; every example is scaled to unit norm.
+      test_per_class: examples of each class to test on, none of them among those for training.
+      seeds: independent runs, each with its own split and start.
+      steps: gradient steps of each training.
+      learning_rate: of gradient descent.
+      depth: layers of the network, each as wide as the examples have features.
+    """
+
+    dataset: str = "digits"
+    test_per_class: int = 50
+    seeds: int = 10
+    steps: int = 600
+    learning_rate: float = 0.3
+    depth: int = 2
+
+    def check(self) -> None:
+        """Raise on the first setting that cannot be used."""
+        super().check()
+        self.check_each(check_count, "test_per_class", "steps", "depth")
+        check_positive("learning_rate", self.learning_rate)
+        check_room(self.seeds, self.steps + self.test_per_class)
+
+    def data(self) -> Dataset:
+        """The data set, every example of unit norm."""
+        return unit_norm(load(self.dataset))
+
+    def or_known(self, name: str, known: Mapping[str, tuple[Any, ...]], example: str) -> tuple[Any, ...]:
+        """A setting; if it is empty, what is known for the data set."""
+        values = getattr(self, name) or known.get(self.dataset, ())
+        if not values:
+            raise ArgumentError(
+                f"{name}: none are known for {self.dataset}; name them, as in --set {name}={example}"
+            )
+        return values
+
+    def run_keys(self, task: Task) -> Array:
+        """One key a run: the same for both orientations of a split."""
+        return self.seed_keys()[task.seeds]
+
+
+@dataclasses.dataclass(frozen=True)
+class StrategySettings(TaskSettings):
+    """What can be set where strategies are compared.
+
+    Attributes:
+      hard: the inverse temperature M_hard, of the mask that the loss sees.
+      soft: the inverse temperature M_soft, at most M_hard, of the mask that the gradient passes through.
+      std: standard deviation of u at the start, where weights are w = u^2.
+      strategies: those to run, as `jaxarch list` names them; all of them if it is empty.
+      lottery_rounds: how often the lottery trains and prunes.
+      lottery_form: `rewind`: weights go back to their start each round; `printed`: the recursion of [D].
+      agnostic_draws: random architectures that the weight-agnostic search draws.
+      agnostic_weights: shared weights that each of them is judged at.
+    """
+
+    hard: float = 50.0
+    soft: float = 5.0
+    std: float = 0.2
+    strategies: tuple[str, ...] = ()
+    lottery_rounds: int = 10
+    lottery_form: Literal["rewind", "printed"] = "rewind"
+    agnostic_draws: int = 20
+    agnostic_weights: int = 10
+
+    def check(self) -> None:
+        """Raise on the first setting that cannot be used."""
+        super().check()
+        check_positive("std", self.std)
+        check_temperatures(self.hard, self.soft)
+        known = self._known()
+        if self.strategies:
+            check_known("strategies", self.strategies, known)
+        check_distinct("strategies", self.strategies)
+
+    def chosen(self) -> dict[str, Any]:
+        """The strategies to run, by name; all of them where none is named."""
+        known = self._known()
+        return {name: known[name] for name in self.strategies or known}
+
+    def _known(self) -> dict[str, Any]:
+        return disentangling_strategies(
+            self.hard,
+            self.soft,
+            self.std,
+            lottery_rounds=self.lottery_rounds,
+            lottery_form=self.lottery_form,
+            agnostic_draws=self.agnostic_draws,
+            agnostic_weights=self.agnostic_weights,
+        )

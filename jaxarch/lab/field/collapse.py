@@ -1,0 +1,318 @@
+"""Layer collapse: how few connections are left when a layer loses its last one, by what chooses them."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from jax import Array
+from rich.console import RenderableType
+
+from jaxarch import Problem, chain, plots, search
+from jaxarch.errors import check_count, check_distinct, check_known
+from jaxarch.finish.densities import density_name
+from jaxarch.lab.charts import Chart
+from jaxarch.lab.data import load_images
+from jaxarch.lab.harness import (
+    Context,
+    Experiment,
+    Outcome,
+    Part,
+    Parts,
+    Results,
+    Work,
+    finding,
+    tables,
+)
+from jaxarch.lab.harness.at_worker import check_same
+from jaxarch.lab.harness.results import failures
+from jaxarch.lab.harness.tables import Table
+from jaxarch.lab.pruning.initial_weights import Initial, beginning
+from jaxarch.lab.pruning.parents import in_words
+from jaxarch.lab.pruning.tasks import pooled, problem_of_images
+from jaxarch.lab.tournament.entrants import GRASP_TEMPERATURE
+from jaxarch.lab.tournament.settings import PictureSettings
+from jaxarch.running.options import Progress
+from jaxarch.storage import digest
+from jaxarch.trees import named_leaves, select
+
+METHODS: Mapping[str, Callable[[tuple[float, ...], CollapseSettings], Any]] = {
+    "random": lambda densities, settings: search.random_mask(densities),
+    "magnitude at start": lambda densities, settings: search.initial_magnitude(densities),
+    "SNIP": lambda densities, settings: search.snip(densities, batches=settings.batches),
+    "GraSP": lambda densities, settings: search.grasp(
+        densities, batches=settings.batches, temperature=GRASP_TEMPERATURE
+    ),
+    "SynFlow, one round": lambda densities, settings: search.synflow(densities, rounds=1),
+    "SynFlow": lambda densities, settings: search.synflow(densities, rounds=settings.rounds),
+}
+SUITS_ALL: dict[str, Any] = {"model": "cnn", "batch_size": 60, "seeds": 5}
+SUITS: dict[str, dict[str, Any]] = {"mnist": {"model": "lenet"}, "cifar10": {"model": "vgg16", "seeds": 3}}
+"""What suits a data set where the user says nothing; and what suits those that have no entry."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CollapseSettings(PictureSettings):
+    """What can be set with `jaxarch run field.collapse --set NAME=VALUE`. Nothing is trained.
+
+    Attributes:
+      methods: that choose connections; empty for all of them.
+      batches: of examples, over which SNIP and GraSP judge connections.
+      initial: weights of the parent: its `model`'s own, or `normal` ones of the same standard deviations.
+      rounds: of SynFlow, on the way to each density.
+      each_tenfold: densities between one and a tenth of it.
+    """
+
+    # Of a problem that is not trained on.
+    augment: ClassVar[bool] = False
+    rate: ClassVar[float] = 1.0
+
+    methods: tuple[str, ...] = ()
+    initial: Initial = "model"
+    batches: int = 10
+    rounds: int = 100
+    each_tenfold: int = 4
+
+    def complete(self) -> Self:
+        """The same with what suits the data set where nothing is said."""
+        settings = self.suited(SUITS_ALL | SUITS.get(self.dataset, {}))
+        return dataclasses.replace(settings, methods=settings.methods or tuple(METHODS))
+
+    def check(self) -> None:
+        """Raise on the first setting that cannot be used."""
+        super().check()
+        self.check_each(check_count, "batches", "rounds", "each_tenfold")
+        check_known("methods", self.methods, METHODS)
+        check_distinct("methods", self.methods)
+
+
+class Task(NamedTuple):
+    """What is pruned, ready.
+
+    Attributes:
+      settings: complete.
+      problem: of the pictures for training.
+      sizes: connections of each masked leaf, by path.
+      densities: the largest first; the last leaves as many connections as there are leaves.
+      pictures: a digest of the data.
+    """
+
+    settings: CollapseSettings
+    problem: Problem
+    sizes: Mapping[str, int]
+    densities: tuple[float, ...]
+    pictures: str
+
+    @property
+    def connections(self) -> int:
+        """Of the parent."""
+        return sum(self.sizes.values())
+
+    @property
+    def most(self) -> float:
+        """The largest compression that leaves a connection in each layer."""
+        return self.connections / len(self.sizes)
+
+
+def prepare(settings: CollapseSettings) -> Task:
+    """Load the pictures and build the problem; settings that are complete."""
+    images = pooled(load_images(settings.dataset), settings.pool)
+    rows = np.arange(images.train)
+    trained_on = images._replace(x=images.x[rows], y=images.y[rows])
+    problem = problem_of_images(
+        settings, settings.model, images, rows, settings.batches, trained_on.moments()
+    )
+    problem = beginning(problem, settings.initial)
+    params, _ = jax.eval_shape(problem.init, jax.random.key(0))
+    sizes = {path: leaf.size for path, leaf in named_leaves(select(params)).items()}
+    fewest = len(sizes) / sum(sizes.values())
+    tenths = int(np.ceil(-np.log10(fewest) * settings.each_tenfold - 1e-9))
+    above = [10 ** (-k / settings.each_tenfold) for k in range(1, tenths)]
+    return Task(settings, problem, sizes, (*above, fewest), digest(images.x, images.y))
+
+
+def plan(settings: CollapseSettings) -> list[str]:
+    """What would be pruned."""
+    task = prepare(settings)
+    return [
+        f"parent: {in_words(settings)}, {task.connections} connections in {len(task.sizes)} layers: "
+        f"compression up to {task.most:,.0f}",
+        f"methods: {', '.join(settings.methods)}; {len(task.densities)} densities, {settings.seeds} seeds; "
+        "nothing is trained",
+    ]
+
+
+def run(settings: CollapseSettings, context: Context) -> Outcome:
+    """Choose connections at all densities, and count how many each layer keeps."""
+    task = prepare(settings)
+    parts = Parts(settings, experiment=context.experiment, pictures=task.pictures)
+    methods = [Part(name, _counted, name) for name in settings.methods]
+    load = partial(_load, settings, task.pictures)
+    made = parts.run(methods, task, load, progress=context.progress, spread=context.spread)
+    table = pd.concat([counts for _, counts in made], ignore_index=True)
+    return Outcome(
+        table,
+        _findings(table, task.most),
+        facts={
+            "pictures": {"name": settings.dataset, "sha256": task.pictures},
+            "layers": dict(task.sizes),
+            "largest compression": task.most,
+        },
+    )
+
+
+def _load(settings: CollapseSettings, pictures: str) -> Task:
+    """What the parts need, in another process.
+
+    Raises:
+      ArgumentError: its pictures are others.
+    """
+    task = prepare(settings)
+    check_same(settings.dataset, task.pictures, pictures)
+    return task
+
+
+def _counted(task: Task, name: str, found: Mapping[str, Any], work: Work) -> pd.DataFrame:
+    """How many connections a method leaves in each layer: a row a seed and density."""
+    settings = task.settings
+    strategy = chain(METHODS[name](task.densities, settings))
+
+    @jax.jit
+    def kept(key: Array, problem: Problem) -> tuple[Array, Array]:
+        network = strategy(key, problem)
+        assert network.by_density is not None
+        masks = [network.by_density.masks[density_name(density)] for density in task.densities]
+        counts = [[leaf.sum() for leaf in named_leaves(mask).values()] for mask in masks]
+        return jnp.asarray(counts), jnp.asarray(-1 if network.failed_at is None else network.failed_at)
+
+    rows = []
+    for seed, key in enumerate(settings.seed_keys()):
+        begun = time.perf_counter()
+        counts, failed_at = jax.device_get(kept(key, task.problem))
+        rows.append(
+            pd.DataFrame(
+                {
+                    "strategy": name,
+                    "seed": seed,
+                    "density": task.densities,
+                    "compression": 1 / np.asarray(task.densities),
+                    "emptiest": counts.min(axis=1),
+                    "empty_layers": (counts == 0).sum(axis=1),
+                    **{path: counts[:, layer] for layer, path in enumerate(task.sizes)},
+                    "failed_at": failed_at,
+                    "seconds": time.perf_counter() - begun,
+                }
+            )
+        )
+        if work.progress is not None:
+            seeds = settings.seeds
+            work.progress(Progress(name, seed + 1, seeds, 0, 1, 1, None))
+    return pd.concat(rows, ignore_index=True)
+
+
+def critical(rows: pd.DataFrame) -> np.ndarray:
+    """Of each seed, the largest compression up to which every layer keeps a connection; 1 if none does."""
+    reached = []
+    for _, of in rows.sort_values("compression").groupby("seed"):
+        whole = np.cumprod(of["empty_layers"].to_numpy() == 0).astype(bool)
+        reached.append(of["compression"].to_numpy()[whole].max(initial=1.0))
+    return np.asarray(reached)
+
+
+def _findings(table: pd.DataFrame, most: float) -> list[dict[str, Any]]:
+    """The largest compression at which no layer is empty."""
+    return [
+        finding(
+            f"largest compression by {name} without an empty layer; {most:,.0f} is possible", critical(rows)
+        )
+        for name, rows in table.groupby("strategy", sort=False)
+    ]
+
+
+def report(results: Results) -> list[RenderableType]:
+    """Draw the emptiest layer against compression, and make the table."""
+    settings, table = results.settings, results.table
+    most = results.manifest["largest compression"]
+    title = f"{settings['dataset']}, {in_words(settings)}"
+    groups = [(str(name), rows) for name, rows in table.groupby("strategy", sort=False)]
+    points = {}
+    for name, rows in groups:
+        compression, emptiest = (
+            rows.pivot(index="seed", columns="density", values=column).to_numpy(float)[:, ::-1]
+            for column in ("compression", "emptiest")
+        )
+        # A logarithmic axis has no place for a layer that is empty: a line ends where one is in some seed.
+        whole = np.cumprod((emptiest > 0).all(axis=0)).astype(bool)
+        points[name] = (compression[:, whole], emptiest[:, whole])
+    label = "compression, connections of the parent for one that is left"
+    figure = plots.trade_off(
+        points,
+        label,
+        "connections in the emptiest layer",
+        title,
+        logarithmic=(True, True),
+        marked={"one connection a layer": most},
+    )
+    results.draw(figure, "collapse")
+    return [_table(groups, results.manifest["layers"], title, most), *failures(groups)]
+
+
+def _table(groups: list[tuple[str, pd.DataFrame]], layers: Iterable[str], title: str, most: float) -> Table:
+    """Where layers collapse, and which is the first."""
+    rows = [
+        (
+            name,
+            tables.spread(critical(of), ",.0f"),
+            first_empty(of, layers),
+            tables.median(of["seconds"], ".1f"),
+        )
+        for name, of in groups
+    ]
+    columns = ("method", "largest compression", "layers that are empty first", "seconds")
+    return tables.table(
+        f"{title}: largest compression without an empty layer, median [quartiles]; {most:,.0f} is possible",
+        columns,
+        rows,
+    )
+
+
+def first_empty(rows: pd.DataFrame, layers: Iterable[str]) -> str:
+    """One of those layers that are empty first, in any seed, and how many others there are."""
+    found: dict[str, None] = {}
+    for _, of in rows[rows["empty_layers"] > 0].sort_values("compression").groupby("seed"):
+        found |= dict.fromkeys(layer for layer in layers if of.iloc[0][layer] == 0)
+    # Names are long, and of a deep network there are many: all of them are in the table of runs.
+    first, others = next(iter(found), "-"), len(found) - 1
+    return f"{first} and {others} more" if others > 0 else first
+
+
+def charts(results: Results) -> list[Chart]:
+    """The emptiest layer of every run against compression; those that are empty have no place."""
+    settings = results.settings
+    title = f"{settings['dataset']}, {in_words(settings)}: connections in the emptiest layer"
+    labels = {"emptiest": "connections in the emptiest layer", "strategy": "method"}
+    return [
+        Chart(
+            title,
+            results.table,
+            "compression",
+            "emptiest",
+            "strategy",
+            at="density",
+            labels=labels,
+            tells=("seed", "density"),
+            logarithmic=(True, True),
+        )
+    ]
+
+
+EXPERIMENT = Experiment(
+    __name__, CollapseSettings, plan, run, report, charts=charts, spreads=True, trains=False
+)

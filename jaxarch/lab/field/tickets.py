@@ -1,0 +1,455 @@
+"""Lottery tickets: networks pruned in rounds and trained from their initial weights, against fresh ones."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from jax import Array
+from rich.console import RenderableType
+
+from jaxarch import Network, Problem, Report, chain, evaluate, over_seeds, plots, prune, retrain
+from jaxarch.errors import ArgumentError, check_count
+from jaxarch.lab.charts import Chart
+from jaxarch.lab.harness import (
+    Context,
+    Experiment,
+    Outcome,
+    Part,
+    Parts,
+    PartSettings,
+    Results,
+    Work,
+    finding,
+    pace,
+    tables,
+)
+from jaxarch.lab.harness.at_worker import check_same
+from jaxarch.lab.harness.results import failures
+from jaxarch.lab.harness.tables import Table
+from jaxarch.lab.pruning.parents import in_words
+from jaxarch.lab.pruning.settings import check_share
+from jaxarch.lab.tournament.settings import PictureTrainingSettings
+from jaxarch.lab.tournament.task import PictureTask, prepare
+from jaxarch.masks import density
+from jaxarch.metrics import paired_differences
+from jaxarch.search import dense
+from jaxarch.search.rounds import by_fraction
+from jaxarch.storage import digest
+from jaxarch.trees import PyTree, named_leaves, select
+
+TICKETS, FRESH = "tickets", "reinitialised"
+TEST_BATCH = 500
+COMPARISONS = "comparisons.csv"
+SUITS_ALL: dict[str, Any] = {
+    "model": "mlp",
+    "steps": 2000,
+    "batch_size": 60,
+    "rate": 1.2e-3,
+    "seeds": 5,
+    "every": 50,
+}
+SUITS: dict[str, dict[str, Any]] = {"mnist": {"model": "lenet", "steps": 50_000, "every": 500}}
+"""What suits a data set where the user says nothing; and what suits those that have no entry."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TicketSettings(PartSettings, PictureTrainingSettings):
+    """What can be set with `jaxarch run field.tickets --set NAME=VALUE`.
+
+    What is empty, 0 or `auto` is what suits the data set.
+
+    Attributes:
+      rounds: of pruning; each is followed by a training.
+      fraction: of the connections that are left in a layer, how many a round removes.
+      last_fraction: likewise, of the last layer.
+      reinitialised: fresh weights that are tried on the connections of each ticket.
+      steps: gradient steps of each training.
+      every: steps between two looks at the rows that are held out.
+      held_out: the share of the examples for training on which it is judged when training should have ended.
+    """
+
+    rounds: int = 16
+    fraction: float = 0.2
+    last_fraction: float = 0.1
+    reinitialised: int = 3
+    every: int = 0
+
+    def complete(self) -> Self:
+        """The same with what suits the data set where nothing is said."""
+        return self.suited(SUITS_ALL | SUITS.get(self.dataset, {}))
+
+    def check(self) -> None:
+        """Raise on the first setting that cannot be used."""
+        super().check()
+        self.check_each(check_count, "rounds", "every", "reinitialised")
+        self.check_each(check_share, "fraction", "last_fraction")
+        if self.every > self.steps:
+            raise ArgumentError(f"every: expected at most the {self.steps} steps of a training")
+
+
+class Round(NamedTuple):
+    """What a round of pruning and training left, every array with a leading axis of seeds.
+
+    Attributes:
+      params: as they were trained.
+      mask: connections.
+      start: the weights that training began from.
+      state: of the model.
+      measured: quantities by name.
+    """
+
+    params: PyTree
+    mask: PyTree
+    start: PyTree
+    state: PyTree
+    measured: dict[str, Any]
+
+
+def plan(settings: TicketSettings) -> list[str]:
+    """What would be trained."""
+    task = prepare(settings)
+    tickets, fresh = _trainings(settings)
+    return [
+        f"parent: {in_words(settings)}, {task.connections} connections; pictures of "
+        f"{task.images.x.shape[1:]}",
+        f"trained on {task.train.shape[1]} examples, {task.held_out.shape[1]} held out, tested on "
+        f"{len(task.test)}",
+        f"{settings.rounds} rounds, the last with {_last_density(task):.1%} of all "
+        f"connections; {settings.seeds} seeds",
+        f"{tickets} trainings of tickets and {fresh} of {FRESH} ones, of {settings.steps} steps of batch "
+        f"{settings.batch_size}",
+    ]
+
+
+def _trainings(settings: TicketSettings) -> tuple[int, int]:
+    """Of tickets, the whole network among them, and of fresh weights."""
+    return settings.seeds * (settings.rounds + 1), settings.seeds * settings.rounds * settings.reinitialised
+
+
+def duration(settings: TicketSettings) -> list[str]:
+    """How long all of it would take here, from a few steps of the whole network."""
+    task = prepare(settings)
+    problem = task.learning(np.arange(settings.seeds))
+    whole = pace.measured(dense(nonnegative=False), task.keys("search"), problem)
+    seconds = whole.seconds(sum(_trainings(settings)) * settings.steps)
+    return [pace.told(seconds, whole.devices, "compilation and tests apart")]
+
+
+def _fractions(task: PictureTask[TicketSettings]) -> dict[str, float]:
+    """What a round removes of each leaf, by path."""
+    settings, paths = task.settings, list(named_leaves(select(task.params)))
+    return dict.fromkeys(paths, settings.fraction) | {paths[-1]: settings.last_fraction}
+
+
+def _last_density(task: PictureTask[TicketSettings]) -> float:
+    """The share of all connections after the last round.
+
+    Raises:
+      ArgumentError: rounds that leave nothing of a layer.
+    """
+    masked = select(task.params)
+    left = by_fraction(task.settings.rounds, _fractions(task), "leaf").after_each(masked)[-1]
+    return sum(left[path] * leaf.size for path, leaf in named_leaves(masked).items()) / task.connections
+
+
+def run(settings: TicketSettings, context: Context) -> Outcome:
+    """Train the whole network, prune it in rounds, train what is left from its first weights and others."""
+    task = prepare(settings)
+    _last_density(task)  # Refuses before anything is trained.
+    pictures = digest(task.images.x, task.images.y)
+    parts = Parts(settings, experiment=context.experiment, pictures=pictures)
+    loaded, load = Loaded(task, _problem(task)), partial(_load, settings, pictures)
+    made = parts.run(_parts(task), loaded, load, progress=context.progress, spread=context.spread)
+    rows = [
+        _rows(TICKETS, part.settings, found.measured) if isinstance(found, Round) else found
+        for part, found in made
+    ]
+    found = statistics(settings, pd.concat(rows, ignore_index=True), {})
+    facts = {"pictures": {"name": task.images.name, "sha256": pictures}}
+    return dataclasses.replace(found, facts=facts)
+
+
+def statistics(settings: TicketSettings, runs: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> Outcome:
+    """Tickets against the whole network and fresh weights, from a row a run."""
+    compared = _compared(runs)
+    return Outcome(runs, _findings(runs, compared), tables={COMPARISONS: compared})
+
+
+def _problem(task: PictureTask[TicketSettings]) -> Problem:
+    """Batches are drawn anew in each training, and what is held out is looked at on the way."""
+    learning = task.learning(np.arange(task.settings.seeds))
+    predict = learning.predict
+    assert predict is not None
+
+    def metrics(params: PyTree, state: PyTree, batch: PyTree) -> dict[str, Array]:
+        return {"accuracy": jnp.mean(predict(params, state, batch).argmax(-1) == batch[1])}
+
+    return dataclasses.replace(learning, paired=None, validation=jnp.asarray(task.held_out), metrics=metrics)
+
+
+class Loaded(NamedTuple):
+    """What the parts load.
+
+    Attributes:
+      task: with the pictures.
+      problem: of all seeds.
+    """
+
+    task: PictureTask[TicketSettings]
+    problem: Problem
+
+
+def _load(settings: TicketSettings, pictures: str) -> Loaded:
+    """The same in another process.
+
+    Raises:
+      ArgumentError: its pictures are others.
+    """
+    task = prepare(settings)
+    check_same(settings.dataset, digest(task.images.x, task.images.y), pictures)
+    return Loaded(task, _problem(task))
+
+
+def _parts(task: PictureTask[TicketSettings]) -> list[Part]:
+    """The whole network, and round for round the tickets and fresh weights on them."""
+    like, before = _like(task), "whole"
+    parts = [Part(before, _whole, 0, like=like)]
+    for number in range(1, task.settings.rounds + 1):
+        name = f"round {number}"
+        parts.append(Part(name, _ticket, number, (before,), like))
+        parts.append(Part(f"{name}, {FRESH}", _fresh, number, (name,)))
+        before = name
+    return parts
+
+
+def _options(name: str, task: PictureTask[TicketSettings], work: Work) -> dict[str, Any]:
+    return {
+        "name": name,
+        "progress": work.progress,
+        "checkpoint": work.checkpoint,
+        "dead_start": "ignore",
+        "chunk": task.settings.every,
+        **task.settings.width(),
+    }
+
+
+def _keys(task: PictureTask[TicketSettings], purpose: str, number: int) -> Array:
+    """One key a seed, others in every round."""
+    return jax.vmap(lambda key: jax.random.fold_in(key, number))(task.keys(purpose))
+
+
+def _whole(loaded: Loaded, number: int, found: Mapping[str, Any], work: Work) -> Round:
+    task, problem = loaded
+    options = _options("whole network", task, work)
+    network, report = over_seeds(dense(nonnegative=False), _keys(task, "search", 0), problem, **options)
+    return _round(network, report, task, problem)
+
+
+def _ticket(loaded: Loaded, number: int, found: Mapping[str, Any], work: Work) -> Round:
+    """Prune what was trained, and train what is left from the weights of the start."""
+    task, problem = loaded
+    (before,) = found.values()
+    network = Network(before.params, before.mask, before.state, start=before.start)
+    network = network.replace(failed_at=jnp.asarray(before.measured["failed_at"]))
+    strategy = chain(prune(_fractions(task)), retrain("rewind", nonnegative=False))
+    options = _options(f"round {number}", task, work)
+    keys = _keys(task, "search", number)
+    network, report = over_seeds(strategy, keys, problem, network=network, **options)
+    return _round(network, report, task, problem)
+
+
+def _fresh(loaded: Loaded, number: int, found: Mapping[str, Any], work: Work) -> pd.DataFrame:
+    """Train the connections of tickets from fresh weights, each several times."""
+    task, problem = loaded
+    (ticket,) = found.values()
+    times, seeds = task.settings.reinitialised, np.arange(task.settings.seeds)
+    repeated = np.tile(seeds, times)
+
+    def tiled(tree: PyTree) -> PyTree:
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf)[repeated], tree)
+
+    network = Network(tiled(ticket.params), tiled(ticket.mask), tiled(ticket.state))
+    network = network.replace(failed_at=tiled(ticket.measured["failed_at"]))
+    many = dataclasses.replace(
+        problem,
+        train=jnp.asarray(problem.train)[repeated],
+        validation=jnp.asarray(problem.validation)[repeated],
+    )
+    keys = jnp.concatenate(
+        [
+            jax.vmap(lambda key, i=i: jax.random.fold_in(key, i))(_keys(task, "controls", number))
+            for i in range(times)
+        ]
+    )
+    options = _options(f"round {number}, {FRESH}", task, work)
+    strategy = retrain("cold", nonnegative=False)
+    trained, report = over_seeds(strategy, keys, many, network=network, **options)
+    return _rows(FRESH, number, _measured(trained, report, task, many, repeated), repeated, times)
+
+
+def _round(network: Network, report: Report, task: PictureTask[TicketSettings], problem: Problem) -> Round:
+    measured = _measured(network, report, task, problem, np.arange(task.settings.seeds))
+    return Round(network.params, network.mask, network.start, network.state, measured)
+
+
+def _measured(
+    network: Network, report: Report, task: PictureTask[TicketSettings], problem: Problem, seeds: np.ndarray
+) -> dict[str, Any]:
+    """Of each run: test accuracy at the end; the step of the least loss on held-out rows, accuracy there."""
+    settings = task.settings
+    outputs = evaluate(retrain("warm", nonnegative=False), network, problem, task.test, batch_size=TEST_BATCH)
+    failed_at = np.asarray(network.failed_at, np.int32)
+    looks = report.stages[-1].validation
+    losses = np.where(np.isfinite(looks["loss"]), looks["loss"], np.inf)
+    best = losses.argmin(axis=0)
+    runs = np.arange(len(seeds))
+    whole = failed_at < 0
+
+    def of(values: Any) -> np.ndarray:
+        return np.where(whole, np.asarray(values, np.float64), np.nan)
+
+    return {
+        "accuracy": of((outputs.argmax(-1) == task.images.y[task.test]).mean(axis=-1)),
+        "held_out_accuracy": of(looks["accuracy"][best, runs]),
+        "stop_step": of(np.minimum((best + 1) * settings.every, settings.steps)),
+        "density": np.asarray(jax.vmap(density)(network.mask), np.float64),
+        "failed_at": failed_at,
+        "seconds": np.full(len(seeds), report.seconds),
+    }
+
+
+def _like(task: PictureTask[TicketSettings]) -> Round:
+    """The shapes of what a round leaves."""
+    seeds = task.settings.seeds
+
+    def wide(leaf: Any, dtype: Any = None) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((seeds, *leaf.shape), dtype or leaf.dtype)
+
+    numbers = ("accuracy", "held_out_accuracy", "stop_step", "density", "seconds")
+    params, state = jax.eval_shape(task.problem.init, jax.random.key(0))
+    params, state = (jax.tree.map(wide, tree) for tree in (params, state))
+    mask = jax.tree.map(lambda leaf: wide(leaf, bool), select(task.params))
+    measured = {name: np.zeros(seeds) for name in numbers} | {"failed_at": np.zeros(seeds, np.int32)}
+    return Round(params, mask, params, state, measured)
+
+
+def _rows(
+    strategy: str, number: int, measured: Mapping[str, Any], seeds: np.ndarray | None = None, times: int = 1
+) -> pd.DataFrame:
+    """A row a run."""
+    count = len(measured["accuracy"])
+    seeds = np.arange(count) if seeds is None else seeds
+    repetition = np.repeat(np.arange(times), count // times)
+    return pd.DataFrame(
+        {"strategy": strategy, "round": number, "seed": seeds, "repetition": repetition, **measured}
+    )
+
+
+def _compared(table: pd.DataFrame) -> pd.DataFrame:
+    """Tickets against the whole network and against fresh weights, seed by seed: a row a pair and round."""
+    by_seed = table.groupby(["strategy", "round", "seed"])[["accuracy", "stop_step"]].mean()
+    whole = by_seed.loc[(TICKETS, 0)]
+    rows = []
+    for number in sorted(set(table["round"]) - {0}):
+        found = by_seed.loc[(TICKETS, number)]
+        for other, of in {"the whole network": whole, FRESH: by_seed.loc[(FRESH, number)]}.items():
+            for quantity in ("accuracy", "stop_step"):
+                values = {TICKETS: found[quantity].to_numpy(), other: of[quantity].to_numpy()}
+                (pair,) = paired_differences(values).to_dict("records")
+                kept = float(table.loc[table["round"] == number, "density"].iloc[0])
+                rows.append({"round": number, "density": kept, "quantity": quantity, **pair})
+    return pd.DataFrame(rows)
+
+
+_WORDS = {"accuracy": "accuracy", "stop_step": "step of the least held-out loss"}
+
+
+def _findings(table: pd.DataFrame, compared: pd.DataFrame) -> list[dict[str, Any]]:
+    """Tickets minus the others at every density, and what each reached."""
+    against = [
+        finding(
+            f"{_WORDS[pair['quantity']]} of {TICKETS} minus {pair['second']}, density {pair['density']:.3g}",
+            pd.Series(pair),
+        )
+        for pair in compared.to_dict("records")
+    ]
+    reached = [
+        finding(f"{words} of {strategy}, density {rows['density'].iloc[0]:.3g}", rows[quantity])
+        for quantity, words in _WORDS.items()
+        for (strategy, _), rows in table.groupby(["strategy", "round"], sort=False)
+    ]
+    return against + reached
+
+
+def report(results: Results) -> list[RenderableType]:
+    """Draw accuracy and the step of the least held-out loss against density, and make the table."""
+    settings, table = results.settings, results.table
+    title = f"{settings['dataset']}, {in_words(settings)}"
+    groups = [(str(name), rows) for name, rows in table.groupby("strategy", sort=False)]
+    panels = {
+        words: {name: (_by_round(rows, "density"), _by_round(rows, quantity)) for name, rows in groups}
+        for quantity, words in (("accuracy", "test accuracy"), ("stop_step", _WORDS["stop_step"]))
+    }
+    for (words, points), name in zip(panels.items(), ("accuracy", "steps"), strict=True):
+        figure = plots.trade_off(points, "density", words, title, logarithmic=(True, False))
+        results.draw(figure, name)
+    return [_table(table, results.read(COMPARISONS), title), *failures(groups)]
+
+
+def _by_round(rows: pd.DataFrame, column: str) -> np.ndarray:
+    """Runs down, rounds across."""
+    return rows.pivot(index=["seed", "repetition"], columns="round", values=column).to_numpy(float)
+
+
+def _table(table: pd.DataFrame, compared: pd.DataFrame, title: str) -> Table:
+    """Rounds down."""
+    rows, pairs = [], compared[(compared["quantity"] == "accuracy") & (compared["second"] == FRESH)]
+    for _, of in table.groupby("round"):
+        pair = pairs[pairs["round"] == of["round"].iloc[0]]
+        better = "-" if pair.empty else f"{pair['wins'].iloc[0]:g} of {pair['runs'].iloc[0]:g}"
+        accuracies, stops = (
+            [
+                tables.spread(of.loc[of["strategy"] == strategy, quantity], form)
+                for strategy in (TICKETS, FRESH)
+            ]
+            for quantity, form in (("accuracy", ".4f"), ("stop_step", ",.0f"))
+        )
+        rows.append((f"{of['density'].iloc[0]:.3g}", *accuracies, better, *stops))
+    columns = (
+        *("density", TICKETS, FRESH, "tickets better"),
+        *(f"stop, {TICKETS}", f"stop, {FRESH}"),
+    )
+    title = f"{title}: test accuracy at the end of training; stop, the step of the least held-out loss"
+    return tables.table(f"{title}; medians [quartiles]", columns, rows)
+
+
+def charts(results: Results) -> list[Chart]:
+    """Every run: accuracy, and the step of the least held-out loss, against density."""
+    settings = results.settings
+    labels = {"accuracy": "test accuracy", "stop_step": _WORDS["stop_step"], "strategy": "weights"}
+    return [
+        Chart(
+            f"{settings['dataset']}, {in_words(settings)}: {labels[column]} against density",
+            results.table,
+            "density",
+            column,
+            "strategy",
+            at="round",
+            labels=labels,
+            tells=("round", "seed", "repetition"),
+            logarithmic=(True, False),
+        )
+        for column in ("accuracy", "stop_step")
+    ]
+
+
+EXPERIMENT = Experiment(
+    __name__, TicketSettings, plan, run, report, duration, charts, statistics, spreads=True
+)

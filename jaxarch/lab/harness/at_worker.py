@@ -1,0 +1,239 @@
+"""A part as a worker process makes it: under the driver's conditions, what it warns of is told."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import pickle
+import platform
+import sys
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
+
+import jax
+import pandas as pd
+
+from jaxarch.errors import ArgumentError, first_line, shown
+from jaxarch.lab.harness.part import Part, Work
+from jaxarch.lab.results import devices_here, devices_in_words
+from jaxarch.running.devices import use_compilation_cache, use_cpu_cores
+from jaxarch.running.options import Progress
+
+CONFIG = (
+    "jax_enable_x64",
+    "jax_default_matmul_precision",
+    "jax_default_prng_impl",
+    "jax_threefry_partitionable",
+    "jax_numpy_dtype_promotion",
+)
+"""What of JAX's configuration numbers depend on."""
+CACHE = "jax_compilation_cache_dir"
+PACKAGES = ("jaxarch", "jax", "jaxlib", "numpy")
+TOLD_EVERY = 1.0
+"""Seconds between two borders of a training that the driver is told of meanwhile."""
+
+_alone = threading.Lock()
+
+
+@dataclasses.dataclass(frozen=True)
+class Conditions:
+    """What the driver computes under, and a worker too: with other releases its numbers would be others.
+
+    Attributes:
+      host: the driver's.
+      process: likewise.
+      config: of JAX, by name.
+      versions: of packages.
+      cache: the folder of compiled programs, of use on the same host; or empty.
+      devices: CPU devices of a worker.
+      topic: what Dask calls the messages to the driver; or empty.
+    """
+
+    host: str
+    process: int
+    config: tuple[tuple[str, Any], ...]
+    versions: tuple[tuple[str, str], ...]
+    cache: str
+    devices: int
+    topic: str
+
+    @classmethod
+    def here(cls, devices: int, topic: str) -> Conditions:
+        """Those of this process."""
+        return cls(
+            platform.node(),
+            os.getpid(),
+            tuple((name, _configured(name)) for name in CONFIG),
+            tuple((name, version(name)) for name in PACKAGES),
+            _configured(CACHE) or "",
+            devices,
+            topic,
+        )
+
+    @property
+    def ours(self) -> bool:
+        """Whether this process is the driver."""
+        return (self.host, self.process) == (platform.node(), os.getpid())
+
+
+@dataclasses.dataclass(frozen=True)
+class Made:
+    """A part that was made.
+
+    Attributes:
+      result: a table, or a pytree of NumPy arrays.
+      borders: the last of each training.
+      warned: the kind of each warning, and what it says.
+      where: host and process.
+      devices: of the process, as in `2 x cpu`.
+    """
+
+    result: Any
+    borders: tuple[Progress, ...]
+    warned: tuple[tuple[type[Warning], str], ...]
+    where: str
+    devices: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Failed:
+    """A part that ended in an error.
+
+    Attributes:
+      message: one line of an `ArgumentError`, or the traceback of any other.
+      argument: which of the two.
+      where: host and process.
+    """
+
+    message: str
+    argument: bool
+    where: str
+
+
+def packed(part: Part, load: Callable[[], Any], found: dict[str, Any]) -> bytes:
+    """A part with what it needs, as bytes.
+
+    Raises:
+      ArgumentError: something that cannot be pickled, naming the part.
+    """
+    try:
+        loads = pickle.dumps(load)
+        return pickle.dumps((part.name, part.function, part.settings, loads, found))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise ArgumentError(
+            f"parts: {part.name} cannot be sent to a worker: {first_line(error)}; expected a function at the "
+            "top of a module, and settings that can be pickled"
+        ) from error
+
+
+def check_same(dataset: str, here: str, there: str) -> None:
+    """Raise unless a worker has loaded the data that the driver has: the same name may be of other files.
+
+    Args:
+      dataset: the name.
+      here: a digest of what the worker has loaded.
+      there: that of the driver's.
+
+    Raises:
+      ArgumentError: naming data and machine.
+    """
+    if here != there:
+        raise ArgumentError(f"dataset: {shown(dataset)} is not the same on {platform.node()}")
+
+
+def make(conditions: Conditions, package: bytes) -> Made | Failed:
+    """Make a part; whatever it raises is told, and not raised."""
+    where = f"process {os.getpid()} on {platform.node()}"
+    with _alone:
+        try:
+            _take_over(conditions)
+            name, function, settings, loads, found = pickle.loads(package)
+            told = _Told(conditions.topic, name)
+            with warnings.catch_warnings(record=True) as record:
+                warnings.simplefilter("always")
+                result = function(_loaded(loads), settings, found, Work(told))
+                if not isinstance(result, pd.DataFrame):
+                    result = jax.device_get(result)
+            warned = dict.fromkeys((warning.category, str(warning.message)) for warning in record)
+            devices = devices_in_words(devices_here())
+            return Made(result, tuple(told.last.values()), tuple(warned), where, devices)
+        except ArgumentError as error:
+            return Failed(str(error), True, where)
+        except Exception:
+            return Failed(traceback.format_exc(), False, where)
+
+
+def _take_over(conditions: Conditions) -> None:
+    """Compute as the driver does.
+
+    Raises:
+      ArgumentError: other releases; a process that has started JAX with other devices.
+    """
+    if conditions.ours:
+        return
+    for name, theirs in conditions.versions:
+        if version(name) != theirs:
+            raise ArgumentError(
+                f"executor: a worker on {platform.node()} has {name} {version(name)}, and not {theirs}"
+            )
+    for name, value in conditions.config:
+        if _configured(name) != value:
+            jax.config.update(name, value)
+    try:
+        use_cpu_cores(conditions.devices)
+    except ArgumentError:
+        raise ArgumentError(
+            f"devices: a worker on {platform.node()} has started JAX with {len(jax.devices('cpu'))} CPU "
+            f"devices, and not {conditions.devices}; restart the workers"
+        ) from None
+    here = conditions.cache and conditions.host == platform.node()
+    if here and _configured(CACHE) != conditions.cache:
+        use_compilation_cache(conditions.cache)
+
+
+def _configured(name: str) -> Any:
+    return getattr(jax.config, name)
+
+
+@functools.lru_cache(maxsize=1)
+def _loaded(loads: bytes) -> Any:
+    """What the parts of an experiment load, once a process."""
+    return pickle.loads(loads)()
+
+
+class _Told:
+    """What a training tells on the way: the last border is kept, and the driver hears of others if it can."""
+
+    def __init__(self, topic: str, part: str) -> None:
+        self.last: dict[str, Progress] = {}
+        self._send = _sender(topic, part)
+        self._latest = time.monotonic()
+        self._send({})
+
+    def __call__(self, border: Progress) -> None:
+        if border.step >= border.steps and border.group + 1 >= border.groups:
+            self.last[border.name] = dataclasses.replace(border, look=None)
+        elif time.monotonic() > self._latest + TOLD_EVERY:
+            self._latest = time.monotonic()
+            names = ("name", "step", "steps", "group", "groups", "runs", "loss")
+            self._send({name: getattr(border, name) for name in names})
+
+
+def _sender(topic: str, part: str) -> Callable[[dict[str, Any]], None]:
+    """How a message gets to the driver: through the scheduler of Dask, or not at all."""
+    if topic and "distributed" in sys.modules:
+        from distributed import get_worker
+
+        try:
+            worker = get_worker()
+        except ValueError:
+            pass
+        else:
+            return lambda border: worker.log_event(topic, {"part": part, **border})
+    return lambda border: None

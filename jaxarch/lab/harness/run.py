@@ -1,0 +1,144 @@
+"""How experiments are run: their settings are checked, what they found is written, reports are drawn."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Any
+
+from rich.console import RenderableType
+
+from jaxarch.errors import ArgumentError, shown
+from jaxarch.lab import results
+from jaxarch.lab.harness.combined import COMBINED
+from jaxarch.lab.harness.experiment import Context, Experiment
+from jaxarch.lab.harness.memory import first_memory
+from jaxarch.lab.harness.parts import check_parts
+from jaxarch.lab.harness.results import Results
+from jaxarch.lab.harness.spread import Spread
+from jaxarch.lab.harness.written import write
+from jaxarch.running.options import Progress
+
+
+def plan_of(experiment: Experiment, settings: Any) -> list[str]:
+    """What would be compiled and trained, in lines.
+
+    Raises:
+      ArgumentError: settings that cannot be used.
+    """
+    return experiment.plan(_ready(settings))
+
+
+def check_resumed(experiment: Experiment, settings: Any) -> None:
+    """Raise if a run would refuse the folder of the setting `resume`, and leave it as it is."""
+    check_parts(_ready(settings), experiment.name)
+
+
+def memory_of(experiment: Experiment, settings: Any) -> list[str]:
+    """What the first training takes on each device, in lines; none where nothing is trained."""
+    return first_memory(experiment, _ready(settings))
+
+
+def time_of(experiment: Experiment, settings: Any) -> list[str]:
+    """How long it would take here, in lines; none where it cannot take long."""
+    return [] if experiment.estimate is None else experiment.estimate(_ready(settings))
+
+
+def run_in(
+    folder: Path,
+    experiment: Experiment,
+    settings: Any,
+    progress: Callable[[Progress], None] | None = None,
+    executor: Executor | Callable[[], Executor] | None = None,
+) -> None:
+    """Run an experiment, and write what it found to a folder: tables, arrays, findings and the manifest.
+
+    Args:
+      folder: where all is written; what is there under the same names is replaced.
+      experiment: what to run.
+      settings: its settings.
+      progress: called at the chunk borders of every training.
+      executor: what makes the experiment's parts in other processes: any with the interface of
+        `concurrent.futures`, or a function without arguments that makes one; see docs/over_a_cluster.md.
+
+    Raises:
+      ArgumentError: settings that cannot be used; a folder that cannot be written to in the end, of a disk
+        that is full: all that was found is then in a temporary folder, which the message names.
+    """
+    started = time.time()
+    settings = _ready(settings)
+    spread = None
+    if executor is not None:
+        check_spreads(experiment)
+        spread = Spread(executor)
+    outcome = experiment.run(settings, Context(experiment.name, settings, progress, spread=spread))
+    if spread is not None:
+        outcome = dataclasses.replace(outcome, facts={**outcome.facts, "cluster": spread.facts()})
+    settings = outcome.settings or settings
+    said = dataclasses.asdict(settings)
+    facts: dict[str, Any] = {"wall_seconds": time.time() - started}
+    if hasattr(settings, "key"):
+        facts["key"] = results.key_description(settings.key)
+    try:
+        write(folder, experiment, outcome, said, **facts)
+    except OSError as error:
+        elsewhere = Path(tempfile.mkdtemp(prefix="jaxarch-"))
+        try:
+            write(elsewhere, experiment, outcome, said, **facts)
+        except OSError:
+            shutil.rmtree(elsewhere, ignore_errors=True)
+            raise error from None
+        raise ArgumentError(
+            f"results: they could not be written where they belong ({error.strerror}); they are in "
+            f"{shown(elsewhere, 200)}"
+        ) from error
+
+
+def check_spreads(experiment: Experiment) -> None:
+    """Raise unless other processes can make an experiment's parts.
+
+    Raises:
+      ArgumentError: naming the experiments whose parts they can make.
+    """
+    if not experiment.spreads:
+        from jaxarch.lab.harness import catalogue
+
+        others = ", ".join(name for name in catalogue.EXPERIMENTS if catalogue.experiment(name).spreads)
+        raise ArgumentError(
+            f"cluster: {experiment.name} is made by one process; the experiments with parts that others can "
+            f"make are {others}"
+        )
+
+
+def report_on(folder: Path | Results, experiment: Experiment) -> list[RenderableType]:
+    """The tables of an experiment from the files of a folder; its figures are drawn there again.
+
+    Raises:
+      ArgumentError: a folder that lacks a file.
+    """
+    results = folder if isinstance(folder, Results) else Results(folder)
+    return [*experiment.report(results), *_of_workers(results.manifest)]
+
+
+def _of_workers(manifest: dict[str, Any]) -> list[str]:
+    """What happened to other processes that made parts, if there were any."""
+    lines = []
+    for of in manifest.get(COMBINED, [manifest]):
+        facts = of.get("cluster", {"made again": {}, "warnings": []})
+        lines += [
+            f"! {name} was begun {times + 1} times, since its worker died"
+            for name, times in facts["made again"].items()
+        ]
+        lines += [f"! {warning}" for warning in facts["warnings"]]
+    return lines
+
+
+def _ready(settings: Any) -> Any:
+    settings = settings.complete()
+    settings.check()
+    return settings

@@ -1,0 +1,245 @@
+"""Channels or neurons found by several searches and cut out: accuracy against multiply-adds."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+from rich.console import RenderableType
+
+from jaxarch import ResultWarning, plots, select
+from jaxarch.lab.charts import Chart
+from jaxarch.lab.harness import Context, Experiment, Outcome, Results, finding, pace, tables
+from jaxarch.lab.harness.results import failures
+from jaxarch.lab.harness.tables import Table
+from jaxarch.lab.pruning import cutting, unit_searches
+from jaxarch.lab.pruning.parents import in_words
+from jaxarch.lab.pruning.reporting import COMPARISONS, MASKS, dead_starts
+from jaxarch.lab.pruning.unit_settings import DENSE, LAYERWISE, ChannelSettings
+from jaxarch.storage import digest
+
+MEASURED_STEPS = 10
+"""Of one network of each kind, to tell how long all of it takes."""
+LEARNED = ("two-temperature", "AP")
+"""The methods whose differences to all others are shown."""
+
+
+def plan(settings: ChannelSettings) -> list[str]:
+    """What would be compiled and trained."""
+    task = unit_searches.prepare(settings)
+    connections = sum(leaf.size for leaf in jax.tree.leaves(select(task.params)))
+    sizes = task.units.groups()
+    trained = len(np.asarray(task.problem.train).T)
+    lines = [
+        f"parent: {in_words(settings)}, {connections} connections; {sum(sizes.values())} {settings.units} in "
+        f"{len(sizes)} groups; pictures of {task.images.x.shape[1:]}",
+        f"trained on {trained} examples and tested on {task.test.shape[1]}",
+        f"methods: {', '.join(settings.methods)}; shares {', '.join(f'{s:g}' for s in settings.shares)}; "
+        f"{settings.seeds} seeds",
+    ]
+    lines += [
+        f"search: {search}: {runs} trainings of {settings.search_steps} steps of batch {settings.batch_size}"
+        for search, runs in _searches(settings).items()
+    ]
+    return [
+        *lines,
+        f"then {_networks(settings)} networks trained for {settings.steps} steps, cut and tested twice",
+    ]
+
+
+def _searches(settings: ChannelSettings) -> dict[str, int]:
+    """The searches that train, and how many trainings each needs."""
+    names = dict.fromkeys(method.removesuffix(LAYERWISE) for method in settings.methods)
+    shares = {"two-temperature": len(settings.shares)}
+    return {name: settings.seeds * shares.get(name, 1) for name in names if settings.search_steps_of(name)}
+
+
+def _networks(settings: ChannelSettings) -> int:
+    return settings.seeds * (1 + len(settings.methods) * len(settings.shares))
+
+
+def duration(settings: ChannelSettings) -> list[str]:
+    """How long all of it would take here, from a few steps of each kind of training and one network cut."""
+    task = unit_searches.prepare(settings)
+    one = dataclasses.replace(settings, seeds=1, shares=settings.shares[:1], search_steps=MEASURED_STEPS)
+    few = task._replace(settings=one)
+    options: dict[str, Any] = {"dead_start": "ignore", "chunk": MEASURED_STEPS}
+    total = 0.0
+    for search, runs in _searches(settings).items():
+        with warnings.catch_warnings():
+            # After so few steps no share is reached.
+            warnings.simplefilter("ignore", ResultWarning)
+            found = next(iter(unit_searches.SEARCHES[search](few, options).values()))
+        total += float(found.seconds) / MEASURED_STEPS * runs * settings.search_steps
+    a_step, a_cut = cutting.timed(few, MEASURED_STEPS)
+    networks, devices = _networks(settings), jax.local_device_count()
+    total = (total + networks * settings.steps * a_step) / devices + networks * a_cut
+    return [pace.told(total, devices, "compilation of trainings apart")]
+
+
+def run(settings: ChannelSettings, context: Context) -> Outcome:
+    """Find the units, train the networks that have them alone, and cut these."""
+    task = unit_searches.prepare(settings)
+    measured = cutting.measure(task, context.progress)
+    return Outcome(
+        measured.table,
+        _findings(measured.table, measured.comparisons),
+        tables={COMPARISONS: measured.comparisons},
+        arrays={MASKS: measured.masks},
+        facts={
+            "pictures": {"name": task.images.name, "sha256": digest(task.images.x, task.images.y)},
+            "notes": measured.notes,
+        },
+    )
+
+
+def _findings(table: pd.DataFrame, comparisons: pd.DataFrame) -> list[dict[str, Any]]:
+    """The learned methods against all others, and the accuracy and the size of all."""
+    pairs = comparisons[comparisons["first"].isin(LEARNED)].to_dict("records")
+    against = [
+        finding(
+            f"accuracy of {pair['first']} minus {pair['second']}, share {pair['share']:g}", pd.Series(pair)
+        )
+        for pair in pairs
+    ]
+    quantities = {"accuracy": "accuracy", "multiply_adds": "multiply-adds"}
+    return against + [
+        finding(f"{words} of {method}, share {share:g}", rows[column])
+        for (share, method), rows in table.groupby(["share", "strategy"], sort=False)
+        for column, words in quantities.items()
+    ]
+
+
+def report(results: Results) -> list[RenderableType]:
+    """Draw the figure, and make the tables."""
+    settings, table, comparisons = results.settings, results.table, results.read(COMPARISONS)
+    title = f"{settings['dataset']}, {in_words(settings)}"
+    # In units that leave numbers which need no power of ten.
+    unit, of_them = (1e6, "millions") if table["dense_multiply_adds"].max() >= 1e6 else (1e3, "thousands")
+    points = {
+        method: (_by_share(rows, "multiply_adds") / unit, _by_share(rows, "accuracy"))
+        for method, rows in table.groupby("strategy", sort=False)
+    }
+    label = f"multiply-adds, in {of_them}"
+    figure = plots.trade_off(points, label, "test accuracy", title, logarithmic=(True, False))
+    results.draw(figure, "channels")
+    groups = [(str(name), rows) for name, rows in table.groupby("strategy", sort=False)]
+    return [
+        _accuracies(table, title),
+        _costs(table),
+        _budgets(table),
+        *(_against(comparisons, method) for method in LEARNED if method in set(comparisons["first"])),
+        _equal(table),
+        *results.manifest["notes"],
+        *failures(groups),
+        *dead_starts(groups),
+    ]
+
+
+def _by_share(rows: pd.DataFrame, column: str) -> np.ndarray:
+    by_seed = rows.pivot(index="seed", columns="share", values=column)
+    return by_seed.sort_index(axis=1).to_numpy(float)
+
+
+def _accuracies(table: pd.DataFrame, title: str) -> Table:
+    """Methods down, shares across."""
+    found = table[table["strategy"] != DENSE]
+    shares = sorted(found["share"].unique(), reverse=True)
+    rows = [
+        (str(method), *(tables.spread(of.loc[of["share"] == share, "accuracy"], ".3f") for share in shares))
+        for method, of in found.groupby("strategy", sort=False)
+    ]
+    dense = tables.spread(table.loc[table["strategy"] == DENSE, "accuracy"], ".3f")
+    return tables.table(
+        f"{title}: test accuracy, median [quartiles]; the dense network has {dense}",
+        ("share of units kept", *(f"{share:g}" for share in shares)),
+        rows,
+    )
+
+
+def _costs(table: pd.DataFrame) -> Table:
+    """What the smaller networks cost."""
+    rows = [
+        (
+            f"{method}, {share:g}",
+            *(tables.median(of[column], ",.0f") for column in ("units", "multiply_adds", "parameters")),
+            tables.median(of["dense_multiply_adds"] / of["multiply_adds"], ".1f"),
+        )
+        for (method, share), of in table.groupby(["strategy", "share"], sort=False)
+    ]
+    columns = ("method, share", "units", "multiply-adds", "parameters", "times fewer multiply-adds")
+    return tables.table("what the smaller network has: medians over seeds", columns, rows)
+
+
+def _budgets(table: pd.DataFrame) -> Table:
+    """What a network of each method was given."""
+    rows = [
+        (
+            str(method),
+            *(f"{of[column].iloc[0]}" for column in ("search_steps", "steps")),
+            f"{of['search_steps'].iloc[0] + of['steps'].iloc[0]}",
+            tables.median(of["search_seconds"] + of["seconds"], ".1f"),
+        )
+        for method, of in table.groupby("strategy", sort=False)
+    ]
+    columns = ("method", "steps of search", "of retraining", "both", "seconds")
+    return tables.table("gradient steps of a network, and its time on one device", columns, rows)
+
+
+def _against(comparisons: pd.DataFrame, method: str) -> Table:
+    """A method minus all others, seed by seed."""
+    pairs = comparisons[comparisons["first"] == method]
+    rows = [
+        (
+            f"{pair['second']}, {pair['share']:g}",
+            f"{tables.signed(pair['median'], '.3f')} [{tables.signed(pair['q25'], '.3f')} "
+            f"{tables.signed(pair['q75'], '.3f')}]",
+            f"{pair['wins']:g} of {pair['runs']}",
+            tables.number(pair["p"], ".3f"),
+            tables.number(pair["p_adjusted"], ".3f"),
+        )
+        for pair in pairs.to_dict("records")
+    ]
+    columns = ("against, share", "median [quartiles]", "better", "p", "adjusted")
+    title = f"accuracy of {method} minus that of others, seed by seed: Wilcoxon p, and adjusted at each share"
+    return tables.table(title, columns, rows)
+
+
+def _equal(table: pd.DataFrame) -> str:
+    """That networks compute the same when they are cut."""
+    apart = (table["accuracy"] - table["shrunk_accuracy"]).abs().max()
+    return (
+        "outputs of networks before and after they were cut differ by at most "
+        f"{table['difference'].max():.1e} of the largest, accuracies by {apart:.1e}"
+    )
+
+
+def charts(results: Results) -> list[Chart]:
+    """The accuracy of every run against its multiply-adds."""
+    settings = results.settings
+    labels = {
+        "multiply_adds": "multiply-adds",
+        "accuracy": "test accuracy",
+        "share": "share of units kept",
+        "strategy": "method",
+    }
+    return [
+        Chart(
+            f"{settings['dataset']}, {in_words(settings)}: test accuracy against multiply-adds",
+            results.table,
+            "multiply_adds",
+            "accuracy",
+            "strategy",
+            at="share",
+            labels=labels,
+            tells=("share", "seed"),
+            logarithmic=(True, False),
+        )
+    ]
+
+
+EXPERIMENT = Experiment(__name__, ChannelSettings, plan, run, report, duration, charts)

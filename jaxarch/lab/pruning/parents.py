@@ -1,0 +1,69 @@
+"""The parents of all networks that learn pictures, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxarch import models
+from jaxarch.errors import ArgumentError
+from jaxarch.lab.data import Images
+
+SCALED = {
+    "resnet18": models.ResNet18,
+    "resnet20": models.ResNet20,
+    "vgg11": models.VGG11,
+    "vgg16": models.VGG16,
+    "vgg19": models.VGG19,
+}
+"""Parents whose channels are their own, times a factor."""
+
+
+def check_parent(model: str, widths: Sequence[int], factor: float) -> None:
+    """Raise unless a parent takes these widths, or this factor of its channels.
+
+    Raises:
+      ArgumentError: widths of a parent that has its own; a factor of one that has none.
+    """
+    if widths and model not in ("mlp", "cnn"):
+        raise ArgumentError(f"widths: they are of an mlp or a cnn; the {model} has its own")
+    if factor != 1 and model not in SCALED:
+        raise ArgumentError(
+            f"width_factor: a factor of channels is taken by {', '.join(SCALED)}, not by the {model}"
+        )
+
+
+def in_words(settings: Any) -> str:
+    """The parent of settings, or of those of a result folder: `resnet20`, or `resnet20 x 0.125`.
+
+    With normal initial weights in place of its own, that is said too.
+    """
+    told = settings if isinstance(settings, Mapping) else vars(settings)
+    factor = told.get("width_factor", 1.0)
+    parent = str(told["model"]) if factor == 1 else f"{told['model']} x {factor:g}"
+    return f"{parent}, normal initial weights" if told.get("initial") == "normal" else parent
+
+
+def parent_of(model: str, widths: Sequence[int], factor: float, images: Images) -> Callable[[Any], Any]:
+    """The parent of all architectures, a function of Flax's rngs."""
+    _, height, side, channels = images.x.shape
+    outputs = len(np.unique(images.y))
+    match model:
+        case "mlp":
+            sizes = (height * side * channels, *widths, outputs)
+            return lambda rngs: models.MLP(sizes, rngs=rngs)
+        case "lenet":
+            pixels = height * side * channels
+            return lambda rngs: models.LeNet300100(inputs=pixels, outputs=outputs, rngs=rngs)
+        case "cnn":
+            return lambda rngs: models.CNN(widths, inputs=channels, outputs=outputs, rngs=rngs)
+        case name if name in SCALED:
+            return lambda rngs: SCALED[name](factor, inputs=channels, outputs=outputs, rngs=rngs)
+        case "vit":
+            size = (height, side)
+            return lambda rngs: models.VisionTransformer(
+                size=size, inputs=channels, outputs=outputs, rngs=rngs
+            )
+    raise ValueError(model)

@@ -1,0 +1,109 @@
+"""What the experiments on transfer have in common: how they are run, their findings, figures and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+from rich.console import RenderableType
+
+from jaxarch import plots
+from jaxarch.lab.charts import Chart
+from jaxarch.lab.harness import Context, Experiment, Outcome, Results, finding, tables
+from jaxarch.lab.harness.results import failures
+from jaxarch.lab.pruning import estimate, tasks
+from jaxarch.lab.pruning.tasks import Transfer
+from jaxarch.lab.pruning.trial import CELL, PARENT, Measured, measure
+
+COMPARISONS, LAYERS, MASKS = "comparisons.csv", "layers.csv", "masks.npz"
+
+
+def experiment(
+    module: str,
+    settings: type,
+    findings: Callable[[Measured], Iterable[Mapping[str, Any]]],
+    report: Callable[[Results], list[RenderableType]],
+    charts: Callable[[Results], list[Chart]] | None = None,
+) -> Experiment:
+    """The experiment of a module that measures a transfer; its settings have `methods`."""
+
+    def plan(settings: Any) -> list[str]:
+        return estimate.plan(settings.methods, tasks.prepare(settings))
+
+    def duration(settings: Any) -> list[str]:
+        return estimate.duration(settings.methods, tasks.prepare(settings))
+
+    def run(settings: Any, context: Context) -> Outcome:
+        transfer = tasks.prepare(settings)
+        measured = measure(settings.methods, transfer, context.progress, context.spread)
+        return outcome(transfer, measured, findings(measured))
+
+    return Experiment(module, settings, plan, run, report, duration, charts, spreads=True)
+
+
+def outcome(transfer: Transfer, measured: Measured, findings: Iterable[Mapping[str, Any]]) -> Outcome:
+    """Results, comparisons, layer densities and masks of a transfer, and its settings with their classes."""
+    names = {"old": transfer.old.name, "new": transfer.new.name}
+    pictures = {which: {"name": names[which], "sha256": digest} for which, digest in measured.digests.items()}
+    return Outcome(
+        measured.table,
+        findings,
+        tables={COMPARISONS: measured.comparisons, LAYERS: measured.layers},
+        arrays={MASKS: measured.masks},
+        facts={"pictures": pictures, "notes": measured.notes},
+        settings=transfer.settings,
+    )
+
+
+def draw_layers(results: Results, title: str) -> None:
+    """Draw the densities of layers."""
+    table = results.read(LAYERS)
+    panels = {
+        f"sparsity {sparsity:g}": {
+            method: {
+                layer: of_layer["density"].to_numpy() for layer, of_layer in of.groupby("layer", sort=False)
+            }
+            for method, of in rows.groupby("strategy", sort=False)
+        }
+        for sparsity, rows in table.groupby("sparsity", sort=False)
+    }
+    results.draw(plots.layer_densities(panels, title), "layers")
+
+
+def remarks(results: Results) -> list[str]:
+    """What a reader of the tables has to know: of the searches, and of the runs on the new task."""
+    groups = [(str(name), of) for name, of in results.table.groupby("strategy", sort=False)]
+    noted = [*results.manifest["notes"], *failures(groups)]
+    return noted + dead_starts(groups)
+
+
+def dead_starts(groups: Iterable[tuple[str, pd.DataFrame]]) -> list[str]:
+    """In how many runs of each method a layer was without a gradient."""
+    noted = []
+    for name, of in groups:
+        dead = int(of["dead_start"].sum())
+        if dead:
+            noted.append(
+                f"! {name}: in {dead} of {len(of)} runs some layer never had a gradient (too few connections)"
+            )
+    return noted
+
+
+def accuracies(measured: Measured) -> list[dict[str, Any]]:
+    """The accuracy of every method in every cell, for the record."""
+    return [
+        finding(f"accuracy of {cell[-1]}, {where(dict(zip(CELL, cell, strict=False)))}", rows["accuracy"])
+        for cell, rows in measured.table.groupby([*CELL, "strategy"], sort=False)
+    ]
+
+
+def where(cell: Mapping[str, Any]) -> str:
+    """A cell in words."""
+    return f"sparsity {cell['sparsity']:g}, {cell['size']} examples, {cell['weights']} start"
+
+
+def parent(table: pd.DataFrame) -> str:
+    """The accuracy of the whole network, in words."""
+    spread = tables.spread(table.loc[table["strategy"] == PARENT, "accuracy"], ".3f")
+    return f"the parent has {spread}"

@@ -1,0 +1,97 @@
+"""[A] section 3.3 and table 1: what is left of an architecture when its layers are reshuffled."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pandas as pd
+from rich.console import RenderableType
+
+from jaxarch.errors import check_distinct, check_known
+from jaxarch.lab.harness import Results, finding, tables
+from jaxarch.lab.harness.tables import Table
+from jaxarch.lab.pruning import reporting
+from jaxarch.lab.pruning.searches import RESHUFFLED, SEARCHES
+from jaxarch.lab.pruning.settings import TransferSettings
+from jaxarch.lab.pruning.trial import PARENT, Measured
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(TransferSettings):
+    """What can be set with `jaxarch run pruning.reshuffle --set NAME=VALUE`, beside what all transfers have.
+
+    What each search finds is compared with itself, its connections permuted within each layer.
+
+    Attributes:
+      searches: AP (architecture pruning), IMP (iterative magnitude pruning), magnitude, SNIP, random,
+        uniform, ERK, random search.
+    """
+
+    sparsities: tuple[float, ...] = (0.1, 0.3, 0.5, 0.7, 0.9, 0.95, 0.99)
+    searches: tuple[str, ...] = ("AP", "IMP")
+
+    def check(self) -> None:
+        """Raise on the first setting that cannot be used."""
+        super().check()
+        check_known("searches", self.searches, SEARCHES)
+        check_distinct("searches", self.searches)
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Every search, and what it finds reshuffled."""
+        return tuple(name for search in self.searches for name in (search, search + RESHUFFLED))
+
+
+def findings(measured: Measured) -> list[dict[str, Any]]:
+    """What goes into the record: every search against itself reshuffled, and the accuracy of all."""
+    against = [
+        finding(f"accuracy of {pair['first']} minus itself reshuffled, {reporting.where(pair)}", pair)
+        for _, pair in _pairs(measured.comparisons).iterrows()
+    ]
+    return against + reporting.accuracies(measured)
+
+
+def report(results: Results) -> list[RenderableType]:
+    """Draw the figure, and make the tables."""
+    table, pairs = results.table, _pairs(results.read(reporting.COMPARISONS))
+    task = table["task"].iloc[0]
+    reporting.draw_layers(results, task)
+    rendered: list[RenderableType] = []
+    for (weights, size), cell in table.groupby(["weights", "size"], sort=False):
+        rendered.append(_table(cell, f"{task}: test accuracy after {size} examples, {weights} start"))
+        rendered.append(_differences(pairs[(pairs["weights"] == weights) & (pairs["size"] == size)]))
+    return [*rendered, *reporting.remarks(results)]
+
+
+def _pairs(comparisons: pd.DataFrame) -> pd.DataFrame:
+    """A search against itself reshuffled."""
+    return comparisons[comparisons["second"] == comparisons["first"] + RESHUFFLED]
+
+
+def _table(table: pd.DataFrame, title: str) -> Table:
+    """Table 1 of [A]: sparsities down, methods across."""
+    found = table[table["strategy"] != PARENT]
+    methods = found["strategy"].unique()
+    rows = [
+        (f"{sparsity:g}", *(tables.spread(of.loc[of["strategy"] == m, "accuracy"], ".3f") for m in methods))
+        for sparsity, of in found.groupby("sparsity")
+    ]
+    return tables.table(f"{title}; {reporting.parent(table)}", ("sparsity", *methods), rows)
+
+
+def _differences(pairs: pd.DataFrame) -> Table:
+    rows = [
+        (
+            f"{pair['first']}, {pair['sparsity']:g}",
+            tables.signed(pair["median"], ".3f"),
+            f"{tables.signed(pair['mean_low'], '.3f')} {tables.signed(pair['mean_high'], '.3f')}",
+            f"{pair['wins']:g} of {pair['runs']}",
+        )
+        for _, pair in pairs.iterrows()
+    ]
+    columns = ("search, sparsity", "median", "95% of mean", "better")
+    return tables.table("accuracy minus that of the same reshuffled, seed by seed", columns, rows)
+
+
+EXPERIMENT = reporting.experiment(__name__, Settings, findings, report)

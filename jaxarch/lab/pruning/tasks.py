@@ -1,0 +1,173 @@
+"""The two tasks of a transfer: one with many examples to search on, and a new one with few."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import numpy as np
+import optax
+
+from jaxarch import Problem, models
+from jaxarch.errors import ArgumentError
+from jaxarch.lab.data import Images, balanced_rows, crop_and_pool, load_images, take_images
+from jaxarch.lab.pruning.parents import parent_of
+from jaxarch.lab.pruning.settings import TransferSettings
+from jaxarch.streams import crop_and_flip
+
+
+class Transfer(NamedTuple):
+    """The two tasks, ready.
+
+    Attributes:
+      settings: complete.
+      old: pictures of the task that is searched on, labelled 0, 1, ...
+      new: those of the new task.
+      searching: the problem that architectures are searched on.
+      learning: the new problem; `train` has shape (seeds, largest size), balanced up to each size.
+      test: rows of the new pictures to test on, shape (seeds, n).
+    """
+
+    settings: TransferSettings
+    old: Images
+    new: Images
+    searching: Problem
+    learning: Problem
+    test: np.ndarray
+
+    @property
+    def task(self) -> str:
+        """From what to what, in words."""
+        settings = self.settings
+        old = f"{settings.dataset} {_in_words(settings.classes)}"
+        if settings.in_domain:
+            return f"{old}, in domain"
+        return f"{old} -> {settings.new_dataset} {_in_words(settings.new_classes)}"
+
+
+def _in_words(classes: tuple[int, ...]) -> str:
+    """`0-4` for classes in a row, `0,2,5` for others."""
+    first, last = classes[0], classes[-1]
+    if len(classes) > 2 and classes == tuple(range(first, last + 1)):
+        return f"{first}-{last}"
+    return ",".join(map(str, classes))
+
+
+def prepare(settings: TransferSettings) -> Transfer:
+    """Load the data, draw the rows of all seeds, and build both problems; settings that are complete.
+
+    Raises:
+      ArgumentError: classes that overlap, that the data lack or that have fewer
+        examples than asked for.
+    """
+    first = load_images(settings.dataset)
+    second = first if settings.new_dataset == settings.dataset else load_images(settings.new_dataset)
+    settings = settings.with_classes(*(np.unique(images.y).tolist() for images in (first, second)))
+    old = pooled(first.of_classes(settings.classes), settings.pool)
+    new = pooled(second.of_classes(settings.new_classes), settings.pool)
+    searched, pool, test = _rows(settings, old, new)
+    keys = settings.keys("rows")
+    train = np.stack([balanced_rows(key, new.y, pool, size=max(settings.sizes)) for key in keys])
+    if test is None:
+        tested = np.stack([np.setdiff1d(pool, rows) for rows in train])
+    else:
+        tested = np.tile(test, (settings.seeds, 1))
+    if not tested.size:
+        raise ArgumentError(f"sizes: {max(settings.sizes)} leave none of {len(pool)} examples to test on")
+    moments = old.moments()
+    searching = problem_of_images(settings, settings.model, old, searched, settings.training_steps, moments)
+    learning = problem_of_images(settings, settings.model, new, train, settings.steps, moments)
+    return Transfer(settings, old, new, searching, learning, tested.astype(np.int32))
+
+
+class LearningSettings(Protocol):
+    """What settings say of how pictures are learned."""
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Hidden neurons, or channels, of each layer."""
+
+    @property
+    def width_factor(self) -> float:
+        """A factor of the channels of a parent that has its own."""
+
+    @property
+    def batch_size(self) -> int:
+        """Examples a step."""
+
+    @property
+    def rate(self) -> float:
+        """Of Adam."""
+
+    @property
+    def augment(self) -> bool:
+        """Whether pictures are augmented."""
+
+
+Change = Callable[[Any, Any], Any]
+"""What is done to a parent that was made: `(model, rngs) -> model`."""
+
+
+def problem_of_images(
+    settings: LearningSettings,
+    model: str,
+    images: Images,
+    rows: np.ndarray,
+    steps: int,
+    moments: Any,
+    change: Change | None = None,
+) -> Problem:
+    """Classes of pictures, learned by Adam.
+
+    Args:
+      settings: with widths, batch size, rate, and whether pictures are augmented.
+      model: the name of the parent.
+      images: to learn.
+      rows: of the examples to train on.
+      steps: of a training.
+      moments: of the pixels, as of `Images.moments`.
+      change: what is done to the parent, such as another head.
+    """
+    parent = parent_of(model, settings.widths, settings.width_factor, images)
+    return models.supervised(
+        parent if change is None else lambda rngs: change(parent(rngs), rngs),
+        (images.x, images.y),
+        loss=optax.softmax_cross_entropy_with_integer_labels,
+        optimizer=optax.adam(settings.rate),
+        steps=steps,
+        batch_size=settings.batch_size,
+        train=rows,
+        gather=take_images(*moments),
+        augment=crop_and_flip() if settings.augment else None,
+    )
+
+
+def _rows(
+    settings: TransferSettings, old: Images, new: Images
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Rows to search on, rows to draw new examples from, and rows to test on; `None`: on what is left.
+
+    The search has the examples for training; of the new task, these are for training and the others for
+    testing. Without a published split, or in the same domain, it is tested on what is not trained on.
+    """
+    published = old.train < len(old.y)
+    if settings.in_domain:
+        if published:
+            return np.arange(old.train), np.arange(old.train, len(old.y)), None
+        half = int(np.bincount(old.y).min()) // 2
+        key = jax.random.fold_in(settings.keys("rows")[0], 0)
+        searched = np.sort(balanced_rows(key, old.y, np.arange(len(old.y)), per_class=half))
+        return searched, np.setdiff1d(np.arange(len(old.y)), searched), None
+    rest = np.arange(new.train, len(new.y))
+    return np.arange(old.train), np.arange(new.train), rest if rest.size else None
+
+
+def pooled(images: Images, window: int) -> Images:
+    """Pictures whose pixels are the means over windows, rounded."""
+    if window == 1:
+        return images
+    height, width = (side // window for side in images.x.shape[1:3])
+    channels = [crop_and_pool(channel, 0, window) for channel in np.moveaxis(images.x, -1, 0)]
+    pixels = np.stack(channels, axis=-1).reshape(len(images.y), height, width, -1)
+    return images._replace(x=np.rint(pixels).astype(np.uint8))

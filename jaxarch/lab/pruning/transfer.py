@@ -1,0 +1,128 @@
+"""[A] section 3.2, figures 2 to 7: architectures of one task, trained on another with few examples."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pandas as pd
+from rich.console import RenderableType
+
+from jaxarch import plots
+from jaxarch.lab.charts import Chart
+from jaxarch.lab.harness import Results, finding, tables
+from jaxarch.lab.harness.tables import Table
+from jaxarch.lab.pruning import reporting
+from jaxarch.lab.pruning.searches import RESHUFFLED, check_methods
+from jaxarch.lab.pruning.settings import TransferSettings
+from jaxarch.lab.pruning.trial import PARENT, Measured
+
+METHODS = ("AP", "IMP", "magnitude", "SNIP", "random search", "ERK", "random", "AP" + RESHUFFLED)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(TransferSettings):
+    """What can be set with `jaxarch run pruning.transfer --set NAME=VALUE`, beside what all transfers have.
+
+    Attributes:
+      methods: AP (architecture pruning), IMP (iterative magnitude pruning), magnitude (the same in one shot),
+        SNIP, random search; drawn: random, uniform, ERK; METHOD->reshuffled permutes within layers what
+        METHOD finds.
+    """
+
+    methods: tuple[str, ...] = METHODS
+
+    def check(self) -> None:
+        """Raise on the first setting that cannot be used."""
+        super().check()
+        check_methods("methods", self.methods)
+
+
+def findings(measured: Measured) -> list[dict[str, Any]]:
+    """What goes into the record: AP against the others, and the accuracy of all."""
+    pairs = [pair for pair in measured.comparisons.to_dict("records") if pair["first"] == "AP"]
+    against = [
+        finding(f"accuracy of AP minus {pair['second']}, {reporting.where(pair)}", pd.Series(pair))
+        for pair in pairs
+    ]
+    return against + reporting.accuracies(measured)
+
+
+def report(results: Results) -> list[RenderableType]:
+    """Draw the figures, and make the tables."""
+    table, comparisons = results.table, results.read(reporting.COMPARISONS)
+    task = table["task"].iloc[0]
+    figure = plots.sweep(_curves(table), "share of connections left", task, logarithmic_setting=True)
+    results.draw(figure, "accuracy")
+    reporting.draw_layers(results, task)
+    rendered: list[RenderableType] = [
+        _accuracies(cell, f"{task}: test accuracy after {size} examples, {weights} start")
+        for (weights, size), cell in table.groupby(["weights", "size"], sort=False)
+    ]
+    if "AP" in set(comparisons["first"]):
+        rendered.append(_against(comparisons))
+    return [*rendered, *reporting.remarks(results)]
+
+
+def _curves(table: pd.DataFrame) -> Any:
+    """By start, by size, by method: shares of connections, of which 1 is the parent, and accuracies."""
+    curves: dict[str, Any] = {}
+    for (weights, size), cell in table.groupby(["weights", "size"], sort=False):
+        whole = cell[cell["strategy"] == PARENT]
+        panel = curves.setdefault(f"test accuracy\n{weights} start", {}).setdefault(f"{size} examples", {})
+        for method, rows in cell[cell["strategy"] != PARENT].groupby("strategy", sort=False):
+            by_seed = pd.concat([whole, rows]).pivot(index="seed", columns="sparsity", values="accuracy")
+            panel[method] = (1 - by_seed.columns.to_numpy(float), by_seed.to_numpy())
+    return curves
+
+
+def _accuracies(table: pd.DataFrame, title: str) -> Table:
+    """Methods down, sparsities across."""
+    found = table[table["strategy"] != PARENT]
+    sparsities = sorted(found["sparsity"].unique())
+    rows = [
+        (str(method), *(tables.spread(of.loc[of["sparsity"] == s, "accuracy"], ".3f") for s in sparsities))
+        for method, of in found.groupby("strategy", sort=False)
+    ]
+    columns = ("sparsity", *(f"{sparsity:g}" for sparsity in sparsities))
+    return tables.table(f"{title}; {reporting.parent(table)}", columns, rows)
+
+
+def _against(comparisons: pd.DataFrame) -> Table:
+    """AP minus every other method, seed by seed."""
+    pairs = comparisons[comparisons["first"] == "AP"]
+    sparsities = sorted(pairs["sparsity"].unique())
+    rows = []
+    for (weights, size, other), of in pairs.groupby(["weights", "size", "second"], sort=False):
+        by_sparsity = [of[of["sparsity"] == sparsity].iloc[0] for sparsity in sparsities]
+        cells = [
+            f"{tables.signed(pair['median'], '.3f')} {pair['wins']:g}/{pair['runs']}" for pair in by_sparsity
+        ]
+        rows.append((f"{other}, {size}, {weights}", *cells))
+    return tables.table(
+        "accuracy of AP minus that of others, seed by seed: median, and in how many seeds AP is better",
+        ("against, examples, start", *(f"{sparsity:g}" for sparsity in sparsities)),
+        rows,
+    )
+
+
+def charts(results: Results) -> list[Chart]:
+    """The accuracy of every run against the share of connections left: a chart a start and size."""
+    table = results.table.assign(share=1 - results.table["sparsity"])
+    labels = {"share": "share of connections left", "accuracy": "test accuracy", "strategy": "method"}
+    return [
+        Chart(
+            f"{cell['task'].iloc[0]}: test accuracy after {size} examples, {weights} start",
+            cell,
+            "share",
+            "accuracy",
+            "strategy",
+            at="share",
+            labels=labels,
+            logarithmic=(True, False),
+        )
+        for (weights, size), cell in table.groupby(["weights", "size"], sort=False)
+    ]
+
+
+EXPERIMENT = reporting.experiment(__name__, Settings, findings, report, charts)

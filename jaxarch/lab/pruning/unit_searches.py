@@ -1,0 +1,264 @@
+"""Neurons or channels that searches keep, of all shares and seeds; and what they are searched on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from scipy import stats
+
+from jaxarch import Checkpoints, Network, Problem, Progress, Report, Training, over_seeds, retrain
+from jaxarch.finish.densities import density_name
+from jaxarch.lab.data import Images, balanced_rows, load_images
+from jaxarch.lab.harness import Parts
+from jaxarch.lab.harness.settings import devices
+from jaxarch.lab.pruning.searches import Architectures, pruning_of
+from jaxarch.lab.pruning.tasks import pooled, problem_of_images
+from jaxarch.lab.pruning.unit_settings import LAYERWISE, ChannelSettings
+from jaxarch.masks import apply_mask, keep
+from jaxarch.masks.units import GroupUnits
+from jaxarch.saliency import magnitude
+from jaxarch.search import random_mask, two_temperature
+from jaxarch.search.units import units_of
+from jaxarch.trees import PyTree, select
+
+TRAINING = retrain("warm", nonnegative=False)
+"""From the initial weights: of the dense network, and of what is left of it."""
+
+
+class Task(NamedTuple):
+    """What is learned, ready.
+
+    Attributes:
+      settings: complete.
+      images: the pictures.
+      problem: each seed has its own rows, or all have those that are published for training.
+      test: rows to test on, shape (seeds, n).
+      params: of the parent, shapes alone.
+      units: of the parent.
+    """
+
+    settings: ChannelSettings
+    images: Images
+    problem: Problem
+    test: np.ndarray
+    params: PyTree
+    units: GroupUnits
+
+    def learning(self, seeds: np.ndarray) -> Problem:
+        """The problem of runs of these seeds."""
+        train = np.asarray(self.problem.train)
+        return self.problem if train.ndim == 1 else dataclasses.replace(self.problem, train=train[seeds])
+
+
+def prepare(settings: ChannelSettings) -> Task:
+    """Load the pictures, draw the rows of all seeds, and build the problem; settings that are complete.
+
+    Where no split is published, each seed trains on half of the pictures, equally many of each class, and is
+    tested on the others.
+
+    Raises:
+      ArgumentError: pictures that the parent does not take, or that are too few; a share of the units that
+        leaves less than one in each layer.
+    """
+    images = pooled(load_images(settings.dataset), settings.pool)
+    everything = np.arange(len(images.y))
+    if images.train < len(images.y):
+        train, test = everything[: images.train], np.tile(everything[images.train :], (settings.seeds, 1))
+    else:
+        half = int(np.bincount(images.y).min()) // 2
+        keys = settings.seed_keys(2)
+        train = np.stack([balanced_rows(key, images.y, everything, per_class=half) for key in keys])
+        test = np.stack([np.setdiff1d(everything, rows) for rows in train])
+    problem = problem_of_images(settings, settings.model, images, train, settings.steps, images.moments())
+    one = problem if problem.runs is None else problem.of_run(0)
+    params, state = jax.eval_shape(one.init, jax.random.key(0))
+    selected = select(params)
+    units = units_of((settings.units,), one, params, state, selected)
+    assert isinstance(units, GroupUnits)
+    for share in settings.shares:
+        units.counts(jax.eval_shape(units.score, selected), share)
+    return Task(settings, images, problem, test.astype(np.int32), params, units)
+
+
+def started(task: Task, masks: PyTree, seeds: np.ndarray) -> Network:
+    """Networks of the initial weights of their seeds, which every search and every training begins from.
+
+    Args:
+      task: with the parent.
+      masks: of each; `None` for none.
+      seeds: of each.
+    """
+    params, state = jax.vmap(task.problem.init)(task.settings.seed_keys(3)[seeds])
+    return Network(params if masks is None else jax.vmap(apply_mask)(masks, params), masks, state)
+
+
+def full(task: Task) -> PyTree:
+    """The masks of the dense networks of all seeds."""
+    return jax.tree.map(lambda leaf: jnp.ones((task.settings.seeds, *leaf.shape), bool), mask_shapes(task))
+
+
+def two_temperature_of(settings: ChannelSettings, mean: Any) -> Training:
+    """Two-temperature over the weights that a network has.
+
+    Args:
+      settings: complete.
+      mean: of the initial scores, whose standard deviation is 1, in units of 1/hard.
+    """
+    return two_temperature(
+        settings.hard,
+        settings.soft,
+        weights="initial",
+        mean=mean,
+        std=1.0,
+        units=settings.units,
+        optimizer=optax.adam(settings.mask_rate),
+    )
+
+
+def units_kept(
+    task: Task, parts: Parts, progress: Callable[[Progress], None] | None
+) -> dict[str, Architectures]:
+    """The units that each method keeps, for all shares and seeds; each search is run once."""
+    methods = task.settings.methods
+    found: dict[str, Architectures] = {}
+    for search in dict.fromkeys(method.removesuffix(LAYERWISE) for method in methods):
+        like = {name: _like(task) for name in methods if name.removesuffix(LAYERWISE) == search}
+
+        def make(
+            checkpoint: Checkpoints | None, search: str = search, like: Mapping[str, Any] = like
+        ) -> dict[str, Architectures]:
+            options = {"name": search, "progress": progress, "checkpoint": checkpoint, "devices": devices()}
+            options["dead_start"] = "ignore"
+            made = SEARCHES[search](task, options)
+            return {name: made[name] for name in like}
+
+        found |= parts.tree(f"units {search}", like, make)
+    return {method: found[method] for method in methods}
+
+
+def _two_temperature(task: Task, options: dict[str, Any]) -> dict[str, Architectures]:
+    """A search for every share: about so many units are there as it begins, and so many it is to end with.
+
+    It keeps the units of the largest scores, since how many are positive in the end is up to the search.
+    """
+    settings = task.settings
+    shares = np.repeat(settings.shares, settings.seeds)
+    seeds = np.tile(np.arange(settings.seeds), len(settings.shares))
+    network, report = over_seeds(
+        lambda mean: two_temperature_of(settings, mean),
+        settings.seed_keys()[seeds],
+        task.learning(seeds).descending(steps=settings.search_steps),
+        jnp.asarray(stats.norm.ppf(shares), jnp.float32),
+        network=started(task, None, seeds),
+        labels=[f"share {share:g}, seed {seed}" for share, seed in zip(shares, seeds, strict=True)],
+        **options,
+    )
+    scores = jax.tree.map(
+        lambda leaf: leaf.reshape(-1, settings.seeds, *leaf.shape[1:]), network.info["scores"]
+    )
+    masks = {
+        density_name(share): jax.vmap(lambda of_run, share=share: _largest(of_run, share, task))(
+            jax.tree.map(lambda leaf, index=index: leaf[index], scores)
+        )
+        for index, share in enumerate(settings.shares)
+    }
+    failed_at = np.asarray(network.failed_at).reshape(-1, settings.seeds).max(axis=0)
+    return {"two-temperature": _architectures(masks, failed_at, report)}
+
+
+def _architecture_pruning(task: Task, options: dict[str, Any]) -> dict[str, Architectures]:
+    """One search for all shares."""
+    settings = task.settings
+    strategy = pruning_of(settings, settings.shares, settings.units)
+    network, report = _of_seeds(strategy, task, options, None)
+    assert network.by_density is not None
+    lowest = np.asarray(network.info["lowest_density"])
+    return {"AP": _architectures(network.by_density.masks, network.failed_at, report, lowest)}
+
+
+def _magnitude(task: Task, options: dict[str, Any]) -> dict[str, Architectures]:
+    """The units of the largest mean weight of a trained network: of all, and as many of each layer."""
+    network, report = _of_seeds(TRAINING, task, options, full(task))
+
+    def masks(per: Literal["all", "leaf"]) -> dict[str, PyTree]:
+        return {
+            density_name(share): jax.vmap(
+                lambda weights, share=share: keep(magnitude(weights), share, per, units=task.units)
+            )(network.params)
+            for share in task.settings.shares
+        }
+
+    return {
+        "magnitude": _architectures(masks("all"), network.failed_at, report),
+        "magnitude" + LAYERWISE: _architectures(masks("leaf"), network.failed_at, report),
+    }
+
+
+def _random(task: Task, options: dict[str, Any]) -> dict[str, Architectures]:
+    settings = task.settings
+    drawn = random_mask(settings.shares, units=settings.units)
+    network, report = over_seeds(drawn, settings.seed_keys(), task.problem, **options)
+    assert network.by_density is not None
+    none = np.full(settings.seeds, -1)
+    return {"random": _architectures(network.by_density.masks, none, report)}
+
+
+SEARCHES = {
+    "two-temperature": _two_temperature,
+    "AP": _architecture_pruning,
+    "magnitude": _magnitude,
+    "random": _random,
+}
+"""By name, the masks of the methods that are made of a search."""
+
+
+def _of_seeds(
+    strategy: Training, task: Task, options: dict[str, Any], masks: PyTree
+) -> tuple[Network, Report]:
+    """One search a seed."""
+    settings, seeds = task.settings, np.arange(task.settings.seeds)
+    return over_seeds(
+        strategy,
+        settings.seed_keys(),
+        task.learning(seeds).descending(steps=settings.search_steps),
+        network=started(task, masks, seeds),
+        labels=[f"seed {seed}" for seed in seeds],
+        **options,
+    )
+
+
+def _architectures(
+    masks: dict[str, PyTree], failed_at: Any, report: Report, lowest: np.ndarray | None = None
+) -> Architectures:
+    failed_at = np.asarray(failed_at, np.int32)
+    reached = np.zeros(len(failed_at), np.float32) if lowest is None else lowest
+    return Architectures(masks, reached, failed_at, np.float64(report.seconds))
+
+
+def _largest(scores: PyTree, share: float, task: Task) -> PyTree:
+    """The mask of the units of the largest scores, of all layers together."""
+    units = task.units
+    return units.spread(units.largest(scores, units.counts(scores, share)), task.params)
+
+
+def mask_shapes(task: Task) -> PyTree:
+    """The mask of one run, shapes alone."""
+    shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), select(task.params))
+    return jax.eval_shape(lambda scores: _largest(task.units.score(scores), 1.0, task), shapes)
+
+
+def _like(task: Task) -> Architectures:
+    seeds = task.settings.seeds
+    mask = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((seeds, *leaf.shape), bool), mask_shapes(task))
+    return Architectures(
+        {density_name(share): mask for share in task.settings.shares},
+        jax.ShapeDtypeStruct((seeds,), jnp.float32),
+        jax.ShapeDtypeStruct((seeds,), jnp.int32),
+        np.zeros((), np.float64),
+    )

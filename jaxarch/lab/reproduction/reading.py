@@ -1,0 +1,122 @@
+"""The record's files, read and checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import tomllib
+import typing
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from jaxarch.errors import ArgumentError, did_you_mean, is_choice, items, one_line, shown
+from jaxarch.lab.reproduction.line import Paper
+from jaxarch.storage.files import as_folder
+
+FOLDER = Path(__file__).parent
+_WORDS = {
+    str: "a text",
+    float: "a number",
+    int: "an integer",
+    datetime.date: "a date",
+    tuple: "a list",
+}
+_Kind = TypeVar("_Kind")
+
+
+def read(folder: Path = FOLDER) -> tuple[Paper, ...]:
+    """Every paper of the record: one TOML file each, with the fields of `Paper`, `Line` and `Measurement`.
+
+    Texts may be broken over lines; line breaks are read as spaces.
+
+    Raises:
+      ArgumentError: a file that is no TOML; a field that is unknown, missing or of another type; a line that
+        contradicts itself; a paper that occurs twice. The message names file, line and field.
+
+    Example:
+      >>> from jaxarch.lab import reproduction
+      >>> [(paper.key, paper.year) for paper in reproduction.read()]
+      [('D', 2021), ('A', 2021), ('S', 2025), ('Z', 2019), ('T', 2020), ('F', 2021), ('L', 2019)]
+    """
+    papers: dict[str, Paper] = {}
+    for path in sorted(as_folder(folder).glob("*.toml")):
+        place = f"reproduction: {path.name}"
+        try:
+            content = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise ArgumentError(f"{place}: cannot be read ({one_line(error)})") from None
+        paper = build(Paper, content, place)
+        if paper.key in papers:
+            raise ArgumentError(f"{place}: key: {paper.key!r} is another file's")
+        papers[paper.key] = paper
+    return tuple(papers.values())
+
+
+def checked(papers: Iterable[Paper]) -> list[Paper]:
+    """The papers of a record, or an error where it is something else."""
+    return items("papers", papers, Paper, "papers, as of jaxarch.lab.reproduction.read()")
+
+
+def only(papers: Sequence[Paper], id: str) -> tuple[Paper]:
+    """The record with one of its lines alone.
+
+    Raises:
+      ArgumentError: there is no such line.
+
+    Example:
+      >>> from jaxarch.lab import reproduction
+      >>> (paper,) = reproduction.only(reproduction.read(), "D.figure-2")
+      >>> paper.key, [line.id for line in paper.lines]
+      ('D', ['D.figure-2'])
+    """
+    lines = {line.id: (paper, line) for paper in checked(papers) for line in paper.lines}
+    if not is_choice(id, lines):
+        raise ArgumentError(f"line: unknown {shown(id)}; {did_you_mean(id, lines)}")
+    paper, line = lines[id]
+    return (dataclasses.replace(paper, lines=(line,)),)
+
+
+def build(kind: type[_Kind], table: Any, place: str) -> _Kind:
+    """A dataclass from a table of a file; what is wrong with it is said with its place.
+
+    Raises:
+      ArgumentError: a field that is unknown, missing or of another type, or what the dataclass refuses.
+    """
+    if not isinstance(table, dict):
+        raise ArgumentError(f"{place}: expected a table, got {shown(table)}")
+    types = typing.get_type_hints(kind)
+    for name in table:
+        if name not in types:
+            raise ArgumentError(f"{place}: {name}: no such field; {did_you_mean(name, types)}")
+    for field in dataclasses.fields(typing.cast(Any, kind)):
+        if field.name not in table and field.default is dataclasses.MISSING:
+            raise ArgumentError(f"{place}: {field.name}: missing")
+    values = {name: _value(value, types[name], f"{place}: {name}") for name, value in table.items()}
+    try:
+        return kind(**values)
+    except ArgumentError as error:
+        raise ArgumentError(f"{place}: {error}") from None
+
+
+def _value(value: Any, kind: Any, place: str) -> Any:
+    if typing.get_origin(kind) is tuple:
+        if not isinstance(value, list):
+            raise ArgumentError(f"{place}: expected a list, got {shown(value)}")
+        (inner, _) = typing.get_args(kind)
+        return tuple(_value(item, inner, f"{place} {_label(item, i)}") for i, item in enumerate(value, 1))
+    if dataclasses.is_dataclass(kind):
+        return build(typing.cast(type, kind), value, place)
+    (wanted, *_) = typing.get_args(kind) or (kind,)
+    if wanted is float and type(value) is int:
+        return float(value)
+    # Exactly: True is no number, and a time is no date.
+    if type(value) is not wanted:
+        raise ArgumentError(f"{place}: expected {_WORDS[wanted]}, got {shown(value)}")
+    return " ".join(value.split()) if wanted is str else value
+
+
+def _label(item: Any, position: int) -> str:
+    """What an entry of a list is called: its id if it has one, else its position."""
+    id = item.get("id") if isinstance(item, dict) else None
+    return id if isinstance(id, str) else str(position)

@@ -1,0 +1,129 @@
+"""Tables of a result folder: results, and findings that the record of what reproduces takes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from jaxarch.errors import ArgumentError, items, one_line, real_numbers, shown
+from jaxarch.lab.results.manifest import is_file, printed
+from jaxarch.metrics import quartiles
+from jaxarch.storage.files import as_folder, as_path
+
+RESULTS = "results.csv"
+"""The table of a result folder that has a row a run."""
+
+FINDINGS = "findings.csv"
+"""The table of a result folder that has a row a measurement."""
+
+COLUMNS = (
+    "experiment",
+    "dataset",
+    "task",
+    "flipped",
+    "train_per_class",
+    "strategy",
+    "seed",
+    "auc",
+    "loss",
+    "density",
+    "seconds",
+)
+"""What every results.csv of classification runs has, at least: one row a run."""
+
+
+def read_table(folder: str | os.PathLike[str], name: str = RESULTS) -> pd.DataFrame:
+    r"""A table of a result folder.
+
+    Raises:
+      ArgumentError: a file that is not there or is no table, or holds a number beyond float64.
+
+    Example:
+      >>> import pathlib, tempfile
+      >>> from jaxarch.lab import results
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     _ = (pathlib.Path(folder) / "results.csv").write_text("seed,auc\n0,0.75\n1,0.5\n")
+      ...     results.read_table(folder)["auc"].tolist()
+      [0.75, 0.5]
+    """
+    path = as_path(folder, "folder") / as_path(name, "name")
+    try:
+        if path.exists() and not is_file(path):
+            raise ValueError("it is no file")
+        table = pd.read_csv(path)
+    except (OSError, ValueError) as error:
+        raise ArgumentError(f"folder: {shown(path)} cannot be read ({one_line(error)})") from None
+    for column, cells in table.items():
+        if cells.map(_is_infinite).any() and (row := _overflow(path, column)) is not None:
+            raise ArgumentError(f"folder: {shown(path)} has an infinite number: {shown(column)}, row {row}")
+        if not pd.api.types.is_numeric_dtype(cells):
+            table[column] = cells.map(printed, na_action="ignore")
+    return table
+
+
+def _overflow(path: Path, column: Any) -> int | None:
+    """The first row whose number is too large, and not written as `inf`, as a bound that there is none of."""
+    texts = pd.read_csv(path, usecols=[column], dtype=str)[column]
+    too_large = texts.map(_is_infinite) & (texts != "inf")
+    return int(too_large.to_numpy().argmax()) + 1 if too_large.any() else None
+
+
+def _is_infinite(cell: Any) -> bool:
+    """Whether a cell is an infinite number; some releases of pandas leave one that is too large as a text."""
+    try:
+        return bool(np.isinf(float(cell)))
+    except (TypeError, ValueError):
+        return False
+
+
+def finding(what: str, values: Any) -> dict[str, Any]:
+    """One line of findings.csv, which the record takes: what was measured, median, quartiles, runs.
+
+    Args:
+      what: in words.
+      values: one a run, or a single number. A row of `metrics.paired_differences` is taken with its mean,
+        the 95% interval of the mean, and the Wilcoxon p.
+
+    Example:
+      >>> from jaxarch.lab import results
+      >>> results.finding("accuracy on digits", [1.0, 2.0, 3.0])
+      {'what': 'accuracy on digits', 'median': 2.0, 'q25': 1.5, 'q75': 2.5, 'runs': 3}
+      >>> results.finding("connections", 784)
+      {'what': 'connections', 'median': 784.0}
+    """
+    if isinstance(values, pd.Series) and "mean_low" in values.index:
+        kept = ("median", "q25", "q75", "runs", "mean", "mean_low", "mean_high", "p")
+        return {"what": what} | {name: values[name] for name in kept}
+    values = np.atleast_1d(real_numbers("values", values))
+    median, q25, q75 = quartiles(values)
+    line: dict[str, Any] = {"what": what, "median": median}
+    if values.size > 1:
+        line |= {"q25": q25, "q75": q75, "runs": int(np.isfinite(values).sum())}
+    return line
+
+
+def write_findings(folder: str | os.PathLike[str], findings: Iterable[Mapping[str, Any]]) -> None:
+    """Write findings.csv; what was measured in no run, because all failed, is left out.
+
+    Raises:
+      ArgumentError: a folder that is not there; findings that are none of `finding`.
+
+    Example:
+      >>> import pathlib, tempfile
+      >>> from jaxarch.lab import results
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     results.write_findings(pathlib.Path(folder), [results.finding("accuracy", [1.0, 2.0, 3.0])])
+      ...     print((pathlib.Path(folder) / results.FINDINGS).read_text().strip())
+      what,median,q25,q75,runs,mean,mean_low,mean_high,p
+      accuracy,2.0,1.5,2.5,3,,,,
+    """
+    columns = ["what", "median", "q25", "q75", "runs", "mean", "mean_low", "mean_high", "p"]
+    table = pd.DataFrame(
+        items("findings", findings, Mapping, "dicts of jaxarch.lab.results.finding"), columns=columns
+    )
+    table[table["median"].notna()].to_csv(as_folder(folder) / FINDINGS, index=False)

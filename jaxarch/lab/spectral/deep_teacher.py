@@ -1,0 +1,137 @@
+"""Teachers of several hidden layers, each of which bends where its inputs are."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+
+from jaxarch import Model, Problem, supervised
+from jaxarch.errors import ArgumentError, check_count
+from jaxarch.lab.spectral.training import RegressionSettings
+from jaxarch.trees import PyTree
+
+SEEN = 10_000
+"""On so many points the layers of a teacher are centred and scaled."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DeepTeacherSettings(RegressionSettings):
+    """What can be set where students of several layers learn from teachers of as many or fewer.
+
+    Attributes:
+      depths: hidden layers of the teachers; each seed has one of each.
+      hidden: neurons of each hidden layer of a student.
+      epochs: passes over the training points in each training of a student; the rate of each falls to 0 as a
+        cosine.
+    """
+
+    depths: tuple[int, ...] = (1, 2, 3)
+    hidden: tuple[int, ...] = (60, 60, 60, 60)
+    epochs: int = 12
+    examples: int = 100_000
+    held_out: int = 2000
+    batch_size: int = 200
+    learning_rate: float = 3e-3
+
+    def check(self) -> None:
+        """Raise on the first setting that cannot be used."""
+        super().check()
+        self.check_each(check_count, "hidden", "epochs")
+        self.check_numbers(check_count, "depths")
+        if max(self.depths) > len(self.hidden):
+            raise ArgumentError(
+                f"hidden: expected at least {max(self.depths)} layers, those of the deepest teacher, got "
+                f"{len(self.hidden)}"
+            )
+
+
+def teachers(settings: DeepTeacherSettings, depth: int, features: int, neurons: int) -> dict[str, Array]:
+    """The teachers of one depth, for every seed; arrays of shape (seeds, deepest, neurons, ...).
+
+    Args:
+      settings: of the experiment.
+      depth: hidden layers.
+      features: inputs, at most as many as neurons.
+      neurons: of each hidden layer, and outputs.
+    """
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(settings.key), 2), depth)
+    x = settings.inputs(features)[:SEEN]
+
+    def teacher(key: Array) -> dict[str, Array]:
+        weights = jax.random.orthogonal(key, neurons, (max(settings.depths) + 1,))
+        a, centres, scales = _widened(x, neurons), [], []
+        for layer, matrix in enumerate(weights[:-1]):
+            z = a @ matrix.T
+            centres.append(z.mean(axis=0))
+            scales.append(z.std(axis=0))
+            a = jnp.where(layer < depth, jax.nn.relu((z - centres[-1][None]) / scales[-1][None]), a)
+        y = a @ weights[-1].T
+        centre = y.mean(axis=0)
+        return {
+            "depth": jnp.asarray(depth),
+            "weights": weights,
+            "centres": jnp.stack([*centres, centre]),
+            "scales": jnp.stack([*scales, jnp.full_like(centre, (y - centre[None]).std())]),
+        }
+
+    return jax.jit(jax.vmap(teacher))(jax.random.split(key, settings.seeds))
+
+
+def teach(teacher: dict[str, Array], x: Array) -> Array:
+    """What a teacher says: `a_l = relu((W_l a_{l-1} - c_l) / d_l)`, of the last layer without relu.
+
+    The W_l are orthogonal; of the first one there are as many columns as inputs. c_l and d_l are means and
+    standard deviations of `W_l a_{l-1}`, neuron by neuron, so that each bends where its inputs are; d of the
+    last layer is that of all outputs together.
+    """
+    neurons = teacher["weights"].shape[-1]
+    a = _widened(x, neurons)
+    for layer, matrix in enumerate(teacher["weights"][:-1]):
+        z = (a @ matrix.T - teacher["centres"][layer][None]) / teacher["scales"][layer][None]
+        a = jnp.where(layer < teacher["depth"], jax.nn.relu(z), a)
+    return (a @ teacher["weights"][-1].T - teacher["centres"][-1][None]) / teacher["scales"][-1][None]
+
+
+def _widened(x: Array, neurons: int) -> Array:
+    return jnp.pad(x, ((0, 0), (0, neurons - x.shape[-1])))
+
+
+def take_taught_rows(data: PyTree, own: PyTree, rows: Array) -> PyTree:
+    """Some rows of the inputs, with what one run's teacher makes of them."""
+    x = data[0][rows]
+    return x, teach(own, x)
+
+
+def problem(
+    settings: DeepTeacherSettings, student: Model, per_run: PyTree, features: int, epochs: int
+) -> Problem:
+    """The problem of all runs: one set of inputs, a teacher each."""
+    x, rows, steps = settings.inputs(features), settings.rows(), settings.steps(epochs)
+    # A float: optax's schedule makes an integer one as it is first called, and checkpoints would not know it.
+    rate = optax.cosine_decay_schedule(settings.learning_rate, float(steps))
+    return supervised(
+        student,
+        (x, x),  # The targets are the teachers', made in the gather.
+        loss=optax.squared_error,
+        optimizer=optax.adam(rate),
+        steps=steps,
+        batch_size=settings.batch_size,
+        train=rows["train"],
+        validation=rows["validation"],
+        per_run=per_run,
+        gather=take_taught_rows,
+    )
+
+
+def truth(problem: Problem, rows: np.ndarray) -> np.ndarray:
+    """What the teachers say, shape (runs, rows, outputs)."""
+    taught = [
+        teach(jax.tree.map(lambda leaf, run=run: leaf[run], problem.per_run), problem.data[0][rows])
+        for run in range(problem.runs or 0)
+    ]
+    return np.stack([np.asarray(of_run, np.float64) for of_run in taught])

@@ -1,0 +1,281 @@
+"""Is the depth of a teacher found? Students of more layers, which lose those that they do not need."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from rich.console import RenderableType
+
+from jaxarch import (
+    Model,
+    Problem,
+    chain,
+    evaluate,
+    over_seeds,
+    plots,
+    recruit,
+    spectral_network,
+)
+from jaxarch.errors import ArgumentError, check_count, check_positive, check_strength
+from jaxarch.lab.charts import Chart
+from jaxarch.lab.harness import Context, Experiment, Outcome, Results, costs, finding, tables
+from jaxarch.lab.spectral import training
+from jaxarch.lab.spectral.deep_teacher import DeepTeacherSettings, problem, teachers, truth
+from jaxarch.lab.spectral.neurons_left import left_by_layer
+from jaxarch.lab.spectral.teacher import r_squared
+from jaxarch.search import spectral, spectral_depth
+from jaxarch.spectral.algebra import Form
+from jaxarch.trees import PyTree
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(DeepTeacherSettings):
+    """What can be set with `jaxarch run spectral.depth --set NAME=VALUE`.
+
+    A student has more hidden layers than its teacher. They are taken out one by one, and trained again
+    without each; as few are kept as the validation loss allows. Then neurons are removed that it can spare,
+    and what is left is trained once more, without penalty. Beside them wide students of one layer fewer than
+    their teacher are trained, without penalty, to see whether it needs its layers: instead of a student
+    without any, a linear map by least squares. And students in the form of [S] are trained as in [S], under
+    the penalty alone, and lose the neurons that they can spare, to see how many layers are left then.
+
+    Attributes:
+      features: inputs.
+      neurons: of each hidden layer of a teacher, and outputs.
+      strength: of the penalty on eigenvalues.
+      depth_tolerance: by how much a network with fewer layers may be worse, as a share of the validation loss
+        of a linear one.
+      enough: a depth is recognised if it is found, and R^2 of what is left is at least this on the test rows.
+      wide: neurons of each hidden layer of a student of one layer fewer than its teacher.
+      wide_epochs: passes over the training points of these.
+    """
+
+    features: int = 8
+    neurons: int = 20
+    strength: float = 1e-5
+    depth_tolerance: float = 0.01
+    enough: float = 0.995
+    wide: int = 300
+    wide_epochs: int = 16
+
+    def check(self) -> None:
+        """Raise on the first setting that cannot be used."""
+        super().check()
+        self.check_each(check_count, "features", "neurons", "wide", "wide_epochs")
+        check_strength("strength", self.strength)
+        self.check_each(check_positive, "depth_tolerance", "enough")
+        if self.features > self.neurons:
+            raise ArgumentError(
+                f"features: expected at most {self.neurons}, the neurons of a layer, got {self.features}"
+            )
+
+    def students(self, hidden: tuple[int, ...], form: Form = "gated") -> Model:
+        """Networks of these hidden layers."""
+        return spectral_network((self.features, *hidden, self.neurons), bias=True, form=form)
+
+
+def plan(settings: Settings) -> list[str]:
+    """What would be compiled and trained."""
+    rounds, runs = len(settings.hidden) + 1, len(settings.depths) * settings.seeds
+    steps, wide_steps = settings.steps(settings.epochs), settings.steps(settings.wide_epochs)
+    return [
+        f"data: {settings.examples} points of [-1, 1]^{settings.features} to train on, "
+        f"{settings.held_out} to judge on, {settings.held_out} to test on",
+        f"teachers: {settings.seeds} of each of {', '.join(map(str, settings.depths))} hidden layers of "
+        f"{settings.neurons}",
+        f"trainings: {rounds + 1}, one of students of {'-'.join(map(str, settings.hidden))} hidden neurons, "
+        f"{rounds - 1} with a layer fewer each, and one without penalty: {steps} steps of batch "
+        f"{settings.batch_size} x {runs} runs",
+        *(
+            f"training: students of {depth - 1} hidden layers of {settings.wide}, for teachers of {depth}: "
+            f"{wide_steps} steps x {settings.seeds} runs"
+            for depth in settings.depths
+            if depth > 1
+        ),
+        f"training: students in the form of [S] under the penalty alone: {steps} steps x {runs} runs",
+    ]
+
+
+def run(settings: Settings, context: Context) -> Outcome:
+    """Find the depth of every teacher, and train what is too shallow for it."""
+    of_depths = [teachers(settings, depth, settings.features, settings.neurons) for depth in settings.depths]
+    every = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *of_depths)
+    table = pd.MultiIndex.from_product(
+        [settings.depths, range(settings.seeds)], names=["depth", "seed"]
+    ).to_frame(index=False)
+    students = problem(
+        settings, settings.students(settings.hidden), every, settings.features, settings.epochs
+    )
+    strategy = chain(
+        spectral_depth(len(settings.hidden), settings.strength, tolerance=settings.depth_tolerance),
+        recruit(settings.tolerance),
+        spectral(0.0),
+    )
+    keys = jnp.tile(settings.seed_keys(), len(settings.depths))
+    labels = [f"{row.depth} layers, seed {row.seed}" for row in table.itertuples()]
+    options = {"labels": labels, "chunk": training.CHUNK, "dead_start": "ignore", **context.options}
+    network, report = over_seeds(strategy, keys, students, name="students", **options)
+    rows = settings.rows()["test"]
+    spent = {"students": costs({"students": (network, report)})}
+    losses = np.asarray(network.info["depth_losses"], np.float64)[:, ::-1]
+    left = left_by_layer(network)
+    found = {
+        "found": (left > 0).sum(axis=1),
+        "neurons": left.sum(axis=1),
+        "r2": r_squared(evaluate(strategy, network, students, rows), truth(students, rows)),
+        **{f"loss_{layers}": losses[:, layers] for layers in range(losses.shape[1])},
+    }
+    table = table.assign(**found, seconds=report.seconds, failed_at=np.asarray(network.failed_at))
+    quantities = list(found)
+    table[quantities] = table[quantities].astype(float).where(table["failed_at"] < 0)
+    recognised = (table["found"] == table["depth"]) & (table["r2"] >= settings.enough)
+    table["recognised"] = recognised.astype(float)
+    shallow = []
+    for depth, per_run in zip(settings.depths, of_depths, strict=True):
+        r2, cost = _too_shallow(settings, context, depth, per_run)
+        shallow.append(r2)
+        spent |= cost
+    table["shallow_r2"] = np.concatenate(shallow)
+    alone = problem(
+        settings,
+        settings.students(settings.hidden, "eigendecomposition"),
+        every,
+        settings.features,
+        settings.epochs,
+    )
+    penalised = chain(spectral(settings.strength), recruit(settings.tolerance))
+    network, report = over_seeds(penalised, keys, alone, name="as in [S]", **options)
+    layers = (left_by_layer(network) > 0).sum(axis=1)
+    table["spectral_layers"] = np.where(np.asarray(network.failed_at) < 0, layers, np.nan)
+    spent["as in [S]"] = costs({"as in [S]": (network, report)})
+    return Outcome(table, _findings(table), costs=spent)
+
+
+def _too_shallow(
+    settings: Settings, context: Context, depth: int, per_run: PyTree
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """R^2 of students of one hidden layer fewer than their teacher, and what they cost."""
+    rows = settings.rows()
+    student = settings.students((settings.wide,) * (depth - 1))
+    task = problem(settings, student, per_run, settings.features, settings.wide_epochs)
+    if depth == 1:
+        return _linear(task, rows), {}
+    name = f"students of {depth - 1} layers"
+    network, report = over_seeds(
+        spectral(0.0),
+        settings.seed_keys(),
+        task,
+        name=name,
+        labels=[f"seed {seed}" for seed in range(settings.seeds)],
+        chunk=training.CHUNK,
+        **context.options,
+    )
+    r2 = r_squared(evaluate(spectral(0.0), network, task, rows["test"]), truth(task, rows["test"]))
+    r2 = np.where(np.asarray(network.failed_at) < 0, r2, np.nan)
+    return r2, {name: costs({name: (network, report)})}
+
+
+def _linear(problem: Problem, rows: dict[str, np.ndarray]) -> np.ndarray:
+    """R^2 of least squares with an intercept."""
+    x = np.asarray(problem.data[0], np.float64)
+    inputs = np.concatenate([x, np.ones((len(x), 1))], axis=1)
+    train, test = rows["train"], rows["test"]
+    maps = [np.linalg.lstsq(inputs[train], taught, rcond=None)[0] for taught in truth(problem, train)]
+    return r_squared(np.stack([inputs[test] @ fitted for fitted in maps]), truth(problem, test))
+
+
+def report(results: Results) -> list[RenderableType]:
+    """Draw the figure, and make its table."""
+    table, settings = results.table, results.settings
+    layers = np.arange(len(settings["hidden"]) + 1)
+    losses = {
+        _named(depth): (layers, runs[[f"loss_{count}" for count in layers]].to_numpy())
+        for depth, runs in table.groupby("depth", sort=False)
+    }
+    quantity = "validation loss"
+    figure = plots.sweep({quantity: {"students": losses}}, "hidden layers", logarithmic=[quantity])
+    results.draw(figure, "depth")
+    rows = [
+        (
+            str(depth),
+            f"{int(runs['recognised'].sum())} of {len(runs)}",
+            _counted(runs["found"]),
+            tables.spread(runs["neurons"], ".0f"),
+            tables.median(runs["r2"], ".5f"),
+            f"{runs['r2'].min():.5f}",
+            tables.median(runs["shallow_r2"], ".4f"),
+            f"{runs['shallow_r2'].max():.4f}",
+            _counted(runs["spectral_layers"]),
+        )
+        for depth, runs in table.groupby("depth", sort=False)
+    ]
+    columns = (
+        "layers",
+        "recognised",
+        "found",
+        "neurons left",
+        "R^2",
+        "least",
+        "a layer fewer",
+        "most",
+        "[S] alone",
+    )
+    title = f"hidden layers of teachers, found, and test R^2; at least {settings['enough']:g} is enough"
+    return [tables.table(title, columns, rows), *results.remarks(table.groupby("depth"))]
+
+
+def _counted(found: pd.Series) -> str:
+    """`1 (9), 2 (1)`: each number of layers that was found, and how often."""
+    counts = found.dropna().astype(int).value_counts().sort_index()
+    return ", ".join(f"{layers} ({times})" for layers, times in counts.items())
+
+
+def _named(depth: int) -> str:
+    return f"teachers of {depth} hidden layer{'s' * (depth > 1)}"
+
+
+def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
+    found = []
+    for depth, runs in table.groupby("depth", sort=False):
+        name = _named(depth)
+        found += [
+            finding(f"share of seeds whose depth was recognised: {name}", runs["recognised"].mean()),
+            finding(f"hidden layers found: {name}", runs["found"]),
+            finding(f"hidden neurons left: {name}", runs["neurons"]),
+            finding(f"R^2 of the student that is left: {name}", runs["r2"]),
+            finding(f"R^2, least over the seeds: {name}", runs["r2"].min()),
+            finding(f"R^2 of wide students of a layer fewer: {name}", runs["shallow_r2"]),
+            finding(f"R^2 of wide students of a layer fewer, largest: {name}", runs["shallow_r2"].max()),
+            finding(f"hidden layers left by the penalty alone, as in [S]: {name}", runs["spectral_layers"]),
+        ]
+    return found
+
+
+def charts(results: Results) -> list[Chart]:
+    """The validation loss of every student against its hidden layers."""
+    names = [column for column in results.table if column.startswith("loss_")]
+    long = results.table.melt(["depth", "seed", "found"], names, "layers", "loss")
+    long = long.assign(layers=long["layers"].str.removeprefix("loss_").astype(int))
+    long["teacher"] = long["depth"].map(_named)
+    labels = {"layers": "hidden layers", "loss": "validation loss"}
+    return [
+        Chart(
+            "validation loss against hidden layers",
+            long,
+            "layers",
+            "loss",
+            "teacher",
+            at="layers",
+            labels=labels,
+            tells=("seed", "found"),
+            logarithmic=(False, True),
+        )
+    ]
+
+
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, charts=charts)

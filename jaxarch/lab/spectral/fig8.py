@@ -1,0 +1,90 @@
+"""[S] figure 8: how many parameters a search needs, with spectral weights and with weights themselves."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+from rich.console import RenderableType
+
+from jaxarch import plots
+from jaxarch.errors import check_count
+from jaxarch.lab.harness import (
+    FLOAT_BYTES,
+    RESULT_NUMBERS,
+    Context,
+    Experiment,
+    ExperimentSettings,
+    Outcome,
+    Results,
+    finding,
+    tables,
+)
+from jaxarch.running.memory import check_memory
+from jaxarch.spectral import parameter_counts
+
+FORMS = {"spectral": "spectral", "direct": "direct, with all skips", "mlp": "direct, without skips"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(ExperimentSettings):
+    """What can be set with `jaxarch run spectral.fig8 --set NAME=VALUE`.
+
+    Attributes:
+      width: neurons in every layer.
+      layers: networks have from 2 to this many, input and output included.
+    """
+
+    width: int = 100
+    layers: int = 20
+
+    def check(self) -> None:
+        """Raise on the first setting that cannot be used."""
+        check_count("width", self.width)
+        check_count("layers", self.layers, least=2)
+        check_memory("layers", FLOAT_BYTES * self.layers * RESULT_NUMBERS, f"a table of {self.layers} rows")
+
+
+def plan(settings: Settings) -> list[str]:
+    """What would be counted."""
+    return [f"parameters of networks of 2 to {settings.layers} layers of {settings.width} neurons"]
+
+
+def run(settings: Settings, context: Context) -> Outcome:
+    """Count the parameters."""
+    counts = [
+        {"layers": layers, **parameter_counts((settings.width,) * layers)}
+        for layers in range(2, settings.layers + 1)
+    ]
+    table = pd.DataFrame(counts)
+    table.insert(0, "width", settings.width)
+    found = [
+        finding(
+            f"parameters of the spectral form over those of all skips as weights, {layers} layers of "
+            f"{settings.width}",
+            spectral / direct,
+        )
+        for layers, spectral, direct in table[["layers", "spectral", "direct"]].itertuples(index=False)
+    ]
+    return Outcome(table, found)
+
+
+def report(results: Results) -> list[RenderableType]:
+    """Draw the figure, and make its table."""
+    table = results.table
+    layers, width = table["layers"].to_numpy(), table["width"].iloc[0]
+    title = f"parameters, layers of {width} neurons"
+    lines = {label: (layers, table[form].to_numpy(np.float64)) for form, label in FORMS.items()}
+    least = min(values.min() for _, values in lines.values()) / 2
+    figure = plots.curves({title: lines}, "layers, input and output included", logarithmic={title: least})
+    results.draw(figure, "parameters")
+    rows = [
+        (str(row["layers"]), *(f"{row[form]:,}" for form in FORMS), f"{row['spectral'] / row['direct']:.3f}")
+        for _, row in table.iterrows()
+    ]
+    columns = ("layers", *FORMS.values(), "spectral / direct with all skips")
+    return [tables.table(title, columns, rows)]
+
+
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, trains=False)

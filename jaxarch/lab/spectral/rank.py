@@ -1,0 +1,268 @@
+"""[S] section 4: does the rank rise gradually where hidden eigenvalues start at 0, and elsewhere less so?
+
+The statement holds if, from the perceptron start, the median of `gradualness` is at least 1/2, and if it is
+greater there than from each other start, seed by seed, at p < .05.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pandas as pd
+from rich.console import RenderableType
+
+from jaxarch import Model, Problem, direct_network, evaluate, over_seeds, plots, spectral_network
+from jaxarch.descent import own_descent
+from jaxarch.errors import (
+    ArgumentError,
+    check_count,
+    check_distinct,
+    check_known,
+    check_positive,
+    check_widths,
+)
+from jaxarch.lab.charts import Chart
+from jaxarch.lab.harness import Context, Experiment, Outcome, Results, costs, finding, tables
+from jaxarch.lab.pruning.settings import check_share
+from jaxarch.lab.spectral import singular_values, teacher, training
+from jaxarch.metrics import paired_differences
+
+READOUT = "readout.npz"
+PERCEPTRON = "perceptron"
+STARTS: dict[str, Callable[[Sequence[int]], Model]] = {
+    PERCEPTRON: spectral_network,
+    "random eigenvalues": partial(spectral_network, eigenvalues="random"),
+    "weights, all skips": direct_network,
+    "weights, no skips": partial(direct_network, skips=False),
+}
+OPTIMIZERS = {"adam": optax.adam, "sgd": optax.sgd}
+DRAWN = 5
+"""So many of the singular values are in a figure."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(teacher.TeacherSettings):
+    """What can be set with `jaxarch run spectral.rank --set NAME=VALUE`.
+
+    Attributes:
+      starts: the networks that are trained, each from its own start and without penalty.
+      ratios: of the largest to the smallest factor of a teacher's hidden neurons, falling geometrically; at
+        1 the teacher is that of [S], whose neurons count alike.
+      hidden: neurons of each hidden layer of a student.
+      epochs: passes over the training points.
+      optimizer: `adam` or `sgd`.
+      learning_rate: of the optimizer.
+      held_out: points to look at along the training, and as many more for testing.
+      looks: steps at which ranks are measured, at most; their logarithms are evenly spaced.
+      share: singular values above this share of the largest one at the end count for the rank.
+      enough: R^2 on the validation rows at which effective ranks are compared.
+    """
+
+    # No neuron is removed.
+    tolerance: ClassVar[float] = 0.05  # type: ignore[misc]
+
+    starts: tuple[str, ...] = tuple(STARTS)
+    ratios: tuple[float, ...] = (1.0, 10.0)
+    seeds: int = 10
+    hidden: tuple[int, ...] = (100,)
+    epochs: int = 50
+    optimizer: Literal["adam", "sgd"] = "adam"
+    looks: int = 60
+    share: float = 0.01
+    enough: float = 0.9
+    examples: int = 20_000
+    held_out: int = 1000
+    batch_size: int = 200
+
+    def check(self) -> None:
+        """Raise on the first setting that cannot be used."""
+        super().check()
+        check_count("epochs", self.epochs)
+        check_count("looks", self.looks, least=2)
+        check_widths(self.widths())
+        check_known("starts", self.starts, STARTS)
+        check_distinct("starts", self.starts)
+        self.check_numbers(check_positive, "ratios")
+        self.check_each(check_share, "share", "enough")
+        if not self.hidden:
+            raise ArgumentError("hidden: expected at least one layer")
+
+    def widths(self) -> tuple[int, ...]:
+        """Of every student."""
+        return (self.features, *self.hidden, self.features)
+
+    def looked(self) -> np.ndarray:
+        """The steps after which is looked, the last one among them."""
+        steps = self.steps(self.epochs)
+        return np.unique(np.geomspace(1, steps, self.looks).round().astype(int))
+
+
+def prepare(settings: Settings, start: str, ratio: float) -> Problem:
+    """The problem of all seeds: column k of a teacher's W^(2) is scaled, the mean of the squares being 1."""
+    problem = teacher.problem(settings, STARTS[start](settings.widths()), settings.epochs)
+    factors = np.geomspace(1, 1 / ratio, settings.features)
+    scales = jnp.asarray(factors / np.sqrt(np.square(factors).mean()), jnp.float32)
+    second = problem.per_run["second"] * scales[None, None, :]
+    return dataclasses.replace(problem, per_run={**problem.per_run, "second": second})
+
+
+def plan(settings: Settings) -> list[str]:
+    """What would be compiled and trained."""
+    prepare(settings, settings.starts[0], settings.ratios[0])
+    widths, starts = "-".join(map(str, settings.widths())), "; ".join(settings.starts)
+    return [
+        f"data: {settings.examples} points of [-1, 1]^{settings.features} to train on, "
+        f"{settings.held_out} to look at, {settings.held_out} to test on",
+        f"teachers: {settings.seeds}, {settings.features} hidden neurons, of factors 1 to 1/r, r "
+        + ", ".join(f"{ratio:g}" for ratio in settings.ratios),
+        f"trainings: {len(settings.starts) * len(settings.ratios)}, of {widths} from each of {starts}: "
+        f"{settings.steps(settings.epochs)} steps of {settings.optimizer}, batch {settings.batch_size} x "
+        f"{settings.seeds} runs, looked at {len(settings.looked())} times",
+    ]
+
+
+def run(settings: Settings, context: Context) -> Outcome:
+    """Train from every start on every teacher, and measure what is kept on the way."""
+    steps = settings.looked()
+    optimizer = OPTIMIZERS[settings.optimizer](settings.learning_rate)
+    plain = singular_values.with_snapshots(tuple(steps.tolist()), own_descent({"optimizer": optimizer}))
+    rows, tested, readout, spent = [], settings.rows()["test"], {}, {}
+    for ratio in settings.ratios:
+        for start in settings.starts:
+            name, problem = f"ratio {ratio:g}, {start}", prepare(settings, start, ratio)
+            network, report = over_seeds(
+                plain,
+                settings.seed_keys(),
+                problem,
+                name=name,
+                labels=[f"seed {seed}" for seed in range(settings.seeds)],
+                chunk=training.CHUNK,
+                dead_start="ignore",
+                **context.options,
+            )
+            seen = readout[name] = singular_values.along(problem, network.info[singular_values.SNAPSHOTS])
+            bent, r2 = seen["non-linear part"], seen["r2"]
+            rank, failed = singular_values.ranks(bent, settings.share), np.asarray(network.failed_at)
+            measured = {
+                "gradualness": singular_values.gradualness(steps, bent, settings.share),
+                "later_gradualness": singular_values.gradualness(steps, bent[..., 1:], settings.share),
+                "paths_gradualness": singular_values.gradualness(steps, seen["paths"], settings.share),
+                "rank": rank[:, -1],
+                "half_rank_r2": singular_values.when(2 * rank >= rank[:, -1:], r2),
+                "enough_rank": singular_values.when(
+                    r2 >= settings.enough, singular_values.effective_ranks(bent)
+                ),
+                "r2": teacher.r_squared(
+                    evaluate(plain, network, problem, tested), teacher.truth(problem, tested)
+                ),
+            }
+            frame = pd.DataFrame(measured).astype(float).where(pd.Series(failed < 0), axis=0)
+            told = {"ratio": ratio, "start": start, "seed": range(settings.seeds)}
+            rows.append(frame.assign(**told, seconds=report.seconds, failed_at=failed))
+            spent[name] = costs({name: (network, report)})
+    table = pd.concat(rows, ignore_index=True)
+    arrays = {READOUT: readout | {"steps": steps}}
+    return Outcome(table, _findings(settings, table), costs=spent, arrays=arrays)
+
+
+def _words(settings: Settings) -> dict[str, str]:
+    above = f"above {100 * settings.share:g}%"
+    return {
+        "gradualness": f"gradualness of the non-linear part, {above}",
+        "later_gradualness": f"gradualness of the non-linear part but its largest singular value, {above}",
+        "paths_gradualness": f"gradualness of the paths through the hidden layers, {above}",
+        "rank": f"rank of the non-linear part at the end, {above}",
+        "half_rank_r2": f"validation R^2 where the rank is first half of that at the end, {above}",
+        "enough_rank": f"effective rank where validation R^2 is first {settings.enough:g}",
+        "r2": "test R^2 at the end",
+    }
+
+
+def _findings(settings: Settings, table: pd.DataFrame) -> list[dict[str, Any]]:
+    """What each start comes to, and the perceptron start minus each other one, seed by seed."""
+    found, compared, words = [], [], _words(settings)
+    for ratio, of_ratio in table.groupby("ratio", sort=False):
+        runs = {str(start): of for start, of in of_ratio.groupby("start", sort=False)}
+        # A pair is the difference of the earlier to the later one.
+        runs = {start: runs[start] for start in sorted(runs, key=lambda start: start != PERCEPTRON)}
+        where = f"ratio {ratio:g}" + ", SGD" * (settings.optimizer == "sgd")
+        for column, what in words.items():
+            found += [finding(f"{what}: {start}, {where}", of[column]) for start, of in runs.items()]
+            pairs = paired_differences({start: of[column].to_numpy() for start, of in runs.items()})
+            compared += [
+                finding(f"{what}: {PERCEPTRON} minus {pair['second']}, {where}", pd.Series(pair))
+                for pair in pairs.to_dict("records")
+                if pair["first"] == PERCEPTRON
+            ]
+    return found + compared
+
+
+def report(results: Results) -> list[RenderableType]:
+    """Draw ranks and singular values along the training, and make the table."""
+    settings, table, arrays = results.settings, results.table, results.arrays(READOUT)
+    steps, starts, bent = arrays["steps"], settings["starts"], "non-linear part"
+    quantities = {
+        "rank": (bent, lambda values: singular_values.ranks(values, settings["share"])),
+        "effective rank": (bent, singular_values.effective_ranks),
+        "$R^2$, if above 0": ("r2", lambda values: np.maximum(values, 0)),
+    }
+    places = np.unique(np.linspace(0, settings["features"] - 1, DRAWN).round().astype(int))
+    risen: dict[str, dict[str, dict[str, Any]]] = {quantity: {} for quantity in quantities}
+    shares: dict[str, dict[str, dict[str, Any]]] = {}
+    for ratio in settings["ratios"]:
+        seen = {
+            start: {of: arrays[f"ratio {ratio:g}, {start}/{of}"] for of in (bent, "r2")} for start in starts
+        }
+        for quantity, (of, measure) in quantities.items():
+            lines = {start: (steps, measure(found[of])) for start, found in seen.items()}
+            risen[quantity][f"teacher's ratio {ratio:g}"] = lines
+        shares[f"share of the last, ratio {ratio:g}"] = {
+            start: {
+                f"singular value {k + 1}": (steps, singular_values.of_last(found[bent])[..., k])
+                for k in places
+            }
+            for start, found in seen.items()
+        }
+    half = dict.fromkeys(shares, 0.5)
+    for name, rows, title, marked in (
+        ("rank", risen, f"{bent} of the outputs", None),
+        ("singular_values", shares, f"singular values of the {bent}", half),
+    ):
+        results.draw(plots.sweep(rows, "step", title, marked=marked, logarithmic_setting=True), name)
+    columns = {
+        "gradualness": ("gradualness", ".3f"),
+        "later_gradualness": ("but the largest", ".3f"),
+        "paths_gradualness": ("of paths", ".3f"),
+        "rank": ("rank", ".0f"),
+        "half_rank_r2": ("R^2 at half", ".3f"),
+        "enough_rank": ("effective rank", ".1f"),
+        "r2": ("test R^2", ".5f"),
+    }
+    cells = [
+        (f"{ratio:g}, {start}", *(tables.spread(of[name], form) for name, (_, form) in columns.items()))
+        for (ratio, start), of in table.groupby(["ratio", "start"], sort=False)
+    ]
+    headings = ("ratio, start", *(heading for heading, _ in columns.values()))
+    title = f"how gradually ranks rise; effective rank where R^2 is first {settings['enough']:g}"
+    return [
+        tables.table(f"{title}; median [quartiles]", headings, cells),
+        *results.remarks(table.groupby(["ratio", "start"], sort=False)),
+    ]
+
+
+def charts(results: Results) -> list[Chart]:
+    """The effective rank of every run at one R^2, against how gradually the rank rose."""
+    enough = results.settings["enough"]
+    labels = {"enough_rank": f"effective rank where R^2 is first {enough:g}"}
+    title = "effective rank against gradualness"
+    tells = ("ratio", "seed", "r2")
+    return [Chart(title, results.table, "gradualness", "enough_rank", "start", "ratio", labels, tells)]
+
+
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, charts=charts)

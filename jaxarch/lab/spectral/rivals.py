@@ -1,0 +1,251 @@
+"""How few neurons, at what error: spectral networks beside their rivals, on the task of [S] experiment 2."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from rich.console import RenderableType
+
+from jaxarch import (
+    Model,
+    Strategy,
+    chain,
+    direct_network,
+    evaluate,
+    over_seeds,
+    plots,
+    recruit,
+    retrain,
+    slim,
+    spectral_network,
+)
+from jaxarch.errors import check_count, check_known, check_strength, check_widths
+from jaxarch.lab.charts import Chart
+from jaxarch.lab.harness import Context, Experiment, Outcome, Results, costs, finding, tables
+from jaxarch.lab.spectral import teacher, training
+from jaxarch.lab.spectral.neurons_left import by_strength, what_is_left
+from jaxarch.models import as_model
+from jaxarch.models.parents.normalised import NormalisedMLP
+from jaxarch.search import group_lasso, network_slimming, spectral
+
+Removals = Literal["all", "bisection"]
+
+EXAMPLE = jnp.zeros((1, 1))
+"""What a model that is a function of rngs does not read."""
+
+
+class Rival(NamedTuple):
+    """A network of given widths, and how it is made small at a strength of its penalty.
+
+    Attributes:
+      network: `(widths, bias=False)`: of the widths of all layers, inputs first, outputs last. Those of
+        pictures take the widths alone.
+      strategy: of a strength, of the tolerance with which neurons are removed, and of how many validation
+        rows are looked at together then; all, if nothing is said.
+      of_pictures: whether its layers are pictures, and their widths channels.
+    """
+
+    network: Callable[..., Model]
+    strategy: Callable[..., Strategy]
+    of_pictures: bool = False
+
+
+def of_eigenvalues(
+    strength: Any, tolerance: float, batch_size: int | None = None, removals: Removals = "all"
+) -> Strategy:
+    """L1 on hidden eigenvalues, and the neurons or channels that can be spared removed."""
+    fewer = recruit(tolerance, batch_size=batch_size, removals=removals)
+    return chain(spectral(strength), fewer, spectral(0.0))
+
+
+def _direct(strength: Any, tolerance: float, batch_size: int | None = None) -> Strategy:
+    refit = retrain("warm", nonnegative=False)
+    return chain(group_lasso(strength), recruit(tolerance, batch_size=batch_size), refit)
+
+
+def of_scales(
+    strength: Any, tolerance: float, batch_size: int | None = None, removals: Removals = "all"
+) -> Strategy:
+    """L1 on the scales of batch norm, and the neurons or channels that can be spared removed."""
+    fewer = slim(tolerance, batch_size=batch_size, removals=removals)
+    return chain(network_slimming(strength), fewer, retrain("warm", nonnegative=False))
+
+
+def _with_batch_norm(widths: Sequence[int], *, bias: bool = False) -> Model:
+    """It has biases whatever is said: the shifts of batch norm, and those of its outputs."""
+    return as_model(lambda rngs: NormalisedMLP(widths, rngs=rngs), EXAMPLE)
+
+
+RIVALS = {
+    "spectral": Rival(spectral_network, of_eigenvalues),
+    "gated spectral": Rival(partial(spectral_network, form="gated"), of_eigenvalues),
+    "spectral, no skips": Rival(partial(spectral_network, skips=False, eigenvalues="random"), of_eigenvalues),
+    "weights, all skips": Rival(direct_network, _direct),
+    "weights, no skips": Rival(partial(direct_network, skips=False), _direct),
+    "batch norm": Rival(_with_batch_norm, of_scales),
+}
+"""L1 on eigenvalues, a group lasso on each neuron's weights, or L1 on the scales of batch norm."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(teacher.TeacherSettings):
+    """What can be set with `jaxarch run spectral.rivals --set NAME=VALUE`.
+
+    Each rival is trained, loses the neurons that its validation loss can spare, and is trained once more
+    without them and without penalty.
+
+    Attributes:
+      rivals: the networks that are made small, each by its own penalty.
+      strengths: of the penalty; every rival is trained at each.
+      hidden: neurons of each hidden layer of a student.
+      epochs: passes over the training points, in each of the two trainings.
+    """
+
+    rivals: tuple[str, ...] = tuple(RIVALS)
+    strengths: tuple[float, ...] = (3e-5, 1e-4, 3e-4, 1e-3, 3e-3)
+    hidden: tuple[int, ...] = (100,)
+    epochs: int = 100
+    examples: int = 20_000
+    batch_size: int = 200
+
+    def check(self) -> None:
+        """Raise on the first setting that cannot be used."""
+        super().check()
+        check_count("epochs", self.epochs)
+        check_widths(self.widths())
+        check_known("rivals", self.rivals, RIVALS)
+        self.check_numbers(check_strength, "strengths")
+
+    def widths(self) -> tuple[int, ...]:
+        """Of every student."""
+        return (self.features, *self.hidden, self.features)
+
+
+def plan(settings: Settings) -> list[str]:
+    """What would be compiled and trained."""
+    runs = settings.seeds * len(settings.strengths)
+    return [
+        f"data: {settings.examples} points of [-1, 1]^{settings.features} to train on, "
+        f"{settings.held_out} to judge on, {settings.held_out} to test on",
+        f"teachers: {settings.seeds}, {settings.features} hidden neurons; students: "
+        + "-".join(map(str, settings.widths())),
+        f"trainings: {2 * len(settings.rivals)}, two of each of {'; '.join(settings.rivals)}: "
+        f"{settings.steps(settings.epochs)} steps of batch {settings.batch_size} x {runs} runs, "
+        f"strengths {', '.join(f'{strength:g}' for strength in settings.strengths)}",
+    ]
+
+
+def run(settings: Settings, context: Context) -> Outcome:
+    """Train every rival at every strength on every teacher."""
+    cells = pd.MultiIndex.from_product(
+        [settings.strengths, range(settings.seeds)], names=["strength", "seed"]
+    ).to_frame(index=False)
+    measured, spent = [], {}
+    for name in settings.rivals:
+        rival, times = RIVALS[name], len(settings.strengths)
+        problem = teacher.problem(settings, rival.network(settings.widths()), settings.epochs)
+        per_run = jax.tree.map(
+            lambda leaf: jnp.concatenate([leaf] * len(settings.strengths)), problem.per_run
+        )
+        problem = dataclasses.replace(problem, per_run=per_run)
+        network, report = over_seeds(
+            lambda strength, rival=rival: rival.strategy(strength, settings.tolerance),
+            jnp.tile(settings.seed_keys(), times),
+            problem,
+            jnp.asarray(cells["strength"], jnp.float32),
+            name=name,
+            labels=[f"strength {row.strength:g}, seed {row.seed}" for row in cells.itertuples()],
+            chunk=training.CHUNK,
+            dead_start="ignore",
+            **context.options,
+        )
+        rows = settings.rows()["test"]
+        outputs = evaluate(rival.strategy(0.0, settings.tolerance), network, problem, rows)
+        neurons, loss, pruned_loss = what_is_left(
+            np.asarray(network.info["losses"]), np.asarray(network.info["removed"])
+        )
+        measured.append(
+            cells.assign(
+                rival=name,
+                neurons=neurons,
+                r2=teacher.r_squared(outputs, teacher.truth(problem, rows)),
+                loss=loss,
+                pruned_loss=pruned_loss,
+                seconds=report.seconds,
+                failed_at=np.asarray(network.failed_at),
+            )
+        )
+        spent[name] = costs({name: (network, report)})
+    table = pd.concat(measured, ignore_index=True)
+    quantities = ["neurons", "r2", "loss", "pruned_loss"]
+    table[quantities] = table[quantities].astype(float).where(table["failed_at"] < 0)
+    return Outcome(table, _findings(table), costs=spent)
+
+
+def report(results: Results) -> list[RenderableType]:
+    """Draw the figure, and make its table."""
+    settings, table = results.settings, results.table
+    points = {
+        name: (by_strength(runs, "neurons"), 1 - by_strength(runs, "r2"))
+        for name, runs in table.groupby("rival", sort=False)
+    }
+    figure = plots.trade_off(
+        points,
+        f"hidden neurons left of {sum(settings['hidden'])}",
+        "1 - $R^2$ on the test rows",
+        logarithmic=(False, True),
+        marked={"the teacher's": settings["features"]},
+    )
+    results.draw(figure, "rivals")
+    rows = [
+        (
+            name,
+            f"{strength:g}",
+            tables.spread(runs["neurons"], ".0f"),
+            tables.median(1 - runs["r2"], ".1e"),
+            tables.median(runs["loss"], ".2e"),
+            tables.median(runs["seconds"], ".1f"),
+        )
+        for (name, strength), runs in table.groupby(["rival", "strength"], sort=False)
+    ]
+    columns = ("rival", "strength", "neurons left", "1 - R^2", "loss before", "seconds")
+    title = "hidden neurons left and their test error, refitted; validation loss before"
+    return [tables.table(title, columns, rows), *results.remarks(table.groupby("rival"))]
+
+
+def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
+    quantities = {"neurons": "hidden neurons left", "r2": "R^2 of the student that is left, refitted"}
+    return [
+        finding(f"{words}: {name}, strength {strength:g}", runs[column])
+        for (name, strength), runs in table.groupby(["rival", "strength"], sort=False)
+        for column, words in quantities.items()
+    ]
+
+
+def charts(results: Results) -> list[Chart]:
+    """The test error of every run against the neurons that it has left."""
+    table = results.table.assign(error=1 - results.table["r2"])
+    labels = {"neurons": "hidden neurons left", "error": "1 - R^2 on the test rows"}
+    return [
+        Chart(
+            "test error against neurons left",
+            table,
+            "neurons",
+            "error",
+            "rival",
+            at="strength",
+            labels=labels,
+            tells=("strength", "seed"),
+            logarithmic=(False, True),
+        )
+    ]
+
+
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, charts=charts)

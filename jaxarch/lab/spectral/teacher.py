@@ -1,0 +1,98 @@
+"""The task of [S] experiment 2: to learn what a random network of one hidden layer says."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pandas as pd
+from jax import Array
+
+from jaxarch import Model, Problem, supervised
+from jaxarch.errors import check_count
+from jaxarch.lab.spectral.training import RegressionSettings
+from jaxarch.trees import PyTree
+
+
+@dataclasses.dataclass(frozen=True)
+class TeacherSettings(RegressionSettings):
+    """What can be set where students learn from teachers; each seed has a teacher of its own.
+
+    Attributes:
+      features: inputs of a teacher, and as many hidden neurons and outputs.
+    """
+
+    features: int = 20
+    held_out: int = 5000
+
+    def check(self) -> None:
+        """Raise on the first setting that cannot be used."""
+        super().check()
+        check_count("features", self.features, least=2)
+
+
+def rotation(key: Array, size: int) -> Array:
+    """A matrix drawn uniformly from SO(size)."""
+    drawn = jax.random.orthogonal(key, size)
+    return drawn.at[:, 0].multiply(jnp.linalg.det(drawn))
+
+
+def teachers(settings: TeacherSettings) -> dict[str, Array]:
+    """The weights W^(1), W^(2) of every seed's teacher, shape (seeds, features, features) each."""
+    keys = jax.random.split(jax.random.fold_in(jax.random.key(settings.key), 2), (2, settings.seeds))
+    first, second = (jnp.stack([rotation(key, settings.features) for key in row]) for row in keys)
+    return {"first": first, "second": second}
+
+
+def teach(teacher: dict[str, Array], x: Array) -> Array:
+    """`t(x) = W^(2) relu(W^(1) x)` ([S] 5.2), for rows x."""
+    return jax.nn.relu(x @ teacher["first"].T) @ teacher["second"].T
+
+
+def take_taught_rows(data: PyTree, own: PyTree, rows: Array) -> PyTree:
+    """Some rows of the inputs, with what one run's teacher makes of them."""
+    x = data[0][rows]
+    return x, teach(own, x)
+
+
+def problem(settings: TeacherSettings, student: Model, epochs: int) -> Problem:
+    """The problem of all seeds: one set of inputs, a teacher each."""
+    x, rows = settings.inputs(settings.features), settings.rows()
+    return supervised(
+        student,
+        (x, x),  # The targets are the teachers', made in the gather.
+        loss=optax.squared_error,
+        optimizer=optax.adam(settings.learning_rate),
+        steps=settings.steps(epochs),
+        batch_size=settings.batch_size,
+        train=rows["train"],
+        validation=rows["validation"],
+        per_run=teachers(settings),
+        gather=take_taught_rows,
+    )
+
+
+def r_squared(outputs: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """`1 - sum (y - t)^2 / sum (t - mean t)^2`, all outputs together; axes (runs, examples, outputs)."""
+    total = np.square(truth - truth.mean(axis=-2, keepdims=True)).sum(axis=(-2, -1))
+    return 1 - np.square(outputs - truth).sum(axis=(-2, -1)) / total
+
+
+def truth(problem: Problem, rows: np.ndarray) -> np.ndarray:
+    """What the teachers say, shape (runs, rows, outputs)."""
+    return np.asarray(jax.vmap(teach, (0, None))(problem.per_run, problem.data[0][rows]), np.float64)
+
+
+def linear(settings: TeacherSettings, problem: Problem) -> pd.DataFrame:
+    """R^2 of least squares on the training rows, with and without an intercept: one row a seed."""
+    rows, x = settings.rows(), np.asarray(problem.data[0], np.float64)
+    taught, tested = truth(problem, rows["train"]), truth(problem, rows["test"])
+    found = {}
+    for name, intercept in (("linear_r2", True), ("linear_r2_no_intercept", False)):
+        inputs = np.concatenate([x, np.ones((len(x), 1))], axis=1) if intercept else x
+        maps = [np.linalg.lstsq(inputs[rows["train"]], targets, rcond=None)[0] for targets in taught]
+        found[name] = r_squared(np.stack([inputs[rows["test"]] @ fitted for fitted in maps]), tested)
+    return pd.DataFrame(found)

@@ -1,0 +1,419 @@
+"""How tightly errors on new examples are certified, of masks over random signs and of weight-free ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any, Literal, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pandas as pd
+from jax import Array
+from rich.console import RenderableType
+
+from jaxarch import Network, Problem, certify, models, over_seeds, plots, search
+from jaxarch.certificates import Certificate
+from jaxarch.errors import ArgumentError, check_count, check_positive, check_strength
+from jaxarch.lab.charts import Chart
+from jaxarch.lab.data import load_images
+from jaxarch.lab.harness import (
+    Context,
+    Experiment,
+    Outcome,
+    Parts,
+    Results,
+    TrainingSettings,
+    certificates,
+    check_room,
+    finding,
+    tables,
+)
+from jaxarch.lab.harness.results import failures
+from jaxarch.lab.harness.settings import devices
+from jaxarch.lab.harness.tables import Table
+from jaxarch.lab.pruning.settings import check_share
+from jaxarch.lab.pruning.tasks import pooled
+from jaxarch.lab.theory.sign_networks import Scaled, SignNetwork, convolutional, multilayer
+from jaxarch.masks import check_temperatures
+from jaxarch.storage import Checkpoints, digest
+from jaxarch.theory.generalization import relaxed_length
+from jaxarch.trees import PyTree
+
+SUITS_ALL: dict[str, Any] = {"model": "convolutional", "pool": 1, "held_out": 0.25}
+SUITS: dict[str, dict[str, Any]] = {"mnist": {"pool": 2}}
+WIDTHS: dict[str, tuple[int, ...]] = {"convolutional": (16,), "mlp": (100,)}
+SUITS_CONVOLUTIONAL: dict[str, tuple[int, ...]] = {"mnist": (16, 32)}
+"""What suits a data set where the user says nothing; and what suits those that have no entry."""
+HARDENED = 0.8
+"""The share of the steps after which the hard temperature has reached its last value."""
+SURPRISE = 0.01
+"""The chance, by a prior from half of the rows, of a connection that its mask has not, and of lacking one."""
+SPREAD = 0.5
+"""Standard deviation of the initial scores of the search that shortens descriptions."""
+SHORT, HALF = "short description", "short description, prior from half"
+"""What this search is called, by itself and near the mask of half of the rows."""
+MEASURED = {
+    "kept": ("kept", ".0f"),
+    "description": ("nats", ".0f"),
+    "training_errors": ("training error", ".4f"),
+    "training_bound": ("certified", ".4f"),
+    "held_out_errors": ("measured", ".4f"),
+    "held_out_bound": ("bound by these rows", ".4f"),
+}
+"""Columns of the table that is shown: in words, and how they are written."""
+ROWS = 5000
+"""Examples that are evaluated at a time."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(TrainingSettings):
+    """What can be set with `jaxarch run theory.generalization --set NAME=VALUE`.
+
+    What is empty, 0 or `auto` is what suits the data set.
+
+    Attributes:
+      dataset: pictures: a name of `jaxarch data`, or an npz file with x and y.
+      model: the parent, of random signs without biases: convolutional, or an mlp.
+      widths: channels of each convolution, or hidden neurons of each layer.
+      factors: of these widths: a parent each.
+      pool: side of the windows whose means are the pixels; 1 leaves pictures as they are.
+      densities: shares of the connections that edge-popup and two-temperature keep.
+      strengths: of the length of a mask's description, in the loss of the search that shortens it.
+      start: the share of the connections that this search begins with.
+      hard: the inverse temperature of two-temperature's masks that the loss sees; that search ends with it.
+      soft: that of the masks that its gradient passes through.
+      softest: the same of the search that shortens descriptions, whose hard temperature begins at 1.
+      steps: gradient steps.
+      rate: learning rate of Adam in the search that shortens descriptions, which falls to 0 by a cosine.
+      rate_at_density: the same of the searches at given densities.
+      held_out: the share of the examples that errors are measured on, where no split is published.
+      delta: each bound is wrong with this probability at most.
+      choices: how many networks (seeds, settings, earlier trials) each bound pays for.
+    """
+
+    dataset: str = "digits"
+    model: Literal["auto", "convolutional", "mlp"] = "auto"
+    widths: tuple[int, ...] = ()
+    factors: tuple[float, ...] = (1.0,)
+    pool: int = 0
+    densities: tuple[float, ...] = (0.2, 0.05)
+    strengths: tuple[float, ...] = (1.0, 3.0)
+    start: float = 0.2
+    hard: float = 50.0
+    soft: float = 5.0
+    softest: float = 0.1
+    steps: int = 3000
+    rate: float = 0.1
+    rate_at_density: float = 0.001
+    held_out: float = 0.0
+    delta: float = 0.05
+    choices: int = 10_000
+
+    def complete(self) -> Self:
+        """The same with what suits the data set where nothing is said."""
+        suits = SUITS_ALL | SUITS.get(self.dataset, {})
+        settings = self.suited(suits)
+        widths: tuple[int, ...] = WIDTHS[settings.model]
+        if settings.model == "convolutional":
+            widths = SUITS_CONVOLUTIONAL.get(self.dataset, widths)
+        return dataclasses.replace(settings, widths=settings.widths or widths)
+
+    def check(self) -> None:
+        """Raise on the first setting that cannot be used."""
+        super().check()
+        check_room(self.seeds, self.steps)
+        self.check_each(check_count, "widths", "pool", "steps", "choices")
+        self.check_numbers(check_positive, "factors")
+        self.check_numbers(check_share, "densities")
+        self.check_numbers(check_strength, "strengths")
+        self.check_each(check_share, "start", "held_out", "delta")
+        self.check_each(check_positive, "rate", "rate_at_density", "hard", "soft", "softest")
+        check_temperatures(self.hard, self.soft)
+        for name, hardest in (("1, where its hard temperature begins", 1.0), ("hard", self.hard)):
+            if self.softest > hardest:
+                raise ArgumentError(f"softest: expected at most {name}, got {self.softest}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Priced:
+    """What a mask's description adds to the loss: `strength length / n`."""
+
+    strength: float
+    examples: int
+    prior: PyTree = None
+
+    def __call__(self, mask: PyTree) -> Array:
+        """The penalty of a mask of numbers in [0, 1]."""
+        return self.strength * relaxed_length(mask, self.prior) / self.examples
+
+
+@dataclasses.dataclass(frozen=True)
+class WithPrior:
+    """From one run's prior to its search."""
+
+    settings: Settings
+    strength: float
+    examples: int
+
+    def __call__(self, sweep: Mapping[str, PyTree]) -> Any:
+        """The search of one run."""
+        return shortest(self.settings, self.strength, self.examples, sweep["prior"])
+
+
+class Task(NamedTuple):
+    """Pictures and the networks that learn them.
+
+    Attributes:
+      settings: complete.
+      networks: by factor of the widths.
+      problems: likewise; `validation` are the rows that nothing is chosen by.
+      halves: two halves of the rows for training.
+      pictures: a digest of the data.
+    """
+
+    settings: Settings
+    networks: Mapping[float, SignNetwork]
+    problems: Mapping[float, Problem]
+    halves: tuple[np.ndarray, np.ndarray]
+    pictures: str
+
+
+def prepare(settings: Settings) -> Task:
+    """Load the pictures and build the problems; settings that are complete."""
+    images = pooled(load_images(settings.dataset), settings.pool)
+    rows = np.asarray(jax.random.permutation(settings.seed_keys(stream=0)[0], len(images.y)))
+    if images.train < len(images.y):
+        train, test = rows[rows < images.train], rows[rows >= images.train]
+    else:
+        train, test = np.split(rows, [round((1 - settings.held_out) * len(rows))])
+    # Without biases a network's classes are the same at any scale of the pixels.
+    x = images.x.astype(np.float32) / images.x.max()
+    outputs = len(np.unique(images.y))
+    make = convolutional if settings.model == "convolutional" else multilayer
+    networks, problems = {}, {}
+    for factor in settings.factors:
+        widths = [max(round(factor * width), 1) for width in settings.widths]
+        network = make(images.x.shape[1:], widths, outputs)
+        networks[factor] = network
+        problems[factor] = models.supervised(
+            (network.init, network.apply),
+            (x, images.y),
+            loss=optax.softmax_cross_entropy_with_integer_labels,
+            optimizer=optax.adam(settings.rate),
+            steps=settings.steps,
+            batch_size=settings.batch_size,
+            train=train,
+            validation=test,
+        )
+    first, second = np.array_split(train, 2)
+    return Task(settings, networks, problems, (first, second), digest(images.x, images.y))
+
+
+def searches(settings: Settings, examples: int) -> Iterator[tuple[str, float, Any]]:
+    """Name, what is asked for, and search, one after the other."""
+    slower = optax.adam(settings.rate_at_density)
+    for density in settings.densities:
+        weights = Scaled(density)
+        yield "edge-popup", density, search.edge_popup(density, weights=weights, optimizer=slower)
+        yield (
+            "two-temperature",
+            density,
+            search.two_temperature(
+                settings.hard,
+                settings.soft,
+                weights=weights,
+                density=density,
+                mean=_logit(density),
+                optimizer=slower,
+            ),
+        )
+        yield (
+            "weight-free",
+            density,
+            search.two_temperature(
+                settings.hard,
+                settings.soft,
+                density=density,
+                mean=_logit(density),
+                optimizer=slower,
+            ),
+        )
+    for strength in settings.strengths:
+        yield SHORT, strength, shortest(settings, strength, examples)
+
+
+def shortest(settings: Settings, strength: float, examples: int, prior: PyTree = None) -> Any:
+    """The search for a mask with a short description: a temperature that grows, and a price a nat."""
+    hardened = max(round(HARDENED * settings.steps), 1)
+    return search.two_temperature(
+        optax.exponential_decay(1.0, hardened, settings.hard, end_value=settings.hard),
+        settings.softest,
+        weights=Scaled(settings.start),
+        mean=_logit(settings.start),
+        std=SPREAD,
+        penalty=Priced(strength, examples, prior),
+        optimizer=optax.adam(optax.cosine_decay_schedule(settings.rate, settings.steps)),
+    )
+
+
+def _logit(share: float) -> float:
+    return math.log(share / (1 - share)) if share < 1 else math.inf
+
+
+def plan(settings: Settings) -> list[str]:
+    """What would be searched."""
+    task = prepare(settings)
+    chosen = list(searches(settings, 1))
+    problem = next(iter(task.problems.values()))
+    lines = [
+        f"{settings.model} of {', '.join(map(str, settings.widths))} x {factor:g}: "
+        f"{sum(math.prod(shape) for _, shape in network.shapes):,} connections of random signs"
+        for factor, network in task.networks.items()
+    ]
+    halves = len(settings.strengths)
+    return [
+        f"data: {settings.dataset}, {len(problem.training_rows()):,} examples to choose by, "
+        f"{len(np.asarray(problem.validation)):,} to measure on",
+        *lines,
+        f"searches: {len(chosen)} for each parent, and {halves} on half of the rows; {settings.seeds} seeds, "
+        f"{settings.steps:,} steps of batch {settings.batch_size}",
+    ]
+
+
+def run(settings: Settings, context: Context) -> Outcome:
+    """Search, and certify every mask; each search of a parent is a part."""
+    task = prepare(settings)
+    parts = Parts(settings, experiment=context.experiment, pictures=task.pictures)
+    made = []
+    for factor, problem in task.problems.items():
+        examples = len(problem.training_rows())
+        for name, asked, chosen in searches(settings, examples):
+            label = f"{name} {asked:g}, width {factor:g}"
+            made.append(parts.table(label, partial(_of_search, task, context, factor, name, asked, chosen)))
+    table = pd.concat(made, ignore_index=True)
+    return Outcome(table, _findings(table), facts={"pictures": {"sha256": task.pictures}})
+
+
+def _of_search(
+    task: Task,
+    context: Context,
+    factor: float,
+    name: str,
+    asked: float,
+    chosen: Any,
+    point: Checkpoints | None,
+) -> pd.DataFrame:
+    """The certificates of all seeds; of short descriptions also with a prior from half of the rows."""
+    settings, problem = task.settings, task.problems[factor]
+    keys = settings.seed_keys()
+    options: dict[str, Any] = {"progress": context.progress, "dead_start": "ignore", "devices": devices()}
+    network, _ = over_seeds(chosen, keys, problem, name=f"{name} {asked:g}", checkpoint=point, **options)
+    made = [_certified(name, network, problem, settings)]
+    if name == SHORT:
+        first, second = task.halves
+        before = shortest(settings, asked, len(first))
+        on_first = dataclasses.replace(problem, train=first)
+        half, _ = over_seeds(before, keys, on_first, name=f"half the rows {asked:g}", **options)
+        prior = jax.tree.map(lambda kept: jnp.where(kept, 1 - SURPRISE, SURPRISE), half.mask)
+        after = WithPrior(settings, asked, len(problem.training_rows()))
+        network, _ = over_seeds(after, keys, problem, {"prior": prior}, name=f"{HALF} {asked:g}", **options)
+        network = network.replace(info={**network.info, "prior": prior})
+        on_second = dataclasses.replace(problem, train=second)
+        made.append(_certified(HALF, network, on_second, settings))
+    return pd.concat(made, ignore_index=True).assign(asked=asked, width=factor)
+
+
+def _certified(name: str, network: Network, problem: Problem, settings: Settings) -> pd.DataFrame:
+    """A row a seed; of one that failed, the step at which it did and nothing else."""
+    seeds = np.arange(settings.seeds)
+    done = {name: (network, None)}
+    found = certificates(done, problem, {"seed": seeds}, partial(certified, settings))
+    every = pd.DataFrame({"strategy": name, "seed": seeds, "failed_at": np.asarray(network.failed_at)})
+    return every.merge(found, how="left").reindex(columns=dict.fromkeys([*every, *found, *MEASURED]))
+
+
+def certified(settings: Settings, network: Network, problem: Problem) -> Certificate:
+    """The certificate of one run; its information may have a prior."""
+    return certify(
+        network,
+        problem,
+        weights=network.start,
+        flips=0,
+        delta=settings.delta,
+        choices=settings.choices,
+        prior=network.info.get("prior"),
+        batch_size=min(ROWS, len(problem.training_rows())),
+    )
+
+
+def _groups(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    widths = table["width"].nunique() > 1
+    for (name, asked, width), rows in table.groupby(["strategy", "asked", "width"], sort=False):
+        yield f"{name} {asked:g}" + (f", width x {width:g}" if widths else ""), rows
+
+
+def _findings(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """What is certified, and what is measured."""
+    found = []
+    for name, rows in _groups(table):
+        found.append(finding(f"certified error of {name}", rows["training_bound"]))
+        found.append(finding(f"measured error of {name}", rows["held_out_errors"]))
+        found.append(finding(f"connections kept by {name}", rows["kept"]))
+    return found
+
+
+def report(results: Results) -> list[RenderableType]:
+    """Draw what is certified against what is measured, and make the table."""
+    settings, table = results.settings, results.table
+    title = f"{settings['dataset']}, {settings['model']}"
+    points = {}
+    for name, rows in table.groupby("strategy", sort=False):
+        measured, bound = (
+            rows.pivot_table(index="seed", columns=["width", "asked"], values=column, sort=False).to_numpy()
+            for column in ("held_out_errors", "training_bound")
+        )
+        points[str(name)] = (measured, bound)
+    labels = ("error on rows that chose nothing", "certified error")
+    figure = plots.trade_off(points, *labels, title, logarithmic=(True, True))
+    results.draw(figure, "certified")
+    groups = list(_groups(table))
+    return [_table(groups, title, settings["delta"]), *failures(groups)]
+
+
+def _table(groups: list[tuple[str, pd.DataFrame]], title: str, delta: float) -> Table:
+    rows = [
+        (name, *(tables.spread(of[of_what], form) for of_what, (_, form) in MEASURED.items()))
+        for name, of in groups
+    ]
+    columns = ("search", *(words for words, _ in MEASURED.values()))
+    return tables.table(f"{title}: error, median [quartiles]; delta {delta:g}", columns, rows)
+
+
+def charts(results: Results) -> list[Chart]:
+    """What is certified of every run against what is measured."""
+    settings = results.settings
+    labels = {
+        "held_out_errors": "error on rows that chose nothing",
+        "training_bound": "certified error",
+        "strategy": "search",
+    }
+    return [
+        Chart(
+            f"{settings['dataset']}, {settings['model']}: certified against measured error",
+            results.table,
+            "held_out_errors",
+            "training_bound",
+            "strategy",
+            labels=labels,
+            tells=("seed", "width", "kept"),
+            logarithmic=(True, True),
+        )
+    ]
+
+
+EXPERIMENT = Experiment(__name__, Settings, plan, run, report, charts=charts)

@@ -1,0 +1,84 @@
+"""What is in the masks that methods found: trained from their initial weights, and against controls."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pandas as pd
+
+from jaxarch import Network, chain, inverted, over_seeds, reshuffled, retrain
+from jaxarch.lab.tournament.matches import Played, grid, measured
+from jaxarch.lab.tournament.task import Task
+from jaxarch.masks import apply_mask
+
+AS_FOUND = "as found"
+
+
+def control(name: str, task: Task, rate: float) -> Any:
+    """What is done with a mask, and the training of it: a phase, as the tournament's.
+
+    Args:
+      name: `as found`, from the initial weights of the seed; `reshuffled` within each layer, and `inverted`,
+        likewise; `reinitialised`, from fresh weights.
+      task: that is learned.
+      rate: of Adam.
+    """
+    descent: Any = {"steps": task.settings.steps, "optimizer": optax.adam(rate)}
+    again = retrain("rewind", nonnegative=False, **descent)
+    return {
+        AS_FOUND: chain(again),
+        "reshuffled": chain(reshuffled(), again),
+        "reinitialised": chain(retrain("cold", nonnegative=False, **descent)),
+        "inverted": chain(inverted(), again),
+    }[name]
+
+
+def controlled(
+    name: str, played: Played, task: Task, rate: float, options: Mapping[str, Any]
+) -> pd.DataFrame:
+    """How well a method's masks do as they are and under the settings' controls: a row a run and control.
+
+    Args:
+      name: of the method.
+      played: with its masks. What failed as it was found has failed here too.
+      task: that they were found on.
+      rate: that it was trained with.
+      options: of `over_seeds`.
+    """
+    runs = grid(task, np.arange(task.settings.seeds))
+    seeds = runs["seed"].to_numpy()
+    problem = task.learning(seeds)
+    keys = task.keys("controls")[seeds]
+    params, state = jax.vmap(lambda pair: dataclasses.replace(problem, paired=pair).start(pair))(
+        problem.paired
+    )
+    mask = played.mask
+    begun = Network(
+        jax.vmap(apply_mask)(mask, params), mask, state, start=params, failed_at=jnp.asarray(played.failed_at)
+    )
+    rows = []
+    for which in (AS_FOUND, *task.settings.controls):
+        network, report = over_seeds(
+            control(which, task, rate),
+            keys,
+            problem,
+            network=begun,
+            **{**options, "name": f"{options['name']}, {which}"},
+        )
+        trained = measured(network, task, seeds, [report])
+        rows.append(
+            runs.assign(
+                strategy=name,
+                control=which,
+                accuracy=trained.accuracy,
+                measured_density=trained.density,
+                failed_at=trained.failed_at,
+            )
+        )
+    return pd.concat(rows, ignore_index=True)

@@ -1,0 +1,383 @@
+"""The methods that take part: how each searches, what trains what it found, and what both take."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import jax
+import optax
+from jax.typing import ArrayLike
+
+from jaxarch import Training, chain, reshuffled, retrain, search
+from jaxarch.search.changing import spacing
+from jaxarch.search.rounds import round_densities
+
+if TYPE_CHECKING:
+    from jaxarch.lab.tournament.settings import TournamentSettings
+
+BATCHES = 10
+"""Over which connections are judged before training."""
+GRASP_TEMPERATURE = 200.0
+"""By which GraSP's authors divide the outputs."""
+GRASP_GRADIENTS = 3
+"""What a batch costs GraSP, in gradients."""
+SYNFLOW_ROUNDS = 100
+GRADUAL = (0.1, 0.7)
+"""The shares of the steps after which gradual magnitude pruning begins and ends."""
+RIGL_UNTIL = 0.75
+SAMPLES = 2
+"""Sub-networks of random search at an equal budget."""
+PUBLISHED_SAMPLES = 8
+PUBLISHED_FRACTION = 0.2
+EQUAL_FRACTION = 0.5
+"""The largest share of the connections left that a round of lottery tickets removes at an equal budget."""
+LATE = 0.1
+"""The share of a training after which late rewinding goes back to its weights."""
+
+
+class At(NamedTuple):
+    """What a strategy is made for.
+
+    Attributes:
+      density: the share of the connections that are to be kept; traced. Of a search for all of them, the
+        numbers, the largest first.
+      steps: of a phase.
+      budget: `equal` or `published`.
+      rate: learning rate of Adam, which trains the weights; traced.
+      own: the method's own number, see `Entrant.own`; traced.
+      hard: the inverse temperature of two-temperature.
+      soft: likewise.
+    """
+
+    density: Any
+    steps: int
+    budget: str
+    rate: ArrayLike
+    own: ArrayLike
+    hard: float
+    soft: float
+
+    @classmethod
+    def of(cls, settings: TournamentSettings, **numbers: Any) -> At:
+        """What a tournament's settings say; `numbers` are `density`, by default all, `rate` and `own`."""
+        given: dict[str, Any] = {"density": settings.densities, "rate": 0.0, "own": 0.0} | numbers
+        steps, budget = settings.steps, settings.budget
+        return cls(steps=steps, budget=budget, hard=settings.hard, soft=settings.soft, **given)
+
+    @property
+    def whole(self) -> int:
+        """The steps of a method that trains once: those of two phases, or of one as is published."""
+        return 2 * self.steps if self.budget == "equal" else self.steps
+
+    @property
+    def adam(self) -> optax.GradientTransformation:
+        """What trains weights."""
+        return optax.adam(self.rate)
+
+    def train(self, steps: int, start: Literal["warm", "rewind", "cold"] = "warm") -> Training:
+        """Train weights on the connections that were found: those that were found, or others."""
+        return retrain(start, nonnegative=False, steps=steps, optimizer=self.adam)
+
+
+class Phase(NamedTuple):
+    """Gradient evaluations of a network.
+
+    Attributes:
+      evaluations: how many.
+      whole: the share of the work that the whole network does; the rest is that of the connections found.
+      one_example: whether each is of one example and not of a batch.
+    """
+
+    evaluations: float
+    whole: float
+    one_example: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Entrant:
+    """A method as it takes part.
+
+    Attributes:
+      family: when and how the mask is found.
+      find: `At -> strategy`; of all densities at once if it is `nested`.
+      finish: `At -> stages` that make of what was found what is tested; `None` if that is what it is.
+      phases: `(At, density) -> phases`: what a network of that density takes.
+      own: the name of the number that is tuned beside the rate, its default, and the bounds of what is tried.
+      nested: whether one search finds the architectures of all densities.
+    """
+
+    family: str
+    find: Callable[[At], Any]
+    finish: Callable[[At], Any] | None
+    phases: Callable[[At, float], list[Phase]]
+    own: tuple[str, float, float, float] | None = None
+    nested: bool = True
+
+    @property
+    def trains_weights(self) -> bool:
+        """Whether the rate of weights matters to it."""
+        return self.family != FIXED or self.finish is not None
+
+
+def trained_whole(at: At) -> Any:
+    """As long as a method may train that trains once."""
+    return at.train(at.whole)
+
+
+def trained_once(at: At) -> Any:
+    """For one phase."""
+    return at.train(at.steps)
+
+
+def before_training(evaluations: float) -> Callable[[At, float], list[Phase]]:
+    """Some gradients of the whole network, and then training what is left of it."""
+    return lambda at, density: [Phase(evaluations, 1), Phase(at.whole, 0)]
+
+
+def search_and_training(at: At, density: float) -> list[Phase]:
+    """A phase each; the search is one of the whole network."""
+    return [Phase(at.steps, 1), Phase(at.steps, 0)]
+
+
+def search_alone(at: At, density: float) -> list[Phase]:
+    """All steps are the search's, which computes with all connections."""
+    return [Phase(at.whole, 1)]
+
+
+def _random(at: At, per: Any) -> Any:
+    return search.random_mask(at.density, per=per)
+
+
+def _one_shot(at: At) -> Any:
+    return search.magnitude_pruning(at.density, fraction=None, steps=at.steps, optimizer=at.adam)
+
+
+def _as_magnitude(at: At) -> Any:
+    return chain(reshuffled(), at.train(at.steps, "rewind"))
+
+
+def _fraction(at: At) -> float:
+    return EQUAL_FRACTION if at.budget == "equal" else PUBLISHED_FRACTION
+
+
+def _round_steps(at: At) -> int:
+    """The steps of each training of lottery tickets: of the first, and of all rounds but the last."""
+    if at.budget == "published":
+        return at.steps
+    trainings = len(round_densities(at.density, _fraction(at)))
+    return max(at.steps // trainings, 1)
+
+
+def _tickets(at: At, late: bool) -> Any:
+    return search.magnitude_pruning(
+        at.density,
+        fraction=_fraction(at),
+        rewind_to=_rewind_to(at, late),
+        steps=_round_steps(at),
+        optimizer=at.adam,
+    )
+
+
+def _ticket_phases(at: At, density: float, late: bool) -> list[Phase]:
+    """The trainings before the round that meets the density, each at its own, and the last training.
+
+    Those after the first begin at the step that is gone back to.
+    """
+    steps = _round_steps(at)
+    left = [1.0, *round_densities(at.density, _fraction(at))]
+    before = left[: left.index(density)]
+    taken = [0, *[_rewind_to(at, late)] * (len(before) - 1)]
+    rounds = [
+        Phase(steps - back, _whole_share(share, density)) for share, back in zip(before, taken, strict=True)
+    ]
+    return [*rounds, Phase(_ticket_steps(at, late), 0)]
+
+
+def _ticket_steps(at: At, late: bool) -> int:
+    """The steps of the last training: a phase, of which one as published is over at the step gone back to."""
+    return at.steps - _rewind_to(at, late) if at.budget == "published" else at.steps
+
+
+def _rewind_to(at: At, late: bool) -> int:
+    steps = _round_steps(at)
+    return min(max(round(LATE * steps), 1), steps - 1) if late else 0
+
+
+def _whole_share(share: float, density: float) -> float:
+    """The part w of whole networks in one of a share of the connections: `share = w + (1 - w) density`."""
+    return 0.0 if density >= 1 else (share - density) / (1 - density)
+
+
+def _random_search(at: At) -> Any:
+    samples = SAMPLES if at.budget == "equal" else PUBLISHED_SAMPLES
+    return search.random_search(at.density, samples, steps=at.steps, optimizer=at.adam)
+
+
+def _random_search_phases(at: At, density: float) -> list[Phase]:
+    return [Phase(at.steps * (SAMPLES if at.budget == "equal" else PUBLISHED_SAMPLES), 0)]
+
+
+def _architecture_pruning(at: At) -> Any:
+    return search.architecture_pruning(at.density, strength=at.own, steps=at.steps)
+
+
+def _two_temperature(at: At, steps: int) -> Any:
+    # About as many connections are there as it begins.
+    return search.two_temperature(
+        at.hard,
+        at.soft,
+        weights="initial",
+        mean=jax.scipy.stats.norm.ppf(at.density),
+        std=1.0,
+        density=at.density,
+        steps=steps,
+        optimizer=optax.adam(at.own),
+    )
+
+
+def _popped_up(method: Callable[..., Any], at: At) -> Any:
+    return method(at.density, steps=at.whole, optimizer=optax.adam(at.own))
+
+
+def _changing(method: Callable[..., Any], at: At, **numbers: Any) -> Any:
+    return method(at.density, steps=at.whole, optimizer=at.adam, **numbers)
+
+
+def _gradual_phases(at: At, density: float) -> list[Phase]:
+    """Along its cubic fall the density is, in the mean, a quarter of the way from the last one to 1."""
+    return [Phase(at.whole, GRADUAL[0] + (GRADUAL[1] - GRADUAL[0]) / 4)]
+
+
+def _rigl_phases(at: At, density: float) -> list[Phase]:
+    """At a change, all gradients are looked at."""
+    changes = (round(RIGL_UNTIL * at.whole) - 1) // spacing(None, at.whole)
+    return [Phase(at.whole - changes, 0), Phase(changes, 1)]
+
+
+def _synflow_phases(at: At, density: float) -> list[Phase]:
+    return [Phase(SYNFLOW_ROUNDS, 1, one_example=True), Phase(at.whole, 0)]
+
+
+def _penalised(method: Callable[..., Any], at: At) -> Any:
+    return method(at.density, strength=at.own, steps=at.steps, optimizer=at.adam)
+
+
+def _movement(at: At) -> Any:
+    return search.movement(at.density, steps=at.steps, optimizer=at.adam, scores_optimizer=optax.adam(at.own))
+
+
+AT_START, AFTER, WHILE = "at initialisation", "after training", "while weights train"
+SOFT, FIXED, RANDOM = "masks learned with weights", "masks of fixed weights", "random"
+MASK_RATE = ("mask rate", 3e-3, 3e-4, 3e-2)
+
+ENTRANTS: Mapping[str, Entrant] = {
+    "random": Entrant(RANDOM, lambda at: _random(at, "all"), trained_whole, before_training(0)),
+    "random uniform": Entrant(RANDOM, lambda at: _random(at, "leaf"), trained_whole, before_training(0)),
+    "random ERK": Entrant(RANDOM, lambda at: _random(at, "erk"), trained_whole, before_training(0)),
+    "random as magnitude": Entrant(RANDOM, _one_shot, _as_magnitude, search_and_training),
+    "random search": Entrant(RANDOM, _random_search, None, _random_search_phases, nested=False),
+    "magnitude at start": Entrant(
+        AT_START, lambda at: search.initial_magnitude(at.density), trained_whole, before_training(0)
+    ),
+    "SNIP": Entrant(
+        AT_START,
+        lambda at: search.snip(at.density, batches=BATCHES),
+        trained_whole,
+        before_training(BATCHES),
+    ),
+    "GraSP": Entrant(
+        AT_START,
+        lambda at: search.grasp(at.density, batches=BATCHES, temperature=GRASP_TEMPERATURE),
+        trained_whole,
+        before_training(GRASP_GRADIENTS * BATCHES),
+    ),
+    "SynFlow": Entrant(
+        AT_START, lambda at: search.synflow(at.density, rounds=SYNFLOW_ROUNDS), trained_whole, _synflow_phases
+    ),
+    "magnitude": Entrant(AFTER, _one_shot, trained_once, search_and_training),
+    "lottery tickets": Entrant(
+        AFTER, partial(_tickets, late=False), trained_once, partial(_ticket_phases, late=False)
+    ),
+    "late tickets": Entrant(
+        AFTER,
+        partial(_tickets, late=True),
+        lambda at: at.train(_ticket_steps(at, late=True)),
+        partial(_ticket_phases, late=True),
+    ),
+    "gradual magnitude": Entrant(
+        WHILE,
+        lambda at: _changing(search.gradual_magnitude, at, begin=GRADUAL[0], end=GRADUAL[1]),
+        None,
+        _gradual_phases,
+        nested=False,
+    ),
+    "SET": Entrant(
+        WHILE,
+        lambda at: _changing(search.sparse_evolution, at, replaced=at.own),
+        None,
+        lambda at, density: [Phase(at.whole, 0)],
+        ("replaced", 0.3, 0.1, 0.6),
+        nested=False,
+    ),
+    "RigL": Entrant(
+        WHILE,
+        lambda at: _changing(search.rigl, at, replaced=at.own, until=RIGL_UNTIL),
+        None,
+        _rigl_phases,
+        ("replaced", 0.3, 0.1, 0.6),
+        nested=False,
+    ),
+    "AP": Entrant(
+        SOFT, _architecture_pruning, trained_once, search_and_training, ("strength", 3e-4, 3e-5, 3e-3)
+    ),
+    "STR": Entrant(
+        SOFT,
+        lambda at: _penalised(search.soft_threshold, at),
+        trained_once,
+        search_and_training,
+        ("strength", 1e-2, 1e-3, 1e-1),
+    ),
+    "continuous sparsification": Entrant(
+        SOFT,
+        lambda at: _penalised(search.continuous_sparsification, at),
+        trained_once,
+        search_and_training,
+        ("strength", 1e-3, 1e-4, 1e-2),
+    ),
+    "hard concrete": Entrant(
+        SOFT,
+        lambda at: _penalised(search.hard_concrete, at),
+        trained_once,
+        search_and_training,
+        ("strength", 3e-3, 3e-4, 3e-2),
+    ),
+    "movement": Entrant(
+        SOFT,
+        _movement,
+        trained_once,
+        search_and_training,
+        ("mask rate", 1e-2, 1e-3, 1e-1),
+        nested=False,
+    ),
+    "two-temperature": Entrant(
+        FIXED, lambda at: _two_temperature(at, at.whole), None, search_alone, MASK_RATE, nested=False
+    ),
+    "two-temperature trained": Entrant(
+        FIXED,
+        lambda at: _two_temperature(at, at.steps),
+        trained_once,
+        search_and_training,
+        MASK_RATE,
+        nested=False,
+    ),
+    "edge-popup": Entrant(
+        FIXED, lambda at: _popped_up(search.edge_popup, at), None, search_alone, MASK_RATE, nested=False
+    ),
+    "biprop": Entrant(
+        FIXED, lambda at: _popped_up(search.biprop, at), None, search_alone, MASK_RATE, nested=False
+    ),
+}
+"""All methods, by the name that each has in results."""

@@ -1,0 +1,400 @@
+"""A tournament from its settings to its tables: every method in turn, each a part that is kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+
+from jaxarch import select
+from jaxarch.errors import ArgumentError
+from jaxarch.lab.harness import Context, Experiment, Outcome, Part, Parts, Work, finding, pace
+from jaxarch.lab.harness.at_worker import check_same
+from jaxarch.lab.pruning.parents import in_words
+from jaxarch.lab.tournament import report as reports
+from jaxarch.lab.tournament.controls import AS_FOUND, controlled
+from jaxarch.lab.tournament.entrants import ENTRANTS, RANDOM, At, Entrant, Phase
+from jaxarch.lab.tournament.matches import Played, play, play_own, table_of
+from jaxarch.lab.tournament.own import FAMILY, Own, digest_of, read_own
+from jaxarch.lab.tournament.settings import TournamentSettings
+from jaxarch.lab.tournament.task import Task, task_of
+from jaxarch.lab.tournament.tuning import SEEDS, defaults, tuned
+from jaxarch.metrics import paired_differences, runs_needed
+from jaxarch.search import dense
+from jaxarch.storage import digest
+from jaxarch.trees import named_leaves
+
+RANDOM_ONES = [name for name, entrant in ENTRANTS.items() if entrant.family == RANDOM]
+"""The methods whose masks are random, which all others are compared with in findings."""
+PROGRAM_SECONDS = 4.0
+"""That compiling the search of a small parent takes, about; a larger one's training is measured."""
+
+
+def plan(settings: TournamentSettings) -> list[str]:
+    """What would be compiled and trained."""
+    task = task_of(settings)
+    own = _checked(task)
+    runs = settings.seeds * len(settings.densities)
+    lines = [
+        f"parent: {in_words(settings)}, {task.connections} connections; pictures of "
+        f"{task.images.x.shape[1:]}",
+        f"trained on {task.train.shape[1]} examples, {task.held_out.shape[1]} held out, tested on "
+        f"{len(task.test)}",
+        f"densities {', '.join(f'{density:g}' for density in settings.densities)}; {settings.seeds} seeds; "
+        f"phases of {settings.steps} steps of batch {settings.batch_size}; budget {settings.budget}",
+    ]
+    lines += [
+        f"{name}: {_evaluations(ENTRANTS[name], task) / runs:,.0f} gradient evaluations a network, "
+        f"{runs} networks"
+        for name in settings.methods
+    ]
+    lines += [f"{one.name}, from {settings.own}: {runs} networks" for one in own]
+    if settings.tune:
+        lines.append(f"and before that {settings.tune} trials of each method's settings, {SEEDS} seeds each")
+    if settings.controls:
+        lines.append(f"controls: {', '.join((AS_FOUND, *settings.controls))}: {runs} networks a method each")
+    return lines
+
+
+def _evaluations(entrant: Entrant, task: Task) -> float:
+    """The gradient evaluations of all networks of a method, a search for several counted for each."""
+    settings = task.settings
+    at = At.of(settings)
+    by_density = [entrant.phases(at, density) for density in settings.densities]
+    return settings.seeds * sum(phase.evaluations for phases in by_density for phase in phases)
+
+
+def _computed(entrant: Entrant, task: Task) -> float:
+    """The gradient evaluations of a method here: a search that finds several architectures runs once."""
+    settings = task.settings
+    at = At.of(settings)
+    by_density = [entrant.phases(at, density) for density in settings.densities]
+    before = [sum(phase.evaluations for phase in phases[:-1]) for phases in by_density]
+    searching = max(before) if entrant.nested else sum(before)
+    return settings.seeds * (searching + sum(phases[-1].evaluations for phases in by_density))
+
+
+def duration(settings: TournamentSettings) -> list[str]:
+    """How long all of it would take here, from a few steps of the parent: a coarse estimate."""
+    task = task_of(settings)
+    seeds = np.tile(np.arange(settings.seeds), len(settings.densities))
+    whole = pace.measured(dense(nonnegative=False), task.keys("search")[seeds], task.learning(seeds))
+    runs = settings.seeds * len(settings.densities)
+    evaluations = sum(_computed(ENTRANTS[name], task) for name in settings.methods)
+    evaluations += len(read_own(settings.own)) * runs * 2 * settings.steps
+    tuning = evaluations * settings.tune * min(SEEDS, settings.seeds) / settings.seeds
+    controls = len(settings.methods) * runs * settings.steps * (len(settings.controls) + 1)
+    extra = tuning + (controls if settings.controls else 0)
+    compiling = (len(settings.methods) + 1) * max(PROGRAM_SECONDS, whole.compile_seconds)
+    dense_ones = settings.seeds * At.of(settings).whole
+    seconds = whole.seconds(evaluations + dense_ones) + compiling
+    lines = [pace.told(seconds, whole.devices, "compilation included")]
+    if extra:
+        seconds = whole.seconds(extra) + compiling
+        lines.append(f"and about {pace.in_words(seconds)} for trials and controls")
+    return lines
+
+
+def run(settings: TournamentSettings, context: Context) -> Outcome:
+    """Let every method play, then the controls, and compare."""
+    task = task_of(settings)
+    own = _checked(task)
+    pictures, file = digest(task.images.x, task.images.y), digest_of(settings.own)
+    parts = Parts(settings, experiment=context.experiment, pictures=pictures)
+    game = Game(task, {mine.name: mine for mine in own})
+    load = partial(_load, settings, pictures, *_text_of(settings.own))
+    options: dict[str, Any] = {"progress": context.progress, "spread": context.spread}
+    tables, tried, controls = [], [], []
+    numbers: dict[str, float] = {}
+    for part, found in parts.run(_parts(game, file), game, load, **options):
+        name = part.settings
+        if part.function is _trials:
+            tried.append(found.assign(strategy=name))
+            numbers = _chosen(found)
+        elif part.function is _plays:
+            of = _task_of(name, game)
+            numbers = numbers if settings.tune else defaults(_entrant(name), of)
+            tables.append(table_of(name, _entrant(name), found, of).assign(**numbers))
+        elif part.function is _plays_own:
+            tables.append(_own_table(game.own[name], found, task))
+        else:
+            controls.append(found)
+    written = {reports.TRIALS: tried, reports.CONTROLS: controls}
+    by_name = {name: pd.concat(made, ignore_index=True) for name, made in written.items() if made}
+    outcome = statistics(settings, pd.concat(tables, ignore_index=True), by_name)
+    about = {
+        "pictures": {"name": task.images.name, "sha256": pictures},
+        "chance": task.chance(),
+    } | ({"own file": file} if settings.own else {})
+    return dataclasses.replace(outcome, facts={**about, **outcome.facts})
+
+
+def statistics(
+    settings: TournamentSettings, runs: pd.DataFrame, tables: Mapping[str, pd.DataFrame]
+) -> Outcome:
+    """Ranks of the methods and differences of all pairs, from a row a run."""
+    compared = _compared(runs)
+    ranking = reports.ranking_of(runs)
+    controls = tables.get(reports.CONTROLS)
+    return Outcome(
+        runs,
+        [*_findings(runs, ranking), *_against_random(compared), *_of_controls(controls)],
+        tables={reports.COMPARISONS: compared, reports.RANKS: ranking.table, **tables},
+        facts={"friedman": {"chi_square": _or_none(ranking.chi_square), "p": ranking.p}},
+    )
+
+
+class Game(NamedTuple):
+    """What the parts of a tournament load.
+
+    Attributes:
+      task: that is played on.
+      own: the user's own methods, by name.
+    """
+
+    task: Task
+    own: Mapping[str, Own]
+
+
+def _text_of(own: str) -> tuple[str, bytes]:
+    """The name and the content of a file of methods, for processes that may not see it."""
+    return (Path(own).name, Path(own).read_bytes()) if own else ("", b"")
+
+
+def _load(settings: TournamentSettings, pictures: str, name: str, text: bytes) -> Game:
+    """The same in another process.
+
+    Raises:
+      ArgumentError: its pictures are others.
+    """
+    task = task_of(settings)
+    check_same(settings.dataset, digest(task.images.x, task.images.y), pictures)
+    if not name:
+        return Game(task, {})
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, name)
+        file.write_bytes(text)
+        return Game(task, {mine.name: mine for mine in read_own(str(file))})
+
+
+def _parts(game: Game, file: str) -> list[Part]:
+    """Of each method its trials, what it finds, and its controls; of the user's, under its file's digest."""
+    settings, parts = game.task.settings, []
+    for name in (reports.DENSE, *settings.methods):
+        trials = (f"{name} trials",) if settings.tune else ()
+        parts += [Part(trial, _trials, name) for trial in trials]
+        parts.append(Part(name, _plays, name, trials, like=_like(_task_of(name, game))))
+        if settings.controls and name != reports.DENSE:
+            parts.append(Part(f"{name} controls", _controls, name, (name, *trials)))
+    for name in game.own:
+        # What a function found before its file was changed is another part.
+        played = f"own {name} {file[:8]}"
+        parts.append(Part(played, _plays_own, name, like=_like(game.task)))
+        if settings.controls:
+            parts.append(Part(f"{played} controls", _controls_own, name, (played,)))
+    return parts
+
+
+def _entrant(name: str) -> Entrant:
+    return ENTRANTS[reports.WHOLE if name == reports.DENSE else name]
+
+
+def _task_of(name: str, game: Game) -> Task:
+    """What a method plays on: the dense network has one density."""
+    task = game.task
+    if name != reports.DENSE:
+        return task
+    return task._replace(settings=dataclasses.replace(task.settings, densities=(1.0,)))
+
+
+def _chosen(trials: pd.DataFrame) -> dict[str, float]:
+    """The settings of the best trial."""
+    return trials.loc[trials["chosen"], ["rate", "own"]].iloc[0].to_dict()
+
+
+def _numbers(name: str, task: Task, found: Mapping[str, Any]) -> dict[str, float]:
+    return _chosen(found[f"{name} trials"]) if task.settings.tune else defaults(_entrant(name), task)
+
+
+def _options(name: str, task: Task, work: Work) -> dict[str, Any]:
+    return {
+        "name": name,
+        "progress": work.progress,
+        "checkpoint": work.checkpoint,
+        "dead_start": "ignore",
+        **task.settings.width(),
+    }
+
+
+def _trials(game: Game, name: str, found: Mapping[str, Any], work: Work) -> pd.DataFrame:
+    task = _task_of(name, game)
+    return tuned(_entrant(name), task, _options(f"{name}, trials", task, work))
+
+
+def _plays(game: Game, name: str, found: Mapping[str, Any], work: Work) -> Played:
+    task = _task_of(name, game)
+    seeds = np.arange(task.settings.seeds)
+    numbers = _numbers(name, task, found)
+    values = {number: np.full(len(seeds), value) for number, value in numbers.items()}
+    return _kept(play(_entrant(name), task, seeds, values, _options(name, task, work)), task)
+
+
+def _plays_own(game: Game, name: str, found: Mapping[str, Any], work: Work) -> Played:
+    own, task = game.own[name], game.task
+    seeds = np.arange(task.settings.seeds)
+    return _kept(play_own(own, task, seeds, _options(own.name, task, work)), task)
+
+
+def _controls(game: Game, name: str, found: Mapping[str, Any], work: Work) -> pd.DataFrame:
+    task = game.task
+    rate = _numbers(name, task, found)["rate"]
+    return controlled(name, found[name], task, rate, _options(name, task, work))
+
+
+def _controls_own(game: Game, name: str, found: Mapping[str, Any], work: Work) -> pd.DataFrame:
+    task = game.task
+    (played,) = found.values()
+    return controlled(name, played, task, task.settings.rate, _options(name, task, work))
+
+
+def _kept(played: Played, task: Task) -> Played:
+    """What is kept of it: masks where there are controls for them."""
+    return played if task.settings.controls else played._replace(mask=None)
+
+
+def _like(task: Task) -> Played:
+    """The shapes of what a method leaves."""
+    settings = task.settings
+    runs = settings.seeds * len(settings.densities)
+    masked = select(task.params)
+    numbers = jax.ShapeDtypeStruct((runs,), jnp.float32)
+    mask = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((runs, *leaf.shape), bool), masked)
+    wide = np.zeros(runs)
+    return _kept(
+        Played(
+            mask=mask,
+            accuracy=wide,
+            validation=wide,
+            loss=wide,
+            density=wide,
+            layers=dict.fromkeys(named_leaves(masked), numbers),
+            failed_at=np.zeros(runs, np.int32),
+            seconds=wide,
+            compile_seconds=np.float64(0),
+        ),
+        task,
+    )
+
+
+def _own_table(own: Own, played: Played, task: Task) -> pd.DataFrame:
+    """Of a method of the user's own."""
+
+    def phases(at: At, density: float) -> list[Phase]:
+        return own.phases(own.strategy(density, task), task)
+
+    entrant = Entrant(FAMILY, lambda at: own.function(at.density), None, phases)
+    rate = {"rate": task.settings.rate, "own": 0.0}
+    return table_of(own.name, entrant, played, task).assign(**rate)
+
+
+def _checked(task: Task) -> list[Own]:
+    """The user's own methods, if they can take part, and if there are two methods or more.
+
+    Raises:
+      ArgumentError: one that cannot, or a single method; a density of no connections.
+    """
+    for density in task.settings.densities:
+        if not round(density * task.connections):
+            raise ArgumentError(f"densities: {density} of {task.connections} connections is none")
+    own = read_own(task.settings.own)
+    if len(own) + len(task.settings.methods) < 2:
+        raise ArgumentError("methods: one alone has no rank; name another, random ERK for instance")
+    for mine in own:
+        for density in task.settings.densities:
+            mine.strategy(density, task)
+    return own
+
+
+def _or_none(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
+def _compared(table: pd.DataFrame) -> pd.DataFrame:
+    """Every pair of methods at every density, seed by seed, and the seeds that the difference would need."""
+    cells = []
+    for density, rows in table[table["strategy"] != reports.DENSE].groupby("density", sort=False):
+        by_seed = rows.pivot(index="seed", columns="strategy", values="accuracy")
+        # Whatever the order of the methods, random ones come first in pairs, which is what findings are of.
+        names = sorted(rows["strategy"].unique(), key=lambda name: name not in RANDOM_ONES)
+        values = {name: by_seed[name].to_numpy() for name in names}
+        pairs = paired_differences(values)
+        needed = [
+            runs_needed(values[first] - values[second]) if runs >= 2 else -1
+            for first, second, runs in pairs[["first", "second", "runs"]].itertuples(index=False)
+        ]
+        cells.append(pairs.assign(runs_needed=needed, density=density))
+    return pd.concat(cells, ignore_index=True)
+
+
+def _findings(table: pd.DataFrame, ranking: Any) -> list[dict[str, Any]]:
+    """Accuracies of all, and mean ranks."""
+    accuracies = [
+        finding(f"accuracy of {name}, density {density:g}", rows["accuracy"])
+        for (name, density), rows in table.groupby(["strategy", "density"], sort=False)
+        if rows["accuracy"].notna().any()
+    ]
+    ranks = [
+        finding(f"mean rank of {row.strategy} among {len(ranking.table)}", [row.rank])
+        for row in ranking.table.itertuples()
+    ]
+    return [*accuracies, *ranks]
+
+
+def _against_random(compared: pd.DataFrame) -> list[dict[str, Any]]:
+    """What is compared with random masks of some kind: these minus all others, at each density."""
+    pairs = compared[compared["first"].isin(RANDOM_ONES) & ~compared["second"].isin(RANDOM_ONES)]
+    return [
+        finding(
+            f"accuracy of {pair['first']} minus {pair['second']}, density {pair['density']:g}",
+            pd.Series(pair),
+        )
+        for pair in pairs.to_dict("records")
+    ]
+
+
+def _of_controls(controls: pd.DataFrame | None) -> list[dict[str, Any]]:
+    """Every control minus the masks as they were found, if there are any."""
+    found: list[dict[str, Any]] = []
+    if controls is None:
+        return found
+    for (name, density), of in controls.groupby(["strategy", "density"], sort=False):
+        by_seed = of.pivot(index="seed", columns="control", values="accuracy")
+        for other in of["control"].unique():
+            if other != AS_FOUND:
+                values = {which: by_seed[which].to_numpy() for which in (other, AS_FOUND)}
+                (pair,) = paired_differences(values).to_dict("records")
+                words = f"accuracy of {name} {other} minus as found, density {density:g}"
+                found.append(finding(words, pd.Series(pair)))
+    return found
+
+
+EXPERIMENT = Experiment(
+    "jaxarch.lab.tournament",
+    TournamentSettings,
+    plan,
+    run,
+    reports.report,
+    duration,
+    reports.charts,
+    statistics,
+    run_tables=(reports.CONTROLS,),
+    spreads=True,
+)

@@ -1,0 +1,211 @@
+"""What each method finds, at all densities and for all seeds, in as few programs as there are stages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+
+from jaxarch import Network, Report, evaluate, layer_density, over_seeds, retrain
+from jaxarch.finish.densities import of_density
+from jaxarch.lab.tournament.entrants import At, Entrant, Phase
+from jaxarch.lab.tournament.own import Own
+from jaxarch.lab.tournament.task import Task
+from jaxarch.masks import density
+from jaxarch.trees import PyTree
+
+TEST_BATCH = 500
+LAST_LOSSES = 20
+"""Whose mean is the training loss of a run: a step's is of one batch."""
+PASSES = 3
+"""Multiply-adds of a gradient in those of an output: forward, and backward to activations and to weights."""
+READS = retrain("warm", nonnegative=False)
+"""Any stage: all networks here compute with the problem's own `predict`."""
+
+
+class Played(NamedTuple):
+    """What a method found, every array with a leading axis of runs: all seeds at the largest density first.
+
+    Attributes:
+      mask: connections.
+      accuracy: on the test rows, NaN for a run that failed.
+      validation: on the rows that are held out.
+      loss: the mean of the last steps of training.
+      density: that was measured.
+      layers: by masked leaf, its density.
+      failed_at: the first step whose loss was not finite, or -1.
+      seconds: that a run took one device.
+      compile_seconds: spent on all programs together.
+    """
+
+    mask: PyTree
+    accuracy: Any
+    validation: Any
+    loss: Any
+    density: Any
+    layers: Any
+    failed_at: Any
+    seconds: Any
+    compile_seconds: Any
+
+
+def grid(task: Task, seeds: np.ndarray) -> pd.DataFrame:
+    """Which run is which: all seeds at the largest density first."""
+    densities = task.settings.densities
+    return pd.DataFrame({"density": np.repeat(densities, len(seeds)), "seed": np.tile(seeds, len(densities))})
+
+
+def play(
+    entrant: Entrant,
+    task: Task,
+    seeds: np.ndarray,
+    values: Mapping[str, np.ndarray],
+    options: Mapping[str, Any],
+    *,
+    test: bool = True,
+) -> Played:
+    """Search and train at all densities.
+
+    Args:
+      entrant: the method.
+      task: what is learned.
+      seeds: of the runs at each density.
+      values: `rate` and `own`, one for each of these seeds.
+      options: of `over_seeds`.
+      test: whether the networks are tested.
+    """
+    settings, runs = task.settings, grid(task, seeds)
+    count = len(settings.densities)
+    tiled = {name: jnp.tile(jnp.asarray(of, jnp.float32), count) for name, of in values.items()}
+    tiled["density"] = jnp.asarray(runs["density"], jnp.float32)
+    reports = []
+
+    def run(
+        make: Callable[[At], Any], of: np.ndarray, numbers: Mapping[str, Any], network: Network | None = None
+    ) -> Network:
+        def strategy(one: Mapping[str, Any]) -> Any:
+            return make(At.of(settings, **one))
+
+        problem = task.learning(of)
+        stage = "search" if network is None else "training"
+        keys = task.keys(stage)[of]
+        told = {**options, "name": f"{options['name']}, {stage}"}
+        found, report = over_seeds(strategy, keys, problem, numbers, network=network, **told)
+        reports.append(report)
+        return found
+
+    if entrant.nested:
+        numbers = {name: jnp.asarray(of, jnp.float32) for name, of in values.items()}
+        network = _stacked(run(entrant.find, seeds, numbers), settings.densities)
+    else:
+        network = run(entrant.find, runs["seed"].to_numpy(), tiled)
+    if entrant.finish is not None:
+        network = run(entrant.finish, runs["seed"].to_numpy(), tiled, network)
+    return measured(network, task, runs["seed"].to_numpy(), reports, test=test)
+
+
+def _stacked(network: Network, densities: tuple[float, ...]) -> Network:
+    """The networks of all densities that searches found, the largest density first."""
+
+    def one(density: float) -> Network:
+        found = jax.vmap(partial(of_density, density=density))(network)
+        # What was looked at is of the search, and would be carried for each density.
+        return found.replace(by_density=None, info={})
+
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *map(one, densities))
+
+
+def measured(
+    network: Network, task: Task, seeds: np.ndarray, reports: list[Report], *, test: bool = True
+) -> Played:
+    """How well networks do, and what they are.
+
+    Args:
+      network: trained.
+      task: what was learned.
+      seeds: of each run.
+      reports: of the search and of the training.
+      test: whether they are tested; if not, their accuracy is NaN.
+    """
+    problem = task.learning(seeds)
+    failed_at = np.asarray(network.failed_at, np.int32)
+
+    def accuracy(rows: np.ndarray) -> np.ndarray:
+        outputs = evaluate(READS, network, problem, rows, batch_size=TEST_BATCH)
+        right = (outputs.argmax(-1) == task.images.y[rows]).mean(axis=-1)
+        return np.where(failed_at < 0, right, np.nan)
+
+    # A search for all densities costs each of them the whole of it.
+    seconds = sum(report.seconds for report in reports)
+    losses = np.asarray(network.info["loss"], np.float64)[:, -LAST_LOSSES:].mean(axis=1)
+    return Played(
+        mask=network.mask,
+        accuracy=accuracy(task.test) if test else np.full(len(seeds), np.nan),
+        validation=accuracy(task.held_out[seeds]),
+        loss=np.where(failed_at < 0, losses, np.nan),
+        density=np.asarray(jax.vmap(density)(network.mask), np.float64),
+        layers={path: np.asarray(of) for path, of in jax.vmap(layer_density)(network.mask).items()},
+        failed_at=failed_at,
+        seconds=np.full(len(seeds), seconds),
+        compile_seconds=np.float64(sum(report.compile_seconds for report in reports)),
+    )
+
+
+def play_own(own: Own, task: Task, seeds: np.ndarray, options: Mapping[str, Any]) -> Played:
+    """A method of the user's own, which is given each density as a number: programs of its own for each."""
+    networks, reports = [], []
+    for share in task.settings.densities:
+        strategy = own.strategy(share, task)
+        told = {**options, "name": f"{options['name']}, density {share:g}"}
+        problem = task.learning(seeds).descending(steps=own.steps(strategy, task.settings))
+        found, report = over_seeds(strategy, task.keys("search")[seeds], problem, **told)
+        own.check_found(found, share, task)
+        losses = found.info["loss"][:, -LAST_LOSSES:].mean(axis=1, keepdims=True)
+        networks.append(
+            Network(found.params, found.mask, found.state, failed_at=found.failed_at, info={"loss": losses})
+        )
+        reports.append(report)
+    network = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *networks)
+    played = measured(network, task, np.tile(seeds, len(networks)), reports)
+    # A report says what a run took, and each is of one density.
+    return played._replace(seconds=np.repeat([report.seconds for report in reports], len(seeds)))
+
+
+def table_of(name: str, entrant: Entrant, played: Played, task: Task) -> pd.DataFrame:
+    """A row a run: what it reached, and all that it took."""
+    settings = task.settings
+    runs = grid(task, np.arange(settings.seeds))
+    inference = task.other_work + sum(played.layers[path] * work for path, work in task.work.items())
+    whole = task.other_work + sum(task.work.values())
+    at = At.of(settings)
+    evaluations, training = [], []
+    for share, masked in zip(runs["density"], np.broadcast_to(inference, len(runs)), strict=True):
+        phases = entrant.phases(at, share)
+        evaluations.append(sum(phase.evaluations for phase in phases))
+        training.append(sum(_work(phase, whole, masked, settings.batch_size) for phase in phases))
+    return runs.assign(
+        strategy=name,
+        family=entrant.family,
+        accuracy=played.accuracy,
+        validation_accuracy=played.validation,
+        loss=played.loss,
+        measured_density=played.density,
+        failed_at=played.failed_at,
+        gradient_evaluations=evaluations,
+        training_multiply_adds=training,
+        multiply_adds=inference,
+        dense_multiply_adds=whole,
+        seconds=played.seconds,
+        compile_seconds=float(played.compile_seconds),
+    )
+
+
+def _work(phase: Phase, whole: float, masked: float, batch: int) -> float:
+    """The multiply-adds of a phase, from those of an output of the whole network and of what is left."""
+    examples = 1 if phase.one_example else batch
+    return PASSES * examples * phase.evaluations * (phase.whole * whole + (1 - phase.whole) * masked)

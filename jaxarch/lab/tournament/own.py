@@ -1,0 +1,160 @@
+"""Methods of the user's own, from a Python file."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import re
+import runpy
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxarch import Network, Strategy, Training, chain
+from jaxarch.errors import ArgumentError, first_line, shown
+from jaxarch.lab.tournament.entrants import ENTRANTS, Phase
+from jaxarch.lab.tournament.settings import TournamentSettings
+from jaxarch.lab.tournament.task import Task
+from jaxarch.masks import connections
+from jaxarch.storage.files import as_path
+from jaxarch.trees import named_leaves, select
+
+FAMILY = "own"
+TAKEN = ("dense", "chance", *ENTRANTS)
+"""Names that stand in every table."""
+
+
+class Own(NamedTuple):
+    """A method of the user's own.
+
+    Attributes:
+      name: of its function.
+      function: `(density) -> strategy`.
+    """
+
+    name: str
+    function: Callable[[float], Any]
+
+    def strategy(self, density: float, task: Task) -> Strategy:
+        """What it makes for a density, if that can take part: a mask of this size, and trained weights.
+
+        Raises:
+          ArgumentError: a function that fails, or makes something else; the message names it.
+        """
+        try:
+            made = chain(self.function(density))
+        except Exception as error:
+            raise ArgumentError(
+                f"own: {self.name}({density:g}) failed: {type(error).__name__}: {first_line(error)}"
+            ) from error
+        if not _trainings(made):
+            raise ArgumentError(f"own: {self.name} trains nothing; end it with retrain(...), for instance")
+        problem = task.learning(np.arange(1))
+        one = problem.of_run(0)
+        network = jax.eval_shape(made, task.keys("search")[0], one)
+        if named_leaves(network.mask).keys() != named_leaves(select(task.params)).keys():
+            raise ArgumentError(f"own: {self.name} finds no mask of the parent's kernels")
+        if network.failed_at is None or "loss" not in network.info:
+            raise ArgumentError(
+                f"own: the last stage of {self.name} forgets the training before it; let it return "
+                "network.replace(...)"
+            )
+        return made
+
+    def check_found(self, network: Network, density: float, task: Task) -> None:
+        """Raise unless networks, one a seed, are those of their masks, and of the density asked for.
+
+        Raises:
+          ArgumentError: connections that are masked and have weights, or too many or too few that are not.
+        """
+        kept = np.asarray(jax.vmap(connections)(network.mask))
+        if (kept != round(density * task.connections)).any():
+            low, high = kept.min() / task.connections, kept.max() / task.connections
+            raise ArgumentError(
+                f"own: {self.name} found networks of density {low:.4g} to {high:.4g}, where {density:g} was "
+                "asked for"
+            )
+        weights = named_leaves(network.params)
+        for path, mask in named_leaves(network.mask).items():
+            left = np.asarray((mask == 0) & (weights[path] != 0)).any(axis=tuple(range(1, mask.ndim)))
+            # Of a run that failed no accuracy is told.
+            if (left & (np.asarray(network.failed_at) < 0)).any():
+                raise ArgumentError(
+                    f"own: {self.name} leaves weights in {path} where its mask has no connection; "
+                    "masks.apply_mask(mask, params) removes them"
+                )
+
+    def steps(self, strategy: Strategy, settings: TournamentSettings) -> int:
+        """The steps of each of its trainings that has none of its own: a share of what every network has."""
+        whole = settings.steps * (2 if settings.budget == "equal" else 1)
+        return max(whole // len(_trainings(strategy)), 1)
+
+    def phases(self, strategy: Strategy, task: Task) -> list[Phase]:
+        """What it takes, at most: with how many connections it computes is known of its last training alone.
+
+        That one has those that are left, if a stage before it found them; all others count as whole networks,
+        and what is looked at before training as a gradient a batch.
+        """
+        problem = task.problem.descending(steps=self.steps(strategy, task.settings))
+        batches = sum(stage.needs.batches for stage in strategy.stages)
+        *before, last = _trainings(strategy)
+        return [
+            Phase(batches, 1),
+            *(Phase(stage.on(problem).steps, 1) for stage in before),
+            Phase(last.on(problem).steps, 0 if last.needs.network == "required" else 1),
+        ]
+
+
+def read_own(file: str) -> list[Own]:
+    """The public functions that a file defines, each `(density) -> strategy`.
+
+    What a strategy finds has the share `density` of the connections. Where its trainings do not say how many
+    steps they take, they share those of two phases, or of one with the published budget.
+
+    Args:
+      file: its name; empty for none.
+
+    Raises:
+      ArgumentError: no such file, one that fails, without such functions, or with a name that is taken.
+    """
+    if not file:
+        return []
+    path = as_path(file, "own")
+    if not path.is_file():
+        raise ArgumentError(f"own: there is no file {shown(file)}")
+    try:
+        found = runpy.run_path(str(path))
+    except (Exception, SystemExit) as error:
+        raise ArgumentError(
+            f"own: {path.name} failed: {type(error).__name__}: {first_line(error)}"
+        ) from error
+    own = [
+        Own(name.replace("_", " "), value)
+        for name, value in found.items()
+        if inspect.isfunction(value) and not name.startswith("_") and value.__module__ == found["__name__"]
+    ]
+    if not own:
+        raise ArgumentError(f"own: {path.name} defines no function (density) -> strategy")
+    for name, function in own:
+        if _letters(name) in map(_letters, TAKEN):
+            raise ArgumentError(f"own: {name!r} is a name in the tables already; call yours otherwise")
+        try:
+            inspect.signature(function).bind(0.1)
+        except TypeError:
+            raise ArgumentError(f"own: expected {name} to take the density alone") from None
+    return own
+
+
+def digest_of(file: str) -> str:
+    """The SHA-256 of a file of methods; nothing of none."""
+    return hashlib.sha256(as_path(file, "own").read_bytes()).hexdigest() if file else ""
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"\W+", "", name).lower()
+
+
+def _trainings(strategy: Strategy) -> list[Training]:
+    return [stage for stage in strategy.stages if isinstance(stage, Training)]

@@ -1,0 +1,281 @@
+"""The tables and figures of a tournament."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+from rich.console import RenderableType
+from scipy import stats
+
+from jaxarch import plots
+from jaxarch.lab.charts import Chart
+from jaxarch.lab.harness import Results, tables
+from jaxarch.lab.harness.tables import Table
+from jaxarch.lab.pruning.parents import in_words
+from jaxarch.lab.tournament.controls import AS_FOUND
+from jaxarch.metrics import Ranking, ranking
+
+DENSE, CHANCE = "dense", "chance"
+WHOLE = "random"
+"""The method that, at a density of 1, is the dense network."""
+REFERENCE = "random ERK"
+"""What every method is compared with in the report; all pairs are in a file."""
+CIFAR_NOTE = "! the CIFAR-10 at hand may come from lossy JPEGs: see `jaxarch data cifar10`"
+COMPARISONS, RANKS, TRIALS, CONTROLS = "comparisons.csv", "ranks.csv", "trials.csv", "controls.csv"
+AGAINST = {
+    "density": "density",
+    "cost": "training, of the dense network's multiply-adds",
+    "gradient_evaluations": "gradient evaluations",
+}
+"""What accuracies are drawn against: columns of `_with_cost`, and what they are called."""
+
+
+def ranking_of(table: pd.DataFrame) -> Ranking:
+    """The methods by their accuracies; a seed is a run, its densities are cells."""
+    ranked = table[table["strategy"] != DENSE]
+    values = {}
+    for name, rows in ranked.groupby("strategy", sort=False):
+        by_seed = rows.pivot(index="seed", columns="density", values="accuracy")
+        values[str(name)] = by_seed.to_numpy(float)
+    return ranking(values)
+
+
+def report(results: Results) -> list[RenderableType]:
+    """Draw the figures, and make the tables."""
+    settings, table = results.settings, results.table
+    found = ranking_of(table) if table["strategy"].nunique() > 2 else None
+    title = f"{settings['dataset']}, {in_words(settings)}, budget {settings['budget']}"
+    order = list(table["strategy"].unique()) if found is None else found.table["strategy"].tolist()
+    made: list[RenderableType] = [
+        _accuracies(table, order, found, title, results.manifest["chance"]),
+        _costs(table, order),
+    ]
+    if found is not None:
+        results.draw(plots.ranks(found, title), "ranks")
+        made.insert(1, _test(found))
+    _draw(results, table, title)
+    comparisons = results.read(COMPARISONS)
+    if REFERENCE in set(comparisons["first"]) | set(comparisons["second"]):
+        made.append(_against(comparisons, order))
+    if settings["controls"]:
+        made.append(_controls(results.read(CONTROLS), order, title))
+    if settings["tune"]:
+        made.append(_trials(results.read(TRIALS)))
+    if settings["dataset"] == "cifar10":
+        made.append(CIFAR_NOTE)
+    return made
+
+
+def charts(results: Results) -> Iterator[Chart]:
+    """The accuracy of every run against density, and against all that its training took."""
+    settings, table = results.settings, results.table
+    title = f"{settings['dataset']}, {in_words(settings)}: test accuracy against"
+    table = _with_cost(table)
+    labels = {"strategy": "method", "accuracy": "test accuracy", "seconds": "seconds a run", **AGAINST}
+    tells = ("seed", "density", "seconds")
+    for column in AGAINST:
+        yield Chart(
+            f"{title} {column.replace('_', ' ')}",
+            table,
+            column,
+            "accuracy",
+            "strategy",
+            at="density",
+            labels=labels,
+            tells=tells,
+            logarithmic=(True, False),
+        )
+
+
+def _accuracies(
+    table: pd.DataFrame, order: list[str], found: Ranking | None, title: str, chance: float
+) -> Table:
+    """Methods down, the best first, densities across; then the dense network and chance."""
+    densities = sorted(table.loc[table["strategy"] != DENSE, "density"].unique(), reverse=True)
+    ranks = {} if found is None else found.table.set_index("strategy").to_dict("index")
+    rows = []
+    for name in order:
+        of = table[table["strategy"] == name]
+        failed = int(of["accuracy"].isna().sum())
+        rank = ranks.get(name)
+        rows.append(
+            (
+                name,
+                *(tables.spread(of.loc[of["density"] == d, "accuracy"], ".3f") for d in densities),
+                "-" if rank is None else f"{rank['rank']:.1f} [{rank['low']:.1f} {rank['high']:.1f}]",
+                str(failed) if failed else "",
+            )
+        )
+    of_dense = table.loc[table["strategy"] == DENSE, "accuracy"]
+    failed = int(of_dense.isna().sum())
+    dense = tables.spread(of_dense, ".3f")
+    rows.append((DENSE, *([dense] * len(densities)), "", str(failed) if failed else ""))
+    rows.append((CHANCE, *([tables.number(chance, ".3f")] * len(densities)), "", ""))
+    columns = ("density", *(f"{density:g}" for density in densities), "mean rank", "failed")
+    return tables.table(f"{title}: test accuracy, median [quartiles] over seeds", columns, rows)
+
+
+def _test(found: Ranking) -> str:
+    """What Friedman's and Nemenyi's tests say."""
+    return (
+        f"Friedman: chi-square {found.chi_square:.1f}, p {found.p:.2g} over {found.runs} seeds (failures "
+        f"come last); mean ranks closer than {found.critical_difference:.2f} are alike (Nemenyi, 5%)"
+    )
+
+
+def _costs(table: pd.DataFrame, order: list[str]) -> Table:
+    """What a network took, of all densities together, beside the dense one."""
+    dense = table.loc[table["strategy"] == DENSE, "training_multiply_adds"].median()
+    rows = []
+    for name in (*order, DENSE):
+        of = table[table["strategy"] == name]
+        rows.append(
+            (
+                name,
+                f"{of['gradient_evaluations'].median():,.0f}",
+                f"{of['training_multiply_adds'].median() / dense:.2f}",
+                f"{(of['dense_multiply_adds'] / of['multiply_adds']).median():.1f}",
+                tables.median(of["seconds"], ".2f"),
+                f"{of['compile_seconds'].iloc[0]:.1f}",
+            )
+        )
+    columns = (
+        "medians over densities and seeds",
+        "gradient evaluations",
+        "training, of dense",
+        "times fewer multiply-adds",
+        "seconds a run",
+        "compiling",
+    )
+    return tables.table(
+        "what a network took; training in multiply-adds, those of connections that are gone left out",
+        columns,
+        rows,
+    )
+
+
+def _against(comparisons: pd.DataFrame, order: list[str]) -> Table:
+    """Each method minus the reference, seed by seed, at each density."""
+    densities = sorted(comparisons["density"].unique(), reverse=True)
+    comparisons = comparisons[(comparisons[["first", "second"]] == REFERENCE).any(axis=1)].copy()
+    tested = comparisons["p"].notna()
+    comparisons["p_adjusted"] = comparisons["p"]
+    if tested.any():
+        adjusted = stats.false_discovery_control(comparisons.loc[tested, "p"], method="by")
+        comparisons.loc[tested, "p_adjusted"] = adjusted
+    rows = []
+    for name in order:
+        cells = []
+        for density in densities:
+            pair = comparisons[
+                (comparisons["density"] == density)
+                & (comparisons[["first", "second"]].isin([name, REFERENCE]).all(axis=1))
+                & (comparisons["first"] != comparisons["second"])
+            ]
+            if name == REFERENCE or pair.empty:
+                cells += ["", "", ""]
+                continue
+            one = pair.iloc[0]
+            sign = 1 if one["first"] == name else -1
+            cells += [
+                tables.signed(sign * one["median"], ".3f"),
+                tables.number(one["p_adjusted"], ".3f"),
+                _needed(int(one["runs_needed"])),
+            ]
+        rows.append((name, *cells))
+    columns = ["minus " + REFERENCE]
+    for density in densities:
+        columns += [f"at {density:g}", "p adjusted", "seeds needed"]
+    return tables.table(
+        f"accuracy minus that of {REFERENCE}, seed by seed: median, Wilcoxon p adjusted over the pairs here, "
+        "and the seeds that such a difference would need (t-test, power .8)",
+        columns,
+        rows,
+    )
+
+
+def _needed(runs: int) -> str:
+    return "-" if runs < 2 else (f"{runs}" if runs < 10_000 else "over 9999")
+
+
+def _controls(controls: pd.DataFrame, order: list[str], title: str) -> Table:
+    """Masks as they were found, trained from their seeds' initial weights, and what controls make of them."""
+    densities = sorted(controls["density"].unique(), reverse=True)
+    others = [name for name in controls["control"].unique() if name != AS_FOUND]
+    rows = []
+    for name in (name for name in order if name in set(controls["strategy"])):
+        cells = []
+        for density in densities:
+            here = controls[(controls["strategy"] == name) & (controls["density"] == density)]
+            by_seed = here.pivot(index="seed", columns="control", values="accuracy")
+            cells.append(tables.median(by_seed[AS_FOUND], ".3f"))
+            cells += [_signed_median(by_seed[other] - by_seed[AS_FOUND]) for other in others]
+        rows.append((name, *cells))
+    columns = ["mask"]
+    for density in densities:
+        columns += [f"{AS_FOUND}, {density:g}", *others]
+    return tables.table(
+        f"{title}: masks trained from the initial weights, and controls minus that, medians over seeds",
+        columns,
+        rows,
+    )
+
+
+def _signed_median(values: pd.Series) -> str:
+    finite = values[np.isfinite(values)]
+    return tables.signed(float(np.median(finite)), ".3f") if len(finite) else "-"
+
+
+def _trials(trials: pd.DataFrame) -> Table:
+    """What was chosen for each method on the rows that are held out."""
+    rows = []
+    for name, of in trials.groupby("strategy", sort=False):
+        best, first = of[of["chosen"]].iloc[0], of.iloc[0]
+        rows.append(
+            (
+                str(name),
+                f"{best['rate']:.2g}",
+                f"{best['own']:.2g}" if best["own"] else "",
+                f"{first['validation_accuracy']:.3f}",
+                f"{best['validation_accuracy']:.3f}",
+                str(len(of)),
+            )
+        )
+    columns = ("method", "rate", "own number", "validation, defaults", "chosen", "trials")
+    return tables.table("settings chosen on rows that are held out", columns, rows)
+
+
+def _draw(results: Results, table: pd.DataFrame, title: str) -> None:
+    """Accuracy against density, and against all that training took, in multiply-adds and in gradients."""
+    label = {str(name): rows for name, rows in _with_cost(table).groupby("strategy", sort=False)}
+
+    def points(name: str, column: str) -> tuple[np.ndarray, np.ndarray]:
+        rows = label[name]
+
+        def by_density(of: str) -> np.ndarray:
+            wide = rows.pivot(index="seed", columns="density", values=of)
+            return wide.sort_index(axis=1).to_numpy(float)
+
+        return by_density(column), by_density("accuracy")
+
+    families: dict[str, list[str]] = {}
+    for name, rows in label.items():
+        if name != DENSE:
+            families.setdefault(str(rows["family"].iloc[0]), []).append(str(name))
+    for column, words in AGAINST.items():
+        panels = {
+            family: {name: points(name, column) for name in names} for family, names in families.items()
+        }
+        beside = {DENSE: points(DENSE, column)}
+        if REFERENCE in label and column == "density":
+            beside[REFERENCE] = points(REFERENCE, column)
+        figure = plots.trade_offs(panels, words, "test accuracy", title, (True, False), beside, shares=True)
+        results.draw(figure, column)
+
+
+def _with_cost(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with the multiply-adds of a training in those of the dense network, as `cost`."""
+    dense = table.loc[table["strategy"] == DENSE, "training_multiply_adds"].median()
+    return table.assign(cost=table["training_multiply_adds"] / dense)

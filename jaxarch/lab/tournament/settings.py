@@ -1,0 +1,169 @@
+"""What can be set of a tournament, and what suits each data set."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from jaxarch.errors import ArgumentError, check_count, check_distinct, check_known, check_positive
+from jaxarch.lab.harness import PartSettings, TrainingSettings, check_room
+from jaxarch.lab.pruning.initial_weights import Initial
+from jaxarch.lab.pruning.parents import check_parent
+from jaxarch.lab.pruning.settings import check_share
+from jaxarch.lab.tournament.entrants import ENTRANTS
+from jaxarch.masks import check_temperatures
+
+WIDTHS = {"mlp": (100,), "cnn": (16, 32)}
+CONTROLS = ("reshuffled", "reinitialised", "inverted")
+SUITS_ALL = {
+    "model": "mlp",
+    "densities": (0.2, 0.05, 0.02),
+    "steps": 1000,
+    "batch_size": 60,
+    "rate": 3e-3,
+    "seeds": 10,
+}
+SUITS: dict[str, dict[str, Any]] = {
+    "mnist": {
+        "model": "lenet",
+        "densities": (0.1, 0.03, 0.01),
+        "steps": 10_000,
+        "rate": 1.2e-3,
+        "seeds": 5,
+    },
+    "cifar10": {
+        "model": "resnet20",
+        "densities": (0.2, 0.05, 0.02),
+        "steps": 4000,
+        "batch_size": 128,
+        "seeds": 3,
+    },
+}
+"""What suits a data set where the user says nothing; and what suits those that have no entry."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PictureSettings(TrainingSettings):
+    """Pictures, and a parent that takes them.
+
+    What is empty, 0 or `auto` is what suits the data set.
+
+    Attributes:
+      dataset: pictures: a name of `jaxarch data`, or an npz file with x and y.
+      model: the parent of all networks: an mlp or cnn of `widths`, LeNet-300-100, ResNet-18, ResNet-20,
+        VGG11 or VGG16.
+      widths: hidden neurons, or channels, of each layer of an mlp or a cnn.
+      width_factor: of the channels of a ResNet or a VGG.
+      pool: side of the windows whose means are the pixels; 1 leaves pictures as they are.
+      seeds: independent runs of each method at each density.
+      batch_size: examples a step.
+    """
+
+    dataset: str = "digits"
+    model: Literal["auto", "mlp", "lenet", "cnn", "resnet18", "resnet20", "vgg11", "vgg16"] = "auto"
+    widths: tuple[int, ...] = ()
+    width_factor: float = 1.0
+    pool: int = 1
+    seeds: int = 0
+    batch_size: int = 0
+
+    def suited(self, suits: Mapping[str, Any]) -> Self:
+        """The same with what suits the data set where nothing is said."""
+        settings = super().suited(suits)
+        return dataclasses.replace(settings, widths=settings.widths or WIDTHS.get(settings.model, ()))
+
+    def check(self) -> None:
+        """Raise on the first setting that cannot be used."""
+        super().check()
+        check_room(self.seeds, 0)
+        self.check_each(check_count, "pool", "widths")
+        self.check_each(check_positive, "width_factor")
+        check_parent(self.model, self.widths, self.width_factor)
+
+
+@dataclasses.dataclass(frozen=True)
+class PictureTrainingSettings(PictureSettings):
+    """The same, how the parent is trained, and which rows are kept apart from that.
+
+    Attributes:
+      augment: whether pictures are cropped and flipped at random in training.
+      steps: gradient steps of a phase.
+      rate: learning rate of Adam, which trains the weights.
+      held_out: the share of the examples for training that is kept apart.
+    """
+
+    augment: bool = False
+    steps: int = 0
+    rate: float = 0.0
+    held_out: float = 0.15
+
+    def check(self) -> None:
+        """Raise on the first setting that cannot be used."""
+        super().check()
+        check_room(self.seeds, self.steps)
+        self.check_each(check_count, "steps")
+        self.check_each(check_positive, "rate")
+        self.check_each(check_share, "held_out")
+
+
+@dataclasses.dataclass(frozen=True)
+class TournamentSettings(PartSettings, PictureTrainingSettings):
+    """What can be set with `jaxarch run tournament --set NAME=VALUE`.
+
+    What is empty, 0 or `auto` is what suits the data set.
+
+    Attributes:
+      methods: that take part; empty for all of them.
+      own: a Python file, each public function of which takes part under its name: `(density) -> strategy`.
+      densities: shares of the connections that are kept.
+      initial: weights of the parent: its `model`'s own, or `normal` ones of the same standard deviations.
+        Flax cuts normal distributions off, which matters where weights of several layers are compared.
+      steps: gradient steps of a phase. Most methods have two: a search, and training what it found.
+      budget: `equal`, two phases' steps for each network whatever the method; or `published`, as many phases
+        as its authors gave it.
+      held_out: the share of the examples for training that is kept apart, to choose settings on.
+      controls: what each method's masks are compared with, beside themselves from their initial weights:
+        `reshuffled` within layers, `reinitialised` with fresh weights, `inverted`.
+      tune: trials of each method's settings, judged on the rows that are held out; 0 for the defaults.
+      hard: the inverse temperature of two-temperature's masks that the loss sees.
+      soft: that of the masks that its gradient passes through, at most `hard`.
+    """
+
+    methods: tuple[str, ...] = ()
+    own: str = ""
+    densities: tuple[float, ...] = ()
+    initial: Initial = "model"
+    budget: Literal["equal", "published"] = "equal"
+    controls: tuple[str, ...] = ()
+    tune: int = 0
+    hard: float = 50.0
+    soft: float = 5.0
+
+    def complete(self) -> Self:
+        """The same with what suits the data set where nothing is said."""
+        settings = self.suited(SUITS_ALL | SUITS.get(self.dataset, {}))
+        return dataclasses.replace(
+            settings,
+            methods=settings.methods or tuple(ENTRANTS),
+            densities=tuple(sorted(settings.densities, reverse=True)),
+        )
+
+    def which_parts(self) -> tuple[str, ...]:
+        """Each method is a part, and each function of the user's file, as long as this is the same."""
+        return ("methods", "own")
+
+    def check(self) -> None:
+        """Raise on the first setting that cannot be used."""
+        super().check()
+        self.check_numbers(check_share, "densities")
+        check_known("methods", self.methods, ENTRANTS)
+        check_distinct("methods", self.methods)
+        if self.controls:
+            check_known("controls", self.controls, CONTROLS)
+            check_distinct("controls", self.controls)
+        check_temperatures(self.hard, self.soft)
+        if self.tune < 0:
+            raise ArgumentError(f"tune: expected a number of trials, got {self.tune}")
+        if self.seeds < 2:
+            raise ArgumentError("seeds: methods are ranked over several runs; expected at least 2")

@@ -1,0 +1,154 @@
+"""What a tournament is played on: pictures, rows to train, to choose and to test on, what a parent costs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxarch import Problem, cost
+from jaxarch.errors import ArgumentError
+from jaxarch.lab.data import Images, balanced_rows, load_images
+from jaxarch.lab.harness import seed_keys
+from jaxarch.lab.pruning.initial_weights import beginning
+from jaxarch.lab.pruning.tasks import Change, pooled, problem_of_images
+from jaxarch.lab.tournament.settings import PictureTrainingSettings, TournamentSettings
+from jaxarch.trees import PyTree, named_leaves, select
+
+STREAMS = {"search": 1, "rows": 2, "pairs": 3, "training": 4, "controls": 5}
+
+
+Kind = TypeVar("Kind", bound=PictureTrainingSettings)
+
+
+class PictureTask(NamedTuple, Generic[Kind]):
+    """What is learned, ready.
+
+    Attributes:
+      settings: complete.
+      images: the pictures.
+      problem: with the first seed's rows.
+      train: rows to train on, shape (seeds, n).
+      held_out: rows to choose settings on, shape (seeds, m).
+      test: rows to test on, the same for all seeds: nothing is trained or chosen on them.
+      params: of the parent, shapes alone.
+      work: by masked leaf, its multiply-adds for one example.
+      other_work: the multiply-adds of leaves that are not masked.
+    """
+
+    settings: Kind
+    images: Images
+    problem: Problem
+    train: np.ndarray
+    held_out: np.ndarray
+    test: np.ndarray
+    params: PyTree
+    work: Mapping[str, float]
+    other_work: float
+
+    def learning(self, seeds: np.ndarray) -> Problem:
+        """The problem of runs of these seeds, whose initial weights and batches are those of their seeds."""
+        return dataclasses.replace(
+            self.problem,
+            train=jnp.asarray(self.train[seeds]),
+            paired=self.keys("pairs")[seeds],
+        )
+
+    def keys(self, purpose: str) -> jax.Array:
+        """One key a seed, others for each purpose."""
+        return self.settings.seed_keys(STREAMS[purpose])
+
+    @property
+    def connections(self) -> int:
+        """Of the parent."""
+        return sum(leaf.size for leaf in jax.tree.leaves(select(self.params)))
+
+    def chance(self) -> float:
+        """The accuracy of always saying the class that is most frequent among the test rows."""
+        return float(np.bincount(self.images.y[self.test]).max() / len(self.test))
+
+
+Task = PictureTask[TournamentSettings]
+
+
+def task_of(settings: TournamentSettings) -> Task:
+    """What a tournament is played on; settings that are complete."""
+    task = prepare(settings)
+    return task._replace(problem=beginning(task.problem, settings.initial))
+
+
+def prepare(settings: Kind, change: Change | None = None) -> PictureTask[Kind]:
+    """Load the pictures, draw the rows of all seeds, and build the problem; settings that are complete.
+
+    Where no split is published, a third of the pictures, equally many of each class, is to test on: the same
+    whatever the key, so that runs of several keys are of one task. Of the others each seed holds out a share
+    of its own, equally many of each class.
+
+    Args:
+      settings: complete.
+      change: what is done to the parent, such as another head.
+
+    Raises:
+      ArgumentError: pictures that the parent does not take, or that are too few.
+    """
+    images = pooled(load_images(settings.dataset), settings.pool)
+    everything, (_, counts) = np.arange(len(images.y)), np.unique(images.y, return_counts=True)
+    if images.train < len(images.y):
+        pool, test = everything[: images.train], everything[images.train :]
+    else:
+        (first,) = seed_keys(0, 1, STREAMS["rows"])
+        key = jax.random.fold_in(first, 0)
+        test = np.sort(balanced_rows(key, images.y, everything, per_class=int(counts.min()) // 3))
+        pool = np.setdiff1d(everything, test)
+    fewest = int(np.unique(images.y[pool], return_counts=True)[1].min())
+    per_class = round(settings.held_out * fewest)
+    if not 0 < per_class < fewest:
+        raise ArgumentError(
+            f"held_out: {settings.held_out} of the {fewest} examples of a class is {per_class or 'none'}"
+        )
+    keys = settings.seed_keys(STREAMS["rows"])
+    held_out = np.stack([balanced_rows(key, images.y, pool, per_class=per_class) for key in keys])
+    train = np.stack([np.setdiff1d(pool, rows) for rows in held_out])
+    # Of the rows that may be trained on.
+    moments = images._replace(x=images.x[pool], y=images.y[pool], train=len(pool)).moments()
+    problem = problem_of_images(settings, settings.model, images, train[0], settings.steps, moments, change)
+    params, state = jax.eval_shape(problem.init, jax.random.key(0))
+    work, other = _work(problem, params, state)
+    return PictureTask(
+        settings,
+        images,
+        problem,
+        train.astype(np.int32),
+        held_out.astype(np.int32),
+        test.astype(np.int32),
+        params,
+        work,
+        other,
+    )
+
+
+def _work(problem: Problem, params: PyTree, state: PyTree) -> tuple[dict[str, float], float]:
+    """The multiply-adds of each masked leaf for one example, and those of all others."""
+    masked = named_leaves(select(params))
+    row = jax.ShapeDtypeStruct((1,), jnp.int32)
+    batch = jax.eval_shape(lambda row: problem.gather(problem.data, problem.per_run, row), row)
+    predict = problem.predict
+    assert predict is not None
+    found = cost(lambda tree, batch: predict(tree, state_of(state), batch), params, batch)
+    layers = {name: layer.dense.multiply_adds for name, layer in found.layers.items()}
+    work = {}
+    for path, leaf in masked.items():
+        module = path.rpartition("/")[0] or path
+        siblings = [other for other in masked if (other.rpartition("/")[0] or other) == module]
+        share = leaf.size / sum(masked[other].size for other in siblings)
+        work[path] = share * layers.get(module, 0.0)
+    return work, found.total.dense.multiply_adds - sum(work.values())
+
+
+def state_of(shapes: PyTree) -> PyTree:
+    """A state of the right shapes, of which nothing but the shapes matters."""
+    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
