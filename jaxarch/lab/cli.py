@@ -10,6 +10,7 @@ import dataclasses
 import os
 import sys
 import tempfile
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -299,14 +300,21 @@ def _of_altered_files(done: str, *folders: str) -> Iterator[None]:
         warnings.simplefilter("ignore")
         try:
             yield
-        except ArgumentError:
-            raise
         except Exception as error:
+            # What a figure refuses came out of the files; all other refusals name what a user typed.
+            if isinstance(error, ArgumentError) and not _is_of_a_figure(error):
+                raise
             names = ", ".join(shown(Path(folder)) for folder in folders)
             raise ArgumentError(
                 f"folder: {names} cannot be {done}, since its files are not as jaxarch run wrote them; were "
                 "they altered?"
             ) from error
+
+
+def _is_of_a_figure(error: Exception) -> bool:
+    """Whether an error was raised while a figure was drawn."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(frame.f_globals.get("__name__", "").startswith("jaxarch.plots.") for frame, _ in frames)
 
 
 @app.command(name="list")
