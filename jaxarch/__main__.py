@@ -28,10 +28,14 @@ def main() -> None:
     interruption.run(_command)
 
 
+def missing_of_the_lab() -> list[str]:
+    """Return the packages of the lab that are not installed."""
+    return [package for package in OF_THE_LAB if importlib.util.find_spec(package) is None]
+
+
 def _command() -> None:
     # Before anything is trained: a report is written at the end.
-    missing = [package for package in OF_THE_LAB if importlib.util.find_spec(package) is None]
-    if missing:
+    if missing := missing_of_the_lab():
         needed = f"the command line needs {missing[0]}, which is not installed"
         print(f"jaxarch: {needed}; pip install 'jaxarch[lab]'", file=sys.stderr)
         sys.exit(2)

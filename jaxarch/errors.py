@@ -299,6 +299,16 @@ def real_number(name: str, value: object) -> float:
     return float(array)
 
 
+def positive_number(name: str, value: object) -> float:
+    """One finite number above 0 as Python's.
+
+    Raises:
+      ArgumentError: as `real_number`; a number that is not positive.
+    """
+    check_positive(name, value)
+    return real_number(name, value)
+
+
 def as_array(name: str, value: Any, dtype: Any = None) -> jax.Array:
     """A JAX array of what is handed in, traced or not.
 

@@ -20,6 +20,7 @@ from jaxarch.epochs import epoch_rows
 from jaxarch.errors import (
     ArgumentError,
     check_count,
+    check_instance,
     check_keys,
     check_leaves,
     check_one_key,
@@ -367,8 +368,7 @@ def _summed_in(dtype: Any) -> Any:
 
 def check_is_problem(problem: object) -> None:
     """Raise unless it is a problem."""
-    if not isinstance(problem, Problem):
-        raise ArgumentError(f"problem: expected one, as of jaxarch.supervised(...), got {shown(problem)}")
+    check_instance("problem", problem, Problem, "one, as of jaxarch.supervised(...)")
 
 
 def check_streamed(problem: Problem) -> None:

@@ -1,7 +1,6 @@
 """Two CPU devices, strict broadcasting, one hypothesis profile, and small problems that many tests share."""
 
 import gc
-import importlib.util
 import mmap
 import os
 from pathlib import Path
@@ -13,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from places import TESTS
 
 import jaxarch
-from jaxarch.__main__ import OF_THE_LAB
+from jaxarch.__main__ import missing_of_the_lab
 
 
 def known_to_xla(flag: str) -> bool:
@@ -59,7 +58,7 @@ def data_folder() -> Path:
 
 WITH_THE_LAB = ("lab", "plots", "project")
 """Rooms of tests that need what the extra `lab` brings."""
-MISSING = [package for package in OF_THE_LAB if importlib.util.find_spec(package) is None]
+MISSING = missing_of_the_lab()
 
 
 class WithoutTheLab(pytest.Module):

@@ -312,7 +312,7 @@ def _of_altered_files(done: str, *folders: str) -> Iterator[None]:
 
 
 def _is_of_a_figure(error: Exception) -> bool:
-    """Whether an error was raised while a figure was drawn."""
+    """Return whether an error was raised while a figure was drawn."""
     frames = traceback.walk_tb(error.__traceback__)
     return any(frame.f_globals.get("__name__", "").startswith("jaxarch.plots.") for frame, _ in frames)
 

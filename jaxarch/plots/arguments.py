@@ -1,4 +1,4 @@
-"""What figures are drawn of, read and checked before anything is drawn."""
+"""Arguments of figures, read and checked before anything is drawn."""
 
 from __future__ import annotations
 
@@ -7,22 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from jaxarch.errors import (
-    ArgumentError,
-    check_list,
-    check_mapping,
-    check_positive,
-    real_number,
-    real_numbers,
-    shown,
-)
+from jaxarch.errors import ArgumentError, check_list, check_mapping, real_number, real_numbers, shown
 
 Reader = Callable[[str, Any], Any]
 """A function of a name, for messages, and a value, that returns the value checked."""
 
 
 def nested(name: str, value: Any, levels: str, read: Reader) -> dict[str, Any]:
-    """What is drawn, in dicts of dicts.
+    """Read what is drawn, in dicts of dicts.
 
     Args:
       name: of the argument.
@@ -40,7 +32,7 @@ def nested(name: str, value: Any, levels: str, read: Reader) -> dict[str, Any]:
 
 
 def panels(name: str, value: Any, levels: str, read: Reader) -> dict[str, Any]:
-    """The same of what a figure has no panels without."""
+    """Read the same of a figure that has no panels without it."""
     found = nested(name, value, levels, read)
     if not any(found.values()):
         raise ArgumentError(f"{name}: nothing to draw")
@@ -75,24 +67,18 @@ def pair(first: str, second: str) -> Reader:
     return read
 
 
-def positive(name: str, value: Any) -> float:
-    """One positive number."""
-    check_positive(name, value)
-    return real_number(name, value)
-
-
 def optional(read: Reader, name: str, value: Any) -> Any:
-    """What a reader makes of a value; `None` where there is none."""
+    """Read a value; `None` stays `None`."""
     return None if value is None else read(name, value)
 
 
 def numbers(name: str, value: Any) -> dict[str, float]:
-    """One number a name."""
+    """Read one number a name."""
     return nested(name, value, "name", real_number)
 
 
 def flags(name: str, value: Any) -> tuple[bool, bool]:
-    """Whether each of two axes is logarithmic."""
+    """Read which of two axes are logarithmic."""
     if not isinstance(value, tuple | list) or [type(flag) for flag in value] != [bool, bool]:
         raise ArgumentError(f"{name}: expected two of True and False, for x and y, got {shown(value)}")
     return value[0], value[1]

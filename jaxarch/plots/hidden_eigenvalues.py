@@ -11,9 +11,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from jaxarch.errors import ArgumentError, check_concrete, check_instance
+from jaxarch.errors import ArgumentError, check_concrete, check_instance, positive_number
 from jaxarch.network import Network
-from jaxarch.plots.arguments import nested, positive
+from jaxarch.plots.arguments import nested
 from jaxarch.plots.style import COLOURS, STYLE, log_scale, panel_grid
 from jaxarch.spectral.network import hidden_eigenvalues
 from jaxarch.trees import named_leaves
@@ -49,7 +49,7 @@ def recruited(networks: Mapping[str, Network], title: str = "", floor: float = 1
     networks = nested("networks", networks, "row", _network)
     if not networks:
         raise ArgumentError("networks: none to draw")
-    floor = positive("floor", floor)
+    floor = positive_number("floor", floor)
     rows = {name: _layers(name, network) for name, network in networks.items()}
     with matplotlib.rc_context(STYLE):
         figure, grid, columns = panel_grid(rows, (2.5, 2.0), (0.6, 0.7), title, sharey=True)

@@ -9,8 +9,9 @@ import numpy as np
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
+from jaxarch.errors import positive_number
 from jaxarch.plots import arguments
-from jaxarch.plots.arguments import array, positive
+from jaxarch.plots.arguments import array
 from jaxarch.plots.style import COLOURS, LINES, STYLE, NotebookFigure, log_scale, named_handles
 
 BINS = 40
@@ -37,7 +38,7 @@ def magnitudes(
       ['start', 'end']
     """
     panels = arguments.panels("panels", panels, "panel, group", array())
-    least = positive("least", least)
+    least = positive_number("least", least)
     names = list(dict.fromkeys(name for groups in panels.values() for name in groups))
     largest = max(
         float(v[np.isfinite(v)].max(initial=0)) for groups in panels.values() for v in groups.values()

@@ -9,9 +9,10 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
+from jaxarch.errors import positive_number
 from jaxarch.metrics import quartiles
 from jaxarch.plots import arguments
-from jaxarch.plots.arguments import array, positive
+from jaxarch.plots.arguments import array
 from jaxarch.plots.style import STYLE, legend_below, log_scale, look, panel_grid
 
 
@@ -38,7 +39,7 @@ def layer_densities(
       [0.2, 0.0001]
     """
     panels = arguments.panels("panels", panels, "panel, line, layer", array("runs"))
-    floor = positive("floor", floor)
+    floor = positive_number("floor", floor)
     lines = list(dict.fromkeys(name for panel in panels.values() for name in panel))
     layers = list(dict.fromkeys(layer for panel in panels.values() for of in panel.values() for layer in of))
     width = max(0.28 * len(layers) * math.sqrt(len(lines)), 2.0)

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from jaxarch.errors import check_count
+from jaxarch.errors import check_count, positive_number
 from jaxarch.plots import arguments
-from jaxarch.plots.arguments import array, nested, pair, positive
+from jaxarch.plots.arguments import array, nested, pair
 from jaxarch.plots.style import (
     COLOURS,
     LINES,
@@ -136,7 +136,7 @@ def curves(
       ['x', 'x squared', '2 to the x']
     """
     panels = arguments.panels("panels", panels, "panel, line", pair("n", "n"))
-    logarithmic = {} if logarithmic is None else nested("logarithmic", logarithmic, "panel", positive)
+    logarithmic = {} if logarithmic is None else nested("logarithmic", logarithmic, "panel", positive_number)
     names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
     with matplotlib.rc_context(STYLE):
         size = (6.4, 1.8 * len(panels) + 0.6)

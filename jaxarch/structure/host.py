@@ -86,7 +86,7 @@ def _divides_integers(eqn: JaxprEqn) -> bool:
 
 
 _REDUCTIONS = ("reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_sum")
-"""Of zeros that are not negative they make zeros."""
+"""Reductions that make zeros of zeros, unless these are negative."""
 _PLACED = ("reshard", "sharding_constraint", "pvary")
 
 

@@ -54,6 +54,15 @@ def cost():
     return jaxarch.cost(lambda p, x: x @ p["w"], {"w": jnp.ones((3, 2))}, jnp.ones((1, 3)))
 
 
+@pytest.mark.parametrize("how", ["import jaxarch; jaxarch.lab.results", "from jaxarch.lab import results"])
+def test_a_module_of_the_lab_names_the_extra_in_one_line(how):
+    done = subprocess.run(
+        [sys.executable, "-c", f"{without('pandas')}; {how}"], capture_output=True, text=True
+    )
+    line = "jaxarch.lab.results needs pandas, which is not installed; pip install 'jaxarch[lab]'"
+    assert done.stderr.splitlines()[-1] == f"jaxarch.errors.ArgumentError: {line}"
+
+
 def test_what_is_missing_in_one_s_own_code_stays_what_it_is():
     with pytest.raises(ModuleNotFoundError), from_extra("lab", "a table"):
         raise ModuleNotFoundError("No module named 'jaxarch.mine'", name="jaxarch.mine")

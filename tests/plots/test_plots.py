@@ -161,7 +161,7 @@ import importlib, sys, types
 package = types.ModuleType("jaxarch")
 package.__path__ = [sys.argv[1]]
 sys.modules["jaxarch"] = package
-for name in ("plots", "metrics", "structure.distances", "search", "data"):
+for name in ("plots", "metrics", "structure.distances", "search", "lab.data"):
     importlib.import_module(f"jaxarch.{name}")
 print(*({"matplotlib", "pandas", "sklearn", "scipy.stats"} & set(sys.modules)))
 """

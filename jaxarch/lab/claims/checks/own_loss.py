@@ -18,7 +18,7 @@ from jaxarch.errors import (
     check_concrete,
     check_count,
     check_one_key,
-    check_positive,
+    positive_number,
     real_number,
     real_numbers,
 )
@@ -114,7 +114,8 @@ def inside_bound(
     check_count("runs", runs)
     check_temperatures(hard, soft)
     hard, soft = real_number("hard", hard), real_number("soft", soft)
-    rate, gradient_bound = _positive("rate", rate), _positive("gradient_bound", gradient_bound)
+    rate = None if rate is None else positive_number("rate", rate)
+    gradient_bound = None if gradient_bound is None else positive_number("gradient_bound", gradient_bound)
     start, count = _start(scores), _count_of(data)
     key = jax.random.key(0) if key is None else key
     check_one_key(key)
@@ -160,13 +161,6 @@ def inside_bound(
             distance, rate, hard, soft, gradient_bound=bound_on_gradients, steps=steps
         )
         return InsideBound(float(gaps.mean()), float(bound), gaps, rate, bound_on_gradients, u)
-
-
-def _positive(name: str, value: float | None) -> float | None:
-    if value is None:
-        return None
-    check_positive(name, value)
-    return real_number(name, value)
 
 
 def _start(scores: ArrayLike) -> np.ndarray:

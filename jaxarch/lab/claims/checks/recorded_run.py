@@ -91,7 +91,7 @@ def regret(
 
 
 def _number(name: str, value: ArrayLike) -> Array:
-    """As an array; of an integer, as JAX has none of more than 64 bits, the floating-point number."""
+    """Make an array; of an integer its float, since JAX has none of more than 64 bits."""
     return as_array(name, float(value) if isinstance(value, int) else value)
 
 
