@@ -52,8 +52,8 @@ import optax
 from workers import NO_TORCH, Task, Worker, check_agreement, quartiles, serve, timed
 
 import jaxarch
-from jaxarch.models.tanh_network import signed_output_loss
-from jaxarch.running import training
+from jaxarch.models import signed_output_loss
+from jaxarch.run import _training as training
 
 SIZE, BATCH, ROWS = 64, 100, 300
 RATE, HARD, SOFT, MEAN, STD = 0.3, 50.0, 5.0, -0.2, 0.1

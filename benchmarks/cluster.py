@@ -27,8 +27,8 @@ import numpy as np
 import pandas as pd
 import psutil
 
+from jaxarch import use_compilation_cache, use_cpu_cores
 from jaxarch.lab.harness import Part, Parts, Spread, executor_of
-from jaxarch.running.devices import use_compilation_cache, use_cpu_cores
 
 TRIED = 50_000
 """Steps of `walk`, to see how many take a second."""

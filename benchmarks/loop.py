@@ -44,8 +44,8 @@ import spectral_regression
 from workers import Task, Worker, check_agreement, quartiles, serve, timed
 
 import jaxarch
-from jaxarch.running import training
-from jaxarch.trees import PyTree
+from jaxarch import PyTree
+from jaxarch.run import _training as training
 
 SEEDS, NETWORKS = 10, 16
 GOAL = 1.25

@@ -57,10 +57,9 @@ from random_inputs import CLASSES, mlp
 from workers import quartiles
 
 import jaxarch
-from jaxarch import models
-from jaxarch.running import programs
-from jaxarch.running.runs_mesh import runs_mesh
-from jaxarch.running.training import Training
+from jaxarch import Training, models
+from jaxarch.run import _programs as programs
+from jaxarch.run._runs_mesh import runs_mesh
 
 PLAIN, PRUNING, RETRAINING = "plain", "pruning", "retraining"
 RATE = 0.01

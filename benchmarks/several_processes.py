@@ -94,8 +94,8 @@ def serve(port: int, processes: int, index: int, cores: int) -> None:
     import optax
 
     import jaxarch
-    from jaxarch.cpu_cores import available_cores, keep_to_cores
-    from jaxarch.running.processes import Team
+    from jaxarch._internal.cpu_cores import available_cores, keep_to_cores
+    from jaxarch.run._processes import Team
 
     jaxarch.use_cpu_cores(cores)
     if processes > 1:

@@ -52,8 +52,8 @@ from workers import quartiles
 
 import jaxarch
 from jaxarch import masks, models
+from jaxarch._internal.trees import placed
 from jaxarch.structure import axis_groups
-from jaxarch.trees import placed
 
 DENSE, MASKED, SMALLER, AS_IT_IS, BY_HAND = "dense", "masked", "smaller", "as it is", "by hand"
 TOLERANCE = 1e-4

@@ -49,8 +49,8 @@ from workers import NO_TORCH, Task, Worker, check_agreement, quartiles, serve, t
 
 import jaxarch
 from jaxarch.lab.spectral import fig7
-from jaxarch.problem import take_rows
-from jaxarch.running import training
+from jaxarch.run import _training as training
+from jaxarch.run._problem import take_rows
 
 HIDDEN, BATCH, RATE, STRENGTH = 300, 100, 1e-3, 1e-4
 CHUNK = 500

@@ -15,11 +15,13 @@ from typing import Any
 import lazy_loader
 
 _public, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-_MOVED = ("claims", "data", "reproduction", "results")
+_OF_THE_LAB = ("claims", "data", "reproduction", "results")
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MOVED:
+    if name == "streams":
+        raise ImportError("jaxarch.streams is jaxarch.io")
+    if name in _OF_THE_LAB:
         # No AttributeError, of which `from jaxarch import data` would not show the text.
         raise ImportError(f"jaxarch.{name} is jaxarch.lab.{name}; pip install 'jaxarch[lab]'")
     return _public(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 
-from jaxarch import interruption
+from jaxarch._internal import interruption
 
 OF_THE_LAB = (
     "altair",

@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxarch.errors import ArgumentError, check_array, check_function, first_line
-from jaxarch.trees import (
+from jaxarch._internal.errors import ArgumentError, check_array, check_function, first_line
+from jaxarch._internal.trees import (
     PyTree,
     Where,
     check_structure,

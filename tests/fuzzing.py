@@ -35,7 +35,7 @@ import numpy as np
 from places import ROOT
 
 import jaxarch
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError
 
 sys.path.insert(0, str(ROOT / "docs"))
 from building import public

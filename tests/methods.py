@@ -11,9 +11,9 @@ from long_suite import partly_long
 from small import digits
 
 import jaxarch
+from jaxarch import HostSearch
 from jaxarch.models import signed_output_loss, tanh_network
-from jaxarch.running.methods import methods_of
-from jaxarch.running.stage import HostSearch
+from jaxarch.run._methods import methods_of
 
 RUNS = 3
 METHODS = methods_of(jaxarch.search, jaxarch.finish)

@@ -27,11 +27,11 @@ from py_compile import PycInvalidationMode
 from places import ROOT
 
 CORE = {
-    "jaxarch.masks.largest": "tests/masks/test_keep.py tests/masks/test_masks.py",
-    "jaxarch.order_statistics": "tests/internal/test_order_statistics.py",
-    "jaxarch.optim.hold": "tests/optim/test_hold.py",
-    "jaxarch.certificates.counting": "tests/certificates/test_certify.py",
-    "jaxarch.theory.generalization.binomial": "tests/theory/test_generalization.py",
+    "jaxarch.masks._largest": "tests/masks/test_keep.py tests/masks/test_masks.py",
+    "jaxarch._internal.order_statistics": "tests/internal/test_order_statistics.py",
+    "jaxarch.optim._hold": "tests/optim/test_hold.py",
+    "jaxarch.certificates._counting": "tests/certificates/test_certify.py",
+    "jaxarch.theory.generalization._binomial": "tests/theory/test_generalization.py",
 }
 """Tests of each module that is tried where none is named."""
 IMPORTED = "pytest hypothesis jax flax.nnx flax.linen optax scipy.stats pandas sklearn"

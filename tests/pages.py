@@ -8,15 +8,7 @@ from matplotlib.figure import Figure
 
 from jaxarch.lab import charts
 from jaxarch.lab.charts import Chart
-from jaxarch.lab.harness import (
-    Experiment,
-    Outcome,
-    Results,
-    TrainingSettings,
-    finding,
-    run_in,
-    tables,
-)
+from jaxarch.lab.harness import Experiment, Outcome, Results, TrainingSettings, finding, run_in, tables
 
 ODD = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 """What a careless page would run."""

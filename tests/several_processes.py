@@ -24,8 +24,8 @@ if processes > 1:
 
 from small import Interrupted, interrupt_at, keys, problem  # noqa: E402
 
-from jaxarch.digests import tree_digest  # noqa: E402
-from jaxarch.errors import ArgumentError  # noqa: E402
+from jaxarch import ArgumentError  # noqa: E402
+from jaxarch._internal.digests import tree_digest  # noqa: E402
 from jaxarch.search import dense, logistic_regression, two_temperature  # noqa: E402
 
 ALL = {"devices": "all hosts", "chunk": 4}
@@ -103,7 +103,7 @@ def over(search=SEARCH, some=None, **options):
 
 
 def another_call():
-    Team = jaxarch.running.processes.Team
+    Team = jaxarch.run._processes.Team
     team = Team.of("all hosts")
     with team.together():
         team.exchange(f"call {index}", b"")

@@ -10,9 +10,8 @@ import optax
 from flax import nnx
 
 import jaxarch
+from jaxarch import float64, natural_order, select
 from jaxarch.models import signed_output_loss, tanh_network
-from jaxarch.precision import float64
-from jaxarch.trees import natural_order, select
 
 RUNS = 4
 

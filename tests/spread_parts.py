@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from jaxarch.errors import ArgumentError, ResultWarning
+from jaxarch import ArgumentError, Progress, ResultWarning
 from jaxarch.lab.harness import Experiment, Outcome, Part, Parts, TrainingSettings
-from jaxarch.running.options import Progress
 
 
 @dataclasses.dataclass(frozen=True)

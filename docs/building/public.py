@@ -20,8 +20,11 @@ import jaxarch
 PACKAGE = Path(jaxarch.__file__).parent
 
 PAGES = {
-    "problems": ("Problems and networks", ("models.supervised", "problem", "descent", "network", "trees")),
-    "running": ("Running stages", ("running",)),
+    "problems": (
+        "Problems and networks",
+        ("models._supervised", "run._problem", "run._descent", "run._network", "_internal.trees"),
+    ),
+    "running": ("Running stages", ("run",)),
     "search": ("Searches", ("search",)),
     "finish": ("Finishes", ("finish",)),
     "certificates": ("Certificates", ("certificates",)),
@@ -29,9 +32,9 @@ PAGES = {
     "saliency": ("Saliency", ("saliency",)),
     "optim": ("Optax transformations", ("optim",)),
     "nnx": ("Flax NNX models", ("nnx",)),
-    "models": ("Models", ("models", "models.parents")),
-    "data": ("Data", ("lab.data", "streams")),
-    "storage": ("Files", ("storage",)),
+    "models": ("Models", ("models", "models._parents")),
+    "data": ("Data", ("lab.data",)),
+    "io": ("Files and streams", ("io",)),
     "spectral": (
         "Spectral networks",
         ("spectral", "spectral.algebra", "spectral.error_bounds", "spectral.penalty"),
@@ -53,15 +56,12 @@ PAGES = {
     "claims": ("Claims", ("lab.claims",)),
     "reproduction": ("What reproduces", ("lab.reproduction",)),
     "results": ("Result folders", ("lab.results",)),
-    "errors": ("Errors and warnings", ("errors",)),
+    "errors": ("Errors, and numbers of twice the precision", ("_internal.errors", "_internal.precision")),
 }
 """The pages of the reference: a title, and the modules whose public names stand there, a section each.
 
 Of nested modules the innermost counts.
 """
-
-FURTHER = ("certificates", "finish", "running")
-"""Packages with a list of their own that are not attributes of `jaxarch`."""
 
 SPOKEN_OF = (
     "lab.claims.checks.core.Check",
@@ -69,13 +69,6 @@ SPOKEN_OF = (
     "lab.claims.checks.cube.Cube",
     "lab.claims.checks.cube.Field",
     "lab.claims.equations.Entry",
-    "descent.DescentChanges",
-    "descent.OwnDescent",
-    "descent.own_descent",
-    "network.ByDensity",
-    "running.options.Checkpoint",
-    "trees.map_selected",
-    "trees.merge",
 )
 """What the pages on methods and on saving use besides, and the signatures of what is public."""
 
@@ -121,7 +114,7 @@ def listed(module: ModuleType) -> list[str]:
 def entries() -> tuple[Entry, ...]:
     """Everything public, in the order of `PAGES`, and there in that of the lists."""
     found: dict[Any, tuple[list[str], Any, str]] = {}
-    modules = [jaxarch, *(importlib.import_module(f"jaxarch.{name}") for name in FURTHER)]
+    modules = [jaxarch]
     for module in modules:
         for name in listed(module):
             value = getattr(module, name)
@@ -156,7 +149,8 @@ def section(*modules: str) -> str:
     """The section for something public: that of the module it is made in, or of one that lists it."""
     sections = [known for _, of_page in PAGES.values() for known in of_page]
     for module in modules:
-        name = module.removeprefix("jaxarch.")
+        # Errors have the name that users see; they and constants of the whole package stand with the former.
+        name = "_internal.errors" if module == "jaxarch" else module.removeprefix("jaxarch.")
         fitting = [known for known in sections if f"{name}.".startswith(f"{known}.")]
         if fitting:
             return max(fitting, key=len)

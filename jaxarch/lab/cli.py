@@ -19,19 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jaxarch import interruption
-from jaxarch.cpu_cores import keep_to_cores
-from jaxarch.errors import (
-    ArgumentError,
-    DeadStartWarning,
-    NonFiniteWarning,
-    ResultWarning,
-    did_you_mean,
-    printable,
-    shortened,
-    shown,
-)
+from jaxarch import ArgumentError, DeadStartWarning, NonFiniteWarning, ResultWarning
+from jaxarch._internal import interruption
+from jaxarch._internal.cpu_cores import keep_to_cores
 from jaxarch.lab import launcher
+from jaxarch.lab.checks import did_you_mean, printable, shortened, shown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -125,12 +117,12 @@ def run(
     _prepare_jax()
     if mine is not None:
         _take_place(mine)
+    from jaxarch import ProgressBar
     from jaxarch.lab import results
     from jaxarch.lab.harness import check_spreads, executor_of, plan_of, read_settings, run_in
     from jaxarch.lab.harness.own_classes import own_classes
     from jaxarch.lab.results.folders import no_folder
-    from jaxarch.running.processes import Team, taking_part
-    from jaxarch.running.progress import ProgressBar
+    from jaxarch.run._processes import Team, taking_part
 
     is_first = mine is None or Team.of("all hosts").index == 0
     with taking_part(mine is not None):
@@ -350,10 +342,9 @@ def list_(experiment: str | None) -> None:
         for remark in remarks(chosen.settings):
             console.print(f"\n{remark}")
         return
-    from jaxarch import finish, search
+    from jaxarch import disentangling_strategies, finish, search
     from jaxarch.lab.data.sources import SOURCES
-    from jaxarch.running.methods import methods_of
-    from jaxarch.search.disentangling import disentangling_strategies
+    from jaxarch.run._methods import methods_of
 
     rows = {
         "experiments": EXPERIMENTS,
@@ -571,7 +562,7 @@ def _assignments(texts: tuple[str, ...]) -> dict[str, str]:
 
 def _prepare_jax() -> None:
     """Every core a device, and compiled programs kept for the next time; before JAX does anything."""
-    from jaxarch.running.devices import use_compilation_cache, use_cpu_cores
+    from jaxarch import use_compilation_cache, use_cpu_cores
 
     use_cpu_cores()
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
@@ -581,8 +572,8 @@ def _prepare_jax() -> None:
 
 def _take_place(place: launcher.Place) -> None:
     """Be one of several processes, with its share of the cores."""
-    from jaxarch.running.devices import use_cpu_cores
-    from jaxarch.running.processes import join
+    from jaxarch import use_cpu_cores
+    from jaxarch.run._processes import join
 
     if place.cores is not None and place.process is not None:
         keep_to_cores(place.cores, place.process)

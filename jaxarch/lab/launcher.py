@@ -17,8 +17,9 @@ from collections import deque
 from types import FrameType
 from typing import IO
 
-from jaxarch.cpu_cores import available_cores
-from jaxarch.errors import ArgumentError, shown
+from jaxarch import ArgumentError
+from jaxarch._internal.cpu_cores import available_cores
+from jaxarch.lab.checks import shown
 
 PLACE = "JAXARCH_PROCESS"
 """The environment variable that tells a process that was started here which one it is."""

@@ -1,9 +1,9 @@
 """Networks, and supervised problems made of them."""
 
-from jaxarch.models.direct_network import direct_network
-from jaxarch.models.flax_models import SpectralMLP, as_model
-from jaxarch.models.model import Model
-from jaxarch.models.parents import (
+from jaxarch.models._direct_network import direct_network
+from jaxarch.models._flax_models import SpectralMLP, as_model
+from jaxarch.models._model import Model
+from jaxarch.models._parents import (
     CNN,
     GPT,
     MLP,
@@ -17,9 +17,9 @@ from jaxarch.models.parents import (
     SpectralCNN,
     VisionTransformer,
 )
-from jaxarch.models.spectral_network import spectral_network
-from jaxarch.models.supervised import supervised
-from jaxarch.models.tanh_network import signed_output_loss, tanh_network
+from jaxarch.models._spectral_network import spectral_network
+from jaxarch.models._supervised import supervised
+from jaxarch.models._tanh_network import signed_output_loss, tanh_network
 
 __all__ = [
     "CNN",

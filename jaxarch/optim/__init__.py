@@ -1,15 +1,15 @@
 """Optax transformations: masks that are held or change, clipped scores, mirror descent, proximal steps."""
 
-from jaxarch.optim.clip_scores import clip_scores as clip_scores
-from jaxarch.optim.find_mask import find_mask as find_mask
-from jaxarch.optim.hold import HoldState as HoldState
-from jaxarch.optim.hold import check_held as check_held
-from jaxarch.optim.hold import hold as hold
-from jaxarch.optim.mirror_descent import mirror_descent as mirror_descent
-from jaxarch.optim.proximal import ProximalState as ProximalState
-from jaxarch.optim.proximal import proximal as proximal
-from jaxarch.optim.sparse import SparseState as SparseState
-from jaxarch.optim.sparse import at_random as at_random
-from jaxarch.optim.sparse import sparse as sparse
-from jaxarch.optim.stop_at import StopState as StopState
-from jaxarch.optim.stop_at import stop_at as stop_at
+from jaxarch.optim._clip_scores import clip_scores as clip_scores
+from jaxarch.optim._find_mask import find_mask as find_mask
+from jaxarch.optim._hold import HoldState as HoldState
+from jaxarch.optim._hold import check_held as check_held
+from jaxarch.optim._hold import hold as hold
+from jaxarch.optim._mirror_descent import mirror_descent as mirror_descent
+from jaxarch.optim._proximal import ProximalState as ProximalState
+from jaxarch.optim._proximal import proximal as proximal
+from jaxarch.optim._sparse import SparseState as SparseState
+from jaxarch.optim._sparse import at_random as at_random
+from jaxarch.optim._sparse import sparse as sparse
+from jaxarch.optim._stop_at import StopState as StopState
+from jaxarch.optim._stop_at import stop_at as stop_at

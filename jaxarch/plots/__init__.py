@@ -6,23 +6,23 @@ Matplotlib is imported with the first of them that is asked for.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from jaxarch.errors import from_extra
+from jaxarch._internal.errors import from_extra
 
 if TYPE_CHECKING:
-    from jaxarch.plots.colour_maps import fields
-    from jaxarch.plots.costs import cost
-    from jaxarch.plots.critical_differences import ranks
-    from jaxarch.plots.gains import trade_off, trade_offs
-    from jaxarch.plots.hidden_eigenvalues import recruited
-    from jaxarch.plots.histograms import magnitudes
-    from jaxarch.plots.laplacian_spectra import plane, spectra, spectral_comparison
-    from jaxarch.plots.layers import layer_densities
-    from jaxarch.plots.line_plots import convergence, convergence_grid, curves
-    from jaxarch.plots.networks import architectures
-    from jaxarch.plots.strategies import by_strategy, runtime
-    from jaxarch.plots.style import NotebookFigure, save
-    from jaxarch.plots.sweeps import sweep
-    from jaxarch.plots.unit_tracks import units
+    from jaxarch.plots._colour_maps import fields
+    from jaxarch.plots._costs import cost
+    from jaxarch.plots._critical_differences import ranks
+    from jaxarch.plots._gains import trade_off, trade_offs
+    from jaxarch.plots._hidden_eigenvalues import recruited
+    from jaxarch.plots._histograms import magnitudes
+    from jaxarch.plots._laplacian_spectra import plane, spectra, spectral_comparison
+    from jaxarch.plots._layers import layer_densities
+    from jaxarch.plots._line_plots import convergence, convergence_grid, curves
+    from jaxarch.plots._networks import architectures
+    from jaxarch.plots._strategies import by_strategy, runtime
+    from jaxarch.plots._style import NotebookFigure, save
+    from jaxarch.plots._sweeps import sweep
+    from jaxarch.plots._unit_tracks import units
 
 __all__ = [
     "NotebookFigure",
@@ -50,20 +50,20 @@ __all__ = [
 
 # No file has the name of a function, which importing the file would replace.
 _FILES = {
-    "colour_maps": ("fields",),
-    "costs": ("cost",),
-    "critical_differences": ("ranks",),
-    "gains": ("trade_off", "trade_offs"),
-    "hidden_eigenvalues": ("recruited",),
-    "histograms": ("magnitudes",),
-    "laplacian_spectra": ("plane", "spectra", "spectral_comparison"),
-    "layers": ("layer_densities",),
-    "line_plots": ("convergence", "convergence_grid", "curves"),
-    "networks": ("architectures",),
-    "strategies": ("by_strategy", "runtime"),
-    "style": ("NotebookFigure", "save"),
-    "sweeps": ("sweep",),
-    "unit_tracks": ("units",),
+    "_colour_maps": ("fields",),
+    "_costs": ("cost",),
+    "_critical_differences": ("ranks",),
+    "_gains": ("trade_off", "trade_offs"),
+    "_hidden_eigenvalues": ("recruited",),
+    "_histograms": ("magnitudes",),
+    "_laplacian_spectra": ("plane", "spectra", "spectral_comparison"),
+    "_layers": ("layer_densities",),
+    "_line_plots": ("convergence", "convergence_grid", "curves"),
+    "_networks": ("architectures",),
+    "_strategies": ("by_strategy", "runtime"),
+    "_style": ("NotebookFigure", "save"),
+    "_sweeps": ("sweep",),
+    "_unit_tracks": ("units",),
 }
 _FILE_OF = {name: file for file, names in _FILES.items() for name in names}
 

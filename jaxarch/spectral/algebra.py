@@ -37,7 +37,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from jaxarch.errors import ArgumentError, check_choice, check_list, check_mapping, is_numeric, shown
+from jaxarch._internal.errors import ArgumentError, check_choice, check_list, check_mapping, is_numeric, shown
 
 __all__ = [
     "Blocks",

@@ -18,7 +18,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from jaxarch.errors import ArgumentError, is_traced
+from jaxarch._internal.errors import ArgumentError, is_traced
 from jaxarch.spectral.algebra import (
     Blocks,
     Form,

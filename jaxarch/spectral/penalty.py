@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxarch.errors import check_arrays
-from jaxarch.trees import PyTree
+from jaxarch._internal.errors import check_arrays
+from jaxarch._internal.trees import PyTree
 
 __all__ = ["PENALTIES", "Penalty", "l1", "l2", "squared_l2"]
 

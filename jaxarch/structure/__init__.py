@@ -1,13 +1,13 @@
 """The structure of networks: units of any model, smaller models, costs, graphs and spectra."""
 
 from jaxarch.structure import distances, graphs
-from jaxarch.structure.cost import cost
-from jaxarch.structure.cost_table import Cost, Counts, LayerCost
-from jaxarch.structure.groups import Folded, Group, Groups, axis_groups
-from jaxarch.structure.layer_units import LayerUnits, layer_units
-from jaxarch.structure.shrink import Shrunk, ShrunkNetwork, shrink
-from jaxarch.structure.unit_graph import UnitGraph, unit_graph
-from jaxarch.structure.uses import Weights, weights_of
+from jaxarch.structure._cost import cost
+from jaxarch.structure._cost_table import Cost, Counts, LayerCost
+from jaxarch.structure._groups import Folded, Group, Groups, axis_groups
+from jaxarch.structure._layer_units import LayerUnits, layer_units
+from jaxarch.structure._shrink import Shrunk, ShrunkNetwork, shrink
+from jaxarch.structure._unit_graph import UnitGraph, unit_graph
+from jaxarch.structure._uses import Weights, weights_of
 
 __all__ = [
     "Cost",

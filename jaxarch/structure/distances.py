@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jaxarch.errors import ArgumentError, check_concrete, from_extra, shown
+from jaxarch._internal.errors import ArgumentError, check_concrete, from_extra, shown
 from jaxarch.metrics import quartiles
 
 if TYPE_CHECKING:

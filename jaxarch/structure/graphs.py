@@ -18,7 +18,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, check_flag, is_traced, one_line
+from jaxarch._internal.errors import ArgumentError, check_flag, is_traced, one_line
 
 __all__ = ["adjacency", "normalized_laplacian", "spectrum"]
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxarch.errors import (
+from jaxarch._internal.errors import (
     ArgumentError,
     check_choice,
     check_count,
@@ -23,10 +23,10 @@ from jaxarch.errors import (
     first_line,
     shown,
 )
+from jaxarch._internal.trees import PyTree, Where, check_floating, map_selected, matrices, select
 from jaxarch.masks import apply_mask, weight_free
-from jaxarch.problem import Problem, as_rows, check_is_problem
+from jaxarch.run._problem import Problem, as_rows, check_is_problem
 from jaxarch.theory.intervals import interval_bounds
-from jaxarch.trees import PyTree, Where, check_floating, map_selected, matrices, select
 
 __all__ = ["Looseness", "gradient_bound", "gradient_bounds", "interval_bounds", "largest_norms", "looseness"]
 

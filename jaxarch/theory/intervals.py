@@ -29,9 +29,9 @@ import numpy as np
 from jax import Array, lax
 from jax.extend.core import Jaxpr, JaxprEqn, Literal
 
-from jaxarch.errors import ArgumentError, is_traced
-from jaxarch.structure.flow import CALLS, bind, inner, literal
-from jaxarch.trees import PyTree, named_leaves
+from jaxarch._internal.errors import ArgumentError, is_traced
+from jaxarch._internal.trees import PyTree, named_leaves
+from jaxarch.structure._flow import CALLS, bind, inner, literal
 
 __all__ = ["interval_bounds"]
 

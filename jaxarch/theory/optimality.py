@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxarch.errors import ArgumentError
+from jaxarch._internal.errors import ArgumentError
+from jaxarch._internal.trees import PyTree, map_selected, restructured
 from jaxarch.masks import check_fits
-from jaxarch.trees import PyTree, map_selected, restructured
 
 __all__ = ["duality_gap", "flip_slopes"]
 

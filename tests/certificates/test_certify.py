@@ -253,8 +253,10 @@ def test_running_statistics_and_biases_that_have_seen_the_data_are_refused():
     assert jaxarch.certify(network, normalised(), flips=0).training is not None
     seen = network.replace(state=jax.tree.map(lambda leaf: leaf + 0.1, network.state))
     assert "state" in jaxarch.certify(seen, normalised(), flips=0).why_not
-    trained = jaxarch.trees.unselected(network.mask, jax.tree.map(lambda leaf: leaf + 0.1, network.params))
-    moved = network.replace(params=jaxarch.trees.merge(trained, network.params))
+    trained = jaxarch._internal.trees.unselected(
+        network.mask, jax.tree.map(lambda leaf: leaf + 0.1, network.params)
+    )
+    moved = network.replace(params=jaxarch._internal.trees.merge(trained, network.params))
     assert "bias" in jaxarch.certify(moved, normalised(), flips=0).why_not
 
 

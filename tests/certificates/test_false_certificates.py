@@ -10,7 +10,7 @@ import optax
 import pytest
 
 import jaxarch
-from jaxarch.certificates.repeated import input_digests
+from jaxarch.certificates._repeated import input_digests
 
 D, ROWS = 4, 60
 LOSS = optax.softmax_cross_entropy_with_integer_labels
@@ -110,7 +110,7 @@ def test_equal_inputs_that_were_drawn_independently_count_if_it_is_said_and_are_
     ids=["float16", "integers", "tree", "keys"],
 )
 def test_digests_are_equal_exactly_where_inputs_are(x, alike, monkeypatch):
-    monkeypatch.setattr("jaxarch.certificates.repeated.BLOCK", 1)
+    monkeypatch.setattr("jaxarch.certificates._repeated.BLOCK", 1)
     of = dataclasses.replace(problem(), data=(x, np.zeros(3, int)))
     found = input_digests(of, np.arange(3))
     assert [found.index(digest) for digest in found] == [alike.index(group) for group in alike]

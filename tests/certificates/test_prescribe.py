@@ -13,10 +13,10 @@ from small import problem as of_four_runs
 from small import same
 
 import jaxarch
-from jaxarch.certificates.curvature import look
+from jaxarch.certificates._curvature import look
 from jaxarch.lab.claims import CLAIMS
 from jaxarch.masks import clip_scores
-from jaxarch.running import training
+from jaxarch.run import _training as training
 from jaxarch.search import two_temperature
 from jaxarch.theory import mirror
 from jaxarch.theory.optimality import duality_gap

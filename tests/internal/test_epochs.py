@@ -13,7 +13,7 @@ from scipy import stats
 from small import Interrupted, interrupt_at, keys, problem, same
 
 import jaxarch
-from jaxarch.epochs import epoch_rows
+from jaxarch._internal.epochs import epoch_rows
 
 KEY = jax.random.key(0)
 rows_of = jax.jit(epoch_rows, static_argnums=2)

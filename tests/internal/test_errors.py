@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import jaxarch
-from jaxarch.errors import (
+from jaxarch import ArgumentError, float64
+from jaxarch._internal.errors import (
     LONGEST_LIST,
-    ArgumentError,
     check_broadcast,
     check_count,
     check_finite,
@@ -23,7 +23,6 @@ from jaxarch.errors import (
     one_line,
     shown,
 )
-from jaxarch.precision import float64
 
 
 @pytest.mark.parametrize("value", [1, 2.5, np.float32(1), jnp.ones(3), jnp.ones(2, jnp.bfloat16), [1, 2.0]])

@@ -12,8 +12,9 @@ import pytest
 from places import ROOT, TESTS
 
 import jaxarch
+from jaxarch import ArgumentError
 from jaxarch.__main__ import OF_THE_LAB
-from jaxarch.errors import ArgumentError, from_extra
+from jaxarch._internal.errors import from_extra
 
 
 def without(*packages):
@@ -60,7 +61,7 @@ def test_a_module_of_the_lab_names_the_extra_in_one_line(how):
         [sys.executable, "-c", f"{without('pandas')}; {how}"], capture_output=True, text=True
     )
     line = "jaxarch.lab.results needs pandas, which is not installed; pip install 'jaxarch[lab]'"
-    assert done.stderr.splitlines()[-1] == f"jaxarch.errors.ArgumentError: {line}"
+    assert done.stderr.splitlines()[-1] == f"jaxarch.ArgumentError: {line}"
 
 
 def test_what_is_missing_in_one_s_own_code_stays_what_it_is():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import in_float64
 
-from jaxarch.order_statistics import count_dtype, largest, percentile
+from jaxarch._internal.order_statistics import count_dtype, largest, percentile
 
 # Few values, so that many are tied; 1e-40 is subnormal, and 0 to XLA.
 VALUES = [0.0, -0.0, 1e-40, -1e-40, 1.0, -1.0, 0.5, 3e38, -3e38, np.inf, -np.inf, np.nan]

@@ -6,17 +6,8 @@ import pytest
 from flax import nnx
 from small import same
 
-from jaxarch.errors import ArgumentError
-from jaxarch.trees import (
-    check_floating,
-    everything,
-    map_selected,
-    merge,
-    named_leaves,
-    placed,
-    select,
-    unselected,
-)
+from jaxarch import ArgumentError, everything, map_selected, merge, named_leaves, select
+from jaxarch._internal.trees import check_floating, placed, unselected
 
 
 class TwoLayers(nnx.Module):

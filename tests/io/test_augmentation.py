@@ -7,7 +7,7 @@ import optax
 import pytest
 
 import jaxarch
-from jaxarch.streams import crop_and_flip
+from jaxarch.io import crop_and_flip
 
 KEY = jax.random.key(0)
 PICTURE = np.arange(1, 25).reshape(4, 3, 2)

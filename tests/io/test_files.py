@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import jaxarch
-from jaxarch.storage.files import HOLDER, LOCK, claim, complete_file
+from jaxarch.io._files import HOLDER, LOCK, claim, complete_file
 
 HOLD = """
 import os, sys, time
@@ -41,7 +41,7 @@ def holder(tmp_path):
 
 def test_a_folder_that_another_process_holds_is_refused_naming_both_until_that_is_killed(tmp_path, holder):
     message = rf"^folder: '.*work' is in use by process {holder.pid} on here; wait until it ends, or name"
-    with pytest.raises(jaxarch.errors.ArgumentError, match=message):
+    with pytest.raises(jaxarch.ArgumentError, match=message):
         jaxarch.Checkpoints(tmp_path / "work")
     partial = tmp_path / "work" / "tree.npz.1-ab.partial"
     partial.write_text("half")
@@ -59,9 +59,7 @@ def test_an_experiment_that_is_resumed_twice_at_once_is_told_who_resumes_it(tmp_
     from jaxarch.lab.pruning.transfer import Settings
 
     settings = Settings(resume=str(tmp_path / "work"))
-    with pytest.raises(
-        jaxarch.errors.ArgumentError, match=rf"^resume: '.*work' is in use by process {holder.pid}"
-    ):
+    with pytest.raises(jaxarch.ArgumentError, match=rf"^resume: '.*work' is in use by process {holder.pid}"):
         Parts(settings)
 
 

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import jaxarch
-from jaxarch.storage import npz
-from jaxarch.storage.npz import LIMIT, read_npz
+from jaxarch.io import _npz as npz
+from jaxarch.io import read_npz
+from jaxarch.io._npz import LIMIT
 
 
 def write(path, shape, data=b"", dtype="<f4", name="x.npy", compression=zipfile.ZIP_STORED, **changes):
@@ -35,7 +36,7 @@ def patch(path, flags=None, method=None):
 
 
 def refused(path, message, **options):
-    with pytest.raises(jaxarch.errors.ArgumentError, match=message) as error:
+    with pytest.raises(jaxarch.ArgumentError, match=message) as error:
         read_npz(path, "dataset", **options)
     assert str(error.value).startswith("dataset: ")
     assert len(str(error.value).splitlines()) == 1
@@ -164,7 +165,7 @@ def test_a_changed_byte_is_refused_in_one_line_or_changes_nothing_that_is_read(a
     path.write_bytes(content)
     try:
         read = read_npz(path)
-    except jaxarch.errors.ArgumentError as error:
+    except jaxarch.ArgumentError as error:
         assert len(str(error).splitlines()) == 1
     else:
         assert [array.sum() for array in read.values()] == [190, 3]

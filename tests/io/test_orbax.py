@@ -10,7 +10,7 @@ import pytest
 from small import OTHER_STRUCTURES, Interrupted, interrupt_at, keys, same
 
 import jaxarch
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError
 from jaxarch.search import dense
 
 STATE = {

@@ -13,8 +13,8 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from small import in_float64
 
-from jaxarch.errors import ArgumentError
-from jaxarch.streams import Ahead, prefetch, repeat
+from jaxarch import ArgumentError
+from jaxarch.io import Ahead, prefetch, repeat
 
 
 def counted(batches, drawn):
@@ -261,7 +261,7 @@ def test_a_loader_that_waits_keeps_no_process_waiting():
         "def loader():\n"
         "    yield np.ones(1)\n"
         "    yield queue.Queue().get()\n"
-        "for batch in jaxarch.streams.prefetch(loader()): break\n"
+        "for batch in jaxarch.io.prefetch(loader()): break\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 

@@ -15,9 +15,10 @@ from flax import nnx
 from small import OTHER_STRUCTURES, same
 
 import jaxarch
-from jaxarch.errors import ArgumentError
-from jaxarch.storage import read_safetensors, safetensors_files
-from jaxarch.storage.npz import LIMIT
+from jaxarch import ArgumentError
+from jaxarch.io import _safetensors_files as safetensors_files
+from jaxarch.io import read_safetensors
+from jaxarch.io._npz import LIMIT
 
 pytest.importorskip("safetensors")
 

@@ -11,8 +11,8 @@ from flax import nnx
 from small import OTHER_STRUCTURES, same
 
 import jaxarch
-from jaxarch.storage import digest
-from jaxarch.storage.npz import LIMIT
+from jaxarch.io import digest
+from jaxarch.io._npz import LIMIT
 
 TREE = {
     "mask": jnp.asarray([[True, False]]),
@@ -111,7 +111,7 @@ def kinds(**changes):
 )
 def test_a_file_that_was_tampered_with_is_refused_in_one_line(changes, tmp_path):
     jaxarch.load_tree(tampered(tmp_path / "tree.npz", __leaves__=kinds()), LIKE)
-    with pytest.raises(jaxarch.errors.ArgumentError, match=r"^path: ") as error:
+    with pytest.raises(jaxarch.ArgumentError, match=r"^path: ") as error:
         jaxarch.load_tree(tampered(tmp_path / "tree.npz", **changes), LIKE)
     assert len(str(error.value).splitlines()) == 1
     assert len(str(error.value)) < 600

@@ -12,10 +12,9 @@ from compilations import compilations
 from small import Interrupted, close, interrupt_at, keys, same
 
 import jaxarch
-from jaxarch import search
-from jaxarch.errors import ArgumentError
-from jaxarch.running import FunctionStage, Needs
-from jaxarch.streams import Stream
+from jaxarch import ArgumentError, search
+from jaxarch.io import Stream
+from jaxarch.run import FunctionStage, Needs
 
 STEPS = 12
 X = np.asarray(jax.random.normal(jax.random.key(0), (40, 6)), np.float32)
@@ -90,7 +89,7 @@ SOURCES = {
     "a list": lambda: BATCHES,
     "a loader": lambda: Loader(BATCHES),
     "a function of the step": lambda: lambda step: iter(BATCHES[step:]),
-    "a loader over and over": lambda: jaxarch.streams.repeat(Loader(BATCHES)),
+    "a loader over and over": lambda: jaxarch.io.repeat(Loader(BATCHES)),
 }
 
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from small import close, in_float64
 
 import jaxarch
-from jaxarch import masks
-from jaxarch.trees import select
+from jaxarch import masks, select
 
 TREE = {"a": jnp.arange(12.0).reshape(3, 4) - 6, "b": {"c": jnp.linspace(-1, 1, 8).reshape(4, 2)}}
 SEEDS = st.integers(0, 2**31 - 1)

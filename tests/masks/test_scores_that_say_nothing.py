@@ -11,7 +11,8 @@ import pytest
 
 import jaxarch
 from jaxarch import masks, saliency, search
-from jaxarch.masks import findings, keep
+from jaxarch.masks import _findings as findings
+from jaxarch.masks import keep
 
 KEY = jax.random.key(0)
 

@@ -12,7 +12,7 @@ from small import digits, keys, problem, same
 import jaxarch
 from jaxarch.masks import two_temperature
 from jaxarch.models import signed_output_loss, tanh_network
-from jaxarch.running import training
+from jaxarch.run import _training as training
 
 SCORES = st.lists(st.floats(-2, 2, width=32), min_size=8, max_size=8).map(lambda v: np.array(v, np.float32))
 TEMPERATURES = st.tuples(st.floats(0.1, 500), st.floats(0.01, 1)).map(lambda t: (t[0], t[0] * t[1]))

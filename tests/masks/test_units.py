@@ -18,9 +18,9 @@ from small import CONTAINERS, close, digits, problem_in, same
 
 import jaxarch
 from jaxarch import masks, search
-from jaxarch.running.training import begin
+from jaxarch.run import begin
 from jaxarch.structure import axis_groups
-from jaxarch.structure.network_function import example_batch, joined_leaves, problem_function
+from jaxarch.structure._network_function import example_batch, joined_leaves, problem_function
 
 RUNS = 2
 
@@ -299,7 +299,7 @@ def _with_head(made, classes):
 
     def of(path, leaf):
         wide = jnp.ones((*leaf.shape[:-1], classes))
-        return wide if jaxarch.trees.path_name(path).startswith("head") else leaf
+        return wide if jaxarch._internal.trees.path_name(path).startswith("head") else leaf
 
     assert head.shape[-1] != classes
     return jax.tree_util.tree_map_with_path(of, params), state
@@ -375,7 +375,7 @@ def test_channels_go_with_their_norm_and_are_exactly_zero_behind_a_padded_convol
 
 
 def mask_as_scores(mask, scores):
-    return jaxarch.trees.map_selected(lambda score, m: m.astype(float), scores, mask)
+    return jaxarch._internal.trees.map_selected(lambda score, m: m.astype(float), scores, mask)
 
 
 @pytest.mark.long

@@ -15,7 +15,7 @@ from flax import nnx
 from small import close, digits, same
 
 import jaxarch
-from jaxarch.running import programs
+from jaxarch.run import _programs as programs
 
 LOSS = optax.softmax_cross_entropy_with_integer_labels
 KEYS = jax.random.split(jax.random.key(0), 2)
@@ -219,7 +219,7 @@ def test_convolutions_on_cpu_are_evaluated_run_by_run_to_what_they_give_together
     network, _ = jaxarch.over_seeds(strategy, KEYS, learning)
     rows = np.stack([np.arange(6) + run for run in range(len(KEYS))])
     in_turn = jaxarch.evaluate(strategy, network, learning, rows, batch_size=4)
-    monkeypatch.setattr("jaxarch.running.evaluation.is_slow_in_loops", lambda jaxpr: False)
+    monkeypatch.setattr("jaxarch.run._evaluation.is_slow_in_loops", lambda jaxpr: False)
     together = jaxarch.evaluate(strategy, network, learning, rows)
     np.testing.assert_allclose(in_turn, together, rtol=1e-5, atol=1e-5)
 

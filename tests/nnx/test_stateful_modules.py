@@ -7,8 +7,7 @@ import pytest
 from flax import nnx
 
 import jaxarch
-from jaxarch.errors import ArgumentError
-from jaxarch.trees import named_leaves
+from jaxarch import ArgumentError, named_leaves
 
 X = jnp.ones((1, 3))
 

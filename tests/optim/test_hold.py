@@ -378,7 +378,7 @@ def mask_of(model, mask):
     """A mask in the structure of a model's state."""
     leaves = jaxarch.named_leaves(mask)
     return jax.tree_util.tree_map_with_path(
-        lambda path, leaf: leaves.get(jaxarch.trees.path_name(path)), nnx.state(model, nnx.Param)
+        lambda path, leaf: leaves.get(jaxarch._internal.trees.path_name(path)), nnx.state(model, nnx.Param)
     )
 
 

@@ -9,11 +9,10 @@ import matplotlib.colors
 import numpy as np
 import pytest
 
-from jaxarch import plots, spectral_network
-from jaxarch.errors import ArgumentError
-from jaxarch.network import Network, NeuronMask
-from jaxarch.plots.strategies import LEAST_MAGNIFICATION, MOST_MAGNIFICATION, crowd
-from jaxarch.plots.style import NotebookFigure, log_scale, with_indices
+from jaxarch import ArgumentError, Network, NeuronMask, plots, spectral_network
+from jaxarch.plots import NotebookFigure
+from jaxarch.plots._strategies import LEAST_MAGNIFICATION, MOST_MAGNIFICATION, crowd
+from jaxarch.plots._style import log_scale, with_indices
 from jaxarch.spectral import direct_weights
 
 CHANCE = np.linspace(0.42, 0.58, 9)

@@ -4,7 +4,7 @@ import fuzzing
 import numpy as np
 import pytest
 
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError
 
 MOST = 40
 """Calls of a function: each of its arguments is tried, and a test takes seconds."""

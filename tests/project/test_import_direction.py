@@ -13,68 +13,87 @@ from places import ROOT
 
 import jaxarch
 
+sys.path.insert(0, str(ROOT / "docs"))
+
+from building import public
+
 PACKAGE = ROOT / "jaxarch"
 
-ORDER = [
-    "interruption",
-    "errors",
-    "cpu_cores",
-    "precision",
-    "kernels",
-    "trees",
-    "digests",
-    "order_statistics",
-    "epochs",
+LIBRARY = [
+    ["_internal"],
+    ["masks", "saliency", "metrics"],
+    ["spectral"],
+    ["io"],
+    ["run"],
+    ["structure"],
+    ["theory"],
+    ["optim"],
+    ["finish"],
+    ["search"],
+    ["certificates"],
+    ["models"],
+    ["nnx"],
+    ["plots"],
+]
+LAB = [
+    "checks",
+    "launcher",
+    "data",
+    "claims",
+    "charts",
+    "results",
+    "reproduction",
+    "harness",
+    "disentangling",
+    "pruning",
+    "tournament",
+    "spectral",
+    "theory",
+    "field",
+    "html_report",
+    "cli",
+]
+ORDER = [*LIBRARY, *([f"lab.{room}"] for room in LAB), ["lab"], ["__init__"], ["__main__"]]
+"""The layers from the ground up: rooms of one layer do not import each other; the files of a room may."""
+HEIGHT = {room: height for height, layer in enumerate(ORDER) for room in layer}
+
+MATHEMATICS = {
     "masks",
-    "normalisation",
     "saliency",
     "spectral",
-    "network",
-    "descent",
-    "streams",
-    "problem",
-    "running",
-    "storage",
-    "metrics",
+    "run",
     "structure",
     "theory",
     "optim",
     "finish",
     "search",
     "certificates",
-    "models",
-    "nnx",
-    "plots",
-    "lab.launcher",
-    "lab.data",
-    "lab.claims",
-    "lab.charts",
-    "lab.results",
-    "lab.reproduction",
-    "lab.harness",
-    "lab.disentangling",
-    "lab.pruning",
-    "lab.tournament",
-    "lab.spectral",
-    "lab.theory",
-    "lab.field",
-    "lab.html_report",
-    "lab.cli",
-    "lab",
-    "__init__",
-    "__main__",
-]
-"""From the ground up. A package (`search`, `models`, ...) is one storey: its files may use one another."""
-
-MATHEMATICS = set(ORDER[: ORDER.index("certificates") + 1]) - {"interruption", "storage", "metrics"}
+}
 ALLOWED_IN_MATHEMATICS = {"jax", "numpy", "optax"}
 FURTHER = {
-    "jaxarch.running.progress": {"rich"},
-    "jaxarch.search.logistic_regression": {"sklearn"},
-    "jaxarch.structure.cost_table": {"pandas"},
+    "jaxarch.run._progress": {"rich"},
+    "jaxarch.search._logistic_regression": {"sklearn"},
+    "jaxarch.structure._cost_table": {"pandas"},
     "jaxarch.structure.distances": {"pandas", "sklearn"},
 }
 """What single files need besides: a progress bar, a method that is no JAX, tables, a plane for spectra."""
+PRIVATE_OF_THE_LAB = {
+    "jaxarch._internal.cpu_cores",
+    "jaxarch._internal.errors",
+    "jaxarch._internal.interruption",
+    "jaxarch._internal.memory",
+    "jaxarch._internal.trees",
+    "jaxarch.io._files",
+    "jaxarch.plots._descriptions",
+    "jaxarch.run._methods",
+    "jaxarch.run._problem",
+    "jaxarch.run._processes",
+}
+"""Ten private modules, at most, that what carries studies uses: `STUDIES` and claims use none."""
+STUDIES = {
+    f"lab.{room}"
+    for room in ("claims", "disentangling", "pruning", "tournament", "spectral", "theory", "field")
+}
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -107,7 +126,7 @@ def _imported(path):
 
 
 def test_every_file_has_a_storey():
-    assert {storey(module_name(path)) for path in FILES} <= set(ORDER)
+    assert {storey(module_name(path)) for path in FILES} <= set(HEIGHT)
 
 
 def imports():
@@ -115,10 +134,46 @@ def imports():
     return [(module_name(path), module) for path in FILES for module in imported(path)]
 
 
-def test_a_file_imports_only_from_below():
+def test_a_file_imports_only_from_its_own_room_and_from_lower_layers():
     ours = [(file, module) for file, module in imports() if module.startswith("jaxarch.")]
-    height = {name: i for i, name in enumerate(ORDER)}
-    assert not [(file, module) for file, module in ours if height[storey(module)] > height[storey(file)]]
+    assert not [
+        (file, module)
+        for file, module in ours
+        if storey(module) != storey(file) and HEIGHT[storey(module)] >= HEIGHT[storey(file)]
+    ]
+
+
+def is_private(module):
+    return module.startswith("jaxarch.") and "._" in module.replace(".__", "")
+
+
+def test_a_plain_name_of_a_module_of_the_library_is_listed_by_its_package():
+    modules = [module_name(path) for path in FILES]
+    plain = {
+        name
+        for name in modules
+        if not is_private(name) and not name.startswith(("jaxarch.lab", "jaxarch.__"))
+    }
+    listed = set()
+    packages = [jaxarch]
+    for package in packages:
+        inner = [getattr(package, name) for name in public.listed(package)]
+        found = [value for value in inner if inspect.ismodule(value) and value is not jaxarch.lab]
+        listed |= {module.__name__ for module in found}
+        packages += found
+    assert plain == listed | {"jaxarch"}
+
+
+def test_studies_and_claims_import_public_names_alone():
+    assert not [
+        (file, module) for file, module in imports() if storey(file) in STUDIES and is_private(module)
+    ]
+
+
+def test_what_carries_studies_uses_few_private_modules():
+    private = {module for file, module in imports() if file.startswith("jaxarch.lab") and is_private(module)}
+    assert private == PRIVATE_OF_THE_LAB
+    assert len(private) <= 10
 
 
 def test_the_mathematics_imports_jax_and_no_flax_data_or_plotting_library():
@@ -132,8 +187,12 @@ def test_the_mathematics_imports_jax_and_no_flax_data_or_plotting_library():
 
 def test_flax_is_imported_where_its_models_are_read_and_where_parents_are_made():
     users = {module_name(p) for p in FILES if any(m.split(".")[0] == "flax" for m in imported(p))}
-    homes = {user for user in users if user.startswith(("jaxarch.models.parents.", "jaxarch.nnx."))}
-    assert users - homes == {"jaxarch.models.flax_models"}
+    homes = {
+        user
+        for user in users
+        if user.startswith(("jaxarch.models._parents.", "jaxarch.nnx.", "jaxarch.lab.spectral."))
+    }
+    assert users - homes == {"jaxarch.models._flax_models"}
 
 
 def in_a_new_process(code):
@@ -179,15 +238,6 @@ def test_no_public_function_shares_the_path_of_a_module():
     assert not functions & modules
 
 
-@pytest.mark.long
-def test_importing_the_module_of_a_method_leaves_the_method_where_it_is():
-    in_a_new_process(
-        "import jaxarch.search.snip, jaxarch.finish.retrain, jaxarch.structure.shrink;"
-        "import jaxarch;"
-        "assert callable(jaxarch.search.snip) and callable(jaxarch.retrain) and callable(jaxarch.shrink)"
-    )
-
-
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="sinp"):
         jaxarch.sinp  # noqa: B018
@@ -195,7 +245,10 @@ def test_an_unknown_name_is_an_attribute_error():
 
 def test_contributing_shows_the_order_of_the_house():
     text = (PACKAGE.parent / "CONTRIBUTING.md").read_text()
-    blocks = re.findall(r"```text\n(.*?)```", text, flags=re.S)
-    shown = [[name.rstrip("/") for name in re.findall(r"^  (\S+)", block, flags=re.M)] for block in blocks]
-    names = [name for name in reversed(ORDER) if not name.startswith("__")]
-    assert shown == [[name for name in names if name.startswith("lab.") is lab] for lab in (False, True)]
+    library, lab = (
+        re.findall(r"^  ((?:\S+ )+) ", block, flags=re.M)
+        for block in re.findall(r"```text\n(.*?)```", text, flags=re.S)
+    )
+    shown = [[room.rstrip("/") for room in line.split()] for line in reversed(library)]
+    assert shown == LIBRARY
+    assert [line.strip().rstrip("/") for line in reversed(lab)] == [f"lab.{room}" for room in LAB]

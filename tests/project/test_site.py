@@ -45,18 +45,18 @@ def test_every_page_of_the_reference_is_in_its_list():
 
 
 def test_a_public_name_without_a_page_ends_the_build():
-    with pytest.raises(LookupError, match=r"jaxarch\.interruption has public names, and no page"):
-        public.section("jaxarch.interruption")
+    with pytest.raises(LookupError, match=r"jaxarch\._internal\.interruption has public names, and no page"):
+        public.section("jaxarch._internal.interruption")
 
 
 def test_what_is_made_elsewhere_stands_where_it_is_listed():
-    assert public.section("jaxarch.interruption", "jaxarch.lab.data") == "lab.data"
-    assert public.section("jaxarch.masks.largest", "jaxarch.lab.data") == "masks"
+    assert public.section("jaxarch._internal.interruption", "jaxarch.lab.data") == "lab.data"
+    assert public.section("jaxarch.masks._largest", "jaxarch.lab.data") == "masks"
 
 
 def test_a_public_module_without_a_list_ends_the_build():
-    with pytest.raises(LookupError, match=r"jaxarch\.errors is public and has no __all__"):
-        public.listed(sys.modules["jaxarch.errors"])
+    with pytest.raises(LookupError, match=r"jaxarch\._internal\.trees is public and has no __all__"):
+        public.listed(sys.modules["jaxarch._internal.trees"])
 
 
 def test_a_public_constant_that_nothing_explains_ends_the_build():

@@ -24,12 +24,12 @@ from building.signatures import as_written
         ("masks.keep", None, (), "jaxarch.masks.keep"),
         ("jaxarch.masks.keep(scores, 0.1)", None, (), "jaxarch.masks.keep"),
         ("masks.density", None, (), "jaxarch.density"),
-        ("keep", "jaxarch.masks.keeping", (), "jaxarch.masks.keep"),
-        ("chain", "jaxarch.masks.largest", (), "jaxarch.chain"),
+        ("keep", "jaxarch.masks._keeping", (), "jaxarch.masks.keep"),
+        ("chain", "jaxarch.masks._largest", (), "jaxarch.chain"),
         ("keep", None, (), None),
-        ("density", "jaxarch.masks.largest", ("density",), None),
+        ("density", "jaxarch.masks._largest", ("density",), None),
         ("searched", "jaxarch.lab.claims.checks.core", (), None),
-        ("w > 0", "jaxarch.masks.largest", (), None),
+        ("w > 0", "jaxarch.masks._largest", (), None),
         ("nnx.Param", None, (), None),
     ],
 )
@@ -39,7 +39,7 @@ def test_a_name_in_backticks_is_a_link_where_it_is_public(text, file, own, shown
 
 def test_an_argument_is_no_link_to_a_function_of_its_name():
     file, names = described("jaxarch.masks", "keep")
-    assert file == "jaxarch.masks.keeping"
+    assert file == "jaxarch.masks._keeping"
     assert names == {"keep", "scores", "density", "per", "units", "within", "return"}
     assert {"where", "hard", "density"} <= described("jaxarch.nnx", "Masked.mask")[1]
 
@@ -59,7 +59,7 @@ def test_what_is_returned_is_text_and_no_type():
 @pytest.mark.parametrize(
     ("name", "arguments", "returned"),
     [
-        ("search.dense", "**descent: ~jaxarch.descent.DescentChanges", "~jaxarch.Training"),
+        ("search.dense", "**descent: ~jaxarch.run._descent.DescentChanges", "~jaxarch.Training"),
         ("saliency.snip", "where: Where = matrices", "PyTree"),
         ("Problem", "gather: Callable[[PyTree, PyTree, Array], PyTree] = take_rows", None),
     ],

@@ -12,7 +12,8 @@ from small import RUNS, close, digits, in_float64, keys, same
 
 import jaxarch
 from jaxarch.masks import check_fits
-from jaxarch.running.training import begin, step
+from jaxarch.run import begin
+from jaxarch.run._training import step
 
 DENSITIES = (0.5, 0.2, 0.1)
 CONNECTIONS = 64 * 12 + 12 * 5

@@ -8,7 +8,8 @@ import pytest
 from small import same, straight
 
 import jaxarch
-from jaxarch.running.training import begin, step
+from jaxarch.run import begin
+from jaxarch.run._training import step
 
 WEIGHTS, SLOPES, SCORES = np.array([2.0, 3.0]), np.array([1.0, -1.0]), np.array([0.25, -0.5])
 KEY = jax.random.key(0)

@@ -13,7 +13,7 @@ from methods import IN_JAX, LONG, METHODS, RUN, RUNS, keys, problem_for, problem
 from small import CONTAINERS, close, problem_in, same
 
 import jaxarch
-from jaxarch.running.stage import as_stage
+from jaxarch.run._stage import as_stage
 
 PACKAGE = Path(jaxarch.__file__).parent
 

@@ -8,9 +8,8 @@ import pytest
 from small import keys, problem, same
 
 import jaxarch
-from jaxarch import masks
+from jaxarch import everything, masks
 from jaxarch.search import biprop, dense, edge_popup, random_mask
-from jaxarch.trees import everything
 
 SEARCHES = {"edge_popup": edge_popup, "biprop": biprop}
 

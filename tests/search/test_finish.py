@@ -8,7 +8,7 @@ import pytest
 from small import digits, keys, problem, task
 
 import jaxarch
-from jaxarch.network import Network
+from jaxarch import Network
 
 PERCENTILES = list(range(10, 101, 10))
 

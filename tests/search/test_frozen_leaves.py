@@ -11,9 +11,8 @@ from long_suite import partly_long
 from small import close, same
 
 import jaxarch
-from jaxarch import search
-from jaxarch.errors import ArgumentError, ResultWarning
-from jaxarch.running.frozen import frozen
+from jaxarch import ArgumentError, ResultWarning, search
+from jaxarch.run._frozen import frozen
 
 KEY = jax.random.key(0)
 X = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)

@@ -7,7 +7,8 @@ import pytest
 from small import Interrupted, interrupt_at, keys, problem, same, straight
 
 import jaxarch
-from jaxarch.running.training import begin, step
+from jaxarch.run import begin
+from jaxarch.run._training import step
 
 KEY = jax.random.key(0)
 MANY = 40_000

@@ -10,8 +10,8 @@ from methods import IN_JAX, METHODS, strategy_of
 from small import same
 
 import jaxarch
-from jaxarch.errors import ArgumentError
-from jaxarch.trees import raw_numbers
+from jaxarch import ArgumentError
+from jaxarch._internal.trees import raw_numbers
 
 KEY = jax.random.key(0)
 X = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)

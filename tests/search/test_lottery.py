@@ -9,8 +9,8 @@ import pytest
 from small import close, keys, problem, same
 
 import jaxarch
-from jaxarch.network import Network
-from jaxarch.running import training
+from jaxarch import Network
+from jaxarch.run import _training as training
 
 ROUNDS = 2
 

@@ -7,9 +7,9 @@ import pytest
 from small import RUNS, keys, problem, same
 
 import jaxarch
-from jaxarch.masks.largest import counts_kept
-from jaxarch.search import magnitude_pruning
-from jaxarch.search.rounds import by_density, by_fraction, round_densities
+from jaxarch.masks._largest import counts_kept
+from jaxarch.search import magnitude_pruning, round_densities
+from jaxarch.search._rounds import by_density, by_fraction
 
 DENSITIES = (0.5, 0.25)
 

@@ -8,7 +8,8 @@ import pytest
 from small import straight
 
 import jaxarch
-from jaxarch.running.training import begin, step
+from jaxarch.run import begin
+from jaxarch.run._training import step
 
 KEY = jax.random.key(0)
 

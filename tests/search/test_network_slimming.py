@@ -9,8 +9,8 @@ from flax import nnx
 from small import close, same, temporaries
 
 import jaxarch
-from jaxarch.errors import ArgumentError
-from jaxarch.normalisation import scales_and_shifts
+from jaxarch import ArgumentError
+from jaxarch._internal.normalisation import scales_and_shifts
 
 
 class Small(nnx.Module):

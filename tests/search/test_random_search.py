@@ -11,11 +11,10 @@ from flax import nnx
 from small import close, keys, same
 
 import jaxarch
-from jaxarch.network import Network
+from jaxarch import Network, named_leaves
 from jaxarch.search import random_search
-from jaxarch.search.keep_best import keep, pick
-from jaxarch.search.random_search import sampled_widths
-from jaxarch.trees import named_leaves
+from jaxarch.search._keep_best import keep, pick
+from jaxarch.search._random_search import sampled_widths
 
 X = np.array([[1.0], [2.0], [-1.0], [3.0]], np.float32)
 RATE = 0.01

@@ -12,7 +12,7 @@ from small import close, keys, problem, same
 
 import jaxarch
 from jaxarch import search
-from jaxarch.running import training
+from jaxarch.run import _training as training
 
 STEPS, EARLY = 12, 5
 

@@ -6,7 +6,8 @@ import pytest
 from small import straight
 
 import jaxarch
-from jaxarch.running.training import begin, step
+from jaxarch.run import begin
+from jaxarch.run._training import step
 
 WEIGHTS, SLOPES = [1.0, -0.5, 0.2], [1.0, 2.0, 4.0]
 QUARTER = float(np.log(1 / 3))

@@ -12,7 +12,7 @@ from small import Interrupted, interrupt_at, same
 import jaxarch
 from jaxarch import masks
 from jaxarch.optim import find_mask, sparse
-from jaxarch.running import training as single
+from jaxarch.run import _training as single
 from jaxarch.search import dense, gradual_magnitude, rigl, sparse_evolution
 
 KEYS = jax.random.split(jax.random.key(0), 3)

@@ -11,9 +11,8 @@ from methods import keys, problem_for
 from small import same
 
 import jaxarch
-from jaxarch import finish, search
-from jaxarch.running.stage import Needs
-from jaxarch.running.training import joined
+from jaxarch import Needs, finish, search
+from jaxarch.run._training import joined
 
 CONTRADICTIONS = {
     "weights that would forget a mask": (

@@ -10,7 +10,7 @@ import pytest
 from small import problem
 
 import jaxarch
-from jaxarch.running import training
+from jaxarch.run import _training as training
 from jaxarch.search import two_temperature
 from jaxarch.theory.optimality import duality_gap
 

@@ -42,7 +42,7 @@ def test_retraining_leaves_the_architecture_as_it_was_found(name):
 
 
 def test_a_warm_start_is_at_the_found_weights_and_a_cold_one_is_not():
-    from jaxarch.running import training
+    from jaxarch.run import _training as training
 
     network = jaxarch.chain(STRATEGIES["bin"])(keys()[0], problem().of_run(0))
     for start, is_found in (("warm", True), ("cold", False)):

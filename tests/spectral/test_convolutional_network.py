@@ -11,10 +11,9 @@ from flax import nnx
 from small import close, same
 
 import jaxarch
-from jaxarch import spectral
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError, spectral
 from jaxarch.models import as_model
-from jaxarch.spectral.convolution import centre, unpack_convolutions
+from jaxarch.spectral._convolution import centre, unpack_convolutions
 
 X = jax.random.normal(jax.random.key(9), (3, 9, 8, 2))
 STRIDES = (1, 2, 2)

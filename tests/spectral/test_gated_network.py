@@ -24,8 +24,7 @@ from test_spectral_network import (
 )
 
 import jaxarch
-from jaxarch import spectral
-from jaxarch.precision import float64
+from jaxarch import float64, spectral
 from jaxarch.spectral import algebra, error_bounds
 
 WIDTHS = ((3, 2), (3, 5, 1), (2, 4, 4, 3), (1, 3, 1, 2, 4))

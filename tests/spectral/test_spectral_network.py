@@ -11,10 +11,10 @@ import pytest
 from small import keys, same
 
 import jaxarch
-from jaxarch import spectral
-from jaxarch.precision import float64
-from jaxarch.running import training
-from jaxarch.spectral import algebra, network, penalty
+from jaxarch import float64, spectral
+from jaxarch.run import _training as training
+from jaxarch.spectral import _network as network
+from jaxarch.spectral import algebra, penalty
 
 WIDTHS = ((3, 2), (3, 5, 1), (2, 4, 4, 3), (1, 3, 1, 2, 4))
 

@@ -12,9 +12,9 @@ from small import linear_problem, same
 from test_spectral_network import curved, inputs, random_params
 
 import jaxarch
-from jaxarch import spectral
-from jaxarch.network import Network
-from jaxarch.spectral import algebra, direct
+from jaxarch import Network, spectral
+from jaxarch.spectral import _direct as direct
+from jaxarch.spectral import algebra
 
 DEEP = (3, 5, 4, 2)
 NEURONS = {"L2": jnp.asarray([True, False, True, True, False]), "L3": jnp.asarray([False, True, True, True])}

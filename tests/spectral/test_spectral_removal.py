@@ -12,10 +12,9 @@ from test_spectral_network import curved, random_params
 from test_spectral_readout import random_direct
 
 import jaxarch
-from jaxarch import spectral
-from jaxarch.finish.removals import along_the_curve, by_bisection
-from jaxarch.network import Network
-from jaxarch.trees import by_path
+from jaxarch import Network, spectral
+from jaxarch._internal.trees import by_path
+from jaxarch.finish._removals import along_the_curve, by_bisection
 
 DEEP = (3, 5, 4, 1)
 EIGENVALUES = {"L2": jnp.asarray([3.0, -4.0]), "L3": jnp.asarray([0.0, 2.0]), "L4": jnp.ones(1)}

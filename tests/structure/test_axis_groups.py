@@ -16,12 +16,27 @@ from long_suite import partly_long
 from small import close, same
 
 import jaxarch
-from jaxarch.errors import ArgumentError
-from jaxarch.models import as_model, parents
-from jaxarch.structure import axis_groups, flow, known, needed, smaller
-from jaxarch.structure.axes import Axis, in_a_row, product, unify
-from jaxarch.structure.scans import scan_counts
-from jaxarch.trees import named_leaves, path_name
+from jaxarch import ArgumentError, named_leaves
+from jaxarch._internal.trees import path_name
+from jaxarch.models import _parents as parents
+from jaxarch.models import as_model
+from jaxarch.structure import (
+    _flow as flow,
+)
+from jaxarch.structure import (
+    _known as known,
+)
+from jaxarch.structure import (
+    _needed as needed,
+)
+from jaxarch.structure import (
+    _smaller as smaller,
+)
+from jaxarch.structure import (
+    axis_groups,
+)
+from jaxarch.structure._axes import Axis, in_a_row, product, unify
+from jaxarch.structure._scans import scan_counts
 
 
 class Module(nnx.Module):

@@ -6,9 +6,9 @@ import pytest
 from jax import lax
 
 import jaxarch
-from jaxarch.errors import ArgumentError
-from jaxarch.structure.batches import differ_in_examples
-from jaxarch.structure.groups import Groups
+from jaxarch import ArgumentError
+from jaxarch.structure import Groups
+from jaxarch.structure._batches import differ_in_examples
 
 W = jnp.ones((4, 4))
 

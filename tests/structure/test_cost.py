@@ -14,11 +14,10 @@ from test_axis_groups import family
 from test_needed_units import masked as sparse
 
 import jaxarch
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError, named_leaves, select
 from jaxarch.masks import apply_mask, full_mask
 from jaxarch.structure import Counts, axis_groups
-from jaxarch.structure.cost import cost_of
-from jaxarch.trees import named_leaves, select
+from jaxarch.structure._cost import cost_of
 
 KINDS = ("dense", "masked", "effective", "shrunk")
 

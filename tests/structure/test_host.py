@@ -10,7 +10,8 @@ from jax import lax
 
 import jaxarch
 from jaxarch.models import GPT
-from jaxarch.structure import axis_groups, host
+from jaxarch.structure import _host as host
+from jaxarch.structure import axis_groups
 
 DRAW = np.random.default_rng(0)
 

@@ -6,7 +6,7 @@ import pytest
 from flax import linen, nnx
 
 import jaxarch
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError
 from jaxarch.structure import axis_groups, unit_graph
 
 X = jnp.ones((4, 6))

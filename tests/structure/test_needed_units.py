@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from small import close
 
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError, matrices
+from jaxarch._internal.trees import path_name
 from jaxarch.structure import axis_groups
-from jaxarch.trees import matrices, path_name
 
 
 def masked(tree, draw, share=0.5, biases=0.0):

@@ -11,7 +11,7 @@ import pytest
 from small import close
 
 import jaxarch
-from jaxarch.precision import float64
+from jaxarch import float64
 from jaxarch.structure import axis_groups
 
 ACTIVATIONS = [jax.nn.relu, jax.nn.relu, jnp.tanh, jax.nn.gelu, jax.nn.silu, jnp.square]

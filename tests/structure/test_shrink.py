@@ -14,11 +14,8 @@ from test_axis_groups import SOME, family
 from test_needed_units import masked
 
 import jaxarch
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError, Network, float64, map_selected, named_leaves, select
 from jaxarch.masks import apply_mask
-from jaxarch.network import Network
-from jaxarch.precision import float64
-from jaxarch.trees import map_selected, named_leaves, select
 
 LOSS = optax.softmax_cross_entropy_with_integer_labels
 DRAW = np.random.default_rng(0)
@@ -277,7 +274,7 @@ def test_a_function_that_reads_its_sizes_takes_the_smaller_arrays(name):
 
 
 def test_it_says_what_it_does_when_that_takes_long(capsys, monkeypatch):
-    monkeypatch.setattr(sys.modules["jaxarch.structure.shrink"], "_PATIENCE", 0.0)
+    monkeypatch.setattr(sys.modules["jaxarch.structure._shrink"], "_PATIENCE", 0.0)
     shrunk(chain(), {"a": dense([[1, 0]], [0.0, 0.5]), "b": dense([[3], [4]], [0.5])})
     assert capsys.readouterr().err.startswith("jaxarch: shrink reads the program")
 

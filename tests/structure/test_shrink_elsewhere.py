@@ -8,8 +8,7 @@ import pytest
 from flax import nnx
 
 import jaxarch
-from jaxarch.errors import ArgumentError
-from jaxarch.network import Network
+from jaxarch import ArgumentError, Network
 from jaxarch.structure import axis_groups
 
 pytestmark = pytest.mark.usefixtures("as_users_write")

@@ -12,7 +12,7 @@ from small import close, same
 from test_axis_groups import SOME, family
 
 import jaxarch
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError
 from jaxarch.structure import graphs, unit_graph
 
 DRAW = np.random.default_rng(0)

@@ -9,7 +9,7 @@ from flax import linen
 
 import jaxarch
 from jaxarch import masks, search
-from jaxarch.kernels import not_matrices
+from jaxarch._internal.kernels import not_matrices
 from jaxarch.structure import weights_of
 
 X = jnp.ones((2, 8))

@@ -11,8 +11,8 @@ import pytest
 from scipy.stats import beta
 
 import jaxarch
+from jaxarch import float64
 from jaxarch.lab.claims.own.new_errors import prior, tail
-from jaxarch.precision import float64
 from jaxarch.theory.generalization import (
     binomial_upper,
     description_length,
@@ -21,7 +21,7 @@ from jaxarch.theory.generalization import (
     randomized_bound,
     relaxed_length,
 )
-from jaxarch.theory.generalization.bounds import _log_maurer
+from jaxarch.theory.generalization._bounds import _log_maurer
 
 
 @pytest.mark.parametrize("errors", [0, 1, 4, 9])

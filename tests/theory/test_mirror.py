@@ -15,8 +15,7 @@ from scipy.special import digamma, expit
 from small import in_float64, keys, problem
 
 import jaxarch
-from jaxarch import masks, optim
-from jaxarch.precision import float64
+from jaxarch import float64, masks, optim
 from jaxarch.theory import mirror
 
 TEMPERATURES = st.tuples(st.floats(0.5, 100), st.floats(0.01, 0.99)).map(lambda t: (t[0], t[0] * t[1]))

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from jaxarch.errors import ArgumentError, check_known, shown
+from jaxarch import ArgumentError
+from jaxarch.lab.checks import check_known, shown
 
 
 @dataclasses.dataclass(frozen=True)

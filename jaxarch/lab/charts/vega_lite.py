@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jaxarch.errors import ArgumentError, shown
+from jaxarch import ArgumentError
 from jaxarch.lab.charts.chart import Chart
+from jaxarch.lab.checks import shown
 
 COLOURS = ("#0072B2", "#D55E00", "#00875F", "#B5588F", "#A87400", "#3E7FC1", "#7A7A7A")
 """As in the other figures, but each stands out from white and from a dark page alike."""

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 import jax
 from jax import Array
 
-from jaxarch.errors import (
-    ArgumentError,
+from jaxarch import ArgumentError
+from jaxarch.lab.checks import (
     check_count,
     check_one_key,
     check_positive,

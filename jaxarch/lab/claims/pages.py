@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from rich import box
 from rich.table import Table
 
-from jaxarch.errors import check_instance, items
+from jaxarch.lab.checks import check_instance, items
 from jaxarch.lab.claims.checks.core import Check, Claim
 
 PROVED_TOGETHER = (

@@ -15,7 +15,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from jaxarch.errors import check_instance, check_mapping, items
+from jaxarch.lab.checks import check_instance, check_mapping, items
 from jaxarch.lab.claims.checks.core import Check, Evaluated, Evidence, Outcome
 from jaxarch.lab.claims.checks.drawn import Inequality
 from jaxarch.lab.claims.equations import Entry

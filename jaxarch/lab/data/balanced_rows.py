@@ -6,7 +6,8 @@ import jax
 import numpy as np
 from jax import Array
 
-from jaxarch.errors import ArgumentError, check_count, check_one_key, is_traced
+from jaxarch import ArgumentError
+from jaxarch.lab.checks import check_count, check_one_key, is_traced
 from jaxarch.lab.data.dataset import array_of
 
 

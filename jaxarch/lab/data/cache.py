@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError
+from jaxarch.io import digest, read_npz
+from jaxarch.io._files import complete_file
 from jaxarch.lab.data.folders import own_folder
-from jaxarch.storage import digest, read_npz
-from jaxarch.storage.files import complete_file
 
 CHECKSUM = "__sha256__"
 

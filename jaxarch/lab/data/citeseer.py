@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError
+from jaxarch.io import read_npz
 from jaxarch.lab.data.dataset import Dataset, from_arrays
 from jaxarch.lab.data.transforms import principal_components
-from jaxarch.storage import read_npz
 
 FILE = Path(__file__).with_name("citeseer.npz")
 SHA256 = "b96a66c47725a3d4f99d6fabb0b3891d75e0d4422b32bc6f9e8df02bd392c190"

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxarch.errors import ArgumentError, one_line, shown
+from jaxarch import ArgumentError
+from jaxarch.lab.checks import one_line, shown
 
 
 class Dataset(NamedTuple):
@@ -42,7 +43,7 @@ def from_arrays(x: object, y: object, name: str = "arrays") -> Dataset:
       ('mine', (4, 9), [0, 1, 0, 1])
       >>> jaxarch.lab.data.from_arrays(np.zeros((4, 9)), [0, 1, 0])
       Traceback (most recent call last):
-      jaxarch.errors.ArgumentError: y: expected 4 labels, one for each row of x, got 3
+      jaxarch.ArgumentError: y: expected 4 labels, one for each row of x, got 3
     """
     values = array_of("x", x)
     if values.ndim < 2 or 0 in values.shape[1:] or values.dtype.kind not in "biuf":

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch.errors import ArgumentError, check_count, check_finite, check_positive, real_numbers, shown
+from jaxarch import ArgumentError, PyTree
+from jaxarch.lab.checks import check_count, check_finite, check_positive, real_numbers, shown
 from jaxarch.lab.data.dataset import array_of, check_classes, checked_labels
-from jaxarch.problem import take_rows
-from jaxarch.trees import PyTree
+from jaxarch.run._problem import take_rows
 
 
 class Images(NamedTuple):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError
 from jaxarch.lab.data.dataset import Dataset, from_arrays
 from jaxarch.lab.data.folders import data_folders, own_folder
 from jaxarch.lab.data.images import Images, images_from_arrays

@@ -11,7 +11,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from jaxarch.errors import ArgumentError, one_line
+from jaxarch import ArgumentError
+from jaxarch.lab.checks import one_line
 
 PATIENCE = 5.0
 """Seconds to wait for a host: TFDS itself would try for minutes."""

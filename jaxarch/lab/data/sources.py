@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxarch.errors import ArgumentError, did_you_mean, from_extra, shown
+from jaxarch import ArgumentError
+from jaxarch.io import read_npz
+from jaxarch.lab.checks import as_path, did_you_mean, from_extra, shown
 from jaxarch.lab.data import citeseer, mnist
 from jaxarch.lab.data.dataset import Dataset, from_arrays
 from jaxarch.lab.data.images import Images, images_from_arrays
 from jaxarch.lab.data.tfds_files import find_prepared, prepared_status, read_prepared
-from jaxarch.storage import read_npz
-from jaxarch.storage.files import as_path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,7 +187,7 @@ def download(name: str) -> Path:
       >>> folder = jaxarch.lab.data.download("mnist")  # doctest: +SKIP
       >>> jaxarch.lab.data.download("citeseer")  # doctest: +ELLIPSIS
       Traceback (most recent call last):
-      jaxarch.errors.ArgumentError: download: citeseer is not fetched by jaxarch; to get it: ...
+      jaxarch.ArgumentError: download: citeseer is not fetched by jaxarch; to get it: ...
     """
     if not isinstance(name, str) or name not in SOURCES:
         raise ArgumentError(f"dataset: unknown {shown(name)}; {did_you_mean(str(name), SOURCES)}")

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch.errors import (
-    ArgumentError,
+from jaxarch import ArgumentError, PyTree
+from jaxarch.lab.checks import (
     check_array,
     check_arrays,
     check_count,
@@ -23,8 +23,7 @@ from jaxarch.errors import (
 )
 from jaxarch.lab.data.balanced_rows import draw
 from jaxarch.lab.data.dataset import Dataset, check_classes, check_dataset
-from jaxarch.problem import take_rows
-from jaxarch.trees import PyTree
+from jaxarch.run._problem import take_rows
 
 
 class Task(NamedTuple):

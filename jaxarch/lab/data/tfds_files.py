@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from jaxarch.errors import ArgumentError, did_you_mean, one_line, shown
+from jaxarch import ArgumentError
+from jaxarch.lab.checks import as_path, did_you_mean, one_line, shown
 from jaxarch.lab.data.cache import cached
 from jaxarch.lab.data.folders import data_folders
 from jaxarch.lab.data.images import Images, images_from_arrays
 from jaxarch.lab.data.tfrecords import read_tfrecords
-from jaxarch.storage.files import as_path
 
 INFO = "dataset_info.json"
 
@@ -49,7 +49,7 @@ def read_tfds(name: str, split: str, folder: str | os.PathLike[str]) -> tuple[np
       ((10000, 28, 28, 1), (10000,))
       >>> jaxarch.lab.data.read_tfds("mnist", "test", "nowhere")
       Traceback (most recent call last):
-      jaxarch.errors.ArgumentError: folder: no data set 'mnist' prepared by tensorflow-datasets in nowhere
+      jaxarch.ArgumentError: folder: no data set 'mnist' prepared by tensorflow-datasets in nowhere
     """
     place = prepared_folder(name, folder)
     if place is None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError
 
 BLOCK = 4096
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from jaxarch.errors import ArgumentError, check_count, from_extra
+from jaxarch import ArgumentError
+from jaxarch.lab.checks import check_count, from_extra
 from jaxarch.lab.data.dataset import Dataset, array_of, check_dataset
 
 

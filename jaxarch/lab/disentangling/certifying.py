@@ -13,11 +13,10 @@ from jax import Array
 from jax.tree_util import Partial
 from rich.console import RenderableType
 
-from jaxarch import Network, Problem, certify
+from jaxarch import Network, Problem, PyTree, certify
 from jaxarch.certificates import Certificate
 from jaxarch.lab.data import Task
 from jaxarch.lab.harness import certificate_table, certificates
-from jaxarch.trees import PyTree
 
 THRESHOLDS = 128
 """Of equal distance, up to the largest output there can be: fixed before any example was looked at."""

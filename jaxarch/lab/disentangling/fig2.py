@@ -11,16 +11,8 @@ import pandas as pd
 from rich.console import RenderableType
 
 from jaxarch import plots
-from jaxarch.errors import check_count, check_positive
-from jaxarch.lab.harness import (
-    Context,
-    Experiment,
-    ExperimentSettings,
-    Outcome,
-    Results,
-    finding,
-    tables,
-)
+from jaxarch.lab.checks import check_count, check_positive
+from jaxarch.lab.harness import Context, Experiment, ExperimentSettings, Outcome, Results, finding, tables
 from jaxarch.masks import two_temperature
 
 NEAR_ZERO = 0.01

@@ -12,8 +12,8 @@ import optax
 import pandas as pd
 from rich.console import RenderableType
 
-from jaxarch import Problem, Training, over_seeds, plots
-from jaxarch.errors import ArgumentError, check_count, check_positive
+from jaxarch import ArgumentError, Problem, Training, over_seeds, plots
+from jaxarch.lab.checks import check_count, check_positive
 from jaxarch.lab.data import Dataset, Task
 from jaxarch.lab.disentangling import measuring, trial
 from jaxarch.lab.disentangling.settings import TaskSettings

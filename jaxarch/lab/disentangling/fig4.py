@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from rich.console import RenderableType
 
 from jaxarch import Problem, compare, plots
-from jaxarch.errors import check_count, check_distinct
 from jaxarch.lab.charts import Chart
+from jaxarch.lab.checks import check_count, check_distinct
 from jaxarch.lab.data import Dataset, Task
 from jaxarch.lab.disentangling import measuring, trial
 from jaxarch.lab.disentangling.settings import StrategySettings

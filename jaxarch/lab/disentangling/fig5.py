@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 from rich.console import RenderableType
 
-from jaxarch import Network, compare, plots
-from jaxarch.errors import ArgumentError, check_count, check_distinct
+from jaxarch import ArgumentError, Network, compare, plots
+from jaxarch.lab.checks import check_count, check_distinct
 from jaxarch.lab.disentangling import measuring, trial
 from jaxarch.lab.disentangling.settings import StrategySettings
 from jaxarch.lab.harness import Context, Experiment, Outcome, Results, costs, finding, tables

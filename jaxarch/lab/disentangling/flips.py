@@ -12,8 +12,9 @@ import pandas as pd
 from rich.console import RenderableType
 
 from jaxarch import Problem, chain, compare, flip, plots
-from jaxarch.errors import check_count
+from jaxarch.io import Checkpoints, digest
 from jaxarch.lab.charts import Chart
+from jaxarch.lab.checks import check_count
 from jaxarch.lab.data import Dataset, Task
 from jaxarch.lab.disentangling import measuring, trial
 from jaxarch.lab.disentangling.settings import TaskSettings
@@ -23,7 +24,6 @@ from jaxarch.lab.harness.settings import devices
 from jaxarch.lab.harness.tables import Table
 from jaxarch.masks import check_temperatures
 from jaxarch.search import two_temperature
-from jaxarch.storage import Checkpoints, digest
 
 COMPARISONS = "comparisons.csv"
 BEFORE, AFTER = "bin", "bin->flipped"

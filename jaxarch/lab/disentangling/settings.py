@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from jax import Array
 
-from jaxarch import disentangling_strategies
-from jaxarch.errors import ArgumentError, check_count, check_distinct, check_known, check_positive
+from jaxarch import ArgumentError, disentangling_strategies
+from jaxarch.lab.checks import check_count, check_distinct, check_known, check_positive
 from jaxarch.lab.data import Dataset, Task, load, unit_norm
 from jaxarch.lab.harness import TrainingSettings, check_room
 from jaxarch.masks import check_temperatures

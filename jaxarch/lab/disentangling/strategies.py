@@ -13,22 +13,13 @@ import pandas as pd
 from rich.console import RenderableType
 
 from jaxarch import Problem, compare, plots
-from jaxarch.errors import check_count
 from jaxarch.lab.charts import Chart
+from jaxarch.lab.checks import check_count
 from jaxarch.lab.data import Dataset, Task
 from jaxarch.lab.disentangling import measuring, trial
 from jaxarch.lab.disentangling.certifying import certified_table, certify_runs
 from jaxarch.lab.disentangling.settings import StrategySettings
-from jaxarch.lab.harness import (
-    CERTIFICATES,
-    Context,
-    Experiment,
-    Outcome,
-    Results,
-    costs,
-    finding,
-    tables,
-)
+from jaxarch.lab.harness import CERTIFICATES, Context, Experiment, Outcome, Results, costs, finding, tables
 from jaxarch.lab.harness.tables import Table
 from jaxarch.metrics import quartiles
 

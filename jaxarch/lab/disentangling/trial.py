@@ -11,13 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxarch import Problem, supervised
-from jaxarch.errors import ArgumentError, shown
+from jaxarch import ArgumentError, Problem, supervised
+from jaxarch.lab.checks import check_memory, shown
 from jaxarch.lab.data import Dataset, Task, take_task_rows, two_groups
 from jaxarch.lab.disentangling.settings import TaskSettings
 from jaxarch.lab.harness import FLOAT_BYTES
 from jaxarch.models import signed_output_loss, tanh_network
-from jaxarch.running.memory import check_memory
 
 Groups = tuple[Sequence[int], Sequence[int]]
 

@@ -15,22 +15,13 @@ import pandas as pd
 from jax import Array
 from rich.console import RenderableType
 
-from jaxarch import Problem, chain, plots, search
-from jaxarch.errors import check_count, check_distinct, check_known
-from jaxarch.finish.densities import density_name
+from jaxarch import Problem, Progress, chain, named_leaves, plots, search, select
+from jaxarch.finish import density_name
+from jaxarch.io import digest
 from jaxarch.lab.charts import Chart
+from jaxarch.lab.checks import check_count, check_distinct, check_known
 from jaxarch.lab.data import load_images
-from jaxarch.lab.harness import (
-    Context,
-    Experiment,
-    Outcome,
-    Part,
-    Parts,
-    Results,
-    Work,
-    finding,
-    tables,
-)
+from jaxarch.lab.harness import Context, Experiment, Outcome, Part, Parts, Results, Work, finding, tables
 from jaxarch.lab.harness.at_worker import check_same
 from jaxarch.lab.harness.results import failures
 from jaxarch.lab.harness.tables import Table
@@ -39,9 +30,6 @@ from jaxarch.lab.pruning.parents import in_words
 from jaxarch.lab.pruning.tasks import pooled, problem_of_images
 from jaxarch.lab.tournament.entrants import GRASP_TEMPERATURE
 from jaxarch.lab.tournament.settings import PictureSettings
-from jaxarch.running.options import Progress
-from jaxarch.storage import digest
-from jaxarch.trees import named_leaves, select
 
 METHODS: Mapping[str, Callable[[tuple[float, ...], CollapseSettings], Any]] = {
     "random": lambda densities, settings: search.random_mask(densities),

@@ -14,9 +14,24 @@ import pandas as pd
 from jax import Array
 from rich.console import RenderableType
 
-from jaxarch import Network, Problem, Report, chain, evaluate, over_seeds, plots, prune, retrain
-from jaxarch.errors import ArgumentError, check_count
+from jaxarch import (
+    ArgumentError,
+    Network,
+    Problem,
+    PyTree,
+    Report,
+    chain,
+    evaluate,
+    named_leaves,
+    over_seeds,
+    plots,
+    prune,
+    retrain,
+    select,
+)
+from jaxarch.io import digest
 from jaxarch.lab.charts import Chart
+from jaxarch.lab.checks import check_count
 from jaxarch.lab.harness import (
     Context,
     Experiment,
@@ -40,9 +55,6 @@ from jaxarch.lab.tournament.task import PictureTask, prepare
 from jaxarch.masks import density
 from jaxarch.metrics import paired_differences
 from jaxarch.search import dense
-from jaxarch.search.rounds import by_fraction
-from jaxarch.storage import digest
-from jaxarch.trees import PyTree, named_leaves, select
 
 TICKETS, FRESH = "tickets", "reinitialised"
 TEST_BATCH = 500
@@ -155,8 +167,13 @@ def _last_density(task: PictureTask[TicketSettings]) -> float:
       ArgumentError: rounds that leave nothing of a layer.
     """
     masked = select(task.params)
-    left = by_fraction(task.settings.rounds, _fractions(task), "leaf").after_each(masked)[-1]
-    return sum(left[path] * leaf.size for path, leaf in named_leaves(masked).items()) / task.connections
+    fractions, left = _fractions(task), {path: leaf.size for path, leaf in named_leaves(masked).items()}
+    for number in range(1, task.settings.rounds + 1):
+        left = {path: count - round(fractions[path] * count) for path, count in left.items()}
+        for path, count in left.items():
+            if not count:
+                raise ArgumentError(f"rounds: after {number} of them nothing is left of {path}")
+    return sum(left.values()) / task.connections
 
 
 def run(settings: TicketSettings, context: Context) -> Outcome:

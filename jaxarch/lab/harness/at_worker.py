@@ -19,11 +19,10 @@ from typing import Any
 import jax
 import pandas as pd
 
-from jaxarch.errors import ArgumentError, first_line, shown
+from jaxarch import ArgumentError, Progress, use_compilation_cache, use_cpu_cores
+from jaxarch.lab.checks import first_line, shown
 from jaxarch.lab.harness.part import Part, Work
 from jaxarch.lab.results import devices_here, devices_in_words
-from jaxarch.running.devices import use_compilation_cache, use_cpu_cores
-from jaxarch.running.options import Progress
 
 CONFIG = (
     "jax_enable_x64",

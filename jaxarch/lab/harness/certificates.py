@@ -10,12 +10,10 @@ import numpy as np
 import pandas as pd
 from rich.console import RenderableType
 
-from jaxarch.certificates import Certificate, certify
-from jaxarch.certificates.certificate import Errors
+from jaxarch import Network, Problem
+from jaxarch.certificates import Certificate, Errors, certify
 from jaxarch.lab.harness import tables
 from jaxarch.masks import density
-from jaxarch.network import Network
-from jaxarch.problem import Problem
 
 CERTIFICATES = "certificates.csv"
 """The table of a result folder that has a row for each mask that was found."""

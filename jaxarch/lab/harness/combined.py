@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from jaxarch.errors import ArgumentError, shown
+from jaxarch import ArgumentError
 from jaxarch.lab import results
+from jaxarch.lab.checks import shown
 from jaxarch.lab.harness.experiment import Experiment, Outcome
 from jaxarch.lab.harness.results import Results
 

@@ -18,7 +18,8 @@ from typing import Any
 
 import jax
 
-from jaxarch.errors import ArgumentError, check_count, first_line, shown
+from jaxarch import ArgumentError
+from jaxarch.lab.checks import check_count, first_line, shown
 
 CONNECT_SECONDS = 10
 CLOSE_SECONDS = 2
@@ -35,7 +36,7 @@ def executor_of(cluster: str) -> Callable[[], Executor]:
       >>> make = executor_of("local:2")  # nothing is started before it is called
       >>> executor_of("8786")
       Traceback (most recent call last):
-      jaxarch.errors.ArgumentError: cluster: expected local:N or the address of a Dask scheduler, as \
+      jaxarch.ArgumentError: cluster: expected local:N or the address of a Dask scheduler, as \
 tcp://HOST:8786, got '8786'
     """
     kind, _, rest = cluster.partition(":")

@@ -11,14 +11,13 @@ from typing import Any
 import pandas as pd
 from rich.console import RenderableType
 
+from jaxarch import Outset, Progress, PyTree
 from jaxarch.lab.charts import Chart
 from jaxarch.lab.data import Dataset
 from jaxarch.lab.harness.parts import Parts
 from jaxarch.lab.harness.results import Results
 from jaxarch.lab.harness.settings import checkpoints, devices
 from jaxarch.lab.harness.spread import Spread
-from jaxarch.running.options import Outset, Progress
-from jaxarch.trees import PyTree
 
 
 @dataclasses.dataclass(frozen=True)

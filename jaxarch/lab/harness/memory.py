@@ -6,9 +6,9 @@ import dataclasses
 import warnings
 from typing import Any
 
+from jaxarch import Outset, Progress
+from jaxarch.lab.checks import in_bytes
 from jaxarch.lab.harness.experiment import Context, Experiment
-from jaxarch.running.memory import in_bytes
-from jaxarch.running.options import Outset, Progress
 
 
 def first_memory(experiment: Experiment, settings: Any) -> list[str]:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from jaxarch.errors import ArgumentError, shown
+from jaxarch import ArgumentError
+from jaxarch.lab.checks import shown
 from jaxarch.lab.data.sources import SOURCES, load
 
 

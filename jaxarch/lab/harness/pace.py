@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from jax import Array
 
-from jaxarch import Network, Problem, ResultWarning, over_seeds
-from jaxarch.running.options import Progress
+from jaxarch import Network, Problem, Progress, ResultWarning, over_seeds
 
 MEASURED_STEPS = 20
 

@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from jaxarch.errors import ArgumentError, shown
-from jaxarch.running.options import Progress
-from jaxarch.storage import Checkpoints
+from jaxarch import ArgumentError, Progress
+from jaxarch.io import Checkpoints
+from jaxarch.lab.checks import shown
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,16 +15,15 @@ from typing import Any
 
 import pandas as pd
 
-from jaxarch.errors import ArgumentError, shown
+from jaxarch import ArgumentError, Progress, PyTree
+from jaxarch.io import Checkpoints, load_tree, save_tree
+from jaxarch.io._files import check_claim, claim, complete_file
+from jaxarch.lab.checks import as_path, shown
 from jaxarch.lab.harness.at_worker import packed
 from jaxarch.lab.harness.part import Part, Work, check_order
 from jaxarch.lab.harness.settings import ExperimentSettings, checkpoints
 from jaxarch.lab.harness.spread import Spread
-from jaxarch.running.options import Progress
-from jaxarch.running.processes import ALL_HOSTS, Team
-from jaxarch.storage import Checkpoints, load_tree, save_tree
-from jaxarch.storage.files import as_path, check_claim, claim, complete_file
-from jaxarch.trees import PyTree
+from jaxarch.run._processes import ALL_HOSTS, Team
 
 SETTINGS = "settings.json"
 WORKING = ".working"

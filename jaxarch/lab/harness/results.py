@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from jaxarch import plots
-from jaxarch.errors import ArgumentError, shown
+from jaxarch import ArgumentError, plots
+from jaxarch.io import read_npz
 from jaxarch.lab import results
-from jaxarch.plots.descriptions import described
-from jaxarch.running import Report
-from jaxarch.storage import read_npz
+from jaxarch.lab.checks import shown
+from jaxarch.plots._descriptions import described
+from jaxarch.run import Report
 
 
 class Results:

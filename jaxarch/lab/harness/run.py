@@ -13,8 +13,9 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from jaxarch.errors import ArgumentError, shown
+from jaxarch import ArgumentError, Progress
 from jaxarch.lab import results
+from jaxarch.lab.checks import shown
 from jaxarch.lab.harness.combined import COMBINED
 from jaxarch.lab.harness.experiment import Context, Experiment
 from jaxarch.lab.harness.memory import first_memory
@@ -22,7 +23,6 @@ from jaxarch.lab.harness.parts import check_parts
 from jaxarch.lab.harness.results import Results
 from jaxarch.lab.harness.spread import Spread
 from jaxarch.lab.harness.written import write
-from jaxarch.running.options import Progress
 
 
 def plan_of(experiment: Experiment, settings: Any) -> list[str]:

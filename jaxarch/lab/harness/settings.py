@@ -11,9 +11,9 @@ from typing import Any, Literal, Self
 import jax
 from jax import Array
 
-from jaxarch.errors import ArgumentError, check_count, check_distinct, check_key, did_you_mean, shown
-from jaxarch.running.memory import check_memory
-from jaxarch.storage import Checkpoints
+from jaxarch import ArgumentError
+from jaxarch.io import Checkpoints
+from jaxarch.lab.checks import check_count, check_distinct, check_key, check_memory, did_you_mean, shown
 
 CHECKPOINT_SECONDS = 30
 """The least time between two checkpoints."""

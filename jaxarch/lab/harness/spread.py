@@ -12,10 +12,10 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future
 from pickle import PicklingError
 from typing import Any
 
-from jaxarch.errors import ArgumentError, first_line, shown
+from jaxarch import ArgumentError, Progress
+from jaxarch.lab.checks import first_line, shown
 from jaxarch.lab.harness.at_worker import Conditions, Failed, Made, make
 from jaxarch.lab.harness.part import Part
-from jaxarch.running.options import Progress
 
 ATTEMPTS = 10
 """How often a part is begun, at most. What Dask gives up, when four workers have died of it, is one time."""
@@ -218,7 +218,7 @@ class Spread:
         self.made[outcome.where] += 1
         self.devices[outcome.devices] += 1
         for category, text in outcome.warned:
-            if category.__module__ == "jaxarch.errors":
+            if category.__module__ == "jaxarch":
                 self.warned[f"{part.name}: {category.__name__}: {text}"] = None
             warnings.warn(text, category, stacklevel=2)
         return outcome.result

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jaxarch.io import digest, save_tree
 from jaxarch.lab import results
 from jaxarch.lab.harness.experiment import Experiment, Outcome
-from jaxarch.storage import digest, save_tree
 
 
 def write(

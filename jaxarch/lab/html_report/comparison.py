@@ -11,7 +11,8 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from jaxarch.errors import ArgumentError, shown
+from jaxarch import ArgumentError
+from jaxarch.lab.checks import shown
 from jaxarch.lab.harness import tables
 from jaxarch.lab.harness.catalogue import EXPERIMENTS
 from jaxarch.lab.harness.tables import Table

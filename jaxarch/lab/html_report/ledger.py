@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError
 from jaxarch.lab.harness import Experiment, read_settings
 from jaxarch.lab.harness.catalogue import DEFAULT, EXPERIMENTS
 from jaxarch.lab.reproduction import Line, Measurement, Paper, read

@@ -11,9 +11,9 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from jaxarch.io._files import complete_file
 from jaxarch.lab import charts
 from jaxarch.lab.charts import Chart
-from jaxarch.storage.files import complete_file
 
 FILES = Path(__file__).parent / "templates"
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError
 from jaxarch.lab import reproduction, results
 from jaxarch.lab.charts import Chart
 from jaxarch.lab.harness import Experiment, Results

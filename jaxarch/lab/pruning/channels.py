@@ -12,6 +12,7 @@ import pandas as pd
 from rich.console import RenderableType
 
 from jaxarch import ResultWarning, plots, select
+from jaxarch.io import digest
 from jaxarch.lab.charts import Chart
 from jaxarch.lab.harness import Context, Experiment, Outcome, Results, finding, pace, tables
 from jaxarch.lab.harness.results import failures
@@ -20,7 +21,6 @@ from jaxarch.lab.pruning import cutting, unit_searches
 from jaxarch.lab.pruning.parents import in_words
 from jaxarch.lab.pruning.reporting import COMPARISONS, MASKS, dead_starts
 from jaxarch.lab.pruning.unit_settings import DENSE, LAYERWISE, ChannelSettings
-from jaxarch.storage import digest
 
 MEASURED_STEPS = 10
 """Of one network of each kind, to tell how long all of it takes."""

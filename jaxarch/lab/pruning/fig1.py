@@ -13,8 +13,8 @@ import pandas as pd
 from jax import Array
 from rich.console import RenderableType
 
-from jaxarch import Descent, Problem, Training, density, over_seeds, plots
-from jaxarch.errors import ArgumentError, check_count, check_positive, check_strength
+from jaxarch import ArgumentError, Descent, Problem, PyTree, Training, density, over_seeds, plots
+from jaxarch.lab.checks import check_count, check_positive, check_strength
 from jaxarch.lab.data import Dataset, load, unit_norm
 from jaxarch.lab.harness import (
     Context,
@@ -29,7 +29,6 @@ from jaxarch.lab.harness import (
 )
 from jaxarch.masks import check_temperatures
 from jaxarch.search import architecture_pruning
-from jaxarch.trees import PyTree
 
 LOSSES = "losses.npz"
 CHUNK = 500

@@ -10,8 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxarch import Problem, select
-from jaxarch.trees import PyTree, merge
+from jaxarch import Problem, PyTree, merge, select
 
 Initial = Literal["model", "normal"]
 """From where initial weights are: the model's own, or normal distributions as wide."""

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxarch import models
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError, models
 from jaxarch.lab.data import Images
 
 SCALED = {

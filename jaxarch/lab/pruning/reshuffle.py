@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 from rich.console import RenderableType
 
-from jaxarch.errors import check_distinct, check_known
+from jaxarch.lab.checks import check_distinct, check_known
 from jaxarch.lab.harness import Results, finding, tables
 from jaxarch.lab.harness.tables import Table
 from jaxarch.lab.pruning import reporting

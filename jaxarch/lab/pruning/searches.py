@@ -11,18 +11,22 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxarch import Network, Problem, Training, over_seeds, select
-from jaxarch.errors import check_distinct, check_known
-from jaxarch.finish.densities import density_name
+from jaxarch import Network, Problem, PyTree, Training, map_selected, over_seeds, select
+from jaxarch.finish import density_name
+from jaxarch.lab.checks import check_distinct, check_known
 from jaxarch.lab.data import balanced_rows
 from jaxarch.lab.harness import Part, Work
 from jaxarch.lab.pruning.settings import ArchitectureSettings, TransferSettings
 from jaxarch.lab.pruning.tasks import Transfer
-from jaxarch.masks import reshuffle
-from jaxarch.masks.units import UnitsLike
-from jaxarch.search import architecture_pruning, magnitude_pruning, random_mask, random_search, snip
-from jaxarch.search.rounds import round_densities
-from jaxarch.trees import PyTree, map_selected
+from jaxarch.masks import UnitsLike, reshuffle
+from jaxarch.search import (
+    architecture_pruning,
+    magnitude_pruning,
+    random_mask,
+    random_search,
+    round_densities,
+    snip,
+)
 
 RESHUFFLED = "->reshuffled"
 SNIP_BATCHES = 10

@@ -7,14 +7,8 @@ from typing import Any, Literal, Self
 
 from jax import Array
 
-from jaxarch.errors import (
-    ArgumentError,
-    check_count,
-    check_distinct,
-    check_known,
-    check_positive,
-    check_strength,
-)
+from jaxarch import ArgumentError
+from jaxarch.lab.checks import check_count, check_distinct, check_known, check_positive, check_strength
 from jaxarch.lab.harness import PartSettings, TrainingSettings, check_room
 from jaxarch.lab.pruning.parents import check_parent
 from jaxarch.masks import check_temperatures

@@ -9,12 +9,11 @@ import jax
 import numpy as np
 import optax
 
-from jaxarch import Problem, models
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError, Problem, models
+from jaxarch.io import crop_and_flip
 from jaxarch.lab.data import Images, balanced_rows, crop_and_pool, load_images, take_images
 from jaxarch.lab.pruning.parents import parent_of
 from jaxarch.lab.pruning.settings import TransferSettings
-from jaxarch.streams import crop_and_flip
 
 
 class Transfer(NamedTuple):

@@ -16,25 +16,26 @@ from jaxarch import (
     Network,
     Problem,
     Progress,
+    PyTree,
     Strategy,
     architecture,
     chain,
     density,
     evaluate,
     layer_density,
+    natural_order,
     new_head,
     over_seeds,
     retrain,
 )
-from jaxarch.finish.densities import density_name
+from jaxarch.finish import density_name
+from jaxarch.io import digest
 from jaxarch.lab.harness import Part, Parts, Spread, Work
 from jaxarch.lab.harness.at_worker import check_same
 from jaxarch.lab.pruning.searches import Architectures, architectures, base, search_parts, trainings
 from jaxarch.lab.pruning.settings import TransferSettings
 from jaxarch.lab.pruning.tasks import Transfer, prepare
 from jaxarch.metrics import paired_differences
-from jaxarch.storage import digest
-from jaxarch.trees import PyTree, natural_order
 
 PARENT = "parent"
 """The whole network, of sparsity 0, which all architectures are parts of."""

@@ -12,20 +12,28 @@ import numpy as np
 import optax
 from scipy import stats
 
-from jaxarch import Checkpoints, Network, Problem, Progress, Report, Training, over_seeds, retrain
-from jaxarch.finish.densities import density_name
+from jaxarch import (
+    Checkpoints,
+    Network,
+    Problem,
+    Progress,
+    PyTree,
+    Report,
+    Training,
+    over_seeds,
+    retrain,
+    select,
+)
+from jaxarch.finish import density_name
 from jaxarch.lab.data import Images, balanced_rows, load_images
 from jaxarch.lab.harness import Parts
 from jaxarch.lab.harness.settings import devices
 from jaxarch.lab.pruning.searches import Architectures, pruning_of
 from jaxarch.lab.pruning.tasks import pooled, problem_of_images
 from jaxarch.lab.pruning.unit_settings import LAYERWISE, ChannelSettings
-from jaxarch.masks import apply_mask, keep
-from jaxarch.masks.units import GroupUnits
+from jaxarch.masks import GroupUnits, apply_mask, keep
 from jaxarch.saliency import magnitude
-from jaxarch.search import random_mask, two_temperature
-from jaxarch.search.units import units_of
-from jaxarch.trees import PyTree, select
+from jaxarch.search import random_mask, two_temperature, units_of
 
 TRAINING = retrain("warm", nonnegative=False)
 """From the initial weights: of the dense network, and of what is left of it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal, Self
 
-from jaxarch.errors import check_count, check_distinct, check_known, check_positive
+from jaxarch.lab.checks import check_count, check_distinct, check_known, check_positive
 from jaxarch.lab.harness import check_room
 from jaxarch.lab.pruning.parents import check_parent
 from jaxarch.lab.pruning.settings import ArchitectureSettings, check_share

@@ -10,7 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from jaxarch.errors import ArgumentError, items
+from jaxarch import ArgumentError
+from jaxarch.lab.checks import items
 from jaxarch.lab.reproduction.line import Measurement
 from jaxarch.lab.reproduction.reading import build
 from jaxarch.lab.reproduction.rendering import number

@@ -6,7 +6,8 @@ import dataclasses
 import datetime
 import math
 
-from jaxarch.errors import ArgumentError, check_count, did_you_mean, shown
+from jaxarch import ArgumentError
+from jaxarch.lab.checks import check_count, did_you_mean, shown
 
 VERDICTS = ("reproduced", "partly", "not reproduced", "not run")
 """What may be said of a result of a paper."""

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from jaxarch.errors import ArgumentError, did_you_mean, is_choice, items, one_line, shown
+from jaxarch import ArgumentError
+from jaxarch.lab.checks import as_folder, did_you_mean, is_choice, items, one_line, shown
 from jaxarch.lab.reproduction.line import Paper
-from jaxarch.storage.files import as_folder
 
 FOLDER = Path(__file__).parent
 _WORDS = {

@@ -13,10 +13,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from jaxarch.errors import ArgumentError, check_instance, one_line, shown
+from jaxarch import ArgumentError
+from jaxarch.io._files import trial_folder
+from jaxarch.lab.checks import check_instance, one_line, shown
 from jaxarch.lab.results import unfinished
 from jaxarch.lab.results.manifest import MANIFEST
-from jaxarch.storage.files import trial_folder
 
 
 @dataclasses.dataclass
@@ -130,7 +131,7 @@ def check_place(
       ...     results.check_place(out=f"{root}/new")
       ...     results.check_place(out=root)  # doctest: +ELLIPSIS
       Traceback (most recent call last):
-      jaxarch.errors.ArgumentError: out: ... exists; choose another folder or add --force to replace it
+      jaxarch.ArgumentError: out: ... exists; choose another folder or add --force to replace it
     """
     parent, final = _place(root, out, force)
     try:

@@ -16,8 +16,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxarch.errors import ArgumentError, check_mapping, one_line, printable, shown
-from jaxarch.storage.files import as_folder, as_path
+from jaxarch import ArgumentError
+from jaxarch.lab.checks import as_folder, as_path, check_mapping, one_line, printable, shown
 
 MANIFEST = "manifest.json"
 """The file of a result folder that says how its results came about."""

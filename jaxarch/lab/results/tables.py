@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jaxarch.errors import ArgumentError, items, one_line, real_numbers, shown
+from jaxarch import ArgumentError
+from jaxarch.lab.checks import as_folder, as_path, items, one_line, real_numbers, shown
 from jaxarch.lab.results.manifest import is_file, printed
 from jaxarch.metrics import quartiles
-from jaxarch.storage.files import as_folder, as_path
 
 RESULTS = "results.csv"
 """The table of a result folder that has a row a run."""

@@ -7,16 +7,15 @@ from functools import partial
 from typing import Any
 
 from jaxarch import Model, SpectralCNN
+from jaxarch.lab.spectral.normalised import NormalisedCNN
 from jaxarch.lab.spectral.rivals import EXAMPLE, RIVALS, Rival, of_eigenvalues, of_scales
 from jaxarch.models import as_model
-from jaxarch.models.parents.normalised import NormalisedCNN
-from jaxarch.models.parents.spectral_cnn import strides_of
 
 
 def _of_channels(kind: Callable[..., Any]) -> Callable[[Sequence[int]], Model]:
     def network(widths: Sequence[int]) -> Model:
         inputs, *channels, outputs = widths
-        sizes = {"strides": strides_of(channels), "inputs": inputs, "outputs": outputs}
+        sizes = {"inputs": inputs, "outputs": outputs}
         return as_model(lambda rngs: kind(channels, rngs=rngs, **sizes), EXAMPLE)
 
     return network

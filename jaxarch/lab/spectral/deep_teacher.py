@@ -10,10 +10,9 @@ import numpy as np
 import optax
 from jax import Array
 
-from jaxarch import Model, Problem, supervised
-from jaxarch.errors import ArgumentError, check_count
+from jaxarch import ArgumentError, Model, Problem, PyTree, supervised
+from jaxarch.lab.checks import check_count
 from jaxarch.lab.spectral.training import RegressionSettings
-from jaxarch.trees import PyTree
 
 SEEN = 10_000
 """On so many points the layers of a teacher are centred and scaled."""

@@ -12,8 +12,10 @@ import pandas as pd
 from rich.console import RenderableType
 
 from jaxarch import (
+    ArgumentError,
     Model,
     Problem,
+    PyTree,
     chain,
     evaluate,
     over_seeds,
@@ -21,8 +23,8 @@ from jaxarch import (
     recruit,
     spectral_network,
 )
-from jaxarch.errors import ArgumentError, check_count, check_positive, check_strength
 from jaxarch.lab.charts import Chart
+from jaxarch.lab.checks import check_count, check_positive, check_strength
 from jaxarch.lab.harness import Context, Experiment, Outcome, Results, costs, finding, tables
 from jaxarch.lab.spectral import training
 from jaxarch.lab.spectral.deep_teacher import DeepTeacherSettings, problem, teachers, truth
@@ -30,7 +32,6 @@ from jaxarch.lab.spectral.neurons_left import left_by_layer
 from jaxarch.lab.spectral.teacher import r_squared
 from jaxarch.search import spectral, spectral_depth
 from jaxarch.spectral.algebra import Form
-from jaxarch.trees import PyTree
 
 
 @dataclasses.dataclass(frozen=True)

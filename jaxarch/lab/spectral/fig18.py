@@ -12,17 +12,16 @@ import optax
 from jax import Array
 from rich.console import RenderableType
 
-from jaxarch import Network, Problem, evaluate, models, over_seeds, supervised
-from jaxarch.errors import ArgumentError, check_count
+from jaxarch import ArgumentError, Network, Problem, PyTree, evaluate, models, over_seeds, supervised
+from jaxarch.lab.checks import check_count
 from jaxarch.lab.data import Images
 from jaxarch.lab.harness import Context, Experiment, Outcome, Results, finding
 from jaxarch.lab.pruning.parents import in_words, parent_of
 from jaxarch.lab.spectral import heads
+from jaxarch.lab.spectral.headless import Head, headless
 from jaxarch.lab.spectral.heads import ROWS_TOGETHER, HeadSettings
 from jaxarch.lab.tournament.task import PictureTask, prepare
-from jaxarch.models.parents.headless import Head, headless
 from jaxarch.search import dense
-from jaxarch.trees import PyTree
 
 STAND_IN = (
     "a stand-in for CIFAR-100 and a pretrained EfficientNetV2-S: other pictures, and a small backbone that "

@@ -14,14 +14,13 @@ import pandas as pd
 from jax import Array
 from rich.console import RenderableType
 
-from jaxarch import Network, Problem, evaluate, plots, spectral_network, supervised
-from jaxarch.errors import check_count, check_known, check_positive, check_strength
+from jaxarch import Network, Problem, PyTree, evaluate, plots, spectral_network, supervised
 from jaxarch.lab.charts import Chart
+from jaxarch.lab.checks import check_count, check_known, check_positive, check_strength
 from jaxarch.lab.harness import Context, Experiment, Outcome, Results, costs, finding, tables
 from jaxarch.lab.spectral import targets, training
 from jaxarch.search import spectral
-from jaxarch.spectral.readout import bundles, gamma_norm
-from jaxarch.trees import PyTree
+from jaxarch.spectral import bundles, gamma_norm
 
 NETWORKS = "networks.npz"
 VARIANTS = {"trained": "L_1 trained", "zero": "L_1 = 0"}

@@ -9,7 +9,7 @@ import pandas as pd
 from rich.console import RenderableType
 
 from jaxarch import plots
-from jaxarch.errors import check_count
+from jaxarch.lab.checks import check_count, check_memory
 from jaxarch.lab.harness import (
     FLOAT_BYTES,
     RESULT_NUMBERS,
@@ -21,7 +21,6 @@ from jaxarch.lab.harness import (
     finding,
     tables,
 )
-from jaxarch.running.memory import check_memory
 from jaxarch.spectral import parameter_counts
 
 FORMS = {"spectral": "spectral", "direct": "direct, with all skips", "mlp": "direct, without skips"}

@@ -13,14 +13,13 @@ import pandas as pd
 from jax import Array
 from rich.console import RenderableType
 
-from jaxarch import Problem, evaluate, plots, spectral_network
-from jaxarch.errors import check_count, check_known
-from jaxarch.finish.removals import largest_removal
+from jaxarch import Problem, PyTree, evaluate, plots, spectral_network
+from jaxarch.finish import largest_removal
+from jaxarch.lab.checks import check_count, check_known
 from jaxarch.lab.harness import Context, Experiment, Outcome, Results, costs, finding, tables
 from jaxarch.lab.spectral import teacher, training
 from jaxarch.search import spectral
 from jaxarch.spectral import neuron_order
-from jaxarch.trees import PyTree
 
 READOUT = "readout.npz"
 LAYERS = {"L2": "first hidden layer, L_2", "L3": "second hidden layer, L_3"}

@@ -14,34 +14,30 @@ from jax import Array
 from rich.console import RenderableType
 
 from jaxarch import (
+    ArgumentError,
     Network,
     Problem,
+    PyTree,
     SpectralMLP,
     Training,
     chain,
     evaluate,
+    map_selected,
+    named_leaves,
     needed_memory,
     over_seeds,
     plots,
     recruit,
 )
-from jaxarch.errors import (
-    ArgumentError,
-    check_count,
-    check_distinct,
-    check_known,
-    check_positive,
-    check_strength,
-)
+from jaxarch.io import digest
+from jaxarch.lab.checks import check_count, check_distinct, check_known, check_positive, check_strength
 from jaxarch.lab.data import Images
 from jaxarch.lab.harness import Context, Outcome, Results, costs, finding, tables
 from jaxarch.lab.pruning.parents import in_words
 from jaxarch.lab.tournament.settings import PictureTrainingSettings
 from jaxarch.lab.tournament.task import PictureTask
 from jaxarch.search import dense, spectral
-from jaxarch.spectral.network import hidden_eigenvalues, with_neurons
-from jaxarch.storage import digest
-from jaxarch.trees import PyTree, map_selected, named_leaves
+from jaxarch.spectral import hidden_eigenvalues, with_neurons
 
 MODELS = ("cnn", "resnet18", "resnet20", "vgg11", "vgg16")
 """Parents that end in one dense head."""

@@ -6,9 +6,8 @@ import jax
 import numpy as np
 import pandas as pd
 
-from jaxarch import Network
-from jaxarch.spectral.direct import is_direct, neuron_norms
-from jaxarch.trees import named_leaves, natural_order
+from jaxarch import Network, named_leaves, natural_order
+from jaxarch.spectral import is_direct, neuron_norms
 
 
 def what_is_left(losses: np.ndarray, removed: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

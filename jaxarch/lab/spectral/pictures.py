@@ -13,16 +13,10 @@ import pandas as pd
 from jax import Array
 from rich.console import RenderableType
 
-from jaxarch import Model, Network, Problem, evaluate, over_seeds, plots, supervised
-from jaxarch.errors import (
-    ArgumentError,
-    check_count,
-    check_distinct,
-    check_known,
-    check_positive,
-    check_strength,
-)
+from jaxarch import ArgumentError, Model, Network, Problem, PyTree, evaluate, over_seeds, plots, supervised
+from jaxarch.io import crop_and_flip, digest
 from jaxarch.lab.charts import Chart
+from jaxarch.lab.checks import check_count, check_distinct, check_known, check_positive, check_strength
 from jaxarch.lab.data import balanced_rows
 from jaxarch.lab.harness import Context, Experiment, Outcome, Results, costs, finding, pace, tables
 from jaxarch.lab.harness.tables import Table
@@ -33,10 +27,6 @@ from jaxarch.lab.spectral.rivals import Rival
 from jaxarch.lab.tournament.settings import PictureTrainingSettings
 from jaxarch.lab.tournament.task import PictureTask, prepare
 from jaxarch.metrics import paired_differences
-from jaxarch.problem import Key
-from jaxarch.storage import digest
-from jaxarch.streams import crop_and_flip
-from jaxarch.trees import PyTree
 
 SUITS_ALL: dict[str, Any] = {"steps": 2000, "batch_size": 100, "rate": 1e-3, "seeds": 5}
 SUITS: dict[str, dict[str, Any]] = {"mnist": {"examples": 5000}}
@@ -139,7 +129,7 @@ def problem_of(task: PictureTask[Settings], rival: Rival, seeds: np.ndarray) -> 
 def of_pixels(model: Model) -> Model:
     """The same of pictures, pixel after pixel."""
 
-    def apply(params: PyTree, state: PyTree, x: Array, key: Key) -> tuple[Array, PyTree]:
+    def apply(params: PyTree, state: PyTree, x: Array, key: Array | None) -> tuple[Array, PyTree]:
         return model.apply(params, state, x.reshape(len(x), -1), key)
 
     return Model(model.init, apply)

@@ -17,17 +17,19 @@ import optax
 import pandas as pd
 from rich.console import RenderableType
 
-from jaxarch import Model, Problem, direct_network, evaluate, over_seeds, plots, spectral_network
-from jaxarch.descent import own_descent
-from jaxarch.errors import (
+from jaxarch import (
     ArgumentError,
-    check_count,
-    check_distinct,
-    check_known,
-    check_positive,
-    check_widths,
+    Model,
+    Problem,
+    direct_network,
+    evaluate,
+    over_seeds,
+    own_descent,
+    plots,
+    spectral_network,
 )
 from jaxarch.lab.charts import Chart
+from jaxarch.lab.checks import check_count, check_distinct, check_known, check_positive, check_widths
 from jaxarch.lab.harness import Context, Experiment, Outcome, Results, costs, finding, tables
 from jaxarch.lab.pruning.settings import check_share
 from jaxarch.lab.spectral import singular_values, teacher, training

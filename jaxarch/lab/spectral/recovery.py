@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 from rich.console import RenderableType
 
-from jaxarch import Strategy, chain, evaluate, over_seeds, plots, recruit
-from jaxarch.errors import ArgumentError, check_count, check_distinct, check_known, check_strength
+from jaxarch import ArgumentError, Strategy, chain, evaluate, over_seeds, plots, recruit
 from jaxarch.lab.charts import Chart
+from jaxarch.lab.checks import check_count, check_distinct, check_known, check_strength
 from jaxarch.lab.harness import Context, Experiment, Outcome, Results, costs, finding, tables
 from jaxarch.lab.harness.tables import Table
 from jaxarch.lab.pruning.settings import check_share

@@ -26,13 +26,13 @@ from jaxarch import (
     slim,
     spectral_network,
 )
-from jaxarch.errors import check_count, check_known, check_strength, check_widths
 from jaxarch.lab.charts import Chart
+from jaxarch.lab.checks import check_count, check_known, check_strength, check_widths
 from jaxarch.lab.harness import Context, Experiment, Outcome, Results, costs, finding, tables
 from jaxarch.lab.spectral import teacher, training
 from jaxarch.lab.spectral.neurons_left import by_strength, what_is_left
+from jaxarch.lab.spectral.normalised import NormalisedMLP
 from jaxarch.models import as_model
-from jaxarch.models.parents.normalised import NormalisedMLP
 from jaxarch.search import group_lasso, network_slimming, spectral
 
 Removals = Literal["all", "bisection"]

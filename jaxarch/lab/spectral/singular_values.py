@@ -7,12 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch import Network, Problem, Training, TrainState
-from jaxarch.descent import OwnDescent
+from jaxarch import Network, OwnDescent, Problem, PyTree, Training, TrainState
+from jaxarch.spectral import bundles
 from jaxarch.spectral.algebra import Blocks
-from jaxarch.spectral.direct import direct_bundles, is_direct
-from jaxarch.spectral.readout import bundles
-from jaxarch.trees import PyTree
 
 SNAPSHOTS = "snapshots"
 
@@ -83,7 +80,7 @@ def _along(problem: Problem, snapshots: PyTree) -> dict[str, Array]:
         def of(params: PyTree) -> tuple[Array, dict[str, Array]]:
             outputs = one.outputs(params, {}, one.validation)
             bent = (outputs - affine @ (affine.T @ outputs)) / jnp.sqrt(len(x))
-            blocks = direct_bundles(params) if is_direct(params) else bundles(params)
+            blocks = bundles(params)
             r2 = 1 - jnp.square(outputs - y).sum() / jnp.square(y - y.mean(axis=0)[None]).sum()
             return r2, {"non-linear part": bent, "paths": paths(blocks)}
 

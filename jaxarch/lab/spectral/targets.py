@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.trees import PyTree
+from jaxarch import PyTree
 
 SIDE = 41
 """Points a side of the plane on which fits are drawn."""

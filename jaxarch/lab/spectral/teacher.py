@@ -11,10 +11,9 @@ import optax
 import pandas as pd
 from jax import Array
 
-from jaxarch import Model, Problem, supervised
-from jaxarch.errors import check_count
+from jaxarch import Model, Problem, PyTree, supervised
+from jaxarch.lab.checks import check_count
 from jaxarch.lab.spectral.training import RegressionSettings
-from jaxarch.trees import PyTree
 
 
 @dataclasses.dataclass(frozen=True)

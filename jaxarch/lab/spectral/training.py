@@ -10,8 +10,8 @@ import jax
 import numpy as np
 from jax import Array
 
-from jaxarch import Network, Problem, Report, Training, chain, compare, recruit
-from jaxarch.errors import ArgumentError, check_count, check_positive
+from jaxarch import ArgumentError, Network, Problem, Report, Training, chain, compare, recruit
+from jaxarch.lab.checks import check_count, check_positive
 from jaxarch.lab.harness import Context, TrainingSettings, check_room
 
 CHUNK = 500

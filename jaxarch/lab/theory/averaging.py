@@ -11,11 +11,10 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from jaxarch import Network, Problem, Training, TrainState, everything
+from jaxarch import Network, Problem, PyTree, Training, TrainState, everything
 from jaxarch.masks import soft_mask
 from jaxarch.optim import mirror_descent
 from jaxarch.search import two_temperature
-from jaxarch.trees import PyTree
 
 ORDINARY, EXACT = "Algorithm 1", "exact mirror step"
 STEPS: dict[str, Callable[[Any, Any], optax.GradientTransformation]] = {

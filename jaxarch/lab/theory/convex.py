@@ -12,11 +12,9 @@ import numpy as np
 from jax import Array
 from scipy.optimize import minimize
 
+from jaxarch import Problem, PyTree, float64
 from jaxarch.lab.data import Dataset, Task
 from jaxarch.lab.disentangling.measuring import objectives
-from jaxarch.precision import float64
-from jaxarch.problem import Key, Problem
-from jaxarch.trees import PyTree
 
 Loss = Callable[[Array, PyTree], Array]
 """`(v, batch) -> values`, one an example, v of shape (d,)."""
@@ -90,7 +88,7 @@ def _problem(loss: Loss, dimension: int, data: PyTree, **rest: Any) -> Problem:
     def init(key: Array) -> tuple[PyTree, PyTree]:
         return {"v": jnp.ones(dimension)}, {}
 
-    def mean(params: PyTree, state: PyTree, batch: PyTree, key: Key) -> tuple[Array, PyTree]:
+    def mean(params: PyTree, state: PyTree, batch: PyTree, key: Array | None) -> tuple[Array, PyTree]:
         return loss(params["v"], batch).mean(), state
 
     return Problem(init, mean, data, **rest)

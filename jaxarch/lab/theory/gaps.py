@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from jax import Array
 
-from jaxarch import Network, Problem, density, evaluate
+from jaxarch import Network, Problem, PyTree, density, evaluate
 from jaxarch.lab.data import Dataset, Task
 from jaxarch.lab.disentangling import measuring
 from jaxarch.lab.theory import convex
@@ -20,7 +20,6 @@ from jaxarch.lab.theory.settings import Settings
 from jaxarch.metrics import auc
 from jaxarch.search import two_temperature
 from jaxarch.theory import mirror
-from jaxarch.trees import PyTree
 
 
 def objectives(problem: Problem, network: Network) -> dict[str, Any]:

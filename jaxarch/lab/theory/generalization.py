@@ -16,10 +16,11 @@ import pandas as pd
 from jax import Array
 from rich.console import RenderableType
 
-from jaxarch import Network, Problem, certify, models, over_seeds, plots, search
+from jaxarch import ArgumentError, Network, Problem, PyTree, certify, models, over_seeds, plots, search
 from jaxarch.certificates import Certificate
-from jaxarch.errors import ArgumentError, check_count, check_positive, check_strength
+from jaxarch.io import Checkpoints, digest
 from jaxarch.lab.charts import Chart
+from jaxarch.lab.checks import check_count, check_positive, check_strength
 from jaxarch.lab.data import load_images
 from jaxarch.lab.harness import (
     Context,
@@ -40,9 +41,7 @@ from jaxarch.lab.pruning.settings import check_share
 from jaxarch.lab.pruning.tasks import pooled
 from jaxarch.lab.theory.sign_networks import Scaled, SignNetwork, convolutional, multilayer
 from jaxarch.masks import check_temperatures
-from jaxarch.storage import Checkpoints, digest
 from jaxarch.theory.generalization import relaxed_length
-from jaxarch.trees import PyTree
 
 SUITS_ALL: dict[str, Any] = {"model": "convolutional", "pool": 1, "held_out": 0.25}
 SUITS: dict[str, dict[str, Any]] = {"mnist": {"pool": 2}}

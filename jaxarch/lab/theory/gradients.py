@@ -9,12 +9,11 @@ import optax
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from jaxarch import Network, Problem, everything, over_seeds
+from jaxarch import Network, Problem, PyTree, everything, map_selected, over_seeds
 from jaxarch.lab.theory.cases import Case
-from jaxarch.running.training import advance, begin
+from jaxarch.run import advance, begin
 from jaxarch.search import two_temperature
 from jaxarch.theory import bounds
-from jaxarch.trees import PyTree, map_selected
 
 
 def first_run(case: Case, keys: Array, hard: float, soft: float, rate: float) -> tuple[PyTree, np.ndarray]:

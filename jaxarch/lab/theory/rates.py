@@ -11,9 +11,9 @@ import pandas as pd
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
+from jaxarch import PyTree
 from jaxarch.lab.theory.settings import Settings
 from jaxarch.theory import mirror
-from jaxarch.trees import PyTree
 
 FIXED, SCALED, MEASURED, CERTIFIED, TUNED = "fixed", "scaled", "measured G", "certified G", "tuned"
 LINES = (FIXED, SCALED, MEASURED, CERTIFIED, TUNED)

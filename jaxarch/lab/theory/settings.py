@@ -6,7 +6,8 @@ import dataclasses
 
 import numpy as np
 
-from jaxarch.errors import ArgumentError, check_count, check_distinct, check_known, check_positive
+from jaxarch import ArgumentError
+from jaxarch.lab.checks import check_count, check_distinct, check_known, check_positive
 from jaxarch.lab.disentangling.settings import TaskSettings
 from jaxarch.lab.theory.problems import PROBLEMS
 

@@ -12,8 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxarch.errors import ArgumentError
-from jaxarch.trees import PyTree, map_selected
+from jaxarch import ArgumentError, PyTree, map_selected
 
 PATCH = 3
 """Side of a convolution's patches."""

@@ -12,8 +12,7 @@ import optax
 from jax.typing import ArrayLike
 
 from jaxarch import Training, chain, reshuffled, retrain, search
-from jaxarch.search.changing import spacing
-from jaxarch.search.rounds import round_densities
+from jaxarch.search import round_densities
 
 if TYPE_CHECKING:
     from jaxarch.lab.tournament.settings import TournamentSettings
@@ -28,6 +27,8 @@ SYNFLOW_ROUNDS = 100
 GRADUAL = (0.1, 0.7)
 """The shares of the steps after which gradual magnitude pruning begins and ends."""
 RIGL_UNTIL = 0.75
+RIGL_SPANS = 50
+"""Into so many spans the changes of RigL divide a training."""
 SAMPLES = 2
 """Sub-networks of random search at an equal budget."""
 PUBLISHED_SAMPLES = 8
@@ -251,9 +252,14 @@ def _gradual_phases(at: At, density: float) -> list[Phase]:
     return [Phase(at.whole, GRADUAL[0] + (GRADUAL[1] - GRADUAL[0]) / 4)]
 
 
+def _rigl_every(at: At) -> int:
+    """The steps from one change of RigL to the next."""
+    return max(round(at.whole / RIGL_SPANS), 1)
+
+
 def _rigl_phases(at: At, density: float) -> list[Phase]:
     """At a change, all gradients are looked at."""
-    changes = (round(RIGL_UNTIL * at.whole) - 1) // spacing(None, at.whole)
+    changes = (round(RIGL_UNTIL * at.whole) - 1) // _rigl_every(at)
     return [Phase(at.whole - changes, 0), Phase(changes, 1)]
 
 
@@ -324,7 +330,7 @@ ENTRANTS: Mapping[str, Entrant] = {
     ),
     "RigL": Entrant(
         WHILE,
-        lambda at: _changing(search.rigl, at, replaced=at.own, until=RIGL_UNTIL),
+        lambda at: _changing(search.rigl, at, replaced=at.own, until=RIGL_UNTIL, every=_rigl_every(at)),
         None,
         _rigl_phases,
         ("replaced", 0.3, 0.1, 0.6),

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from jaxarch import select
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError, named_leaves, select
+from jaxarch.io import digest
 from jaxarch.lab.harness import Context, Experiment, Outcome, Part, Parts, Work, finding, pace
 from jaxarch.lab.harness.at_worker import check_same
 from jaxarch.lab.pruning.parents import in_words
@@ -29,8 +29,6 @@ from jaxarch.lab.tournament.task import Task, task_of
 from jaxarch.lab.tournament.tuning import SEEDS, defaults, tuned
 from jaxarch.metrics import paired_differences, runs_needed
 from jaxarch.search import dense
-from jaxarch.storage import digest
-from jaxarch.trees import named_leaves
 
 RANDOM_ONES = [name for name, entrant in ENTRANTS.items() if entrant.family == RANDOM]
 """The methods whose masks are random, which all others are compared with in findings."""

@@ -11,13 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from jaxarch import Network, Report, evaluate, layer_density, over_seeds, retrain
-from jaxarch.finish.densities import of_density
+from jaxarch import Network, PyTree, Report, evaluate, layer_density, over_seeds, retrain
+from jaxarch.finish import of_density
 from jaxarch.lab.tournament.entrants import At, Entrant, Phase
 from jaxarch.lab.tournament.own import Own
 from jaxarch.lab.tournament.task import Task
 from jaxarch.masks import density
-from jaxarch.trees import PyTree
 
 TEST_BATCH = 500
 LAST_LOSSES = 20

@@ -12,14 +12,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxarch import Network, Strategy, Training, chain
-from jaxarch.errors import ArgumentError, first_line, shown
+from jaxarch import ArgumentError, Network, Strategy, Training, chain, named_leaves, select
+from jaxarch.lab.checks import as_path, first_line, shown
 from jaxarch.lab.tournament.entrants import ENTRANTS, Phase
 from jaxarch.lab.tournament.settings import TournamentSettings
 from jaxarch.lab.tournament.task import Task
 from jaxarch.masks import connections
-from jaxarch.storage.files import as_path
-from jaxarch.trees import named_leaves, select
 
 FAMILY = "own"
 TAKEN = ("dense", "chance", *ENTRANTS)

@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
-from jaxarch.errors import ArgumentError, check_count, check_distinct, check_known, check_positive
+from jaxarch import ArgumentError
+from jaxarch.lab.checks import check_count, check_distinct, check_known, check_positive
 from jaxarch.lab.harness import PartSettings, TrainingSettings, check_room
 from jaxarch.lab.pruning.initial_weights import Initial
 from jaxarch.lab.pruning.parents import check_parent

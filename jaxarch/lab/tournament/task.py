@@ -10,14 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxarch import Problem, cost
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError, Problem, PyTree, cost, named_leaves, select
 from jaxarch.lab.data import Images, balanced_rows, load_images
 from jaxarch.lab.harness import seed_keys
 from jaxarch.lab.pruning.initial_weights import beginning
 from jaxarch.lab.pruning.tasks import Change, pooled, problem_of_images
 from jaxarch.lab.tournament.settings import PictureTrainingSettings, TournamentSettings
-from jaxarch.trees import PyTree, named_leaves, select
 
 STREAMS = {"search": 1, "rows": 2, "pairs": 3, "training": 4, "controls": 5}
 

@@ -10,9 +10,9 @@ once the error on new examples is at most
 the one that exact arithmetic would give. `relaxed_length` alone is JAX's, for the penalty of a search.
 """
 
-from jaxarch.theory.generalization.binomial import binomial_upper
-from jaxarch.theory.generalization.bounds import kl_inverse, masked_bound, randomized_bound
-from jaxarch.theory.generalization.description import description_length, relaxed_length
+from jaxarch.theory.generalization._binomial import binomial_upper
+from jaxarch.theory.generalization._bounds import kl_inverse, masked_bound, randomized_bound
+from jaxarch.theory.generalization._description import description_length, relaxed_length
 
 __all__ = [
     "binomial_upper",

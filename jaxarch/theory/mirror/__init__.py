@@ -17,14 +17,14 @@ All functions are pure, elementwise where they take arrays, and take traced valu
 [D] Colombo & Gao, Disentangling Neural Architectures and Weights, 2021.
 """
 
-from jaxarch.theory.mirror.divergence import (
+from jaxarch.theory.mirror._divergence import (
     bregman_divergence,
     start_distance,
     total_divergence,
     vertex_distance,
 )
-from jaxarch.theory.mirror.dual_variables import inverse_mirror_map, mirror_map, mirror_update
-from jaxarch.theory.mirror.rates import (
+from jaxarch.theory.mirror._dual_variables import inverse_mirror_map, mirror_map, mirror_update
+from jaxarch.theory.mirror._rates import (
     anytime_bound,
     average_iterate_bound,
     clipped_descent_bound,

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import jax
 import pytest
 
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError
 from jaxarch.lab.claims import CLAIMS, Inequality, worst_case
 from jaxarch.lab.claims.checks import adversary
 from jaxarch.lab.claims.checks.adversary import drawn_checks

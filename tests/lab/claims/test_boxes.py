@@ -6,7 +6,7 @@ import sys
 import jax
 import pytest
 
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError
 from jaxarch.lab.claims import CLAIMS, Box, judge
 from jaxarch.lab.claims.checks import boxes, proofs
 from jaxarch.lab.claims.checks.interval_arithmetic import interval

@@ -2,9 +2,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError
 from jaxarch.lab.claims import CLAIMS, check_convex, convexity_gap
-from jaxarch.models.tanh_network import signed_output_loss, tanh_network
+from jaxarch.models import signed_output_loss, tanh_network
 
 NETWORK = tanh_network((1, 1, 1))
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import jaxarch
+from jaxarch import float64
 from jaxarch.lab.claims import CLAIMS, Inequality, judge
 from jaxarch.lab.claims.checks.core import Evidence, Sides, quick
-from jaxarch.precision import float64
 
 KEY = jax.random.key(1)
 CHECKS = {

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jaxarch import float64
 from jaxarch.lab.claims.checks import proofs
 from jaxarch.lab.claims.checks.boxes import Rewritten
 from jaxarch.lab.claims.checks.interval_arithmetic import Reals
 from jaxarch.lab.claims.checks.two_temperature import slope
-from jaxarch.precision import float64
 
 BOXES = {
     "slope": proofs.SLOPE,

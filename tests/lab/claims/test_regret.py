@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import in_float64
 
+from jaxarch import float64
 from jaxarch.lab.claims import CLAIMS, regret
 from jaxarch.lab.claims.checks.drawn import compiled
 from jaxarch.lab.claims.checks.two_temperature import trajectory
 from jaxarch.lab.claims.own.regret import STEPS, convergence
-from jaxarch.precision import float64
 from jaxarch.theory import mirror
 
 CONVERGENCE = jax.jit(convergence)

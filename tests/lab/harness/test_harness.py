@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jaxarch.errors import ArgumentError, check_count, check_positive
+from jaxarch import ArgumentError, Progress
+from jaxarch._internal.errors import check_count, check_positive
 from jaxarch.lab.harness import (
     Context,
     Experiment,
@@ -26,7 +27,6 @@ from jaxarch.lab.harness import (
     time_of,
 )
 from jaxarch.lab.results import read_manifest, read_table
-from jaxarch.running.options import Progress
 
 
 @dataclasses.dataclass(frozen=True)

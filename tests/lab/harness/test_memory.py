@@ -4,9 +4,9 @@ from functools import partial
 
 import pytest
 
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError
+from jaxarch._internal import memory
 from jaxarch.lab.harness import catalogue, plan_of, read_settings, run_in
-from jaxarch.running import memory
 
 SEEDED = [
     name

@@ -8,9 +8,8 @@ import optax
 import pytest
 
 import jaxarch
-from jaxarch.errors import NonFiniteWarning
+from jaxarch import NonFiniteWarning, Progress, StageReport
 from jaxarch.lab.harness import pace
-from jaxarch.running.options import Progress, StageReport
 
 KEYS = jax.random.split(jax.random.key(0), 6)
 

@@ -26,7 +26,7 @@ from places import ROOT, TESTS, code_blocks
 from spread_parts import Counting
 
 import jaxarch
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError
 from jaxarch.lab.cli import app
 from jaxarch.lab.harness import (
     LocalProcesses,

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxarch import plots
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError, plots
 from jaxarch.lab import results
 from jaxarch.lab.reproduction import read_findings
 from jaxarch.metrics import quartiles

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from pages import ODD, TOY, Page, charted, made
 from places import ROOT
 
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError
 from jaxarch.lab import html_report, reproduction
 from jaxarch.lab.charts import Chart, specification, vega_lite
 from jaxarch.lab.charts.vega_lite import COLOURS
@@ -19,7 +19,7 @@ from jaxarch.lab.harness import Results, catalogue, read_settings
 from jaxarch.lab.html_report import Reported, citation, grids, ledger
 from jaxarch.lab.html_report.report import device
 from jaxarch.lab.results import read_manifest, write_manifest
-from jaxarch.plots.descriptions import described, plain
+from jaxarch.plots._descriptions import described, plain
 
 CSS = (ROOT / "jaxarch" / "lab" / "html_report" / "templates" / "style.css").read_text()
 

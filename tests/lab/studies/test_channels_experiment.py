@@ -12,15 +12,15 @@ from pages import charted
 from small import same
 
 import jaxarch
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError
+from jaxarch.io import read_npz
 from jaxarch.lab.harness import plan_of, report_on, run_in, time_of
 from jaxarch.lab.pruning import channels, cutting, unit_searches
 from jaxarch.lab.pruning.channels import EXPERIMENT
 from jaxarch.lab.pruning.unit_settings import DENSE, METHODS, ChannelSettings
 from jaxarch.lab.reproduction import read_findings
 from jaxarch.lab.results import read_manifest, read_table
-from jaxarch.running import over_seeds
-from jaxarch.storage import read_npz
+from jaxarch.run import over_seeds
 
 TINY = ChannelSettings(seeds=2, model="mlp", widths=(12, 8), shares=(0.25, 0.5), search_steps=3, steps=3)
 CNN = ChannelSettings(seeds=2, widths=(6, 8), shares=(0.5, 0.25), search_steps=60, steps=60)

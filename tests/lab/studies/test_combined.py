@@ -11,7 +11,7 @@ import pytest
 from test_tournament import OWN
 from typed import in_process
 
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError
 from jaxarch.lab.field.tickets import TicketSettings
 from jaxarch.lab.harness import Results, combined, report_on, run_in, write
 from jaxarch.lab.harness.catalogue import experiment

@@ -14,24 +14,15 @@ from pages import charted
 from small import Interrupted, interrupt_when, keys, problem, same
 
 import jaxarch
+from jaxarch import Network
+from jaxarch.io import read_npz
 from jaxarch.lab import cli
-from jaxarch.lab.disentangling import (
-    fig2,
-    fig3,
-    fig4,
-    fig5,
-    flips,
-    measuring,
-    strategies,
-    trial,
-)
+from jaxarch.lab.disentangling import fig2, fig3, fig4, fig5, flips, measuring, strategies, trial
 from jaxarch.lab.disentangling.settings import StrategySettings
 from jaxarch.lab.harness import plan_of, report_on, run_in
 from jaxarch.lab.harness.catalogue import EXPERIMENTS, experiment
 from jaxarch.lab.reproduction import read_findings
 from jaxarch.lab.results import read_table
-from jaxarch.network import Network
-from jaxarch.storage import read_npz
 
 FEW = {"seeds": 2, "steps": 30, "lottery_rounds": 1, "agnostic_draws": 1, "agnostic_weights": 2}
 

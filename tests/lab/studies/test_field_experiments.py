@@ -12,7 +12,7 @@ from places import ROOT
 from small import same
 
 import jaxarch
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError
 from jaxarch.lab import reproduction
 from jaxarch.lab.field import collapse, tickets
 from jaxarch.lab.field.collapse import CollapseSettings
@@ -161,8 +161,10 @@ def test_a_round_removes_its_share_of_the_smallest_weights_of_each_layer(still):
             jax.tree.map(lambda leaf, seed=seed: np.asarray(leaf)[seed], tree)
             for tree in (still.ticket.mask, still.whole.params)
         )
-        for (path, kept), share in zip(jaxarch.trees.named_leaves(mask).items(), (0.2, 0.1), strict=True):
-            sizes = np.abs(jaxarch.trees.named_leaves(trained)[path])
+        for (path, kept), share in zip(
+            jaxarch._internal.trees.named_leaves(mask).items(), (0.2, 0.1), strict=True
+        ):
+            sizes = np.abs(jaxarch._internal.trees.named_leaves(trained)[path])
             assert kept.sum() == kept.size - round(share * kept.size)
             assert sizes[kept].min() >= sizes[~kept].max()
 

@@ -6,7 +6,7 @@ import pytest
 from small import close
 
 import jaxarch
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError
 from jaxarch.lab.harness import plan_of, report_on, run_in
 from jaxarch.lab.reproduction import read_findings
 from jaxarch.lab.results import read_manifest, read_table

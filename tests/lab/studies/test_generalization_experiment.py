@@ -13,13 +13,7 @@ from jaxarch.lab.harness import report_on, run_in
 from jaxarch.lab.results import read_table
 from jaxarch.lab.theory import generalization
 from jaxarch.lab.theory.generalization import HALF, SHORT, Settings, prepare, searches
-from jaxarch.lab.theory.sign_networks import (
-    Scaled,
-    _convolved,
-    _windows,
-    convolutional,
-    multilayer,
-)
+from jaxarch.lab.theory.sign_networks import Scaled, _convolved, _windows, convolutional, multilayer
 
 FEW = Settings(seeds=2, steps=200, densities=(0.2,), strengths=(1.0,), widths=(4,))
 BOTH = pytest.mark.parametrize(

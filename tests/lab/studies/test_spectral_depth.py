@@ -9,14 +9,13 @@ from pages import charted
 from small import keys, linear_problem, same
 
 import jaxarch
-from jaxarch import spectral
+from jaxarch import Network, spectral
 from jaxarch.lab.harness import report_on, run_in
 from jaxarch.lab.reproduction import read_findings
 from jaxarch.lab.results import read_table
 from jaxarch.lab.spectral import deep_teacher, depth
-from jaxarch.network import Network
 from jaxarch.search import spectral_depth
-from jaxarch.search.spectral_depth import fewest
+from jaxarch.search._spectral_depth import fewest
 
 DEEP = (3, 5, 4, 6, 1)
 GATED = jaxarch.spectral_network(DEEP, form="gated")

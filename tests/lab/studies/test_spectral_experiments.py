@@ -12,12 +12,12 @@ from pages import charted
 from small import Interrupted, interrupt_when
 
 from jaxarch import Network, plots
+from jaxarch.io import read_npz
 from jaxarch.lab import results
 from jaxarch.lab.harness import report_on, run_in
 from jaxarch.lab.reproduction import read_findings
 from jaxarch.lab.results import read_table
 from jaxarch.lab.spectral import fig7, fig8, fig9, neurons_left, pictures, rivals, targets, teacher
-from jaxarch.storage import read_npz
 
 FEW = {"seeds": 2, "examples": 200, "held_out": 50, "batch_size": 20}
 TRANSITION = {**FEW, "alphas": 3, "betas": (5.0,), "input_eigenvalues": ("zero",), "hidden": 6, "epochs": 10}

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from small import Interrupted, close, interrupt_when, same
 
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError
+from jaxarch.io import read_npz
 from jaxarch.lab.harness import plan_of, report_on, run_in
 from jaxarch.lab.reproduction import read_findings
 from jaxarch.lab.results import read_table
@@ -17,7 +18,6 @@ from jaxarch.lab.spectral.fig16 import Settings
 from jaxarch.lab.spectral.heads import CURVES, EIGENVALUES, HEADS, LINEAR, WITHOUT
 from jaxarch.lab.tournament.task import prepare
 from jaxarch.spectral import direct_feedforward, direct_weights
-from jaxarch.storage import read_npz
 
 SMALL = Settings(seeds=2, widths=(3, 4), steps=30, every=10, hidden=6, batch_size=50, rate=1e-2)
 SPECTRAL = [head for head in HEADS if head != LINEAR]

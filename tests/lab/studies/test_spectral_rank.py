@@ -10,14 +10,14 @@ from pages import charted
 from small import same
 
 import jaxarch
-from jaxarch.descent import own_descent
+from jaxarch import own_descent
+from jaxarch.io import read_npz
 from jaxarch.lab.harness import report_on, run_in
 from jaxarch.lab.reproduction import read_findings
 from jaxarch.lab.results import read_table
 from jaxarch.lab.spectral import rank, singular_values, teacher
 from jaxarch.lab.spectral.singular_values import effective_ranks, gradualness, paths, ranks, when
-from jaxarch.spectral.readout import bundles
-from jaxarch.storage import read_npz
+from jaxarch.spectral import bundles
 
 STEPS = np.array([1, 10, 100, 1000])
 SMALL = {

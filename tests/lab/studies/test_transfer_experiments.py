@@ -12,13 +12,13 @@ from pages import charted
 from small import same
 
 import jaxarch
-from jaxarch.errors import ArgumentError
+from jaxarch import ArgumentError
+from jaxarch.io import read_npz
 from jaxarch.lab.harness import Parts, plan_of, report_on, run_in
 from jaxarch.lab.pruning import estimate, reporting, reshuffle, searches, tasks, transfer, trial
 from jaxarch.lab.reproduction import read_findings
 from jaxarch.lab.results import read_manifest, read_table
-from jaxarch.running import over_seeds
-from jaxarch.storage import read_npz
+from jaxarch.run import over_seeds
 
 METHODS = ("AP", "IMP", "random", "AP->reshuffled")
 SMALL = {

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch.errors import ArgumentError, check_instance
+from jaxarch import ArgumentError
+from jaxarch.lab.checks import check_instance
 from jaxarch.lab.claims.checks.core import Claim, Evidence, Statement, float64
 from jaxarch.lab.claims.checks.cube import Cube
 from jaxarch.lab.claims.checks.drawn import Inequality, compiled, evaluate
@@ -38,7 +39,7 @@ def drawn_checks(claim: Claim) -> list[Inequality]:
       3
       >>> drawn_checks(CLAIMS["D.zero-mean-error"])  # doctest: +ELLIPSIS
       Traceback (most recent call last):
-      jaxarch.errors.ArgumentError: claim: D.zero-mean-error is refuted by its counterexamples, ...
+      jaxarch.ArgumentError: claim: D.zero-mean-error is refuted by its counterexamples, ...
     """
     check_instance("claim", claim, Claim, "a jaxarch.lab.claims.Claim")
     checks = [check for check in claim.checks if isinstance(check, Inequality)]

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch.errors import ArgumentError, check_callable, check_count, check_one_key, first_line, shown
+from jaxarch import ArgumentError, PyTree
+from jaxarch.lab.checks import check_callable, check_count, check_one_key, first_line, shown
 from jaxarch.lab.claims.checks.core import float64, quick
-from jaxarch.trees import PyTree
 
 PAIRS = 1024
 """Drawn, half of them corners of the cube."""
@@ -143,7 +143,7 @@ def check_convex(loss: Callable[[Array], Array], dimension: int, *, key: Array |
       >>> jaxarch.lab.claims.check_convex(lambda v: v @ v, 2)
       >>> jaxarch.lab.claims.check_convex(lambda v: -(v @ v), 2)  # doctest: +ELLIPSIS
       Traceback (most recent call last):
-      jaxarch.errors.ArgumentError: loss: expected one that is convex in the mask; midway between v = ...
+      jaxarch.ArgumentError: loss: expected one that is convex in the mask; midway between v = ...
     """
     found = convexity_gap(loss, dimension, key=key)
     if not found.convex:

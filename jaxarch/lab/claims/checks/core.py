@@ -17,8 +17,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import check_count, check_instance, check_one_key
-from jaxarch.precision import float64
+from jaxarch import float64
+from jaxarch.lab.checks import check_count, check_instance, check_one_key
 
 Verdict = Literal["holds", "holds as corrected", "refuted", "fails", "not refuted"]
 """The last two are never recorded: a check or a control that fails, a counterexample that is none."""

@@ -16,8 +16,7 @@ from jax.typing import ArrayLike
 
 from jaxarch.lab.claims.checks.core import Sides
 from jaxarch.lab.claims.checks.cube import Cube, Field, choice, cube
-from jaxarch.spectral import feedforward
-from jaxarch.spectral.network import Activation
+from jaxarch.spectral import Activation, feedforward
 
 
 def whole(*shape: int) -> Field:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import jax.numpy as jnp
 from jax import Array
 
-from jaxarch.errors import from_extra
+from jaxarch.lab.checks import from_extra
 
 
 class Numbers(Protocol):

@@ -11,8 +11,8 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import (
-    ArgumentError,
+from jaxarch import ArgumentError, PyTree
+from jaxarch.lab.checks import (
     check_arrays,
     check_callable,
     check_concrete,
@@ -28,7 +28,6 @@ from jaxarch.lab.claims.checks.recorded_run import check_comparator
 from jaxarch.lab.claims.checks.two_temperature import trajectory
 from jaxarch.masks import check_temperatures
 from jaxarch.theory import mirror
-from jaxarch.trees import PyTree
 
 DRAWN_MASKS = 1000
 """At which gradients are looked at for the largest one, half of them corners of the cube."""

@@ -180,7 +180,7 @@ _TEMPERATURES = {"hard": (1.0, 1000.0), "ratio": (0.001, 1.0)}
 
 _HALF = {"scores": (0.0, 10.0), **_TEMPERATURES, "comparator": (0.0, 1.0)}
 
-SLOPE = Box(
+SLOPE: Box = Box(
     slope,
     {**_SCORES, "sharpness": (1.0, 1000.0)},
     {
@@ -191,7 +191,7 @@ SLOPE = Box(
 )
 """`ds_M(w) <= M/4`."""
 
-LEMMA_4_2_IN_ONE_COORDINATE = Box(
+LEMMA_4_2_IN_ONE_COORDINATE: Box = Box(
     lemma_4_2,
     {**_SCORES, **_TEMPERATURES, "step": (-10.0, 10.0), "position": (0.0, 1.0)},
     {
@@ -202,7 +202,7 @@ LEMMA_4_2_IN_ONE_COORDINATE = Box(
 )
 """`|1 - ds_H(xi) ds_S(w)| <= max(1, H S/16 - 1)`, which is at most `1 + H S/16` ([D] 9)."""
 
-STRONG_CONVEXITY = Box(
+STRONG_CONVEXITY: Box = Box(
     convexity,
     {**_SCORES, **_TEMPERATURES},
     {
@@ -213,7 +213,7 @@ STRONG_CONVEXITY = Box(
 )
 """`h'' = 1/(ds_H ds_S) >= 16/(H S)`: the potential is strongly convex."""
 
-RATIO_BOUND = (
+RATIO_BOUND: tuple[Box, ...] = (
     Box(
         _of_scores(curvature_below),
         _HALF,

@@ -11,12 +11,12 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxarch.errors import ArgumentError, as_array, check_broadcast, check_positive, is_traced
+from jaxarch import ArgumentError
+from jaxarch.lab.checks import as_array, check_broadcast, check_floating, check_positive, is_traced
 from jaxarch.lab.claims.checks.core import Sides
 from jaxarch.lab.claims.checks.two_temperature import ROUNDINGS, divergence_rounding, step_rounding
 from jaxarch.masks import check_temperatures
 from jaxarch.theory import mirror
-from jaxarch.trees import check_floating
 
 
 def regret(

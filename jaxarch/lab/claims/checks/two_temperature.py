@@ -15,8 +15,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxarch import PyTree
 from jaxarch.lab.claims.checks.core import EPS
-from jaxarch.trees import PyTree
 
 
 def slope(scores: ArrayLike, sharpness: ArrayLike) -> Array:

@@ -32,9 +32,8 @@ from jaxarch.lab.claims.checks.exact_networks import (
 from jaxarch.lab.claims.checks.free_algebra import symbol
 from jaxarch.lab.claims.own.forward_substitution import multiply_adds, symbolic_widths
 from jaxarch.lab.claims.spectral.counts import width_lists
-from jaxarch.spectral import algebra, feedforward, parameter_counts
+from jaxarch.spectral import Method, algebra, feedforward, parameter_counts
 from jaxarch.spectral.algebra import Blocks
-from jaxarch.spectral.network import Method
 
 CHARACTERISTIC_UP_TO = 12
 """Neurons of the networks whose characteristic polynomials are computed."""

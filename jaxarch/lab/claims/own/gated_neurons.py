@@ -34,8 +34,7 @@ from jaxarch.lab.claims.checks.exact_networks import DEPTHS, chain, depths, same
 from jaxarch.lab.claims.checks.free_algebra import linear_in, symbol
 from jaxarch.lab.claims.spectral.neurons import sparse_networks
 from jaxarch.lab.claims.spectral.perceptron_start import some_activation
-from jaxarch.spectral import algebra, feedforward, half_slope_relu
-from jaxarch.spectral.network import Activation
+from jaxarch.spectral import Activation, algebra, feedforward, half_slope_relu
 
 gated = functools.partial(feedforward, form="gated")
 

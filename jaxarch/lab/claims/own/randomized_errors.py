@@ -23,12 +23,7 @@ from jaxarch.lab.claims.checks.core import EPS, Claim, Sides
 from jaxarch.lab.claims.checks.cube import cube, often, uniform
 from jaxarch.lab.claims.checks.drawn import Inequality
 from jaxarch.lab.claims.checks.exact import Exact
-from jaxarch.theory.generalization import (
-    binomial_upper,
-    description_length,
-    randomized_bound,
-    relaxed_length,
-)
+from jaxarch.theory.generalization import binomial_upper, description_length, randomized_bound, relaxed_length
 
 LEAVES = (2, 4)
 """Connections of each leaf, where the divergence is summed over all masks."""

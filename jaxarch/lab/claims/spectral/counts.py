@@ -13,8 +13,7 @@ import numpy as np
 from jaxarch.lab.claims.checks.core import Claim, Counterexample, Sides
 from jaxarch.lab.claims.checks.exact import Exact
 from jaxarch.lab.claims.checks.exact_networks import DEPTHS, identity
-from jaxarch.spectral import algebra
-from jaxarch.spectral.readout import parameter_counts
+from jaxarch.spectral import algebra, parameter_counts
 
 
 def width_lists() -> Iterator[dict[str, Any]]:

@@ -15,8 +15,7 @@ from jaxarch.lab.claims.checks.core import Claim, Control, Counterexample, Sides
 from jaxarch.lab.claims.checks.cube import cube
 from jaxarch.lab.claims.checks.drawn import Inequality
 from jaxarch.lab.claims.checks.drawn_networks import residual, smooth, whole
-from jaxarch.spectral import direct_feedforward
-from jaxarch.spectral.readout import parameter_counts
+from jaxarch.spectral import direct_feedforward, parameter_counts
 
 
 def derivatives(weights: dict[str, Array], x: Array, c: Array, d: Array, offset: float) -> dict[str, Array]:

@@ -21,8 +21,7 @@ from jaxarch.lab.claims.checks.exact import Exact
 from jaxarch.lab.claims.checks.exact_networks import DEPTHS, integers, same, symbols
 from jaxarch.lab.claims.checks.free_algebra import symbol
 from jaxarch.lab.claims.spectral.perceptron_start import some_activation
-from jaxarch.spectral import algebra, feedforward
-from jaxarch.spectral.network import Activation
+from jaxarch.spectral import Activation, algebra, feedforward
 
 
 def sparse_networks() -> Iterator[dict[str, Any]]:

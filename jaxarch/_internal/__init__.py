@@ -1,0 +1,1 @@
+"""Small tools of every room, none of them public."""

@@ -1,0 +1,33 @@
+"""Deprecations: an old name works on for some releases, and warns once."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+
+
+@functools.cache
+def warn_deprecated(old: str, new: str, release: str) -> None:
+    """Warn, the first time only, that a public name has another now.
+
+    Call it in the function of the old name, or in the `__getattr__` of the module that had it, so that the
+    warning points at the line of the user.
+
+    Args:
+      old: the public name that is kept for now, such as `jaxarch.masks.keep`.
+      new: the public name to use in its place.
+      release: the one that removes the old name, such as `0.3`.
+
+    Example:
+      >>> import warnings
+      >>> from jaxarch._internal.deprecation import warn_deprecated
+      >>> def retain(scores):
+      ...     warn_deprecated("jaxarch.masks.retain", "jaxarch.masks.keep", "0.3")
+      >>> with warnings.catch_warnings(record=True) as caught:
+      ...     warnings.simplefilter("always")
+      ...     retain(None), retain(None)
+      (None, None)
+      >>> [str(warning.message) for warning in caught]
+      ['jaxarch.masks.retain is jaxarch.masks.keep; jaxarch 0.3 removes the old name']
+    """
+    warnings.warn(f"{old} is {new}; jaxarch {release} removes the old name", DeprecationWarning, stacklevel=3)

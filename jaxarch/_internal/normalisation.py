@@ -1,0 +1,35 @@
+"""The scales and shifts of batch norm in a model's parameters: one of each a channel."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from jaxarch._internal.errors import ArgumentError
+from jaxarch._internal.trees import PyTree, Where, named_leaves, placed, select
+
+
+def scales_and_shifts(params: PyTree, where: Where = "*scale") -> PyTree:
+    """The scales of channels, and the shift beside each, in the structure of the parameters.
+
+    Args:
+      params: of a model.
+      where: the leaves that are scales, by path.
+
+    Raises:
+      ArgumentError: none, or some that are not one number a channel.
+    """
+    scales = named_leaves(select(params, where, "where"))
+    for path, leaf in scales.items():
+        if jnp.ndim(leaf) != 1:
+            raise ArgumentError(
+                f"where: expected scales, one number a channel; {path} has shape {jnp.shape(leaf)}"
+            )
+    beside = {shift_of(path) for path in scales}
+    shifts = {path: leaf for path, leaf in named_leaves(params).items() if path in beside}
+    return placed(scales | shifts, params)
+
+
+def shift_of(scale: str) -> str:
+    """The path of the shift beside a scale."""
+    module, _, _ = scale.rpartition("/")
+    return f"{module}/bias" if module else "bias"

@@ -1,0 +1,279 @@
+"""The k-th largest of many numbers by counting: no sort, no gather, sharding kept.
+
+Read as integers, the bits of floating-point numbers are in the numbers' order, once those of negative ones
+are flipped; integers are as they are. So the k-th largest of a list of arrays is where the number of those
+at or above comes to k: found between two ends that close in, about ten rounds for a million numbers. Each
+round counts, over arrays that stay as and where they are; of arrays that are split over devices, one number
+a device is sent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxarch._internal.errors import ArgumentError
+
+GUESSES = 20
+"""Of where a count comes to k, before the range is halved in each round."""
+
+
+def count_dtype(size: int) -> jnp.dtype:
+    """An integer dtype that counts up to `size` exactly.
+
+    Raises:
+      ArgumentError: 2^32 or more, where JAX has no integers of 64 bits.
+    """
+    if size < 2**31:
+        return jnp.dtype(jnp.int32)
+    if jax.dtypes.canonicalize_dtype(jnp.int64) == jnp.int64:
+        return jnp.dtype(jnp.int64)
+    if size < 2**32:
+        return jnp.dtype(jnp.uint32)
+    raise ArgumentError(
+        f"mask: {size} connections are more than 32 bits count; set jax_enable_x64, or count outside of jit"
+    )
+
+
+@jax.jit
+def largest(arrays: Sequence[Array], k: Array, among: Sequence[Array] | None = None) -> list[Array]:
+    """Mark the `k` largest numbers of all arrays together: booleans in the arrays' shapes.
+
+    Exactly k; of equal numbers, the first in row-major order, array after array. NaN is less than -inf.
+
+    Args:
+      arrays: the numbers.
+      k: how many.
+      among: booleans in the arrays' shapes: no other number is marked. All of them, if they are fewer than k.
+
+    Raises:
+      ArgumentError: arrays of dtypes that have none in common in which all numbers are exact, such as int32
+        and float32.
+    """
+    size = sum(array.size for array in arrays)
+    dtype = count_dtype(size)
+    k = jnp.maximum(k, 0).astype(dtype)
+    promoted = _promoted(arrays)
+    least = jnp.iinfo(_key_dtype(promoted[0].dtype)).min
+    ordered = [
+        jnp.where(jnp.isnan(array), least, keys)
+        for array, keys in zip(promoted, _ordered(promoted), strict=True)
+    ]
+    if among is not None:
+        ordered = [jnp.where(there, keys, least) for there, keys in zip(among, ordered, strict=True)]
+    split = _split(ordered, k)
+    threshold = split.low
+
+    def before(end: Array) -> list[Array]:
+        """Those above the threshold, and of the tied ones those whose place is before `end`."""
+        places = _places(arrays, dtype)
+        marked = [
+            (keys > threshold) | (keys == threshold) & (place < end)
+            for keys, place in zip(ordered, places, strict=True)
+        ]
+        # The key of what is left out is that of NaN, and of the least integer.
+        return marked if among is None else [m & a for m, a in zip(marked, among, strict=True)]
+
+    def halve(ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = ends
+        middle = low + (high - low) // 2
+        enough = _count(before(middle), dtype) >= k
+        return jnp.where(enough, low, middle + 1), jnp.where(enough, middle, high)
+
+    # The end is found by bisection, unless all of the tied ones are wanted.
+    start = jnp.where(split.kept <= k, size, 0).astype(dtype)
+    end, _ = jax.lax.while_loop(lambda ends: ends[0] < ends[1], halve, (start, jnp.full_like(start, size)))
+    return before(end)
+
+
+@jax.jit
+def percentile(arrays: Sequence[Array], percentiles: Array) -> Array:
+    """Percentiles of all arrays together, linearly interpolated, as `jnp.percentile`: NaN if there is a NaN.
+
+    Args:
+      arrays: floating-point arrays of any shapes.
+      percentiles: in [0, 100], of any shape; of others the result is NaN.
+    """
+    promoted = _promoted(arrays)
+    size = sum(array.size for array in arrays)
+    dtype = count_dtype(size)
+    ordered = _ordered(promoted)
+    position = percentiles.astype(promoted[0].dtype) / 100 * (size - 1)
+    low, high = jnp.floor(position), jnp.ceil(position)
+    share = position - low
+
+    def neighbours(rank: Array) -> tuple[Array, Array]:
+        """The numbers of a rank, from 0, the smallest, and of the next."""
+        at = _kth_largest(ordered, size - rank)
+        above = [keys > at for keys in ordered]
+        least = [_least(keys, a) for a, keys in zip(above, ordered, strict=True)]
+        is_last = rank + 1 < size - _count(above, dtype)
+        return at, jnp.where(is_last, at, jnp.min(jnp.stack(least)))
+
+    ranks = jnp.clip(low, 0, size - 1).astype(dtype)
+    at, after = jnp.vectorize(neighbours)(ranks)
+    below, above = (_number(keys, promoted[0].dtype) for keys in (at, jnp.where(high > low, after, at)))
+    value = above * share + below * (1 - share)
+    broken = jnp.stack([jnp.any(jnp.isnan(array)) for array in promoted]).any()
+    is_one = (percentiles >= 0) & (percentiles <= 100)
+    return jnp.where(broken | ~is_one, jnp.nan, value).astype(jnp.result_type(*arrays))
+
+
+def _kth_largest(ordered: Sequence[Array], k: Array) -> Array:
+    """The largest key that at least k keys are at or above."""
+    least = _split(ordered, k).low
+    return jnp.min(jnp.stack([_least(keys, keys >= least) for keys in ordered]))
+
+
+def _least(keys: Array, where: Array | None = None) -> Array:
+    """The least key; the largest that there can be, of none."""
+    return jnp.min(keys, where=where, initial=jnp.iinfo(keys.dtype).max)
+
+
+def _split(ordered: Sequence[Array], k: Array) -> _Bracket:
+    """Its `low`: a number that exactly k keys are at or above; where ties leave none, the largest with more.
+
+    How many keys are at or above a number falls from end to end of their range, and where it comes to k is
+    guessed on a line between the ends. An end that has stayed twice counts half (the Illinois algorithm,
+    M. Dowell and P. Jarratt, 1971), which brings the guess to its other side; after `GUESSES` rounds, the
+    range is halved.
+    """
+    bits = jnp.iinfo(ordered[0].dtype).bits
+    unsigned, real = (jnp.uint32, jnp.float32) if bits == 32 else (jnp.uint64, jnp.float64)
+    # Half a key aside, where none of the ends is met.
+    wanted = k.astype(real) - 0.5
+
+    def guess(at: _Bracket) -> _Bracket:
+        span = jax.lax.bitcast_convert_type(at.high - at.low, unsigned)
+        share = jnp.minimum(at.more / (at.more + at.less), 1 - 2.0**-20)
+        step = jnp.where(at.guesses < GUESSES, jnp.round(share * span.astype(real)), 0).astype(unsigned)
+        step = jnp.where(at.guesses < GUESSES, jnp.clip(step, 1, span), span - span // 2)
+        middle = at.low + jax.lax.bitcast_convert_type(step, at.low.dtype)
+        count = _count([keys >= middle for keys in ordered], k.dtype)
+        enough = count >= k
+        distance = jnp.abs(count.astype(real) - wanted)
+        stayed = enough == at.was_enough
+        return _Bracket(
+            low=jnp.where(enough, middle, at.low),
+            high=jnp.where(enough, at.high, middle - 1),
+            kept=jnp.where(enough, count, at.kept),
+            more=jnp.where(enough, distance, jnp.where(stayed, at.more / 2, at.more)),
+            less=jnp.where(enough, jnp.where(stayed, at.less / 2, at.less), distance),
+            was_enough=enough,
+            guesses=at.guesses + 1,
+        )
+
+    size = sum(keys.size for keys in ordered)
+    start = _Bracket(
+        low=jnp.min(jnp.stack([_least(keys) for keys in ordered])),
+        high=jnp.max(jnp.stack([jnp.max(keys, initial=jnp.iinfo(keys.dtype).min) for keys in ordered])),
+        kept=jnp.full_like(k, size),
+        more=size - wanted,
+        less=wanted,
+        was_enough=jnp.zeros_like(k, jnp.bool_),
+        guesses=jnp.zeros_like(k, jnp.int32),
+    )
+    return jax.lax.while_loop(lambda at: (at.low < at.high) & (at.kept != k), guess, start)
+
+
+class _Bracket(NamedTuple):
+    """Numbers between which a threshold is.
+
+    Attributes:
+      low: at or above which there are k keys or more.
+      high: above which there are fewer than k.
+      kept: how many there are.
+      more: how many more than wanted there are from `low` on, or a half of that for each time it has stayed.
+      less: likewise, how many fewer above `high`.
+      was_enough: whether the last guess became `low`.
+      guesses: made so far.
+    """
+
+    low: Array
+    high: Array
+    kept: Array
+    more: Array
+    less: Array
+    was_enough: Array
+    guesses: Array
+
+
+def _promoted(arrays: Sequence[Array]) -> list[Array]:
+    """All arrays in one dtype of 32 or 64 bits, in which they have the order that they had."""
+    dtype = jnp.result_type(*arrays)
+    if jnp.issubdtype(dtype, jnp.floating):
+        dtype = jnp.promote_types(dtype, jnp.float32)
+    elif jnp.issubdtype(dtype, jnp.bool_) or jnp.iinfo(dtype).bits < 32:
+        dtype = jnp.dtype(jnp.int32)
+    for array in arrays:
+        if not _is_exact(array.dtype, dtype):
+            raise ArgumentError(
+                f"scores: {array.dtype} has no exact order beside the other leaves' {dtype}; give all leaves "
+                "one dtype"
+            )
+    return [array.astype(dtype) for array in arrays]
+
+
+def _is_exact(dtype: jnp.dtype, common: jnp.dtype) -> bool:
+    """Whether every number of a dtype is one of the dtype that it was promoted to."""
+    if jnp.issubdtype(dtype, jnp.bool_) or jnp.issubdtype(dtype, jnp.floating):
+        return True
+    mine = jnp.iinfo(dtype)
+    if jnp.issubdtype(common, jnp.floating):
+        return mine.bits <= jnp.finfo(common).nmant + 1
+    return jnp.iinfo(common).min <= mine.min and mine.max <= jnp.iinfo(common).max
+
+
+def _key_dtype(dtype: jnp.dtype) -> jnp.dtype:
+    return jnp.dtype(jnp.int32 if dtype.itemsize == 4 else jnp.int64)
+
+
+def _ordered(arrays: Sequence[Array]) -> list[Array]:
+    """Integers in the order of the arrays' numbers; 0 and -0 are one."""
+    dtype = arrays[0].dtype
+    integer = _key_dtype(dtype)
+    bits = [jax.lax.bitcast_convert_type(jnp.where(array == 0, 0, array), integer) for array in arrays]
+    if jnp.issubdtype(dtype, jnp.floating):
+        return [_flipped(keys) for keys in bits]
+    unsigned = jnp.issubdtype(dtype, jnp.unsignedinteger)
+    return [keys ^ jnp.iinfo(integer).min for keys in bits] if unsigned else bits
+
+
+def _number(keys: Array, dtype: jnp.dtype) -> Array:
+    """The numbers that have these keys."""
+    return jax.lax.bitcast_convert_type(_flipped(keys), dtype)
+
+
+def _flipped(bits: Array) -> Array:
+    """The bits of negative numbers flipped, but for the sign: its own inverse."""
+    return jnp.where(bits < 0, bits ^ jnp.iinfo(bits.dtype).max, bits)
+
+
+def _count(masks: Sequence[Array], dtype: jnp.dtype) -> Array:
+    """How many are true. Rows are counted in float32, which is faster on CPUs, as far as it is exact."""
+    rows = [
+        jnp.sum(mask, axis=-1, dtype=jnp.float32).astype(dtype)
+        if mask.ndim and mask.shape[-1] < 2**24
+        else mask
+        for mask in masks
+    ]
+    return jnp.sum(jnp.stack([jnp.sum(row, dtype=dtype) for row in rows]), dtype=dtype)
+
+
+def _places(arrays: Sequence[Array], dtype: jnp.dtype) -> list[Array]:
+    """The place of every number in row-major order, array after array."""
+    places, start = [], 0
+    for array in arrays:
+        place = jnp.full([1] * array.ndim, start, dtype)
+        for axis, length in enumerate(array.shape):
+            stride = math.prod(array.shape[axis + 1 :])
+            shape = [-1 if other == axis else 1 for other in range(array.ndim)]
+            place = place + (jnp.arange(length, dtype=dtype) * stride).reshape(shape)
+        places.append(place)
+        start += array.size
+    return places

@@ -1,0 +1,469 @@
+"""What theorems say of a network, in one call."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.flatten_util import ravel_pytree
+
+from jaxarch._internal.errors import (
+    ArgumentError,
+    check_array,
+    check_callable,
+    check_count,
+    check_flag,
+    check_leaves,
+    first_line,
+    is_traced,
+    shown,
+)
+from jaxarch._internal.trees import PyTree, check_structure, named_leaves
+from jaxarch.certificates._certificate import Certificate, Errors, Flips
+from jaxarch.certificates._convexity import ROUNDINGS, check_convex, check_flips
+from jaxarch.certificates._counting import Wrong, count_errors, why_no_errors
+from jaxarch.certificates._repeated import input_digests, why_repeated, why_seen
+from jaxarch.certificates._untouched import as_before, is_weight_free, why_touched
+from jaxarch.finish._flip import MaskedObjective, Returning, Tries, flipped
+from jaxarch.masks import apply_mask, check_booleans, check_fits, connections
+from jaxarch.run._network import Network
+from jaxarch.run._problem import Problem, check_is_problem, check_rows
+from jaxarch.theory.generalization import binomial_upper, description_length, masked_bound
+from jaxarch.theory.generalization._binomial import check_delta
+from jaxarch.theory.optimality import duality_gap
+
+
+def certify(
+    network: Network,
+    problem: Problem,
+    *,
+    weights: PyTree = None,
+    wrong: Wrong | None = None,
+    convex: bool = False,
+    relaxed: PyTree = None,
+    flips: int = 20,
+    delta: float = 0.05,
+    choices: int = 1,
+    prior: PyTree = None,
+    repeats: bool = False,
+    batch_size: int | None = None,
+) -> Certificate:
+    r"""What can be proved of a mask that was learned: how good it is, and how often it errs on new examples.
+
+    - *The gap* `sum_i max(g_i u_i, -g_i (1 - u_i))`, g the gradient of F, the loss over all training rows, at
+      the mask u: 0 where no direction into the cube descends. If F is convex in the mask, no mask's loss is
+      lower than `F(u) - gap` (`theory.optimality.duality_gap`), nor than `F(v) - gap(v)` at any `relaxed` v.
+    - *Single flips* of the connections that promise most by the gradient, each one's F computed. The mask is
+      locally optimal if all were tried and none is better.
+    - *Errors on new examples*, where the weights were there before the data and the data chose nothing but
+      the mask: a bound from the errors on the training rows and the length of the mask's description
+      (`theory.generalization.masked_bound`), and, where there are validation rows, the bound that these give
+      by themselves, which is nearly always the smaller one. Each is wrong with probability `delta` at most.
+
+    Args:
+      network: what one run found, masked: `network.of_run(0)` of what `over_seeds` returned.
+      problem: that it was found for, of one run: `problem.of_run(0)` where runs have rows of their own.
+      weights: all parameters as they were before any training row was looked at: `network.start` of a search
+        over fixed weights that nothing was trained before, or `problem.start(key)[0]` where the problem is
+        `paired`; by default weights of 1. Other weights than `network.start`, where the network has one, are
+        refused, and those that are 0 wherever the mask is. With them connections that are not there can be
+        tried too; without them, and where weights are not 1, gap and flips are of the connections that are
+        there.
+      wrong: `(outputs, y) -> (n,)`, booleans, which of n examples the network gets wrong, y being the second
+        of the problem's batches; by default whether the largest of several outputs is not that of an integer
+        label. An example with NaN among its outputs is wrong in any case.
+      convex: whether the loss is convex in the mask, as one that is convex in outputs which are linear in it,
+        and differentiable. Hidden layers are not. It is looked at in some places, and refused where it fails.
+      relaxed: v, numbers in [0, 1] in the mask's structure, where the loss is convex: the mask that the
+        search descended in, as `masks.soft_mask(network.info["scores"], hard, soft)` after
+        `search.two_temperature`. The gap that is reported is the smaller one of `gap(u)` and
+        `F(u) - F(v) + gap(v)`.
+      flips: how many connections are tried, the most promising ones first.
+      delta: in (0, 1).
+      choices: among how many networks (seeds, settings) this one is chosen by looking at the training rows, a
+        number that was fixed before. Whoever goes on until content says `k * (k + 1)` of the k-th. Densities
+        need no such payment over the same weights.
+      prior: the chance of each connection to be there, in the mask's structure, that was fixed before these
+        training rows were looked at, for a shorter description: from another half of the rows, for instance,
+        whose errors are then not counted (`dataclasses.replace(problem, train=other_half)`).
+      repeats: whether rows with equal inputs were drawn independently, as where inputs have few values. By
+        default they count as copies, of which no bound follows: neither where training or validation rows
+        repeat one another, nor where validation rows have the inputs of training rows. Labels do not tell
+        copies apart, and copies that were changed are not found.
+      batch_size: rows at a time, where memory is short; by default all.
+
+    Returns:
+      A `Certificate`; `print` shows it. The loss, its gap and flips are as exact as the network's arithmetic,
+      the error bounds are rounded upwards from counted errors.
+
+    Raises:
+      ArgumentError: a network without a mask or weights, or of many runs; a problem whose runs have rows of
+        their own; a stream without rows; a loss that is not finite, or said to be convex and is not; a
+        `relaxed` mask where it is not said so, or outside [0, 1]; weights of another structure; a `wrong`
+        that does not return n booleans; numbers out of range.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x = jax.random.normal(jax.random.key(0), (200, 8))
+      >>> y = (x[:, :3].sum(axis=1) > 0).astype(int)
+      >>> def logits(params, x):
+      ...     return jnp.stack([jnp.zeros(len(x)), x @ params["w"][:, 0]], axis=1)
+      >>> problem = jaxarch.supervised(
+      ...     (lambda key: {"w": jax.random.normal(key, (8, 1))}, logits), (x, y),
+      ...     loss=optax.softmax_cross_entropy_with_integer_labels, optimizer=optax.adam(0.1), steps=100)
+      >>> network = jaxarch.search.two_temperature(20.0, 2.0)(jax.random.key(1), problem)
+      >>> certificate = jaxarch.certify(network, problem, convex=True)
+      >>> print(network.mask["w"][:, 0].astype(int), certificate.flips.locally_optimal)
+      [1 1 1 0 0 0 0 0] True
+      >>> print(certificate)
+      connections    3 of 8
+      loss           0.3 on 200 training examples
+      gap            0.02689: no mask has a loss below 0.273
+      single flips   8 of 8 tried, none is better: locally optimal
+      description    6 nats
+      new errors     at most 0.04505 (0 errors in 200 examples: 0.0000)
+      each but with  probability 0.05
+      assumed        that the training examples were drawn independently, like new ones, and scaled no input
+      assumed        that the model and what all its starts have in common did not come from the training rows
+      assumed        that no other network could have been chosen by them
+      assumed        that the loss is convex in the mask, and differentiable at it
+    """
+    _check(network, problem, weights)
+    _check_settings(convex, delta, choices, flips, repeats, batch_size, wrong)
+    network = network.replace(
+        params=apply_mask(network.mask, network.params),
+        state={} if network.state is None else network.state,
+    )
+    length = description_length(network.mask, prior)
+    rows = np.asarray(problem.training_rows())
+    why_not = why_touched(network, problem, weights)
+    network = network.replace(start=weights)
+    returning: Returning = "start" if weights is not None else "ones" if is_weight_free(network) else None
+    on = MaskedObjective.of(network, returning, problem, batch_size)
+    bare = Network(network.params, network.mask, network.state, start=weights)
+    loss, gap, tries = _optimality(on, (bare, problem, returning, batch_size), flips, convex, relaxed)
+    examples = partial(_Examples, problem=problem, wrong=wrong, batch_size=batch_size, repeats=repeats)
+    seen, training = examples(rows), None
+    why_not = why_not or seen.why_none(network) or why_repeated(seen.digests, "training")
+    if not why_not:
+        before = network.replace(params=as_before(network, weights))
+        bound = partial(masked_bound, mask=network.mask, delta=delta, choices=choices, prior=prior)
+        training, why_not = seen.errors(before, bound)
+    held_out, why_not_held_out = None, ""
+    if problem.validation is not None:
+        held = examples(np.asarray(problem.validation))
+        held_out, why_not_held_out = _on_held_out(held, seen, network, delta)
+    assumptions = _assumptions(problem, weights, choices, prior, training, held_out, repeats, convex)
+    return Certificate(
+        connections=on.flat.size,
+        kept=int(connections(network.mask)),
+        examples=len(rows),
+        loss=loss,
+        gap=gap,
+        convex=convex,
+        growing=returning is not None,
+        flips=_flips(on, tries, loss, network.mask),
+        delta=float(delta),
+        choices=choices,
+        length=length,
+        training=training,
+        held_out=held_out,
+        why_not=why_not,
+        why_not_held_out=why_not_held_out,
+        assumptions=assumptions,
+    )
+
+
+def _check_settings(
+    convex: bool,
+    delta: float,
+    choices: int,
+    flips: int,
+    repeats: bool,
+    batch_size: int | None,
+    wrong: Wrong | None,
+) -> None:
+    check_flag("convex", convex)
+    check_delta(delta)
+    check_count("choices", choices)
+    check_count("flips", flips, least=0)
+    check_flag("repeats", repeats)
+    if batch_size is not None:
+        check_count("batch_size", batch_size)
+    if wrong is not None:
+        if not callable(wrong):
+            raise ArgumentError(f"wrong: expected a function (outputs, y) -> (n,), got {shown(wrong)}")
+        check_callable("wrong", wrong, "outputs", "y")
+
+
+def _check(network: Network, problem: Problem, weights: PyTree) -> None:
+    """Raise unless they are a network of one run with a mask, and the problem of that run."""
+    if not isinstance(network, Network):
+        raise ArgumentError(f"network: expected what a search found, got {shown(network)}")
+    check_is_problem(problem)
+    if is_traced((network, problem, weights)):
+        raise ArgumentError(
+            "network: a certificate is of concrete numbers; call certify outside of jit and vmap"
+        )
+    for name in ("params", "mask"):
+        if getattr(network, name) is None:
+            raise ArgumentError(f"network: it has no {name}; a certificate is of a mask and its weights")
+    _check_rows(problem)
+    check_booleans(network.mask)
+    _check_leaves(network, problem)
+    if weights is not None:
+        # Each leaf is checked as it is taken.
+        dict(_leaves_like("weights", weights, network.params, "the parameters", "the network's"))
+
+
+def _check_rows(problem: Problem) -> None:
+    """Raise unless the rows of a problem are those of one run, and none is padding."""
+    for name in ("train", "validation"):
+        if getattr(getattr(problem, name), "ndim", 1) > 1:
+            raise ArgumentError(
+                f"problem: its runs have `{name}` rows of their own; take one, problem.of_run(0)"
+            )
+    check_leaves("problem: data", problem.data, keys=True)
+    examples = len(jax.tree.leaves(problem.data)[0])
+    check_rows("train", problem.train, examples)
+    if problem.validation is not None and np.size(problem.validation):
+        check_rows("validation", problem.validation, examples)
+    if problem.train_size is not None:
+        raise ArgumentError("problem: with a train_size some of its rows are padding; take train=rows[:size]")
+
+
+def _check_leaves(network: Network, problem: Problem) -> None:
+    """Raise unless the network's parameters, mask and state are those of the problem's model."""
+    params, state = jax.eval_shape(problem.init, jax.random.key(0))
+    found, made = named_leaves(network.params), named_leaves(params)
+    for path, leaf in found.items():
+        expected = made.get(path)
+        if expected is None or jnp.shape(leaf) != expected.shape:
+            raise ArgumentError(
+                f"network: '{path}' has the shape {jnp.shape(leaf)}, the problem's "
+                f"{getattr(expected, 'shape', 'none')}; of many runs take one, network.of_run(0)"
+            )
+    if len(found) < len(jax.tree.leaves(network.params)):
+        raise ArgumentError("network: two of its parameters have one path")
+    check_fits(network.mask, network.params)
+    if jax.tree.leaves(state) and network.state is None:
+        raise ArgumentError("network: the problem's model has a state, and it has none")
+
+
+def _leaves_like(
+    name: str, tree: PyTree, like: PyTree, of: str, whose: str, real: bool = False
+) -> Iterator[tuple[str, Any]]:
+    """Yield the leaves of a tree by path.
+
+    Raises:
+      ArgumentError: another structure than that of `like`; at a leaf, no array of numbers or another shape.
+    """
+    check_structure(name, tree, like, of)
+    expected = named_leaves(like)
+    for path, leaf in named_leaves(tree).items():
+        if path not in expected:
+            raise ArgumentError(f"{name}: expected the structure of {of}, got {shown(tree)}")
+        check_array(f"{name}: {path}", leaf, real=real)
+        if jnp.shape(leaf) != jnp.shape(expected[path]):
+            raise ArgumentError(f"{name}: '{path}' has the shape {jnp.shape(leaf)}, not {whose}")
+        yield path, leaf
+
+
+@dataclasses.dataclass(frozen=True)
+class _Examples:
+    """Rows of a problem on which errors are counted."""
+
+    rows: np.ndarray
+    problem: Problem
+    wrong: Wrong | None
+    batch_size: int | None
+    repeats: bool
+
+    @cached_property
+    def digests(self) -> list[bytes]:
+        """Digests of the inputs, by which copies are found; none where rows may repeat one another."""
+        return [] if self.repeats else input_digests(self.problem, self.rows)
+
+    def why_none(self, network: Network) -> str:
+        """Say why errors cannot be counted; empty where they can."""
+        return why_no_errors(self.problem, network, self.wrong, self.rows)
+
+    def errors(self, network: Network, bound: Callable[[int, int], float]) -> tuple[Errors | None, str]:
+        """Count errors and bound them, or say why no bound follows."""
+        count, why_not = count_errors(network, self.problem, self.wrong, self.rows, self.batch_size)
+        size = len(self.rows)
+        return (None if why_not else Errors(count, size, bound(count, size))), why_not
+
+
+def _on_held_out(
+    held: _Examples, seen: _Examples, network: Network, delta: float
+) -> tuple[Errors | None, str]:
+    """Count and bound errors on validation rows, or say why no bound follows."""
+    why_not = held.why_none(network)
+    if np.intersect1d(seen.rows, held.rows).size:
+        why_not = "none: some validation rows are training rows"
+    why_not = why_not or why_seen(held.digests, seen.digests) or why_repeated(held.digests, "validation")
+    return (None, why_not) if why_not else held.errors(network, partial(binomial_upper, delta=delta))
+
+
+def _assumptions(
+    problem: Problem,
+    weights: PyTree,
+    choices: int,
+    prior: PyTree,
+    training: Errors | None,
+    held_out: Errors | None,
+    repeats: bool,
+    convex: bool,
+) -> tuple[str, ...]:
+    """List what the statements of a certificate rest on."""
+    assumptions = []
+    if training is not None:
+        known = "the model and what all its starts have in common" if weights is None else "the weights"
+        number = (
+            "that no other network"
+            if choices == 1
+            else f"that none but {choices:,} networks, a number fixed before,"
+        )
+        assumptions += [
+            "that the training examples were drawn independently, like new ones, and scaled no input",
+            f"that {known} did not come from the training rows",
+            f"{number} could have been chosen by them",
+        ]
+        if prior is not None:
+            assumptions.append("that the prior did not come from them either")
+    if held_out is not None:
+        assumptions.append(
+            "that the validation rows were drawn likewise, and chose nothing: no setting, no random "
+            "search, no early stop"
+        )
+        if problem.stream is not None:
+            assumptions.append("that no validation example was in the stream")
+    if repeats and (training or held_out):
+        assumptions.append("that equal inputs were drawn independently, and none is a copy")
+    if convex:
+        assumptions.append("that the loss is convex in the mask, and differentiable at it")
+    return tuple(assumptions)
+
+
+def _optimality(
+    on: MaskedObjective,
+    of: tuple[Network, Problem, Returning, int | None],
+    flips: int,
+    convex: bool,
+    relaxed: PyTree,
+) -> tuple[float, float, Tries | None]:
+    """Compute the loss and the gap of a mask, and try its flips.
+
+    Args:
+      on: the objective.
+      of: what the objective is made of.
+      flips: how many to try.
+      convex: whether the loss is said to be convex in the mask.
+      relaxed: a mask of numbers in [0, 1], or `None`.
+
+    Raises:
+      ArgumentError: a loss that fails, is not finite, or is not convex as was said; a `relaxed` that does not
+        fit.
+    """
+    try:
+        loss, gradient, gap = _first_order(*of)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, ArgumentError):
+            raise
+        raise ArgumentError(f"problem: its loss fails on its training rows: {first_line(error)}") from error
+    if not jnp.isfinite(loss):
+        raise ArgumentError(f"network: its loss on the training rows is {float(loss)}")
+    tried = min(flips, int(on.allowed.sum()))
+    tries = _tries(*of, tried) if tried else None
+    if convex:
+        check_convex(on, float(loss), gradient, float(gap), tries)
+    if relaxed is not None:
+        vector = _relaxed(relaxed, of[0].mask, convex, on)
+        gap = jnp.minimum(gap, _gap_by(vector, loss, *of))
+        check_flips(float(loss), float(gap), tries, float(jnp.finfo(on.flat.dtype).eps))
+    return float(loss), float(gap), tries
+
+
+@partial(jax.jit, static_argnames=("returning", "batch_size"))
+def _first_order(
+    network: Network,
+    problem: Problem,
+    returning: Returning,
+    batch_size: int | None,
+    relaxed: Array | None = None,
+) -> tuple[Array, Array, Array]:
+    """F of the mask, or of numbers in its place, its gradient, and the gap."""
+    on = MaskedObjective.of(network, returning, problem, batch_size)
+    vector = on.flat if relaxed is None else relaxed
+    loss, gradient = jax.value_and_grad(on.objective)(vector)
+    return loss, gradient, duality_gap(vector, jnp.where(on.allowed, gradient, 0))
+
+
+def _gap_by(
+    vector: Array,
+    loss: Array,
+    network: Network,
+    problem: Problem,
+    returning: Returning,
+    batch_size: int | None,
+) -> Array:
+    """`F(u) - F(v) + gap(v)`, v a vector of numbers in [0, 1], with what rounding may have taken from it.
+
+    Raises:
+      ArgumentError: a loss there that is not finite, or F below its tangent plane there.
+    """
+    there, _, slack = _first_order(network, problem, returning, batch_size, vector)
+    gap, size = loss - there + slack, jnp.abs(loss) + jnp.abs(there) + slack
+    rounding = ROUNDINGS * jnp.finfo(vector.dtype).eps * size
+    if not jnp.isfinite(gap):
+        raise ArgumentError(f"relaxed: the loss there is {float(there)}")
+    if gap < -rounding:
+        raise ArgumentError("convex: the loss is not convex in the mask: that of the mask is below a tangent")
+    return jnp.maximum(gap, 0) + rounding
+
+
+def _relaxed(relaxed: PyTree, mask: PyTree, convex: bool, on: MaskedObjective) -> Array:
+    """Numbers in place of the mask, as a vector.
+
+    Raises:
+      ArgumentError: a loss that is not said to be convex; numbers of another structure or shape, outside
+        [0, 1], or above 0 at connections that cannot come back.
+    """
+    if not convex:
+        raise ArgumentError("relaxed: it bounds the loss of masks only where that is convex, convex=True")
+    for path, leaf in _leaves_like("relaxed", relaxed, mask, "the mask", "the mask's", real=True):
+        if not ((jnp.asarray(leaf) >= 0) & (jnp.asarray(leaf) <= 1)).all():
+            raise ArgumentError(f"relaxed: expected numbers in [0, 1] at '{path}'")
+    vector = ravel_pytree(relaxed)[0].astype(on.flat.dtype)
+    if ((vector > 0) & ~on.allowed.astype(bool)).any():
+        raise ArgumentError("relaxed: it has connections whose weights are not known; give `weights`")
+    return vector
+
+
+@partial(jax.jit, static_argnames=("returning", "batch_size", "tried"))
+def _tries(
+    network: Network, problem: Problem, returning: Returning, batch_size: int | None, tried: int
+) -> Tries:
+    on = MaskedObjective.of(network, returning, problem, batch_size)
+    return on.flips(on.flat, on.allowed, on.slopes(on.flat), tried, 8)
+
+
+def _flips(on: MaskedObjective, tries: Tries | None, loss: float, mask: PyTree) -> Flips:
+    allowed = int(on.allowed.sum())
+    if tries is None:
+        return Flips(0, allowed, 0, None, None)
+    best = int(jnp.argmin(tries.values))
+    changed, before = named_leaves(on.unravel(flipped(on.flat, tries.positions[best]))), named_leaves(mask)
+    for path, leaf in changed.items():
+        places = np.argwhere(np.asarray(leaf > 0) != np.asarray(before[path]))
+        if len(places):
+            connection = (path, tuple(int(place) for place in places[0]))
+    change = float(tries.values[best]) - loss
+    return Flips(len(tries.positions), allowed, int(tries.better.sum()), change, connection)

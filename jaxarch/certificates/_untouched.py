@@ -1,0 +1,111 @@
+"""Whether a network's weights were there before the data: only then its mask alone was chosen by them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxarch._internal.trees import PyTree, named_leaves, raw_numbers
+from jaxarch.masks import apply_mask, weight_free
+from jaxarch.run._network import Network
+from jaxarch.run._problem import Problem
+
+
+def as_before(network: Network, weights: PyTree) -> PyTree:
+    """The parameters of the network's mask over weights that were there before the data.
+
+    Args:
+      network: of one run.
+      weights: those that its user says were there; `None` for weights of 1.
+    """
+    if weights is None:
+        return weight_free(network.mask, network.params)
+    return apply_mask(network.mask, weights)
+
+
+def is_weight_free(network: Network) -> bool:
+    """Whether all connections that are there have the weight 1."""
+    free, found = (named_leaves(of) for of in (as_before(network, None), network.params))
+    masked = (path for path, leaf in named_leaves(network.mask).items() if leaf is not None)
+    return all(np.array_equal(found[path], free[path]) for path in masked)
+
+
+def why_touched(network: Network, problem: Problem, weights: PyTree) -> str:
+    """Say why it cannot be shown that the data chose nothing but the mask; empty where it is shown.
+
+    What all starts of the problem have in common, a model's own values among it, counts as there before.
+
+    Args:
+      network: of one run; with a `start`, the weights have to be these.
+      problem: that it was found for.
+      weights: as of `as_before`.
+    """
+    (first, first_state), (second, second_state) = (problem.init(jax.random.key(seed)) for seed in (0, 1))
+    expected, found = named_leaves(as_before(network, weights)), named_leaves(network.params)
+    masked = {path for path, leaf in named_leaves(network.mask).items() if leaf is not None}
+    if weights is None:
+        if not is_weight_free(network):
+            kept = (
+                "it keeps none itself, start=None" if network.start is None else "its `start`, if untrained"
+            )
+            return (
+                "none: its weights are not all 1, so that they may come from the training rows; if they were "
+                f"there before, give all parameters as they were, weights= ({kept})"
+            )
+        starts = named_leaves(first), named_leaves(second)
+        for path in (path for path in found if path not in masked):
+            if not all(_equal(found[path], start[path]) for start in starts):
+                return (
+                    f"none: '{path}' has no mask and is not what all starts have: it cannot be told from one "
+                    "that has seen the training rows"
+                )
+    else:
+        why_not = _why_not_before(network, weights)
+        if why_not:
+            return why_not
+    for path, leaf in found.items():
+        if not _equal(leaf, expected[path]):
+            return f"none: '{path}' is not the masked weights that were given: it was trained, or scaled"
+    states = named_leaves(first_state), named_leaves(second_state)
+    for path, leaf in named_leaves(network.state).items():
+        if not all(_equal(leaf, state.get(path)) for state in states):
+            return (
+                f"none: the model's state '{path}' is not that of all starts: it cannot be told from one "
+                "that has seen the training rows"
+            )
+    return ""
+
+
+def _why_not_before(network: Network, weights: PyTree) -> str:
+    """Say why these weights are not those that the mask was chosen over; empty where they may be."""
+    given = named_leaves(weights)
+    if network.start is not None:
+        start = named_leaves(network.start)
+        for path, leaf in given.items():
+            if not _equal(leaf, start.get(path)):
+                return f"none: weights: '{path}' is not that of network.start, which its search began with"
+        if network.start_step is not None:
+            steps = f"{int(network.start_step):,}"
+            return f"none: weights: network.start has been trained for {steps} steps, to rewind to"
+    masks = {path: ~np.asarray(leaf) for path, leaf in named_leaves(network.mask).items() if leaf is not None}
+    dropped = np.concatenate([np.asarray(given[path])[gone] for path, gone in masks.items()])
+    if dropped.size and not dropped.any():
+        return (
+            "none: weights: they are 0 wherever the mask is, so that they were taken after it was chosen; "
+            "give all parameters as they were before"
+        )
+    return ""
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Whether they are the same numbers, drawn by two programs: compiled otherwise, they round otherwise."""
+    if other is None or jnp.shape(one) != jnp.shape(other):
+        return False
+    one, other = raw_numbers(one), raw_numbers(other)
+    if not jnp.issubdtype(one.dtype, jnp.floating):
+        return bool(np.array_equal(one, other))
+    rounding = 4 * float(jnp.finfo(one.dtype).eps)
+    return bool(jnp.all(jnp.abs(one - other) <= rounding * jnp.abs(other)))

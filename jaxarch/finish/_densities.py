@@ -1,0 +1,124 @@
+"""Densities that a search is given, and the network of several architectures that it makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jax import Array
+
+from jaxarch._internal.errors import ArgumentError, check_count, check_instance, is_traced
+from jaxarch._internal.trees import PyTree
+from jaxarch.masks import apply_mask, check_density
+from jaxarch.masks._findings import emptied
+from jaxarch.run._network import ByDensity, Network
+
+Densities = float | Sequence[float]
+"""One share of connections to keep, in (0, 1], or several."""
+
+
+def check_densities(densities: Densities) -> tuple[float, ...]:
+    """Densities without repetition, the largest first.
+
+    Raises:
+      ArgumentError: one outside (0, 1], or none.
+    """
+    if is_traced(densities):
+        raise ArgumentError("densities: they name the masks; expected concrete numbers, got traced ones")
+    given = densities if isinstance(densities, Sequence) else [densities]
+    check_count("densities", len(given))
+    for density in given:
+        check_density("densities", density)
+    return tuple(sorted({float(density) for density in given}, reverse=True))
+
+
+def density_name(density: float) -> str:
+    """Return the name of a density's mask in `Network.by_density`.
+
+    Raises:
+      ArgumentError: a density outside (0, 1].
+
+    Example:
+      >>> import jaxarch
+      >>> jaxarch.finish.density_name(0.05)
+      '0.05'
+    """
+    check_density("density", density)
+    return f"{float(density):.6g}"
+
+
+def with_densities(
+    masks: Mapping[float, PyTree],
+    weights: PyTree,
+    state: PyTree,
+    info: Mapping[str, Any] | None = None,
+    failed_at: Mapping[float, Array] | None = None,
+) -> Network:
+    """The architecture of the smallest density, with those of all for `at_density` to take.
+
+    Args:
+      masks: by density, the largest first.
+      weights: without any mask.
+      state: the model's.
+      info: what is to be looked at.
+      failed_at: by density, where the search failed for it, if that may differ.
+    """
+    named = {density_name(density): mask for density, mask in masks.items()}
+    *_, (last, smallest) = named.items()
+    failed = {density_name(density): step for density, step in failed_at.items()} if failed_at else None
+    return Network(
+        params=apply_mask(smallest, weights),
+        mask=smallest,
+        state=state,
+        by_density=ByDensity(named, weights, failed),
+        failed_at=failed[last] if failed else None,
+        info=dict(info or {}),
+    )
+
+
+def layers_lost(network: Network, pooled: bool = True) -> list[str]:
+    """Say which layers have no connection, at the largest density at which that is so.
+
+    Args:
+      network: all runs, with a leading axis of them.
+      pooled: whether all leaves were compared with each other, so that one that is kept whole is said too.
+    """
+    masks = {"": network.mask} if network.by_density is None else network.by_density.masks
+    for density in sorted(masks, key=lambda name: -float(name or 0)):
+        if found := emptied(masks[density], pooled):
+            at = f"at density {density}, " if density else ""
+            return [at + line for line in found]
+    return []
+
+
+def layers_emptied(network: Network) -> list[str]:
+    """Say which layers have no connection in a mask that was learned, where a whole layer is no surprise."""
+    return layers_lost(network, pooled=False)
+
+
+def of_density(network: Network, density: float) -> Network:
+    """Return the architecture of one of the densities that a search was given, and where that one failed.
+
+    Raises:
+      ArgumentError: a network of one density; no mask of this density.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> network = jaxarch.search.snip((0.5, 0.25))(jax.random.key(0), problem)
+      >>> print(jaxarch.density(jaxarch.finish.of_density(network, 0.5).mask))
+      0.5
+    """
+    check_instance("network", network, Network, "a jaxarch.Network")
+    if network.by_density is None:
+        raise ArgumentError("network: expected one of several densities, got one without `by_density`")
+    masks, weights, failed = network.by_density
+    name = density_name(density)
+    if name not in masks:
+        raise ArgumentError(f"density: no mask of density {density} was kept; there are {', '.join(masks)}")
+    return network.replace(
+        params=apply_mask(masks[name], weights),
+        mask=masks[name],
+        failed_at=failed[name] if failed else network.failed_at,
+    )

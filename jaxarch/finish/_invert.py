@@ -1,0 +1,58 @@
+"""The opposite of an architecture: connections that it lacks, as many in each leaf."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax import Array
+
+from jaxarch._internal.trees import PyTree, map_selected
+from jaxarch.masks import apply_mask, init_scores, top_k
+from jaxarch.run._methods import method
+from jaxarch.run._network import Network
+from jaxarch.run._problem import Problem
+from jaxarch.run._stage import A_NETWORK, FunctionStage
+
+
+@method("J. Frankle et al., 2021")
+def inverted() -> FunctionStage:
+    """The network with connections that it lacks in place of those that it has, as many in each leaf.
+
+    A sanity check after J. Frankle, G. Dziugaite, D. Roy and M. Carbin, Pruning neural networks at
+    initialization: Why are we missing the mark?, 2021, who keep the connections of the lowest scores. Not
+    every method has scores, so that here they are drawn among those that are pruned, each as likely as any
+    other; where a leaf has more connections than it lacks, all of these are taken, and the others drawn among
+    those that it has. Of an architecture that says which connections matter, little should be left.
+
+    Returns:
+      A finish. Weights that are kept are those found at the new places, 0 where there was no connection:
+      retrain them.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> strategy = jaxarch.chain(jaxarch.search.random_mask(0.25, per="leaf"), jaxarch.inverted())
+      >>> print(jaxarch.layer_density(strategy(jax.random.key(0), problem).mask)["W2_1"])
+      0.25
+    """
+    return FunctionStage("inverted", _inverted, None, A_NETWORK)
+
+
+def _inverted(settings: None, key: Array, problem: Problem, network: Network) -> Network:
+    mask = opposite(key, network.mask)
+    return network.replace(params=apply_mask(mask, network.params), mask=mask)
+
+
+def opposite(key: Array, mask: PyTree) -> PyTree:
+    """A mask of as many connections in each leaf, of those that were not there as far as they go."""
+    drawn = init_scores(key, mask, 0.0, 1.0)
+
+    def of_leaf(there: Array, scores: Array) -> Array:
+        first = jnp.where(there, -jnp.inf, scores)
+        missing = ~there
+        count = jnp.sum(there, dtype=jnp.int32)
+        new = top_k(first, jnp.minimum(count, jnp.sum(missing, dtype=jnp.int32)))
+        rest = top_k(jnp.where(there, scores, -jnp.inf), count - jnp.sum(new, dtype=jnp.int32))
+        return new | rest
+
+    return map_selected(of_leaf, mask, drawn)

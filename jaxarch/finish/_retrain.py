@@ -1,0 +1,136 @@
+"""Training weights on an architecture that was found."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal, Unpack
+
+import jax
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxarch._internal.errors import ArgumentError, check_choice, check_flag, check_one_strength
+from jaxarch._internal.trees import merge
+from jaxarch.finish._weights import Held, fresh, he, square_roots, trained, weights_of
+from jaxarch.masks import check_fits
+from jaxarch.run._descent import DescentChanges, own_descent
+from jaxarch.run._methods import method
+from jaxarch.run._network import Network
+from jaxarch.run._problem import Problem
+from jaxarch.run._stage import Needs
+from jaxarch.run._training import Training, TrainState
+
+NEEDS = {
+    "cold": Needs("required"),
+    "warm": Needs("required", ("params",)),
+    "rewind": Needs("required", ("start",)),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Where training starts from, and whether weights are squares."""
+
+    start: Literal["warm", "cold", "rewind"]
+    nonnegative: bool
+    std: ArrayLike
+    weights: Literal["initial", "he", "density-aware"]
+
+
+@method("[D] section 5")
+def retrain(
+    start: Literal["warm", "cold", "rewind"] = "cold",
+    *,
+    nonnegative: bool = True,
+    std: ArrayLike = 0.2,
+    weights: Literal["initial", "he", "density-aware"] = "initial",
+    **descent: Unpack[DescentChanges],
+) -> Training:
+    r"""Train weights on a found architecture: `argmin F(w o m)`, the mask m held fixed ([D] section 5).
+
+    Args:
+      start: `warm` from the found weights (after a weight-free search: from 1), `cold` from fresh ones,
+        `rewind` from those that the search (`dense`, say) at the beginning of the chain started from, or had
+        after some steps.
+      nonnegative: whether the masked leaves are `w = u^2`, u unconstrained ([D] footnote 11). A start other
+        than cold then needs weights that are not negative; a run that has some is reported as failed at
+        step 0.
+      std: with `nonnegative`, a cold start draws `u ~ N(0, std)`, std the standard deviation. [D] draws from
+        N(0, 1), where the network saturates and its gradient is exactly 0.
+      weights: where a cold start of masked leaves that are not squares comes from: `initial`, the model's
+        own; `he`, `N(0, sqrt(2 / n))`, n the inputs of a neuron (all axes of a kernel but the last);
+        `density-aware`, `N(0, sqrt(2 / (n d)))`, d the leaf's density, so that signals keep their size
+        however few connections are left. [A] has N(0, epsilon) without saying which epsilon. Biases and
+        scales, which are masked with their units, keep the model's own.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
+
+    Returns:
+      A finish. Leaves that are not masked are trained too, unconstrained, from the found values (warm), the
+      problem's initial ones (cold) or those of the search (rewind). A connection that is pruned stays
+      exactly 0. The model's state starts as the problem's own (cold), the found one (warm) or that of the
+      weights that are gone back to (rewind).
+
+    Raises:
+      ArgumentError: an unknown `start`; `rewind` after a search that does not tell where it started; a
+        spectral network, whose mask is one of neurons: there, `search.spectral(0.0)` is the finish that
+        refits.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> again = jaxarch.retrain("cold", nonnegative=False, steps=3)
+      >>> drawn = jaxarch.search.random_mask(0.25, per="leaf")
+      >>> network = jaxarch.chain(drawn, again)(jax.random.key(0), problem)
+      >>> {name: (weights != 0).sum().item() for name, weights in network.params.items()}  # of 32 each
+      {'W2_1': 8, 'W3_2': 8}
+    """
+    check_choice("start", start, ("warm", "cold", "rewind"))
+    check_flag("nonnegative", nonnegative)
+    check_one_strength("std", std)
+    check_choice("weights", weights, ("initial", "he", "density-aware"))
+    if weights != "initial" and (start != "cold" or nonnegative):
+        raise ArgumentError("weights: they are of a cold start with nonnegative=False; leave them out")
+    if start != "cold" and nonnegative:
+        remedy = f"a {start} start needs weights that are neither 0 nor negative; or nonnegative=False"
+    else:
+        remedy = "the architecture keeps too little, or `std` saturates the network: change either"
+    return Training(
+        f"retrain {start}",
+        _init,
+        weights_of,
+        trained,
+        Settings(start, nonnegative, std, weights),
+        own_descent(descent),
+        remedy=remedy,
+        needs=NEEDS[start],
+        removes=(),
+    )
+
+
+def _init(settings: Settings, key: Array, problem: Problem, network: Network) -> TrainState:
+    if network.neurons is not None:
+        raise ArgumentError(
+            "retrain: the network's mask is of hidden neurons, not of connections; to train on with those "
+            "that are left, use search.spectral(0.0) as a finish: chain(search, recruit(), "
+            "search.spectral(0.0))"
+        )
+    if network.mask is None:
+        raise ArgumentError("retrain: the network has no mask of connections to train weights on")
+    check_fits(network.mask, jax.eval_shape(problem.init, key)[0])
+    if settings.start == "cold":
+        params, model = fresh(key, problem.init, network.mask, settings.nonnegative, settings.std)
+        if settings.weights != "initial":
+            # Not the key itself: what is drawn from it is the model's own initial weights.
+            density_aware = settings.weights == "density-aware"
+            params = merge(he(jax.random.fold_in(key, 1), network.mask, params, density_aware), params)
+        return TrainState(params, Held(network.mask), model)
+    if settings.start == "warm":
+        params, model = network.params, network.state
+    else:
+        params, model = network.start, network.start_state
+        if model is None:
+            _, model = problem.init(key)
+    if settings.nonnegative:
+        params = square_roots(network.mask, params)
+    return TrainState(params, Held(network.mask), model)

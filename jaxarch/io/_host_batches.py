@@ -1,0 +1,123 @@
+"""Batches as loaders hand them out, as NumPy arrays that are all of one form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxarch._internal.errors import ArgumentError, first_line, shown
+from jaxarch._internal.trees import PyTree, named_leaves
+
+
+class Form(NamedTuple):
+    """What the batches of a stream have in common.
+
+    Attributes:
+      treedef: their structure.
+      paths: of their arrays.
+      shapes: of each array, batch axis included.
+      dtypes: of each, as JAX keeps them.
+    """
+
+    treedef: Any
+    paths: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[np.dtype, ...]
+
+    @classmethod
+    def of(cls, batch: PyTree) -> Form:
+        """That of a batch."""
+        leaves = named_leaves(batch)
+        shapes, dtypes = zip(*((leaf.shape, leaf.dtype) for leaf in leaves.values()), strict=True)
+        return cls(jax.tree.structure(batch), tuple(leaves), shapes, dtypes)
+
+    def outline(self, count: int) -> PyTree:
+        """So many batches along a new leading axis, as `jax.ShapeDtypeStruct`."""
+        kinds = zip(self.shapes, self.dtypes, strict=True)
+        leaves = [jax.ShapeDtypeStruct((count, *shape), dtype) for shape, dtype in kinds]
+        return jax.tree.unflatten(self.treedef, leaves)
+
+
+def host_batches(
+    name: str, batches: Iterable[Any], form: Form | None = None, first: int = 0, same_shape: bool = True
+) -> Iterator[PyTree]:
+    """Batches as NumPy arrays of their own, in the dtypes that JAX keeps them in.
+
+    Args:
+      name: the argument that they were given as, for errors.
+      batches: tuples, lists, dicts and named tuples of whatever NumPy takes: PyTorch's and TensorFlow's
+        tensors among it. Lists become tuples, mappings dicts.
+      form: theirs; by default that of the first.
+      first: how many came before, for errors.
+      same_shape: whether all have the shapes of the form; else those of one example, structure and dtypes.
+
+    Raises:
+      ArgumentError: at the batch where it happens: what is no array of numbers, another structure, shape or
+        dtype than before, values that are NaN or infinite or beyond JAX's integers.
+    """
+    for index, batch in enumerate(batches, first):
+        arrays = _arrays(name, index, batch)
+        if not jax.tree.leaves(arrays):
+            raise ArgumentError(f"{name}: batch {index} has no array")
+        form = form or Form.of(arrays)
+        _check_form(name, index, arrays, form, same_shape)
+        yield arrays
+
+
+def _arrays(name: str, index: int, batch: Any) -> PyTree:
+    if batch is None:
+        return None
+    if isinstance(batch, np.ma.MaskedArray):
+        raise ArgumentError(f"{name}: batch {index} has a masked array, whose mask would be lost; give both")
+    if isinstance(batch, Mapping):
+        if not all(isinstance(key, str) for key in batch):
+            raise ArgumentError(f"{name}: batch {index}: expected texts as keys, got {shown(list(batch))}")
+        return {key: _arrays(name, index, part) for key, part in batch.items()}
+    if isinstance(batch, (tuple, list)):
+        parts = [_arrays(name, index, part) for part in batch]
+        return type(batch)(*parts) if hasattr(batch, "_fields") else tuple(parts)
+    return _numbers(name, index, batch)
+
+
+def _numbers(name: str, index: int, leaf: Any) -> np.ndarray:
+    """Copy one array of a batch, in the dtype that JAX keeps it in."""
+    try:
+        array = np.array(leaf)
+    except Exception as error:
+        raise ArgumentError(
+            f"{name}: batch {index} has a {type(leaf).__name__}, which NumPy does not take: "
+            f"{first_line(error)}"
+        ) from error
+    if not (jax.numpy.issubdtype(array.dtype, jax.numpy.number) or array.dtype == bool):
+        raise ArgumentError(
+            f"{name}: batch {index}: expected arrays of numbers in tuples and dicts, got {shown(leaf)}"
+        )
+    with np.errstate(over="ignore"):
+        kept = array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
+    if jax.numpy.issubdtype(kept.dtype, jax.numpy.inexact):
+        bad = kept.size - int(np.isfinite(kept).sum())
+        if bad:
+            raise ArgumentError(f"{name}: batch {index} has {bad} values that are NaN or infinite")
+    elif kept.dtype != array.dtype and not np.array_equal(kept, array):
+        raise ArgumentError(f"{name}: batch {index} has integers beyond {kept.dtype}, as JAX keeps them")
+    return kept
+
+
+def _check_form(name: str, index: int, batch: PyTree, form: Form, same_shape: bool) -> None:
+    if jax.tree.structure(batch) != form.treedef:
+        raise ArgumentError(
+            f"{name}: batch {index} is of another structure than those before: its arrays are "
+            f"{shown(list(named_leaves(batch)))}, theirs {shown(list(form.paths))}"
+        )
+    for path, leaf, shape, dtype in zip(form.paths, jax.tree.leaves(batch), *form[2:], strict=True):
+        fits = leaf.shape == shape if same_shape else leaf.shape[1:] == shape[1:]
+        if not fits or leaf.dtype != dtype:
+            where = f" in {path!r}" if path else ""
+            remedy = "; leave out the short batch at the end of an epoch" if leaf.dtype == dtype else ""
+            raise ArgumentError(
+                f"{name}: batch {index} has {leaf.dtype} of shape {leaf.shape}{where}, those before {dtype} "
+                f"of shape {shape}{remedy}"
+            )

@@ -1,0 +1,103 @@
+"""Masks in files, for other programs, and checked against the model that they are loaded for."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+
+from jaxarch._internal.errors import ArgumentError, shortened, shown
+from jaxarch._internal.trees import PyTree, check_floating, named_leaves, placed
+from jaxarch.io._files import as_path
+from jaxarch.io._trees import check_array, load_arrays, save_leaves
+from jaxarch.masks._sharding import beside
+
+
+@runtime_checkable
+class _Learned(Protocol):
+    """A problem, which a room above this one defines: what begins with `init(key) -> (params, state)`."""
+
+    def init(self, key: jax.Array) -> tuple[Any, Any]:
+        """Return initial parameters and state."""
+
+
+def save_mask(path: str | os.PathLike[str], mask: PyTree) -> None:
+    """Write a mask, one boolean array a leaf, named by its path; `load_mask` reads it.
+
+    Args:
+      path: the file: safetensors where its name ends with `.safetensors`, for PyTorch and others
+        (`pip install 'jaxarch[safetensors]'`), and npz otherwise.
+      mask: booleans, `None` for parameters that are not masked; one mask, or many along a leading axis.
+
+    Raises:
+      ArgumentError: a leaf that is not boolean, naming its path; a file that cannot be written; safetensors
+        is not installed.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch, pathlib, tempfile
+      >>> path = pathlib.Path(tempfile.mkdtemp()) / "mask.npz"
+      >>> jaxarch.save_mask(path, {"kernel": jnp.array([True, False]), "bias": None})
+      >>> params = {"kernel": jnp.ones(2), "bias": jnp.ones(1)}
+      >>> print(jaxarch.load_mask(path, like=params)["kernel"])
+      [ True False]
+    """
+    leaves = named_leaves(mask)
+    if not leaves:
+        raise ArgumentError(f"mask: expected booleans in at least one leaf, got {shown(mask)}")
+    for name, leaf in leaves.items():
+        check_array("mask", name, leaf)
+        if leaf.dtype != bool:
+            raise ArgumentError(f"mask: leaf {name!r} has dtype {leaf.dtype}; expected booleans")
+    save_leaves(path, mask, "mask")
+
+
+def load_mask(path: str | os.PathLike[str], like: _Learned | PyTree) -> PyTree:
+    """A mask that `save_mask` wrote, or another program, in the structure of a model's parameters.
+
+        mask = jaxarch.load_mask("mask.npz", like=params)
+        network = jaxarch.architecture(jaxarch.load_mask("mask.npz", problem))
+
+    Args:
+      path: the file: safetensors where its name ends so, and npz otherwise; booleans by the paths of the
+        parameters that they mask.
+      like: the parameters of the model that the mask is of, or their shapes: any pytree, an NNX state; or a
+        problem, whose model it is. For one with another head, load it for the problem that it was found on,
+        and let `new_head()` come first.
+
+    Returns:
+      Booleans, `None` for parameters that are not masked; with a leading axis of runs if it was saved so.
+      Where the parameters are arrays, it is on their devices, and split as they are.
+
+    Raises:
+      ArgumentError: a file that is not there, or no mask; a leaf that is no parameter of the model's or has
+        another shape, naming its path; safetensors is not installed.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch, pathlib, tempfile
+      >>> path = pathlib.Path(tempfile.mkdtemp()) / "mask.npz"
+      >>> jaxarch.save_mask(path, {"kernel": jnp.array([True, False])})
+      >>> jaxarch.load_mask(path, like={"kernel": jnp.ones(2), "bias": jnp.ones(1)})
+      {'bias': None, 'kernel': Array([ True, False], dtype=bool)}
+    """
+    params = jax.eval_shape(like.init, jax.random.key(0))[0] if isinstance(like, _Learned) else like
+    leaves = named_leaves(params)
+    if not leaves:
+        raise ArgumentError("like: expected a pytree with at least one array, got none")
+    path = as_path(path)
+    stored = load_arrays(path)
+    for name, array in stored.items():
+        if name not in leaves:
+            raise ArgumentError(
+                f"path: {path} masks {name!r}, which is none of {shortened(', '.join(leaves), 200)}"
+            )
+        check_floating("like", {name: leaves[name]})
+        if array.dtype != bool or array.shape[array.ndim - leaves[name].ndim :] != leaves[name].shape:
+            raise ArgumentError(
+                f"path: leaf {name!r} of {path} has shape {array.shape}, dtype {array.dtype}; expected "
+                f"booleans of the parameter's shape {leaves[name].shape}, or with an axis of runs before it"
+            )
+    runs = {array.shape[: array.ndim - leaves[name].ndim] for name, array in stored.items()}
+    if len(runs) != 1 or max(map(len, runs)) > 1:
+        raise ArgumentError(f"path: {path} holds no mask of one run or of many: leading axes {sorted(runs)}")
+    return placed({name: beside(leaves[name], array) for name, array in stored.items()}, params)

@@ -1,0 +1,179 @@
+"""Arrays in safetensors files, for PyTorch and all that reads these; read without trusting who wrote them."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from jaxarch._internal.errors import ArgumentError, from_extra, one_line, shown
+from jaxarch._internal.memory import in_bytes
+from jaxarch.io._files import as_path
+from jaxarch.io._npz import LIMIT, default_limit
+
+SUFFIX = ".safetensors"
+"""What the name of a file ends with that is one."""
+HEADER_LIMIT = 2**23
+"""Bytes of names and shapes, enough for some 80,000 arrays: in memory they take fifteen times as many."""
+
+FORMAT, VERSION = "jaxarch", "1"
+_NATIVE = {"bool", "float16", "bfloat16", "float32", "float64"} | {
+    f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)
+}
+_ABOUT = {
+    "mask": "booleans by the path of the parameter that they are of, true where a connection is kept; a "
+    "parameter without a mask is not here; with one axis more than the parameter, the first is that of runs",
+    "parameters": "arrays by path; those that `raw` names are kept as the raw numbers of another dtype, or "
+    "of a random key",
+}
+
+
+class Stored(NamedTuple):
+    """What a file holds.
+
+    Attributes:
+      arrays: by name.
+      raw: of those that are kept as raw numbers, what they are: a dtype, or `key:` and a kind of random key.
+    """
+
+    arrays: dict[str, np.ndarray]
+    raw: dict[str, str]
+
+
+def is_safetensors(path: Path) -> bool:
+    """Whether a file is one by its name."""
+    return path.suffix.lower() == SUFFIX
+
+
+def check_safetensors(path: Path, argument: str = "path") -> None:
+    """Raise where safetensors is not installed.
+
+    Raises:
+      ArgumentError: naming the argument that the path came from, and the extra.
+    """
+    _library(path, argument)
+
+
+def is_native(array: np.ndarray) -> bool:
+    """Whether every release of safetensors has the dtype of an array."""
+    return array.dtype.name in _NATIVE
+
+
+def write_safetensors(
+    file: BinaryIO, arrays: Mapping[str, np.ndarray], raw: Mapping[str, str], content: str
+) -> None:
+    """Write arrays into a file, by way of as many bytes in memory.
+
+    Args:
+      file: what to write to, open.
+      arrays: by name, of dtypes that `_NATIVE` lists.
+      raw: as in `Stored`.
+      content: `mask` or `parameters`. It is in the file's `__metadata__`, beside `format` (`jaxarch`),
+        `version`, `about` (in words) and `raw` (JSON).
+
+    Raises:
+      ArgumentError: an array of another dtype, or one called `__metadata__`; a header beyond `HEADER_LIMIT`.
+      OSError: a file that cannot be written.
+    """
+    library = _library(SUFFIX, "path")
+    for name, array in arrays.items():
+        if not is_native(array):
+            raise ArgumentError(
+                f"tree: leaf {name!r} has dtype {array.dtype}, which safetensors has not; save it as npz"
+            )
+        if name == "__metadata__":
+            raise ArgumentError(f"tree: safetensors has no place for a leaf {name!r}; save it as npz")
+    metadata = {"format": FORMAT, "version": VERSION, "content": content, "about": _ABOUT[content]}
+    if raw:
+        metadata["raw"] = json.dumps(raw)
+    dense = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    # Its own save_file puts another file in the place of this one, which nobody else may read.
+    written = library.numpy.save(dense, metadata)
+    header = int.from_bytes(written[:8], "little")
+    if header > HEADER_LIMIT:
+        raise ArgumentError(
+            f"tree: its names and shapes take {in_bytes(header)}, and at most {in_bytes(HEADER_LIMIT)} are "
+            "read of safetensors; save it as npz"
+        )
+    file.write(written)
+
+
+def read_safetensors(
+    path: str | os.PathLike[str], argument: str = "path", limit: int | None = None
+) -> Stored:
+    """The arrays of a safetensors file by name, whoever wrote it.
+
+    Args:
+      path: the file.
+      argument: what the path was handed in as, for errors.
+      limit: bytes that the file may have; by default what the environment variable `JAXARCH_NPZ_LIMIT` says,
+        or half of the memory that is free.
+
+    Raises:
+      ArgumentError: naming the argument that the path came from: safetensors is not installed; no such file;
+        one that is damaged, of a later version of jaxarch, or larger than the limit.
+    """
+    place = as_path(path, argument)
+    limit = default_limit() if limit is None else limit
+    library = _library(place, argument)
+    try:
+        _check_size(place, limit)
+        with library.safe_open(place, framework="np") as file:
+            raw = _described(file.metadata() or {})
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        for name, array in arrays.items():
+            if array.dtype == bool and array.size and array.view(np.uint8).max() > 1:
+                raise ValueError(f"{shown(name)} in it has bytes that are no booleans")
+        if not raw.keys() <= arrays.keys():
+            raise ValueError("it describes other arrays than it has")
+        return Stored(arrays, raw)
+    except FileNotFoundError:
+        raise ArgumentError(f"{argument}: no such file: {shown(str(place), 200)}") from None
+    except Exception as error:  # what the library and NumPy raise of damaged files is no closed list
+        why = getattr(error, "strerror", None) or one_line(error)
+        named = shown(str(place), 200)
+        raise ArgumentError(f"{argument}: {named} is no readable safetensors file ({why})") from None
+
+
+def _library(path: Path | str, argument: str) -> Any:
+    with from_extra("safetensors", f"{argument}: {shown(path)}"):
+        import safetensors
+        import safetensors.numpy
+    return safetensors
+
+
+def _check_size(path: Path, limit: int) -> None:
+    """Raise unless it is a file of a size that can be read, whose header is no longer than a header is."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):  # to open a pipe would wait for its other end
+        raise ValueError("it is a folder, a pipe or a device")
+    if found.st_size > limit:
+        raise ValueError(
+            f"it has {in_bytes(found.st_size)}, and at most {in_bytes(limit)} are read; {LIMIT}=BYTES in the "
+            "environment allows more"
+        )
+    with path.open("rb") as file:
+        header = int.from_bytes(file.read(8), "little")
+    if header > min(HEADER_LIMIT, found.st_size):
+        raise ValueError(f"its header claims {in_bytes(header)}")
+
+
+def _described(metadata: dict[str, str]) -> dict[str, str]:
+    if metadata.get("format") != FORMAT:
+        return {}
+    if (version := metadata.get("version")) != VERSION:
+        raise ValueError(
+            f"it is of version {shown(version)} of jaxarch's files; this jaxarch reads {VERSION}"
+        )
+    try:
+        raw = json.loads(metadata.get("raw", "{}"))
+    except (ValueError, RecursionError):
+        raw = None
+    if not isinstance(raw, dict) or not all(isinstance(kind, str) for kind in raw.values()):
+        raise ValueError("what it says of its raw numbers is damaged")
+    return raw

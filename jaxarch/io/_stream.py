@@ -1,0 +1,206 @@
+"""Training batches as a function of the step, in windows of as many steps as one program takes."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import Array
+
+from jaxarch._internal.digests import tree_digest
+from jaxarch._internal.errors import ArgumentError, shown
+from jaxarch._internal.trees import PyTree
+from jaxarch.io._host_batches import Form, host_batches
+
+Source = Any
+"""An iterable of batches, or a function `step -> iterable`."""
+
+_FIXED = "fix its order, by a seed set where it is begun, as on the page 'Your data': stream=lambda step: ..."
+_EXPECTED = "stream: expected an iterable of batches, or a function step -> iterable"
+
+
+class Window(NamedTuple):
+    """The batches of some steps in a row.
+
+    Attributes:
+      first: the first of these steps, int32.
+      batches: their batches, every array with a leading axis of steps.
+    """
+
+    first: Any
+    batches: PyTree
+
+    def at(self, step: int | Array) -> PyTree:
+        """The batch of a step, which is one of these."""
+        size = jax.tree.leaves(self.batches)[0].shape[0]
+        if isinstance(step, int) and step >= size:
+            raise ArgumentError(
+                f"stream: batch {step} is asked for, and {size} are handed out; see Needs(batches=...)"
+            )
+        index = jax.lax.dynamic_index_in_dim
+        return jax.tree.map(lambda array: index(array, step - self.first, keepdims=False), self.batches)
+
+
+class Stream:
+    """Training batches in an order of their own: batch t is that of step t, in every training alike.
+
+    Two streams of the same form are equal, since a compiled program depends on that alone.
+
+    Args:
+      source: an iterable of batches that can be begun again, and begins with the same: a list, a PyTorch
+        `DataLoader` that does not shuffle, Grain's and TensorFlow's data sets; or a function
+        `step -> iterable`, whose first batch is that of the step. To go on at a step, a function is asked for
+        it, and of an iterable as many batches are drawn and dropped. The first batch is drawn at once, to see
+        its form.
+
+    Attributes:
+      form: of every batch.
+      first: the first one, on the host.
+      digest: of the first one.
+      check: as of `checked`; `None` for nothing.
+
+    Raises:
+      ArgumentError: an iterator, which can be gone through once; what is none of these; no batch at all.
+    """
+
+    check: Callable[[int, PyTree], None] | None = None
+
+    def __init__(self, source: Source) -> None:
+        if isinstance(source, Iterator):
+            raise ArgumentError(
+                f"stream: a {type(source).__name__} can be gone through once, and every training begins "
+                "anew; give what makes it: a loader, or a function step -> iterable"
+            )
+        is_iterable = hasattr(source, "__iter__") and not isinstance(source, (Mapping, str, type))
+        is_iterable = is_iterable and getattr(source, "ndim", 1) != 0
+        if not is_iterable and not _takes_a_step(source):
+            raise ArgumentError(f"{_EXPECTED}, got {shown(source)}")
+        self.source = source
+        batch = next(host_batches("stream", self._from(0)), None)
+        if batch is None:
+            raise ArgumentError("stream: it has no batch")
+        self.form = Form.of(batch)
+        self.first = batch
+        self.digest = tree_digest(batch)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream) and self.form == other.form
+
+    def __hash__(self) -> int:
+        return hash(self.form)
+
+    def checked(self, check: Callable[[int, PyTree], None]) -> Stream:
+        """The same stream, each batch of which is looked at by its number and itself; the first one now."""
+        other = copy.copy(self)
+        other.check = check
+        check(0, self.first)
+        return other
+
+    def outline(self, size: int) -> Window:
+        """A window of so many steps, as shapes and dtypes."""
+        return Window(jax.ShapeDtypeStruct((), np.int32), self.form.outline(size))
+
+    def window(self, size: int) -> Window:
+        """The first so many batches, on the host."""
+        return next(self.windows(0, size, size))[0]
+
+    def windows(
+        self,
+        start: int,
+        stop: int,
+        size: int,
+        last: np.ndarray | None = None,
+        closed: Callable[[], bool] = bool,
+    ) -> Iterator[tuple[Window, np.ndarray]]:
+        """The batches of the steps from `start` to `stop`, `size` at a time, on the host.
+
+        Args:
+          start: the first step.
+          stop: the step after the last.
+          size: steps of a window; what the last one lacks is 0.
+          last: the digest of the batch before `start`, as came with the window that it was in; it is drawn
+            again, and compared.
+          closed: whether nothing more is wanted, asked before each batch.
+
+        Yields:
+          A window, and the digest of its last batch.
+
+        Raises:
+          ArgumentError: a stream that ends before `stop`, or is not the one that `last` is of; a batch that
+            is not like the others.
+        """
+        self.check_length(stop)
+        begun = start if last is None else start - 1
+        batches = host_batches("stream", self._from(begun), self.form, begun)
+        if last is not None and not np.array_equal(tree_digest(self._next(batches, begun, stop)), last):
+            raise ArgumentError(
+                f"stream: batch {begun} is another one than before the training was interrupted; {_FIXED}, "
+                "or use a fresh folder"
+            )
+        for first in range(start, stop, size):
+            rooms = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), self.form.outline(size))
+            for place in range(min(size, stop - first)):
+                if closed():
+                    return
+                batch = self._next(batches, first + place, stop)
+                if first + place == 0 and not np.array_equal(tree_digest(batch), self.digest):
+                    raise ArgumentError(
+                        "stream: it begins with another batch each time, so that runs and stages would not "
+                        f"see the same; {_FIXED}"
+                    )
+                for room, leaf in zip(jax.tree.leaves(rooms), jax.tree.leaves(batch), strict=True):
+                    room[place] = leaf
+            yield Window(np.asarray(first, np.int32), rooms), tree_digest(batch)
+
+    def _from(self, step: int) -> Iterable[Any]:
+        """The batches from a step on."""
+        if hasattr(self.source, "__iter__"):
+            return itertools.islice(self.source, step, None)
+        batches = self.source(step)
+        if not hasattr(batches, "__iter__"):
+            raise ArgumentError(f"{_EXPECTED}; it returned {shown(batches)}")
+        return batches
+
+    def _next(self, batches: Iterator[PyTree], step: int, stop: int) -> PyTree:
+        batch = next(batches, None)
+        if batch is None:
+            raise ArgumentError(_ended(step, stop))
+        if self.check is not None:
+            self.check(step, batch)
+        return batch
+
+    def check_length(self, stop: int) -> None:
+        """Raise if it is known to have fewer batches than that."""
+        try:
+            length = len(self.source)
+        except Exception:
+            # None is known; loaders say so in many ways.
+            return
+        if length < stop:
+            raise ArgumentError(_ended(length, stop))
+
+
+def _ended(batches: int, steps: int) -> str:
+    return (
+        f"stream: it ends after {batches} batches, and {steps} are needed; take fewer steps, or begin it "
+        "again whenever it ends: jaxarch.io.repeat(loader)"
+    )
+
+
+def _takes_a_step(source: Any) -> bool:
+    """Whether it is a function of one argument, as far as is known."""
+    if not callable(source) or isinstance(source, type):
+        return False
+    try:
+        inspect.signature(source).bind(0)
+    except TypeError:
+        return False
+    except ValueError:
+        # Of some functions nothing is known.
+        return True
+    return True

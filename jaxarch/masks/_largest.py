@@ -1,0 +1,301 @@
+"""Masks of the largest scores: exact sizes, thresholds, and how connections are spread over leaves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxarch._internal.errors import (
+    ArgumentError,
+    as_number,
+    check_beside,
+    check_choice,
+    check_leaves,
+    check_mapping,
+    check_one_number,
+    did_you_mean,
+    is_numeric,
+    is_traced,
+    real_numbers,
+    shown,
+)
+from jaxarch._internal.order_statistics import count_dtype, largest, percentile
+from jaxarch._internal.trees import PyTree, check_floating, map_selected, named_leaves, placed
+
+Per = Literal["all", "leaf", "erk"]
+"""How the connections that are kept are spread over leaves: see `masks.keep`."""
+
+
+def counts_kept(scores: PyTree, density: ArrayLike | Mapping[str, float], per: Per = "all") -> Any:
+    """Count the connections that `masks.keep` keeps: an integer of all leaves, or an array of one a leaf.
+
+    Raises:
+      ArgumentError: a concrete density that rounds to no connection at all.
+    """
+    counts = rounded_counts(scores, density, per)
+    if not is_traced(counts) and not np.sum(counts):
+        size = sum(leaf.size for leaf in jax.tree.leaves(scores))
+        least = f"; give {1 / size:.3g} or more" if size else ""
+        raise ArgumentError(f"density: {shown(density)} of {size} connections rounds to none{least}")
+    return counts
+
+
+def rounded_counts(scores: PyTree, density: ArrayLike | Mapping[str, float], per: Per = "all") -> Any:
+    """Count as `counts_kept` does, where none may be left."""
+    check_scores(scores)
+    check_per(per)
+    if isinstance(density, Mapping):
+        return _counts_by_path(scores, density, per)
+    # Counts are shares of sizes: integers and floating-point numbers are mixed on purpose.
+    with jax.numpy_dtype_promotion("standard"):
+        return _counts(scores, density, per)
+
+
+def largest_of(scores: PyTree, counts: Any, within: PyTree = None) -> PyTree:
+    """The mask of as many of the largest scores: a number of all leaves together, or one of each leaf."""
+    if np.ndim(counts) == 0:
+        return top_k(scores, counts, within)
+    each = iter(counts)
+    if within is None:
+        return map_selected(lambda leaf: top_k(leaf, next(each)), scores)
+    return map_selected(lambda leaf, there: top_k(leaf, next(each), there), scores, within)
+
+
+def top_k(scores: PyTree, k: ArrayLike, within: PyTree = None) -> PyTree:
+    """The mask of exactly `k` connections with the largest scores, pooled over all leaves.
+
+    Ties go to the connection that comes first in flattening order; NaN comes last, after -inf. `k` may be
+    traced. By counting (see `order_statistics`): nothing is sorted, and arrays that are split over devices
+    stay so.
+
+    Args:
+      scores: one a connection, `None` for leaves that are not masked.
+      k: how many are kept.
+      within: booleans in the scores' structure: no other connection is kept. If they are fewer than k, all of
+        them are.
+
+    Raises:
+      ArgumentError: a `k` that is no integer, or, where it is concrete, not between 0 and the number of
+        connections; leaves whose dtypes have none in common in which all scores are exact; a `within` that
+        is no mask of the scores' leaves.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> scores = {"a": jnp.array([0.1, 0.9]), "b": jnp.array([0.5, 0.5])}
+      >>> [leaf.astype(int).tolist() for leaf in jaxarch.masks.top_k(scores, 2).values()]
+      [[0, 1], [1, 0]]
+    """
+    leaves, treedef = _masked_leaves(scores)
+    size = sum(leaf.size for leaf in leaves)
+    count: Any = k if isinstance(k, Array) else real_numbers("k", k) if isinstance(k, list) else np.asarray(k)
+    integer = jnp.issubdtype(count.dtype, jnp.integer) and count.ndim == 0
+    if not integer or (not is_traced(k) and not 0 <= np.asarray(k) <= size):
+        raise ArgumentError(f"k: expected an integer from 0 to {size}, got {shown(k)}")
+    among = None if within is None else jax.tree.leaves(mask_of(scores, within))
+    return jax.tree.unflatten(treedef, largest(leaves, count.astype(count_dtype(size)), among))
+
+
+def mask_of(scores: PyTree, within: PyTree) -> PyTree:
+    """The leaves of an earlier mask that are scored, in the scores' structure.
+
+    Raises:
+      ArgumentError: a scored leaf without a mask, or whose mask has another shape or is not boolean.
+    """
+    before = named_leaves(within)
+    for path, leaf in named_leaves(scores).items():
+        name = repr(path) if path else "the scores"
+        there = before.get(path)
+        if there is None:
+            raise ArgumentError(f"within: it has no mask of {name}, which is scored; give one for each leaf")
+        if getattr(there, "dtype", None) != jnp.bool_ or there.shape != leaf.shape:
+            got = f"{there.dtype} of shape {there.shape}" if hasattr(there, "dtype") else shown(there)
+            raise ArgumentError(f"within: expected booleans of shape {leaf.shape} for {name}, got {got}")
+    return placed({path: before.get(path) for path in named_leaves(scores)}, scores)
+
+
+def percentile_thresholds(values: PyTree, percentiles: ArrayLike) -> Array:
+    """Percentiles of the entries of all leaves together: the set T_w of [D] eq. (13).
+
+    Args:
+      values: weights or scores, floating point.
+      percentiles: numbers in [0, 100], shape (n,).
+
+    Returns:
+      Thresholds of shape (n,), linearly interpolated; NaN if a value is, or if a traced percentile is not in
+      [0, 100]. By counting, like `top_k`, in a time that goes with n.
+
+    Raises:
+      ArgumentError: concrete percentiles that are not in [0, 100]; values that are not floating point.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> values = {"a": jnp.array([5.0, 1.0, 3.0]), "b": jnp.array([2.0, 4.0])}
+      >>> print(jaxarch.masks.percentile_thresholds(values, jnp.array([0.0, 50.0, 87.5])))
+      [1.  3.  4.5]
+    """
+    leaves, _ = _masked_leaves(values)
+    check_floating("values", values)
+    if not is_traced(percentiles):
+        try:
+            numbers = np.asarray(percentiles)
+        except (TypeError, ValueError):  # keys, rows of unlike lengths
+            numbers = np.asarray(None)
+        if numbers.dtype.kind not in "iuf" or not ((numbers >= 0) & (numbers <= 100)).all():
+            raise ArgumentError(f"percentiles: expected numbers in [0, 100], got {shown(percentiles)}")
+    return percentile(leaves, jnp.asarray(percentiles, jnp.float32))
+
+
+def threshold_mask(values: PyTree, threshold: ArrayLike) -> PyTree:
+    """`B_inf(w - xi)`: the connections above a threshold, `1[w > xi]` ([D] eq. 13).
+
+    Raises:
+      ArgumentError: values that are no arrays of numbers; a threshold that does not broadcast to them.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> jaxarch.masks.threshold_mask({"a": jnp.array([5.0, 1.0, 3.0])}, 3.0)
+      {'a': Array([ True, False, False], dtype=bool)}
+    """
+    check_leaves("values", values)
+    check_beside("threshold", threshold, values)
+    return map_selected(lambda w: w > threshold, values)
+
+
+def erk_densities(shapes: Mapping[str, tuple[int, ...]], density: ArrayLike) -> dict[str, Any]:
+    r"""Erdos-Renyi-Kernel densities: a kernel of shape (n_1, ..., n_k) gets `epsilon sum_i n_i / prod_i n_i`.
+
+    epsilon is such that all together have the density asked for; a leaf that would have more than all of its
+    connections keeps all of them, and epsilon is that of the others. U. Evci et al., Rigging the Lottery,
+    2020.
+
+    Args:
+      shapes: of the leaves, by path.
+      density: in (0, 1]; it may be traced.
+
+    Returns:
+      The density of each leaf, a float, or a traced one.
+
+    Raises:
+      ArgumentError: a density outside (0, 1], no shape, or one that is not a list of sizes.
+
+    Example:
+      >>> import jaxarch
+      >>> jaxarch.masks.erk_densities({"a": (4, 4), "b": (8, 8)}, 0.3)  # epsilon = 1: 8/16 and 16/64
+      {'a': 0.5, 'b': 0.25}
+    """
+    check_density("density", density)
+    check_mapping("shapes", shapes, "shapes by path")
+    if not shapes:
+        raise ArgumentError("shapes: expected at least one; select leaves by path")
+    for path, shape in shapes.items():
+        if not isinstance(shape, Sequence) or not all(isinstance(size, (int, np.integer)) for size in shape):
+            raise ArgumentError(f"shapes: expected integers as the shape of {path!r}, got {shown(shape)}")
+    sizes = np.asarray([max(math.prod(shape), 1) for shape in shapes.values()])
+    spread = _erk_shares(list(shapes.values()), as_number(density)) / sizes
+    return dict(zip(shapes, spread if is_traced(density) else spread.tolist(), strict=True))
+
+
+def _erk_shares(shapes: Sequence[tuple[int, ...]], density: Any) -> Any:
+    """How many connections each leaf has before they are rounded: `min(D_l, epsilon n_l)`, n_l = `sum_i n_i`.
+
+    Their sum is concave and piecewise linear in epsilon, with its corners at `D_l / n_l`. With the leaves of
+    the j first corners full, epsilon is `(d D - sum of their D_l) / sum of the others' n_l`; of all j, the
+    largest of these is the right one.
+    """
+    sizes = np.asarray([math.prod(shape) for shape in shapes], float)
+    sums = np.asarray([sum(shape) for shape in shapes], float)
+    order = np.argsort(sizes / np.maximum(sums, 1), kind="stable")
+    full = np.cumsum(sizes[order]) - sizes[order]
+    others = np.cumsum(sums[order][::-1])[::-1]
+    xp: Any = jnp if is_traced(density) else np
+    epsilon = ((density * sizes.sum() - full) / np.maximum(others, 1)).max()
+    return xp.minimum(epsilon * sums, sizes)
+
+
+def check_per(per: object) -> None:
+    """Raise unless it is a word of `Per`.
+
+    Example:
+      >>> import jaxarch
+      >>> jaxarch.masks.check_per("layer")
+      Traceback (most recent call last):
+          ...
+      jaxarch.ArgumentError: per: expected 'all', 'leaf' or 'erk', got 'layer'
+    """
+    check_choice("per", per, ("all", "leaf", "erk"))
+
+
+def check_density(name: str, density: object) -> None:
+    """Raise unless it is a number in (0, 1], where it is concrete.
+
+    Example:
+      >>> import jaxarch
+      >>> jaxarch.masks.check_density("density", 90)
+      Traceback (most recent call last):
+          ...
+      jaxarch.ArgumentError: density: expected a number in (0, 1], 1 - sparsity; got 90
+    """
+    if not isinstance(name, str):
+        raise ArgumentError(f"name: expected text, got {shown(name)}")
+    if is_traced(density):
+        check_one_number(name, density)
+        return
+    number = as_number(density)
+    if isinstance(number, bool) or not isinstance(number, (int, float, np.number)) or not 0 < number <= 1:
+        raise ArgumentError(f"{name}: expected a number in (0, 1], 1 - sparsity; got {shown(density)}")
+
+
+def _counts(scores: PyTree, density: Any, per: Per) -> Any:
+    """How many connections are kept: of all leaves together, or of each."""
+    check_one_number("density", density)
+    if is_traced(density):
+        xp: Any = jnp
+    else:
+        density, xp = as_number(density), np
+        check_density("density", density)
+    shapes = [leaf.shape for leaf in named_leaves(scores).values()]
+    sizes = np.asarray([math.prod(shape) for shape in shapes])
+    dtype = count_dtype(int(sizes.sum()))
+    total = xp.rint(density * sizes.sum()).astype(dtype)
+    if per == "all":
+        return total
+    shares = _erk_shares(shapes, density) if per == "erk" else density * sizes
+    counts = xp.floor(shares).astype(dtype)
+    # The largest remainders are rounded up, so that the sum is right.
+    rank = xp.argsort(xp.argsort(counts - shares, stable=True))
+    return counts + (rank < total - counts.sum())
+
+
+def _counts_by_path(scores: PyTree, densities: Mapping[str, float], per: Per) -> np.ndarray:
+    if per != "all":
+        raise ArgumentError(f"per: the densities are of each leaf already; leave {shown(per)} out")
+    leaves = named_leaves(scores)
+    for path, density in densities.items():
+        if path not in leaves:
+            raise ArgumentError(f"density: no leaf {shown(path)}; {did_you_mean(str(path), leaves)}")
+        check_density(f"density of {path!r}", density)
+    if absent := leaves.keys() - densities.keys():
+        raise ArgumentError(f"density: expected one for each leaf, and there is none for {min(absent)!r}")
+    return np.asarray([round(densities[path] * leaf.size) for path, leaf in leaves.items()])
+
+
+def check_scores(scores: PyTree) -> None:
+    """Raise unless they are a pytree of arrays with at least one."""
+    _masked_leaves(scores)
+
+
+def _masked_leaves(scores: PyTree) -> tuple[list[Array], Any]:
+    leaves, treedef = jax.tree.flatten(scores)
+    for leaf in leaves:
+        if not is_numeric(leaf) or jnp.issubdtype(leaf.dtype, jnp.complexfloating):
+            raise ArgumentError(f"scores: expected arrays of real numbers, got {shown(scores)}")
+    if not leaves:
+        raise ArgumentError("scores: no leaf is masked; select leaves by path")
+    return leaves, treedef

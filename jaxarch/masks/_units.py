@@ -1,0 +1,734 @@
+"""What is kept or removed together: single connections, blocks, N of every M, or the units of a program.
+
+Connections belong to units, and the numbers of the two are made of one another. The *score* of a unit is the
+mean over its connections: a sum would prefer the layers with the most inputs, whatever these do. What is
+said of units is *spread* over connections: one that belongs to several units, as an entry of a kernel does to
+its input's and to its output's, has the product of what these have; of booleans, all of them.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.tree_util import tree_flatten_with_path
+
+from jaxarch._internal.errors import ArgumentError, is_traced, shown
+from jaxarch._internal.kernels import not_matrices
+from jaxarch._internal.trees import PyTree, map_selected, named_leaves, path_name
+from jaxarch.masks._gradient import hard_mask
+from jaxarch.masks._largest import check_density, counts_kept, largest_of, mask_of, rounded_counts, top_k
+from jaxarch.masks._sharding import beside, split_like, whole
+
+WORDS = ("neurons", "channels", "heads", "experts")
+"""Units that are read from a model's computation."""
+
+ERK = "per: 'erk' is of single connections; give 'all' or 'leaf' with units"
+
+
+class Units(abc.ABC):
+    """How connections belong to units: what `masks.keep` and the searches take as `units`.
+
+    It holds no arrays, is equal to another of the same parts, and is a pytree without leaves, so that it goes
+    through `jit` and `vmap` wherever arrays go.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch
+      >>> params = {"in": jnp.ones((1, 3)), "bias": jnp.ones(3), "out": jnp.ones((3, 1))}
+      >>> def model(params, x):
+      ...     return jnp.tanh(x @ params["in"] + params["bias"]) @ params["out"]
+      >>> groups = jaxarch.structure.axis_groups(model, params, jnp.ones((1, 1)))
+      >>> units = groups.units("neurons").over(jaxarch.select(params))
+      >>> def mask(scores):  # one a neuron, to be learned
+      ...     return units.spread(jaxarch.masks.soft_mask(scores, hard=50.0, soft=5.0), params)
+      >>> soft = mask({"bias[0]": jnp.array([-1.0, 0.0, 1.0])})
+      >>> {path: leaf.round(2).ravel().tolist() for path, leaf in soft.items()}
+      {'bias': [0.0, 0.5, 1.0], 'in': [0.0, 0.5, 1.0], 'out': [0.0, 0.5, 1.0]}
+    """
+
+    @abc.abstractmethod
+    def over(self, selection: PyTree) -> Units:
+        """The units of some leaves.
+
+        Args:
+          selection: the leaves whose connections are scored, arrays or their shapes, and `None` for others.
+
+        Raises:
+          ArgumentError: leaves that have no such units.
+        """
+
+    @abc.abstractmethod
+    def score(self, scores: PyTree) -> PyTree:
+        """A number for each unit: the mean over its connections.
+
+        Args:
+          scores: one a connection, of the leaves that `over` was given.
+
+        Returns:
+          A pytree of arrays.
+        """
+
+    @abc.abstractmethod
+    def spread(self, values: PyTree, like: PyTree) -> PyTree:
+        """Numbers, or booleans, of connections: the product of those of the units that each belongs to.
+
+        Args:
+          values: as `score` returns them.
+          like: arrays, or their shapes, in the structure of the parameters.
+
+        Returns:
+          Arrays in this structure, `None` for leaves that have no such units.
+        """
+
+    def score_within(self, scores: PyTree, within: PyTree) -> tuple[PyTree, PyTree]:
+        """The mean score of each unit over the connections that an earlier mask has left.
+
+        Args:
+          scores: as of `score`.
+          within: booleans of these leaves at least; `None` for all connections.
+
+        Returns:
+          The means, and booleans: which units have such a connection; `None` without a mask.
+        """
+        if within is None:
+            return self.score(scores), None
+        before = mask_of(scores, within)
+        share = self.score(map_selected(lambda s, m: m.astype(jnp.float32), scores, before))
+        sums = self.score(map_selected(lambda s, m: jnp.where(m, s, 0), scores, before))
+        means = map_selected(lambda share, total: total / jnp.where(share > 0, share, 1), share, sums)
+        return means, map_selected(lambda share: share > 0, share)
+
+    def centred(self, values: PyTree) -> PyTree:
+        """Scores of units less the one at which they are kept: what goes into a sigmoid."""
+        return values
+
+    def hard(self, values: PyTree) -> PyTree:
+        """The units that are kept by scores that were learned: `1[w > 0]`."""
+        return hard_mask(values)
+
+    def counts(self, values: PyTree, density: Any, per: Any = "all") -> Any:
+        """How many units are kept: of all together, or, as an array, of each leaf of the values.
+
+        Raises:
+          ArgumentError: a density that is none, or none of these units.
+        """
+        if per == "erk":
+            raise ArgumentError(ERK)
+        return counts_kept(values, density, per)
+
+    def largest(self, values: PyTree, counts: Any, left: PyTree = None) -> PyTree:
+        """Booleans of the units: as many as are asked for, the largest, and only those that are left."""
+        return largest_of(values, counts, left)
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Connections(Units):
+    """Every connection is a unit."""
+
+    def over(self, selection: PyTree) -> Units:
+        """The units of some leaves."""
+        return self
+
+    def score(self, scores: PyTree) -> PyTree:
+        """The scores themselves."""
+        return scores
+
+    def score_within(self, scores: PyTree, within: PyTree) -> tuple[PyTree, PyTree]:
+        """The scores themselves, and the mask."""
+        return scores, None if within is None else mask_of(scores, within)
+
+    def spread(self, values: PyTree, like: PyTree) -> PyTree:
+        """The values themselves."""
+        return values
+
+    def counts(self, values: PyTree, density: Any, per: Any = "all") -> Any:
+        """How many connections are kept."""
+        return counts_kept(values, density, per)
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Blocks(Units):
+    """Blocks of inputs by outputs of each leaf, whatever its other axes are; the last ones may be smaller.
+
+    `units=(4, 4)` is `Blocks(4, 4)`.
+
+    Args:
+      inputs: how many entries of the axis of inputs are in a block.
+      outputs: how many of the axis of outputs.
+      axes: these two axes: a pair, or by path, as of `structure.weights_of(function, params, x).axes`. By
+        default the last two, and the blocks of searches lie as the model's products use a leaf. Blocks that
+        are not square need it, unless the leaf is called `kernel` or `w`, with a shape (inputs, outputs), or
+        that of a convolution with a square window.
+
+    Raises:
+      ArgumentError: sizes that are no positive integers, axes that are not two integers.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> scores = {"kernel": jnp.array([[9.0, 1, 2], [1, 1, 3]])}
+      >>> mask = jaxarch.masks.keep(scores, 0.5, units=jaxarch.masks.Blocks(1, 2))
+      >>> print(mask["kernel"].astype(int))  # 2 of 4 blocks, with the means 5, 2, 1 and 3
+      [[1 1 0]
+       [0 0 1]]
+    """
+
+    inputs: int
+    outputs: int
+    axes: Any = None
+
+    def __post_init__(self) -> None:
+        sizes = (self.inputs, self.outputs)
+        if not all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in sizes):
+            raise ArgumentError(
+                f"units: expected two positive integers, inputs and outputs of a block, got {shown(sizes)}"
+            )
+        object.__setattr__(self, "axes", _checked_axes("axes", self.axes, pair=True))
+
+    def over(self, selection: PyTree) -> Units:
+        """The blocks of some leaves.
+
+        Raises:
+          ArgumentError: a leaf with fewer than two axes, or whose axes are not known.
+        """
+        _check_axes(selection, 2, "blocks")
+        for path, leaf in named_leaves(selection).items():
+            self._axes(path, jnp.shape(leaf))
+        return self
+
+    def along(self, axes: Mapping[str, tuple[int, int]]) -> Blocks:
+        """The blocks of a model, where no axes were given.
+
+        Args:
+          axes: by path, those that its products sum over and make.
+        """
+        return self if self.axes is not None else dataclasses.replace(self, axes=_Found(axes.items()))
+
+    def score(self, scores: PyTree) -> PyTree:
+        """The mean of each block, in the structure of the scores."""
+        return _map_named(self._means, scores)
+
+    def spread(self, values: PyTree, like: PyTree) -> PyTree:
+        """The value of its block for every connection."""
+        return _map_named(self._repeated, values, like)
+
+    def _axes(self, path: str, shape: tuple[int, ...]) -> tuple[int, int]:
+        is_square = self.inputs == self.outputs
+        axes = _axes_of(self.axes, path, shape)
+        if axes is None and is_square:
+            return -2, -1
+        if axes is None:
+            raise ArgumentError(
+                f"units: which axes of {path!r} of shape {shape} are inputs and outputs is not known; give "
+                f"masks.Blocks({self.inputs}, {self.outputs}, axes=(inputs, outputs))"
+            )
+        # Square blocks of the last two axes lie the same in either order.
+        last = {len(shape) - 2, len(shape) - 1}
+        return (-2, -1) if is_square and {axis % len(shape) for axis in axes} == last else axes
+
+    def _means(self, path: str, leaf: Any) -> Array:
+        axes = self._axes(path, jnp.shape(leaf))
+        leaf = jnp.moveaxis(whole(_floating(leaf)), axes, (-2, -1))
+        *others, rows, columns = leaf.shape
+        down, across = -(-rows // self.inputs), -(-columns // self.outputs)
+        missing = (0, down * self.inputs - rows), (0, across * self.outputs - columns)
+        padded = jnp.pad(leaf, [(0, 0)] * len(others) + list(missing))
+        sums = padded.reshape(*others, down, self.inputs, across, self.outputs).sum((-3, -1))
+        # The last blocks have fewer entries.
+        tall = np.minimum(self.inputs, rows - self.inputs * np.arange(down))
+        wide = np.minimum(self.outputs, columns - self.outputs * np.arange(across))
+        return sums / np.broadcast_to(np.outer(tall, wide).astype(np.float32), sums.shape)
+
+    def _repeated(self, path: str, values: Array, leaf: Any) -> Array:
+        shape = jnp.shape(leaf)
+        axes = self._axes(path, shape)
+        tall = jnp.repeat(values, self.inputs, axis=-2)[..., : shape[axes[0]], :]
+        made = jnp.repeat(tall, self.outputs, axis=-1)[..., : shape[axes[1]]]
+        return _as_split(leaf, jnp.moveaxis(made, (-2, -1), axes))
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class NOfM(Units):
+    """Of every M inputs in a row of each output the N with the largest scores, as sparse hardware has it.
+
+    `units="2:4"` is `NOfM(2, 4)`. The mask has the density N/M, in every leaf. Scores that are learned are
+    compared with the midpoint between the N-th and the next of their M, through which no gradient goes: so a
+    sigmoid of the difference is above 1/2 for N of them.
+
+    Args:
+      n: how many are kept, at least 1.
+      m: of how many in a row, more than n.
+      axis: the axis of inputs, over which products sum: -2 in kernels of shape (..., inputs, outputs), -1 in
+        weights of shape (outputs, inputs); or by path, as of
+        `structure.weights_of(function, params, x).axes`. By default searches read it from the model's
+        products. Otherwise it is -2 for leaves called `kernel` or `w` of two axes, or of a convolution with a
+        square window; others are refused.
+
+    Raises:
+      ArgumentError: integers that are not 1 <= N < M.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> scores = {"weight": jnp.array([[4.0, 3, 2, 1], [1, 5, 1, 1]])}
+      >>> mask = jaxarch.masks.keep(scores, units=jaxarch.masks.NOfM(2, 4, axis=-1))
+      >>> print(mask["weight"].astype(int))  # of equal scores, the first
+      [[1 1 0 0]
+       [1 1 0 0]]
+    """
+
+    n: int
+    m: int
+    axis: Any = None
+
+    def __post_init__(self) -> None:
+        if not all(type(number) is int for number in (self.n, self.m)) or not 1 <= self.n < self.m:
+            raise ArgumentError(f"units: expected 'N:M' with 1 <= N < M, got {shown(f'{self.n}:{self.m}')}")
+        object.__setattr__(self, "axis", _checked_axes("axis", self.axis, pair=False))
+
+    def over(self, selection: PyTree) -> Units:
+        """The same of some leaves.
+
+        Raises:
+          ArgumentError: a leaf without this axis, or whose axis is not known, or has a size that M does not
+            divide.
+        """
+        if isinstance(self.axis, int):
+            _check_axes(selection, self.axis + 1 if self.axis >= 0 else -self.axis, f"{self.n}:{self.m}")
+        for path, leaf in named_leaves(selection).items():
+            size = jnp.shape(leaf)[self._axis(path, jnp.shape(leaf))]
+            if size % self.m:
+                raise ArgumentError(
+                    f"units: {self.n}:{self.m} does not fit {path!r} of shape {jnp.shape(leaf)}, since "
+                    f"{self.m} does not divide {size}; leave it out with `where`"
+                )
+        return self
+
+    def along(self, axes: Mapping[str, tuple[int, int]]) -> NOfM:
+        """The same of a model, where no axis was given.
+
+        Args:
+          axes: by path, those that its products sum over and make.
+        """
+        return self if self.axis is not None else dataclasses.replace(self, axis=_Found(axes.items()))
+
+    def _axis(self, path: str, shape: tuple[int, ...]) -> int:
+        axes = self.axis if isinstance(self.axis, int) else _axes_of(self.axis, path, shape)
+        if axes is None:
+            raise ArgumentError(
+                f"units: which axis of {path!r} of shape {shape} products sum over is not known; give "
+                f"masks.NOfM({self.n}, {self.m}, axis=-2) for (..., inputs, outputs), -1 for (outputs, "
+                "inputs), or structure.weights_of(function, params, x).axes"
+            )
+        return axes if isinstance(axes, int) else axes[0]
+
+    def score(self, scores: PyTree) -> PyTree:
+        """The scores themselves."""
+        return scores
+
+    def score_within(self, scores: PyTree, within: PyTree) -> tuple[PyTree, PyTree]:
+        """The scores themselves, and the mask."""
+        return scores, None if within is None else mask_of(scores, within)
+
+    def spread(self, values: PyTree, like: PyTree) -> PyTree:
+        """The values themselves."""
+        return values
+
+    def centred(self, values: PyTree) -> PyTree:
+        """Scores less the midpoint between the N-th and the next of their M."""
+
+        def less(rows: Array) -> Array:
+            ordered = -jnp.sort(-jax.lax.stop_gradient(rows), axis=-1)
+            return rows - (ordered[..., self.n - 1 : self.n] + ordered[..., self.n : self.n + 1]) / 2
+
+        return _map_named(lambda path, leaf: self._by_rows(less, path, leaf), values)
+
+    def hard(self, values: PyTree) -> PyTree:
+        """The N largest of every M."""
+        return self.largest(values, None)
+
+    def counts(self, values: PyTree, density: Any, per: Any = "all") -> Any:
+        """Nothing, since N of M are kept.
+
+        Raises:
+          ArgumentError: a density that is not N/M.
+        """
+        if density is not None:
+            if not is_traced(density):
+                check_density("density", density)
+            if is_traced(density) or not math.isclose(density, self.n / self.m):
+                raise ArgumentError(
+                    f"density: {self.n}:{self.m} keeps {self.n / self.m:.6g} of the connections, got "
+                    f"{'a traced one' if is_traced(density) else shown(density)}; leave it out, or give this"
+                )
+        if per == "erk":
+            raise ArgumentError(f"per: {self.n}:{self.m} has the same density in every leaf; leave 'erk' out")
+
+    def largest(self, values: PyTree, counts: Any, left: PyTree = None) -> PyTree:
+        """The N largest of every M: of equal scores the first, and NaN last. Fewer, if fewer are left."""
+
+        def first(rows: Array) -> Array:
+            # The rank of each is the place that it would be sorted to.
+            return jnp.argsort(jnp.argsort(-_floating(rows), axis=-1), axis=-1) < self.n
+
+        def first_left(rows: Array, there: Array) -> Array:
+            return (jnp.argsort(jnp.lexsort((-_floating(rows), ~there), axis=-1), axis=-1) < self.n) & there
+
+        if left is None:
+            return _map_named(lambda path, leaf: self._by_rows(first, path, leaf), values)
+        return _map_named(lambda path, leaf, on: self._by_rows(first_left, path, leaf, on), values, left)
+
+    def _by_rows(self, function: Any, path: str, leaf: Array, *others: Array) -> Array:
+        """A function of arrays whose last axis are M inputs in a row."""
+        axis = self._axis(path, leaf.shape)
+        last = [jnp.moveaxis(whole(array), axis, -1) for array in (leaf, *others)]
+        made = function(*(array.reshape(*array.shape[:-1], -1, self.m) for array in last))
+        return _as_split(leaf, jnp.moveaxis(made.reshape(last[0].shape), -1, axis))
+
+
+@dataclasses.dataclass(frozen=True)
+class Span:
+    """What the indices of an axis are: units of a group, products of others row by row, or others in a row.
+
+    Attributes:
+      size: how many indices there are.
+      group: the name of the group whose units they are; empty where they are none, or where there are parts.
+      form: of several parts, `product` or `sum`.
+      parts: the last one fastest in a product.
+    """
+
+    size: int
+    group: str = ""
+    form: str = ""
+    parts: tuple[Span, ...] = ()
+
+    def groups(self) -> Iterator[tuple[str, int]]:
+        """The groups in it, with their sizes."""
+        if self.group:
+            yield self.group, self.size
+        for part in self.parts:
+            yield from part.groups()
+
+    def count(self, kept: Mapping[str, int]) -> int:
+        """How many indices are left where so many units of some groups are."""
+        if self.group:
+            return kept.get(self.group, self.size)
+        counts = [part.count(kept) for part in self.parts]
+        return (sum(counts) if self.form == "sum" else math.prod(counts)) if counts else self.size
+
+    def within(self, groups: Mapping[str, int]) -> Span:
+        """The same where only some groups count."""
+        group = self.group if self.group in groups else ""
+        return dataclasses.replace(self, group=group, parts=tuple(part.within(groups) for part in self.parts))
+
+    def spread(self, values: Mapping[str, Array]) -> Array | None:
+        """The product of its units' values for every index; `None` where all are 1."""
+        if self.group:
+            return values[self.group]
+        parts = [part.spread(values) for part in self.parts]
+        if all(part is None for part in parts):
+            return None
+        dtype = jnp.result_type(*(part for part in parts if part is not None))
+        filled = [
+            jnp.ones(part.size, dtype) if array is None else array
+            for part, array in zip(self.parts, parts, strict=True)
+        ]
+        if self.form == "sum":
+            return jnp.concatenate(filled)
+        return _product([jnp.expand_dims(a, _others(i, len(filled))) for i, a in enumerate(filled)]).reshape(
+            -1
+        )
+
+    def collect(self, sums: Any) -> Iterator[tuple[str, Any]]:
+        """For each group in it, the sums over the indices of each unit, of those over each index."""
+        if self.group:
+            yield self.group, sums
+        if self.form == "sum":
+            ends = np.cumsum([part.size for part in self.parts])
+            for part, end in zip(self.parts, ends, strict=True):
+                yield from part.collect(sums[end - part.size : end])
+        elif self.parts:
+            table = sums.reshape([part.size for part in self.parts])
+            for index, part in enumerate(self.parts):
+                yield from part.collect(table.sum(_others(index, len(self.parts))))
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class GroupUnits(Units):
+    """Neurons, channels or heads: the units of some `Groups`, of which `Groups.units` makes it.
+
+    All that belongs to a unit is masked with it: its column in the kernel that makes it, its rows in those
+    that read it, its bias, and the scale and bias of its norm, so that a unit that goes is exactly 0 behind
+    them. A unit is scored by the leaves of `over`, kernels as a rule; with it go those of the others that are
+    no kernels (see `matrices`). A group none of whose leaves is scored stays as it is, and so does a kernel
+    that is not.
+
+    Values are a dict of arrays, by name of the group. Each group keeps one unit at least.
+
+    Attributes:
+      leaves: by path, what the indices of each axis are.
+      scored: the paths of those that are scored; `None` before `over`.
+    """
+
+    leaves: tuple[tuple[str, tuple[Span, ...]], ...]
+    scored: tuple[str, ...] | None = None
+
+    def over(self, selection: PyTree) -> GroupUnits:
+        """The units that some leaves have, with all of the others that goes with them.
+
+        Raises:
+          ArgumentError: leaves of another model, or none that has such a unit.
+        """
+        of_path, scored = dict(self.leaves), named_leaves(selection)
+        for path, leaf in scored.items():
+            shape = tuple(axis.size for axis in of_path[path]) if path in of_path else None
+            if jnp.shape(leaf) != shape:
+                has = f"which has no {path!r}" if shape is None else f"where {path!r} has shape {shape}"
+                raise ArgumentError(f"units: they are of another model, {has}, got {jnp.shape(leaf)}")
+        groups = _groups_of(axes for path, axes in self.leaves if path in scored)
+        if not groups:
+            raise ArgumentError(f"units: no unit is in {', '.join(scored) or 'no leaf'}; choose other leaves")
+
+        masked = {*scored, *not_matrices({path: _shape(axes) for path, axes in self.leaves})}
+        leaves = tuple(
+            (path, tuple(axis.within(groups if path in masked else {}) for axis in axes))
+            for path, axes in self.leaves
+        )
+        return GroupUnits(
+            leaves, tuple(path for path, axes in leaves if path in scored and _groups_of([axes]))
+        )
+
+    def score(self, scores: PyTree) -> dict[str, Array]:
+        """The mean over the connections of each unit that are scored, by name of the group."""
+        if self.scored is None:
+            return self.over(scores).score(scores)
+        sums: dict[str, Any] = {}
+        counts: dict[str, Any] = {}
+        of_path, named = dict(self.leaves), named_leaves(scores)
+        for path in self.scored:
+            leaf, axes = _floating(named[path]), of_path[path]
+            for index, axis in enumerate(axes):
+                if _groups_of([(axis,)]):
+                    along = whole(jnp.sum(leaf, _others(index, leaf.ndim)))
+                    share = np.full(axis.size, leaf.size // axis.size, np.float32)
+                    for into, of_index in ((sums, along), (counts, share)):
+                        for group, of_units in axis.collect(of_index):
+                            into[group] = into.get(group, 0) + of_units
+        return {group: sums[group] / counts[group] for group in self.groups()}
+
+    def spread(self, values: PyTree, like: PyTree) -> PyTree:
+        """The product of the values of all units that a connection belongs to.
+
+        Raises:
+          ArgumentError: a tree that has no place for a leaf that goes with its units.
+        """
+        # `None` is a place, too: a leaf that has no score may go with its units.
+        flat, structure = tree_flatten_with_path(like, is_leaf=lambda leaf: leaf is None)
+        there = {path_name(path): leaf for path, leaf in flat}
+        of_path = {path: axes for path, axes in self.leaves if _groups_of([axes])}
+        for path in of_path:
+            if path not in there:
+                raise ArgumentError(
+                    f"units: there is no place for {path!r}, which goes with its units; give scores in the "
+                    "structure of all parameters, None for leaves without scores"
+                )
+        made = [_outer(of_path[path], values, there[path]) if path in of_path else None for path in there]
+        return jax.tree.unflatten(structure, made)
+
+    def counts(self, values: PyTree, density: Any, per: Any = "all") -> Any:
+        """How many units are kept, of all groups or of each: never none of a group.
+
+        Raises:
+          ArgumentError: so low a density that a group would keep none.
+        """
+        if per == "erk":
+            raise ArgumentError(ERK)
+        counts = rounded_counts(values, density, per)
+        least = len(values) if np.ndim(counts) == 0 else 1
+        if is_traced(counts):
+            return jnp.maximum(counts, least)
+        if np.min(counts) < least:
+            units = sum(leaf.size for leaf in jax.tree.leaves(values))
+            raise ArgumentError(
+                f"density: {shown(density)} of {units} units is too little for {len(values)} groups, each of "
+                "which keeps one at least"
+            )
+        return counts
+
+    def largest(self, values: PyTree, counts: Any, left: PyTree = None) -> PyTree:
+        """The largest of all groups, or of each: of each group the largest in any case."""
+        if np.ndim(counts):
+            return largest_of(values, counts, left)
+        first = {
+            group: jnp.arange(leaf.size) == _place_of_largest(leaf, None if left is None else left[group])
+            for group, leaf in values.items()
+        }
+        # NaN comes last, so that none of the first is counted twice.
+        others = {
+            group: jnp.where(first[group], jnp.nan, jnp.where(jnp.isnan(leaf), -jnp.inf, leaf))
+            for group, leaf in values.items()
+        }
+        rest = top_k(others, counts - len(values), left)
+        return {group: first[group] | rest[group] for group in values}
+
+    def connections(self, selection: PyTree, kept: Mapping[str, int]) -> int:
+        """How many connections some leaves have left where so many units of each group are."""
+        of_path = dict(self.leaves)
+        return sum(math.prod(axis.count(kept) for axis in of_path[path]) for path in named_leaves(selection))
+
+    def groups(self) -> dict[str, int]:
+        """Of every group, its name and how many units it has."""
+        return _groups_of(axes for _, axes in self.leaves)
+
+
+UnitsLike = Units | str | tuple[int, int] | tuple[str, ...] | None
+"""What is kept or removed together: `None` for single connections, `(4, 4)` for `Blocks`, `2:4` for `NOfM`,
+and in searches `neurons`, `channels`, `heads`, `experts`, or several of these words."""
+
+
+def as_units(units: Any) -> Units:
+    """What was meant by it, where no model is needed to say it.
+
+    Raises:
+      ArgumentError: anything else, the words that need a model among it.
+    """
+    if units is None:
+        return Connections()
+    if isinstance(units, Units):
+        return units
+    if isinstance(units, str) and (numbers := re.fullmatch(r"\s*(\d+)\s*:\s*(\d+)\s*", units, re.ASCII)):
+        return NOfM(*map(int, numbers.groups()))
+    if isinstance(units, str) and ":" in units:
+        raise ArgumentError(f"units: expected 'N:M' with 1 <= N < M, got {shown(units)}")
+    if words := as_words(units):
+        raise ArgumentError(
+            f"units: {shown(words[0])} are read from a model's computation; give "
+            f"axis_groups(function, params, x).units({', '.join(map(repr, words))})"
+        )
+    if isinstance(units, (tuple, list)) and len(units) == 2 and not any(isinstance(n, str) for n in units):
+        return Blocks(*units)
+    raise ArgumentError(
+        "units: expected 'neurons', 'channels', 'heads', 'experts', blocks such as (4, 4) or '2:4', got "
+        f"{shown(units)}"
+    )
+
+
+def as_words(units: Any) -> tuple[str, ...]:
+    """The words `neurons`, `channels`, `heads`, `experts`, one or several; nothing if it is anything else."""
+    words = (units,) if isinstance(units, str) else units
+    if not isinstance(words, (tuple, list)) or not all(isinstance(word, str) for word in words):
+        return ()
+    return tuple(words) if all(word in WORDS for word in words) else ()
+
+
+def _place_of_largest(values: Array, left: Array | None) -> Array:
+    """The index of the largest unit, of those that are left; NaN counts as -inf."""
+    numbers = jnp.where(jnp.isnan(values), -jnp.inf, values)
+    if left is None:
+        return jnp.argmax(numbers)
+    return jnp.argmax(left & (numbers == jnp.max(numbers, where=left, initial=-jnp.inf)))
+
+
+def _groups_of(leaves: Any) -> dict[str, int]:
+    return dict(group for axes in leaves for axis in axes for group in axis.groups())
+
+
+def _shape(axes: tuple[Span, ...]) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(tuple(axis.size for axis in axes), bool)
+
+
+def _outer(axes: tuple[Span, ...], values: Mapping[str, Array], leaf: Any) -> Array:
+    """The product over the axes of a leaf, in its shape."""
+    along = [axis.spread(values) for axis in axes]
+    there = [jnp.expand_dims(a, _others(i, len(axes))) for i, a in enumerate(along) if a is not None]
+    return _as_split(leaf, jnp.broadcast_to(_product(there), [axis.size for axis in axes]))
+
+
+def _product(arrays: list[Array]) -> Array:
+    whole_, *rest = arrays
+    for array in rest:
+        whole_ = whole_ & array if whole_.dtype == bool else whole_ * array
+    return whole_
+
+
+def _others(index: int, ndim: int) -> tuple[int, ...]:
+    return tuple(other for other in range(ndim) if other != index)
+
+
+def _floating(leaf: Any) -> Array:
+    leaf = jnp.asarray(leaf)
+    return leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32))
+
+
+def _as_split(leaf: Any, array: Array) -> Array:
+    return beside(leaf, split_like(leaf, array)) if isinstance(leaf, Array) else array
+
+
+class _Found(tuple[tuple[str, tuple[int, int]], ...]):
+    """Axes that were read from a model: leaves that it lacks have those that their names say."""
+
+
+def _checked_axes(name: str, axes: Any, *, pair: bool) -> Any:
+    """Axes as something that is hashed: `None`, an integer or a pair of them, or pairs of a path and such.
+
+    Raises:
+      ArgumentError: anything else.
+    """
+
+    def is_pair(value: Any) -> bool:
+        return isinstance(value, tuple) and len(value) == 2 and all(type(axis) is int for axis in value)
+
+    def is_right(value: Any) -> bool:
+        return is_pair(value) if pair else type(value) is int
+
+    if axes is None or isinstance(axes, _Found) or is_right(axes):
+        return axes
+    if isinstance(axes, Mapping) and all(is_right(of) or is_pair(of) for of in axes.values()):
+        return tuple((str(path), of) for path, of in axes.items())
+    if isinstance(axes, tuple) and axes and all(isinstance(of, tuple) and len(of) == 2 for of in axes):
+        return axes
+    expected = "two integers" if pair else "an integer"
+    raise ArgumentError(f"{name}: expected {expected}, or a dict of these by path, got {shown(axes)}")
+
+
+def _axes_of(axes: Any, path: str, shape: tuple[int, ...]) -> Any:
+    """The axes of a leaf: those that were given, or read from the model, or that its name says; or `None`."""
+    if axes is not None and not isinstance(axes, _Found) and all(type(axis) is int for axis in axes):
+        return axes
+    given = dict(axes or ())
+    if path in given or (axes is not None and not isinstance(axes, _Found)):
+        return given.get(path)
+    window = set(shape[:-2])
+    # Transposed convolutions of Haiku and Keras have (outputs, inputs); depthwise ones sum over neither.
+    is_other = re.search("transpose|depthwise", path, re.IGNORECASE) or (len(shape) > 2 and shape[-1] == 1)
+    if (
+        not is_other
+        and re.split(r"[/.]", path)[-1] in ("kernel", "w")
+        and (len(shape) == 2 or (len(shape) > 3 and len(window) == 1))
+    ):
+        return -2, -1
+    return None
+
+
+def _map_named(function: Any, selection: PyTree, *trees: PyTree) -> PyTree:
+    """`function(path, leaf, *leaves)` where a leaf is selected; `None` elsewhere."""
+    paths = iter(named_leaves(selection))
+    return map_selected(lambda *leaves: function(next(paths), *leaves), selection, *trees)
+
+
+def _check_axes(selection: PyTree, least: int, what: str) -> None:
+    for path, leaf in named_leaves(selection).items():
+        if jnp.ndim(leaf) < least:
+            raise ArgumentError(
+                f"units: {what} need leaves of {least} axes or more, got {path!r} of shape {jnp.shape(leaf)}"
+            )

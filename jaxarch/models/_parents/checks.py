@@ -1,0 +1,33 @@
+"""Checks of what parent models are made of, and of the pictures that they see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jax import Array
+
+from jaxarch._internal.errors import ArgumentError, check_count
+
+
+def check_counts(**sizes: int | Sequence[int]) -> None:
+    """Raise unless all sizes are positive integers.
+
+    Raises:
+      ArgumentError: naming the argument.
+    """
+    for name, given in sizes.items():
+        for size in given if isinstance(given, Sequence) else [given]:
+            check_count(name, size)
+
+
+def check_pictures(x: Array, inputs: int, least: int = 1) -> None:
+    """Raise unless they are pictures of so many channels, height and width at least `least`.
+
+    Raises:
+      ArgumentError: naming x.
+    """
+    if x.ndim != 4 or x.shape[3] != inputs or min(x.shape[1:3]) < least:
+        raise ArgumentError(
+            f"x: expected pictures of shape (batch, height, width, {inputs}), height and width at least "
+            f"{least}, got {x.shape}"
+        )

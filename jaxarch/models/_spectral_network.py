@@ -1,0 +1,220 @@
+"""Spectral networks ([S]) as models: they start as perceptrons, and recruit hidden neurons as data demand."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxarch._internal.errors import (
+    ArgumentError,
+    DeadStartWarning,
+    check_callable,
+    check_choice,
+    check_flag,
+    check_widths,
+    shown,
+)
+from jaxarch._internal.trees import PyTree
+from jaxarch.models._model import Model
+from jaxarch.run._problem import Key
+from jaxarch.spectral import _network as network
+from jaxarch.spectral._network import Activation, Initializer, Method, Start
+from jaxarch.spectral.algebra import Form, check_form
+
+RANDOM: Initializer = jax.nn.initializers.normal(0.5)
+"""The hidden eigenvalues of a random start."""
+
+
+def spectral_network(
+    widths: Sequence[int],
+    *,
+    form: Form = "eigendecomposition",
+    activation: Activation = jax.nn.relu,
+    bias: bool = False,
+    eigenvalues: Literal["perceptron", "random"] | Sequence[Start] | None = None,
+    eigenvectors: Initializer = network.xavier_uniform,
+    train_input_eigenvalues: bool = False,
+    update: Literal["feedforward", "recursive"] = "feedforward",
+    method: Method = "auto",
+    skips: bool = True,
+) -> Model:
+    r"""A network of the weights `A_B = Phi_B Lambda_B Phi_B^-1`, every layer joined to all later ones ([S]).
+
+    The bundle from layer j to layer i is W_ij of [S] eq. (4.3), and `a_i = f(sum_{j<i} W_ij a_j)` (4.5),
+    without f in the last layer. It has hardly more parameters than an ordinary network of its widths, and
+    takes at most about twice its time.
+
+    It starts as a perceptron, L_1 = ... = L_B = 0 and L_{B+1} = 1: all bundles are there, but only those to
+    the output carry anything. Training recruits hidden neurons by making their eigenvalues other than 0.
+    Against [S] section 4, the gradient in L_2, ..., L_{B-1} is exactly 0 there, for every f with f(0) = 0:
+    the last hidden layer comes first, and each of the others a step after the next.
+
+    This start needs a kink at 0, as ReLU has. Where f is smooth, the output changes with each hidden
+    eigenvalue by a linear (or affine) function of the input, to first order: as soon as the perceptron
+    fits as well as it can, the gradient is 0 in all of them, and nothing is recruited. In L_B it carries the
+    factor `1 - f'(0) L_{B+1}` besides: for tanh it is 0 from the first step on. Then start at `random`, with
+    L_2, ..., L_B from N(0, .5), or at values of your own. On `y = |x|^2` in two dimensions, 3000 steps of
+    Adam took (3, 100, 1) with tanh, SiLU or ELU no further than a linear fit from the perceptron, and to
+    about 2% of its error from there (medians of 3 runs).
+
+    With `form="gated"` the weights are those of `A'_B = Lambda_B Phi_B^-1`, which is this library's and not
+    in [S]: `W_ij = (-1)^(i-j) L_i phi_{i-1} ... phi_j`. The eigenvalues of A'_B are those of Lambda_B again,
+    but a bundle has those of the layer that it leads to alone, so that an eigenvalue is a neuron at every
+    depth: for f(0) = 0, one of 0 silences it. In the form of [S] that is so with one hidden layer; with more,
+    an eigenvalue feeds the next layer as well, and most neurons stay. It takes one product a layer in place
+    of two: it is an ordinary network with the weights phi_i, each of whose neurons has the activation
+    `u -> f(-lambda u) - u`, linear where lambda is 0.
+
+    The gated form starts at `random`. At a perceptron the derivative in every hidden eigenvalue carries the
+    factor f'(0), which for `jax.nn.relu` is taken to be 0: no neuron would ever be recruited. To start there,
+    take `activation=jaxarch.spectral.half_slope_relu`. For the same reason an eigenvalue that has become
+    exactly 0 stays 0 with `jax.nn.relu`.
+
+    Args:
+      widths: neurons a layer, N_1, ..., N_{B+1}: those of the input first, of the output last.
+      form: `eigendecomposition`, `A_B = Phi_B Lambda_B Phi_B^-1` as in [S], or `gated`,
+        `A'_B = Lambda_B Phi_B^-1`.
+      activation: f, elementwise.
+      bias: whether the input layer has one neuron more, that is always 1. Through the skip connections it
+        reaches every layer.
+      eigenvalues: `perceptron`, `random`, or one start a layer: a number, an array of shape (N_i,), or
+        `(key, shape) -> values`, such as `jax.nn.initializers.normal(0.1)`. By default `perceptron`, and
+        `random` in the gated form.
+      eigenvectors: an initialiser of phi_i^T, shape (N_i, N_{i+1}); by default Xavier uniform, as [S] has it.
+      train_input_eigenvalues: whether L_1 is a parameter. By default it is the constant 0, as [S] section 4
+        says: a hidden eigenvalue then is a neuron, if the layer before has none. The code of [S] trains it in
+        experiment 1, and then the hidden layer is recruited as a whole through the few input eigenvalues.
+        The feed-forward rule of the gated form does not read it.
+      update: `feedforward`, eq. (4.5), or `recursive`, the rule `a <- f(A_B a)` of [S] section 4 (see
+        `spectral.recursive`).
+      method: how the feed-forward rule is computed; see `spectral.feedforward`.
+      skips: without skip connections every layer is joined to the next alone (`spectral.layer_by_layer`), a
+        rival: it is no perceptron at first, but 0 with a gradient of exactly 0. Start it at `random`.
+
+    Returns:
+      A model for inputs of shape (..., widths[0]), with outputs of shape (..., widths[-1]) and parameters
+      `{"eigenvectors": {"phi1": ..., "phi2": ...}, "eigenvalues": {"L2": ..., "L3": ...}}`, phi_i of shape
+      (N_{i+1}, N_i) and L_i of shape (N_i,); with a bias N_1 is one more. In the gated form phi_i are no
+      eigenvectors, and "factors" stands for "eigenvectors". A training can hold any of them
+      fixed: `jaxarch.search.spectral(trainable=...)`. Its state is `{}`, until `jaxarch.recruit` puts there
+      which hidden neurons are left.
+
+    Raises:
+      ArgumentError: widths that are not at least two positive integers; starts of another number or shape, or
+        not finite; an L_1 other than 0 that is not trained; an unknown word; an activation that is not
+        elementwise.
+
+    Example:
+      >>> import jax, jaxarch
+      >>> params, state = jaxarch.spectral_network((2, 3, 1)).init(jax.random.key(0))
+      >>> [f"{path} {leaf.shape}" for path, leaf in jaxarch.named_leaves(params).items()]
+      ['eigenvalues/L2 (3,)', 'eigenvalues/L3 (1,)', 'eigenvectors/phi1 (3, 2)', 'eigenvectors/phi2 (1, 3)']
+      >>> weights = jaxarch.spectral.direct_weights(params)  # a perceptron at first
+      >>> {name: bool(matrix.any()) for name, matrix in weights.items()}
+      {'W2_1': False, 'W3_1': True, 'W3_2': True}
+    """
+    check_widths(widths)
+    check_form(form)
+    check_choice("update", update, ("feedforward", "recursive"))
+    flags = {"bias": bias, "train_input_eigenvalues": train_input_eigenvalues, "skips": skips}
+    for name, flag in flags.items():
+        check_flag(name, flag)
+    check_callable("eigenvectors", eigenvectors, "key", "shape")
+    network.check_method(method)
+    _check_rule(form, update, method, train_input_eigenvalues, skips)
+    if eigenvalues is None:
+        eigenvalues = "random" if form == "gated" else "perceptron"
+    sizes = (widths[0] + bool(bias), *widths[1:])
+    starts = _starts(eigenvalues, sizes, train_input_eigenvalues)
+    network.check_activation(activation)
+    _warn_of_dead_start(activation, starts, skips, form)
+
+    def init(key: Array) -> tuple[PyTree, PyTree]:
+        return network.init(key, sizes, starts, eigenvectors, train_input_eigenvalues, form), {}
+
+    def apply(params: PyTree, state: PyTree, x: Array, key: Key) -> tuple[Array, PyTree]:
+        if x.shape[-1] != widths[0]:
+            raise ArgumentError(f"x: the network has {widths[0]} inputs, got examples of shape {x.shape[1:]}")
+        if bias:
+            x = jnp.concatenate([x, jnp.ones((*x.shape[:-1], 1), x.dtype)], axis=-1)
+        phi, values = network.unpack(params, form)
+        neurons = network.unpack_neurons(state, len(values))
+        if update == "recursive":
+            return network.recursive(phi, values, x, activation, neurons, form), state
+        if not skips:
+            return network.layer_by_layer(phi, values, x, activation, neurons, form), state
+        return network.feedforward(phi, values, x, activation, method, neurons, form), state
+
+    return Model(init, apply)
+
+
+def _check_rule(form: Form, update: str, method: Method, train_input_eigenvalues: bool, skips: bool) -> None:
+    """Raise if some arguments have no say in how a network of the others is computed."""
+    if update == "recursive" and method != "auto":
+        raise ArgumentError(
+            f"method: it is of the feedforward update; the recursive one has no {shown(method)}"
+        )
+    if not skips and (update, method) != ("feedforward", "auto"):
+        raise ArgumentError("skips: without them, update and method have nothing to choose; leave them out")
+    if form == "gated" and update == "feedforward" and train_input_eigenvalues:
+        raise ArgumentError(
+            "train_input_eigenvalues: the feed-forward rule of the gated form does not read L_1; leave it out"
+        )
+
+
+def _starts(eigenvalues: str | Sequence[Start], sizes: Sequence[int], trains_input: bool) -> Sequence[Start]:
+    """One start a layer."""
+    layers = len(sizes)
+    if isinstance(eigenvalues, str):
+        hidden: dict[str, Start] = {"perceptron": 0.0, "random": RANDOM}
+        if eigenvalues not in hidden:
+            raise ArgumentError(
+                f"eigenvalues: expected 'perceptron', 'random' or {layers} starts, got {shown(eigenvalues)}"
+            )
+        return [0.0, *[hidden[eigenvalues]] * (layers - 2), 1.0]
+    network.check_starts(eigenvalues, sizes)
+    starts = list(eigenvalues)
+    for i, start in enumerate(starts, 1):
+        if not callable(start) and not np.isfinite(start).all():
+            raise ArgumentError(f"eigenvalues: L_{i} must start finite, got {shown(start)}")
+    if not trains_input and (callable(starts[0]) or np.any(starts[0])):
+        raise ArgumentError("eigenvalues: L_1 is held at 0; train_input_eigenvalues=True for another start")
+    return starts
+
+
+def _warn_of_dead_start(activation: Activation, starts: Sequence[Start], skips: bool, form: Form) -> None:
+    """Warn if no hidden neuron can be recruited: hidden eigenvalues of 0, and no kink there, or no slope."""
+    if len(starts) < 3 or any(callable(start) or np.any(np.asarray(start)) for start in starts[:-1]):
+        return
+    if not skips:
+        warnings.warn(
+            "eigenvalues: dead start: without skip connections nothing gets past hidden eigenvalues of 0; "
+            "use eigenvalues='random'",
+            DeadStartWarning,
+            stacklevel=3,
+        )
+        return
+    with jax.ensure_compile_time_eval():
+        below, at_0, above = (float(jax.grad(activation)(x)) for x in (-1e-6, 0.0, 1e-6))
+    if form == "gated" and at_0 == 0:
+        warnings.warn(
+            "eigenvalues: dead start: in the gated form hidden eigenvalues of 0 stay 0 where the derivative "
+            "of the activation at 0 is 0, as JAX takes ReLU's; use eigenvalues='random', or "
+            "activation=jaxarch.spectral.half_slope_relu",
+            DeadStartWarning,
+            stacklevel=3,
+        )
+        return
+    if abs(above - below) < 1e-3:
+        warnings.warn(
+            "eigenvalues: dead start: where hidden eigenvalues are 0, an activation without a kink at 0 acts "
+            "like a linear one, and no neuron is recruited; use eigenvalues='random', or ReLU",
+            DeadStartWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,257 @@
+"""NNX modules as functions of their arrays, and smaller modules."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from flax import nnx
+
+from jaxarch._internal.errors import ArgumentError, shown
+from jaxarch._internal.trees import PyTree, copied, named_leaves, path_name, placed
+from jaxarch.structure._flow import follow, fresh
+from jaxarch.structure._needed import reached
+from jaxarch.structure._shrink import Shrunk, shrink_function
+from jaxarch.structure._tracing import passed_on, traced
+
+
+def as_function(model: nnx.Module) -> tuple[Callable[..., Any], PyTree]:
+    """A module as a function of its arrays, and these: `function(tree, *inputs)` is `model(*inputs)`.
+
+        function, tree = jaxarch.nnx.as_function(model)
+        print(jaxarch.structure.axis_groups(function, tree, x))
+
+    The module is as it is now: call `model.eval()` first, or batch norm counts and dropout draws.
+
+    Args:
+      model: any NNX module.
+
+    Returns:
+      The function, and the module's parameters and state but its random streams.
+
+    Raises:
+      ArgumentError: no NNX module.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> from flax import nnx
+      >>> function, tree = jaxarch.nnx.as_function(nnx.Linear(3, 2, rngs=nnx.Rngs(0)))
+      >>> print(list(jaxarch.named_leaves(tree)), function(tree, jnp.ones((1, 3))).shape)
+      ['bias', 'kernel'] (1, 2)
+    """
+    if not isinstance(model, nnx.Module):
+        raise ArgumentError(f"model: expected a Flax NNX module, got {shown(model)}")
+    graph, random, tree = _split(model)
+    random = copied(random)
+
+    def function(tree: PyTree, *inputs: PyTree) -> Any:
+        return nnx.merge(graph, random, tree, copy=True)(*inputs)
+
+    return function, tree
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class ShrunkModule(Shrunk):
+    """A smaller module. `print` shows what was removed.
+
+    Attributes:
+      model: the module with smaller arrays, and with their sizes in its layers; `None` where its code does
+        not take them, such as one that writes down how many heads there are. `function` computes it then.
+    """
+
+    model: Any
+
+
+def shrink(model: nnx.Module, *inputs: PyTree) -> ShrunkModule:
+    """Remove the neurons, channels and heads of a module that do nothing: `jaxarch.shrink` of it.
+
+        small = jaxarch.nnx.shrink(masked.strip(), x)
+        small.model(x)  # an ordinary module, to be trained on and saved
+
+    Variables that the call writes, such as a memory or batch statistics in training, have other values at the
+    next call: none is taken for a constant, and both modules write the same. `function` returns the outputs
+    alone. Layers in a stack, as of `nnx.vmap` for `nnx.scan`, lose the
+    units that none of them needs, on whatever axis they are stacked.
+
+    Args:
+      model: any NNX module, with 0 for what is pruned. It stays as it is, and shares no array with the
+        result.
+      *inputs: an example of what it is called with, on which both are compared.
+
+    Raises:
+      ArgumentError: no NNX module, one that cannot be traced; a call that draws random numbers, adds a
+        variable that its next call reads, or changes the shape of one or an attribute that is no array.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> from flax import nnx
+      >>> into, out = nnx.Linear(3, 4, rngs=nnx.Rngs(0)), nnx.Linear(4, 2, rngs=nnx.Rngs(1))
+      >>> out.kernel[1:3] = 0.0  # two of four neurons are not read
+      >>> small = jaxarch.nnx.shrink(nnx.Sequential(into, nnx.relu, out), jnp.ones((1, 3)))
+      >>> print(small.model.layers[0].out_features, small.model.layers[2].kernel.shape)
+      2 (2, 2)
+    """
+    if not isinstance(model, nnx.Module):
+        raise ArgumentError(f"model: expected a Flax NNX module, got {shown(model)}")
+    graph, random, tree = _split(model)
+    random = copied(random)
+    written = _written(graph, random, tree, inputs)
+
+    def function(tree: PyTree, *inputs: PyTree) -> Any:
+        module = nnx.merge(graph, random, tree, copy=True)
+        outputs = module(*inputs)
+        if not written:
+            return outputs
+        after = named_leaves(_split(module)[2])
+        return outputs, {path: after[path] for path in written}
+
+    small = shrink_function(function, tree, inputs, updates=bool(written))
+    made = None
+    if small.same_function:
+        made = nnx.merge(graph, *copied((random, small.tree)), copy=True)
+        nodes = dict(nnx.iter_graph(model))
+        for path, node in nnx.iter_graph(made):
+            _write_sizes(node, nodes[path])
+    fields = {field.name: getattr(small, field.name) for field in dataclasses.fields(Shrunk)}
+    return ShrunkModule(**fields, model=made)
+
+
+def _split(model: nnx.Module) -> Any:
+    """The graph, the random streams, and all other arrays, in variables that are not the module's."""
+    graph, *states = nnx.split(model, nnx.RngState, ...)
+    return graph, *jax.tree.map(lambda leaf: leaf, states)
+
+
+def _written(graph: Any, random: PyTree, tree: PyTree, inputs: tuple[PyTree, ...]) -> list[str]:
+    """The paths of the arrays that a call of a module writes, and that a later call may read.
+
+    Read off the traced call: an array that is handed on as it is was not written. What a call adds, such as
+    values that are sown, is left out where the next call computes the same whatever it is.
+
+    Raises:
+      ArgumentError: a call that draws random numbers, writes other shapes than it found, or adds arrays
+        that the next call reads.
+    """
+
+    def called(tree: PyTree, random: PyTree, inputs: tuple[PyTree, ...]) -> Any:
+        module = nnx.merge(graph, random, tree, copy=True)
+        before = _static(module)
+        outputs = module(*inputs)
+        changed.extend(_changed(before, _static(module)))
+        _, random, after = _split(module)
+        return {**named_leaves(after), **named_leaves(random)}, outputs
+
+    changed: list[str] = []
+    closed, (after, _) = traced(called, tree, random, inputs)
+    if changed:
+        raise ArgumentError(
+            f"model: its call changes {changed[0]!r}, which is no array, so that no program is that of all "
+            "calls; make it an nnx.Variable"
+        )
+    before = [*named_leaves(tree).items(), *named_leaves(random).items()]
+    numbers = {path: number for number, (path, _) in enumerate(before)}
+    sources = dict(zip(after, passed_on(closed), strict=False))
+    written = [path for path in after if path in numbers and sources[path] != numbers[path]]
+    if drawn := [path for path in written if path in named_leaves(random)]:
+        raise ArgumentError(
+            f"model: its call draws random numbers, counted in {drawn[0]!r}; call model.eval() first, or "
+            "make the layer deterministic"
+        )
+    for path in written:
+        old, new = dict(before)[path], after[path]
+        if old.shape != new.shape or old.dtype != new.dtype:
+            raise ArgumentError(
+                f"model: its call writes {path!r} as {new.dtype} of shape {new.shape}, where it found "
+                f"{old.dtype} of shape {old.shape}; make it a variable of one shape, for inputs of this size"
+            )
+    added = {path: leaf for path, leaf in after.items() if path not in numbers}
+    lost = [path for path in numbers if path not in after]
+    if lost or (added and _is_read(graph, random, tree, inputs, added)):
+        raise ArgumentError(
+            f"model: its call {'removes' if lost else 'adds'} {[*lost, *added][0]!r}, which its next call "
+            "reads; shrink it after a first call"
+        )
+    return written
+
+
+def _static(module: nnx.Module) -> dict[str, Any]:
+    """The attributes of a module, and of those in it, that are neither arrays nor modules, by path."""
+
+    def is_node(value: Any) -> bool:
+        return isinstance(value, (nnx.Module, nnx.Variable)) or value is None
+
+    found = {}
+    for path, node in nnx.iter_graph(module):
+        if not isinstance(node, nnx.Module):
+            continue
+        # Not Flax's own notes on a module.
+        attributes = {name: value for name, value in vars(node).items() if not name.startswith("_pytree__")}
+        for below, value in jax.tree_util.tree_leaves_with_path(attributes, is_leaf=is_node):
+            if not isinstance(value, (nnx.Module, nnx.Variable, jax.Array)):
+                found["/".join([*map(str, path), path_name(below)])] = value
+    return found
+
+
+def _changed(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """The paths of attributes that are new, gone, or another value."""
+
+    def is_same(path: str) -> bool:
+        if path not in before or path not in after:
+            return False
+        one, other = before[path], after[path]
+        return one is other or (type(one) is type(other) and bool(np.all(one == other)))
+
+    return [path for path in {**before, **after} if not is_same(path)]
+
+
+def _is_read(
+    graph: Any, random: PyTree, tree: PyTree, inputs: tuple[PyTree, ...], added: dict[str, Any]
+) -> bool:
+    """Return whether a second call depends on what the first one adds to a module."""
+    known = {**named_leaves(tree), **named_leaves(random)}
+
+    def called(added: dict[str, Any]) -> Any:
+        module = nnx.merge(graph, random, tree, copy=True)
+        module(*inputs)
+        after, state = nnx.split(module)
+        found = {path: added.get(path, leaf) for path, leaf in named_leaves(state).items()}
+        again = nnx.merge(after, placed(found, state), copy=True)
+        outputs = again(*inputs)
+        last = named_leaves(nnx.state(again))
+        return outputs, {path: leaf for path, leaf in last.items() if path in known}
+
+    closed, _ = traced(called, added)
+    program = follow(closed, [fresh(var) for var in closed.jaxpr.invars])
+    return any(reached(program, [True] * len(program.outputs), set()))
+
+
+def _write_sizes(module: object, before: Any) -> None:
+    """Write the sizes of a layer's arrays where the layer has written them down."""
+    match module:
+        case nnx.Linear():
+            sizes = before.in_features, before.out_features
+            module.in_features, module.out_features = _sizes(module.kernel, before.kernel, sizes)
+        case nnx.Conv():
+            sizes = before.in_features // before.feature_group_count, before.out_features
+            inputs, module.out_features = _sizes(module.kernel, before.kernel, sizes)
+            module.in_features = inputs * module.feature_group_count
+        case nnx.Embed():
+            sizes = before.num_embeddings, before.features
+            module.num_embeddings, module.features = _sizes(module.embedding, before.embedding, sizes)
+        case nnx.BatchNorm():
+            (module.num_features,) = _sizes(module.mean, before.mean, (before.num_features,))
+
+
+def _sizes(after: Any, before: Any, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return what some sizes have become: those of the last axes that fit, if layers are stacked."""
+    for axes in reversed([*itertools.combinations(range(after.ndim), len(sizes))]):
+        others = (axis for axis in range(after.ndim) if axis not in axes)
+        if sizes == tuple(before.shape[axis] for axis in axes) and all(
+            after.shape[axis] == before.shape[axis] for axis in others
+        ):
+            return tuple(after.shape[axis] for axis in axes)
+    return after.shape[-len(sizes) :]

@@ -1,0 +1,175 @@
+"""Masks that no optimizer can undo."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from jaxarch._internal.errors import ArgumentError, is_traced
+from jaxarch._internal.trees import PyTree, named_leaves
+from jaxarch.optim._masked_leaves import (
+    begun,
+    booleans,
+    check_mask_as_begun,
+    check_masked,
+    check_optimizer,
+    cleared,
+    map_masked,
+    of_parameters,
+    own_mask,
+    step_under,
+)
+from jaxarch.optim._same_update import same_update
+
+
+class HoldState(NamedTuple):
+    """The mask that is held, and the state of the optimizer inside.
+
+    Attributes:
+      mask: booleans in the shapes of the parameters that are masked, by path. They are saved, and split over
+        devices, with the optimizer.
+      inner: the state of the optimizer inside.
+    """
+
+    mask: dict[str, Array]
+    inner: Any
+
+
+def hold(
+    mask: PyTree, optimizer: optax.GradientTransformation | None = None
+) -> optax.GradientTransformationExtraArgs:
+    r"""Train under a mask: any optimizer keeps pruned weights at 0, and sees no gradients of theirs.
+
+    With the mask m, gradients g, weights theta, and the updates u of the optimizer given `m o g`, it returns
+    u where m is True and `-theta` elsewhere, so that `theta + update` is 0 there.
+
+        tx = jaxarch.optim.hold(mask, optax.adamw(1e-3))
+
+    It goes around the whole optimizer. Clipping by the global norm, Muon, LAMB and all else that looks at
+    more than one entry then see the gradients of a mask in the forward pass, as inside `sparse`:
+
+        chain = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3))
+        tx = jaxarch.optim.hold(mask, chain)
+
+    **It begins from masked parameters**, `masks.apply_mask(mask, params)`: `optax.MultiSteps` makes no update
+    before its last small step, and `lookahead` and `schedule_free` copy the parameters that they are given.
+    These go around it, as does `apply_if_finite`. `sam` computes with its optimizer's state, and goes inside:
+
+        tx = optax.contrib.schedule_free(jaxarch.optim.hold(mask, optax.adamw(1e-3)), 1e-3)
+        tx = jaxarch.optim.hold(mask, optax.contrib.sam(optax.adamw(1e-3), adversary))
+
+    A leaf is recognised by its path. So one mask serves in `nnx.Optimizer`, whose states have no `Param`, in
+    `optax.multi_transform`, which shows each optimizer a part of the tree, and for both copies of
+    `optax.lookahead`. `check_held` looks at all parameters.
+
+    `update` reads the mask from the state alone. Where two masks are held around optimizers of optax with the
+    same numbers, the transformations are equal: to `jax.jit` and `nnx.jit` all rounds of a lottery ticket are
+    one program.
+
+    Args:
+      mask: booleans, a leaf in the shape of each parameter that is masked and `None` for the others, as of
+        `masks.keep` or `load_mask`; or a dict of them by path. They are copied into the state, so that it can
+        be donated.
+      optimizer: any optax transformation of the weights. Extra arguments of `update` reach it: `value` as it
+        is, `grad` masked, and `value_fn`, `obj_fn` and `grad_fn` as functions of masked weights.
+
+    Returns:
+      An optax transformation; its `update` needs the parameters.
+
+    Raises:
+      ArgumentError: a mask that is not boolean; no optimizer. In `init`: a mask of other paths or shapes than
+        the parameters; parameters that are not masked. In `update`: no parameters; gradients without a leaf
+        that is masked; a pruned weight that is not 0, which something around `hold` has moved; a state that
+        something around `hold` has computed with. Values are looked at where they are concrete.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch, optax
+      >>> mask = {"kernel": jnp.array([True, False]), "bias": None}
+      >>> params = jaxarch.masks.apply_mask(mask, {"kernel": jnp.array([1.0, 2.0]), "bias": jnp.ones(1)})
+      >>> tx = jaxarch.optim.hold(mask, optax.sgd(0.1, momentum=0.9))
+      >>> state = tx.init(params)
+      >>> gradient = {"kernel": jnp.ones(2), "bias": jnp.ones(1)}
+      >>> updates, state = tx.update(gradient, state, params)
+      >>> params = optax.apply_updates(params, updates)
+      >>> print(params["kernel"])
+      [0.9 0. ]
+    """
+    if optimizer is None:
+        raise ArgumentError(
+            "optimizer: hold goes around an optimizer, and masks the gradients that it sees; write "
+            "hold(mask, optax.adamw(1e-3)) for optax.chain(optax.adamw(1e-3), hold(mask))"
+        )
+    inner = check_optimizer("optimizer", optimizer, "hold(mask, optax.adamw(1e-3))")
+    masked = booleans(mask)
+
+    def init(params: PyTree) -> HoldState:
+        held, weights = of_parameters(masked, params), named_leaves(params)
+        check_masked(held, weights, "begin from masks.apply_mask(mask, params)")
+        return HoldState(own_mask(held, weights), begun(inner, params))
+
+    def update(
+        gradients: PyTree, state: HoldState, params: PyTree | None = None, **extra: Any
+    ) -> tuple[PyTree, HoldState]:
+        if params is None:
+            raise ArgumentError("params: hold needs the parameters: tx.update(gradients, state, params)")
+        check_mask_as_begun(state.mask)
+        weights = named_leaves(params)
+        check_masked(state.mask, weights, "what is around `hold` moves them: put it inside")
+        updates, after = step_under(state.mask, inner, gradients, state.inner, params, extra)
+        after = _with_held_copies(after, state.mask)
+        return cleared(updates, state.mask, weights, begun_at_0=True), HoldState(state.mask, after)
+
+    return same_update(init, update, optimizer)
+
+
+def _with_held_copies(state: PyTree, mask: dict[str, Array]) -> PyTree:
+    """The state with the weights masked that schedule-free optimizers evaluate and keep there."""
+
+    def is_one(node: Any) -> bool:
+        return isinstance(node, optax.contrib.ScheduleFreeState)
+
+    def held(node: Any) -> Any:
+        if not is_one(node) or not mask.keys() <= named_leaves(node.z).keys():
+            return node
+        return node._replace(z=map_masked(lambda z, keep: jnp.where(keep, z, 0), node.z, mask))
+
+    return jax.tree.map(held, state, is_leaf=is_one)
+
+
+def check_held(mask: PyTree, params: PyTree) -> None:
+    """Raise unless every pruned weight is exactly 0: what `hold` promises, and cannot see from where it is.
+
+    For instance after a transformation behind `hold` in a chain; for a part of the parameters that another
+    optimizer moves; for the parameters that `optax.contrib.schedule_free_eval_params` gives, or the slow ones
+    of `optax.lookahead`. It waits for the parameters, so call it now and then, outside of jit.
+
+    Args:
+      mask: as of `hold`. It must fit all parameters.
+      params: the model's parameters, arrays or an NNX state, on any devices.
+
+    Raises:
+      ArgumentError: a pruned weight that is not 0 (or NaN), naming leaf and number; a mask that does not fit;
+        parameters that are traced.
+
+    Example:
+      >>> import jax.numpy as jnp, jaxarch
+      >>> mask = {"kernel": jnp.array([True, False])}
+      >>> jaxarch.optim.check_held(mask, {"kernel": jnp.array([1.5, 0.0])})
+      >>> jaxarch.optim.check_held(mask, {"kernel": jnp.array([1.5, 0.1])})  # doctest: +ELLIPSIS
+      Traceback (most recent call last):
+          ...
+      jaxarch.ArgumentError: params: 1 pruned weights of 'kernel' are not 0; ...
+    """
+    masked = booleans(mask)
+    if is_traced(params):
+        raise ArgumentError("params: they are traced; call check_held outside of jit, on the parameters")
+    held = of_parameters(masked, params, everywhere=True)
+    check_masked(
+        held,
+        named_leaves(params),
+        "something moves them after `hold`, or beside it; or they were not masked at the start",
+    )

@@ -1,0 +1,110 @@
+"""What a stage and its descent say, as a digest that is the same in every process."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import hashlib
+import types
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxarch._internal.trees import is_key, raw_numbers
+from jaxarch.run._keyed import captured_by
+
+
+def fingerprint(value: Any) -> str:
+    """SHA-256 of what a value says: equal for values that were made by equal calls, in any process.
+
+    It sees numbers, texts, `None`, arrays by their content, tuples, lists, sets, dicts and dataclasses by
+    their parts; and functions by module and qualified name, by their defaults and by the values that they
+    have captured, of which 100 and 100.0 are alike. So `optax.sgd(.1)` is not like `optax.sgd(5.)`.
+
+    It cannot see what is in a function: two functions of one name, two lambdas of one place for instance,
+    are alike, and so is one before and after an edit; nor the globals that it reads. Of any other object it
+    sees the type and the name alone, and of a traced value that it is one.
+    """
+    return _of(value, ())
+
+
+def _of(value: Any, above: tuple[int, ...]) -> str:
+    atom = _of_atom(value)
+    if atom is not None:
+        return atom
+    if id(value) in above:
+        return _digest("above", str(len(above) - above.index(id(value))))
+    inner = functools.partial(_of, above=(*above, id(value)))
+    return _of_container(value, inner) or _of_function(value, inner)
+
+
+def _of_atom(value: Any) -> str | None:
+    """The digest of a value without parts; `None` for any other."""
+    if isinstance(value, enum.Enum):
+        return _digest("enum", _name(type(value)), value.name)
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes, np.dtype)):
+        return _digest("value", _name(type(value)), repr(value))
+    if isinstance(value, type):
+        return _digest("type", _name(value))
+    if isinstance(value, jax.core.Tracer):
+        return _digest("traced")
+    return None
+
+
+def _of_container(value: Any, inner: Callable[[Any], str]) -> str | None:
+    """The digest of a value that holds others: an array, a collection, a dataclass; `None` for any other."""
+    if isinstance(value, (jax.Array, np.ndarray, np.generic)):
+        return _of_array(value, inner)
+    if isinstance(value, (tuple, list)):
+        return _digest("sequence", _name(type(value)), *map(inner, value))
+    if isinstance(value, (set, frozenset)):
+        return _digest("set", *sorted(map(inner, value)))
+    if isinstance(value, (dict, types.MappingProxyType)):
+        return _digest("dict", *(inner(part) for item in value.items() for part in item))
+    if dataclasses.is_dataclass(value):
+        fields = (inner(getattr(value, field.name, None)) for field in dataclasses.fields(value))
+        return _digest("dataclass", _name(type(value)), *fields)
+    return None
+
+
+def _of_function(value: Any, inner: Callable[[Any], str]) -> str:
+    """The digest of a function, by its definition and what it was made of, or of an object, by its type."""
+    if isinstance(value, functools.partial):
+        return _digest("partial", *map(inner, (value.func, value.args, value.keywords)))
+    if isinstance(value, types.MethodType):
+        return _digest("method", inner(value.__func__), inner(value.__self__))
+    if isinstance(value, types.FunctionType):
+        captured = (inner(_count(part)) for part in captured_by(value))
+        defaults = inner(value.__defaults__), inner(value.__kwdefaults__)
+        return _digest("function", _name(value), *defaults, *captured)
+    if hasattr(value, "__wrapped__"):
+        return inner(value.__wrapped__)
+    return _digest("object", _name(type(value)), _name(value))
+
+
+def _count(value: Any) -> Any:
+    """A whole number as an integer: Optax's schedules make floats of captured steps when first called."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _of_array(value: Any, inner: Callable[[Any], str]) -> str:
+    if is_key(value):
+        return _digest("key", str(value.dtype), inner(raw_numbers(value)))
+    array = np.asarray(value)
+    is_object = array.dtype.kind == "O"
+    content = inner(array.tolist()) if is_object else hashlib.sha256(array.tobytes()).hexdigest()
+    return _digest("array", str(array.dtype), str(array.shape), content)
+
+
+def _name(definition: Any) -> str:
+    """The module and the qualified name of a definition; of what has none, nothing."""
+    name = getattr(definition, "__qualname__", None) or getattr(definition, "__name__", "")
+    return f"{getattr(definition, '__module__', '')}.{name}"
+
+
+def _digest(*parts: str) -> str:
+    # By the text of a tuple of texts, so that no two lists of parts run into one.
+    return hashlib.sha256(repr(parts).encode()).hexdigest()

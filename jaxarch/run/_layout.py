@@ -1,0 +1,125 @@
+"""Where a fit runs, kept with its checkpoints: a fit that goes on elsewhere would have other bits."""
+
+from __future__ import annotations
+
+import dataclasses
+import zlib
+
+import jax
+import numpy as np
+
+from jaxarch._internal.errors import ArgumentError
+from jaxarch.run._options import Checkpoint, FitOptions
+from jaxarch.run._processes import Team, local_devices
+from jaxarch.run._runs_mesh import RunsMesh, runs_mesh
+from jaxarch.run._shares import Shares
+
+KIND_BYTES = 64
+"""For what a device calls itself, such as `cpu` or `NVIDIA H200`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """What the bits of a fit depend on beside what is fitted.
+
+    Attributes:
+      width: how many runs are in one program, over all devices of all processes.
+      devices: how many have runs of their own, or share them with others where runs are split; 0 where each
+        step of a run is a program of its own, on one device of each process.
+      kind: what the devices call themselves; before that the axes of a mesh over which runs are split, and a
+        number that stands for how.
+    """
+
+    width: int
+    devices: int
+    kind: str
+
+    @classmethod
+    def of(cls, mesh: RunsMesh | None, shares: Shares, width: int) -> Layout:
+        """That of a fit that begins."""
+        if mesh is None:
+            return cls(width, 0, jax.local_devices()[0].device_kind)
+        return cls(width, shares.devices, _kind(mesh))
+
+    @classmethod
+    def saved(cls, checkpoint: Checkpoint | None, name: str, team: Team) -> Layout | None:
+        """That of the fit that is continued, if one is.
+
+        Raises:
+          ArgumentError: one that cannot be.
+        """
+        like = {"width": np.asarray(0), "devices": np.asarray(0), "kind": np.zeros(KIND_BYTES, np.uint8)}
+        tree = None
+        if checkpoint is not None:
+            tree = checkpoint.load(_slot(name), like) if team.index == 0 else None
+            tree = team.of_the_first(_slot(name), tree, like)
+        if tree is None:
+            return None
+        width, devices = int(tree["width"]), int(tree["devices"])
+        if devices < 0 or width < 1 or width % max(devices, 1):
+            raise ArgumentError(f"checkpoint: {_slot(name)!r} is damaged; use a fresh folder")
+        return cls(width, devices, bytes(tree["kind"]).rstrip(b"\0").decode(errors="replace"))
+
+    def save(self, checkpoint: Checkpoint, name: str) -> None:
+        """Keep it beside the checkpoints of a fit."""
+        kind = np.frombuffer(self.kind.encode()[:KIND_BYTES].ljust(KIND_BYTES, b"\0"), np.uint8)
+        tree = {"width": np.asarray(self.width), "devices": np.asarray(self.devices), "kind": kind}
+        checkpoint.save(_slot(name), tree, last=True)
+
+    def places(
+        self, options: FitOptions, name: str, team: Team, split: RunsMesh | None
+    ) -> tuple[RunsMesh | None, Shares]:
+        """The same devices again, of those that there are now or of the mesh that was given, and each
+        process's share; no mesh without.
+
+        Raises:
+          ArgumentError: fewer devices, devices of another kind, another loop, another mesh; where each step
+            of a run is a program of its own, another number of processes.
+        """
+        if split is not None:
+            if (split.shares, _kept(_kind(split))) != (self.devices, self.kind):
+                raise ArgumentError(
+                    f"checkpoint: {name!r} was begun on {self.kind}, with {self.devices} shares of the runs; "
+                    f"on {_kind(split)} it would end with other bits: go on as it was begun, or use a fresh "
+                    "folder"
+                )
+            return split, Shares((split.shares,))
+        there, total = local_devices(options.devices), sum(team.devices)
+        loop, needed = ("scan", self.devices) if self.devices else ("step", 1)
+        shares = Shares.of(team.devices, needed, team.index)
+        kinds = sorted({device.device_kind for device in there[: shares.local]})
+        if total < needed or kinds != [self.kind] or options.loop not in ("auto", loop):
+            raise ArgumentError(
+                f"checkpoint: {name!r} was begun with loop {loop!r} on {_devices(needed, [self.kind])}; loop "
+                f"{options.loop!r} on {_devices(total, kinds)} would end with other bits: go on as "
+                "it was begun, or use a fresh folder"
+            )
+        if self.devices:
+            return runs_mesh(there, shares.local), shares
+        if team.size < self.width:
+            raise ArgumentError(
+                f"checkpoint: {name!r} was begun with loop 'step' by {self.width} processes, and there are "
+                f"{team.size} now; go on with as many, or use a fresh folder"
+            )
+        return None, Shares.of((1,) * team.size, self.width, team.index)
+
+
+def _kind(mesh: RunsMesh) -> str:
+    """What the devices call themselves, the axes of a mesh that splits more than the runs, and how."""
+    kind = mesh.first.device_kind
+    if len(mesh.mesh.shape) == 1:
+        return kind
+    return f"{mesh.axes} ({zlib.crc32(repr(mesh.partition).encode()):08x}): {kind}"
+
+
+def _kept(kind: str) -> str:
+    """What is kept of it."""
+    return kind.encode()[:KIND_BYTES].decode(errors="replace")
+
+
+def _devices(count: int, kinds: list[str]) -> str:
+    return f"{count} device{'' if count == 1 else 's'} ({', '.join(kinds)})"
+
+
+def _slot(name: str) -> str:
+    return f"{name} layout"

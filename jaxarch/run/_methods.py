@@ -1,0 +1,89 @@
+"""What a method says of itself where it is defined: lists, pages and contract tests read it there."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, ParamSpec, TypeVar
+
+from jaxarch.run._stage import Needs
+from jaxarch.run._strategy import chain
+
+P = ParamSpec("P")
+Made = TypeVar("Made")
+
+Parent = Literal["any", "spectral", "direct", "batch norm", "binary"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """A search or a finish, as lists show it and as the contract tests run it.
+
+    Attributes:
+      name: of the function that makes it.
+      make: that function.
+      source: where it is from.
+      parent: which models it is for: `any`, `spectral` networks, `direct` ones, those with
+        `batch norm` or with `binary` labels.
+      example: arguments for a small case, where some are required.
+    """
+
+    name: str
+    make: Callable[..., Any]
+    source: str
+    parent: Parent
+    example: Mapping[str, Any]
+
+    def stage(self) -> Any:
+        """The method with its example's arguments: a stage or a strategy."""
+        return self.make(**self.example)
+
+    @property
+    def needs(self) -> Needs:
+        """What its first stage needs."""
+        return chain(self.stage()).stages[0].needs
+
+    @property
+    def summary(self) -> str:
+        """The first line of its docstring."""
+        return (inspect.getdoc(self.make) or "").split("\n")[0]
+
+
+def method(
+    source: str, *, parent: Parent = "any", **example: Any
+) -> Callable[[Callable[P, Made]], Callable[P, Made]]:
+    """A decorator for functions that make a search or a finish: it attaches what there is to know of them.
+
+        @method("N. Lee et al., 2019", densities=0.5)
+        def snip(densities, *, batches=1, where=matrices): ...
+
+    Args:
+      source: where the method is from.
+      parent: which models it is for (see `Method`).
+      **example: arguments for a small case.
+
+    Example:
+      >>> import jaxarch
+      >>> @jaxarch.method("a page of ours", density=0.5)
+      ... def largest(density):
+      ...     "The largest weights of a trained network."
+      ...     return jaxarch.search.magnitude_pruning(density, fraction=None)
+      >>> print(largest.method.name, largest.method.source, largest.method.summary, sep="; ")
+      largest; a page of ours; The largest weights of a trained network.
+      >>> [stage.name for stage in largest.method.stage().stages]
+      ['dense unconstrained', 'largest weights']
+    """
+
+    def describe(make: Callable[P, Made]) -> Callable[P, Made]:
+        make.method = Method(make.__name__, make, source, parent, example)  # type: ignore[attr-defined]
+        return make
+
+    return describe
+
+
+def methods_of(*packages: Any) -> dict[str, Method]:
+    """All methods that packages export, by name."""
+    exported: Iterable[Any] = (value for package in packages for value in vars(package).values())
+    described = (getattr(value, "method", None) for value in exported)
+    return {method.name: method for method in described if isinstance(method, Method)}

@@ -1,0 +1,325 @@
+"""How to fit, as against what: the options of a fit, what it tells on the way, and its report."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import numbers
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from jaxarch._internal.errors import (
+    ArgumentError,
+    check_choice,
+    check_count,
+    check_one_finite,
+    check_one_strength,
+    shown,
+)
+from jaxarch._internal.memory import ProgramMemory
+from jaxarch._internal.trees import PyTree
+from jaxarch.masks import density
+from jaxarch.run._network import Network
+from jaxarch.run._partition import Rules
+from jaxarch.run._processes import ALL_HOSTS
+
+
+@dataclasses.dataclass(frozen=True)
+class EarlyStopping:
+    """Stop a run whose metric no longer improves, or is good enough, and keep its best parameters.
+
+    Each run is judged by itself: its result is that of its own best border before its patience ran out,
+    whatever the other runs do. The loop ends when all runs have stopped.
+
+    Attributes:
+      metric: `loss`, or a name of the problem's `metrics`, of the validation rows; or `gap`, of a search that
+        has it (`search.two_temperature`): how far from stationary the mask is that it descends on, over all
+        training rows (`theory.optimality.duality_gap`), its penalty included. It needs no validation rows,
+        and a gradient on all training rows at every border.
+      patience: chunks without improvement before a run stops.
+      mode: whether smaller (`min`) or larger (`max`) is better.
+      least: how much better counts as an improvement, finite and at least 0.
+      until: what is good enough: a run stops there; `None` for nothing.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> model = (lambda key: {"w": jnp.zeros((1, 1))}, lambda params, x: x @ params["w"])
+      >>> problem = jaxarch.supervised(
+      ...     model, (jnp.ones((2, 1)), jnp.array([[1.0], [0.75]])), loss=optax.l2_loss,
+      ...     optimizer=optax.sgd(0.5), steps=100, train=[0], validation=[1],
+      ... )
+      >>> search, keys = jaxarch.search.dense(nonnegative=False), jax.random.split(jax.random.key(0), 1)
+      >>> stop = jaxarch.EarlyStopping(patience=2)  # w is .5, .75, .875, .9375, and no more
+      >>> network, _ = jaxarch.over_seeds(search, keys, problem, chunk=1, early_stopping=stop)
+      >>> print(network.params["w"], jnp.isfinite(network.info["loss"]).sum())
+      [[[0.75]]] 4
+    """
+
+    metric: str = "loss"
+    patience: int = 5
+    mode: Literal["min", "max"] = "min"
+    least: float = 0.0
+    until: float | None = None
+
+    def __post_init__(self) -> None:
+        check_count("patience", self.patience)
+        if self.until is not None:
+            check_one_finite("until", self.until)
+        check_one_strength("least", self.least)
+        if self.mode not in ("min", "max"):
+            raise ArgumentError(f"mode: expected 'min' or 'max', got {shown(self.mode)}")
+        if self.metric == "gap" and self.mode == "max":
+            raise ArgumentError("mode: a gap is the better the smaller it is; expected 'min'")
+
+
+TOO_LATE = "progress: what would be found is known within the callback alone; ask for it there"
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """What a progress callback is told at a chunk border.
+
+    Attributes:
+      name: the strategy's and the stage's.
+      step: how many steps have been taken.
+      steps: how many there are.
+      group: which of the groups of runs that are trained one after the other when memory or the kind of model
+        does not allow all at once.
+      groups: how many there are.
+      runs: how many runs the group has.
+      loss: the median of `losses` that are finite; `None` of what is no training.
+      losses: the last step's loss of each run of the group, shape (runs,); NaN where early stopping has
+        stopped a run.
+      labels: what each of these runs is called.
+      making: of an experiment whose parts are made by other processes: those that are being made; the steps
+        are parts then. `None` of a training.
+      look: makes what `network` returns.
+    """
+
+    name: str
+    step: int
+    steps: int
+    group: int
+    groups: int
+    runs: int
+    loss: float | None
+    losses: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0), compare=False, repr=False)
+    labels: tuple[str, ...] = ()
+    making: tuple[str, ...] | None = None
+    look: Callable[[], Network] | None = dataclasses.field(default=None, compare=False, repr=False)
+
+    def network(self) -> Network:
+        """What would be found if the training ended here, masks hard, with a leading axis of runs.
+
+        The program that the training ends with makes it when it is asked for, which costs nothing otherwise;
+        within the callback, since the next chunk is written in its place. What early stopping would keep of
+        an earlier border is not looked at.
+
+        Raises:
+          ArgumentError: it is asked for after the callback has returned.
+        """
+        if self.look is None:
+            raise ArgumentError(TOO_LATE)
+        return self.look()
+
+    def densities(self) -> np.ndarray | None:
+        """The share of connections that each run of the group keeps, shape (runs,); `None` without a mask.
+
+        Raises:
+          ArgumentError: as of `network`.
+        """
+        mask = self.network().mask
+        return np.asarray(_densities(mask)) if jax.tree.leaves(mask) else None
+
+
+@dataclasses.dataclass(frozen=True)
+class Outset:
+    """What is known of a training before its first step.
+
+    Attributes:
+      name: the strategy's and the stage's.
+      runs: how many there are.
+      at_once: how many of them are trained in one program.
+      devices: how many this process trains them on.
+      memory: what the program takes on each, where the compiler counts it.
+      free: bytes that are free on a device, where it tells.
+    """
+
+    name: str
+    runs: int
+    at_once: int
+    devices: int
+    memory: ProgramMemory | None
+    free: int | None
+
+
+_densities = jax.jit(jax.vmap(density))
+
+
+class Checkpoint(Protocol):
+    """Where a fit saves its carry, and whence it continues. `jaxarch.Checkpoints` keeps them in a folder."""
+
+    def load(self, name: str, like: PyTree) -> PyTree | None:
+        """The pytree last saved under a name, in the structure of `like`; `None` if there is none."""
+
+    def save(self, name: str, tree: PyTree, last: bool = False) -> None:
+        """Keep a pytree under a name, in place of the one before; `last` if none comes after it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FitOptions:
+    """How to fit, as against what: only early stopping and a schedule change the result of a run.
+
+    All else changes at most the order in which numbers are added, and so their last bits:
+
+    - `progress`, `checkpoint`, `dead_start` and `labels` change no bit, nor does `chunk`, but that early
+      stopping and a schedule act at the borders between chunks.
+    - `mesh` and `partition` may.
+    - `at_once` and `memory` may, where they lead to another width of the program of one device; `devices` of
+      the same kind may by that, and by their number in a process; `loop` may, and so may devices of another
+      kind.
+    - A fit that goes on from its checkpoints keeps the width, the number of devices and the loop that it was
+      begun with, whatever `at_once` and `memory` say now, and however many processes have the devices. On
+      fewer devices, on devices of another kind and in another loop it does not go on.
+
+    Attributes:
+      chunk: steps between two borders.
+      progress: called at every border, with a `Progress`: step, losses, and, if asked, the densities. If it
+        has a method `begins`, that is called before the first step of a training that does not go on from a
+        checkpoint, with an `Outset`: what it takes.
+      early_stopping: needs the problem's `validation` rows, unless it is by the `gap`.
+      schedule: `(step, settings) -> settings`: temperatures, rates or penalties that change while training.
+        It is called with the first step of every chunk and the settings that the fit was given. Needs
+        `settings`.
+      checkpoint: where the state is saved at every border, and whence an interrupted fit continues to the
+        same bits.
+      at_once: how many runs to train in one program; by default all that fit in memory.
+      memory: bytes that a program may use on one device; by default what the device says is free. A fit of
+        which not even one run fits is refused.
+      devices: by default all of `jax.local_devices()`: each process runs the keys that it is given. With
+        `all hosts`, those of all processes of the program, after `jax.distributed.initialize`: each calls
+        with the same arguments, trains its share of the runs, and returns what all have found.
+      mesh: in place of `devices`, for runs that are split as well: `jax.make_mesh((2, 4), ("runs", "data"))`
+        has two shares of the runs, and four devices that share each run. Over an axis called `data` the
+        examples of a batch are split; over which axes parameters are, `partition` says. What is found stays
+        split, on CPUs too.
+      partition: how parameters, and what goes with them, are split over the axes of the mesh: a dict of
+        `PartitionSpec`s by glob patterns on their paths, of which the first that fits counts (what none fits
+        is whole); a function `(path, leaf, sizes) -> PartitionSpec` of a parameter's path, its shape and
+        dtype, and the sizes of the axes, as `jaxarch.fully_sharded()`. By default what the model says:
+        `nnx.with_partitioning` of Flax NNX and Linen.
+      loop: `scan` for one program a chunk, all runs at once; `step` for one program a step, runs in turn,
+        which is many times faster for convolutions on CPU (on one device then); `auto` chooses.
+      dead_start: what to do when some trainable leaf's first gradients are exactly zero: `warn` (and raise if
+        no run can move at all), `raise`, or `ignore`. It is recorded in `Network.dead_start` in any case.
+      labels: names of the runs for reports; `run 0`, `run 1`, ... by default.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> def show(progress):
+      ...     print(f"{progress.name}: {progress.step} of {progress.steps}, {progress.runs} runs")
+      >>> keys = jax.random.split(jax.random.key(0), 3)
+      >>> network, _ = jaxarch.over_seeds(jaxarch.search.dense(), keys, problem, chunk=1, progress=show)
+      dense: 1 of 2, 3 runs
+      dense: 2 of 2, 3 runs
+    """
+
+    chunk: int = 100
+    progress: Callable[[Progress], None] | None = None
+    early_stopping: EarlyStopping | None = None
+    schedule: Callable[[int, PyTree], PyTree] | None = None
+    checkpoint: Checkpoint | None = None
+    at_once: int | None = None
+    memory: int | None = None
+    devices: Sequence[jax.Device] | Literal["all hosts"] | None = None
+    mesh: Mesh | None = None
+    partition: Rules | None = None
+    loop: Literal["auto", "scan", "step"] = "auto"
+    dead_start: Literal["warn", "raise", "ignore"] = "warn"
+    labels: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        check_count("chunk", self.chunk)
+        if self.at_once is not None:
+            check_count("at_once", self.at_once)
+        if self.memory is not None and not _is_size(self.memory):
+            raise ArgumentError(f"memory: expected bytes, more than 0, got {shown(self.memory)}")
+        for name, value in (("progress", self.progress), ("schedule", self.schedule)):
+            if value is not None and not callable(value):
+                raise ArgumentError(f"{name}: expected a function, got {shown(value)}")
+        if self.early_stopping is not None and not isinstance(self.early_stopping, EarlyStopping):
+            raise ArgumentError(
+                f"early_stopping: expected jaxarch.EarlyStopping(...), got {shown(self.early_stopping)}"
+            )
+        if self.checkpoint is not None and not (
+            hasattr(self.checkpoint, "load") and hasattr(self.checkpoint, "save")
+        ):
+            raise ArgumentError(
+                f"checkpoint: expected jaxarch.Checkpoints(folder), got {shown(self.checkpoint)}"
+            )
+        self._check_devices()
+        if self.labels is not None and not _are(str, self.labels):
+            raise ArgumentError(f"labels: expected texts, one for each run, got {shown(self.labels)}")
+        check_choice("loop", self.loop, ("auto", "scan", "step"))
+        check_choice("dead_start", self.dead_start, ("warn", "raise", "ignore"))
+
+    def _check_devices(self) -> None:
+        is_named = isinstance(self.devices, str) and self.devices == ALL_HOSTS
+        if self.devices is not None and not is_named and not _are(jax.Device, self.devices):
+            raise ArgumentError(
+                f"devices: expected some of jax.devices(), or {ALL_HOSTS!r}, got {shown(self.devices)}"
+            )
+        if self.mesh is not None and self.devices is not None:
+            raise ArgumentError("mesh: it has devices of its own; leave out `devices`")
+        if self.partition is not None and self.mesh is None:
+            raise ArgumentError("partition: there is nothing to split over; give a `mesh`, or leave it out")
+        if self.mesh is not None and self.loop == "step":
+            raise ArgumentError("loop: over a mesh there is 'scan' alone")
+
+    def label(self, run: int) -> str:
+        """The name of a run in reports."""
+        return f"run {run}" if self.labels is None else self.labels[run]
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 < float(value) < math.inf
+
+
+def _are(kind: type, values: object) -> bool:
+    """Whether it is a sequence of such things, and not one of them, as a text is of texts."""
+    return (
+        isinstance(values, Sequence)
+        and not isinstance(values, str)
+        and all(isinstance(v, kind) for v in values)
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class StageReport:
+    """What one stage cost and what happened on the way.
+
+    Attributes:
+      name: the stage's.
+      seconds: wall time x devices / runs, compilation apart: what one run costs one device.
+      compile_seconds: tracing and compiling, all programs together.
+      width: how many runs were in one program (`vmap`), over all devices, padding included.
+      devices: how many devices shared them.
+      notes: runs that failed, dead starts, layers without a connection: one line each.
+      validation: metrics at the chunk borders, each of shape (borders, runs), of the network that would be
+        found there (masks hard, not soft), and the `gap` that early stopping went by; NaN where a run had
+        stopped.
+    """
+
+    name: str
+    seconds: float
+    compile_seconds: float
+    width: int
+    devices: int
+    notes: tuple[str, ...] = ()
+    validation: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)

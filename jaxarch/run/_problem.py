@@ -1,0 +1,472 @@
+"""A learning problem as pure functions and arrays: what to learn, and by default how."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Unpack
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+
+from jaxarch._internal.epochs import epoch_rows
+from jaxarch._internal.errors import (
+    ArgumentError,
+    check_count,
+    check_instance,
+    check_keys,
+    check_leaves,
+    check_one_key,
+    check_positive,
+    is_traced,
+    shown,
+)
+from jaxarch._internal.trees import PyTree, check_trainable
+from jaxarch.io import Stream, Window
+from jaxarch.run._descent import Descent, DescentChanges
+
+Key = Array | None
+"""A `jax.random.key`, or `None`: evaluate (no dropout, no augmentation, running statistics)."""
+
+_BLOCK = 100
+"""Rows that `objective` takes at a time where some are padding."""
+
+
+def take_rows(data: PyTree, per_run: PyTree, rows: Array) -> PyTree:
+    """The batch of some rows: every array of `data` indexed along its leading axis."""
+    return jax.tree.map(lambda array: array[rows], data)
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["data", "train", "train_size", "validation", "per_run", "paired", "window"],
+    meta_fields=["init", "loss", "descent", "predict", "metrics", "gather", "stream"],
+)
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """A learning problem as pure functions and arrays.
+
+    The arrays sit once on each device, whatever the number of runs; what differs between runs (`train`,
+    `validation` and `per_run`) is small. A `Problem` is a pytree: pass it through `jit`, map it with `vmap`
+    over `in_axes()`.
+
+    Attributes:
+      init: `key -> (params, state)`. The state is batch norm's and the like; `{}` where there is none.
+      loss: `(params, state, batch, key) -> (value, state)`, a mean over the batch. A key of `None` asks for
+        evaluation: no dropout, running statistics. One that takes a keyword `temperature` as well, as that of
+        `supervised` does, divides the outputs by it (see `softened`).
+      data: pytree of arrays with one leading axis of examples, shared by all runs.
+      descent: how to train, by default: every stage that trains may have its own.
+      train: rows of `data` to train on: shape (n,), or (runs, n) where each run has its own. Default: all.
+      train_size: how many of the rows of `train` count, the first ones; the others are padding, any rows. So
+        training sets of many sizes share one compiled program. A scalar, or one a run, shape (runs,), which
+        costs `objective` the time of all rows, padding included. Default: all count. Needs `train` and a
+        `batch_size`.
+      validation: rows to validate on, likewise; `None` for none.
+      per_run: what else each run has of its own: pytree whose leaves have a leading axis of runs.
+      paired: a key, or one a run, shape (runs,), for strategies that are to be compared on equal terms: what
+        `start` returns, the initial weights of a search, is drawn from it, and the batches of step t of all
+        trainings, in place of each stage's own key. Default: every stage draws for itself. What a stage draws
+        of its own, roots of weights, scores, masks, fresh weights as of `retrain("cold")`, it does in any
+        case.
+      gather: `(data, per_run, rows) -> batch`.
+      predict: `(params, state, batch) -> outputs`, for evaluation; `None` where there is nothing to predict.
+      metrics: `(params, state, batch) -> {name: scalar}`, shown for the validation rows beside the loss.
+      stream: training batches from the host in place of rows of `data`: an iterable, or a function
+        `step -> iterable` (see `streams.Stream`). All runs see the same batches, which go to the loss as they
+        come, in every training from the first one on. `data` is then what validation and `evaluate` take
+        their rows from, and `train`, if given, rows that stand for the training examples where a stage looks
+        at all of them.
+      window: the batches of the stream that the device has; `over_seeds` sees to it.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> def init(key):
+      ...     return {"w": jnp.zeros(())}, {}
+      >>> def loss(params, state, batch, key):
+      ...     return jnp.square(batch - params["w"]).mean(), state
+      >>> descent = jaxarch.Descent(optax.sgd(0.5), steps=1)
+      >>> problem = jaxarch.Problem(init, loss, jnp.array([1.0, 3.0]), descent)
+      >>> network = jaxarch.search.dense(nonnegative=False, where="w")(jax.random.key(0), problem)
+      >>> print(network.params["w"], problem.objective(network.params, {}))  # the mean, and the variance
+      2.0 1.0
+    """
+
+    init: Callable[[Array], tuple[PyTree, PyTree]]
+    loss: Callable[[PyTree, PyTree, PyTree, Key], tuple[Array, PyTree]]
+    data: PyTree
+    descent: Descent
+    train: Any = None
+    train_size: Any = None
+    validation: Any = None
+    per_run: PyTree = None
+    paired: Any = None
+    gather: Callable[[PyTree, PyTree, Array], PyTree] = take_rows
+    predict: Callable[[PyTree, PyTree, PyTree], Any] | None = None
+    metrics: Callable[[PyTree, PyTree, PyTree], dict[str, Array]] | None = None
+    stream: Any = None
+    window: Window | None = None
+
+    def __post_init__(self) -> None:
+        if self.stream is not None and not isinstance(self.stream, Stream):
+            object.__setattr__(self, "stream", Stream(self.stream))
+        # NumPy arrays cannot be indexed by traced rows.
+        for field in ("data", "train", "train_size", "validation", "per_run"):
+            tree = jax.tree.map(_as_jax, getattr(self, field))
+            object.__setattr__(self, field, tree)
+
+    @property
+    def optimizer(self) -> optax.GradientTransformation:
+        """That of the descent."""
+        return self.descent.optimizer
+
+    @property
+    def steps(self) -> int:
+        """Those of the descent."""
+        return self.descent.steps
+
+    @property
+    def batch_size(self) -> int | None:
+        """That of the descent; `None` for all examples at every step."""
+        return self.descent.batch_size
+
+    def descending(self, **changes: Unpack[DescentChanges]) -> Problem:
+        """The same problem with another optimiser, other steps or another batch size by default."""
+        return dataclasses.replace(self, descent=self.descent.replace(**changes))
+
+    def softened(self, temperature: float) -> Problem:
+        """The same problem with outputs that are divided by a temperature before they go to the loss.
+
+        Raises:
+          ArgumentError: a temperature that is not positive; one other than 1, and a loss that takes none.
+
+        Example:
+          >>> import jax.numpy as jnp, jaxarch, optax
+          >>> model = (lambda key: {"w": jnp.ones((1, 1))}, lambda params, x: x @ params["w"])
+          >>> x = jnp.full((3, 1), 4.0)
+          >>> problem = jaxarch.supervised(
+          ...     model, (x, 0 * x), loss=optax.squared_error, optimizer=optax.sgd(1.0), steps=1
+          ... )
+          >>> params, state = problem.init(None)
+          >>> print(problem.objective(params, state), problem.softened(2.0).objective(params, state))
+          16.0 4.0
+        """
+        check_positive("temperature", temperature)
+        if temperature == 1:
+            return self
+        if "temperature" not in inspect.signature(self.loss).parameters:
+            raise ArgumentError(
+                "temperature: this problem's loss takes none; let it be a function (params, state, batch, "
+                "key, temperature=1.0) that divides the outputs by it, or use jaxarch.supervised"
+            )
+        loss: Any = self.loss
+        return dataclasses.replace(self, loss=partial(loss, temperature=temperature))
+
+    @property
+    def runs(self) -> int | None:
+        """How many runs have rows or values of their own; `None` if all are shared."""
+        sizes = [rows.shape[0] for rows in (self.train, self.validation) if _is_per_run(rows)]
+        own = (self.per_run, self._own_train_size(), self._own_pairs())
+        sizes += [leaf.shape[0] for leaf in jax.tree.leaves(own)]
+        return sizes[0] if sizes else None
+
+    def in_axes(self) -> Problem:
+        """The problem's axes for `vmap` over runs: `jax.vmap(search, in_axes=(0, problem.in_axes()))`."""
+
+        def axis(rows: Any) -> int | None:
+            return 0 if _is_per_run(rows) else None
+
+        per_run = jax.tree.map(lambda leaf: 0, self.per_run)
+        return dataclasses.replace(
+            self,
+            data=None,
+            train=axis(self.train),
+            train_size=None if self._own_train_size() is None else 0,
+            validation=axis(self.validation),
+            per_run=per_run,
+            paired=None if self._own_pairs() is None else 0,
+            window=None,
+        )
+
+    def of_run(self, run: int) -> Problem:
+        """The problem of one run alone.
+
+        Raises:
+          ArgumentError: a run that there is none of.
+        """
+        if self.runs is not None and not -self.runs <= run < self.runs:
+            raise ArgumentError(f"run: expected 0 to {self.runs - 1}, got {shown(run)}")
+
+        def rows_of(rows: Any) -> Any:
+            return rows[run] if _is_per_run(rows) else rows
+
+        return dataclasses.replace(
+            self,
+            train=rows_of(self.train),
+            train_size=self.train_size if self._own_train_size() is None else self.train_size[run],
+            validation=rows_of(self.validation),
+            per_run=jax.tree.map(lambda leaf: leaf[run], self.per_run),
+            paired=self.paired if self._own_pairs() is None else self.paired[run],
+        )
+
+    def start(self, key: Array) -> tuple[PyTree, PyTree]:
+        """The weights and the state that a search begins from: `init` of the key, or of what is `paired`."""
+        return self.init(key if self.paired is None else jax.random.fold_in(self.paired, 0))
+
+    def batch(self, key: Array, step: int | Array) -> PyTree:
+        """The training examples of one run's step: a function of the key and of the step alone.
+
+        Raises:
+          ArgumentError: batches of a stream, outside of what `over_seeds` runs.
+        """
+        if self.stream is not None:
+            if self.window is None:
+                raise ArgumentError(
+                    "stream: its batches are handed out by over_seeds, to a training as it goes on, and to "
+                    "any other stage as many as its Needs(batches=...) say"
+                )
+            return self.window.at(step)
+        rows = self.training_rows()
+        key = key if self.paired is None else jax.random.fold_in(self.paired, 1)
+        if self.batch_size is not None:
+            size = rows.shape[0] if self.train_size is None else self.train_size
+            if self.descent.sampling == "epochs":
+                chosen = epoch_rows(key, step, self.batch_size, size)
+            else:
+                chosen = jax.random.randint(jax.random.fold_in(key, step), (self.batch_size,), 0, size)
+            rows = rows[chosen]
+        return self.gather(self.data, self.per_run, rows)
+
+    def objective(
+        self, params: PyTree, state: PyTree, rows: Array | None = None, batch_size: int | None = None
+    ) -> Array:
+        """F of [D] eq. (1): the mean loss over all of one run's training rows (or over `rows`).
+
+        With a `batch_size` so many rows are taken at a time, also for its gradient, where memory is short.
+        """
+        if rows is None and self.train_size is not None:
+            return self._padded_objective(params, state)
+        rows = self._rows(self.train if rows is None else rows)
+
+        def loss(rows: Array) -> Array:
+            return self.loss(params, state, self.gather(self.data, self.per_run, rows), None)[0]
+
+        count = rows.shape[0]
+        size = count if batch_size is None else batch_size
+        check_count("batch_size", size)
+        if size >= count:
+            return loss(rows)
+        whole = count // size * size
+        # What a block computes is computed again for its gradient.
+        of_block = jax.checkpoint(lambda sum_, block: (sum_ + loss(block), None))
+        dtype = jax.eval_shape(loss, rows[:size]).dtype
+        start = jnp.zeros((), _summed_in(dtype))
+        total = jax.lax.scan(of_block, start, rows[:whole].reshape(-1, size))[0] * size
+        if whole < count:
+            total = total + loss(rows[whole:]) * (count - whole)
+        return (total / count).astype(dtype)
+
+    def outputs(self, params: PyTree, state: PyTree, rows: Array | None = None) -> Any:
+        """The network's outputs on all of one run's training rows, padding included (or on `rows`)."""
+        if self.predict is None:
+            raise ArgumentError("problem: it has no `predict`, which this needs")
+        rows = self._rows(self.train if rows is None else rows)
+        return self.predict(params, state, self.gather(self.data, self.per_run, rows))
+
+    def training_rows(self) -> Array:
+        """One run's training rows, shape (n,); with a `train_size`, padding included."""
+        return self._rows(self.train)
+
+    def _padded_objective(self, params: PyTree, state: PyTree) -> Array:
+        """The mean loss over the rows that count, in blocks, so that blocks of padding cost nothing."""
+        rows = self.training_rows()
+        blocks = math.ceil(rows.shape[0] / _BLOCK)
+        size = min(_BLOCK, rows.shape[0])
+        rows = jnp.resize(rows, (blocks, size))
+        starts = jnp.arange(blocks) * size
+
+        def loss(row: Array) -> Array:
+            return self.loss(params, state, self.gather(self.data, self.per_run, row[None]), None)[0]
+
+        def total(rows: Array, start: Array) -> Array:
+            counts = start + jnp.arange(size) < self.train_size
+            return jnp.where(counts, jax.vmap(loss)(rows), 0).sum(dtype=summed)
+
+        def add(sum_: Array, block: tuple[Array, Array]) -> tuple[Array, None]:
+            rows, start = block
+            used = start < self.train_size
+            return sum_ + jax.lax.cond(used, total, lambda *_: jnp.zeros_like(sum_), rows, start), None
+
+        dtype = jax.eval_shape(loss, rows[0, 0]).dtype
+        summed = _summed_in(dtype)
+        sum_of_all = jax.lax.scan(add, jnp.zeros((), summed), (rows, starts))[0]
+        return (sum_of_all / self.train_size).astype(dtype)
+
+    def _own_train_size(self) -> Any:
+        """The training sizes, if each run has its own."""
+        return self.train_size if getattr(self.train_size, "ndim", 0) == 1 else None
+
+    def _own_pairs(self) -> Any:
+        """The keys of what is paired, if each run has its own."""
+        return self.paired if getattr(self.paired, "ndim", 0) == 1 else None
+
+    def _rows(self, rows: Array | None) -> Array:
+        if rows is None and self.stream is not None:
+            raise ArgumentError(
+                "stream: its examples have no rows, and this looks at all of them; give `train=rows` of the "
+                "data that stand for them"
+            )
+        if rows is None:
+            return jnp.arange(jax.tree.leaves(self.data)[0].shape[0])
+        if jnp.ndim(rows) != 1:
+            raise ArgumentError(
+                f"problem: its rows have shape {rows.shape}, one set a run; pass it through over_seeds, "
+                "map it with problem.in_axes(), or take one run with problem.of_run(i)"
+            )
+        return rows
+
+    def check(self) -> None:
+        """Raise unless the problem is usable, as far as its concrete values tell.
+
+        Raises:
+          ArgumentError: empty or ragged data, NaN, rows out of range, parameters none of which is
+            floating point, a loss that is no scalar.
+        """
+        check_streamed(self)
+        examples = _check_data(self.data)
+        for name, rows in (("train", self.train), ("validation", self.validation)):
+            check_rows(name, rows, examples)
+        _check_train_size(self)
+        _check_sampling(self, examples)
+        if self.paired is not None:
+            check_pairs(self.paired)
+        own = (self.per_run, self._own_train_size(), self._own_pairs())
+        sizes = {leaf.shape[0] for leaf in jax.tree.leaves(own)}
+        sizes |= {r.shape[0] for r in (self.train, self.validation) if _is_per_run(r)}
+        if len(sizes) > 1:
+            raise ArgumentError(f"problem: per-run arrays disagree on the number of runs: {sorted(sizes)}")
+        one = self if self.runs is None else self.of_run(0)
+        if self.stream is not None:
+            one = dataclasses.replace(one, window=self.stream.outline(1))
+        params, state = _start.eval_shape(self.init, jax.random.key(0))
+        check_trainable(params)
+        value = _first_loss.eval_shape(one, params, state, jax.random.key(0))
+        if value.shape != ():
+            raise ArgumentError(f"loss: expected a scalar, the mean over a batch; got shape {value.shape}")
+
+
+def _summed_in(dtype: Any) -> Any:
+    """What many losses are added up in: in half precision their sum would stop growing."""
+    return jnp.promote_types(dtype, jnp.float32)
+
+
+def check_is_problem(problem: object) -> None:
+    """Raise unless it is a problem."""
+    check_instance("problem", problem, Problem, "one, as of jaxarch.supervised(...)")
+
+
+def check_streamed(problem: Problem) -> None:
+    """Raise if a problem with a stream says otherwise which examples a step takes."""
+    if problem.stream is None:
+        return
+    if problem.per_run is not None or problem.train_size is not None:
+        raise ArgumentError("stream: all runs see the same batches; leave out `per_run` and `train_size`")
+    if problem.batch_size is not None or problem.descent.sampling != "independent":
+        raise ArgumentError("stream: its batches are what they are; leave out `batch_size` and `sampling`")
+
+
+def _check_train_size(problem: Problem) -> None:
+    size = problem.train_size
+    if size is None:
+        return
+    if problem.train is None or problem.batch_size is None:
+        raise ArgumentError("train_size: it needs `train`, the rows to count, and a `batch_size`")
+    if getattr(size, "ndim", 2) > 1 or not jnp.issubdtype(size.dtype, jnp.integer):
+        raise ArgumentError("train_size: expected an integer array, a scalar or of shape (runs,)")
+    rows = problem.train.shape[-1]
+    if not is_traced(size) and not ((np.asarray(size) >= 1) & (np.asarray(size) <= rows)).all():
+        raise ArgumentError(f"train_size: expected 1 to {rows}, the rows of `train`, got {size}")
+
+
+def _check_sampling(problem: Problem, examples: int) -> None:
+    rows = examples if problem.train is None else problem.train.shape[-1]
+    batch_size = problem.batch_size
+    if problem.descent.sampling == "epochs" and batch_size is not None and rows * batch_size >= 2**32:
+        raise ArgumentError(
+            f"sampling: epochs of {rows} examples in batches of {batch_size} are beyond 2^32; take smaller "
+            "batches, or 'independent'"
+        )
+
+
+def check_pairs(paired: Any) -> None:
+    """Raise unless it is a key, or a vector of keys."""
+    if getattr(paired, "ndim", 0):
+        check_keys(paired)
+    else:
+        check_one_key(paired)
+
+
+def _is_per_run(rows: Any) -> bool:
+    return getattr(rows, "ndim", 0) == 2
+
+
+def _as_jax(leaf: Any) -> Any:
+    return jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf
+
+
+@partial(jax.jit, static_argnums=0)
+def _start(init: Callable[[Array], tuple[PyTree, PyTree]], key: Array) -> tuple[PyTree, PyTree]:
+    return init(key)
+
+
+@jax.jit
+def _first_loss(problem: Problem, params: PyTree, state: PyTree, key: Array) -> Array:
+    return problem.loss(params, state, problem.batch(key, 0), key)[0]
+
+
+def _check_data(data: PyTree) -> int:
+    leaves = jax.tree.leaves(data)
+    if not leaves or any(jnp.ndim(leaf) == 0 for leaf in leaves):
+        raise ArgumentError("data: expected arrays with a leading axis of examples")
+    sizes = {leaf.shape[0] for leaf in leaves}
+    if len(sizes) > 1 or 0 in sizes:
+        raise ArgumentError(f"data: arrays must share one leading axis of examples, got {sorted(sizes)}")
+    for leaf in leaves:
+        if not is_traced(leaf) and jnp.issubdtype(leaf.dtype, jnp.floating):
+            bad = int(leaf.size - np.isfinite(np.asarray(leaf, np.float32)).sum())
+            if bad:
+                raise ArgumentError(f"data: {bad} values are NaN or infinite; remove or impute them first")
+    return sizes.pop()
+
+
+def as_rows(name: str, rows: Any, problem: Problem) -> Array:
+    """Rows of a problem's data as an array, checked as `check_rows` does."""
+    check_leaves("problem: data", problem.data, keys=True)
+    try:
+        array = jnp.asarray(rows)
+    except (TypeError, ValueError, OverflowError):
+        raise ArgumentError(f"{name}: expected integers, got {shown(rows)}") from None
+    check_rows(name, array, jax.tree.leaves(problem.data)[0].shape[0])
+    return array
+
+
+def check_rows(name: str, rows: Any, examples: int) -> None:
+    """Raise unless rows are integers of shape (n,) or (runs, n) within the data; `None` passes."""
+    if rows is None:
+        return
+    is_array = isinstance(rows, (jax.Array, np.ndarray))
+    if not is_array or rows.ndim not in (1, 2) or not jnp.issubdtype(rows.dtype, jnp.integer):
+        raise ArgumentError(f"{name}: expected integer rows of shape (n,) or (runs, n)")
+    if rows.size == 0:
+        raise ArgumentError(f"{name}: expected at least one row")
+    if is_traced(rows):
+        return
+    least, most = np.asarray(rows).min(), np.asarray(rows).max()
+    if least < 0 or most >= examples:
+        raise ArgumentError(f"{name}: rows must lie in [0, {examples}), got {least} to {most}")

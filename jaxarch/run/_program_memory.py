@@ -1,0 +1,137 @@
+"""How many runs fit in one program: what it needs on each device, and what is free there."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxarch._internal.errors import ArgumentError
+from jaxarch._internal.memory import ProgramMemory, free_memory, in_bytes
+from jaxarch._internal.trees import PyTree
+from jaxarch.run._devices import describe, take_runs
+from jaxarch.run._network import Network
+from jaxarch.run._options import FitOptions
+from jaxarch.run._problem import Problem
+from jaxarch.run._programs import Make, Stopwatch, advance, begin, is_jit_disabled, step
+from jaxarch.run._runs_mesh import RunsMesh
+from jaxarch.run._training import Carry
+
+
+def width_of(
+    make: Make,
+    mesh: RunsMesh | None,
+    axes: tuple[Any, ...],
+    args: tuple[Array, PyTree, Problem, Network | None],
+    options: FitOptions,
+    watch: Stopwatch,
+    shares: int,
+    processes: int = 1,
+) -> tuple[int, ProgramMemory | None]:
+    """How many runs each of so many shares has in a program: of all, as asked for, or as memory allows.
+
+    So many processes share the memory of this machine. Beside it, what the program takes, where it was
+    counted.
+
+    Raises:
+      ArgumentError: not even one run fits.
+    """
+    runs = args[0].shape[0]
+    limit = options.memory if options.memory is not None else free_on_a_device(mesh, processes)
+    if limit is not None:
+        _check_fits(_held(_described_carry(make, mesh, axes, args, 1)), limit, mesh)
+    if mesh is None:
+        return 1, None
+    needed = None
+    per_share = math.ceil(min(runs, options.at_once or runs) / shares)
+    # One window of a stream is counted with the program; one more waits, and one is being put there.
+    waiting = 2 * _held(args[2].window)
+    while limit is not None:
+        needed = program_memory(make, mesh, axes, args, per_share, options.chunk, watch)
+        if needed is None or needed.whole + waiting <= limit:
+            break
+        if per_share == 1:
+            _check_fits(needed.fresh + waiting, limit, mesh)
+            break
+        per_share = max(per_share // 2, 1)
+    return per_share, needed
+
+
+def program_memory(
+    make: Make,
+    mesh: RunsMesh | None,
+    axes: tuple[Any, ...],
+    args: tuple[Array, PyTree, Problem, Network | None],
+    per_share: int,
+    chunk: int,
+    watch: Stopwatch,
+) -> ProgramMemory | None:
+    """What a chunk of so many runs takes on each device, as the compiler counts it, where it does.
+
+    Without a mesh, what a step of one run takes. The data are counted twice where they are there already.
+    Under `jax.disable_jit` there is no program to count.
+    """
+    if is_jit_disabled():
+        return None
+    carry = _described_carry(make, mesh, axes, args, per_share)
+    zero = jnp.zeros((), jnp.int32)
+    if mesh is None:
+        inputs = jax.eval_shape(lambda *args: take_runs(axes, args, np.arange(1)), *args)[:3]
+        program = watch.compile(step, make, *inputs, carry, zero)
+    else:
+        inputs = describe(mesh, axes, args, per_share * mesh.shares)[:3]
+        program = watch.compile(advance, make, mesh, chunk, *inputs, carry, zero, zero)
+    stats = program.memory_analysis()
+    if stats is None:
+        return None
+    sizes = (stats.argument_size_in_bytes, stats.temp_size_in_bytes, stats.output_size_in_bytes)
+    return ProgramMemory(*sizes, carry=_held(carry))
+
+
+def _check_fits(needed: int, limit: int, mesh: RunsMesh | None) -> None:
+    if needed > limit:
+        fewer = "" if mesh is None or mesh.shares == 1 else f" on each of {mesh.size}; give fewer `devices`"
+        raise ArgumentError(
+            f"memory: one run needs {in_bytes(needed)} on a device, where {in_bytes(limit)} are free{fewer}"
+        )
+
+
+def _held(tree: PyTree) -> int:
+    """The bytes of all arrays of a pytree; on each device, where they are said to be split."""
+
+    def shape(leaf: Any) -> tuple[int, ...]:
+        split = isinstance(leaf, jax.ShapeDtypeStruct) and leaf.sharding is not None
+        return leaf.sharding.shard_shape(leaf.shape) if split else leaf.shape
+
+    return sum(math.prod(shape(leaf)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def _described_carry(
+    make: Make,
+    mesh: RunsMesh | None,
+    axes: tuple[Any, ...],
+    args: tuple[Array, PyTree, Problem, Network | None],
+    per_share: int,
+) -> Carry:
+    """The carry of so many runs a share, without the arrays."""
+    if mesh is None:
+        return begin.eval_shape(make, None, *args)
+    runs = per_share * mesh.shares
+    carry = begin.eval_shape(make, mesh, *describe(mesh, axes, args, runs))
+    return describe(mesh, (0,), (carry,), runs)[0]
+
+
+def free_on_a_device(mesh: RunsMesh | None, processes: int = 1) -> int | None:
+    """Bytes that are free on a device, if it tells; CPU devices of all processes share the machine's."""
+    device = jax.local_devices()[0] if mesh is None else mesh.first
+    stats = device.memory_stats()
+    if stats and "bytes_limit" in stats:
+        return stats["bytes_limit"] - stats.get("bytes_in_use", 0)
+    if device.platform != "cpu":
+        return None
+    free = free_memory()
+    return None if free is None else free // (processes * (1 if mesh is None else mesh.size))

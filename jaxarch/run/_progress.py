@@ -1,0 +1,77 @@
+"""A progress bar for `over_seeds`, on terminals; plain lines elsewhere."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+
+from jaxarch._internal.memory import in_bytes
+from jaxarch.run._options import Outset, Progress
+
+
+class ProgressBar:
+    """Progress as bars: `with ProgressBar() as bar: over_seeds(..., progress=bar)`.
+
+    One bar for each training, with step, time left and median loss; where its runs are trained in groups, the
+    steps are those of all groups. Where the output is no terminal, or
+    outside of a `with` block, one line when a training ends. Parts that other processes make have a bar too,
+    which names them; or a line when their number changes.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True)
+        self._bars = Bars(
+            TextColumn("{task.description:<40}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(compact=True),
+            TextColumn("{task.fields[loss]}"),
+            console=self.console,
+        )
+        self._tasks: dict[str, TaskID] = {}
+        self._parts: int | None = None
+
+    def __enter__(self) -> ProgressBar:
+        if self.console.is_terminal:
+            self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # Elsewhere than on a terminal, bars that were not started would end in an empty line.
+        if self._bars.live.is_started:
+            self._bars.stop()
+
+    def begins(self, outset: Outset) -> None:
+        """Show a training before its first step, and what it takes."""
+        if self._bars.live.is_started and outset.name not in self._tasks:
+            takes = "" if outset.memory is None else f"{in_bytes(outset.memory.whole)} a device"
+            self._tasks[outset.name] = self._bars.add_task(outset.name, total=None, loss=takes)
+
+    def __call__(self, progress: Progress) -> None:
+        """Show a chunk border."""
+        group = f" ({progress.group + 1} of {progress.groups})" if progress.groups > 1 else ""
+        description = f"{progress.name}{group}"
+        loss = "" if progress.loss is None else f"loss {progress.loss:.3g}"
+        if progress.making is not None:
+            loss = ", ".join(progress.making)
+            if not self._bars.live.is_started:
+                if progress.step != self._parts:
+                    self._parts = progress.step
+                    self.console.print(f"{description}: {progress.step} of {progress.steps}")
+                return
+        if not self._bars.live.is_started:
+            if progress.step >= progress.steps:
+                runs = f"{progress.runs} runs" if progress.runs > 1 else "1 run"
+                told = [f"{progress.steps} steps", runs, *([loss] if loss else [])]
+                self.console.print(f"{description}: {', '.join(told)}")
+            return
+        if progress.name not in self._tasks:
+            self._tasks[progress.name] = self._bars.add_task(description, loss=loss)
+        total, completed = progress.groups * progress.steps, progress.group * progress.steps + progress.step
+        task = self._tasks[progress.name]
+        self._bars.update(task, description=description, total=total, completed=completed, loss=loss)

@@ -1,0 +1,515 @@
+"""Many runs of a strategy, or of several that share their beginnings, as few programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxarch._internal.digests import tree_digest
+from jaxarch._internal.errors import ArgumentError, check_keys, did_you_mean, first_line, is_traced, shown
+from jaxarch._internal.memory import ProgramMemory
+from jaxarch._internal.trees import PyTree, named_leaves
+from jaxarch.run._devices import first_runs, gather_on_cpu, joined_runs, over_runs, place, take_runs
+from jaxarch.run._fingerprint import fingerprint
+from jaxarch.run._fit import fit, places_of
+from jaxarch.run._keyed import Keyed, key_of, keyed_problem
+from jaxarch.run._network import Network
+from jaxarch.run._options import FitOptions, StageReport
+from jaxarch.run._problem import Problem, check_is_problem
+from jaxarch.run._processes import ALL_HOSTS, Team, local_devices
+from jaxarch.run._program_memory import program_memory
+from jaxarch.run._programs import Stopwatch
+from jaxarch.run._runs_mesh import RunsMesh, check_batches, runs_mesh, split_mesh
+from jaxarch.run._shares import Shares
+from jaxarch.run._stage import HostSearch, Stage, check_network, warn_of
+from jaxarch.run._strategy import Strategy, chain, check_stages, continued
+from jaxarch.run._training import Training, joined
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What a strategy cost, stage by stage, and what happened on the way."""
+
+    stages: tuple[StageReport, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Wall time x devices / runs, all stages together, compilation apart."""
+        return sum(stage.seconds for stage in self.stages)
+
+    @property
+    def compile_seconds(self) -> float:
+        """Seconds spent on tracing and compiling."""
+        return sum(stage.compile_seconds for stage in self.stages)
+
+    @property
+    def width(self) -> int:
+        """The largest number of runs in one program."""
+        return max(stage.width for stage in self.stages)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Failed runs and dead starts, one line each."""
+        return tuple(note for stage in self.stages for note in stage.notes)
+
+
+def over_seeds(
+    strategy: Any,
+    keys: Array,
+    problem: Problem,
+    settings: PyTree = None,
+    *,
+    network: Network | None = None,
+    name: str = "",
+    **options: Any,
+) -> tuple[Network, Report]:
+    """Run a strategy once for every key: one program, all runs, on all devices.
+
+    Args:
+      strategy: a stage, a chain of them, or, with `settings`, a function from one run's settings to one.
+      keys: `jax.random.split(jax.random.key(0), runs)`.
+      problem: what to learn, for all runs.
+      settings: pytree whose leaves have a leading axis of runs: rates, temperatures, penalties. They are
+        traced, so a sweep compiles once; the structure of the strategy must not depend on them.
+      network: what an earlier call found, on another problem for instance, with a leading axis of runs: the
+        strategy then begins with a finish, `retrain("cold")` to transfer an architecture. It may have the
+        keys of that call: with a network, stages draw other numbers from them.
+      name: the strategy's, for progress, reports and checkpoints.
+      **options: fields of `FitOptions`: `chunk`, `progress`, `early_stopping`, `checkpoint`, ...
+
+    Returns:
+      What was found, every array with a leading axis of runs, and a report of costs and mishaps. On CPU the
+      arrays are on the first device; elsewhere they stay split over the devices that computed them.
+
+    Raises:
+      ArgumentError: keys that are no vector of keys, per-run arrays of another length, an unknown option; a
+        stage that lacks something, before any of them is run.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> keys = jax.random.split(jax.random.key(0), 3)
+      >>> network, report = jaxarch.over_seeds(jaxarch.search.snip(0.25), keys, problem)
+      >>> print(jax.vmap(jaxarch.density)(network.mask), network.params["W2_1"].shape)
+      [0.25 0.25 0.25] (3, 8, 4)
+    """
+    if not isinstance(name, str):
+        raise ArgumentError(f"name: expected text, got {shown(name)}")
+    return compare({name: strategy}, keys, problem, settings, network=network, **options)[name]
+
+
+def compare(
+    strategies: Mapping[str, Any],
+    keys: Array,
+    problem: Problem,
+    settings: PyTree = None,
+    *,
+    network: Network | None = None,
+    **options: Any,
+) -> dict[str, tuple[Network, Report]]:
+    """`over_seeds` for several strategies by name; beginnings that they share are run once.
+
+    Each report's costs include those of the stages that were shared. With `settings` nothing is shared.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> keys, dense = jax.random.split(jax.random.key(0), 3), jaxarch.search.dense()
+      >>> strategies = {"real": dense, "real->bin": jaxarch.chain(dense, jaxarch.threshold())}
+      >>> results = jaxarch.compare(strategies, keys, problem)  # what is dense is trained once
+      >>> {name: len(report.stages) for name, (network, report) in results.items()}
+      {'real': 1, 'real->bin': 2}
+    """
+    if is_traced((keys, problem, settings, network)):
+        raise ArgumentError("keys: runs are programs of their own; call this outside of jit and vmap")
+    team = Team.of(ALL_HOSTS if options.get("devices") == ALL_HOSTS else None)
+    with team.together():
+        fit_options = _options(options)
+        args = (strategies, keys, problem, settings, network, fit_options)
+        _check_runs(*args)
+        if team.size > 1:
+            if getattr(fit_options.checkpoint, "format", "npz") == "orbax":
+                raise ArgumentError("checkpoint: Orbax waits for all processes itself; take the format npz")
+            team.check_alike(_said(*args))
+        return _compare(*args)
+
+
+def _compare(
+    strategies: Mapping[str, Any],
+    keys: Array,
+    problem: Problem,
+    settings: PyTree,
+    network: Network | None,
+    fit_options: FitOptions,
+) -> dict[str, tuple[Network, Report]]:
+    problem = keyed_problem(problem)
+    planned = _planned(strategies, keys, problem, settings, network, fit_options)
+    begun = None if network is None else _with_marks_on_the_host(network)
+    keys = keys if network is None else jax.vmap(continued)(keys)
+    done: dict[tuple[Any, ...], tuple[Network, StageReport]] = {}
+    results = {}
+    for name, stages in planned.items():
+        makes = [
+            _Constant(Keyed(stage)) if settings is None else _stage_of(strategies[name], settings, index)
+            for index, stage in enumerate(stages)
+        ]
+        reports, network = [], begun
+        for index, stage in enumerate(stages):
+            shared = tuple(makes[: index + 1])
+            if shared not in done:
+                args = (_stage_keys(keys, index), problem, settings, network, fit_options)
+                done[shared] = _run_stage(makes[index], stage, *args, _stage_name(name, stage, index))
+            network, report = done[shared]
+            reports.append(report)
+        assert network is not None
+        # Of a mesh that was given, each array stays where it is.
+        gathered = network if fit_options.mesh is not None else gather_on_cpu(network)
+        results[name] = gathered, Report(tuple(reports))
+    return results
+
+
+def needed_memory(
+    strategy: Any,
+    keys: Array,
+    problem: Problem,
+    settings: PyTree = None,
+    *,
+    network: Network | None = None,
+    **options: Any,
+) -> dict[str, ProgramMemory]:
+    """What `over_seeds` would need on each device for one run a share: compiled, and not run.
+
+    What fits several times is trained so: `over_seeds` finds how many runs at once.
+
+    Args:
+      strategy: as of `over_seeds`, like all that follows.
+      keys: one a run.
+      problem: what to learn.
+      settings: one run's each, with a leading axis of runs.
+      network: what the strategy goes on from.
+      **options: fields of `FitOptions`, such as `mesh` and `partition`.
+
+    Returns:
+      For each stage that trains, by name; of convolutions on CPUs, what a step of one run needs.
+
+    Raises:
+      ArgumentError: as of `over_seeds`; a strategy with a stage that is fitted on the host.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> keys = jax.random.split(jax.random.key(0), 3)
+      >>> needed = jaxarch.needed_memory(jaxarch.search.dense(), keys, problem)
+      >>> needed["dense"].carry >= 64 * 4  # the weights, and some numbers of a run
+      True
+    """
+    fit_options = _options(options)
+    _check_runs({"": strategy}, keys, problem, settings, network, fit_options)
+    problem = keyed_problem(problem)
+    needed: dict[str, ProgramMemory] = {}
+    for index, stage in enumerate(
+        _planned({"": strategy}, keys, problem, settings, network, fit_options)[""]
+    ):
+        make = _Constant(Keyed(stage)) if settings is None else _stage_of(strategy, settings, index)
+        if isinstance(stage, HostSearch):
+            raise ArgumentError(f"strategy: {stage.name} is fitted on the host, and needs no device")
+        if problem.stream is not None:
+            size = min(fit_options.chunk, stage.on(problem).steps) if isinstance(stage, Training) else 1
+            problem = dataclasses.replace(problem, window=problem.stream.outline(size))
+        args = (keys, settings, problem, network)
+        if isinstance(stage, Training):
+            needed |= _needed_by(make, args, fit_options, _stage_name("", stage, index))
+        # The next stage is looked at with what this one would find, and nothing is computed.
+        network = _function_program.eval_shape(make, runs_mesh(None, 1), *args)
+    return needed
+
+
+def _planned(
+    strategies: Mapping[str, Any],
+    keys: Array,
+    problem: Problem,
+    settings: PyTree,
+    network: Network | None,
+    options: FitOptions,
+) -> dict[str, tuple[Any, ...]]:
+    """The stages of each strategy, once it is known that none of them lacks something."""
+    problem.check()
+    planned = {name: _stages(given, settings) for name, given in strategies.items()}
+    first = problem if problem.runs is None else problem.of_run(0)
+    for stages in planned.values():
+        check_network(stages[0], network)
+        check_stages(stages, jax.random.clone(keys)[0], first, None if network is None else network.of_run(0))
+    mesh = split_mesh(options.mesh, options.partition, problem)
+    for stage in [stage for stages in planned.values() for stage in stages]:
+        if mesh is not None and isinstance(stage, Training):
+            check_batches(stage.on(problem), mesh)
+    return planned
+
+
+def _needed_by(
+    make: Any,
+    args: tuple[Array, PyTree, Problem, Network | None],
+    options: FitOptions,
+    name: str,
+) -> dict[str, ProgramMemory]:
+    """What a training needs by its name; nothing where the compiler does not count it."""
+    keys, settings, problem, network = args
+    split = split_mesh(options.mesh, options.partition, problem)
+    mesh, _ = places_of(make, args, options, Team.of(options.devices), split)
+    if mesh is not None:
+        problem = mesh.on(problem)
+    axes, args = (0, 0, problem.in_axes(), 0), (keys, settings, problem, network)
+    needed = program_memory(make, mesh, axes, args, 1, options.chunk, Stopwatch())
+    return {} if needed is None else {name: needed}
+
+
+def _with_marks_on_the_host(network: Network) -> Network:
+    """A network whose failures and dead starts can be joined with those of runs on any devices."""
+    marks = {name: getattr(network, name) for name in ("failed_at", "dead_start")}
+    return network.replace(
+        **{name: mark if mark is None else np.asarray(mark) for name, mark in marks.items()}
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _StageOf:
+    """One stage of a strategy that is a function of settings, as a hashable `Make`.
+
+    `says` is what the stage is made of but for its traced numbers: what the function reads from elsewhere,
+    the steps of a descent for instance, may change from call to call.
+    """
+
+    strategy: Keyed
+    index: int
+    says: Any
+
+    def __call__(self, settings: PyTree) -> Stage:
+        return chain(self.strategy(settings)).stages[self.index]
+
+
+def _stage_of(strategy: Callable[[PyTree], Any], settings: PyTree, index: int) -> _StageOf:
+    said = []
+
+    def look(one: PyTree) -> None:
+        said.append(key_of(chain(strategy(one)).stages[index], traced_alike=True))
+
+    jax.eval_shape(look, jax.tree.map(lambda leaf: leaf[0], settings))
+    return _StageOf(Keyed(strategy), index, said[0])
+
+
+@dataclasses.dataclass(frozen=True)
+class _Constant:
+    """A stage that depends on no settings, as a hashable `Make`."""
+
+    stage: Keyed
+
+    def __call__(self, settings: PyTree) -> Any:
+        return self.stage.__wrapped__
+
+
+def _stage_name(strategy: str, stage: Stage, index: int) -> str:
+    """How a stage is called in progress, reports and checkpoints; no two of a `compare` are called alike."""
+    place = strategy if index == 0 else f"{strategy}, stage {index + 1}".removeprefix(", ")
+    return f"{place}: {stage.name}" if place else stage.name
+
+
+def _run_stage(
+    make: Callable[[PyTree], Any],
+    stage: Stage,
+    keys: Array,
+    problem: Problem,
+    settings: PyTree,
+    network: Network | None,
+    options: FitOptions,
+    name: str,
+) -> tuple[Network, StageReport]:
+    if isinstance(stage, Training):
+        after, report = fit(make, keys, problem, settings, network, options, name)
+        return joined(network, after), report
+    if isinstance(stage, HostSearch):
+        if options.mesh is not None:
+            raise ArgumentError(f"mesh: {stage.name} is fitted on the host, and cannot be split over devices")
+        return _run_on_hosts(stage, keys, problem, Team.of(options.devices))
+    batches = stage.needs.batches
+    after, report = _run_function(make, name, keys, problem, settings, network, options, batches)
+    return after, dataclasses.replace(report, notes=warn_of(stage, name, after))
+
+
+def _run_function(
+    make: Callable[[PyTree], Any],
+    name: str,
+    keys: Array,
+    problem: Problem,
+    settings: PyTree,
+    network: Network | None,
+    options: FitOptions,
+    batches: int,
+) -> tuple[Network, StageReport]:
+    """A stage that is a plain function: one program, or one for each group of `at_once` runs.
+
+    Where the problem's batches are a stream's, it gets so many of them.
+    """
+    runs, team = keys.shape[0], Team.of(options.devices)
+    at_once = min(runs, options.at_once or runs)
+    mesh = split_mesh(options.mesh, options.partition, problem)
+    if mesh is None:
+        shares = Shares.of(team.devices, at_once, team.index)
+        mesh = runs_mesh(local_devices(options.devices), shares.local)
+    else:
+        shares, problem = Shares((mesh.shares,)), mesh.on(problem)
+    per_device = math.ceil(at_once / shares.devices)
+    width = per_device * shares.devices
+    watch, results = Stopwatch(), []
+    if problem.stream is not None and batches:
+        problem = dataclasses.replace(problem, window=watch.run(problem.stream.window, batches))
+    axes, args = (0, 0, problem.in_axes(), 0), (keys, settings, problem, network)
+    for start in range(0, runs, width):
+        members = np.arange(start, min(start + width, runs))
+        mine = np.resize(members, width)[shares.mine(per_device)]
+        share = args if np.array_equal(mine, np.arange(runs)) else take_runs(axes, args, mine)
+        share = place(mesh, axes, share)
+        result = watch.run(watch.compile(_function_program, make, mesh, *share), *share)
+        result = team.gather(f"{name}: runs from {start}", result, shares.rows(per_device))
+        results.append(result if len(members) == width else first_runs(len(members), result))
+    after = joined_runs(mesh, results)
+    running, compiling = team.largest(f"{name}: seconds", watch.running, watch.compiling)
+    devices = shares.devices * mesh.per_share
+    return after, StageReport(name, running * devices / runs, compiling, width, devices)
+
+
+def _run_on_hosts(
+    stage: HostSearch, keys: Array, problem: Problem, team: Team
+) -> tuple[Network, StageReport]:
+    """A search that is no JAX: each process searches for its share of the runs."""
+    runs = keys.shape[0]
+    shares = Shares.of((1,) * team.size, runs, team.index)
+    each = math.ceil(runs / shares.devices)
+    start = time.perf_counter()
+    if team.size > 1:
+        mine = np.resize(np.arange(runs), each * shares.devices)[shares.mine(each)]
+        keys, problem = take_runs((0, problem.in_axes()), (keys, problem), mine)
+    after = team.gather(stage.name, stage.search(stage.settings, keys, problem), shares.rows(each))
+    (seconds,) = team.largest(f"{stage.name}: seconds", time.perf_counter() - start)
+    if team.size > 1:
+        after = first_runs(runs, after)
+    return after, StageReport(stage.name, seconds * shares.devices / runs, 0.0, 1, shares.devices)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _function_program(
+    make: Callable[[PyTree], Any],
+    mesh: RunsMesh,
+    keys: Array,
+    settings: PyTree,
+    problem: Problem,
+    network: Network | None,
+) -> Network:
+    def one(key: Array, settings: PyTree, problem: Problem, network: Network | None) -> Network:
+        return make(settings)(key, problem, network)
+
+    return over_runs(one, mesh, (0, 0, problem.in_axes(), 0))(keys, settings, problem, network)
+
+
+def _said(
+    strategies: Any, keys: Any, problem: Any, settings: PyTree, network: Any, options: FitOptions
+) -> dict[str, Any]:
+    """What processes that train together must all have, by name; arrays as digests."""
+    told = dataclasses.replace(options, progress=None, checkpoint=None, memory=None)
+    arrays = {"keys": keys, "settings": settings, "network": network, "problem": problem}
+    digests = {name: tree_digest(tree).tobytes().hex() for name, tree in arrays.items()}
+    stream = getattr(problem, "stream", None)
+    return digests | {
+        "strategies": fingerprint(strategies),
+        "functions": fingerprint([getattr(problem, name, None) for name in _FUNCTIONS]),
+        "options": fingerprint((told, options.checkpoint is None)),
+        "precision": str(jax.dtypes.canonicalize_dtype(float)),
+        **({} if stream is None else {"stream": stream.digest.tobytes().hex()}),
+    }
+
+
+_FUNCTIONS = ("init", "loss", "gather", "predict", "metrics", "descent")
+
+
+@partial(jax.jit, static_argnames=("index",))
+def _stage_keys(keys: Array, index: int) -> Array:
+    return jax.vmap(lambda key: jax.random.fold_in(key, index))(keys)
+
+
+def _stages(strategy: Any, settings: PyTree) -> tuple[Any, ...]:
+    """The stages of a strategy; with settings, every run's are made once, so that bad values are found."""
+    if settings is None:
+        return chain(strategy).stages
+    if not callable(strategy) or isinstance(strategy, (Stage, Strategy)):
+        raise ArgumentError(
+            "strategy: with settings, it must be a function from one run's settings, such as lambda s: "
+            "search.spectral(s)"
+        )
+    host = jax.device_get(settings)
+    runs = jax.tree.leaves(host)[0].shape[0]
+    made = [chain(strategy(jax.tree.map(lambda leaf, i=i: leaf[i], host))).stages for i in range(runs)]
+    try:
+        jax.eval_shape(lambda one: chain(strategy(one)) and None, jax.tree.map(lambda leaf: leaf[0], host))
+    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
+        raise ArgumentError(
+            "settings: the strategy makes a Python number of one of them, or a decision, but they are "
+            f"traced; for other steps, widths or branches compare several strategies ({first_line(error)})"
+        ) from error
+    return made[0]
+
+
+def _options(options: dict[str, Any]) -> FitOptions:
+    known = [field.name for field in dataclasses.fields(FitOptions)]
+    for name in options:
+        if name not in known:
+            raise ArgumentError(f"over_seeds: unknown option {shown(name)}; {did_you_mean(name, known)}")
+    return FitOptions(**options)
+
+
+def _check_runs(
+    strategies: Mapping[str, Any],
+    keys: Array,
+    problem: Problem,
+    settings: PyTree,
+    network: Network | None,
+    options: FitOptions,
+) -> None:
+    if not isinstance(strategies, Mapping):
+        raise ArgumentError(f"strategies: expected a dict, of strategies by name, got {shown(strategies)}")
+    check_keys(keys)
+    check_is_problem(problem)
+    if network is not None and not isinstance(network, Network):
+        raise ArgumentError(
+            f"network: expected what over_seeds returned, or jaxarch.architecture(mask), got {shown(network)}"
+        )
+    _check_axes(keys.shape[0], problem, settings, network)
+    if options.labels is not None and len(options.labels) != keys.shape[0]:
+        raise ArgumentError(f"labels: expected {keys.shape[0]}, one for each run, got {len(options.labels)}")
+
+
+def _check_axes(runs: int, problem: Problem, settings: PyTree, network: Network | None) -> None:
+    """Raise unless all that is given by run has a leading axis of so many runs."""
+    if problem.runs not in (None, runs):
+        raise ArgumentError(f"keys: expected {problem.runs}, one for each run of the problem, got {runs}")
+    if settings is not None and not jax.tree.leaves(settings):
+        raise ArgumentError("settings: expected arrays with a leading axis of runs, or None; got no array")
+    for leaf in jax.tree.leaves(settings):
+        if jnp.ndim(leaf) == 0 or leaf.shape[0] != runs:
+            raise ArgumentError(f"settings: every leaf needs a leading axis of {runs} runs, one for each key")
+    for path, leaf in named_leaves(network).items():
+        if jnp.ndim(leaf) == 0 or leaf.shape[0] != runs:
+            raise ArgumentError(
+                f"network: leaf {path!r} needs a leading axis of {runs} runs, one for each key; it has shape "
+                f"{jnp.shape(leaf)}"
+            )

@@ -1,0 +1,318 @@
+"""Stages: what makes a network from nothing, or turns one into another, and what each needs for that."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import jax
+import numpy as np
+from jax import Array
+
+from jaxarch._internal.errors import ArgumentError, ResultWarning, is_traced
+from jaxarch._internal.trees import PyTree
+from jaxarch.run._keyed import equal_by_key
+from jaxarch.run._network import Network
+from jaxarch.run._problem import Problem
+
+Removed = Literal["connections", "neurons"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Needs:
+    """What a stage needs, so that a chain can be refused before anything is trained.
+
+    Attributes:
+      network: `none` for a stage that makes a network from nothing, `required` for one that turns a network
+        into another, `optional` for one that does either.
+      fields: of that network, which must be there.
+      forgets: what the stage would forget, had an earlier one removed it: `connections`, `neurons`.
+      validation: whether the problem must have validation rows.
+      predict: whether the problem must have a `predict`.
+      batches: how many training batches a stage that is no training looks at, by `problem.batch`, where they
+        come from a stream: those of the first steps.
+      before: what to put before the stage, in an error: `search.dense()`, for instance.
+
+    Example:
+      >>> import jaxarch
+      >>> def restart(settings, key, problem, network):
+      ...     return network.replace(params=problem.init(key)[0])
+      >>> needs = jaxarch.Needs("required", ("params",), forgets=("connections",))
+      >>> stage = jaxarch.FunctionStage("restart", restart, needs=needs)
+      >>> jaxarch.chain(jaxarch.search.snip(0.5), stage)  # doctest: +ELLIPSIS
+      Traceback (most recent call last):
+          ...
+      jaxarch.ArgumentError: chain: restart would forget the connections that snip removed; ...
+    """
+
+    network: Literal["none", "required", "optional"] = "none"
+    fields: tuple[str, ...] = ()
+    forgets: tuple[Removed, ...] = ()
+    validation: bool = False
+    predict: bool = False
+    batches: int = 0
+    before: str = "search.dense()"
+
+
+NOTHING = Needs()
+A_NETWORK = Needs("required", ("params", "mask"))
+
+
+@runtime_checkable
+class Stage(Protocol):
+    """A stage: `stage(key, problem, network | None) -> Network`, a pure function of one run.
+
+    Attributes:
+      name: shown in progress, reports and errors.
+      needs: what it cannot do without.
+      removes: what the network that it makes may lack.
+    """
+
+    @property
+    def name(self) -> str:
+        """Of the stage."""
+
+    @property
+    def needs(self) -> Needs:
+        """What it cannot do without."""
+
+    @property
+    def removes(self) -> tuple[Removed, ...]:
+        """What its network may lack."""
+
+    def __call__(self, key: Array, problem: Problem, network: Network | None = None) -> Network:
+        """What one run makes."""
+
+
+@equal_by_key
+@dataclasses.dataclass(frozen=True, eq=False)
+class FunctionStage:
+    """A stage that is one function of its settings; two of equal settings are equal.
+
+    Attributes:
+      name: shown in progress, reports and errors.
+      apply: `(settings, key, problem, network) -> Network`, defined at the top of a module. It returns the
+        whole network: one that is given is `network.replace(...)`.
+      settings: a frozen dataclass of numbers, texts and functions, or one such value.
+      needs: what it cannot do without.
+      removes: what the network that it makes may lack.
+      remarks: `network -> lines`, called with all runs, concrete: what users should know of what was found.
+        Each is a `ResultWarning`, and in `over_seeds` a note of the report. What is of no use is refused by
+        raising `ArgumentError`.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> def signs(settings, key, problem, network):
+      ...     return network.replace(params=jax.tree.map(jnp.sign, network.params))
+      >>> stage = jaxarch.FunctionStage("signs", signs, needs=jaxarch.Needs("required", ("params",)))
+      >>> drawn = jaxarch.search.random_mask(0.5, per="leaf")
+      >>> network = jaxarch.chain(drawn, stage)(jax.random.key(0), problem)
+      >>> print(jnp.abs(network.params["W2_1"]).sum())  # half of 32 connections, each 1 or -1
+      16.0
+    """
+
+    name: str
+    apply: Callable[[Any, Array, Problem, Any], Network]
+    settings: Any = None
+    needs: Needs = NOTHING
+    removes: tuple[Removed, ...] = ("connections",)
+    remarks: Callable[[Network], Iterable[str]] | None = None
+
+    def __call__(self, key: Array, problem: Problem, network: Network | None = None) -> Network:
+        """What one run makes."""
+        check_network(self, network)
+        check_problem(self, problem)
+        after = check_made(self, self.apply(self.settings, key, problem, network))
+        if self.remarks is not None and not is_traced(after):
+            warn_of(self, self.name, jax.tree.map(lambda leaf: leaf[None], after))
+        if network is None or after.by_density is not network.by_density:
+            return after
+        if after.params is network.params and after.mask is network.mask:
+            return after
+        # Those were of other weights, or of a larger architecture.
+        return after.replace(by_density=None)
+
+
+def warn_of(stage: Any, name: str, network: Network) -> tuple[str, ...]:
+    """Warn of what a stage has to say of the networks of all runs, and return these lines.
+
+    Raises:
+      ArgumentError: networks that are of no use.
+    """
+    if getattr(stage, "remarks", None) is None:
+        return ()
+    try:
+        notes = tuple(f"{name}: {line}" for line in stage.remarks(network))
+    except ArgumentError as error:
+        raise ArgumentError(f"{name}: {error}") from None
+    for note in notes:
+        warnings.warn(note, ResultWarning, stacklevel=3)
+    return notes
+
+
+@equal_by_key
+@dataclasses.dataclass(frozen=True, eq=False)
+class HostSearch:
+    """A search that is no JAX, scikit-learn's for one: it runs on the host, and cannot be jitted or mapped.
+
+    Attributes:
+      name: shown in progress and reports.
+      search: `(settings, keys, problem) -> Network`, for all runs, with a leading axis of runs.
+      predict: `(params, state, batch) -> outputs` in JAX, in place of the problem's own.
+      settings: as of a `FunctionStage`.
+    """
+
+    name: str
+    search: Callable[[Any, Array, Problem], Network]
+    predict: Callable[[PyTree, PyTree, PyTree], Any]
+    settings: Any = None
+    needs: Needs = NOTHING
+    removes: tuple[Removed, ...] = ()
+
+    def __call__(self, key: Array, problem: Problem, network: Network | None = None) -> Network:
+        """Refused: there is no one run of it."""
+        raise ArgumentError(f"{self.name}: it runs on the host; use over_seeds")
+
+
+def as_stage(part: Any) -> Stage:
+    """A stage, or a plain function as one.
+
+    Args:
+      part: a stage; or a function `(key, problem) -> Network`, which makes a network from nothing;
+        `(key, problem, network) -> Network`, which turns one into another; with a default for `network`,
+        which does either.
+
+    Raises:
+      ArgumentError: anything else.
+    """
+    if isinstance(part, Stage):
+        return part
+    expected = "chain: expected stages, or functions (key, problem) or (key, problem, network)"
+    if (method := getattr(part, "method", None)) is not None:
+        raise ArgumentError(f"chain: {method.name} is what makes a stage; call it, as in {method.name}(...)")
+    if not callable(part):
+        raise ArgumentError(f"{expected}; got {type(part).__name__}")
+    try:
+        signature = inspect.signature(part)
+        count = sum(p.kind in _POSITIONAL for p in signature.parameters.values())
+        required = sum(p.kind in _POSITIONAL and p.default is p.empty for p in signature.parameters.values())
+    except (TypeError, ValueError):
+        count = required = 0
+    name = getattr(part, "__name__", type(part).__name__)
+    if required > 3 or count < 2:
+        raise ArgumentError(f"{expected}; {name} takes {required} arguments")
+    if count == 2:
+        return FunctionStage(name, _from_nothing, part)
+    return FunctionStage(name, _of_network, part, Needs("required" if required == 3 else "optional"))
+
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _from_nothing(function: Callable[..., Network], key: Array, problem: Problem, network: None) -> Network:
+    return function(key, problem)
+
+
+def _of_network(
+    function: Callable[..., Network], key: Array, problem: Problem, network: Network | None
+) -> Network:
+    after = function(key, problem, network)
+    return network.then(after) if isinstance(after, Network) and network is not None else after
+
+
+def check_follows(stage: Stage, earlier: Sequence[Stage]) -> None:
+    """Raise unless a stage can come after some others.
+
+    Raises:
+      ArgumentError: naming the stage, the one that it does not go with, and the way out.
+    """
+    before = earlier[-1]
+    if isinstance(before, HostSearch):
+        raise ArgumentError(f"chain: {before.name} runs on the host, and nothing can come after it")
+    if stage.needs.network == "none":
+        raise ArgumentError(
+            f"chain: {stage.name} makes a network from nothing, and would forget what {before.name} found; "
+            f"{_INSTEAD}"
+        )
+    for other in earlier:
+        for removed in other.removes:
+            if removed in stage.needs.forgets:
+                raise ArgumentError(
+                    f"chain: {stage.name} would forget the {removed} that {other.name} removed; "
+                    f"{_INSTEAD if removed == 'connections' else _REFIT}"
+                )
+
+
+_REFIT = "to train on with those that are left, put search.spectral(0.0) there"
+_INSTEAD = 'to train on what was found, put retrain("cold", nonnegative=False) there'
+
+
+def check_network(stage: Stage, network: Network | None) -> None:
+    """Raise unless a network is what a stage needs: that it is there, or is not, and its fields.
+
+    Raises:
+      ArgumentError: naming the stage, what it lacks, and the way out.
+    """
+    needs = stage.needs
+    if network is None:
+        if needs.network == "required":
+            raise ArgumentError(
+                f"{stage.name}: it needs a network; put a search before it, as in chain({needs.before}, "
+                "...), or give it one by network="
+            )
+        return
+    if needs.network == "none":
+        raise ArgumentError(
+            f"{stage.name}: it makes a network from nothing, and would forget the one given; {_INSTEAD}"
+        )
+    for field in needs.fields:
+        if getattr(network, field) is None:
+            raise ArgumentError(
+                f"{stage.name}: it needs a network with `{field}`; put one that has it before, as in "
+                f"chain({needs.before}, ...)"
+            )
+    if "connections" in needs.forgets and not _may_be_whole(network.mask):
+        raise ArgumentError(
+            f"{stage.name}: it would forget the connections that the network given lacks; {_INSTEAD}"
+        )
+    neurons = None if network.neurons is None else network.neurons.kept
+    if "neurons" in needs.forgets and not _may_be_whole(neurons):
+        raise ArgumentError(
+            f"{stage.name}: it would forget the neurons that the network given lacks; {_REFIT}"
+        )
+
+
+def _may_be_whole(mask: PyTree) -> bool:
+    """Whether no connection is left out, as far as is known before it is computed."""
+    leaves = [leaf for leaf in jax.tree.leaves(mask) if isinstance(leaf, (np.ndarray, Array))]
+    return all(bool(leaf.all()) for leaf in leaves if not is_traced(leaf))
+
+
+def check_made(stage: Any, made: Any) -> Network:
+    """What a stage has made, if it is a network.
+
+    Raises:
+      ArgumentError: naming the stage, and what it made instead.
+    """
+    if not isinstance(made, Network):
+        raise ArgumentError(f"{stage.name}: expected a stage to return a Network, got {type(made).__name__}")
+    return made
+
+
+def check_problem(stage: Stage, problem: Problem) -> None:
+    """Raise unless a problem has what a stage needs of it.
+
+    Raises:
+      ArgumentError: naming the stage, what the problem lacks, and the way out.
+    """
+    if stage.needs.validation and problem.validation is None:
+        raise ArgumentError(
+            f"validation: {stage.name} needs a problem with validation rows; give it `validation=rows`"
+        )
+    if stage.needs.predict and problem.predict is None:
+        raise ArgumentError(f"problem: it has no `predict`, which {stage.name} needs")

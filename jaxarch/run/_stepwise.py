@@ -1,0 +1,260 @@
+"""A search as pure functions of a state, for a training loop of one's own."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from typing import Any, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+
+from jaxarch._internal.errors import ArgumentError, ResultWarning, check_one_key, is_traced, shown
+from jaxarch._internal.trees import PyTree, check_trainable, inexact, merge, named_leaves
+from jaxarch.run._descent import Descent
+from jaxarch.run._evaluated import evaluated
+from jaxarch.run._frozen import check_frozen
+from jaxarch.run._network import Network
+from jaxarch.run._problem import Problem
+from jaxarch.run._training import Training, TrainState, all_finite, begin, descended
+
+
+class StepwiseState(NamedTuple):
+    """Where a search stands: a pytree, for `jit`, `vmap`, `lax.scan` and checkpoints.
+
+    Attributes:
+      training: what descends, and what does not; its `step` is how many steps have been taken, and its own
+        `optimizer` is empty.
+      optimizer: the state of the optimiser.
+      key: the one that the search began with.
+    """
+
+    training: TrainState
+    optimizer: PyTree
+    key: Array
+
+    @property
+    def trainable(self) -> PyTree:
+        """Return what descends, weights or scores or both: what the gradient is taken in.
+
+        It has `None` in place of leaves that have no gradient, such as integers: they stay.
+        """
+        return inexact(self.training.trainable)
+
+
+@dataclasses.dataclass(frozen=True)
+class Stepwise:
+    r"""A search as pure functions of a state, for a training loop of one's own.
+
+    The search says which parameters a step computes with, `params(trainable, state)`; the loop takes the
+    gradient of its own loss through them, and `update` takes the step:
+
+        search = jaxarch.Stepwise(jaxarch.search.movement(0.1), optax.adam(1e-2), steps=1000)
+        state = search.init(jax.random.key(0), params)
+
+        @jax.jit
+        def step(state, batch):
+            def loss(trainable):
+                return loss_of(search.params(trainable, state), batch)
+
+            value, gradients = jax.value_and_grad(loss)(state.trainable)
+            return search.update(gradients, state), value
+
+    With the same key, parameters and batches it finds what the search finds of a `Problem`, step by step. The
+    state is of one run: map all of it, `jax.vmap(search.init, (0, None))`, `jax.vmap(search.network)`. It is
+    for whatever descends, from parameters none of which is pruned: searches that score connections once, as
+    SNIP, are `jaxarch.saliency` and `masks.keep` in a loop of one's own, and rounds of pruning those and
+    `optim.hold`.
+
+    Args:
+      search: a `Training`. What it has of its own comes first: a `scores_optimizer`, its `steps`.
+      optimizer: any optax transformation, for what the search has none for; `None` if it has one for
+        everything, as architecture pruning does.
+      steps: how many the loop will take: what a search that anneals a temperature or a density goes by.
+
+    Raises:
+      ArgumentError: no search that descends; one that needs a network, or units of a model by name (give it
+        those of `Groups.units`), or has batches of its own; no optimiser where one is needed, or one that
+        would not be used; steps that are no positive integer.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> params = {"w": jnp.array([3.0, -0.1, 2.0, 0.2])}
+      >>> search = jaxarch.Stepwise(jaxarch.search.movement(0.5, where="w"), optax.sgd(0.1), steps=20)
+      >>> state = search.init(jax.random.key(0), params)
+      >>> for _ in range(20):
+      ...     def loss(trainable):
+      ...         return jnp.square(search.params(trainable, state)["w"] - jnp.array([4.0, 0, 1.0, 0])).sum()
+      ...     state = search.update(jax.grad(loss)(state.trainable), state)
+      >>> print(search.network(state).mask["w"])
+      [ True False  True False]
+    """
+
+    search: Training
+    optimizer: optax.GradientTransformation | None
+    steps: int
+
+    def __post_init__(self) -> None:
+        search = self.search
+        if not isinstance(search, Training):
+            raise ArgumentError(
+                f"search: expected one that descends, as search.movement(0.1), got {shown(search)}; in a "
+                "loop of your own connections are scored by jaxarch.saliency, and kept by masks.keep"
+            )
+        if search.needs.network == "required":
+            raise ArgumentError(
+                f"search: {search.name} needs a network; in a loop of your own a mask is held by optim.hold"
+            )
+        if search.needs.predict:
+            raise ArgumentError(
+                f"search: {search.name} would read its units from a problem's model; give it those of "
+                "jaxarch.structure.axis_groups(...).units(...)"
+            )
+        for name, _ in search.descent.changes:
+            if name in ("batch_size", "sampling"):
+                raise ArgumentError(f"{name}: the batches are those of your loop; leave it out")
+        if search.descent.has_optimizer and self.optimizer is not None:
+            raise ArgumentError(
+                f"optimizer: {search.name} has its own for all that descends, and this one would not be "
+                "used; give it to the search, and None here"
+            )
+        optimizer = optax.identity() if search.descent.has_optimizer else self.optimizer
+        object.__setattr__(self, "optimizer", Descent(optimizer, self.steps).optimizer)
+
+    def init(self, key: Array, params: PyTree) -> StepwiseState:
+        """The state before the first step.
+
+        Args:
+          key: of what the search draws: scores, noise, what grows.
+          params: any pytree of arrays; of a Flax NNX model `nnx.state(model, nnx.Param)`. They are copied, so
+            that the state may be donated. Leaves without a gradient, such as integers, stay as they are.
+
+        Raises:
+          ArgumentError: no key; parameters none of which is floating point, or with others among those that
+            are masked; an optimizer that does not take them; a search that `steps` do not suit, or that looks
+            at a problem's loss, as `spectral(proximal=True)`.
+        """
+        check_one_key(key)
+        check_trainable(params)
+        problem = self._problem(params)
+        carry = begin(self.search, key, problem, None)
+        check_frozen(self.search.name, self.search.descent, problem.optimizer, carry.state.trainable)
+        return jax.tree.map(jnp.copy, StepwiseState(carry.state, carry.opt_state, key))
+
+    def params(self, trainable: PyTree, state: StepwiseState) -> PyTree:
+        """The parameters that a step computes with, in the structure of those given to `init`.
+
+        They are differentiable in `trainable`, along the gradient of the search where it is not the true one.
+        With what was found, without noise and under a mask of {0, 1}, `network(state).params` compute.
+        """
+        _check_one(state)
+        return self.search.params(self.search.settings, _with(state.training, "trainable", trainable))
+
+    def penalty(self, state: StepwiseState) -> Array:
+        """What the search adds to the loss, a scalar: `update` sees to it, and this is to look at."""
+        _check_one(state)
+        return self._penalty(state.trainable, state.training)
+
+    def update(self, gradients: PyTree, state: StepwiseState, **extra: Any) -> StepwiseState:
+        """The state after a step.
+
+        Args:
+          gradients: of the loss in `state.trainable`, without the penalty of the search, whose own is added.
+          state: before the step.
+          **extra: what the optimiser's `update` takes beside, as `value=` for `reduce_on_plateau`, of the
+            loss without the penalty; where states are mapped, the `step` that they share, so that a mask that
+            changes now and then is not computed at every step. Where scores and weights have an optimiser
+            each, both get it.
+        """
+        _check_one(state)
+        training, moves = state.training, state.trainable
+        _check_alike("gradients", gradients, moves)
+        step = extra.pop("step", training.step)
+        if self.search.penalty is not None:
+            value, of_penalty = jax.value_and_grad(self._penalty)(moves, training)
+            gradients = jax.tree.map(jnp.add, gradients, of_penalty)
+            if "value" in extra:
+                extra["value"] = extra["value"] + value
+            if "value_fn" in extra:
+                loss = extra["value_fn"]
+                extra["value_fn"] = lambda trainable: loss(trainable) + self._penalty(trainable, training)
+        after, optimizer = descended(
+            self.search,
+            state.key,
+            self.search.on(self._problem(None)),
+            training,
+            state.optimizer,
+            gradients,
+            {"grad": gradients, **extra},
+            step,
+        )
+        return StepwiseState(after, optimizer, state.key)
+
+    def network(self, state: StepwiseState) -> Network:
+        """What was found so far: `params` under the `mask`, and what the search tells in `info`.
+
+        Weights are those that the optimizer is evaluated at: x of `optax.contrib.schedule_free`.
+
+        It may be looked at after any step: it is what the search would find if that were the last. After as
+        many steps as it was to have, outside of `jit` and `vmap`, it warns of what users should know. Its
+        `failed_at` is the step if there are numbers that are not finite, and -1 otherwise; its `state` is
+        empty, batch statistics being the loop's.
+        """
+        _check_one(state)
+        training = state.training
+        training = training._replace(trainable=evaluated(state.optimizer, training.trainable))
+        network = self.search.network(self.search.settings, training)
+        network = network.replace(failed_at=jnp.where(all_finite(training.trainable), -1, training.step))
+        if self.search.remarks is None or is_traced(state):
+            return network
+        if int(training.step) >= self.search.on(self._problem(None)).steps:
+            for line in self.search.remarks(jax.tree.map(lambda leaf: np.asarray(leaf)[None], network)):
+                warnings.warn(f"{self.search.name}: {line}", ResultWarning, stacklevel=2)
+        return network
+
+    def _penalty(self, trainable: PyTree, training: TrainState) -> Array:
+        if self.search.penalty is None:
+            return jnp.zeros(())
+        return self.search.penalty(self.search.settings, _with(training, "trainable", trainable))
+
+    def _problem(self, params: PyTree) -> Problem:
+        """What a search reads of a problem: where it begins, and how it descends."""
+
+        def loss(params: PyTree, state: PyTree, batch: PyTree, key: Array | None) -> tuple[Array, PyTree]:
+            raise ArgumentError(
+                f"search: {self.search.name} looks at a problem's loss, and a loop of your own has none to "
+                "look at"
+            )
+
+        descent = Descent(cast("optax.GradientTransformation", self.optimizer), self.steps)
+        return Problem(lambda key: (params, {}), loss, np.zeros(1), descent)
+
+
+def _with(training: TrainState, name: str, moves: PyTree) -> TrainState:
+    """A state in which other numbers descend."""
+    _check_alike(name, moves, inexact(training.trainable))
+    return training._replace(trainable=merge(moves, training.trainable))
+
+
+def _check_alike(name: str, tree: PyTree, like: PyTree) -> None:
+    """Raise unless a tree has the structure and the shapes of what descends."""
+    given, expected = (
+        {path: jnp.shape(leaf) for path, leaf in named_leaves(t).items()} for t in (tree, like)
+    )
+    same = bool(jax.tree.structure(tree) == jax.tree.structure(like))  # type: ignore[operator]
+    if given != expected or not same:
+        raise ArgumentError(
+            f"{name}: expected what `init` was given, state.trainable {shown(expected, 200)}, got "
+            f"{shown(given, 200)}; begin anew with `init` where parameters have changed"
+        )
+
+
+def _check_one(state: StepwiseState) -> None:
+    """Raise if a state is of several runs: their connections would be compared with one another."""
+    if jnp.ndim(state.training.step):
+        raise ArgumentError(
+            "state: it is of several runs; map the function, as jax.vmap(search.network)(state)"
+        )

@@ -1,0 +1,321 @@
+"""Gradient descent for one run, as pure functions: what `fit` loops over and `vmap` maps."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from jaxarch._internal.trees import PyTree, inexact, merge
+from jaxarch.run._descent import THE_PROBLEMS, OwnDescent, accepted, asked
+from jaxarch.run._evaluated import check_evaluated, evaluated
+from jaxarch.run._keyed import equal_by_key
+from jaxarch.run._network import Network
+from jaxarch.run._problem import Problem
+from jaxarch.run._stage import NOTHING, Needs, Removed, check_network, check_problem
+
+WAKING = 32
+"""A leaf is dead if its gradient is exactly zero in so many first steps, not in one alone.
+
+Where layers wait for others to move, as in networks that begin with zeros, a first gradient of zero is no
+harm: in a spectral network that starts as a perceptron, each hidden layer follows a step after the next.
+"""
+
+
+class TrainState(NamedTuple):
+    """Where a training stands.
+
+    Attributes:
+      trainable: what gradient descent moves.
+      fixed: what it does not, a mask or frozen weights for instance.
+      model: the model's state: batch norm's and the like.
+      memory: what the training's `observe` keeps from step to step; `None` without.
+      step: how many steps have been taken.
+      optimizer: the state of the optimiser, for `observe` alone; `None` everywhere else.
+    """
+
+    trainable: PyTree
+    fixed: PyTree
+    model: PyTree
+    memory: PyTree = None
+    step: int | Array = 0
+    optimizer: PyTree = None
+
+
+@equal_by_key
+@dataclasses.dataclass(frozen=True, eq=False)
+class Training:
+    """A stage whose work is gradient descent, as pure functions of its settings.
+
+    `training(key, problem)` runs it whole, under any transformation but reverse mode; `over_seeds` runs it in
+    chunks, with everything that a long training needs. The functions are defined at the top of a module, so
+    that two trainings of equal settings are equal, and compile once.
+
+    Attributes:
+      name: shown in progress, reports and errors.
+      init: `(settings, key, problem, network) -> TrainState`; `network` is what the stage before found, or
+        `None`.
+      params: `(settings, state) -> params`, differentiable in `state.trainable`: what the problem's loss is
+        called with.
+      network: `(settings, state) -> Network`: what has been learned. It is read off at the end, and judged by
+        validation.
+      settings: a frozen dataclass of numbers, texts and functions; its numbers may be traced.
+      descent: what it has of its own in place of the problem's descent, as of `own_descent`.
+      penalty: `(settings, state) -> scalar`, added to the loss, differentiable in `state.trainable`.
+      observe: `(settings, state) -> memory`, called after every step: snapshots, running means, a mask that
+        the optimiser holds (`optim.find_mask(state.optimizer)`). The memory that `init` returns has the same
+        structure, shapes and dtypes.
+      around: `(settings, key, problem, state) -> optimizer`: the problem's optimiser, `problem.optimizer`,
+        with something around it, as `optim.sparse`. It is called before the first step with the state that
+        `init` returns, and at every step with the state then; the key is the run's, the same at all of them.
+      gap: `(settings, state, problem) -> scalar`: how far from stationary it is, over all training rows, for
+        `EarlyStopping("gap")`; `None` where there is no such number.
+      remedy: what to change when the start has a gradient of exactly zero.
+      remarks: `network -> lines`, called with all runs: what users should know of what was found. They are
+        warned, and are among the report's notes.
+      needs: what it cannot do without.
+      removes: what the network that it makes may lack.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> def init(settings, key, problem, network):
+      ...     params, state = problem.start(key)
+      ...     return jaxarch.TrainState(params, None, state)
+      >>> def found(settings, state):
+      ...     return jaxarch.Network(state.trainable, state=state.model)
+      >>> training = jaxarch.Training("plain", init, lambda settings, state: state.trainable, found)
+      >>> training(jax.random.key(0), problem).info["loss"].shape  # a step each
+      (2,)
+    """
+
+    name: str
+    init: Callable[[Any, Array, Problem, Any], TrainState]
+    params: Callable[[Any, TrainState], PyTree]
+    network: Callable[[Any, TrainState], Network]
+    settings: Any = None
+    descent: OwnDescent = THE_PROBLEMS
+    penalty: Callable[[Any, TrainState], Array] | None = None
+    observe: Callable[[Any, TrainState], PyTree] | None = None
+    around: Callable[[Any, Array, Problem, TrainState], optax.GradientTransformation] | None = None
+    gap: Callable[[Any, TrainState, Problem], Array] | None = None
+    remedy: str = "start from other values, or use an activation with a slope there"
+    remarks: Callable[[Network], Iterable[str]] | None = None
+    needs: Needs = NOTHING
+    removes: tuple[Removed, ...] = ("connections",)
+
+    def __call__(self, key: Array, problem: Problem, network: Network | None = None) -> Network:
+        """What one run finds, all steps in one loop."""
+        check_network(self, network)
+        check_problem(self, problem)
+        steps = self.on(problem).steps
+        carry = begin(self, key, problem, network)
+        carry, losses = advance(self, key, problem, carry, 0, steps, steps)
+        return joined(network, with_losses(conclude(self, carry), losses))
+
+    def on(self, problem: Problem) -> Problem:
+        """The problem with the descent of this training."""
+        descent = self.descent.of(problem.descent)
+        return problem if descent is problem.descent else dataclasses.replace(problem, descent=descent)
+
+    def optimizer(self, key: Array, problem: Problem, state: TrainState) -> optax.GradientTransformation:
+        """What moves the weights: the optimiser of the problem that it is `on`, with what goes around it."""
+        if self.around is None:
+            return problem.optimizer
+        return self.around(self.settings, key, problem, state)
+
+
+class Carry(NamedTuple):
+    """All that a training hands from one step to the next: what a checkpoint holds.
+
+    `failed_at` is the first step whose loss was not finite (-1: none); `dead` tells for each trainable leaf
+    whether its gradient was exactly zero in all of the first `WAKING` steps.
+    """
+
+    state: TrainState
+    opt_state: PyTree
+    failed_at: Array
+    dead: Array
+
+
+def begin(training: Training, key: Array, problem: Problem, network: Network | None) -> Carry:
+    """Return what a training carries from step to step, before the first one.
+
+    It is for one run, and may be traced and mapped.
+
+    Args:
+      training: what learns.
+      key: of the run: its start, its batches, its losses and its optimizer draw from it.
+      problem: of one run.
+      network: what the stage before found, or `None`.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=5)
+      >>> search, key = jaxarch.search.dense(), jax.random.key(0)
+      >>> carry = jaxarch.run.begin(search, key, problem, None)
+      >>> carry, losses = jaxarch.run.advance(search, key, problem, carry, 0, 5, size=5)
+      >>> print(losses.shape, carry.state.step)
+      (5,) 5
+    """
+    problem = training.on(problem)
+    init_key, _, _, around_key = _keys(key)
+    state = training.init(training.settings, init_key, problem, network)
+    state = state._replace(step=jnp.zeros((), jnp.int32))
+    moves = inexact(state.trainable)
+    opt_state = asked("parameters", training.optimizer(around_key, problem, state).init, moves)
+    check_evaluated(opt_state)
+    dead = jnp.ones(len(jax.tree.leaves(moves)), bool)
+    return Carry(state, opt_state, jnp.asarray(-1, jnp.int32), dead)
+
+
+def _keys(key: Array) -> Array:
+    """The keys of a run for its start, its batches, its losses and its optimiser: the same at every step."""
+    # A clone, since JAX's check for keys that are used twice would count every step.
+    return jax.random.split(jax.random.clone(key), 4)
+
+
+def step(training: Training, key: Array, problem: Problem, carry: Carry, index: Array) -> tuple[Carry, Array]:
+    """One gradient step, and the loss that it started from. Its randomness depends on key and index alone."""
+    problem = training.on(problem)
+    _, batch_key, loss_key, _ = _keys(key)
+    batch = problem.batch(batch_key, index)
+    loss_key = jax.random.fold_in(loss_key, index)
+    settings, state = training.settings, carry.state
+
+    def loss(moves: PyTree) -> tuple[Array, PyTree]:
+        at = state._replace(trainable=merge(moves, state.trainable))
+        value, model = problem.loss(training.params(settings, at), state.model, batch, loss_key)
+        return value if training.penalty is None else value + training.penalty(settings, at), model
+
+    (value, model), gradient = jax.value_and_grad(loss, has_aux=True)(inexact(state.trainable))
+    extra = {"value": value, "grad": gradient, "value_fn": lambda moves: loss(moves)[0]}
+    moved, opt_state = descended(
+        training, key, problem, state._replace(model=model), carry.opt_state, gradient, extra, index
+    )
+    dead = jax.lax.cond(index < WAKING, lambda: carry.dead & _all_zero(gradient), lambda: carry.dead)
+    failed = (carry.failed_at < 0) & ~jnp.isfinite(value)
+    return Carry(moved, opt_state, jnp.where(failed, index, carry.failed_at), dead), value
+
+
+def descended(
+    training: Training,
+    key: Array,
+    problem: Problem,
+    state: TrainState,
+    opt_state: PyTree,
+    gradient: PyTree,
+    extra: dict[str, Any],
+    step: int | Array,
+) -> tuple[TrainState, PyTree]:
+    """The state after a step along a gradient, and that of the optimiser.
+
+    Args:
+      training: what descends.
+      key: the run's.
+      problem: that the training is `on`: how it descends.
+      state: before the step, with the model's after it.
+      opt_state: the optimiser's.
+      gradient: in `inexact(state.trainable)`.
+      extra: what the optimiser's update may take beside.
+      step: how many steps were taken, for an optimiser that is told: where all runs of a program share it,
+        what is done at some steps alone is not computed at the others.
+    """
+    optimizer = training.optimizer(_keys(key)[3], problem, state)
+    moves, told = inexact(state.trainable), accepted(optimizer, extra, step)
+    updates, opt_state = asked("parameters", optimizer.update, gradient, opt_state, moves, **told)
+    trainable = merge(optax.apply_updates(moves, updates), state.trainable)
+    moved = state._replace(trainable=trainable, step=state.step + 1)
+    if training.observe is not None:
+        memory = training.observe(training.settings, moved._replace(optimizer=opt_state))
+        moved = moved._replace(memory=memory)
+    return moved, opt_state
+
+
+def advance(
+    training: Training,
+    key: Array,
+    problem: Problem,
+    carry: Carry,
+    start: int | Array,
+    stop: int | Array,
+    size: int,
+) -> tuple[Carry, Array]:
+    """Take the steps from `start` to `stop`; return the carry and their losses, zeros up to `size`.
+
+    `start` and `stop` may be traced, so that one compiled program serves every chunk, the last one included.
+    The arguments are otherwise as of `begin`.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=5)
+      >>> search, key = jaxarch.search.dense(), jax.random.key(0)
+      >>> carry = jaxarch.run.begin(search, key, problem, None)
+      >>> carry, losses = jaxarch.run.advance(search, key, problem, carry, 0, 3, size=4)
+      >>> print(losses[:3] > 0, losses[3])
+      [ True  True  True] 0.0
+    """
+
+    def body(index: Array, loop: tuple[Carry, Array]) -> tuple[Carry, Array]:
+        carry, losses = loop
+        carry, value = step(training, key, problem, carry, index)
+        return carry, losses.at[index - start].set(value.astype(losses.dtype))
+
+    # Not NaN, which `jax_debug_nans` would take for an error.
+    losses = jnp.zeros((size,), jnp.float32)
+    start = jnp.asarray(start, jnp.int32)
+    return jax.lax.fori_loop(start, jnp.asarray(stop, jnp.int32), body, (carry, losses))
+
+
+def conclude(training: Training, carry: Carry) -> Network:
+    """Return what was found, and whether it failed or began dead."""
+    state = to_evaluate(carry)
+    network = training.network(training.settings, state)
+    # The last update has no loss after it that would show NaN.
+    broken = (carry.failed_at < 0) & ~all_finite(state.trainable)
+    return network.replace(
+        failed_at=jnp.where(broken, carry.state.step, carry.failed_at),
+        dead_start=carry.dead.any(),
+    )
+
+
+def with_losses(network: Network, losses: Array) -> Network:
+    """The network with the loss before each step in its `info`."""
+    return network.replace(info={**network.info, "loss": losses})
+
+
+def joined(before: Network | None, after: Network) -> Network:
+    """What a training made of a network: a failure once is a failure for good, and so is a dead start.
+
+    Architectures by density are those of the weights before, and go.
+    """
+    if before is None:
+        return after
+    if before.failed_at is not None and after.failed_at is not None:
+        failed_at = jnp.where(before.failed_at >= 0, before.failed_at, after.failed_at)
+        after = after.replace(failed_at=failed_at)
+    if before.dead_start is not None and after.dead_start is not None:
+        after = after.replace(dead_start=before.dead_start | after.dead_start)
+    return before.replace(by_density=None).then(after)
+
+
+def to_evaluate(carry: Carry) -> TrainState:
+    """The state with the weights that the optimiser is evaluated at."""
+    return carry.state._replace(trainable=evaluated(carry.opt_state, carry.state.trainable))
+
+
+def _all_zero(gradient: PyTree) -> Array:
+    return jnp.stack([jnp.all(leaf == 0) & (leaf.size > 0) for leaf in jax.tree.leaves(gradient)])
+
+
+def all_finite(tree: PyTree) -> Array:
+    """Whether all entries of all leaves are numbers."""
+    return jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(inexact(tree))]).all()

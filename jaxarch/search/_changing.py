@@ -1,0 +1,95 @@
+"""Masks that change while weights descend: what the searches made of `optim.sparse` have in common."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import jax
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxarch._internal.errors import ArgumentError, check_count, check_one_finite, is_traced, shown
+from jaxarch._internal.trees import PyTree, Where, select_floating
+from jaxarch.masks import Per, apply_mask, check_density, check_per, init_scores
+from jaxarch.masks._keeping import largest_scores
+from jaxarch.optim import find_mask
+from jaxarch.run._network import Network
+from jaxarch.run._problem import Problem
+from jaxarch.run._training import TrainState
+
+CHANGES = 50
+"""Into so many spans the changes divide a training by default.
+
+What grows begins at 0, and is judged by its size at the next change: it needs steps of its own until then. A
+training of 1000 steps has 20 of them, and as many changes as turn the mask over several times.
+"""
+
+REMEDY = "there is too little for a gradient to go through: take a larger density, or other initial weights"
+
+
+class Drawn(Protocol):
+    """Settings of a search that begins with a random mask."""
+
+    @property
+    def density(self) -> ArrayLike:
+        """The share of connections that are there."""
+
+    @property
+    def per(self) -> Per:
+        """How they are spread over the leaves."""
+
+    @property
+    def where(self) -> Where:
+        """The leaves that are masked."""
+
+
+def check_changes(density: ArrayLike, every: int | None, per: Per) -> None:
+    """Raise unless the arguments that all such searches have are usable."""
+    check_density("density", density)
+    check_per(per)
+    if every is not None:
+        check_count("every", every)
+
+
+def check_replaced(replaced: Any) -> None:
+    """Raise unless the share that is replaced is a number in [0, 1), where it is concrete."""
+    check_one_finite("replaced", replaced)
+    if not is_traced(replaced) and not 0 <= replaced < 1:
+        raise ArgumentError(f"replaced: expected a number in [0, 1), got {shown(replaced)}")
+
+
+def spacing(every: int | None, steps: int) -> int:
+    """The steps from one change to the next."""
+    return max(round(steps / CHANGES), 1) if every is None else every
+
+
+def too_few(name: str, steps: int, every: int) -> ArgumentError:
+    """The refusal of a training in which the mask would never change."""
+    return ArgumentError(
+        f"steps: {name} would never change its mask in {steps} steps, with every={every}; take more `steps`, "
+        "or a smaller `every`"
+    )
+
+
+def random_start(settings: Drawn, key: Array, problem: Problem, network: None) -> TrainState:
+    """The problem's initial weights under a random mask, which is the memory."""
+    params_key, mask_key = jax.random.split(key)
+    params, model = problem.start(params_key)
+    drawn = init_scores(mask_key, select_floating(params, settings.where), 0.0, 1.0)
+    mask = largest_scores(drawn, settings.density, settings.per)
+    return TrainState(apply_mask(mask, params), None, model, memory=mask)
+
+
+def weights(settings: Any, state: TrainState) -> PyTree:
+    """The weights as they are: the optimiser holds at 0 what is not there, and its gradient is wanted."""
+    return state.trainable
+
+
+def mask_held(settings: Any, state: TrainState) -> PyTree:
+    """The mask that the optimiser has made of the last one."""
+    return find_mask(state.optimizer, state.trainable)
+
+
+def trained(settings: Any, state: TrainState) -> Network:
+    """The weights and the mask of the same step."""
+    return Network(apply_mask(state.memory, state.trainable), state.memory, state.model)

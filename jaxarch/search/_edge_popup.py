@@ -1,0 +1,171 @@
+"""Edge-popup: a subnetwork of random weights, found by gradient descent on scores, the weights held fixed."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, Unpack
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxarch._internal.errors import ArgumentError, is_choice, shown
+from jaxarch._internal.trees import PyTree, Where, map_selected, matrices, merge, select_floating
+from jaxarch.finish._densities import layers_emptied
+from jaxarch.masks import apply_mask, check_density
+from jaxarch.masks._keeping import largest_scores
+from jaxarch.run._descent import DescentChanges, own_descent
+from jaxarch.run._methods import method
+from jaxarch.run._network import Network
+from jaxarch.run._problem import Problem
+from jaxarch.run._training import Training, TrainState
+from jaxarch.search._straight_through import straight_through
+from jaxarch.search._within import WITHIN_A_MASK, mask_before, within
+
+Weights = Literal["initial", "signed constant"] | Callable[[Array, PyTree], PyTree]
+
+
+REMEDY = "a leaf keeps too little: raise `density`, or choose other leaves with `where`"
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The share that is kept of each leaf, the fixed weights, and the leaves that are masked."""
+
+    density: ArrayLike
+    weights: Weights
+    where: Where
+
+
+class Fixed(NamedTuple):
+    """What does not move: the weights, the mask that they had before, and `()` if nothing was before."""
+
+    weights: PyTree
+    mask: PyTree
+    first: tuple[()] | None
+
+
+@method("V. Ramanujan et al., 2020")
+def edge_popup(
+    density: ArrayLike = 0.5,
+    *,
+    weights: Weights = "initial",
+    where: Where = matrices,
+    **descent: Unpack[DescentChanges],
+) -> Training:
+    r"""Learn which of a network's random weights to keep, and train none of them.
+
+    The network computes with `m o theta`, theta fixed, where `m` keeps the largest `|s|` of each leaf, the
+    share `density` of it. The scores s descend as if the mask were `|s|` itself, those of connections that
+    are not there too:
+
+        ds = sign(s) theta o dL/d(m o theta),
+
+    from `s ~ U(-1/sqrt(n), 1/sqrt(n))`, n a neuron's inputs: the entries of a leaf over those of its last
+    axis. V. Ramanujan, M. Wortsman, A. Kembhavi, A. Farhadi and M. Rastegari, What's hidden in a randomly
+    weighted neural network?, 2020, with `|s|` as in the authors' code.
+
+    Theirs is momentum SGD at rate .1 with weight decay on the scores: what decays here, and all else of the
+    descent, is the optimiser's, which is given the scores. Their networks have neither biases nor scales;
+    here these stay as they are.
+
+    Args:
+      density: the share of connections that are kept in each leaf, in (0, 1]; all together they are exactly
+        `round(density D)` of D, as of `masks.keep(..., per="leaf")`. May be traced: a sweep is one program.
+      weights: theta. `initial` for the problem's initial parameters; `signed constant` for these with their
+        signs alone, times `sqrt(2/n)`, the authors' best; or a function `(key, selected) -> values` in the
+        structure of the masked leaves, for theirs times `sqrt(1/density)`, for instance.
+      where: which leaves are masked, by path. By default kernels but neither biases nor norm scales. Leaves
+        that are not masked keep their initial values.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
+
+    Returns:
+      A search; after another stage, one over the weights that were found. Its `start` are theta, if
+      nothing was found before; its `info` has `scores`, the final scores.
+
+    Raises:
+      ArgumentError: a density outside (0, 1], unknown `weights`.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> network = jaxarch.search.edge_popup(0.25)(jax.random.key(0), problem)
+      >>> {path: float(share) for path, share in jaxarch.layer_density(network.mask).items()}
+      {'W2_1': 0.25, 'W3_2': 0.25}
+    """
+    check_density("density", density)
+    if not callable(weights) and not is_choice(weights, ("initial", "signed constant")):
+        raise ArgumentError(
+            f"weights: expected 'initial', 'signed constant' or a function, got {shown(weights)}"
+        )
+    return Training(
+        "edge-popup",
+        begin,
+        _params,
+        _network,
+        Settings(density, weights, where),
+        own_descent(descent),
+        remedy=REMEDY,
+        needs=WITHIN_A_MASK,
+        removes=("connections",),
+        remarks=layers_emptied,
+    )
+
+
+def begin(settings: Settings, key: Array, problem: Problem, network: Network | None) -> TrainState:
+    """Random scores, and the weights that they are of."""
+    params_key, scores_key, weights_key = jax.random.split(key, 3)
+    params, model = problem.start(params_key) if network is None else (network.params, network.state)
+    selected = select_floating(params, settings.where)
+    if callable(settings.weights):
+        params = merge(settings.weights(weights_key, selected), params)
+    elif settings.weights == "signed constant":
+        params = merge(map_selected(_signed_constant, selected), params)
+    fixed = Fixed(params, mask_before(network), () if network is None else None)
+    return TrainState(_scores(scores_key, selected), fixed, model)
+
+
+def kept(settings: Settings, scores: PyTree) -> PyTree:
+    """The mask of the largest `|s|` of each leaf, booleans."""
+    return largest_scores(map_selected(jnp.abs, scores), settings.density, "leaf")
+
+
+def _params(settings: Settings, state: TrainState) -> PyTree:
+    scores, (weights, before, _) = state.trainable, state.fixed
+
+    def learned(s: Array, m: Array) -> Array:
+        return straight_through(m.astype(s.dtype), jnp.abs(s))
+
+    mask = map_selected(learned, scores, kept(settings, scores))
+    return apply_mask(within(mask, before), weights)
+
+
+def _network(settings: Settings, state: TrainState) -> Network:
+    weights, before, first = state.fixed
+    mask = within(kept(settings, state.trainable), before)
+    start = None if first is None else weights
+    info = {"scores": state.trainable}
+    return Network(apply_mask(mask, weights), mask, state.model, start=start, info=info)
+
+
+def _scores(key: Array, selected: PyTree) -> PyTree:
+    leaves, treedef = jax.tree.flatten(selected)
+    keys = jax.random.split(key, len(leaves))
+
+    def drawn(key: Array, leaf: Any) -> Array:
+        bound = 1 / math.sqrt(_inputs(leaf))
+        return jax.random.uniform(key, jnp.shape(leaf), jnp.float32, -bound, bound)
+
+    return jax.tree.unflatten(treedef, [drawn(k, leaf) for k, leaf in zip(keys, leaves, strict=True)])
+
+
+def _signed_constant(leaf: Array) -> Array:
+    return jnp.sign(leaf) * math.sqrt(2 / _inputs(leaf))
+
+
+def _inputs(leaf: Array) -> int:
+    return max(math.prod(jnp.shape(leaf)[:-1]), 1)

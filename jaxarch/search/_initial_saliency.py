@@ -1,0 +1,111 @@
+"""What SNIP and GraSP share: a saliency at the problem's initial weights, over some of its batches."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jax import Array
+
+from jaxarch._internal.errors import check_count
+from jaxarch._internal.trees import PyTree, Where
+from jaxarch.finish._densities import Densities, check_densities, with_densities
+from jaxarch.masks import _findings as findings
+from jaxarch.masks._keeping import largest_within
+from jaxarch.masks._units import Connections, Units, UnitsLike
+from jaxarch.run._network import Network
+from jaxarch.run._problem import Problem
+from jaxarch.run._stage import FunctionStage, Needs
+from jaxarch.search._units import check_counts, check_units, needs_of, units_of
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How many connections are kept, of which leaves, and over how many batches they are judged."""
+
+    densities: tuple[float, ...]
+    batches: int
+    where: Where
+    units: tuple[str, ...] | Units
+
+
+class Start(NamedTuple):
+    """Where training would begin.
+
+    Attributes:
+      params: the problem's initial weights.
+      state: the model's.
+      loss: `(params, index) -> scalar`, of the batch of a step.
+    """
+
+    params: PyTree
+    state: PyTree
+    loss: Callable[[PyTree, Array], Array]
+
+
+def checked(densities: Densities, batches: int, where: Where, units: UnitsLike) -> Settings:
+    """Settings that can be used.
+
+    Raises:
+      ArgumentError: a density outside (0, 1], batches that are no positive integer, units that are not
+        understood.
+    """
+    check_count("batches", batches)
+    together, targets = check_units(units), check_densities(densities)
+    check_counts(together, targets)
+    return Settings(targets, batches, where, together)
+
+
+def begin(key: Array, problem: Problem) -> Start:
+    """Initial weights, and the loss of the batches that training would begin with."""
+    params_key, batch_key, loss_key = jax.random.split(key, 3)
+    params, state = problem.start(params_key)
+
+    def loss(params: PyTree, index: Array) -> Array:
+        batch = problem.batch(batch_key, index)
+        dropout = jax.random.fold_in(loss_key, index)
+
+        return problem.loss(params, state, batch, dropout)[0]
+
+    return Start(params, state, loss)
+
+
+def largest(settings: Settings, problem: Problem, start: Start, scores: PyTree) -> Network:
+    """The architectures of the largest scores, one for each density."""
+    units = units_of(settings.units, problem, start.params, start.state, scores)
+    values = units.score(scores)
+    masks = {
+        density: largest_within(units, scores, units.counts(values, density), None, scores)
+        for density in settings.densities
+    }
+    return with_densities(masks, start.params, start.state, {"saliency": scores})
+
+
+def stage(name: str, apply: Callable[..., Network], settings: Settings, needs: Needs) -> FunctionStage:
+    """The search, which tells what is wrong with its saliencies."""
+    told = _remarks if settings.units == Connections() else _remarks_of_units
+    return FunctionStage(name, apply, settings, needs_of(settings.units, needs), remarks=told)
+
+
+def _remarks(network: Network, *, single: bool = True) -> list[str]:
+    """Say what is wrong with the saliencies of all runs, or with the masks that were made of them.
+
+    Raises:
+      ArgumentError: saliencies that are NaN, all of them in all runs.
+    """
+    assert network.by_density is not None
+    scores, weights = network.info["saliency"], network.by_density.weights
+    for density, mask in network.by_density.masks.items():
+        seen = findings.look(scores, mask, runs=True)
+        if not single:  # Connections of a unit are kept whatever their own scores are.
+            seen = seen._replace(missed=np.zeros_like(seen.missed))
+        if found := findings.lines(seen, weights):
+            return [f"at density {density}, {line}" for line in found]
+    return []
+
+
+def _remarks_of_units(network: Network) -> list[str]:
+    return _remarks(network, single=False)

@@ -1,0 +1,128 @@
+"""The best of several networks that a chain finds one after the other."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxarch._internal.trees import PyTree
+from jaxarch.masks import density
+from jaxarch.run._network import Network
+from jaxarch.run._problem import Problem
+from jaxarch.run._stage import A_NETWORK, FunctionStage, Needs
+
+NONE = -1
+"""Of `failed_at`: no training has failed."""
+
+
+class Kept(NamedTuple):
+    """What `keep` remembers, in the network's `memory`.
+
+    Attributes:
+      network: `(params, mask, state)` of the best one so far.
+      objective: its F, +inf in place of NaN.
+      failed_at: the step at which its own training failed, or -1.
+      chosen: which one it is.
+      seen: how many there were.
+      objectives: F of each, shape (networks,), NaN for those to come.
+      densities: of their masks.
+    """
+
+    network: tuple[PyTree, PyTree, PyTree]
+    objective: Array
+    failed_at: Array
+    chosen: Array
+    seen: Array
+    objectives: Array
+    densities: Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How many networks there will be, and which of them is kept."""
+
+    networks: int
+    choose: Literal["best", "last"]
+    validate: bool
+    apart: bool
+
+
+def keep(
+    networks: int, *, choose: Literal["best", "last"] = "best", validate: bool = False, apart: bool = False
+) -> FunctionStage:
+    """Remember a network if it is the one to be found so far; among equals that is the first.
+
+    Args:
+      networks: how many there will be.
+      choose: `best` for the least F, NaN counting as +inf; `last` for the last one whatever its F.
+      validate: whether F is that on the validation rows, if the problem has some, or on the training rows.
+      apart: whether the networks have nothing to do with one another, so that one whose training failed says
+        nothing of the others.
+    """
+    return FunctionStage("keep", _keep, Settings(networks, choose, validate, apart), A_NETWORK)
+
+
+def _keep(settings: Settings, key: Array, problem: Problem, network: Network) -> Network:
+    rows = problem.validation if settings.validate else None
+    value = problem.objective(network.params, network.state, rows)
+    mine = network.params, network.mask, network.state
+    objective = jnp.where(jnp.isnan(value), jnp.inf, value)
+    none = jnp.asarray(NONE, jnp.int32)
+    failed_at = none if network.failed_at is None else network.failed_at
+    before = network.memory
+    if before is None:
+        nothing = jnp.zeros(settings.networks)
+        before = Kept(mine, objective, failed_at, jnp.asarray(0), jnp.asarray(0), nothing, nothing)
+    is_better = objective < before.objective if settings.choose == "best" else jnp.asarray(True)
+
+    def better(new: Any, old: Any) -> Any:
+        return jax.tree.map(lambda a, b: jnp.where(is_better, a, b), new, old)
+
+    kept = Kept(
+        network=better(mine, before.network),
+        objective=better(objective, before.objective),
+        failed_at=better(failed_at, before.failed_at),
+        chosen=better(before.seen, before.chosen),
+        seen=before.seen + 1,
+        objectives=before.objectives.at[before.seen].set(value.astype(before.objectives.dtype)),
+        densities=before.densities.at[before.seen].set(density(network.mask)),
+    )
+    return network.replace(memory=kept, failed_at=none if settings.apart else failed_at)
+
+
+@dataclasses.dataclass(frozen=True)
+class Names:
+    """What `info` calls the choice, and the F of all networks."""
+
+    index: str
+    objectives: str
+    apart: bool
+
+
+def pick(index: str, objectives: str, *, apart: bool = False) -> FunctionStage:
+    """The network that was remembered, with `densities` and what `keep` knows under these names.
+
+    Args:
+      index: of the network that was chosen.
+      objectives: of all.
+      apart: as of `keep`: `failed_at` is then that of the network chosen.
+    """
+    return FunctionStage("pick", _pick, Names(index, objectives, apart), Needs("required", ("memory",)))
+
+
+def _pick(names: Names, key: Array, problem: Problem, network: Network) -> Network:
+    kept: Kept = network.memory
+    params, mask, state = kept.network
+    info = {names.index: kept.chosen, names.objectives: kept.objectives, "densities": kept.densities}
+    return network.replace(
+        params=params,
+        mask=mask,
+        state=state,
+        memory=None,
+        failed_at=kept.failed_at if names.apart else network.failed_at,
+        info=network.info | info,
+    )

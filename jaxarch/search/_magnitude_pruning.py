@@ -1,0 +1,269 @@
+"""Magnitude pruning: lottery tickets in rounds, rewound to the start or to an early step, or at once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, Unpack
+
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxarch._internal.errors import ArgumentError, check_choice, shown
+from jaxarch._internal.trees import PyTree, Where, map_selected, matrices
+from jaxarch.finish._densities import Densities, check_densities, layers_lost, with_densities
+from jaxarch.finish._retrain import retrain
+from jaxarch.masks import apply_mask
+from jaxarch.masks._keeping import largest_within
+from jaxarch.masks._units import NOfM, Units, UnitsLike
+from jaxarch.run._descent import DescentChanges
+from jaxarch.run._methods import method
+from jaxarch.run._network import Network
+from jaxarch.run._problem import Problem
+from jaxarch.run._stage import A_NETWORK, FunctionStage, Needs
+from jaxarch.run._strategy import Strategy, chain
+from jaxarch.run._training import Training
+from jaxarch.search._dense import dense
+from jaxarch.search._keep_best import Kept, keep, pick
+from jaxarch.search._rounds import Per, Rounds, by_density, by_fraction, of_each
+from jaxarch.search._units import check_counts, check_units, needs_of, units_of
+
+
+class Tickets(NamedTuple):
+    """What the rounds hand to one another, in the network's `memory`.
+
+    Attributes:
+      round: how many there were.
+      masks: of all targets, with a leading axis of them; False for those to come.
+      failed_at: of all targets, where the training failed that a mask came from, or one before.
+      units: what is removed together.
+      kept: of trained networks, the one to be found; `None` where it is a ticket.
+    """
+
+    round: Array
+    masks: PyTree
+    failed_at: Array
+    units: Units
+    kept: Kept | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Densities that are targets, what is removed together, and what remembers trained networks, if any."""
+
+    targets: tuple[float, ...]
+    units: tuple[str, ...] | Units
+    per: Per
+    keep: FunctionStage | None = None
+
+
+@method("J. Frankle and M. Carbin, 2019; J. Frankle et al., 2020; [D] section 5", densities=0.5)
+def magnitude_pruning(
+    densities: Densities | None = None,
+    *,
+    rounds: int | None = None,
+    fraction: float | Mapping[str, float] | None = 0.2,
+    per: Per = "all",
+    rewind_to: int = 0,
+    choose: Literal["ticket", "best", "last"] = "ticket",
+    nonnegative: bool = False,
+    std: ArrayLike = 0.2,
+    where: Where = matrices,
+    units: UnitsLike = None,
+    **descent: Unpack[DescentChanges],
+) -> Strategy:
+    r"""Keep the connections of the largest weights of trained networks, `round(d D)` of D for a density d.
+
+    Iterative magnitude pruning with rewinding (J. Frankle and M. Carbin, The lottery ticket hypothesis,
+    2019): train the whole network for T steps; keep the largest `|w|`; set what is left back to the weights
+    after k steps of that first training, and train it again, for T - k steps; so on. k = 0, the default, is
+    where training began; k > 0 is the late rewinding of J. Frankle, G. Dziugaite, D. Roy and M. Carbin,
+    Linear mode connectivity and the lottery ticket hypothesis, 2020, and sets the model's state back with the
+    weights. How much is left is said in one of two ways:
+
+    - by `densities`, all of which are met exactly: between two of them all rounds keep the same share, at
+      least `1 - fraction`. This is the IMP of [A], which gives neither rounds nor fraction;
+    - by a number of `rounds`, each of which removes `round(fraction n)` of the n connections left: *lottery*
+      of [D] section 5 with `choose="best", nonnegative=True`, and with a fraction for each leaf, .1 for the
+      last one and .2 for the others, the fully connected networks of Frankle and Carbin.
+
+    The optimiser begins anew in each round, the schedule of its rate as well, which in the paper goes on at
+    step k. Batches are drawn anew; those of a `paired` problem and of a stream are those of steps 0 to
+    T - k - 1, where the paper's are those from step k on.
+
+    Args:
+      densities: d, the share of connections that are kept, in (0, 1]; of several, the smallest is found, and
+        `at_density` takes the others.
+      rounds: of pruning, in place of densities. After ten rounds of .2 a share of .107 is left.
+      fraction: the share of the connections left that a round removes, in (0, 1); with densities, at most.
+        With `rounds`, a dict has one in [0, 1) for each masked leaf, by path, or for each group of units.
+        `None` for one shot: every density from the whole network, trained once.
+      per: `all` to compare weights of all leaves together; `leaf` to prune each by itself, to `round(d n)`
+        of its n connections, as a fraction for each leaf does in any case.
+      rewind_to: k, less than T. What is trained afterwards with `retrain("rewind")` goes back to the same.
+      choose: `ticket` for the network that is pruned and set back, and not yet trained; `last` to train that
+        one too; `best` for the network of the least F on the training rows, of all that are trained, the
+        whole one among them, as in [D].
+      nonnegative: whether the masked leaves are `w = u^2` (see `dense`).
+      std: of u at the start, if so.
+      where: the leaves that are masked, by path.
+      units: what is kept or removed together (see `masks.keep`): `neurons`, `channels` or `heads` of the
+        problem's model, or several of them, `("heads", "neurons")`; `Groups.units`; `(4, 4)`; `"2:4"`. The
+        size of a unit is the mean `|w|` of its connections that are left, and densities are shares of units.
+        N:M is made in one shot.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
+
+    Returns:
+      A strategy. A ticket's weights are those of step k, masked: `retrain("warm", nonnegative=False)` trains
+      it, for `steps=T - k` if it is to be trained as in the rounds. In one shot they are those of the trained
+      network. Of `last` and `best` they are trained, and `info` has `losses` and `densities`, F and density
+      of the whole network and after every round, shape (rounds + 1,), and `round`, the one found. A network
+      whose F is NaN is never the best.
+
+    Raises:
+      ArgumentError: both densities and rounds, or neither; a density outside (0, 1], or none; rounds that are
+        no positive integer, or leave nothing; a fraction outside (0, 1), or any with N:M; one shot with
+        rounds, or to choose among; k not below T; an unknown word; units that are not understood, or that
+        the model has none of.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> search = jaxarch.search.magnitude_pruning((0.5, 0.25), fraction=0.5, rewind_to=1)
+      >>> network = search(jax.random.key(0), problem)
+      >>> print(jaxarch.density(network.mask), sorted(network.by_density.masks))
+      0.25 ['0.25', '0.5']
+      >>> search = jaxarch.search.magnitude_pruning(rounds=2, fraction=0.5, choose="best")
+      >>> network = search(jax.random.key(0), problem)
+      >>> print(network.info["densities"], network.info["losses"].shape)
+      [1.   0.5  0.25] (3,)
+    """
+    check_choice("per", per, ("all", "leaf"))
+    check_choice("choose", choose, ("ticket", "best", "last"))
+    if (densities is None) == (rounds is None):
+        raise ArgumentError("densities: expected them or a number of rounds, one of the two")
+    together, targets = check_units(units), () if densities is None else check_densities(densities)
+    check_counts(together, targets)
+    first = dense(nonnegative=nonnegative, std=std, where=where, rewind_to=rewind_to, **descent)
+    if isinstance(together, NOfM):
+        _check_one_shot(f"{together.n}:{together.m}", fraction, per)
+    if fraction is None:
+        if rounds is not None or choose != "ticket":
+            name = "choose" if rounds is None else "rounds"
+            raise ArgumentError(f"{name}: there are no rounds in one shot; leave it out, or give a fraction")
+        needs = needs_of(together, A_NETWORK)
+        settings = Settings(targets, together, per)
+        return chain(first, FunctionStage("largest weights", _one_shot, settings, needs, remarks=layers_lost))
+    sizes = by_density(targets, fraction, per) if rounds is None else by_fraction(rounds, fraction, per)
+    again = retrain("rewind", nonnegative=nonnegative, **descent)
+    rest = dataclasses.replace(again, descent=dataclasses.replace(again.descent, taken=int(rewind_to)))
+    return _in_rounds(first, rest, sizes, together, choose)
+
+
+def _check_one_shot(units: str, fraction: object, per: Per) -> None:
+    if fraction is not None:
+        raise ArgumentError(f"fraction: {units} is made in one shot, not in rounds; give fraction=None")
+    if per != "all":
+        raise ArgumentError(f"per: {units} has the same density in every leaf; leave {shown(per)} out")
+
+
+A_TICKET = Needs("required", ("params", "mask", "start", "memory"))
+
+
+def _in_rounds(
+    first: Training,
+    again: Training,
+    rounds: Rounds,
+    together: tuple[str, ...] | Units,
+    choose: Literal["ticket", "best", "last"],
+) -> Strategy:
+    """Stages draw from keys by their place: what is kept first is so where the rounds begin."""
+    kept = None if choose == "ticket" else keep(rounds.count + 1, choose=choose)
+    settings = Settings(rounds.targets, together, rounds.per, kept)
+    needs = needs_of(together, A_NETWORK)
+    begin = FunctionStage("first round", _first_round, settings, needs, removes=())
+    prune = FunctionStage("prune", _prune_to_next, rounds, A_TICKET)
+    if kept is None:
+        stages = [prune, *(again, prune) * (rounds.count - 1)]
+        tickets = FunctionStage("tickets", _tickets, rounds.targets, A_TICKET, remarks=layers_lost)
+        return chain(first, begin, *stages, tickets)
+    stages = [prune, again, FunctionStage("keep", _keep, kept, A_TICKET)] * rounds.count
+    found = FunctionStage("pick", _pick, pick("round", "losses"), A_TICKET, remarks=layers_lost)
+    return chain(first, begin, *stages, found)
+
+
+def _one_shot(settings: Settings, key: Array, problem: Problem, network: Network) -> Network:
+    units, sizes = _units(settings, problem, network), _sizes(network)
+    measured = units.score(sizes)
+
+    def mask(density: float) -> PyTree:
+        counts = units.counts(measured, of_each(density, settings.per, measured))
+        return largest_within(units, sizes, counts, network.mask, network.params)
+
+    masks = {density: mask(density) for density in settings.targets}
+    return network.then(with_densities(masks, network.params, network.state))
+
+
+def _first_round(settings: Settings, key: Array, problem: Problem, network: Network) -> Network:
+    """Room for the masks of all targets, so that all rounds are one program."""
+    units = _units(settings, problem, network)
+    everything = map_selected(lambda leaf: jnp.ones_like(leaf, bool), units.score(network.mask))
+    mask = units.spread(everything, network.params)
+    room = map_selected(lambda leaf: jnp.zeros((len(settings.targets), *leaf.shape), bool), mask)
+    nowhere = jnp.full(len(settings.targets), -1, jnp.int32)
+    network = network.replace(mask=mask, memory=Tickets(jnp.asarray(0), room, nowhere, units))
+    return network if settings.keep is None else _keep(settings.keep, key, problem, network)
+
+
+def _units(settings: Settings, problem: Problem, network: Network) -> Units:
+    masked = map_selected(lambda m, w: w, network.mask, network.params)
+    return units_of(settings.units, problem, network.params, network.state, masked)
+
+
+def _sizes(network: Network) -> PyTree:
+    return map_selected(lambda m, w: jnp.abs(w), network.mask, network.params)
+
+
+def _prune_to_next(rounds: Rounds, key: Array, problem: Problem, network: Network) -> Network:
+    tickets: Tickets = network.memory
+    assert network.failed_at is not None
+    units, sizes = tickets.units, _sizes(network)
+    measured = units.score(sizes)
+    counts = jnp.asarray([units.counts(measured, density) for density in rounds.after_each(measured)])
+    mask = largest_within(units, sizes, counts[tickets.round], network.mask, network.params)
+    met = jnp.asarray(rounds.met_in, jnp.int32) == tickets.round
+
+    def keep(before: Array, leaf: Array) -> Array:
+        return jnp.where(met.reshape(-1, *[1] * leaf.ndim), leaf, before)
+
+    masks = map_selected(keep, tickets.masks, mask)
+    return network.replace(
+        params=apply_mask(mask, network.params),
+        mask=mask,
+        memory=tickets._replace(
+            round=tickets.round + 1,
+            masks=masks,
+            failed_at=jnp.where(met, network.failed_at, tickets.failed_at),
+        ),
+    )
+
+
+def _keep(stage: FunctionStage, key: Array, problem: Problem, network: Network) -> Network:
+    tickets: Tickets = network.memory
+    after = stage(key, problem, network.replace(memory=tickets.kept))
+    return after.replace(memory=tickets._replace(kept=after.memory))
+
+
+def _pick(stage: FunctionStage, key: Array, problem: Problem, network: Network) -> Network:
+    return stage(key, problem, network.replace(memory=network.memory.kept))
+
+
+def _tickets(targets: tuple[float, ...], key: Array, problem: Problem, network: Network) -> Network:
+    kept, failed, network = network.memory.masks, network.memory.failed_at, network.replace(memory=None)
+    if not targets:
+        return network.replace(params=apply_mask(network.mask, network.start), state=network.start_state)
+    masks = {d: map_selected(lambda leaf, i=i: leaf[i], kept) for i, d in enumerate(targets)}
+    failed_at = dict(zip(targets, failed, strict=True))
+    return network.then(with_densities(masks, network.start, network.start_state, failed_at=failed_at))

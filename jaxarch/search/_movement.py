@@ -1,0 +1,189 @@
+"""Connections are kept whose weights move away from 0, fewer and fewer of them as training goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal, NamedTuple, Unpack
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxarch._internal.errors import (
+    ArgumentError,
+    check_choice,
+    check_one_number,
+    check_one_strength,
+    is_traced,
+    shown,
+)
+from jaxarch._internal.trees import PyTree, Where, map_selected, matrices, select_floating
+from jaxarch.finish._densities import layers_emptied
+from jaxarch.masks import apply_mask, check_density
+from jaxarch.masks._keeping import largest_scores
+from jaxarch.run._descent import DescentChanges
+from jaxarch.run._methods import method
+from jaxarch.run._network import Network
+from jaxarch.run._problem import Problem
+from jaxarch.run._training import Training, TrainState
+from jaxarch.search._scored import at_step, check_at_steps, descent_of
+from jaxarch.search._straight_through import straight_through
+from jaxarch.search._within import WITHIN_A_MASK, mask_before, within
+
+WARMUP, COOLDOWN = 0.1, 0.2
+"""The shares of the steps before and after the density falls: of 55 thousand, 5400 and 10800 there."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The density and how it falls, and what is compared with what."""
+
+    density: ArrayLike | optax.Schedule
+    warmup: ArrayLike
+    cooldown: ArrayLike
+    per: Literal["all", "leaf"]
+    where: Where
+
+
+class Fixed(NamedTuple):
+    """What does not move: the mask that the weights had before, and how many steps there will be."""
+
+    mask: PyTree
+    steps: Array
+
+
+@method("V. Sanh, T. Wolf and A. Rush, 2020")
+def movement(
+    density: ArrayLike | optax.Schedule = 0.5,
+    *,
+    warmup: ArrayLike | None = None,
+    cooldown: ArrayLike | None = None,
+    per: Literal["all", "leaf"] = "leaf",
+    where: Where = matrices,
+    scores_optimizer: optax.GradientTransformation | None = None,
+    **descent: Unpack[DescentChanges],
+) -> Training:
+    r"""Keep the connections whose weights move away from 0, with a density that falls as they are trained.
+
+    The network computes with `w' = m o w`, m the mask of the largest scores s, as many as the density v_t of
+    step t says. Weights descend under their mask, and the gradient goes to the scores as if m were s,
+
+        dL/ds = dL/dw' o w,
+
+    whether a connection is kept or not: from s = 0, under gradient descent at rate a, s is
+    `-a sum_t (dL/dw')_t w_t`, which grows while a weight moves away from 0. The density is 1 in the first
+    steps, d in the last ones, and between them, from t_0 to t_1,
+
+        v_t = d + (1 - d) (1 - (t - t_0) / (t_1 - t_0))^3.
+
+    V. Sanh, T. Wolf and A. Rush, Movement pruning: adaptive sparsity by fine-tuning, 2020; the hard variant,
+    with the mask of the largest. There it prunes networks that were trained on another task: for that, put it
+    after a search.
+
+    It departs from the published method in this: sizes are rounded to the nearest (there, down).
+
+    Args:
+      density: d, in (0, 1]; or a function of the step, an optax schedule, for v_t, that is 1 at step 0, where
+        all scores are alike, and d after the last step. May be traced, like all numbers here.
+      warmup: t_0, as a share of the steps; .1 by default.
+      cooldown: the share of the steps after t_1; .2 by default.
+      per: where the largest scores are kept: `leaf`, as many in every leaf, the default there; `all`,
+        wherever they are.
+      where: the leaves that are masked, by path. The others are trained as well.
+      scores_optimizer: any optax transformation for the scores; by default there is one optimiser for all.
+        There, both are AdamW, with a rate of 1e-2 for scores and 3e-5 for weights.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
+
+    Returns:
+      A search; after another stage, one from its weights and within its mask. Its mask keeps exactly
+      `round(d D)` of the D connections (where the density is traced, as float32 has it), or all that were
+      there before, if these are fewer.
+
+    Raises:
+      ArgumentError: a density outside (0, 1], or a schedule that is not 1 at step 0; shares that are negative
+        or more than 1 together, or that are given beside a schedule; an unknown `per`.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=9)
+      >>> network = jaxarch.search.movement(0.25)(jax.random.key(0), problem)
+      >>> print({name: mask.sum().item() for name, mask in network.mask.items()})  # of 32 each
+      {'W2_1': 8, 'W3_2': 8}
+    """
+    check_choice("per", per, ("all", "leaf"))
+    if callable(density):
+        for name, share in {"warmup": warmup, "cooldown": cooldown}.items():
+            if share is not None:
+                raise ArgumentError(f"{name}: the density is a function of the step already; leave it out")
+    check_at_steps("density", density, _check_whole if callable(density) else check_density, 0)
+    warmup = WARMUP if warmup is None else warmup
+    cooldown = COOLDOWN if cooldown is None else cooldown
+    check_one_strength("warmup", warmup)
+    check_one_strength("cooldown", cooldown)
+    if not is_traced((warmup, cooldown)) and np.add(warmup, cooldown) > 1:
+        raise ArgumentError(f"cooldown: expected at most 1 - warmup, got {shown(cooldown)}")
+    return Training(
+        "movement",
+        _init,
+        _params,
+        _network,
+        Settings(density, warmup, cooldown, per, where),
+        descent_of(descent, scores_optimizer),
+        remedy="start from other weights",
+        remarks=layers_emptied,
+        needs=WITHIN_A_MASK,
+    )
+
+
+def _init(settings: Settings, key: Array, problem: Problem, network: Network | None) -> TrainState:
+    if callable(settings.density):
+        check_at_steps("density", settings.density, check_density, problem.steps)
+    params, model = problem.start(key) if network is None else (network.params, network.state)
+    scores = map_selected(
+        lambda leaf: jnp.zeros(leaf.shape, jnp.float32), select_floating(params, settings.where)
+    )
+    fixed = Fixed(mask_before(network), jnp.asarray(problem.steps, jnp.float32))
+    return TrainState({"scores": scores, "weights": params}, fixed, model)
+
+
+def _density(settings: Settings, state: TrainState) -> Array:
+    """The share of connections at a step."""
+    if callable(settings.density):
+        return jnp.clip(at_step(settings.density, state.step), 0, 1)
+    done = jnp.asarray(state.step, jnp.float32) / state.fixed.steps
+    falling = jnp.maximum(1 - jnp.add(settings.warmup, settings.cooldown), jnp.finfo(jnp.float32).tiny)
+    left = 1 - jnp.clip((done - settings.warmup) / falling, 0, 1)
+    density = jnp.asarray(settings.density, jnp.float32)
+    return density + (1 - density) * left**3
+
+
+def _largest(settings: Settings, state: TrainState, density: Any) -> PyTree:
+    before = state.fixed.mask
+    return largest_scores(state.trainable["scores"], density, settings.per, before)
+
+
+def _params(settings: Settings, state: TrainState) -> PyTree:
+    scores = state.trainable["scores"]
+    mask = _largest(settings, state, _density(settings, state))
+
+    def learned(kept: Array, score: Array) -> Array:
+        return straight_through(kept.astype(score.dtype), score)
+
+    through = within(map_selected(learned, mask, scores), state.fixed.mask)
+    return apply_mask(through, state.trainable["weights"])
+
+
+def _network(settings: Settings, state: TrainState) -> Network:
+    density = _density(settings, state) if callable(settings.density) else settings.density
+    mask = _largest(settings, state, density)
+    return Network(apply_mask(mask, state.trainable["weights"]), mask, state.model)
+
+
+def _check_whole(name: str, density: Any) -> None:
+    """Raise unless all connections are there, but for rounding."""
+    check_one_number(name, density)
+    if not is_traced(density) and not abs(density - 1) < 1e-6:
+        raise ArgumentError(f"{name}: expected 1, since all scores are alike there; got {shown(density)}")

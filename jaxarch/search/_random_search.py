@@ -1,0 +1,153 @@
+"""Random search: sub-networks of randomly drawn nodes are trained, and the best one is found."""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from functools import partial
+from typing import Any, Unpack
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxarch._internal.errors import check_count, is_traced
+from jaxarch._internal.trees import PyTree, Where, map_selected, matrices, select_floating
+from jaxarch.finish._retrain import retrain
+from jaxarch.masks import apply_mask, check_density, init_scores, top_k
+from jaxarch.masks._largest import counts_kept
+from jaxarch.run._descent import DescentChanges
+from jaxarch.run._methods import method
+from jaxarch.run._network import Network
+from jaxarch.run._problem import Problem
+from jaxarch.run._stage import FunctionStage, Needs
+from jaxarch.run._strategy import Strategy, chain
+from jaxarch.search._keep_best import keep, pick
+from jaxarch.search._units import hidden_units
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The size of a sub-network, and the leaves whose nodes are drawn."""
+
+    density: ArrayLike
+    where: Where
+
+
+@method("R. Farahani, 2024", density=0.5, samples=2)
+def random_search(
+    density: ArrayLike,
+    samples: int = 8,
+    *,
+    where: Where = matrices,
+    **descent: Unpack[DescentChanges],
+) -> Strategy:
+    r"""Train random sub-networks of a network, and keep the best (R. Farahani, 2024, arXiv 2403.08265).
+
+    A sample is a random subset of the hidden nodes of a network, its neurons, channels and heads as they are
+    read from its computation (see `structure.Group`): of each group of n that belong together, a layer's or a
+    residual stream's, `ceil(s n)`, with one share s for all groups, the least at which the connections
+    between the nodes that are left are `round(density D)` or more, D the number of all connections. What is
+    too many is dropped at random. Features that are normalized together stay. Each sample is trained from
+    the initial weights of the whole network, the same for all samples of a run, and judged by F after
+    training: on the validation rows if the problem has some, or else on the training rows. Nodes are sampled
+    and sub-networks judged after training as in the paper; share, surplus and rows are ours.
+
+    Args:
+      density: the share of connections that are kept, in (0, 1]. May be traced.
+      samples: how many sub-networks are drawn and trained, at least 1.
+      where: the leaves that are masked, by path.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
+
+    Returns:
+      A strategy, to be run as it is or finished: the best sample's mask of exactly `round(density D)`
+      connections, with its trained weights. Its `info` has `objectives` and `densities`, F and density of
+      every sample, shape (samples,), and `sample`, the one found. One whose F is NaN is found only if all
+      are; `failed_at` is that of the one found.
+
+    Raises:
+      ArgumentError: a density outside (0, 1], samples that are no positive integer; a model without hidden
+        nodes in these leaves.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> search = jaxarch.search.random_search(0.25, samples=2)
+      >>> network = search(jax.random.key(0), problem)
+      >>> print(jaxarch.density(network.mask), network.mask["W2_1"].any(1).sum())  # 2 of 8 hidden neurons
+      0.25 2
+    """
+    check_density("density", density)
+    check_count("samples", samples)
+    settings = Settings(density, where)
+    first = FunctionStage("sample nodes", _first_sample, settings, Needs(predict=True))
+    again = FunctionStage("sample nodes", _next_sample, settings, Needs("required", ("start",)))
+    train = retrain("rewind", nonnegative=False, **descent)
+    kept = keep(samples, validate=True, apart=True)
+    more = (again, train, kept) * (samples - 1)
+    return chain(first, train, kept, *more, pick("sample", "objectives", apart=True))
+
+
+def _first_sample(settings: Settings, key: Array, problem: Problem, network: None) -> Network:
+    """A random sub-network at the problem's initial weights."""
+    params_key, mask_key = jax.random.split(key)
+    params, state = problem.start(params_key)
+    mask = _sample(mask_key, settings, problem, params, state)
+    return Network(apply_mask(mask, params), mask, state, start=params, start_state=state)
+
+
+def _next_sample(settings: Settings, key: Array, problem: Problem, network: Network) -> Network:
+    """A random sub-network at the weights that the one before it started from."""
+    params_key, mask_key = jax.random.split(key)
+    _, state = problem.start(params_key)
+    mask = _sample(mask_key, settings, problem, network.start, state)
+    return network.replace(params=apply_mask(mask, network.start), mask=mask, state=state)
+
+
+def _sample(key: Array, settings: Settings, problem: Problem, params: PyTree, state: PyTree) -> PyTree:
+    """A mask of exactly `round(density D)` connections between random nodes."""
+    selection = select_floating(params, settings.where)
+    units = hidden_units(problem, params, state, selection)
+    total = counts_kept(selection, settings.density)
+    nodes_key, surplus_key = jax.random.split(key)
+    widths = sampled_widths(units.groups(), partial(units.connections, selection), total)
+    keys = jax.random.split(nodes_key, len(widths))
+    nodes = {
+        name: jax.random.permutation(node_key, units.groups()[name]) < width
+        for node_key, (name, width) in zip(keys, widths.items(), strict=True)
+    }
+    there = units.spread(nodes, params)
+    drawn = init_scores(surplus_key, selection, 0.0, 1.0)
+
+    def between(score: Array, nodes_there: Array | None) -> Array:
+        return score if nodes_there is None else jnp.where(nodes_there, score, -jnp.inf)
+
+    return top_k(map_selected(between, drawn, there), total)
+
+
+def sampled_widths(
+    sizes: Mapping[str, int], connections: Callable[[Mapping[str, int]], int], total: Any
+) -> dict[str, Any]:
+    """The nodes of each group: `ceil(s n)` of n, at the least share s with `total` connections or more.
+
+    Args:
+      sizes: how many nodes there are, by name of the group.
+      connections: how many connections are left between so many nodes of each group.
+      total: connections, at most those of the whole network; it may be traced, and so are the nodes then.
+    """
+
+    def widths(share: Fraction) -> dict[str, int]:
+        return {name: math.ceil(share * size) for name, size in sizes.items()}
+
+    shares = sorted({Fraction(j + 1, size) for size in sizes.values() for j in range(size)})
+    if not is_traced(total):
+        return widths(shares[bisect.bisect_left(shares, total, key=lambda share: connections(widths(share)))])
+    at_each = [widths(share) for share in shares]
+    index = jnp.searchsorted(np.asarray([connections(there) for there in at_each]), total)
+    return {name: jnp.asarray([there[name] for there in at_each])[index] for name in sizes}

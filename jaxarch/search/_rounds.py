@@ -1,0 +1,173 @@
+"""How much each round of pruning leaves: on the way to given densities, or by a share that it removes."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, Literal
+
+from jaxarch._internal.errors import ArgumentError, check_count, is_traced, shown
+from jaxarch._internal.trees import PyTree, by_path, named_leaves
+from jaxarch.finish._densities import Densities, check_densities
+from jaxarch.finish._prune import check_fraction
+
+Per = Literal["all", "leaf"]
+"""Whether weights are compared over all leaves together, or in each leaf by itself."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ByDensity:
+    """Rounds that meet given densities.
+
+    Attributes:
+      densities: after each round.
+      targets: those among them that are asked for.
+      per: whether they are of all leaves together or of each.
+    """
+
+    densities: tuple[float, ...]
+    targets: tuple[float, ...]
+    per: Per
+
+    @property
+    def count(self) -> int:
+        """How many rounds there are."""
+        return len(self.densities)
+
+    @property
+    def met_in(self) -> tuple[int, ...]:
+        """The round, from 0 on, that meets each target."""
+        return tuple(self.densities.index(target) for target in self.targets)
+
+    def after_each(self, measured: PyTree) -> list[Any]:
+        """What `Units.counts` takes as the density after each round.
+
+        Args:
+          measured: the sizes of units, as `Units.score` returns them.
+        """
+        return [of_each(density, self.per, measured) for density in self.densities]
+
+
+@dataclasses.dataclass(frozen=True)
+class ByFraction:
+    """A number of rounds, each of which removes `round(fraction n)` of the n units that are left.
+
+    Attributes:
+      count: how many rounds there are.
+      fraction: of all leaves together or of each, or pairs of a path and that leaf's own.
+      per: which of them, if it is one number.
+      targets: none, since no density is asked for.
+      met_in: none either.
+    """
+
+    count: int
+    fraction: float | tuple[tuple[str, float], ...]
+    per: Per
+    targets: tuple[float, ...] = ()
+    met_in: tuple[int, ...] = ()
+
+    def after_each(self, measured: PyTree) -> list[Any]:
+        """What `Units.counts` takes as the density after each round.
+
+        Args:
+          measured: the sizes of units, as `Units.score` returns them.
+
+        Raises:
+          ArgumentError: paths other than those of the leaves; rounds that leave nothing.
+        """
+        sizes = {path: leaf.size for path, leaf in named_leaves(measured).items()}
+        if isinstance(self.fraction, tuple):
+            return self._left(by_path("fraction", dict(self.fraction), sizes), sizes)
+        if self.per == "leaf":
+            return self._left(dict.fromkeys(sizes, self.fraction), sizes)
+        together = "all leaves"
+        left = self._left({together: self.fraction}, {together: sum(sizes.values())})
+        return [shares[together] for shares in left]
+
+    def _left(self, fractions: Mapping[str, float], sizes: Mapping[str, int]) -> list[dict[str, float]]:
+        left, shares = dict(sizes), []
+        for number in range(1, self.count + 1):
+            left = {path: count - round(fractions[path] * count) for path, count in left.items()}
+            for path, count in left.items():
+                if not count:
+                    raise ArgumentError(f"rounds: after {number} of them nothing is left of {path}")
+            shares.append({path: count / sizes[path] for path, count in left.items()})
+        return shares
+
+
+Rounds = ByDensity | ByFraction
+
+
+def by_density(targets: tuple[float, ...], fraction: Any, per: Per) -> ByDensity:
+    """Rounds of at most a fraction each.
+
+    Raises:
+      ArgumentError: a fraction that is no number in (0, 1).
+    """
+    if isinstance(fraction, Mapping):
+        raise ArgumentError("fraction: one for each leaf is for a number of rounds, not for densities")
+    _check_share(fraction)
+    return ByDensity(tuple(round_densities(targets, fraction)), targets, per)
+
+
+def by_fraction(rounds: int, fraction: Any, per: Per) -> ByFraction:
+    """A number of rounds of a fraction each, or of one for each leaf.
+
+    Raises:
+      ArgumentError: no positive number of rounds, a fraction that is no number in (0, 1).
+    """
+    check_count("rounds", rounds)
+    if not isinstance(fraction, Mapping):
+        _check_share(fraction)
+        return ByFraction(int(rounds), float(fraction), per)
+    for path, share in fraction.items():
+        _check_known(f"fraction of {shown(path)}", share)
+    if not any(fraction.values()):
+        raise ArgumentError("fraction: expected one above 0: a round has to remove something")
+    return ByFraction(int(rounds), tuple((path, float(share)) for path, share in fraction.items()), "leaf")
+
+
+def round_densities(densities: Densities, fraction: float) -> list[float]:
+    """Return the density after each round of iterative pruning.
+
+    The densities are geometric from one target to the next, in as few rounds as may be.
+
+    Args:
+      densities: the targets, each a share of connections to keep, in (0, 1].
+      fraction: the largest share of the connections left that a round may remove, in (0, 1).
+
+    Raises:
+      ArgumentError: a density or a fraction outside its range.
+
+    Example:
+      >>> import jaxarch
+      >>> print([f"{density:.3f}" for density in jaxarch.search.round_densities(0.25, 0.5)])
+      ['0.500', '0.250']
+    """
+    _check_share(fraction)
+    steps = []
+    for before, after in pairwise([1.0, *check_densities(densities)]):
+        # A hair of rounding must not cost a round.
+        count = max(math.ceil(math.log(after / before) / math.log1p(-fraction) - 1e-9), 1)
+        steps += [before * (after / before) ** (step / count) for step in range(1, count)] + [after]
+    return steps
+
+
+def of_each(density: float, per: Per, measured: PyTree) -> float | dict[str, float]:
+    """A density as `Units.counts` takes it: one for each leaf, if each is to meet it."""
+    # Each is rounded by itself: shares of an exact total could give back to a leaf what it has lost.
+    return dict.fromkeys(named_leaves(measured), density) if per == "leaf" else density
+
+
+def _check_share(fraction: Any) -> None:
+    _check_known("fraction", fraction)
+    if fraction == 0:
+        raise ArgumentError("fraction: expected a number in (0, 1): a round has to remove something")
+
+
+def _check_known(name: str, fraction: Any) -> None:
+    if is_traced(fraction):
+        raise ArgumentError(f"{name}: expected a number that is not traced: it says how large masks are")
+    check_fraction(name, fraction)

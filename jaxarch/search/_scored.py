@@ -1,0 +1,110 @@
+"""Scores and weights that descend together: what the searches that train both have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxarch._internal.errors import ArgumentError, as_number, one_line
+from jaxarch._internal.trees import PyTree
+from jaxarch.finish._densities import Densities, check_densities, layers_emptied, with_densities
+from jaxarch.masks import apply_mask, density
+from jaxarch.masks._keeping import largest_scores
+from jaxarch.run._descent import DescentChanges, OwnDescent, own_descent, value_at
+from jaxarch.run._network import Network
+from jaxarch.search._within import within
+
+
+def descent_of(changes: DescentChanges, scores: optax.GradientTransformation | None) -> OwnDescent:
+    """The descent of a stage that trains `scores` and `weights`, each by an optimiser that sees it alone.
+
+    So labels and masks of the user's parameters fit both: the weights are these parameters, and scores have
+    `None` where a leaf is not masked.
+    """
+    return own_descent(changes, {"scores": scores, "weights": None})
+
+
+def targets_of(densities: Densities | None) -> tuple[float, ...] | None:
+    """Densities, the largest first; `None` where the mask is the method's own.
+
+    Raises:
+      ArgumentError: a density outside (0, 1], or none.
+    """
+    return None if densities is None else check_densities(densities)
+
+
+def network_of(
+    targets: tuple[float, ...] | None,
+    scores: PyTree,
+    own: PyTree,
+    weights: PyTree,
+    before: PyTree,
+    state: PyTree,
+    info: Mapping[str, Any],
+) -> Network:
+    """What was found: the method's own mask, or those of the largest scores.
+
+    Args:
+      targets: densities, the largest first, or `None`.
+      scores: one a connection.
+      own: the method's own mask.
+      weights: without a mask.
+      before: the mask of an earlier stage, `None` without.
+      state: the model's.
+      info: what else is to be looked at, beside the density of the method's own mask.
+    """
+    own = within(own, before)
+    info = {**info, "own_density": density(own)}
+    if targets is None:
+        return Network(apply_mask(own, weights), own, state, info=info)
+    masks = {target: largest_scores(scores, target, before=before) for target in targets}
+    return with_densities(masks, weights, state, info)
+
+
+def remarks(network: Network) -> Iterable[str]:
+    """Lines of layers without a connection, and of runs whose own masks keep nothing, or everything."""
+    found = np.asarray(network.info["own_density"])
+    if network.by_density is not None or found.any():
+        yield from layers_emptied(network)
+    if network.by_density is not None:
+        return
+    for share, what, change in ((0, "nothing is left", "smaller"), (1, "nothing was pruned", "larger")):
+        if runs := int((found == share).sum()):
+            yield f"{what} in {runs} of {len(found)} runs: take a {change} `strength`, or give `densities`"
+
+
+def check_at_steps(name: str, value: Any, check: Callable[[str, Any], None], *steps: int) -> None:
+    """Raise unless a number passes a check, or what a function of the step says at some steps.
+
+    Raises:
+      ArgumentError: a function that does not take a step, or whatever the check raises.
+    """
+    if not callable(value):
+        check(name, as_number(value))
+        return
+    for step in steps:
+        with jax.ensure_compile_time_eval():
+            try:
+                said = value_at(value, jnp.asarray(step, jnp.int32))
+            except TypeError as error:
+                raise ArgumentError(
+                    f"{name}: expected a number or a function of the step; {one_line(error)}"
+                ) from None
+        check(f"{name} at step {step}", as_number(said))
+
+
+def at_step(value: ArrayLike | optax.Schedule, step: int | Array) -> Array:
+    """A number, or what a function of the step says of a step."""
+    return jnp.asarray(value_at(value, step), jnp.float32)
+
+
+def total(values: PyTree) -> Array:
+    """The sum of all entries of all leaves."""
+    return jnp.sum(jnp.stack([jnp.sum(leaf) for leaf in jax.tree.leaves(values)]))

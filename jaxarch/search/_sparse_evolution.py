@@ -1,0 +1,120 @@
+"""SET: a sparse network from the first step on, whose smallest weights make way for random connections."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Unpack
+
+import optax
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxarch._internal.trees import Where, matrices
+from jaxarch.finish._densities import layers_lost
+from jaxarch.masks import Per
+from jaxarch.optim import at_random, sparse
+from jaxarch.run._descent import DescentChanges, own_descent
+from jaxarch.run._methods import method
+from jaxarch.run._problem import Problem
+from jaxarch.run._training import Training, TrainState
+from jaxarch.search._changing import (
+    REMEDY,
+    check_changes,
+    check_replaced,
+    mask_held,
+    random_start,
+    spacing,
+    too_few,
+    trained,
+    weights,
+)
+
+NAME = "sparse evolution"
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How many connections there are, how they are spread, and how many of them are replaced, and when."""
+
+    density: ArrayLike
+    replaced: ArrayLike
+    every: int | None
+    per: Per
+    where: Where
+
+
+@method("D. Mocanu et al., 2018")
+def sparse_evolution(
+    density: ArrayLike = 0.1,
+    *,
+    replaced: ArrayLike = 0.3,
+    every: int | None = None,
+    per: Per = "erk",
+    where: Where = matrices,
+    **descent: Unpack[DescentChanges],
+) -> Training:
+    r"""Train `round(d D)` connections, random ones at first; the smallest make way for others at random.
+
+    At the steps `t = every, 2 every, ...`, in each leaf the `round(rho n)` of its n connections with the
+    smallest `|w|` go, and as many grow, each place that is free as likely as any other; what grows begins at
+    0. Such a change takes the place of a step of the optimiser. So every leaf keeps its n from the first step
+    to the last. SET, sparse evolutionary training: D. Mocanu et al., Scalable training of artificial neural
+    networks with adaptive sparse connectivity inspired by network science, 2018.
+
+    There, changes are between steps; the smallest positive and the largest negative weights go, a share of
+    each; the first mask is drawn connection by connection; what grows begins at random values; and after the
+    last epoch there is one more removal, without growth.
+
+    Args:
+      density: d, the share of connections that are there, in (0, 1]. May be traced: a sweep is one program.
+      replaced: rho, the share of a leaf's connections that is replaced at a change, in [0, 1). May be traced.
+      every: steps from one change to the next, an epoch there. By default a 50th of the training's.
+      per: how the first mask is spread over the leaves, as in `masks.keep`.
+      where: the leaves that are masked, by path.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
+
+    Returns:
+      A search. Its network is trained: the weights are those that the last step left, 0 where the mask is.
+
+    Raises:
+      ArgumentError: a density outside (0, 1], a share outside [0, 1), an unknown word; so few steps, or so
+        large an `every`, that the mask would never change.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=10)
+      >>> network = jaxarch.search.sparse_evolution(0.25)(jax.random.key(0), problem)
+      >>> print(jaxarch.density(network.mask), network.info["loss"].shape)
+      0.25 (10,)
+    """
+    check_changes(density, every, per)
+    check_replaced(replaced)
+    return Training(
+        NAME,
+        random_start,
+        weights,
+        trained,
+        Settings(density, replaced, every, per, where),
+        own_descent(descent),
+        observe=mask_held,
+        around=_around,
+        remedy=REMEDY,
+        removes=("connections",),
+        remarks=layers_lost,
+    )
+
+
+def _around(
+    settings: Settings, key: Array, problem: Problem, state: TrainState
+) -> optax.GradientTransformation:
+    every = spacing(settings.every, problem.steps)
+    if every >= problem.steps:
+        raise too_few(NAME, problem.steps, every)
+    return sparse(
+        problem.optimizer,
+        replaced=optax.constant_schedule(settings.replaced),
+        regrow=at_random(key),
+        every=every,
+        mask=state.memory,
+    )

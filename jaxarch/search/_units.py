@@ -1,0 +1,113 @@
+"""The units that a search keeps or removes together, of a problem's model where they are read from it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxarch._internal.errors import ArgumentError
+from jaxarch._internal.trees import PyTree, named_leaves
+from jaxarch.masks._units import Blocks, GroupUnits, NOfM, Units, UnitsLike, as_units, as_words
+from jaxarch.run._problem import Problem
+from jaxarch.run._stage import Needs
+from jaxarch.structure import Groups, axis_groups
+from jaxarch.structure._network_function import joined_leaves, problem_function
+from jaxarch.structure._uses import Weights, weights_of
+
+
+def check_units(units: UnitsLike) -> tuple[str, ...] | Units:
+    """What a search keeps of its argument: words that need a model, or units that need none.
+
+    Raises:
+      ArgumentError: anything else.
+    """
+    return as_words(units) or as_units(units)
+
+
+def check_counts(units: tuple[str, ...] | Units, densities: tuple[float, ...]) -> None:
+    """Raise if units have a density of their own, and one that is asked for is another."""
+    if isinstance(units, NOfM):
+        for density in densities:
+            units.counts(None, density)
+
+
+def needs_of(units: tuple[str, ...] | Units, needs: Needs) -> Needs:
+    """What a search needs for its units: to read them, a model that predicts."""
+    return needs if isinstance(units, Units) else dataclasses.replace(needs, predict=True)
+
+
+def units_of(
+    units: tuple[str, ...] | Units, problem: Problem, params: PyTree, state: PyTree, selection: PyTree
+) -> Units:
+    """Return the units of the leaves that are scored. Shapes alone are read: all arrays may be traced.
+
+    Args:
+      units: what is kept or removed together: words such as `("neurons",)`, or units themselves.
+      problem: of one run.
+      params: of its model.
+      state: likewise.
+      selection: the parameters that are scored, `None` for all others.
+
+    Raises:
+      ArgumentError: a model without such units, leaves that they do not fit.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch, optax
+      >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
+      >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
+      >>> params, state = problem.init(jax.random.key(0))
+      >>> selected = jaxarch.select(params)
+      >>> units = jaxarch.search.units_of(("neurons",), problem, params, state, selected)
+      >>> [sizes.shape for sizes in units.score(selected).values()]
+      [(8,)]
+    """
+    if isinstance(units, (NOfM, Blocks)) and problem.predict is not None:
+        units = units.along(_weights(problem, params, state).axes)
+    if not isinstance(units, Units):
+        units = _of_params(_groups(problem, params, state).units(*units), params)
+    return units.over(selection)
+
+
+def hidden_units(problem: Problem, params: PyTree, state: PyTree, selection: PyTree) -> GroupUnits:
+    """All neurons, channels and heads of the leaves that are scored, with shapes alone, as `units_of`.
+
+    Raises:
+      ArgumentError: a model without any.
+    """
+    groups = _groups(problem, params, state)
+    kinds = {group.kind for group in groups.groups.values()}
+    there = [word for word in ("neurons", "channels", "heads") if word in kinds]
+    if not there:
+        raise ArgumentError("model: it has neither neurons nor channels nor heads that are hidden")
+    return _of_params(groups.units(*there), params).over(selection)
+
+
+def example_shapes(problem: Problem) -> PyTree:
+    """The shapes of a batch of one example."""
+    row = jax.ShapeDtypeStruct((1,), jnp.int32)
+    return jax.eval_shape(lambda row: problem.gather(problem.data, problem.per_run, row), row)
+
+
+def _groups(problem: Problem, params: PyTree, state: PyTree) -> Groups:
+    params, state = jax.tree.map(_shape, (params, state))
+    function = problem_function(problem, params, state)
+    return axis_groups(function, joined_leaves(params, state), example_shapes(problem))
+
+
+def _weights(problem: Problem, params: PyTree, state: PyTree) -> Weights:
+    params, state = jax.tree.map(_shape, (params, state))
+    function = problem_function(problem, params, state)
+    return weights_of(function, joined_leaves(params, state), example_shapes(problem))
+
+
+def _shape(leaf: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(jnp.shape(leaf), leaf.dtype)
+
+
+def _of_params(units: GroupUnits, params: PyTree) -> GroupUnits:
+    """Without the state: running statistics are not masked."""
+    own = named_leaves(params)
+    return GroupUnits(tuple((path, axes) for path, axes in units.leaves if path in own))

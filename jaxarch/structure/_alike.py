@@ -1,0 +1,155 @@
+"""Whether two traced programs compute the same, operation by operation."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
+
+from jaxarch.structure._flow import CALLED, ENTRYWISE, inner, literal
+from jaxarch.structure._host import computed
+from jaxarch.structure._known import is_key
+from jaxarch.structure._scans import SCAN_COUNTS, scan_counts
+
+
+class _Operation(NamedTuple):
+    """One equation: its primitive, what is written in it, and by number what it takes and makes."""
+
+    name: str
+    params: dict[str, Any]
+    taken: tuple[Any, ...]
+    made: tuple[int, ...]
+
+
+def are_alike(first: ClosedJaxpr, second: ClosedJaxpr) -> bool:
+    """Whether two programs are the same equations on the same numbers, whatever calls they are split into."""
+    return _outline(first) == _outline(second)
+
+
+def _outline(closed: ClosedJaxpr) -> tuple[Any, ...]:
+    """A program without calls and without what its outputs do not depend on, its values numbered."""
+    shapes: list[Any] = [(var.aval.shape, var.aval.dtype) for var in closed.jaxpr.invars]
+    found = _Operations([], len(shapes), {})
+    outputs = _flatten(closed, list(range(len(shapes))), found)
+    used = {number for number in outputs if isinstance(number, int)}
+    kept: list[_Operation] = []
+    for operation in reversed(found.all):
+        if used & set(operation.made):
+            used |= {number for number in operation.taken if isinstance(number, int)}
+            kept.append(operation)
+    numbers = {number: number for number in range(len(shapes))}
+
+    def numbered(value: Any) -> Any:
+        return numbers[value] if isinstance(value, int) else value
+
+    lines = []
+    for operation in reversed(kept):
+        taken = tuple(map(numbered, operation.taken))
+        for number in operation.made:
+            numbers[number] = len(numbers)
+        lines.append((operation.name, operation.params, taken, len(operation.made)))
+    return tuple(shapes), lines, tuple(map(numbered, outputs))
+
+
+@dataclasses.dataclass
+class _Operations:
+    """The operations of a program, as they are found.
+
+    Attributes:
+      all: in their order.
+      values: how many values are numbered.
+      same: by name and arguments.
+    """
+
+    all: list[_Operation]
+    values: int
+    same: dict[tuple[Any, ...], list[_Operation]]
+
+    def made(self, name: str, params: dict[str, Any], taken: Sequence[Any], outputs: int) -> tuple[int, ...]:
+        """The numbers of what an operation makes: those of the same one, if there was one before.
+
+        Constants are copied for each of their uses (see `copies`), so equal ones are one value.
+        """
+        alike = self.same.setdefault((name, *taken), [])
+        for before in alike:
+            if before.params == params:
+                return before.made
+        made = tuple(range(self.values, self.values + outputs))
+        self.values += outputs
+        alike.append(_Operation(name, params, tuple(taken), made))
+        self.all.append(alike[-1])
+        return made
+
+
+def _flatten(closed: ClosedJaxpr, inputs: Sequence[Any], operations: _Operations) -> list[Any]:
+    """Add the operations of a program to some, and say what its outputs are."""
+    jaxpr = closed.jaxpr
+    known: dict[Any, Any] = dict(zip(jaxpr.constvars, map(_constant, closed.consts), strict=True))
+    known.update(zip(jaxpr.invars, inputs, strict=True))
+
+    def read(atom: Any) -> Any:
+        return _constant(literal(atom)) if isinstance(atom, Literal) else known[atom]
+
+    for eqn in jaxpr.eqns:
+        taken = [read(atom) for atom in eqn.invars]
+        made: Sequence[Any]
+        if eqn.primitive.name in CALLED:
+            made = _flatten(inner(eqn), taken, operations)
+        elif _changes_nothing(eqn):
+            made = taken
+        elif _is_number(eqn, taken):
+            # Whether a number is converted where it is written or in the program makes no difference.
+            made = [_constant(each) for each in computed(eqn, [_array(each) for each in taken])]
+        else:
+            params = {name: _param(value) for name, value in _params(eqn).items()}
+            made = operations.made(eqn.primitive.name, params, taken, len(eqn.outvars))
+        known.update(zip(eqn.outvars, made, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _changes_nothing(eqn: JaxprEqn) -> bool:
+    """Return whether an equation converts an array to the dtype that it has."""
+    name = eqn.primitive.name
+    return name == "convert_element_type" and eqn.invars[0].aval.dtype == eqn.outvars[0].aval.dtype  # type: ignore[attr-defined]
+
+
+def _is_number(eqn: JaxprEqn, taken: Sequence[Any]) -> bool:
+    """Return whether an equation makes one number of numbers that are written in the program."""
+    exact = eqn.primitive.name in ENTRYWISE and len(eqn.outvars) == 1
+    return exact and all(isinstance(each, tuple) and each[0] == () for each in taken)
+
+
+def _array(constant: tuple[Any, ...]) -> np.ndarray:
+    """`_constant` undone."""
+    shape, dtype, numbers = constant
+    return np.frombuffer(numbers, jnp.dtype(dtype)).reshape(shape)
+
+
+def _constant(value: Any) -> tuple[Any, ...]:
+    """A number or an array, so that it may be compared."""
+    if is_key(jax.typeof(value)):
+        value = jax.random.key_data(value)
+    array = np.asarray(value)
+    return array.shape, str(array.dtype), array.tobytes()
+
+
+def _params(eqn: JaxprEqn) -> dict[str, Any]:
+    """What is written in an equation; of a scan no trees, which also tell what was left out of it before."""
+    if eqn.primitive.name != "scan":
+        return eqn.params
+    others = {name: value for name, value in eqn.params.items() if name not in SCAN_COUNTS}
+    return others | {"counts": scan_counts(eqn)}
+
+
+def _param(value: Any) -> Any:
+    """What is written in an equation under a name; of programs, what they compute."""
+    if isinstance(value, ClosedJaxpr):
+        return _outline(value)
+    if isinstance(value, tuple) and any(isinstance(part, ClosedJaxpr) for part in value):
+        return tuple(map(_param, value))
+    return value

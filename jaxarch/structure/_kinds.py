@@ -1,0 +1,407 @@
+"""Kinds of units in a program: experts, heads, channels, neurons, or features that are normalized together.
+
+The program is walked once, and `Meetings` notes which atoms meet in products, sums and gates. The walk
+follows the nature of every value, since a product with weights says other things of its axes than a product
+of two activations. Loops are walked until the natures of what they carry stay, so that a layer in a scan has
+the kinds of the same layer in an unrolled program. `Meetings.kinds` decides at the end.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import Any, Literal, NamedTuple
+
+from jax.extend.core import Literal as Number
+
+from jaxarch.structure._axes import Axis
+from jaxarch.structure._flow import ENTRYWISE, MOVES, REDUCTIONS, Axes, Program, Step
+from jaxarch.structure._scans import scan_counts
+
+Kind = Literal["neurons", "channels", "heads", "experts", "features"]
+"""What a unit is: see `Group`."""
+
+ORDER: tuple[Kind, ...] = ("features", "experts", "heads", "channels", "neurons")
+"""All kinds, in the order in which errors list them backwards."""
+
+
+def find_kinds(program: Program, leaves: int) -> dict[Axis, Kind]:
+    """The kinds of a program's atoms.
+
+    Args:
+      program: as `flow.follow` makes it.
+      leaves: how many of its inputs, the first ones, are leaves of a model.
+    """
+    inputs = [_LEAF] * leaves + [_ACTIVATION] * (len(program.inputs) - leaves)
+    meetings = Meetings()
+    _walk(program, inputs, meetings)
+    return meetings.kinds()
+
+
+# Atoms that meet -------------------------------------------------------------------------------------
+
+Atoms = frozenset[Axis]
+
+
+class Gate(NamedTuple):
+    """An activation scales a value.
+
+    Attributes:
+      has: the atoms that it has.
+      lacks: atoms of the value that it has not.
+      compared: the atoms among whose units it weighs or chooses, as a softmax does.
+      chosen: whether it comes from a top k, an argmax or a sort.
+    """
+
+    has: Atoms
+    lacks: Atoms
+    compared: Atoms
+    chosen: bool
+
+
+@dataclasses.dataclass
+class Meetings:
+    """The atoms that meet, and where they do.
+
+    Attributes:
+      of_weights: axes of weights in products with activations.
+      partners: for each such atom the others that lie beside it on one side of the same product: where
+        weights (inputs, experts, neurons) make (experts, neurons), each is the other's partner.
+      of_kernels: channels of convolutions.
+      beside: axes that two activations have in common in a product, and that it keeps.
+      mixed: axes that are reduced, or that two activations do not share in a product.
+      weighted: axes over which a gate adds up, with those that are left.
+      gates: all gates.
+    """
+
+    of_weights: set[Axis] = dataclasses.field(default_factory=set)
+    partners: dict[Axis, Atoms] = dataclasses.field(default_factory=dict)
+    of_kernels: set[Axis] = dataclasses.field(default_factory=set)
+    beside: set[Axis] = dataclasses.field(default_factory=set)
+    mixed: set[Axis] = dataclasses.field(default_factory=set)
+    weighted: list[tuple[Atoms, Atoms]] = dataclasses.field(default_factory=list)
+    gates: list[Gate] = dataclasses.field(default_factory=list)
+
+    def take(self, other: Meetings) -> None:
+        """Add what was found elsewhere."""
+        for name in ("of_weights", "of_kernels", "beside", "mixed"):
+            getattr(self, name).update(getattr(other, name))
+        self.weighted += other.weighted
+        self.gates += other.gates
+        for atom, beside in other.partners.items():
+            self.partners[atom] = self.partners.get(atom, frozenset()) | beside
+
+    def product(self, batched: Atoms, summed: Atoms, made: Atoms) -> None:
+        """Weights meet an activation: matrices (summed, made) lie side by side along what is batched."""
+        self.of_weights |= batched | summed | made
+        if summed:
+            for side in (summed, made):
+                for atom in batched | side:
+                    self.partners[atom] = self.partners.get(atom, frozenset()) | (side - {atom})
+
+    def kinds(self) -> dict[Axis, Kind]:
+        """The kind of every atom that met another one; where two are possible, `features`."""
+        gated: set[Axis] = set()
+        experts: set[Axis] = set()
+        for gate in self.gates:
+            scaled = {atom for atom in gate.has if self.partners.get(atom, frozenset()) & gate.lacks}
+            experts |= scaled if gate.chosen else scaled & gate.compared
+            # What scales units by a norm of their own leaves every unit to itself.
+            gated |= set() if gate.compared & gate.lacks else scaled
+        mixed = set(self.mixed)
+        for summed, left in self.weighted:
+            # A mixture of experts leaves their outputs as they are. All other averages mix features.
+            if not summed <= experts:
+                mixed |= summed | left
+        by_kind: tuple[tuple[Kind, set[Axis]], ...] = (
+            ("features", experts & self.beside),
+            ("experts", experts),
+            ("features", mixed),
+            ("heads", self.beside),
+            # Blocks of neurons that are scaled each as a whole, such as the heads of a state space model.
+            ("features", gated),
+            ("channels", self.of_kernels),
+            ("neurons", self.of_weights),
+        )
+        kinds: dict[Axis, Kind] = {}
+        for kind, atoms in by_kind:
+            kinds = dict.fromkeys(atoms, kind) | kinds
+        return kinds
+
+
+# From equation to equation ---------------------------------------------------------------------------
+
+
+class Nature(IntEnum):
+    """The origin of a value; where two meet, the larger one."""
+
+    LEAF = 0
+    """Leaves of the model and constants alone."""
+    WEIGHTS = 1
+    """Leaves that inputs choose, as a lookup of an expert's matrix does, or scale."""
+    ACTIVATION = 2
+
+
+class Value(NamedTuple):
+    """Facts about an array.
+
+    Attributes:
+      nature: what it is made of.
+      compared: as of `Gate`: the atoms that were reduced since the last product with weights.
+      chosen: as of `Gate`, likewise.
+      repeated: the axes along which it was broadcast, so that its entries are equal.
+    """
+
+    nature: Nature
+    compared: Atoms = frozenset()
+    chosen: bool = False
+    repeated: frozenset[int] = frozenset()
+
+
+_LEAF, _ACTIVATION = Value(Nature.LEAF), Value(Nature.ACTIVATION)
+_CHOICES = ("approx_top_k", "argmax", "argmin", "sort", "top_k")
+Values = list[Value]
+
+
+def _walk(program: Program, inputs: Sequence[Value], meetings: Meetings) -> Values:
+    jaxpr = program.closed.jaxpr
+    known: dict[Any, Value] = dict.fromkeys(jaxpr.constvars, _LEAF)
+    known.update(zip(jaxpr.invars, inputs, strict=True))
+
+    def read(atom: Any) -> Value:
+        return _LEAF if isinstance(atom, Number) else known[atom]
+
+    for step in program.steps:
+        made = _step(step, [read(atom) for atom in step.eqn.invars], meetings)
+        known.update(zip(step.eqn.outvars, made, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _step(step: Step, taken: Values, meetings: Meetings) -> Values:
+    name, outputs = step.eqn.primitive.name, len(step.outputs)
+    if step.called:
+        return _walk(step.called, taken, meetings)
+    if step.programs:
+        return {"cond": _cond, "scan": _scan, "while": _while}.get(name, _anything)(step, taken, meetings)
+    made = _joined(taken)
+    if made.nature == Nature.LEAF:
+        return [made] * outputs
+    if name in ("dot_general", "ragged_dot_general"):
+        return [_product(step, taken, meetings)]
+    if name == "conv_general_dilated":
+        return [_convolution(step, taken, meetings)]
+    if name in ENTRYWISE:
+        return [_entrywise(step, taken, meetings)] * outputs
+    if name in MOVES:
+        return [made._replace(repeated=_repeated(step, taken[0]))] * outputs
+    if name in REDUCTIONS:
+        reduced = _atoms(step.inputs[0][axis] for axis in step.eqn.params["axes"])
+        meetings.mixed |= reduced
+        return [made._replace(compared=made.compared | reduced)] * outputs
+    if name in ("gather", "dynamic_slice") and taken[0].nature < Nature.ACTIVATION:
+        return [Value(_looked_up(step), made.compared, made.chosen)]
+    return [Value(Nature.ACTIVATION, made.compared, made.chosen or name in _CHOICES)] * outputs
+
+
+def _joined(values: Iterable[Value]) -> Value:
+    """Return what depends on several values."""
+    made = _LEAF
+    for value in values:
+        made = Value(
+            max(made.nature, value.nature), made.compared | value.compared, made.chosen or value.chosen
+        )
+    return made
+
+
+def _atoms(axes: Iterable[Axis]) -> Atoms:
+    return frozenset(atom for axis in axes for atom in axis.atoms() if atom.size > 1)
+
+
+def _entrywise(step: Step, taken: Values, meetings: Meetings) -> Value:
+    """Entry by entry: what scales others, and has not all of their axes, is a gate."""
+    shape = step.eqn.outvars[0].aval.shape  # type: ignore[attr-defined]
+    made, axes = _joined(taken), step.outputs[0]
+    lacking = [
+        {
+            index
+            for index, size in enumerate(shape)
+            if size > 1 and (len(of) < len(shape) or of[index].size == 1 or index in value.repeated)
+        }
+        for of, value in zip(step.inputs, taken, strict=True)
+    ]
+    everywhere = frozenset(set.intersection(*lacking))
+    made = made._replace(repeated=everywhere)
+    if step.eqn.primitive.name not in ("mul", "select_n"):
+        return made
+    banks = True
+    for value, lacks in zip(taken, lacking, strict=True):
+        if value.nature == Nature.ACTIVATION and (lacks := lacks - everywhere):
+            has = _atoms(axis for index, axis in enumerate(axes) if index not in lacks)
+            gate = Gate(has, _atoms(axes[index] for index in lacks), value.compared, value.chosen)
+            meetings.gates.append(gate)
+        # Matrices that are scaled as a whole are still weights.
+        banks &= value.nature < Nature.ACTIVATION or len(lacks) > 1
+    return made._replace(nature=Nature.WEIGHTS) if banks else made
+
+
+def _repeated(step: Step, value: Value) -> frozenset[int]:
+    """The axes along which a value that is put elsewhere has equal entries."""
+    name, params = step.eqn.primitive.name, step.eqn.params
+    if name == "broadcast_in_dim":
+        places = params["broadcast_dimensions"]
+        shape = [axis.size for axis in step.inputs[0]]
+        kept = {
+            place
+            for index, (place, size) in enumerate(zip(places, shape, strict=True))
+            if size == params["shape"][place] and index not in value.repeated
+        }
+        return frozenset(set(range(len(params["shape"]))) - kept)
+    if name == "transpose":
+        return frozenset(
+            place for place, index in enumerate(params["permutation"]) if index in value.repeated
+        )
+    if name in ("reshape", "squeeze"):
+        before, after = (
+            [(index, axis.size) for index, axis in enumerate(axes) if axis.size > 1]
+            for axes in (step.inputs[0], step.outputs[0])
+        )
+        if [size for _, size in before] == [size for _, size in after]:
+            pairs = zip(before, after, strict=True)
+            return frozenset(into for (index, _), (into, _) in pairs if index in value.repeated)
+    return frozenset()
+
+
+def _looked_up(step: Step) -> Nature:
+    """Follow weights at places that inputs choose: matrices stay weights, rows are activations."""
+    sizes = step.eqn.params["slice_sizes"]
+    whole = [size for size, axis in zip(sizes, step.inputs[0], strict=True) if 1 < size == axis.size]
+    return Nature.WEIGHTS if len(whole) > 1 else Nature.ACTIVATION
+
+
+class _Side(NamedTuple):
+    """A factor of a product, and its atoms by what becomes of them."""
+
+    value: Value
+    batched: Atoms
+    summed: Atoms
+    free: Atoms
+
+
+def _convolution(step: Step, taken: Values, meetings: Meetings) -> Value:
+    channels = step.eqn.params["dimension_numbers"].rhs_spec[:2]
+    if taken[0].nature > Nature.LEAF:
+        meetings.of_kernels |= _atoms(step.inputs[1][axis] for axis in channels)
+    return _ACTIVATION
+
+
+def _product(step: Step, taken: Values, meetings: Meetings) -> Value:
+    params = step.eqn.params
+    summed, (of_first, of_second) = params.get("dimension_numbers") or (
+        params["ragged_dot_dimension_numbers"].dot_dimension_numbers
+    )
+    if "ragged_dot_dimension_numbers" in params:
+        # Rows come in groups, and each group has a matrix of its own.
+        of_second = (*of_second, *params["ragged_dot_dimension_numbers"].rhs_group_dimensions)
+    first = _side(step.inputs[0], taken[0], summed[0], of_first)
+    second = _side(step.inputs[1], taken[1], summed[1], of_second)
+    sums = bool(summed[0])
+    for weights, other in ((second, first), (first, second)):
+        if weights.value.nature < other.value.nature:
+            meetings.product(weights.batched, weights.summed, weights.free)
+            # Without a sum, matrices are scaled as a whole.
+            bank = not sums and len(weights.free) > 1 and other.value.nature == Nature.ACTIVATION
+            if not bank:
+                return _ACTIVATION
+            meetings.gates.append(_gate(other, weights))
+            return _joined(taken)._replace(nature=Nature.WEIGHTS)
+    _note_activations(first, second, sums, meetings)
+    return _joined(taken)._replace(nature=Nature.ACTIVATION)
+
+
+def _note_activations(first: _Side, second: _Side, sums: bool, meetings: Meetings) -> None:
+    """Note a product of two activations: which of them gate, and which axes it keeps or mixes."""
+    scales = [side for side in (first, second) if not side.free]
+    for side, other in ((first, second), (second, first)):
+        if other.free and (sums or not side.free):
+            meetings.gates.append(_gate(side, other))
+    if sums or not scales:
+        meetings.beside |= first.batched
+    if sums and len(scales) == 1:
+        meetings.weighted.append((first.summed, first.free | second.free))
+    elif sums or not scales:
+        for side in (first, second):
+            meetings.mixed |= side.summed | side.free
+
+
+def _side(axes: Axes, value: Value, summed: Sequence[int], batched: Sequence[int]) -> _Side:
+    free = [axis for index, axis in enumerate(axes) if index not in (*summed, *batched)]
+    return _Side(
+        value, _atoms(axes[index] for index in batched), _atoms(axes[index] for index in summed), _atoms(free)
+    )
+
+
+def _gate(side: _Side, other: _Side) -> Gate:
+    return Gate(side.batched | side.summed, other.free, side.value.compared, side.value.chosen)
+
+
+# Loops and branches ----------------------------------------------------------------------------------
+
+
+def _until_they_stay(
+    body: Program, before: Values, carried: Values, after: Values, meetings: Meetings
+) -> tuple[Values, Values]:
+    """Walk a loop until its carry is what the body makes of it; return the carry and the outputs."""
+    while True:
+        inside = Meetings()
+        made = _walk(body, [*before, *carried, *after], inside)
+        joined = [
+            _joined(pair)._replace(repeated=pair[0].repeated & pair[1].repeated)
+            for pair in zip(carried, made, strict=False)
+        ]
+        if joined == carried:
+            meetings.take(inside)
+            return carried, made
+        carried = joined
+
+
+def _scan(step: Step, taken: Values, meetings: Meetings) -> Values:
+    (body,) = step.programs
+    consts, carries = scan_counts(step.eqn)
+    # The first axis of rows is that of the rounds.
+    rows = [
+        value._replace(repeated=frozenset(index - 1 for index in value.repeated if index))
+        for value in taken[consts + carries :]
+    ]
+    carried = taken[consts : consts + carries]
+    carried, made = _until_they_stay(body, taken[:consts], carried, rows, meetings)
+    return [*carried, *(value._replace(repeated=frozenset()) for value in made[carries:])]
+
+
+def _while(step: Step, taken: Values, meetings: Meetings) -> Values:
+    condition, body = step.programs
+    of_condition, of_body = step.eqn.params["cond_nconsts"], step.eqn.params["body_nconsts"]
+    before, carried = taken[of_condition : of_condition + of_body], taken[of_condition + of_body :]
+    carried, _ = _until_they_stay(body, before, carried, [], Meetings())
+    (goes_on,) = _walk(condition, [*taken[:of_condition], *carried], meetings)
+    if goes_on.nature > Nature.LEAF:
+        # Inputs say how often it goes round: all that the body changes depends on them.
+        jaxpr = body.closed.jaxpr
+        pairs = zip(carried, jaxpr.invars[of_body:], jaxpr.outvars, strict=True)
+        carried = [value if into is out else _joined([value, _ACTIVATION]) for value, into, out in pairs]
+    return _until_they_stay(body, before, carried, [], meetings)[0]
+
+
+def _cond(step: Step, taken: Values, meetings: Meetings) -> Values:
+    index, *operands = taken
+    branches = [_walk(program, operands, meetings) for program in step.programs]
+    chosen = [] if index.nature == Nature.LEAF else [_ACTIVATION]
+    return [_joined([*values, *chosen]) for values in zip(*branches, strict=True)]
+
+
+def _anything(step: Step, taken: Values, meetings: Meetings) -> Values:
+    made = _joined(taken)
+    for program in step.programs:
+        same = len(program.inputs) == len(taken)
+        _walk(program, taken if same else [made] * len(program.inputs), meetings)
+    return [made] * len(step.outputs)

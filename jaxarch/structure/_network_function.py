@@ -1,0 +1,138 @@
+"""A network as one function of all of its arrays, which is what its structure is read from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxarch._internal.errors import ArgumentError, is_traced, shown
+from jaxarch._internal.trees import PyTree, named_leaves, placed
+from jaxarch.masks import apply_mask
+from jaxarch.run._network import Network
+from jaxarch.run._problem import Problem
+
+Leaves = dict[str, Any]
+"""The parameters and the state of a model, by path."""
+
+
+def function_of(
+    model: Any, about: Any, inputs: tuple[PyTree, ...], examples: int
+) -> tuple[Callable[..., Any], PyTree, tuple[PyTree, ...]]:
+    """What is traced: of a network beside its problem, or of a function beside its leaves and inputs.
+
+    Args:
+      model: a network of one run, or a function `(tree, *inputs) -> outputs`.
+      about: the network's problem, or the function's tree.
+      inputs: the function's; a network has none but its problem's.
+      examples: how many of these it is traced with.
+
+    Returns:
+      The function, its tree, and its inputs.
+
+    Raises:
+      ArgumentError: anything else; many runs at once, a bare architecture, another network than the
+        problem's, a problem that predicts nothing.
+    """
+    if isinstance(model, Network):
+        if not isinstance(about, Problem) or inputs:
+            raise ArgumentError(f"problem: expected the network's problem alone, got {shown(about)}")
+        leaves = masked_leaves(model)
+        check_problem(model, about)
+        function = problem_function(about, model.params, model.state)
+        return function, leaves, (example_batch(about, examples),)
+    if not callable(model):
+        raise ArgumentError(f"model: expected a network of one run or a function, got {shown(model)}")
+    if isinstance(about, Problem):
+        raise ArgumentError("model: expected a network of one run beside a problem, got a function")
+    return model, about, inputs
+
+
+def problem_function(problem: Problem, params: PyTree, state: PyTree) -> Callable[[Leaves, PyTree], Any]:
+    """What a problem's model computes, as a function `(leaves, batch) -> outputs` at evaluation.
+
+    Args:
+      problem: with `predict`.
+      params: of its model, arrays or their shapes.
+      state: likewise.
+
+    Raises:
+      ArgumentError: a problem that predicts nothing.
+    """
+    if problem.predict is None:
+        raise ArgumentError("problem: it has no `predict`, which this needs")
+    predict = problem.predict
+
+    def function(leaves: Leaves, batch: PyTree) -> Any:
+        own_params, own_state = split_leaves(leaves, params, state)
+        return predict(own_params, own_state, batch)
+
+    return function
+
+
+def joined_leaves(params: PyTree, state: PyTree) -> Leaves:
+    """Parameters and state by path; a leaf of the state whose path is taken begins with `state/`."""
+    leaves = named_leaves(params)
+    of_state = named_leaves(state)
+    return {**leaves, **{_state_path(path, leaves): leaf for path, leaf in of_state.items()}}
+
+
+def split_leaves(leaves: Leaves, params: PyTree, state: PyTree) -> tuple[PyTree, PyTree]:
+    """Parameters and state again, of the structure of some: the inverse of `joined_leaves`."""
+    of_params = named_leaves(params)
+    of_state = {path: leaves[_state_path(path, of_params)] for path in named_leaves(state)}
+    return placed({path: leaves[path] for path in of_params}, params), placed(of_state, state)
+
+
+def _state_path(path: str, of_params: Leaves) -> str:
+    return f"state/{path}" if path in of_params else path
+
+
+def masked_leaves(network: Network) -> Leaves:
+    """The leaves of a network of one run, its parameters masked.
+
+    Raises:
+      ArgumentError: many runs at once, a bare architecture, traced values.
+    """
+    if not isinstance(network, Network):
+        raise ArgumentError(f"network: expected that of one run, network.of_run(0), got {shown(network)}")
+    if network.params is None:
+        raise ArgumentError("network: it is a bare architecture; retrain it first, retrain('cold')")
+    if is_traced((network.params, network.mask, network.state)):
+        raise ArgumentError(
+            "network: its values, which are traced, decide; call this outside of jit and vmap"
+        )
+    if network.failed_at is not None and np.ndim(network.failed_at):
+        raise ArgumentError("network: expected that of one run; take it with network.of_run(0)")
+    params = network.params if network.mask is None else apply_mask(network.mask, network.params)
+    return joined_leaves(params, network.state)
+
+
+def check_problem(network: Network, problem: Problem) -> None:
+    """Raise unless a network has the leaves of a problem's model."""
+    expected = jax.eval_shape(problem.init, jax.random.key(0))
+    for name, given, there in zip(
+        ("params", "state"), (network.params, network.state), expected, strict=True
+    ):
+        shapes, wanted = (
+            {path: jnp.shape(leaf) for path, leaf in named_leaves(tree).items()} for tree in (given, there)
+        )
+        for path in [*wanted, *shapes]:
+            if shapes.get(path) != wanted.get(path):
+                raise ArgumentError(
+                    f"network: expected {name} of the problem's model, {path!r} of shape {wanted.get(path)}, "
+                    f"got {shapes.get(path)}; of many runs, take one: network.of_run(0)"
+                )
+
+
+def example_batch(problem: Problem, rows: int) -> PyTree:
+    """The first training examples of a problem, of its first run if each has its own."""
+    problem = problem if problem.runs is None else problem.of_run(0)
+    if problem.train is not None or problem.stream is None:
+        chosen = problem.training_rows()[:rows]
+    else:
+        chosen = jnp.arange(min(rows, jax.tree.leaves(problem.data)[0].shape[0]))
+    return problem.gather(problem.data, problem.per_run, chosen)

@@ -1,0 +1,293 @@
+"""The products and convolutions of a traced program: whose weights they take, and how often each runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.extend.core import JaxprEqn, Literal
+
+from jaxarch.structure._flow import ENTRYWISE, MOVES, PRODUCTS, REDUCTIONS, Program, Step, bind, literal
+from jaxarch.structure._known import is_key
+from jaxarch.structure._scans import scan_counts
+from jaxarch.structure._smaller import Kept, sizes
+
+NO_PARAMETERS = "(no parameters)"
+"""The layer of products that take no leaf: of two activations, as in attention, or with a constant."""
+
+
+class Factor(NamedTuple):
+    """An array that is made of leaves and constants alone, whatever the inputs are.
+
+    Attributes:
+      paths: of these leaves; none of a constant.
+      value: the array; `None` where it is not known.
+      by_round: whether the value has one more axis, the first: what it is in each round of the loops that
+        it is in.
+    """
+
+    paths: tuple[str, ...]
+    value: Any = None
+    by_round: bool = False
+
+
+class Product(NamedTuple):
+    """A product or a convolution, where it is called.
+
+    Attributes:
+      step: its equation.
+      layer: the module of the leaves that its factors are made of.
+      times: how often it runs: the rounds of the loops that it is in.
+      factors: both; `None` for one that depends on the inputs.
+    """
+
+    step: Step
+    layer: str
+    times: int
+    factors: tuple[Factor | None, Factor | None]
+
+
+@dataclasses.dataclass
+class Products:
+    """What `find_products` finds.
+
+    Attributes:
+      found: the products, in the order of the program.
+      layers: those of the products, and the modules of all leaves that meet something of the inputs, in that
+        order.
+      uncounted: what may multiply, and is not among the products: primitives by name.
+      chosen: whether there were branches of which the dearest was taken.
+      with_values: whether what is made of leaves and constants alone is computed.
+    """
+
+    found: list[Product] = dataclasses.field(default_factory=list)
+    layers: dict[str, None] = dataclasses.field(default_factory=dict)
+    uncounted: dict[str, None] = dataclasses.field(default_factory=dict)
+    chosen: bool = False
+    with_values: bool = False
+
+    def inside(self) -> Products:
+        """Of what a part of the program will be found."""
+        return Products(with_values=self.with_values)
+
+    def take(self, other: Products) -> None:
+        """Add what was found elsewhere."""
+        self.found += other.found
+        self.layers |= other.layers
+        self.uncounted |= other.uncounted
+        self.chosen |= other.chosen
+
+
+def find_products(program: Program, leaves: Mapping[str, Any]) -> Products:
+    """All products and convolutions of a model's program, those in calls, loops and branches among them.
+
+    Args:
+      program: as `flow.follow` makes it, whose first inputs are the model's leaves.
+      leaves: by path, in this order: arrays, or `None` for those whose values do not matter.
+    """
+    inputs = [
+        Factor((path,), None if value is None or is_key(value) else value) for path, value in leaves.items()
+    ]
+    products = Products(with_values=any(value is not None for value in leaves.values()))
+    _walk(program, [*inputs, *[None] * (len(program.inputs) - len(inputs))], 1, products)
+    return products
+
+
+def shape_of(atom: Any) -> tuple[int, ...]:
+    """That of an array of a program."""
+    return atom.aval.shape
+
+
+def module_of(path: str) -> str:
+    """The module of a leaf: its path without the last part, if it has more; `.` where the tree is a leaf."""
+    return path.rpartition("/")[0] or path or "."
+
+
+def multiply_adds(product: Product, kept: Kept) -> int:
+    """How many there are, of whole arrays from which units were cut.
+
+    Of a convolution, those at places in its padding count too, as in the literature. Of a transposed one
+    they do not, and neither do the zeros between the places of its input.
+    """
+    step = product.step
+    first, second = (sizes(axes, kept) for axes in step.inputs)
+    made = sizes(step.outputs[0], kept)
+    if step.eqn.primitive.name == "dot_general":
+        summed = step.eqn.params["dimension_numbers"][0][0]
+        return product.times * math.prod(made) * math.prod(first[axis] for axis in summed)
+    numbers = step.eqn.params["dimension_numbers"]
+    outputs, inputs = (second[axis] for axis in numbers.rhs_spec[:2])
+    places = math.prod(int(counts.sum()) for counts in taps(step.eqn))
+    return product.times * made[numbers.out_spec[0]] * outputs * inputs * places
+
+
+def taps(eqn: JaxprEqn) -> list[np.ndarray]:
+    """How often each entry of a kernel is multiplied along each axis that a convolution moves along."""
+    params, outputs = eqn.params, shape_of(eqn.outvars[0])
+    pictures, kernel = map(shape_of, eqn.invars)
+    numbers, counts = params["dimension_numbers"], []
+    is_transposed = max(params["lhs_dilation"], default=1) > 1
+    for index, (low, _) in enumerate(params["padding"]):
+        moves = np.arange(outputs[numbers.out_spec[2 + index]]) * params["window_strides"][index]
+        window = np.arange(kernel[numbers.rhs_spec[2 + index]]) * params["rhs_dilation"][index]
+        places, between = moves[:, None] + window - low, params["lhs_dilation"][index]
+        last = (pictures[numbers.lhs_spec[2 + index]] - 1) * between
+        there = (places >= 0) & (places <= last) if is_transposed else True
+        counts.append(((places % between == 0) & there).sum(0))
+    return counts
+
+
+# From equation to equation ---------------------------------------------------------------------------
+
+Factors = list[Factor | None]
+
+_LOOPS_AND_BRANCHES = ("cond", "scan", "while")
+_WITHOUT_PRODUCTS = {
+    *ENTRYWISE, *MOVES, *REDUCTIONS,
+    "approx_top_k", "argmax", "argmin", "bitcast_convert_type", "create_token", "cumlogsumexp", "cummax",
+    "cummin", "cumprod", "cumsum", "device_put", "dynamic_slice", "dynamic_update_slice", "empty", "gather",
+    "iota", "optimization_barrier", "random_bits", "random_clone", "random_fold_in", "random_seed",
+    "random_split", "random_unwrap", "random_wrap", "reduce_and", "reduce_window_max", "reduce_window_min",
+    "reduce_window_sum", "rng_bit_generator", "rng_uniform", "scatter", "scatter-add", "scatter-max",
+    "scatter-min", "scatter-mul", "scatter-sub", "scatter_add", "scatter_max", "scatter_min", "scatter_mul",
+    "scatter_sub", "select_and_gather_add", "select_and_scatter_add", "sort", "threefry2x32", "top_k",
+}  # fmt: skip
+"""Functions of entries, sums, moves and random bits, none of which is a sum of products."""
+
+
+def _walk(program: Program, inputs: Sequence[Factor | None], times: int, products: Products) -> Factors:
+    """Add the products of a program to some, and say which of its outputs are made of leaves alone."""
+    jaxpr = program.closed.jaxpr
+
+    def constant(value: Any) -> Factor:
+        return Factor((), value if products.with_values and not is_key(value) else None)
+
+    known: dict[Any, Factor | None] = dict(
+        zip(jaxpr.constvars, map(constant, program.closed.consts), strict=True)
+    )
+    known.update(zip(jaxpr.invars, inputs, strict=True))
+
+    def read(atom: Any) -> Factor | None:
+        return constant(literal(atom)) if isinstance(atom, Literal) else known[atom]
+
+    for step in program.steps:
+        taken = [read(atom) for atom in step.eqn.invars]
+        known.update(zip(step.eqn.outvars, _step(step, taken, times, products), strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _step(step: Step, taken: Factors, times: int, products: Products) -> Factors:
+    name = step.eqn.primitive.name
+    if step.called:
+        return _walk(step.called, taken, times, products)
+    if name in _LOOPS_AND_BRANCHES:
+        {"cond": _cond, "scan": _scan, "while": _while}[name](step, taken, times, products)
+    elif name in PRODUCTS:
+        first, second = taken
+        products.found.append(Product(step, _layer(first, second), times, (first, second)))
+        products.layers[products.found[-1].layer] = None
+    elif name not in _WITHOUT_PRODUCTS:
+        products.uncounted[name] = None
+    of_leaves = [factor for factor in taken if factor is not None]
+    if len(of_leaves) == len(taken):
+        return _evaluated(step, of_leaves, products.with_values)
+    products.layers |= dict.fromkeys(module_of(path) for factor in of_leaves for path in factor.paths)
+    return [None] * len(step.eqn.outvars)
+
+
+def _layer(*factors: Factor | None) -> str:
+    """The module of some factors, or the modules, where they are of several."""
+    modules = dict.fromkeys(
+        module_of(path) for factor in factors if factor is not None for path in factor.paths
+    )
+    return " + ".join(modules) or NO_PARAMETERS
+
+
+def _evaluated(step: Step, taken: Sequence[Factor], with_values: bool) -> Factors:
+    """What a step makes of leaves and constants alone, computed if they are known."""
+    eqn, outputs = step.eqn, range(len(step.eqn.outvars))
+    of = list(taken)
+    if eqn.primitive.name in ENTRYWISE:
+        # A kernel over the norm of all kernels is of that kernel's module.
+        entries = [math.prod(shape_of(atom)) for atom in eqn.invars]
+        of = [factor for factor, size in zip(taken, entries, strict=True) if size == max(entries)]
+    paths = tuple(dict.fromkeys(path for factor in of for path in factor.paths))
+    if not with_values or any(factor.value is None for factor in taken):
+        return [Factor(paths) for _ in outputs]
+    values, by_round = [factor.value for factor in taken], [factor.by_round for factor in taken]
+    if not any(by_round):
+        return [Factor(paths, made) for made in bind(eqn, values)]
+    mapped = jax.vmap(lambda *arrays: bind(eqn, arrays), [0 if by else None for by in by_round])
+    return [Factor(paths, made, True) for made in mapped(*values)]
+
+
+# Loops and branches ----------------------------------------------------------------------------------
+
+
+def _scan(step: Step, taken: Factors, times: int, products: Products) -> None:
+    """As often as it has rounds; of rows, each round its own."""
+    (body,), length = step.programs, step.eqn.params["length"]
+    consts, carries = scan_counts(step.eqn)
+    carried = [factor and Factor(factor.paths) for factor in taken[consts : consts + carries]]
+    outside = [*(_repeated(factor, times, length) for factor in taken[:consts]), *carried]
+    rows = [_rows(factor, times, length) for factor in taken[consts + carries :]]
+    while True:
+        inside = products.inside()
+        made = _walk(body, [*outside, *rows], times * length, inside)
+        lost = [
+            consts + index
+            for index in range(carries)
+            if made[index] is None and outside[consts + index] is not None
+        ]
+        if not lost:
+            break
+        for index in lost:
+            outside[index] = None
+    products.take(inside)
+
+
+def _repeated(factor: Factor | None, times: int, length: int) -> Factor | None:
+    """What a loop finds outside of it, in each of its rounds."""
+    if factor is None or not factor.by_round:
+        return factor
+    return factor._replace(value=np.repeat(np.asarray(factor.value), length, axis=0))
+
+
+def _rows(factor: Factor | None, times: int, length: int) -> Factor | None:
+    """What a loop takes row by row."""
+    if factor is None or factor.value is None:
+        return factor
+    rows = np.asarray(factor.value)
+    if factor.by_round:
+        return factor._replace(value=rows.reshape(times * length, *rows.shape[2:]))
+    return Factor(factor.paths, np.tile(rows, (times, *[1] * (rows.ndim - 1))), True)
+
+
+def _while(step: Step, taken: Factors, times: int, products: Products) -> None:
+    """Its rounds are not known: what multiplies in it is not counted."""
+    inside = products.inside()
+    of_condition, of_body = step.eqn.params["cond_nconsts"], step.eqn.params["body_nconsts"]
+    carry: Factors = [None] * len(step.eqn.outvars)
+    condition, body = step.programs
+    _walk(condition, [*taken[:of_condition], *carry], times, inside)
+    _walk(body, [*taken[of_condition : of_condition + of_body], *carry], times, inside)
+    products.layers |= inside.layers
+    if inside.found or inside.uncounted:
+        products.uncounted["while"] = None
+
+
+def _cond(step: Step, taken: Factors, times: int, products: Products) -> None:
+    """The branch of the most multiply-adds."""
+    branches = []
+    for program in step.programs:
+        branches.append(products.inside())
+        _walk(program, taken[1:], times, branches[-1])
+    work = [sum(multiply_adds(product, {}) for product in branch.found) for branch in branches]
+    for branch, own in zip(branches, work, strict=True):
+        chosen = branch is branches[work.index(max(work))]
+        products.take(branch if chosen else dataclasses.replace(branch, found=[]))
+        products.chosen |= own > 0

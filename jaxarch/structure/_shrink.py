@@ -1,0 +1,644 @@
+"""A model made physically smaller: without the units that its outputs do not need."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple, overload
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.extend.core import ClosedJaxpr, Literal
+
+from jaxarch._internal.errors import ArgumentError, is_traced
+from jaxarch._internal.trees import PyTree, copied, inexact, is_key, merge, named_leaves
+from jaxarch.run._network import Network
+from jaxarch.run._problem import Key, Problem
+from jaxarch.structure._alike import are_alike
+from jaxarch.structure._batches import differ_in_examples
+from jaxarch.structure._flow import AS_THEY_MUST_BE, OWN_DERIVATIVE, Program, inner
+from jaxarch.structure._groups import ONE_IS_KEPT, Folded, Groups, some_axes
+from jaxarch.structure._known import Value
+from jaxarch.structure._network_function import (
+    Leaves,
+    example_batch,
+    function_of,
+    joined_leaves,
+    split_leaves,
+)
+from jaxarch.structure._tracing import traced
+
+_TRACED, _COMPARED = 2, 64
+"""Examples that a network is traced with, and that it is compared on."""
+_NO_MORE_THAN_ROUNDING = 1e-5
+"""Of biases that took up the same constants in another order."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Shrunk:
+    """A smaller model that computes what the one that it was made from does. `print` shows what was removed.
+
+    Attributes:
+      tree: the leaves, with smaller arrays.
+      function: `(tree, *inputs) -> outputs` of these. With inputs of other sizes it is seen first whether the
+        same units do nothing then, once for these sizes, and refused if not. That costs a trace where the
+        inputs are other numbers of examples, each computed on its own. `groups.smaller(kept)` does not look.
+      same_function: whether the function that was given takes these arrays as it is, and computes from them,
+        operation by operation, what its program with the smaller sizes does.
+      groups: the groups of units.
+      kept: by name of the group, booleans of shape (size,): the units that are left.
+      left: of these, the ones that do not depend on the inputs, by name of the group and by why they stay.
+      difference: the largest difference of an output on the examples, in units of the largest output.
+    """
+
+    tree: PyTree
+    function: Callable[..., Any]
+    same_function: bool
+    groups: Groups
+    kept: dict[str, np.ndarray]
+    left: dict[str, dict[str, np.ndarray]]
+    difference: float
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> list[str]:
+        rows = [("group", "kind", "units", "kept")]
+        for name, units in self.kept.items():
+            rows.append((name, self.groups.groups[name].kind, str(units.size), str(int(units.sum()))))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        table = [
+            f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]:>{widths[2]}}  {row[3]:>{widths[3]}}"
+            for row in rows
+        ]
+        constants = [
+            f"{name}: {int(units.sum())} that do not depend on the inputs stay: {why}"
+            for name, reasons in self.left.items()
+            for why, units in reasons.items()
+            if why != ONE_IS_KEPT
+        ]
+        if empty := [name for name, reasons in self.left.items() if ONE_IS_KEPT in reasons]:
+            constants.append(f"of these no unit is needed, and one is kept: {some_axes(empty)}")
+        reasons = self.groups.reasons().items()
+        whole = [f"left whole, since {why}: {axes}" for why, axes in reasons if why not in AS_THEY_MUST_BE]
+        before, after = self.groups.entries(), sum(leaf.size for leaf in jax.tree.leaves(self.tree))
+        how = (
+            "the function takes these arrays as it is"
+            if self.same_function
+            else "by its program with these sizes"
+        )
+        return [
+            *(table if self.kept else [str(self.groups)]),
+            *constants,
+            *whole,
+            f"{before:,} numbers before, {after:,} now; {how}",
+            f"outputs on the example differ by at most {self.difference:.1e} of the largest",
+        ]
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class ShrunkNetwork(Shrunk):
+    """A smaller network, and the problem that it solves. `print` shows what was removed.
+
+    Attributes:
+      network: its parameters, mask and state, with smaller arrays.
+      problem: the problem, with a model of these sizes: `problem.predict(network.params, network.state,
+        batch)`, or `over_seeds(retrain(...), keys, problem, network=...)`.
+    """
+
+    network: Network
+    problem: Problem
+
+
+@overload
+def shrink(model: Network, about: Problem) -> ShrunkNetwork: ...
+@overload
+def shrink(model: Callable[..., Any], about: PyTree, *inputs: PyTree) -> Shrunk: ...
+def shrink(model: Any, about: Any, *inputs: PyTree) -> Shrunk:
+    r"""Remove the neurons, channels and heads that do nothing, exactly, from any JAX model.
+
+        small = jaxarch.shrink(network.of_run(0), problem)   # what a search found
+        small = jaxarch.shrink(function, params, x)          # any function of parameters and inputs
+        print(small)                                         # what was removed, and what was left and why
+
+    Which axes of which arrays belong together, and which units do nothing, is read from the traced program
+    (see `axis_groups`, `Groups.needed`). A unit goes if it is 0, is not needed, or is a constant that a bias
+    takes up (`Groups.fold`), wherever it is summed over: on a residual stream only where all that write to it
+    are dead, or all that read it. What jaxarch does not understand it leaves whole, and names. Nothing is
+    approximated, and the smaller model is compared with the whole one before it is returned.
+
+    Where the function takes the smaller arrays as it is and is the same program with them, as with Flax NNX's
+    layers, which read sizes from their arrays, it runs as it was written; otherwise, as with Flax Linen's
+    modules, heads in a reshape or a mean over units, its traced program runs with every size as it is then
+    (see `Groups.smaller`). At any batch size, it can be jitted, mapped and differentiated.
+
+    What does nothing is found for inputs of the example's sizes, whatever their values, and with one example
+    more; numbers that overflow are none. Of leaves that are not read here nothing is cut. The result shares
+    no array with what was handed in.
+
+    A network is read as it evaluates: dropout does nothing, batch norm has its running statistics. `problem`
+    of the result trains it as well, with the statistics of its batches then, as the whole network would be
+    without these units: its loss and metrics are the problem's own where these take the smaller arrays as
+    they are, or else their programs. Its `init` draws the whole network's weights and cuts them.
+
+    Args:
+      model: a network of one run, `network.of_run(0)`, or a function `(tree, *inputs) -> outputs` that JAX
+        can trace.
+      about: the network's problem; or the function's tree, the parameters and whatever else may be cut, with
+        0 for what is pruned (`masks.apply_mask`).
+      *inputs: an example of what the function is called with, on which both are compared.
+
+    Returns:
+      `ShrunkNetwork` for a network, with `network` and `problem`; `Shrunk` for a function, with `tree` and
+      `function`.
+
+    Raises:
+      ArgumentError: many runs at once, a bare architecture, traced values, a problem that predicts nothing; a
+        function that cannot be traced or has side effects; a module in place of a function; a masked model
+        that computes NaN.
+      RuntimeError: the smaller model computes something else: a fault of this function.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, jaxarch
+      >>> def function(params, x):
+      ...     x = x + jax.nn.relu(x @ params["in"] + params["bias"]) @ params["out"]
+      ...     return x @ params["head"]
+      >>> # Of three neurons one has no inputs, and one no outputs.
+      >>> into, out = jnp.array([[1.0, 0, 1], [1, 0, 0]]), jnp.array([[1.0, 1], [1, 1], [0, 0]])
+      >>> params = {"in": into, "bias": jnp.zeros(3), "out": out, "head": jnp.ones((2, 1))}
+      >>> small = jaxarch.shrink(function, params, jnp.ones((1, 2)))
+      >>> print(small.tree["in"].shape, small.kept, function(small.tree, jnp.ones((1, 2))))
+      (2, 1) {'bias[0]': array([ True, False, False])} [[6.]]
+    """
+    function, tree, examples = function_of(model, about, inputs, _TRACED)
+    if isinstance(model, Network):
+        return _shrunk_network(model, about, function, tree, examples)
+    return shrink_function(function, tree, inputs)
+
+
+@contextlib.contextmanager
+def _named_if_slow(doing: str) -> Iterator[None]:
+    """Say on the error stream what is being done, once it takes more than `_PATIENCE` seconds."""
+    timer = threading.Timer(_PATIENCE, lambda: print(f"jaxarch: {doing}", file=sys.stderr, flush=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+_PATIENCE = 2.0
+_DOING = "shrink reads the program, then compiles the whole model and the smaller one to compare them"
+
+
+@_named_if_slow(_DOING)
+def shrink_function(
+    function: Callable[..., Any], tree: PyTree, inputs: tuple[PyTree, ...], updates: bool = False
+) -> Shrunk:
+    """A function without the units that do nothing, see `shrink`.
+
+    Args:
+      function: `(tree, *inputs) -> outputs`.
+      tree: the leaves.
+      inputs: an example.
+      updates: whether it returns `(outputs, leaves)`, with some leaves as they are after the call, whose
+        values are then unknown before it. The function of the result returns the outputs alone.
+    """
+    leaves = jax.tree.leaves(inputs)
+    if is_traced(inputs) or any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves):
+        raise ArgumentError("inputs: expected arrays, on which both are compared, got what has no values")
+    held = _snapshot(tree)
+    fold = partial(_folded, function, held, fixed=(), updates=updates)
+    found = fold(inputs)
+    groups, folded, _ = found
+    small = _cut(groups, folded, held, tree)
+    same, chosen, difference = _smaller(groups, folded, small, function, tree, inputs)
+    if updates:
+        both = chosen
+        chosen = lambda small, *inputs: both(small, *inputs)[0]  # noqa: E731
+    guarded = _guarded(chosen, fold, found, inputs)
+    return Shrunk(small, guarded, same, groups, folded.kept, folded.left, difference)
+
+
+def _snapshot(tree: PyTree) -> PyTree:
+    """A copy on the host, of a tree that is looked at again when inputs have other sizes."""
+    if is_traced(tree):
+        return tree  # refused where its values are looked at, as is all that is no array
+
+    def held(leaf: Any) -> Any:
+        if not isinstance(leaf, (jax.Array, np.ndarray)):
+            return leaf
+        return jnp.copy(leaf) if is_key(leaf) else np.array(leaf)
+
+    return jax.tree.map(held, tree)
+
+
+def _cut(groups: Groups, folded: Folded, held: PyTree, tree: PyTree) -> PyTree:
+    """The smaller leaves, in arrays of their own, on the devices of those that they are made of."""
+
+    def placed_as(leaf: Any, before: Any, now: Any) -> Any:
+        if before is now or not isinstance(leaf, jax.Array):
+            return leaf if before is now else now
+        return jax.device_put(now, leaf.sharding)
+
+    whole = jax.tree.map(placed_as, tree, held, folded.tree)
+    return copied(groups.cut(whole, folded.kept))
+
+
+class _Found(NamedTuple):
+    """The needed part of a function.
+
+    Attributes:
+      groups: its groups.
+      folded: what is needed.
+      programs: what that was found of. It is true of all programs that differ in examples alone.
+    """
+
+    groups: Groups
+    folded: Folded
+    programs: tuple[ClosedJaxpr, ...]
+
+
+def _folded(
+    function: Callable[..., Any],
+    tree: PyTree,
+    inputs: tuple[PyTree, ...],
+    *,
+    fixed: Collection[str],
+    updates: bool = False,
+    beside: Groups | None = None,
+) -> _Found:
+    """The groups, and what is needed with these inputs and with one example more, if the function takes that.
+
+    What is a sum over examples, or is nothing where there is one alone, differs between the two. Where each
+    example is computed on its own nothing does.
+    """
+    groups = Groups(function, tree, inputs, updates, beside)
+    folded = groups.fold(tree, fixed)
+    found = _Found(groups, folded, (groups._traced,))
+    try:
+        longer = _one_more(inputs)
+        traced_again, _ = traced(function, groups._shapes, *longer)
+        if differ_in_examples(groups._traced, traced_again):
+            return found
+        more = Groups(function, tree, longer, updates, beside)
+    except ArgumentError:
+        return found
+    other = more.fold(tree, fixed)
+    if groups.apart(more, folded.kept) is None and _equal(folded, other):
+        return found._replace(programs=(groups._traced, more._traced))
+    first, second = groups.needed(tree), groups.of_these(more.needed(tree))
+    kept = {name: units | second.get(name, np.ones_like(units)) for name, units in first.items()}
+    return found._replace(folded=Folded(kept, tree, {}))
+
+
+def _one_more(inputs: tuple[PyTree, ...]) -> tuple[PyTree, ...]:
+    """The shapes of inputs whose first axes have one index more."""
+
+    def longer(leaf: Any) -> Any:
+        first, *others = jnp.shape(leaf) or (None,)
+        return leaf if first is None else jax.ShapeDtypeStruct((first + 1, *others), leaf.dtype)
+
+    return jax.tree.map(longer, inputs)
+
+
+def _equal(first: Folded, second: Folded) -> bool:
+    """Whether the same units are left, with the same biases."""
+    leaves = zip(jax.tree.leaves(first.tree), jax.tree.leaves(second.tree), strict=True)
+    return (
+        first.kept.keys() == second.kept.keys()
+        and all(np.array_equal(units, second.kept[name]) for name, units in first.kept.items())
+        and all(one is other or _difference(one, other) <= _NO_MORE_THAN_ROUNDING for one, other in leaves)
+    )
+
+
+def _guarded(
+    smaller: Callable[..., Any],
+    fold: Callable[[tuple[PyTree, ...]], _Found],
+    found: _Found,
+    inputs: tuple[PyTree, ...],
+    examples: bool = False,
+) -> Callable[..., Any]:
+    """The smaller function, which refuses inputs of other sizes with which other units do nothing.
+
+    Args:
+      smaller: the function.
+      fold: what is needed of the whole one, of its inputs.
+      found: what is needed with some inputs.
+      inputs: these.
+      examples: whether the first axis of inputs is known to be that of the examples.
+    """
+
+    def sizes_of(inputs: tuple[PyTree, ...]) -> Any:
+        leaves, structure = jax.tree.flatten(inputs)
+        shapes = [jnp.shape(leaf) for leaf in leaves]
+        return structure, tuple(shape[1:] if examples else shape for shape in shapes)
+
+    known = {sizes_of(inputs)}
+
+    def guarded(small: PyTree, *others: PyTree) -> Any:
+        if (sizes := sizes_of(others)) not in known:
+            shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), leaf.dtype), others)
+            there = found
+            if not _is_known(found, shapes):
+                with jax.ensure_compile_time_eval():
+                    there = fold(shapes)
+            if not _equal(found.folded, there.folded):
+                raise ArgumentError(
+                    "inputs: with these sizes other units do nothing than with those of the example that the "
+                    "model was shrunk on; shrink it on an example of these"
+                )
+            known.add(sizes)
+        return smaller(small, *others)
+
+    return guarded
+
+
+def _is_known(found: _Found, inputs: tuple[PyTree, ...]) -> bool:
+    """Return whether other inputs are more or fewer examples, each computed as before."""
+    groups = found.groups
+    program, _ = traced(groups._function, groups._shapes, *inputs)
+    return any(differ_in_examples(known, program) for known in found.programs)
+
+
+def _smaller(
+    groups: Groups,
+    folded: Folded,
+    small: PyTree,
+    function: Callable[..., Any],
+    tree: PyTree,
+    inputs: tuple[PyTree, ...],
+) -> tuple[bool, Callable[..., Any], float]:
+    """Whether the function takes the smaller arrays as it is, one that does, and how much it differs."""
+    program = jax.jit(groups.smaller(folded.kept))
+    same = _takes(function, program, small, *inputs)
+    if same and _has_rules(groups._program):
+        same = _derive_alike(function, program, small, inputs)
+    chosen = function if same else program
+    whole, made = jax.jit(function)(tree, *inputs), jax.jit(chosen)(small, *inputs)
+    if groups._updates:
+        whole = whole[0], groups.cut(whole[1], folded.kept)
+    difference = _difference(whole, made)
+    place, failed = _not_a_number(whole), difference > groups.rounding()
+    if place and (failed or _nothing_else(whole)):
+        source, broken = _first_nan(groups, tree), _not_finite(tree)
+        if broken:
+            why = f"since {broken!r} has numbers that are NaN or infinite; look where it was trained"
+        elif source:
+            why = (
+                f"first in {source}, as of 0 / 0 in a norm of weights that are all 0; leave one of them, or "
+                "mask others"
+            )
+        else:
+            why = "and so nothing can be compared; pass inputs on which it computes numbers"
+        raise ArgumentError(f"model: the masked model computes NaN at {place}, {why}")
+    if failed:
+        raise RuntimeError(
+            f"shrink: the smaller model differs by {difference:.1e} of the largest output; please report it"
+        )
+    return same, chosen, difference
+
+
+def _has_rules(program: Program) -> bool:
+    """Return whether a function with a derivative of a user's own is called: one that is not JAX's."""
+    for step in program.steps:
+        if step.eqn.primitive.name in OWN_DERIVATIVE:
+            source = inner(step.eqn).jaxpr.debug_info.func_src_info
+            if "/jax/_src/" not in source and "/jax/nn/" not in source:
+                return True
+        if any(map(_has_rules, step.programs)):
+            return True
+    return False
+
+
+def _derive_alike(
+    function: Callable[..., Any], program: Callable[..., Any], small: PyTree, inputs: tuple[PyTree, ...]
+) -> bool:
+    """Return whether a function has the program's gradient, which is that of the whole model cut alike.
+
+    A rule of a user's own may read a width, and be another one on smaller arrays.
+    """
+    moves = inexact(small)
+
+    def gradient(apply: Callable[..., Any]) -> PyTree:
+        def total(moves: PyTree) -> Array:
+            outputs = jax.tree.leaves(inexact(apply(merge(moves, small), *inputs)))
+            # Weights that differ from output to output, so that no two gradients cancel out.
+            real = [jnp.real(leaf).ravel().astype(jnp.float32) for leaf in outputs]
+            sums = [(leaf * jnp.cos(jnp.arange(leaf.size, dtype=jnp.float32))).sum() for leaf in real]
+            return jnp.stack(sums).sum()
+
+        return jax.jit(jax.grad(total))(moves)
+
+    try:
+        of_program = gradient(program)
+    except ArgumentError:
+        return False  # the rule mixes units that were cut: the program says so when it is differentiated
+    except Exception:
+        return True  # the function has no gradient
+    return _difference(of_program, gradient(function)) <= 1e-4
+
+
+def _not_a_number(outputs: PyTree) -> str | None:
+    """The first place of a NaN, `outputs[0, 1]`; `None` where there is none."""
+    for path, leaf in named_leaves(outputs).items():
+        if jnp.issubdtype(leaf.dtype, jnp.inexact) and (lost := np.argwhere(np.isnan(leaf))).size:
+            return f"outputs{path and '/' + path}{lost[0].tolist() or ''}"
+    return None
+
+
+def _not_finite(tree: PyTree) -> str:
+    """Name the first leaf with a number that is NaN or infinite; empty where there is none."""
+    leaves = named_leaves(inexact(tree)).items()
+    return next((path for path, leaf in leaves if not bool(jnp.isfinite(leaf).all())), "")
+
+
+def _nothing_else(outputs: PyTree) -> bool:
+    """Return whether some output that is no integer is NaN alone, so that nothing can be compared."""
+    floats = [leaf for leaf in jax.tree.leaves(outputs) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+    return any(leaf.size and bool(np.isnan(leaf).all()) for leaf in floats)
+
+
+def _first_nan(groups: Groups, tree: PyTree) -> str:
+    """Name the leaves of the first constant that is NaN, for a message; empty where none is known."""
+    record = groups._known(tree)
+
+    def walk(program: Program, inputs: Sequence[frozenset[str]]) -> tuple[list[frozenset[str]], str]:
+        jaxpr = program.closed.jaxpr
+        known: dict[Any, frozenset[str]] = dict(zip(jaxpr.invars, inputs, strict=True))
+
+        def read(atom: Any) -> frozenset[str]:
+            return frozenset() if isinstance(atom, Literal) else known.get(atom, frozenset())
+
+        for step in program.steps:
+            taken = [read(atom) for atom in step.eqn.invars]
+            made = [frozenset().union(*taken)] * len(step.eqn.outvars)
+            if step.called:
+                made, found = walk(step.called, taken)
+                if found:
+                    return [], found
+            elif id(step) in record and any(map(_has_nan, record[id(step)][1])) and made[0]:
+                return [], f"{step.eqn.primitive.name} of {some_axes(sorted(map(repr, made[0])))}"
+            known.update(zip(step.eqn.outvars, made, strict=True))
+        return [read(atom) for atom in jaxpr.outvars], ""
+
+    others = len(groups._program.inputs) - len(groups._leaves)
+    return walk(groups._program, [*(frozenset([path]) for path in groups._leaves), *[frozenset()] * others])[
+        1
+    ]
+
+
+def _has_nan(value: Value) -> bool:
+    return jnp.issubdtype(value.number.dtype, jnp.inexact) and bool(np.isnan(value.number).any())
+
+
+def _takes(function: Callable[..., Any], program: Callable[..., Any], *arguments: PyTree) -> bool:
+    """Whether a function computes from smaller arrays, operation by operation, what a program does."""
+    expected = jax.make_jaxpr(program)(*arguments)
+    try:
+        given = jax.make_jaxpr(function)(*arguments)
+    except Exception:
+        return False
+    return are_alike(given, expected)
+
+
+def _difference(whole: PyTree, made: PyTree) -> float:
+    """The largest difference of two trees of outputs, in units of the largest number in the first."""
+    structures: list[Any] = [jax.tree.structure(outputs) for outputs in (whole, made)]
+    if structures[0] != structures[1]:
+        return np.inf
+    largest = 0.0
+    for one, other in zip(jax.tree.leaves(whole), jax.tree.leaves(made), strict=True):
+        if one.shape != other.shape or one.dtype != other.dtype:
+            return np.inf
+        one, other = (np.asarray(array).astype(_wide(array)) for array in (one, other))
+        # Where both are NaN, or infinite alike, they are the same.
+        apart = np.where((one == other) | (np.isnan(one) & np.isnan(other)), 0, np.abs(one - other))
+        scale = np.abs(one[np.isfinite(one)]).max(initial=0)
+        largest = max(largest, float(np.nan_to_num(apart, nan=np.inf).max(initial=0) / (scale or 1)))
+    return largest
+
+
+def _wide(array: Any) -> Any:
+    return np.complex128 if jnp.iscomplexobj(array) else np.float64
+
+
+# Networks and their problems -------------------------------------------------------------------------
+
+
+@_named_if_slow(_DOING)
+def _shrunk_network(
+    network: Network,
+    problem: Problem,
+    function: Callable[[Leaves, PyTree], Any],
+    leaves: Leaves,
+    examples: tuple[PyTree, ...],
+) -> ShrunkNetwork:
+    # What is pruned of a bias is not there to be filled.
+    pruned = [path for path, mask in named_leaves(network.mask).items() if not np.asarray(mask).all()]
+    held = _snapshot(leaves)
+    whole_loss = _loss_of(problem, *_shapes(network))
+    # What evaluation does not read, such as the sums behind running means, is cut as training has it.
+    trained = Groups(whole_loss, leaves, (*examples, jax.random.key(0)), updates=True)
+    fold = partial(_folded, function, held, fixed=pruned, beside=trained)
+    found = fold(examples)
+    groups, folded, _ = found
+    small = _cut(groups, folded, held, leaves)
+    compared = (example_batch(problem, _COMPARED),)
+    same, chosen, difference = _smaller(groups, folded, small, function, leaves, compared)
+    guarded = _guarded(chosen, fold, found, compared, examples=True)
+    params, state = split_leaves(small, network.params, network.state)
+    mask, start = (groups.cut(tree, folded.kept) for tree in (network.mask, network.start))
+    start_state = network.start_state
+    if start is not None and start_state is not None:
+        early = groups.cut(joined_leaves(network.start, start_state), folded.kept)
+        start, start_state = split_leaves(early, network.start, start_state)
+    ran = {name: getattr(network, name) for name in ("start_step", "failed_at", "dead_start")}
+    mask, start, start_state = copied((mask, start, start_state))
+    cut = Network(params, mask, state, start=start, start_state=start_state, **ran)
+    about = _smaller_problem(problem, network, groups, trained, folded.kept, cut, same)
+    return ShrunkNetwork(small, guarded, same, groups, folded.kept, folded.left, difference, cut, about)
+
+
+def _shapes(network: Network) -> tuple[PyTree, PyTree]:
+    """Those of the parameters and of the state."""
+    return jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), (network.params, network.state)
+    )
+
+
+def _loss_of(problem: Problem, params: PyTree, state: PyTree) -> Callable[..., Any]:
+    """The loss as a function of all leaves, beside those of the state after it."""
+
+    def loss(leaves: Leaves, batch: PyTree, key: Key) -> tuple[Array, Leaves]:
+        own_params, own_state = split_leaves(leaves, params, state)
+        value, after = problem.loss(own_params, own_state, batch, key)
+        of_params, both = named_leaves(own_params), joined_leaves(own_params, after)
+        return value, {path: leaf for path, leaf in both.items() if path not in of_params}
+
+    return loss
+
+
+def _on_leaves(function: Callable[..., Any], params: PyTree, state: PyTree) -> Callable[..., Any]:
+    """A function of parameters, state and other inputs, as one of all leaves and these inputs."""
+    return lambda leaves, *inputs: function(*split_leaves(leaves, params, state), *inputs)
+
+
+def _smaller_problem(
+    problem: Problem,
+    network: Network,
+    groups: Groups,
+    trained: Groups,
+    kept: dict[str, np.ndarray],
+    small: Network,
+    same_function: bool,
+) -> Problem:
+    """The problem with a model of the smaller sizes."""
+    params, state = _shapes(network)
+
+    def init(key: Array) -> tuple[PyTree, PyTree]:
+        drawn = problem.init(key)
+        return split_leaves(groups.cut(joined_leaves(*drawn), kept), *drawn)
+
+    def by_its_program(function: Callable[..., Any], updates: bool = False) -> Callable[..., Any]:
+        """A function of all leaves and other inputs, as one of the smaller parameters and state."""
+
+        def run(params_: PyTree, state_: PyTree, *inputs: PyTree) -> Any:
+            beside = None if updates else trained
+            found = Groups(function, joined_leaves(params, state), inputs, updates, beside)
+            if apart := groups.apart(found, kept):
+                raise ArgumentError(
+                    f"problem: units of {apart} are cut out of the model as it predicts, and cannot be here; "
+                    "make the model anew with these sizes"
+                )
+            return found.smaller(found.of_these(kept))(joined_leaves(params_, state_), *inputs)
+
+        return run
+
+    smaller_loss = by_its_program(_loss_of(problem, params, state), updates=True)
+
+    def loss(params: PyTree, state: PyTree, batch: PyTree, key: Key) -> tuple[Array, PyTree]:
+        value, after = smaller_loss(params, state, batch, key)
+        return value, split_leaves({**named_leaves(params), **after}, params, state)[1]
+
+    arguments = (small.params, small.state, example_batch(problem, _TRACED))
+    changes: dict[str, Any] = {"init": init}
+    if not _takes(problem.loss, loss, *arguments, jax.random.key(0)):
+        changes["loss"] = loss
+    if not same_function:
+        changes["predict"] = by_its_program(_on_leaves(problem.predict, params, state))  # type: ignore[arg-type]
+    if problem.metrics is not None:
+        metrics = by_its_program(_on_leaves(problem.metrics, params, state))
+        if not _takes(problem.metrics, metrics, *arguments):
+            changes["metrics"] = metrics
+    return dataclasses.replace(problem, **changes)

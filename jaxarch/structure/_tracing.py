@@ -1,0 +1,104 @@
+"""Functions as traced programs, and inputs that a program hands on as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
+
+from jaxarch._internal.errors import ArgumentError, first_line, shown
+from jaxarch._internal.trees import PyTree
+from jaxarch.structure._flow import CALLED, inner
+from jaxarch.structure._scans import scan_counts
+
+
+def traced(function: Callable[..., Any], *arguments: PyTree) -> tuple[ClosedJaxpr, PyTree]:
+    """A function's program, and the shapes of its outputs.
+
+    Raises:
+      ArgumentError: a function that cannot be traced or that has side effects.
+    """
+    try:
+        closed, outputs = jax.make_jaxpr(function, return_shape=True)(*arguments)
+    except Exception as error:
+        raise ArgumentError(f"function: it cannot be traced: {first_line(error)}") from error
+    if closed.effects:
+        raise ArgumentError(f"function: it has side effects, {shown(closed.effects)}; leave them out")
+    return closed, outputs
+
+
+class _Source(NamedTuple):
+    """An input of a program, and the order of its axes; `()` as it is."""
+
+    number: int
+    order: tuple[int, ...] = ()
+
+
+_Sources = list[_Source | None]
+"""Inputs, and `None` for what is computed."""
+
+
+def passed_on(closed: ClosedJaxpr) -> list[int | None]:
+    """For each output of a program, the number of the input that it is; `None` where it is computed.
+
+    What is transposed and transposed back is handed on: `nnx.scan` does so to layers stacked on other axes.
+    """
+    return [None if source is None or source.order else source.number for source in _sources(closed)]
+
+
+def _sources(closed: ClosedJaxpr) -> _Sources:
+    jaxpr = closed.jaxpr
+    known: dict[Any, _Source | None] = {var: _Source(number) for number, var in enumerate(jaxpr.invars)}
+
+    def read(atom: Any) -> _Source | None:
+        return None if isinstance(atom, Literal) else known.get(atom)
+
+    for eqn in jaxpr.eqns:
+        taken = [read(atom) for atom in eqn.invars]
+        known.update(zip(eqn.outvars, _made(eqn, taken), strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _reordered(source: _Source | None, order: Sequence[int]) -> _Source | None:
+    """An input with its axes in another order."""
+    if source is None or not order:
+        return source
+    after = tuple(source.order[axis] if source.order else axis for axis in order)
+    return _Source(source.number, () if after == tuple(range(len(after))) else after)
+
+
+def _made(eqn: JaxprEqn, taken: Sequence[_Source | None]) -> _Sources:
+    name, params = eqn.primitive.name, eqn.params
+    if name in (*CALLED, "custom_vjp_call"):
+        return [
+            None if source is None else _reordered(taken[source.number], source.order)
+            for source in _sources(inner(eqn))
+        ]
+    if name in ("copy", "copy_p", "optimization_barrier"):
+        return list(taken)
+    if name == "transpose":
+        return [_reordered(taken[0], params["permutation"])]
+    if name == "scan":
+        # A carry that each round hands on, or rows that it hands on as it takes them.
+        consts, carries = scan_counts(eqn)
+        found: _Sources = []
+        for number, source in enumerate(passed_on(params["jaxpr"]), start=consts):
+            rows = number >= consts + carries
+            same = source is not None and (source >= consts + carries if rows else source == number)
+            found.append(taken[source] if same and source is not None else None)
+        return found
+    if name == "while":
+        before = params["body_nconsts"]
+        carried = taken[params["cond_nconsts"] + before :]
+        sources = enumerate(passed_on(params["body_jaxpr"]))
+        return [carried[number] if source == before + number else None for number, source in sources]
+    if name == "cond":
+        branches = zip(*map(_sources, params["branches"]), strict=True)
+        agreed = [sources[0] if len(set(sources)) == 1 else None for sources in branches]
+        return [
+            None if source is None else _reordered(taken[1 + source.number], source.order)
+            for source in agreed
+        ]
+    return [None] * len(eqn.outvars)

@@ -1,0 +1,94 @@
+"""The largest chance of an error under which so few errors are no surprise."""
+
+from __future__ import annotations
+
+import math
+import numbers
+
+import numpy as np
+
+from jaxarch._internal.errors import ArgumentError, check_count, shown
+
+EPS = 2.0**-52
+"""The spacing of Python's numbers at 1."""
+
+
+def binomial_upper(errors: int, examples: int, delta: float, *, length: float = 0.0) -> float:
+    r"""The largest chance of an error under which so few errors are no surprise (Clopper and Pearson, 1934).
+
+        sup{p : P(Bin(n, p) <= errors) >= delta e^-length}
+
+    For a rule that was chosen without looking at n independent examples it is, with probability `1 - delta`,
+    at least the rule's chance of an error; with `length = log 1/P(rule)` it is so for all rules at once, also
+    for one that was chosen by looking (J. Langford, Tutorial on practical prediction theory for
+    classification, 2005, its Occam's razor bound).
+
+    Args:
+      errors: on the examples, 0 to n.
+      examples: n.
+      delta: the chance that is taken of being wrong, in (0, 1).
+      length: in nats, at least 0; infinite for a rule that had no chance, of which nothing is bounded.
+
+    Returns:
+      A float in (0, 1], rounded upwards; at least `errors / examples`.
+
+    Raises:
+      ArgumentError: numbers outside these ranges.
+
+    Example:
+      >>> from jaxarch.theory.generalization import binomial_upper
+      >>> print(round(binomial_upper(0, 60, 0.05), 4), round(1 - 0.05 ** (1 / 60), 4))
+      0.0487 0.0487
+    """
+    check_count("examples", examples)
+    check_count("errors", errors, least=0)
+    if errors > examples:
+        raise ArgumentError(f"errors: expected at most the {examples} examples, got {errors}")
+    check_delta(delta)
+    check_length(length)
+    if errors == examples or length == math.inf:
+        return 1.0
+    log_delta = math.log(delta) - length
+    counts = np.arange(errors + 1)
+    choices = np.array([log_binomial(examples, int(k)) for k in counts])
+
+    def log_tail(p: float) -> float:
+        """`log P(Bin(n, p) <= errors)`, rounded upwards."""
+        terms = choices + counts * math.log(p) + (examples - counts) * math.log1p(-p)
+        largest = terms.max()
+        size = log_factorial(examples) - examples * math.log1p(-p) - errors * math.log(p)
+        return float(largest + np.log(np.exp(terms - largest).sum()) + 64 * EPS * (1 + size))
+
+    # The tail falls in p; `high` is where it is known to be below.
+    low, high = errors / examples, 1.0
+    for _ in range(200):
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        if log_tail(middle) < log_delta:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def log_binomial(n: int, k: float) -> float:
+    """`log C(n, k)`, to rounding; by gamma functions where they are no integers."""
+    return log_factorial(n) - log_factorial(k) - log_factorial(n - k)
+
+
+def log_factorial(n: float) -> float:
+    """`log n!`, to rounding."""
+    return math.lgamma(n + 1)
+
+
+def check_delta(delta: float) -> None:
+    """Raise unless it is a chance, of neither 0 nor 1."""
+    if not (isinstance(delta, numbers.Real) and 0 < delta < 1):
+        raise ArgumentError(f"delta: expected a chance between 0 and 1, got {shown(delta)}")
+
+
+def check_length(length: float) -> None:
+    """Raise unless it is a number of nats, maybe infinite."""
+    if not (isinstance(length, numbers.Real) and length >= 0):
+        raise ArgumentError(f"length: expected a number of nats, at least 0, got {shown(length)}")
