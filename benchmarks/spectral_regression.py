@@ -48,9 +48,9 @@ import optax
 from workers import NO_TORCH, Task, Worker, check_agreement, quartiles, serve, timed
 
 import jaxarch
+from jaxarch.io import take_rows
 from jaxarch.lab.spectral import fig7
 from jaxarch.run import _training as training
-from jaxarch.run._problem import take_rows
 
 HIDDEN, BATCH, RATE, STRENGTH = 300, 100, 1e-3, 1e-4
 CHUNK = 500

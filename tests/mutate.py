@@ -1,8 +1,8 @@
 """Break functions one small step at a time, and name the mutants that no test notices.
 
     python tests/mutate.py                                  # the functions of CORE: half an hour of a core
-    python tests/mutate.py jaxarch.masks.largest:top_k tests/masks/test_keep.py
-    python tests/mutate.py jaxarch.order_statistics tests/internal/test_order_statistics.py --long
+    python tests/mutate.py jaxarch.masks._largest:top_k tests/masks/test_keep.py
+    python tests/mutate.py jaxarch._internal.order_statistics tests/internal/test_order_statistics.py --long
 
 A mutant is known by its function, its operator and its line. Only bodies of functions change: no annotation,
 no default, no text of an error. Each mutant runs `pytest -x` on a copy of the package, in a process forked

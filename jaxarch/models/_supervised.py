@@ -26,11 +26,12 @@ from jaxarch._internal.errors import (
 )
 from jaxarch._internal.kernels import not_matrices
 from jaxarch._internal.trees import PyTree, named_leaves, path_name
+from jaxarch.io import take_rows
 from jaxarch.models._flax_models import as_model
 from jaxarch.models._model import Model
 from jaxarch.run._descent import Descent, Sampling
 from jaxarch.run._keyed import keyed_problem, shapes_of
-from jaxarch.run._problem import Key, Problem, take_rows
+from jaxarch.run._problem import Key, Problem
 from jaxarch.structure._uses import weights_of
 
 

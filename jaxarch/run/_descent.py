@@ -28,7 +28,7 @@ class Descent:
       batch_size: examples a step, or `None` for all of them at every step.
       sampling: how the examples of a step are chosen: `independent`, uniformly with replacement, as the
         theorems of [D] and [A] assume; or `epochs`, without: each comes once an epoch, in an order that is
-        drawn anew for each (see `epochs.epoch_rows`).
+        drawn anew for each.
 
     Raises:
       ArgumentError: an optimiser that is none, sizes that are no positive integers, an unknown word.

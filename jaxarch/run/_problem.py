@@ -28,7 +28,7 @@ from jaxarch._internal.errors import (
     shown,
 )
 from jaxarch._internal.trees import PyTree, check_trainable
-from jaxarch.io import Stream, Window
+from jaxarch.io import Stream, Window, take_rows
 from jaxarch.run._descent import Descent, DescentChanges
 
 Key = Array | None
@@ -36,11 +36,6 @@ Key = Array | None
 
 _BLOCK = 100
 """Rows that `objective` takes at a time where some are padding."""
-
-
-def take_rows(data: PyTree, per_run: PyTree, rows: Array) -> PyTree:
-    """The batch of some rows: every array of `data` indexed along its leading axis."""
-    return jax.tree.map(lambda array: array[rows], data)
 
 
 @partial(
@@ -79,7 +74,7 @@ class Problem:
       predict: `(params, state, batch) -> outputs`, for evaluation; `None` where there is nothing to predict.
       metrics: `(params, state, batch) -> {name: scalar}`, shown for the validation rows beside the loss.
       stream: training batches from the host in place of rows of `data`: an iterable, or a function
-        `step -> iterable` (see `streams.Stream`). All runs see the same batches, which go to the loss as they
+        `step -> iterable` (see `io.Stream`). All runs see the same batches, which go to the loss as they
         come, in every training from the first one on. `data` is then what validation and `evaluate` take
         their rows from, and `train`, if given, rows that stand for the training examples where a stage looks
         at all of them.

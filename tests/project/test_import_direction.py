@@ -86,10 +86,9 @@ PRIVATE_OF_THE_LAB = {
     "jaxarch.io._files",
     "jaxarch.plots._descriptions",
     "jaxarch.run._methods",
-    "jaxarch.run._problem",
     "jaxarch.run._processes",
 }
-"""Ten private modules, at most, that what carries studies uses: `STUDIES` and claims use none."""
+"""The private modules, ten at most, that what carries studies uses: `STUDIES` and claims use none."""
 STUDIES = {
     f"lab.{room}"
     for room in ("claims", "disentangling", "pruning", "tournament", "spectral", "theory", "field")

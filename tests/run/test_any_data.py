@@ -87,7 +87,7 @@ def test_there_may_be_nothing_to_compare_with():
 @pytest.mark.parametrize("y", [None, {"label": LABELS, "weight": jnp.ones(30)}], ids=["none", "dict"])
 def test_pictures_may_have_any_labels_or_none(y):
     pixels = np.arange(30, dtype=np.uint8).repeat(4).reshape(30, 2, 2, 1)
-    taken = jaxarch.lab.data.take_images([0.5], [0.25])((pixels, y), None, jnp.array([3, 29]))
+    taken = jaxarch.io.take_images([0.5], [0.25])((pixels, y), None, jnp.array([3, 29]))
     np.testing.assert_allclose(taken[0][:, 0, 0, 0], (np.array([3, 29]) / 255 - 0.5) / 0.25, rtol=1e-6)
     assert same(taken[1], jax.tree.map(lambda leaf: leaf[jnp.array([3, 29])], y))
 

@@ -334,7 +334,7 @@ DATA = {
     "images: expected an array": lambda: jaxarch.lab.data.crop_and_pool((X, Y)),
     "images: expected shape": lambda: jaxarch.lab.data.crop_and_pool({"a": X}),
     "data: expected uint8 pixels of 1 channels, as mean and std have; got {'a'": lambda: learn(
-        data=({"a": X}, Y), gather=jaxarch.lab.data.take_images([0.5], [0.5])
+        data=({"a": X}, Y), gather=jaxarch.io.take_images([0.5], [0.5])
     ),
     "x: expected pictures of shape (batch, height, width, channels), got {'a'": lambda: (
         jaxarch.io.crop_and_flip()(jax.random.key(0), {"a": X})

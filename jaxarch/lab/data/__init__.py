@@ -2,7 +2,7 @@
 
 from jaxarch.lab.data.balanced_rows import balanced_rows
 from jaxarch.lab.data.dataset import Dataset, from_arrays
-from jaxarch.lab.data.images import Images, images_from_arrays, take_images
+from jaxarch.lab.data.images import Images, images_from_arrays
 from jaxarch.lab.data.sources import SOURCES, Source, download, load, load_images
 from jaxarch.lab.data.tasks import Task, take_task_rows, two_groups
 from jaxarch.lab.data.tfds_files import read_tfds
@@ -23,7 +23,6 @@ __all__ = [
     "load_images",
     "principal_components",
     "read_tfds",
-    "take_images",
     "take_task_rows",
     "two_groups",
     "unit_norm",

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
-from jaxarch import ArgumentError, PyTree
-from jaxarch.lab.checks import check_count, check_finite, check_positive, real_numbers, shown
+from jaxarch import ArgumentError
+from jaxarch.lab.checks import check_count
 from jaxarch.lab.data.dataset import array_of, check_classes, checked_labels
-from jaxarch.run._problem import take_rows
 
 
 class Images(NamedTuple):
@@ -87,55 +83,3 @@ def images_from_arrays(x: object, y: object, name: str = "arrays", train: int | 
     if train > len(pixels):
         raise ArgumentError(f"train: expected at most {len(pixels)}, the number of pictures, got {train}")
     return Images(name, pixels, labels, train)
-
-
-def take_images(
-    mean: Sequence[float], std: Sequence[float]
-) -> Callable[[PyTree, PyTree, Array], tuple[Array, PyTree]]:
-    """A `gather` for problems of pictures: `(pixels / 255 - mean) / std`, float32, made on the device.
-
-    So the data, `(x, y)`, sit there as uint8, a quarter of their size as float32. y may be any pytree of
-    arrays, or `None`.
-
-    Args:
-      mean: of each channel, of pixels / 255; see `Images.moments`.
-      std: the standard deviation of each channel, positive, likewise.
-
-    Raises:
-      ArgumentError: numbers that are not finite, deviations that are not positive; and, when it is used,
-        pixels that are not uint8, or another number of channels.
-
-    Example:
-      >>> import jax.numpy as jnp, jaxarch
-      >>> x, y = jnp.array([0, 255, 51], jnp.uint8).reshape(3, 1, 1, 1), jnp.array([0, 1, 0])
-      >>> gather = jaxarch.lab.data.take_images(mean=[0.5], std=[0.25])
-      >>> inputs, labels = gather((x, y), None, jnp.array([0, 1]))  # (0 - 0.5)/0.25, (1 - 0.5)/0.25
-      >>> inputs.ravel().tolist(), labels.tolist()
-      ([-2.0, 2.0], [0, 1])
-    """
-    shapes = real_numbers("mean", mean).shape, real_numbers("std", std).shape
-    if len(shapes[0]) != 1 or shapes[0] != shapes[1]:
-        raise ArgumentError(
-            "mean: expected one number for each channel, and as many for std; got shapes "
-            f"{shapes[0]} and {shapes[1]}"
-        )
-    check_positive("std", std)
-    check_finite("mean", mean)
-    return _TakeImages(tuple(map(float, mean)), tuple(map(float, std)))
-
-
-@dataclasses.dataclass(frozen=True)
-class _TakeImages:
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-
-    def __call__(self, data: PyTree, per_run: PyTree, rows: Array) -> tuple[Array, PyTree]:
-        x, y = data
-        if getattr(x, "dtype", None) != np.uint8 or x.shape[-1] != len(self.mean):
-            found = f"{x.dtype} of shape {x.shape}" if hasattr(x, "dtype") else shown(x)
-            raise ArgumentError(
-                f"data: expected uint8 pixels of {len(self.mean)} channels, as mean and std have; got {found}"
-            )
-        shape = (1,) * (x.ndim - 1) + (-1,)
-        mean, std = (np.asarray(numbers, np.float32).reshape(shape) for numbers in (self.mean, self.std))
-        return (x[rows].astype(jnp.float32) / 255 - mean) / std, take_rows(y, None, rows)

@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 
 from jaxarch import ArgumentError, PyTree
+from jaxarch.io import take_rows
 from jaxarch.lab.checks import (
     check_array,
     check_arrays,
@@ -23,7 +24,6 @@ from jaxarch.lab.checks import (
 )
 from jaxarch.lab.data.balanced_rows import draw
 from jaxarch.lab.data.dataset import Dataset, check_classes, check_dataset
-from jaxarch.run._problem import take_rows
 
 
 class Task(NamedTuple):

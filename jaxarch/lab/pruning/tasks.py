@@ -10,8 +10,8 @@ import numpy as np
 import optax
 
 from jaxarch import ArgumentError, Problem, models
-from jaxarch.io import crop_and_flip
-from jaxarch.lab.data import Images, balanced_rows, crop_and_pool, load_images, take_images
+from jaxarch.io import crop_and_flip, take_images
+from jaxarch.lab.data import Images, balanced_rows, crop_and_pool, load_images
 from jaxarch.lab.pruning.parents import parent_of
 from jaxarch.lab.pruning.settings import TransferSettings
 

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jaxarch
+from jaxarch.io import take_images
 from jaxarch.lab import cli
-from jaxarch.lab.data import Images, balanced_rows, images_from_arrays, load, load_images, take_images
+from jaxarch.lab.data import Images, balanced_rows, images_from_arrays, load, load_images
 
 KEY = jax.random.key(0)
 SPLIT = (("train", (2, 3)), ("test", (2,)))
