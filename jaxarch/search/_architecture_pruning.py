@@ -164,7 +164,6 @@ def architecture_pruning(
         remarks=_remarks,
         remedy="the mask saturates the network: lower `hard` or the weights that it starts from",
         needs=needs_of(together, WITHIN_A_MASK),
-        removes=("connections",),
     )
 
 

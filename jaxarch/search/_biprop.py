@@ -9,15 +9,14 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch._internal.trees import PyTree, Where, map_selected, matrices, merge
-from jaxarch.finish._densities import layers_emptied
 from jaxarch.masks import apply_mask, check_density
 from jaxarch.run._descent import DescentChanges, own_descent
 from jaxarch.run._methods import method
 from jaxarch.run._network import Network
 from jaxarch.run._training import Training, TrainState
-from jaxarch.search._edge_popup import REMEDY, Settings, begin, kept
+from jaxarch.search._edge_popup import Settings, kept, ranked_training
 from jaxarch.search._straight_through import straight_through
-from jaxarch.search._within import WITHIN_A_MASK, within
+from jaxarch.search._within import within
 
 
 @method("J. Diffenderfer and B. Kailkhura, 2021")
@@ -61,17 +60,12 @@ def biprop(
       0.25 8 True
     """
     check_density("density", density)
-    return Training(
-        "biprop",
-        begin,
-        _params,
-        _network,
-        Settings(density, "initial", where),
-        own_descent(descent),
-        remedy=REMEDY,
-        needs=WITHIN_A_MASK,
-        removes=("connections",),
-        remarks=layers_emptied,
+    return ranked_training(
+        name="biprop",
+        params=_params,
+        network=_network,
+        settings=Settings(density, "initial", where),
+        descent=own_descent(descent),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Protocol
 
 import jax
@@ -10,12 +11,13 @@ from jax.typing import ArrayLike
 
 from jaxarch._internal.errors import ArgumentError, check_count, check_one_finite, is_traced, shown
 from jaxarch._internal.trees import PyTree, Where, select_floating
+from jaxarch.finish._densities import layers_lost
 from jaxarch.masks import Per, apply_mask, check_density, check_per, init_scores
 from jaxarch.masks._keeping import largest_scores
 from jaxarch.optim import find_mask
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
-from jaxarch.run._training import TrainState
+from jaxarch.run._training import Training, TrainState
 
 CHANGES = 50
 """Into so many spans the changes divide a training by default.
@@ -93,3 +95,18 @@ def mask_held(settings: Any, state: TrainState) -> PyTree:
 def trained(settings: Any, state: TrainState) -> Network:
     """The weights and the mask of the same step."""
     return Network(apply_mask(state.memory, state.trainable), state.memory, state.model)
+
+
+sparse_training = partial(
+    Training,
+    init=random_start,
+    params=weights,
+    network=trained,
+    observe=mask_held,
+    remedy=REMEDY,
+    remarks=layers_lost,
+)
+"""A training under a mask that its optimizer changes.
+
+It lacks a name, settings, a descent, and `around`, which builds that optimizer.
+"""

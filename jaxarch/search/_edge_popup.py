@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, NamedTuple, Unpack
 
 import jax
@@ -102,17 +103,12 @@ def edge_popup(
         raise ArgumentError(
             f"weights: expected 'initial', 'signed constant' or a function, got {shown(weights)}"
         )
-    return Training(
-        "edge-popup",
-        begin,
-        _params,
-        _network,
-        Settings(density, weights, where),
-        own_descent(descent),
-        remedy=REMEDY,
-        needs=WITHIN_A_MASK,
-        removes=("connections",),
-        remarks=layers_emptied,
+    return ranked_training(
+        name="edge-popup",
+        params=_params,
+        network=_network,
+        settings=Settings(density, weights, where),
+        descent=own_descent(descent),
     )
 
 
@@ -132,6 +128,10 @@ def begin(settings: Settings, key: Array, problem: Problem, network: Network | N
 def kept(settings: Settings, scores: PyTree) -> PyTree:
     """The mask of the largest `|s|` of each leaf, booleans."""
     return largest_scores(map_selected(jnp.abs, scores), settings.density, "leaf")
+
+
+ranked_training = partial(Training, init=begin, remedy=REMEDY, needs=WITHIN_A_MASK, remarks=layers_emptied)
+"""A training of random scores whose largest are kept; it lacks a name, `params`, `network` and settings."""
 
 
 def _params(settings: Settings, state: TrainState) -> PyTree:

@@ -11,14 +11,13 @@ from jax.typing import ArrayLike
 
 from jaxarch._internal.errors import ArgumentError, shown
 from jaxarch._internal.trees import Where, matrices, select_floating
-from jaxarch.finish._densities import layers_lost
 from jaxarch.masks import Per, full_mask
 from jaxarch.optim import sparse
 from jaxarch.run._descent import DescentChanges, own_descent
 from jaxarch.run._methods import method
 from jaxarch.run._problem import Problem
 from jaxarch.run._training import Training, TrainState
-from jaxarch.search._changing import check_changes, mask_held, spacing, too_few, trained, weights
+from jaxarch.search._changing import check_changes, spacing, sparse_training, too_few
 
 NAME = "gradual magnitude pruning"
 
@@ -87,18 +86,13 @@ def gradual_magnitude(
             raise ArgumentError(f"{name}: expected a share of the steps, in [0, 1), got {shown(share)}")
     if begin >= end:
         raise ArgumentError(f"end: expected more than begin, {begin:g}, got {end:g}")
-    return Training(
-        NAME,
-        _init,
-        weights,
-        trained,
-        Settings(density, begin, end, every, where, per),
-        own_descent(descent),
-        observe=mask_held,
-        around=_around,
+    return sparse_training(
+        name=NAME,
+        init=_init,
         remedy="start from other weights",
-        removes=("connections",),
-        remarks=layers_lost,
+        settings=Settings(density, begin, end, every, where, per),
+        descent=own_descent(descent),
+        around=_around,
     )
 
 

@@ -11,24 +11,13 @@ from jax.typing import ArrayLike
 
 from jaxarch._internal.errors import ArgumentError, shown
 from jaxarch._internal.trees import Where, matrices
-from jaxarch.finish._densities import layers_lost
 from jaxarch.masks import Per
 from jaxarch.optim import sparse
 from jaxarch.run._descent import DescentChanges, own_descent
 from jaxarch.run._methods import method
 from jaxarch.run._problem import Problem
 from jaxarch.run._training import Training, TrainState
-from jaxarch.search._changing import (
-    REMEDY,
-    check_changes,
-    check_replaced,
-    mask_held,
-    random_start,
-    spacing,
-    too_few,
-    trained,
-    weights,
-)
+from jaxarch.search._changing import check_changes, check_replaced, spacing, sparse_training, too_few
 
 NAME = "RigL"
 
@@ -99,18 +88,11 @@ def rigl(
     check_replaced(replaced)
     if isinstance(until, bool) or not isinstance(until, (int, float)) or not 0 < until <= 1:
         raise ArgumentError(f"until: expected a share of the steps, in (0, 1], got {shown(until)}")
-    return Training(
-        NAME,
-        random_start,
-        weights,
-        trained,
-        Settings(density, replaced, until, every, per, where),
-        own_descent(descent),
-        observe=mask_held,
+    return sparse_training(
+        name=NAME,
+        settings=Settings(density, replaced, until, every, per, where),
+        descent=own_descent(descent),
         around=_around,
-        remedy=REMEDY,
-        removes=("connections",),
-        remarks=layers_lost,
     )
 
 

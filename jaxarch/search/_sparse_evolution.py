@@ -10,24 +10,13 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch._internal.trees import Where, matrices
-from jaxarch.finish._densities import layers_lost
 from jaxarch.masks import Per
 from jaxarch.optim import at_random, sparse
 from jaxarch.run._descent import DescentChanges, own_descent
 from jaxarch.run._methods import method
 from jaxarch.run._problem import Problem
 from jaxarch.run._training import Training, TrainState
-from jaxarch.search._changing import (
-    REMEDY,
-    check_changes,
-    check_replaced,
-    mask_held,
-    random_start,
-    spacing,
-    too_few,
-    trained,
-    weights,
-)
+from jaxarch.search._changing import check_changes, check_replaced, spacing, sparse_training, too_few
 
 NAME = "sparse evolution"
 
@@ -90,18 +79,11 @@ def sparse_evolution(
     """
     check_changes(density, every, per)
     check_replaced(replaced)
-    return Training(
-        NAME,
-        random_start,
-        weights,
-        trained,
-        Settings(density, replaced, every, per, where),
-        own_descent(descent),
-        observe=mask_held,
+    return sparse_training(
+        name=NAME,
+        settings=Settings(density, replaced, every, per, where),
+        descent=own_descent(descent),
         around=_around,
-        remedy=REMEDY,
-        removes=("connections",),
-        remarks=layers_lost,
     )
 
 

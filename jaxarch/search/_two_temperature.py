@@ -198,7 +198,6 @@ def two_temperature(
         gap=None if isinstance(together, NOfM) else _gap,
         remedy=REMEDY if isinstance(together, Connections) else REMEDY_OF_UNITS,
         needs=needs_of(together, WITHIN_A_MASK),
-        removes=("connections",),
         remarks=layers_emptied,
     )
 
