@@ -38,6 +38,7 @@ import argparse
 import json
 import os
 import time
+import typing
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -78,7 +79,7 @@ def chain(weights: Any, x: jax.Array) -> jax.Array:
 
 
 def spectral_network(
-    method: spectral.network.Method, form: spectral.algebra.Form, params: Any, x: jax.Array
+    method: spectral.Method, form: spectral.algebra.Form, params: Any, x: jax.Array
 ) -> jax.Array:
     """A spectral network."""
     return spectral.feedforward(*spectral.unpack(params, form), x, jax.nn.relu, method, form=form)
@@ -138,7 +139,7 @@ def exported(widths: tuple[int, ...], batch: int, repeats: int) -> dict[str, lis
 
 def measure(widths: tuple[int, ...], batch: int, repeats: int) -> dict[str, list[float]]:
     """CPU times, one a repetition, and memory of every network."""
-    args = {form: examples(widths, batch, form) for form in spectral.network.FACTORS}
+    args = {form: examples(widths, batch, form) for form in typing.get_args(spectral.algebra.Form)}
     networks: dict[str, Network] = {
         "plain": plain,
         "spectral": partial(spectral_network, "auto", "eigendecomposition"),

@@ -17,8 +17,8 @@ from small import OTHER_STRUCTURES, same
 import jaxarch
 from jaxarch import ArgumentError
 from jaxarch.io import _safetensors_files as safetensors_files
-from jaxarch.io import read_safetensors
 from jaxarch.io._npz import LIMIT
+from jaxarch.io._safetensors_files import read_safetensors
 
 pytest.importorskip("safetensors")
 

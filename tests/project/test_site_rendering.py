@@ -59,9 +59,9 @@ def test_what_is_returned_is_text_and_no_type():
 @pytest.mark.parametrize(
     ("name", "arguments", "returned"),
     [
-        ("search.dense", "**descent: ~jaxarch.run._descent.DescentChanges", "~jaxarch.Training"),
-        ("saliency.snip", "where: Where = matrices", "PyTree"),
-        ("Problem", "gather: Callable[[PyTree, PyTree, Array], PyTree] = take_rows", None),
+        ("search.dense", "**descent: ~jaxarch.DescentChanges", "~jaxarch.Training"),
+        ("saliency.snip", "where: Where = matrices", "~jaxarch.PyTree"),
+        ("Problem", "gather: Callable[[~jaxarch.PyTree, ~jaxarch.PyTree, Array], ~jaxarch.PyTree]", None),
     ],
 )
 def test_a_signature_is_shown_as_it_is_written(name, arguments, returned):

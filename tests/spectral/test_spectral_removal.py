@@ -15,6 +15,7 @@ import jaxarch
 from jaxarch import Network, spectral
 from jaxarch._internal.trees import by_path
 from jaxarch.finish._removals import along_the_curve, by_bisection
+from jaxarch.spectral._direct import neuron_mask
 
 DEEP = (3, 5, 4, 1)
 EIGENVALUES = {"L2": jnp.asarray([3.0, -4.0]), "L3": jnp.asarray([0.0, 2.0]), "L4": jnp.ones(1)}
@@ -247,7 +248,7 @@ def test_neurons_of_direct_networks_go_by_their_loss_too():
     net = jaxarch.direct_network(DEEP)
     problem, params = linear_problem(net), random_direct(net)
     params["W2_1"][2] = params["W3_2"][:, 2] = params["W4_2"][:, 2] = 0
-    everything = spectral.direct.neuron_mask(params, {})
+    everything = neuron_mask(params, {})
     network = Network(jax.tree.map(jnp.asarray, params), everything, {})
     found = jaxarch.recruit(1e9, order="loss")(jax.random.key(0), problem, network)
     assert int(found.info["removed"]) == 9
@@ -336,9 +337,7 @@ def test_a_direct_network_is_the_same_without_unused_neurons_and_empty_layers(go
     net = jaxarch.direct_network(DEEP, bias=bias, activation=jax.nn.sigmoid)
     kept = {"L2": jnp.asarray([True, False, True, False, True]), "L3": jnp.asarray([False, True, True, True])}
     kept = {name: leaf & (name not in gone) for name, leaf in kept.items()}
-    params = jaxarch.masks.apply_mask(
-        spectral.direct.neuron_mask(random_direct(net), kept), random_direct(net)
-    )
+    params = jaxarch.masks.apply_mask(neuron_mask(random_direct(net), kept), random_direct(net))
     smaller = spectral.without_unused(params)
     widths = spectral.direct_widths(smaller)
     assert widths == (3, *(int(leaf.sum()) for name, leaf in kept.items() if name not in gone), 1)
@@ -359,7 +358,7 @@ def test_neurons_that_lead_only_to_unused_ones_are_unused():
 def test_what_recruit_leaves_of_a_direct_network_is_exported_smaller():
     net = jaxarch.direct_network(DEEP)
     problem, params = linear_problem(net), jax.tree.map(jnp.asarray, random_direct(net))
-    network = Network(params, spectral.direct.neuron_mask(params, {}), {})
+    network = Network(params, neuron_mask(params, {}), {})
     sizes = {"L2": jnp.zeros(5), "L3": jnp.ones(4)}  # L2 goes first, as a whole
     curve = jaxarch.recruit(order=sizes)(jax.random.key(0), problem, network).info["losses"]
     alone = params | {"W2_1": params["W2_1"] * 0, "W3_2": params["W3_2"] * 0, "W4_2": params["W4_2"] * 0}
