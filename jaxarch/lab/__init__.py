@@ -7,7 +7,7 @@ from typing import Any
 
 import lazy_loader
 
-from jaxarch.lab.checks import from_extra
+from jaxarch._internal.errors import from_extra
 
 _public, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 

@@ -22,8 +22,8 @@ import click
 from jaxarch import ArgumentError, DeadStartWarning, NonFiniteWarning, ResultWarning
 from jaxarch._internal import interruption
 from jaxarch._internal.cpu_cores import keep_to_cores
+from jaxarch._internal.errors import did_you_mean, printable, shortened, shown
 from jaxarch.lab import launcher
-from jaxarch.lab.checks import did_you_mean, printable, shortened, shown
 
 if TYPE_CHECKING:
     from rich.console import Console

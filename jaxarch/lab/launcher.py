@@ -19,7 +19,7 @@ from typing import IO
 
 from jaxarch import ArgumentError
 from jaxarch._internal.cpu_cores import available_cores
-from jaxarch.lab.checks import shown
+from jaxarch._internal.errors import shown
 
 PLACE = "JAXARCH_PROCESS"
 """The environment variable that tells a process that was started here which one it is."""

@@ -13,6 +13,7 @@ from small import close, in_float64
 
 import jaxarch
 from jaxarch import masks, select
+from jaxarch.masks import _arithmetic
 
 TREE = {"a": jnp.arange(12.0).reshape(3, 4) - 6, "b": {"c": jnp.linspace(-1, 1, 8).reshape(4, 2)}}
 SEEDS = st.integers(0, 2**31 - 1)
@@ -145,7 +146,7 @@ def test_connections_are_counted_exactly_beyond_31_bits(monkeypatch):
     leaf = np.broadcast_to(True, (2**15, 2**15))
 
     def connections(full, leaves):
-        monkeypatch.setattr(masks.arithmetic, "_count", lambda leaf: full - 1)
+        monkeypatch.setattr(_arithmetic, "_count", lambda leaf: full - 1)
         return masks.connections(leaves)
 
     assert int(connections(jnp.int32(2**30), [leaf] * 5)) == 5 * (2**30 - 1)
@@ -155,7 +156,7 @@ def test_connections_are_counted_exactly_beyond_31_bits(monkeypatch):
 
 def test_the_density_of_more_than_32_bits_of_connections_is_right(monkeypatch):
     leaf = np.broadcast_to(True, (2**15, 2**15))
-    monkeypatch.setattr(masks.arithmetic, "_count", lambda leaf: jnp.int32(2**28))
+    monkeypatch.setattr(_arithmetic, "_count", lambda leaf: jnp.int32(2**28))
     assert float(masks.density([leaf] * 6)) == 0.25
 
 
