@@ -60,6 +60,8 @@ from .models import direct_network as direct_network
 from .models import spectral_network as spectral_network
 from .models import supervised as supervised
 from .models import tanh_network as tanh_network
+from .run import ChunkEnd as ChunkEnd
+from .run import Decision as Decision
 from .run import EarlyStopping as EarlyStopping
 from .run import FitOptions as FitOptions
 from .run import FunctionStage as FunctionStage

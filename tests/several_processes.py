@@ -40,6 +40,24 @@ def diverging(rate):
     return jaxarch.chain(dense(), jaxarch.retrain("cold", nonnegative=False, optimizer=optax.sgd(rate)))
 
 
+def at_rate(rate):
+    return dense(nonnegative=False, optimizer=optax.sgd(rate))
+
+
+def other_in_each_process(end):
+    """Decide something that depends on the process: the first one's decision counts in all."""
+    return jaxarch.Decision(settings=end.settings / (2 + index), note=f"process {index}")
+
+
+def by_all_runs(end):
+    assert end.losses.shape == (4, 4)
+    assert end.history.shape == (4, end.step)
+    assert np.isfinite(end.history).all()
+    jaxarch.density(end.network().mask)
+    stop = end.step == 12 or end.history.sum() > 1e6
+    return jaxarch.Decision(stop=stop, settings=np.asarray([1.0, 0.5, 0.5, 1.0]) * end.settings)
+
+
 def cases():
     stop = jaxarch.EarlyStopping(patience=1)
     means = jax.numpy.asarray([-10.0, -8.0, -10.0, -8.0])
@@ -56,6 +74,9 @@ def cases():
     yield "random state", (jaxarch.chain(dense(), with_random_state), keys(), problem()), ALL
     rates = jax.numpy.asarray([0.3, np.nan, 0.3, np.nan])
     yield "failing", (diverging, keys(), problem(), rates), ALL
+    falling = jax.numpy.asarray([0.3, 0.2, 0.1, 0.05])
+    changed = {"callbacks": [other_in_each_process, by_all_runs]}
+    yield "callbacks", (at_rate, keys(), problem(steps=20), falling), ALL | changed
 
 
 def numbers():

@@ -1,6 +1,8 @@
 """Running stages: one run as a pure function, many runs as one program."""
 
 from jaxarch._internal.memory import ProgramMemory as ProgramMemory
+from jaxarch.run._callbacks import ChunkEnd as ChunkEnd
+from jaxarch.run._callbacks import Decision as Decision
 from jaxarch.run._descent import Descent as Descent
 from jaxarch.run._descent import DescentChanges as DescentChanges
 from jaxarch.run._descent import OwnDescent as OwnDescent

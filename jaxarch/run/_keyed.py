@@ -84,6 +84,11 @@ def keyed(value: Any) -> Any:
     return Keyed(value)
 
 
+def unkeyed(function: Any) -> Any:
+    """Return the function that a `Keyed` was made of, whose errors have a frame less; others as they are."""
+    return function.__wrapped__ if isinstance(function, Keyed) else function
+
+
 def shapes_of(function: Callable[..., Any], *args: Any) -> Any:
     """`jax.eval_shape`, which traces a function once for all those that are equal to it."""
     return _called.eval_shape(keyed(function), *args)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 import numbers
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ from jaxarch._internal.errors import (
 )
 from jaxarch._internal.memory import ProgramMemory
 from jaxarch._internal.trees import PyTree
-from jaxarch.masks import density
+from jaxarch.run._callbacks.chunk_end import Callback, densities_of
 from jaxarch.run._network import Network
 from jaxarch.run._partition import Rules
 from jaxarch.run._processes import ALL_HOSTS
@@ -132,8 +133,7 @@ class Progress:
         Raises:
           ArgumentError: as of `network`.
         """
-        mask = self.network().mask
-        return np.asarray(_densities(mask)) if jax.tree.leaves(mask) else None
+        return densities_of(self.network())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,9 +157,6 @@ class Outset:
     free: int | None
 
 
-_densities = jax.jit(jax.vmap(density))
-
-
 class Checkpoint(Protocol):
     """Where a fit saves its carry, and whence it continues. `jaxarch.Checkpoints` keeps them in a folder."""
 
@@ -172,12 +169,12 @@ class Checkpoint(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class FitOptions:
-    """How to fit, as against what: only early stopping and a schedule change the result of a run.
+    """Options for fitting: early stopping, a schedule and decisions of callbacks change results.
 
     All else changes at most the order in which numbers are added, and so their last bits:
 
     - `progress`, `checkpoint`, `dead_start` and `labels` change no bit, nor does `chunk`, but that early
-      stopping and a schedule act at the borders between chunks.
+      stopping, a schedule and callbacks act at the borders between chunks.
     - `mesh` and `partition` may.
     - `at_once` and `memory` may, where they lead to another width of the program of one device; `devices` of
       the same kind may by that, and by their number in a process; `loop` may, and so may devices of another
@@ -217,6 +214,12 @@ class FitOptions:
       dead_start: what to do when some trainable leaf's first gradients are exactly zero: `warn` (and raise if
         no run can move at all), `raise`, or `ignore`. It is recorded in `Network.dead_start` in any case.
       labels: names of the runs for reports; `run 0`, `run 1`, ... by default.
+      callbacks: functions of a `ChunkEnd`, called in their order at the end of every chunk of every training:
+        after the schedule and `progress`, before the checkpoint. A function may return a `Decision` to stop
+        the training, to change settings, or to add a note to the report. `None` changes nothing. Under
+        several processes each process calls it with all runs, and the first process's decision counts. A
+        checkpoint keeps the decisions, and nothing that a callback remembers. So an interrupted fit has the
+        same bits if its callbacks decide by their `ChunkEnd` alone.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -228,6 +231,22 @@ class FitOptions:
       >>> network, _ = jaxarch.over_seeds(jaxarch.search.dense(), keys, problem, chunk=1, progress=show)
       dense: 1 of 2, 3 runs
       dense: 2 of 2, 3 runs
+
+      Stop when a file appears, and write down what is kept on the way:
+
+      >>> import pathlib, tempfile
+      >>> folder = pathlib.Path(tempfile.mkdtemp())
+      >>> def stop_by_file(end):
+      ...     return jaxarch.Decision(stop=(folder / "stop").exists(), note=f"{end.steps - end.step} left")
+      >>> def write_densities(end):
+      ...     with open(folder / "densities.txt", "a") as file:
+      ...         print(end.step, *end.densities(), file=file)
+      ...     (folder / "stop").touch()
+      >>> callbacks = [stop_by_file, write_densities]
+      >>> search = jaxarch.search.movement(0.5)
+      >>> network, report = jaxarch.over_seeds(search, keys, problem, chunk=1, callbacks=callbacks)
+      >>> print(report.notes[0], len((folder / "densities.txt").read_text().splitlines()))
+      movement: step 1: 1 left 2
     """
 
     chunk: int = 100
@@ -243,6 +262,7 @@ class FitOptions:
     loop: Literal["auto", "scan", "step"] = "auto"
     dead_start: Literal["warn", "raise", "ignore"] = "warn"
     labels: Sequence[str] | None = None
+    callbacks: Sequence[Callback] = ()
 
     def __post_init__(self) -> None:
         check_count("chunk", self.chunk)
@@ -263,11 +283,25 @@ class FitOptions:
             raise ArgumentError(
                 f"checkpoint: expected jaxarch.Checkpoints(folder), got {shown(self.checkpoint)}"
             )
+        self._check_callbacks()
         self._check_devices()
         if self.labels is not None and not _are(str, self.labels):
             raise ArgumentError(f"labels: expected texts, one for each run, got {shown(self.labels)}")
         check_choice("loop", self.loop, ("auto", "scan", "step"))
         check_choice("dead_start", self.dead_start, ("warn", "raise", "ignore"))
+
+    def _check_callbacks(self) -> None:
+        if isinstance(self.callbacks, str) or not isinstance(self.callbacks, Sequence):
+            raise ArgumentError(f"callbacks: expected functions, in a list, got {shown(self.callbacks)}")
+        for callback in self.callbacks:
+            if isinstance(callback, type) or not callable(callback):
+                got = f"the class {callback.__name__}" if isinstance(callback, type) else shown(callback)
+                raise ArgumentError(f"callbacks: expected a function of a jaxarch.ChunkEnd, got {got}")
+            if not _takes_one(callback):
+                raise ArgumentError(
+                    "callbacks: expected a function of a jaxarch.ChunkEnd, got one that does not take one "
+                    f"argument: {shown(callback)}"
+                )
 
     def _check_devices(self) -> None:
         is_named = isinstance(self.devices, str) and self.devices == ALL_HOSTS
@@ -289,6 +323,18 @@ class FitOptions:
 
 def _is_size(value: object) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 < float(value) < math.inf
+
+
+def _takes_one(function: Callable[..., object]) -> bool:
+    """Return whether a function can be called with one argument, as far as its signature tells."""
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        return False
+    except ValueError:
+        # Some builtins have no signature.
+        return True
+    return True
 
 
 def _are(kind: type, values: object) -> bool:

@@ -50,8 +50,12 @@ def width_of(
     per_share = math.ceil(min(runs, options.at_once or runs) / shares)
     # One window of a stream is counted with the program; one more waits, and one is being put there.
     waiting = 2 * _held(args[2].window)
-    while limit is not None:
-        needed = program_memory(make, mesh, axes, args, per_share, options.chunk, watch)
+    while limit is not None and not is_jit_disabled():
+        static, shapes = _chunk_of(make, mesh, axes, args, per_share, options.chunk)
+        # Here the steps are traced for the first time, and an error of the loss has few frames above it.
+        with watch.tracing():
+            program = advance.lower(*static, *shapes).compile()
+        needed = _counted(program, shapes[3])
         if needed is None or needed.whole + waiting <= limit:
             break
         if per_share == 1:
@@ -77,14 +81,31 @@ def program_memory(
     """
     if is_jit_disabled():
         return None
-    carry = _described_carry(make, mesh, axes, args, per_share)
-    zero = jnp.zeros((), jnp.int32)
     if mesh is None:
+        carry = _described_carry(make, mesh, axes, args, per_share)
         inputs = jax.eval_shape(lambda *args: take_runs(axes, args, np.arange(1)), *args)[:3]
-        program = watch.compile(step, make, *inputs, carry, zero)
-    else:
-        inputs = describe(mesh, axes, args, per_share * mesh.shares)[:3]
-        program = watch.compile(advance, make, mesh, chunk, *inputs, carry, zero, zero)
+        return _counted(watch.compile(step, make, *inputs, carry, jnp.zeros((), jnp.int32)), carry)
+    static, shapes = _chunk_of(make, mesh, axes, args, per_share, chunk)
+    return _counted(watch.compile(advance, *static, *shapes), shapes[3])
+
+
+def _chunk_of(
+    make: Make,
+    mesh: RunsMesh,
+    axes: tuple[Any, ...],
+    args: tuple[Array, PyTree, Problem, Network | None],
+    per_share: int,
+    chunk: int,
+) -> tuple[tuple[Make, RunsMesh, int], tuple[Any, ...]]:
+    """Arguments of `programs.advance` for so many runs a share, static and not; the fourth is the carry."""
+    inputs = describe(mesh, axes, args, per_share * mesh.shares)[:3]
+    zero = jnp.zeros((), jnp.int32)
+    carry = _described_carry(make, mesh, axes, args, per_share)
+    return (make, mesh, chunk), (*inputs, carry, zero, zero)
+
+
+def _counted(program: Any, carry: Carry) -> ProgramMemory | None:
+    """Return what a compiled program takes, where the compiler counts it."""
     stats = program.memory_analysis()
     if stats is None:
         return None

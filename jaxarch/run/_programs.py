@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from jax import Array
 from jaxarch._internal.errors import ArgumentError, shown
 from jaxarch._internal.trees import PyTree
 from jaxarch.run import _training as single
-from jaxarch.run._devices import over_runs
+from jaxarch.run._devices import mapped, over_runs
 from jaxarch.run._network import Network
 from jaxarch.run._options import EarlyStopping
 from jaxarch.run._problem import Problem
@@ -40,10 +41,17 @@ class Stopwatch:
         if is_jit_disabled():
             # Its static arguments come first, and a compiled program is called without them.
             return lambda *dynamic: program(*args[: len(args) - len(dynamic)], *dynamic)
+        with self.tracing():
+            return program.lower(*args).compile()
+
+    @contextlib.contextmanager
+    def tracing(self) -> Iterator[None]:
+        """Count a block as compilation."""
         start = time.perf_counter()
-        executable = program.lower(*args).compile()
-        self.compiling += time.perf_counter() - start
-        return executable
+        try:
+            yield
+        finally:
+            self.compiling += time.perf_counter() - start
 
     def run(self, executable: Callable[..., Any], *args: Any) -> Any:
         """What a compiled program returns, waited for."""
@@ -101,10 +109,12 @@ def advance(
     def one(
         key: Array, settings: PyTree, problem: Problem, carry: Carry, start: Array, stop: Array
     ) -> tuple[Carry, Array]:
-        return single.advance(make(settings), key, problem, carry, start, stop, size)
+        # As `single.advance`, without its frame in the traceback of a loss that raises.
+        chunk = single.chunk(make(settings), key, problem, carry, start, size)
+        return jax.lax.fori_loop(*single.span(start, stop), *chunk)
 
-    axes = (0, 0, problem.in_axes(), 0, None, None)
-    return over_runs(one, mesh, axes)(keys, settings, problem, carry, start, stop)
+    args = (keys, settings, problem, carry, start, stop)
+    return mapped(one, mesh, (0, 0, problem.in_axes(), 0, None, None), args)(*args)
 
 
 @partial(jax.jit, static_argnums=(0,), donate_argnums=(4,))
@@ -205,11 +215,11 @@ def is_slow_in_loops(jaxpr: Any, *, backend: str | None = None) -> bool:
 
 def first_step(make: Make, args: tuple[Array, PyTree, Problem, Network | None]) -> Any:
     """The jaxpr of the first step of the first run."""
-    return _first_step.trace(make, *args).jaxpr.jaxpr
+    return traced_step.trace(make, *args).jaxpr.jaxpr
 
 
 @partial(jax.jit, static_argnums=(0,))
-def _first_step(make: Make, keys: Array, settings: PyTree, problem: Problem, network: Network | None) -> Any:
+def traced_step(make: Make, keys: Array, settings: PyTree, problem: Problem, network: Network | None) -> Any:
     """The first step of the first run: only ever traced, to be looked at."""
 
     def one(key: Array, settings: PyTree, problem: Problem, network: Network | None) -> Any:

@@ -28,10 +28,11 @@ from jaxarch.run._problem import Problem, check_is_problem
 from jaxarch.run._processes import ALL_HOSTS, Team, local_devices
 from jaxarch.run._program_memory import program_memory
 from jaxarch.run._programs import Stopwatch
+from jaxarch.run._run_keys import continued, stage_key
 from jaxarch.run._runs_mesh import RunsMesh, check_batches, runs_mesh, split_mesh
 from jaxarch.run._shares import Shares
 from jaxarch.run._stage import HostSearch, Stage, check_network, warn_of
-from jaxarch.run._strategy import Strategy, chain, check_stages, continued
+from jaxarch.run._strategy import Strategy, chain, check_stages
 from jaxarch.run._training import Training, joined
 
 
@@ -105,7 +106,7 @@ def over_seeds(
     """
     if not isinstance(name, str):
         raise ArgumentError(f"name: expected text, got {shown(name)}")
-    return compare({name: strategy}, keys, problem, settings, network=network, **options)[name]
+    return _results({name: strategy}, keys, problem, settings, network, options)[name]
 
 
 def compare(
@@ -131,52 +132,85 @@ def compare(
       >>> {name: len(report.stages) for name, (network, report) in results.items()}
       {'real': 1, 'real->bin': 2}
     """
-    if is_traced((keys, problem, settings, network)):
-        raise ArgumentError("keys: runs are programs of their own; call this outside of jit and vmap")
-    team = Team.of(ALL_HOSTS if options.get("devices") == ALL_HOSTS else None)
-    with team.together():
-        fit_options = _options(options)
-        args = (strategies, keys, problem, settings, network, fit_options)
-        _check_runs(*args)
-        if team.size > 1:
-            if getattr(fit_options.checkpoint, "format", "npz") == "orbax":
-                raise ArgumentError("checkpoint: Orbax waits for all processes itself; take the format npz")
-            team.check_alike(_said(*args))
-        return _compare(*args)
+    return _results(strategies, keys, problem, settings, network, options)
 
 
-def _compare(
+def _results(
     strategies: Mapping[str, Any],
     keys: Array,
     problem: Problem,
     settings: PyTree,
     network: Network | None,
-    fit_options: FitOptions,
+    options: dict[str, Any],
 ) -> dict[str, tuple[Network, Report]]:
-    problem = keyed_problem(problem)
-    planned = _planned(strategies, keys, problem, settings, network, fit_options)
-    begun = None if network is None else _with_marks_on_the_host(network)
-    keys = keys if network is None else jax.vmap(continued)(keys)
-    done: dict[tuple[Any, ...], tuple[Network, StageReport]] = {}
-    results = {}
-    for name, stages in planned.items():
-        makes = [
-            _Constant(Keyed(stage)) if settings is None else _stage_of(strategies[name], settings, index)
-            for index, stage in enumerate(stages)
-        ]
-        reports, network = [], begun
-        for index, stage in enumerate(stages):
-            shared = tuple(makes[: index + 1])
-            if shared not in done:
-                args = (_stage_keys(keys, index), problem, settings, network, fit_options)
-                done[shared] = _run_stage(makes[index], stage, *args, _stage_name(name, stage, index))
-            network, report = done[shared]
-            reports.append(report)
-        assert network is not None
-        # Of a mesh that was given, each array stays where it is.
-        gathered = network if fit_options.mesh is not None else gather_on_cpu(network)
-        results[name] = gathered, Report(tuple(reports))
-    return results
+    """Run strategies for `compare` and `over_seeds`: in one function, for few frames above a loss."""
+    if is_traced((keys, problem, settings, network)):
+        raise ArgumentError("keys: runs are programs of their own; call this outside of jit and vmap")
+    team = Team.of(ALL_HOSTS if options.get("devices") == ALL_HOSTS else None)
+    with team.together():
+        fit_options = _checked_options(strategies, keys, problem, settings, network, options, team)
+        problem = keyed_problem(problem)
+        planned = _planned(strategies, keys, problem, settings, network, fit_options)
+        keys = keys if network is None else jax.vmap(continued)(keys)
+        begun = None if network is None else _with_marks_on_the_host(network)
+        done: dict[tuple[Any, ...], tuple[Network | None, tuple[StageReport, ...]]] = {(): (begun, ())}
+        made = {name: _makes(strategies[name], stages, settings) for name, stages in planned.items()}
+        for name, makes in made.items():
+            for index, stage in enumerate(planned[name]):
+                if makes[: index + 1] in done:
+                    continue
+                before, reports = done[makes[:index]]
+                run = _runner(stage)
+                args = (_stage_keys(keys, index), problem, settings, before, fit_options)
+                after, report = run(makes[index], *args, _stage_name(name, stage, index))
+                after = joined(before, after) if isinstance(stage, Training) else after
+                done[makes[: index + 1]] = after, (*reports, report)
+        return {name: _as_found(*done[makes], fit_options) for name, makes in made.items()}
+
+
+def _checked_options(
+    strategies: Mapping[str, Any],
+    keys: Array,
+    problem: Problem,
+    settings: PyTree,
+    network: Network | None,
+    options: dict[str, Any],
+    team: Team,
+) -> FitOptions:
+    """The options, once it is known that all arguments are right, and alike in all processes."""
+    fit_options = _options(options)
+    args = (strategies, keys, problem, settings, network, fit_options)
+    _check_runs(*args)
+    if team.size > 1:
+        if getattr(fit_options.checkpoint, "format", "npz") == "orbax":
+            raise ArgumentError("checkpoint: Orbax waits for all processes itself; take the format npz")
+        team.check_alike(_said(*args))
+    return fit_options
+
+
+def _makes(strategy: Any, stages: tuple[Any, ...], settings: PyTree) -> tuple[Any, ...]:
+    """The stages as functions of settings: equal ones are run once."""
+    if settings is None:
+        return tuple(_Constant(Keyed(stage)) for stage in stages)
+    return tuple(_stage_of(strategy, settings, index) for index in range(len(stages)))
+
+
+def _runner(stage: Stage) -> Callable[..., tuple[Network, StageReport]]:
+    """The function that runs a stage, `(make, keys, problem, settings, network, options, name)`."""
+    if isinstance(stage, Training):
+        return fit
+    if isinstance(stage, HostSearch):
+        return partial(_run_on_hosts, stage)
+    return partial(_run_function, stage)
+
+
+def _as_found(
+    network: Network | None, reports: tuple[StageReport, ...], options: FitOptions
+) -> tuple[Network, Report]:
+    """A strategy's network and report, as users get them."""
+    assert network is not None
+    # Of a mesh that was given, each array stays where it is.
+    return network if options.mesh is not None else gather_on_cpu(network), Report(reports)
 
 
 def needed_memory(
@@ -325,41 +359,19 @@ def _stage_name(strategy: str, stage: Stage, index: int) -> str:
     return f"{place}: {stage.name}" if place else stage.name
 
 
-def _run_stage(
-    make: Callable[[PyTree], Any],
-    stage: Stage,
-    keys: Array,
-    problem: Problem,
-    settings: PyTree,
-    network: Network | None,
-    options: FitOptions,
-    name: str,
-) -> tuple[Network, StageReport]:
-    if isinstance(stage, Training):
-        after, report = fit(make, keys, problem, settings, network, options, name)
-        return joined(network, after), report
-    if isinstance(stage, HostSearch):
-        if options.mesh is not None:
-            raise ArgumentError(f"mesh: {stage.name} is fitted on the host, and cannot be split over devices")
-        return _run_on_hosts(stage, keys, problem, Team.of(options.devices))
-    batches = stage.needs.batches
-    after, report = _run_function(make, name, keys, problem, settings, network, options, batches)
-    return after, dataclasses.replace(report, notes=warn_of(stage, name, after))
-
-
 def _run_function(
+    stage: Stage,
     make: Callable[[PyTree], Any],
-    name: str,
     keys: Array,
     problem: Problem,
     settings: PyTree,
     network: Network | None,
     options: FitOptions,
-    batches: int,
+    name: str,
 ) -> tuple[Network, StageReport]:
     """A stage that is a plain function: one program, or one for each group of `at_once` runs.
 
-    Where the problem's batches are a stream's, it gets so many of them.
+    Where the problem's batches are a stream's, it gets as many of them as it needs.
     """
     runs, team = keys.shape[0], Team.of(options.devices)
     at_once = min(runs, options.at_once or runs)
@@ -372,8 +384,8 @@ def _run_function(
     per_device = math.ceil(at_once / shares.devices)
     width = per_device * shares.devices
     watch, results = Stopwatch(), []
-    if problem.stream is not None and batches:
-        problem = dataclasses.replace(problem, window=watch.run(problem.stream.window, batches))
+    if problem.stream is not None and stage.needs.batches:
+        problem = dataclasses.replace(problem, window=watch.run(problem.stream.window, stage.needs.batches))
     axes, args = (0, 0, problem.in_axes(), 0), (keys, settings, problem, network)
     for start in range(0, runs, width):
         members = np.arange(start, min(start + width, runs))
@@ -386,13 +398,24 @@ def _run_function(
     after = joined_runs(mesh, results)
     running, compiling = team.largest(f"{name}: seconds", watch.running, watch.compiling)
     devices = shares.devices * mesh.per_share
-    return after, StageReport(name, running * devices / runs, compiling, width, devices)
+    seconds, notes = running * devices / runs, warn_of(stage, name, after)
+    return after, StageReport(name, seconds, compiling, width, devices, notes)
 
 
 def _run_on_hosts(
-    stage: HostSearch, keys: Array, problem: Problem, team: Team
+    stage: HostSearch,
+    make: Callable[[PyTree], Any],
+    keys: Array,
+    problem: Problem,
+    settings: PyTree,
+    network: Network | None,
+    options: FitOptions,
+    name: str,
 ) -> tuple[Network, StageReport]:
     """A search that is no JAX: each process searches for its share of the runs."""
+    if options.mesh is not None:
+        raise ArgumentError(f"mesh: {stage.name} is fitted on the host, and cannot be split over devices")
+    team = Team.of(options.devices)
     runs = keys.shape[0]
     shares = Shares.of((1,) * team.size, runs, team.index)
     each = math.ceil(runs / shares.devices)
@@ -426,14 +449,14 @@ def _said(
     strategies: Any, keys: Any, problem: Any, settings: PyTree, network: Any, options: FitOptions
 ) -> dict[str, Any]:
     """What processes that train together must all have, by name; arrays as digests."""
-    told = dataclasses.replace(options, progress=None, checkpoint=None, memory=None)
+    told = dataclasses.replace(options, progress=None, checkpoint=None, memory=None, callbacks=())
     arrays = {"keys": keys, "settings": settings, "network": network, "problem": problem}
     digests = {name: tree_digest(tree).tobytes().hex() for name, tree in arrays.items()}
     stream = getattr(problem, "stream", None)
     return digests | {
         "strategies": fingerprint(strategies),
         "functions": fingerprint([getattr(problem, name, None) for name in _FUNCTIONS]),
-        "options": fingerprint((told, options.checkpoint is None)),
+        "options": fingerprint((told, options.checkpoint is None, len(options.callbacks))),
         "precision": str(jax.dtypes.canonicalize_dtype(float)),
         **({} if stream is None else {"stream": stream.digest.tobytes().hex()}),
     }
@@ -444,7 +467,7 @@ _FUNCTIONS = ("init", "loss", "gather", "predict", "metrics", "descent")
 
 @partial(jax.jit, static_argnames=("index",))
 def _stage_keys(keys: Array, index: int) -> Array:
-    return jax.vmap(lambda key: jax.random.fold_in(key, index))(keys)
+    return jax.vmap(lambda key: stage_key(key, index))(keys)
 
 
 def _stages(strategy: Any, settings: PyTree) -> tuple[Any, ...]:

@@ -19,6 +19,7 @@ from jaxarch.run._evaluated import evaluated
 from jaxarch.run._frozen import check_frozen
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
+from jaxarch.run._run_keys import RunKeys
 from jaxarch.run._training import Training, TrainState, all_finite, begin, descended
 
 
@@ -183,7 +184,7 @@ class Stepwise:
                 extra["value_fn"] = lambda trainable: loss(trainable) + self._penalty(trainable, training)
         after, optimizer = descended(
             self.search,
-            state.key,
+            RunKeys.of(state.key).optimizer,
             self.search.on(self._problem(None)),
             training,
             state.optimizer,

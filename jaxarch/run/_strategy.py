@@ -17,6 +17,7 @@ from jaxarch.run._frozen import check_frozen
 from jaxarch.run._keyed import equal_by_key, keyed, keyed_problem
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem, check_streamed
+from jaxarch.run._run_keys import RunKeys, continued, stage_key
 from jaxarch.run._stage import HostSearch, Stage, as_stage, check_follows, check_network, check_problem
 from jaxarch.run._training import Training, begin, conclude, descended, joined, with_losses
 
@@ -45,7 +46,7 @@ class Strategy:
         check_stages(self.stages, key, problem, network)
         key = key if network is None else continued(key)
         for index, stage in enumerate(self.stages):
-            network = stage(jax.random.fold_in(key, index), problem, network)
+            network = stage(stage_key(key, index), problem, network)
         assert network is not None
         return network
 
@@ -56,19 +57,6 @@ class Strategy:
         if predict is None:
             raise ArgumentError("problem: it has no `predict`, which this needs")
         return predict
-
-
-def continued(key: Array) -> Array:
-    """The key of what goes on with a network that is given: none of those that its search can have had.
-
-    From the very same key fresh weights would be those that the search began from, and a mask would be
-    permuted by the numbers that it was drawn with.
-    """
-    return jax.random.fold_in(key, _CONTINUED)
-
-
-_CONTINUED = 1 << 30
-"""Beyond the index of any stage."""
 
 
 def chain(*parts: Any) -> Strategy:
@@ -158,5 +146,5 @@ def _outline(stage: Any, key: Array, problem: Problem, network: Network | None) 
         # The steps of a first stage are traced before anything is trained; those of others are not.
         gradient, value = inexact(carry.state.trainable), jnp.zeros(())
         extra = {"value": value, "grad": gradient, "value_fn": lambda moves: value}
-        descended(stage, key, on, carry.state, carry.opt_state, gradient, extra, 0)
+        descended(stage, RunKeys.of(key).optimizer, on, carry.state, carry.opt_state, gradient, extra, 0)
     return joined(network, with_losses(conclude(stage, carry), jnp.zeros(on.steps)))

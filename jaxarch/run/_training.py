@@ -14,9 +14,10 @@ from jax import Array
 from jaxarch._internal.trees import PyTree, inexact, merge
 from jaxarch.run._descent import THE_PROBLEMS, OwnDescent, accepted, asked
 from jaxarch.run._evaluated import check_evaluated, evaluated
-from jaxarch.run._keyed import equal_by_key
+from jaxarch.run._keyed import equal_by_key, unkeyed
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
+from jaxarch.run._run_keys import RunKeys
 from jaxarch.run._stage import NOTHING, Needs, Removed, check_network, check_problem
 
 WAKING = 32
@@ -144,7 +145,7 @@ class Carry(NamedTuple):
     dead: Array
 
 
-def begin(training: Training, key: Array, problem: Problem, network: Network | None) -> Carry:
+def begin(training: Training, key: Array | RunKeys, problem: Problem, network: Network | None) -> Carry:
     """Return what a training carries from step to step, before the first one.
 
     It is for one run, and may be traced and mapped.
@@ -166,39 +167,42 @@ def begin(training: Training, key: Array, problem: Problem, network: Network | N
       (5,) 5
     """
     problem = training.on(problem)
-    init_key, _, _, around_key = _keys(key)
-    state = training.init(training.settings, init_key, problem, network)
+    keys = RunKeys.of(key)
+    state = training.init(training.settings, keys.start, problem, network)
     state = state._replace(step=jnp.zeros((), jnp.int32))
     moves = inexact(state.trainable)
-    opt_state = asked("parameters", training.optimizer(around_key, problem, state).init, moves)
+    opt_state = asked("parameters", training.optimizer(keys.optimizer, problem, state).init, moves)
     check_evaluated(opt_state)
     dead = jnp.ones(len(jax.tree.leaves(moves)), bool)
     return Carry(state, opt_state, jnp.asarray(-1, jnp.int32), dead)
 
 
-def _keys(key: Array) -> Array:
-    """The keys of a run for its start, its batches, its losses and its optimiser: the same at every step."""
-    # A clone, since JAX's check for keys that are used twice would count every step.
-    return jax.random.split(jax.random.clone(key), 4)
-
-
-def step(training: Training, key: Array, problem: Problem, carry: Carry, index: Array) -> tuple[Carry, Array]:
+def step(
+    training: Training, key: Array | RunKeys, problem: Problem, carry: Carry, index: Array
+) -> tuple[Carry, Array]:
     """One gradient step, and the loss that it started from. Its randomness depends on key and index alone."""
     problem = training.on(problem)
-    _, batch_key, loss_key, _ = _keys(key)
-    batch = problem.batch(batch_key, index)
-    loss_key = jax.random.fold_in(loss_key, index)
-    settings, state = training.settings, carry.state
+    keys = RunKeys.of(key).at_step()
+    batch = problem.batch(keys.batches, index)
+    loss_key = jax.random.fold_in(keys.losses, index)
+    settings, state, loss_of = training.settings, carry.state, unkeyed(problem.loss)
 
     def loss(moves: PyTree) -> tuple[Array, PyTree]:
         at = state._replace(trainable=merge(moves, state.trainable))
-        value, model = problem.loss(training.params(settings, at), state.model, batch, loss_key)
+        value, model = loss_of(training.params(settings, at), state.model, batch, loss_key)
         return value if training.penalty is None else value + training.penalty(settings, at), model
 
     (value, model), gradient = jax.value_and_grad(loss, has_aux=True)(inexact(state.trainable))
     extra = {"value": value, "grad": gradient, "value_fn": lambda moves: loss(moves)[0]}
     moved, opt_state = descended(
-        training, key, problem, state._replace(model=model), carry.opt_state, gradient, extra, index
+        training,
+        keys.optimizer,
+        problem,
+        state._replace(model=model),
+        carry.opt_state,
+        gradient,
+        extra,
+        index,
     )
     dead = jax.lax.cond(index < WAKING, lambda: carry.dead & _all_zero(gradient), lambda: carry.dead)
     failed = (carry.failed_at < 0) & ~jnp.isfinite(value)
@@ -207,7 +211,7 @@ def step(training: Training, key: Array, problem: Problem, carry: Carry, index: 
 
 def descended(
     training: Training,
-    key: Array,
+    optimizer_key: Array,
     problem: Problem,
     state: TrainState,
     opt_state: PyTree,
@@ -219,7 +223,7 @@ def descended(
 
     Args:
       training: what descends.
-      key: the run's.
+      optimizer_key: `RunKeys.optimizer` of the run.
       problem: that the training is `on`: how it descends.
       state: before the step, with the model's after it.
       opt_state: the optimiser's.
@@ -228,7 +232,7 @@ def descended(
       step: how many steps were taken, for an optimiser that is told: where all runs of a program share it,
         what is done at some steps alone is not computed at the others.
     """
-    optimizer = training.optimizer(_keys(key)[3], problem, state)
+    optimizer = training.optimizer(optimizer_key, problem, state)
     moves, told = inexact(state.trainable), accepted(optimizer, extra, step)
     updates, opt_state = asked("parameters", optimizer.update, gradient, opt_state, moves, **told)
     trainable = merge(optax.apply_updates(moves, updates), state.trainable)
@@ -241,7 +245,7 @@ def descended(
 
 def advance(
     training: Training,
-    key: Array,
+    key: Array | RunKeys,
     problem: Problem,
     carry: Carry,
     start: int | Array,
@@ -263,16 +267,35 @@ def advance(
       >>> print(losses[:3] > 0, losses[3])
       [ True  True  True] 0.0
     """
+    return jax.lax.fori_loop(*span(start, stop), *chunk(training, key, problem, carry, start, size))
+
+
+def span(start: int | Array, stop: int | Array) -> tuple[Array, Array]:
+    """Return the bounds of a loop over steps."""
+    return jnp.asarray(start, jnp.int32), jnp.asarray(stop, jnp.int32)
+
+
+def chunk(
+    training: Training,
+    key: Array | RunKeys,
+    problem: Problem,
+    carry: Carry,
+    start: int | Array,
+    size: int,
+) -> tuple[Callable[[Any, Any], Any], tuple[Carry, Array]]:
+    """Return the body of a loop over at most `size` steps from `start`, and the value that it begins with.
+
+    Both are for `jax.lax.fori_loop`, whose index is the step.
+    """
+    keys, start = RunKeys.of(key), jnp.asarray(start, jnp.int32)
 
     def body(index: Array, loop: tuple[Carry, Array]) -> tuple[Carry, Array]:
         carry, losses = loop
-        carry, value = step(training, key, problem, carry, index)
+        carry, value = step(training, keys, problem, carry, index)
         return carry, losses.at[index - start].set(value.astype(losses.dtype))
 
     # Not NaN, which `jax_debug_nans` would take for an error.
-    losses = jnp.zeros((size,), jnp.float32)
-    start = jnp.asarray(start, jnp.int32)
-    return jax.lax.fori_loop(start, jnp.asarray(stop, jnp.int32), body, (carry, losses))
+    return body, (carry, jnp.zeros((size,), jnp.float32))
 
 
 def conclude(training: Training, carry: Carry) -> Network:

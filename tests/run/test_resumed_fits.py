@@ -212,7 +212,7 @@ def test_memory_changes_bits_only_by_the_width_that_it_leads_to():
 
 @pytest.mark.parametrize("loop", ["scan", "step"])
 def test_a_fit_of_which_not_even_one_run_fits_is_refused_before_anything_is_compiled(loop, monkeypatch):
-    monkeypatch.setattr(programs.Stopwatch, "compile", lambda *args: pytest.fail("was compiled"))
+    monkeypatch.setattr(programs.Stopwatch, "tracing", lambda *args: pytest.fail("was compiled"))
     with pytest.raises(
         jaxarch.ArgumentError, match=r"^memory: one run needs 6\d.* KiB on a device, where 1 "
     ):

@@ -167,7 +167,7 @@ def found(tmp_path_factory):
 
 CASES = (
     *("training", "early stopping", "chain", "three runs", "one run", "groups", "run by run"),
-    *("on the host", "settings", "random state"),
+    *("on the host", "settings", "random state", "callbacks"),
 )
 
 

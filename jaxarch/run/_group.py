@@ -1,0 +1,118 @@
+"""A fit, and the groups of runs that it trains one after the other."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import Array
+
+from jaxarch._internal.trees import PyTree
+from jaxarch.run._network import Network
+from jaxarch.run._options import FitOptions
+from jaxarch.run._problem import Problem
+from jaxarch.run._processes import Team
+from jaxarch.run._programs import Make, Stopwatch
+from jaxarch.run._runs_mesh import RunsMesh
+from jaxarch.run._shares import Shares
+from jaxarch.run._training import Training
+
+
+def make_one(make: Make, settings: PyTree) -> Training:
+    """Return the training of the first run's settings, made outside any trace."""
+    return make(jax.tree.map(lambda leaf: leaf[0], settings))
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """Settings that all groups of a fit share.
+
+    Attributes:
+      make: from one run's settings to its training.
+      mesh: the devices; `None` where each step is a program of its own.
+      options: of the fit.
+      watch: its stopwatch.
+      name: its name in progress, reports and checkpoints.
+      data: a digest of the problem's data; `None` without checkpoints.
+      team: the processes that train together.
+      shares: how many devices of each process have runs.
+    """
+
+    make: Make
+    mesh: RunsMesh | None
+    options: FitOptions
+    watch: Stopwatch
+    name: str
+    data: np.ndarray | None
+    team: Team
+    shares: Shares
+
+
+class Share(NamedTuple):
+    """Inputs of some runs: one key each, settings, the problem, and the network of the stage before."""
+
+    keys: Array
+    settings: PyTree
+    problem: Problem
+    network: Network | None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Group:
+    """Runs of a fit that are trained in one program, and this process's share of them.
+
+    Copies of runs fill the program up; they come after the members.
+
+    Attributes:
+      job: the fit.
+      per_device: how many runs each device trains.
+      share: what this process's share of the runs is fitted with, on its devices.
+      whole: makes the same for all runs of the group, as a tuple.
+      members: indices of the runs.
+      index: which group of the fit this is.
+      count: how many groups there are.
+    """
+
+    job: Job
+    per_device: int
+    share: Share
+    whole: Callable[[], tuple[Array, PyTree, Problem, Network | None]]
+    members: np.ndarray
+    index: int
+    count: int
+
+    @functools.cached_property
+    def training(self) -> Training:
+        """The first run's training, made outside any trace."""
+        return make_one(self.job.make, self.share.settings)
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """Number of the group's runs that each process trains."""
+        return self.job.shares.rows(self.per_device)
+
+    @property
+    def mine(self) -> slice:
+        """Places of this process's share among the group's runs."""
+        return self.job.shares.mine(self.per_device)
+
+    @property
+    def slot(self) -> str:
+        """The name of the group's checkpoints."""
+        return f"{self.job.name} group {self.index}"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the members."""
+        return tuple(self.job.options.label(run) for run in self.members)
+
+    def gather(self, title: str, tree: Any) -> Any:
+        """Join the shares of all processes along the first axis, on the host.
+
+        One process's share is all there is, and stays as it is.
+        """
+        return self.job.team.gather(f"{self.slot}: {title}", tree, self.rows)
