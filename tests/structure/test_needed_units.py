@@ -28,11 +28,11 @@ def masked(tree, draw, share=0.5, biases=0.0):
     return jax.tree_util.tree_map_with_path(of_leaf, tree)
 
 
-def cut_to_what_is_needed(function, tree, inputs, groups):
-    """How many units went; the smaller network computes what the whole one does."""
+def cut_to_what_is_needed(function, tree, inputs, groups, compiled=jax.jit):
+    """Return the number of units that went; the smaller network computes what the whole one does."""
     kept = groups.needed(tree)
-    small = jax.jit(groups.smaller(kept))(groups.cut(tree, kept), *inputs)
-    assert close(small, jax.jit(function)(tree, *inputs), 1e-4)
+    small = compiled(groups.smaller(kept))(groups.cut(tree, kept), *inputs)
+    assert close(small, compiled(function)(tree, *inputs), 1e-4)
     return sum(int((~units).sum()) for units in kept.values())
 
 
@@ -191,12 +191,12 @@ def drawn_graph(draw):
     return network, params
 
 
-def check_drawn(seed):
+def check_drawn(seed, compiled=jax.jit):
     draw = np.random.default_rng(seed)
     network, params = drawn_graph(draw)
     params = masked(params, draw, draw.choice([0.1, 0.3, 0.6]), biases=0.2)
     x = jnp.asarray(draw.normal(size=(5, WIDTH)) * 3, jnp.float32)
-    return cut_to_what_is_needed(network, params, (x,), axis_groups(network, params, x))
+    return cut_to_what_is_needed(network, params, (x,), axis_groups(network, params, x), compiled)
 
 
 @pytest.mark.long
@@ -207,5 +207,6 @@ def test_drawn_graphs_without_what_is_not_needed_compute_the_same():
 
 @pytest.mark.long
 def test_more_drawn_graphs_without_what_is_not_needed_compute_the_same():
-    smaller = [check_drawn(seed) > 0 for seed in range(100, 500)]
+    # Operation by operation, graphs share what compiles: whole programs are compiled in the test above.
+    smaller = [check_drawn(seed, compiled=lambda function: function) > 0 for seed in range(100, 220)]
     assert np.mean(smaller) >= 0.9

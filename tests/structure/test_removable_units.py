@@ -122,10 +122,9 @@ def test_drawn_networks_become_smaller_and_compute_the_same():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("block", range(4))
-def test_more_drawn_networks_become_smaller_and_compute_the_same(block):
+def test_more_drawn_networks_become_smaller_and_compute_the_same():
     """Of the seeds 0 to 399, all compute the same, and 391 become smaller."""
-    assert sum(check_smaller(seed) > 0 for seed in range(25 * block, 25 * block + 25)) >= 23
+    assert sum(check_smaller(seed) > 0 for seed in range(40)) >= 37
 
 
 def try_units(seed):
@@ -182,7 +181,7 @@ def test_what_goes_can_go_and_most_of_what_can_go_goes():
 
 @pytest.mark.long
 def test_of_the_units_that_can_go_nineteen_in_twenty_go():
-    can_go, missed, wrong = tried(range(100, 160))
-    assert can_go > 400
+    can_go, missed, wrong = tried(range(100, 135))
+    assert can_go > 240
     assert wrong == 0
     assert missed <= 0.05 * can_go
