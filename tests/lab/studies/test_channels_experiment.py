@@ -235,24 +235,30 @@ class Killed(Exception):
     pass
 
 
+@pytest.fixture(scope="module")
+def whole(task):
+    """A task of few methods, and its measurements without interruption."""
+    few = task._replace(settings=dataclasses.replace(task.settings, shares=(0.5,), methods=("AP", "random")))
+    return few, cutting.measure(few, None)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("borders", [1, 5])
 def test_a_run_that_was_killed_ends_as_one_that_was_not_and_then_has_nothing_left_to_do(
-    task, tmp_path, borders
+    whole, tmp_path, borders
 ):
     def killed(border, left=iter(range(borders))):  # noqa: B008
         if next(left, None) is None:
             raise Killed
 
-    settings = dataclasses.replace(task.settings, shares=(0.5,), methods=("AP", "random"))
-    whole = cutting.measure(task._replace(settings=settings), None)
-    resumed = task._replace(settings=dataclasses.replace(settings, resume=str(tmp_path / "resume")))
+    task, expected = whole
+    resumed = task._replace(settings=dataclasses.replace(task.settings, resume=str(tmp_path / "resume")))
     with pytest.raises(Killed):
         cutting.measure(resumed, killed)
     told = []
     for progress in (None, told.append):
         again = cutting.measure(resumed, progress)
-        tables = (of.table.drop(columns=["seconds", "search_seconds"]) for of in (whole, again))
+        tables = (of.table.drop(columns=["seconds", "search_seconds"]) for of in (expected, again))
         pd.testing.assert_frame_equal(*tables, check_exact=True)
     assert not told
 
