@@ -48,7 +48,7 @@ import optax
 from workers import NO_TORCH, Task, Worker, check_agreement, quartiles, serve, timed
 
 import jaxarch
-from jaxarch.io import take_rows
+from jaxarch.io._gather import take_rows
 from jaxarch.lab.spectral import fig7
 from jaxarch.run import _training as training
 

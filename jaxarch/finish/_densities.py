@@ -43,6 +43,8 @@ def density_name(density: float) -> str:
       >>> jaxarch.finish.density_name(0.05)
       '0.05'
     """
+    if is_traced(density):
+        raise ArgumentError("density: it names a mask; expected a concrete number, got a traced one")
     check_density("density", density)
     return f"{float(density):.6g}"
 

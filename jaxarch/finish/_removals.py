@@ -10,6 +10,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxarch._internal.errors import ArgumentError, check_array, check_strength
+
 Loss = Callable[[Array], Array]
 """The loss after the removal of so many neurons, in a fixed order."""
 
@@ -64,6 +66,14 @@ def largest_removal(losses: Array, tolerance: ArrayLike) -> Array:
       >>> print(jaxarch.finish.largest_removal(jnp.array([1.0, 1.05, 1.2, 1.08]), 0.1))
       3
     """
+    check_array("losses", losses, real=True)
+    check_strength("tolerance", tolerance)
+    if jnp.ndim(losses) != 1 or not jnp.size(losses) or jnp.ndim(tolerance):
+        raise ArgumentError(
+            "losses: expected shape (H + 1,), and one number for tolerance; got shapes "
+            f"{jnp.shape(losses)} and {jnp.shape(tolerance)}"
+        )
+    losses = jnp.asarray(losses)
     within = (losses <= highest(losses[0], tolerance)) & jnp.isfinite(losses[0])
     return jnp.max(jnp.where(within, jnp.arange(losses.size), 0))
 

@@ -3,7 +3,6 @@
 from jaxarch.io._augmentation import crop_and_flip as crop_and_flip
 from jaxarch.io._checkpoints import Checkpoints as Checkpoints
 from jaxarch.io._gather import take_images as take_images
-from jaxarch.io._gather import take_rows as take_rows
 from jaxarch.io._mask_files import load_mask as load_mask
 from jaxarch.io._mask_files import save_mask as save_mask
 from jaxarch.io._npz import read_npz as read_npz

@@ -23,11 +23,6 @@ def take_rows(data: PyTree, per_run: PyTree, rows: Array) -> PyTree:
       data: any pytree of arrays, or `None`.
       per_run: not used: what else a `gather` is given.
       rows: integers, shape (batch,).
-
-    Example:
-      >>> import jax.numpy as jnp, jaxarch
-      >>> print(jaxarch.io.take_rows({"x": jnp.arange(4.0)}, None, jnp.array([3, 0])))
-      {'x': Array([3., 0.], dtype=float32)}
     """
     return jax.tree.map(lambda array: array[rows], data)
 

@@ -26,7 +26,7 @@ from jaxarch._internal.errors import (
 )
 from jaxarch._internal.kernels import not_matrices
 from jaxarch._internal.trees import PyTree, named_leaves, path_name
-from jaxarch.io import take_rows
+from jaxarch.io._gather import take_rows
 from jaxarch.models._flax_models import as_model
 from jaxarch.models._model import Model
 from jaxarch.run._descent import Descent, Sampling

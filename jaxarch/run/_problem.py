@@ -28,7 +28,8 @@ from jaxarch._internal.errors import (
     shown,
 )
 from jaxarch._internal.trees import PyTree, check_trainable
-from jaxarch.io import Stream, Window, take_rows
+from jaxarch.io import Stream, Window
+from jaxarch.io._gather import take_rows
 from jaxarch.run._descent import Descent, DescentChanges
 
 Key = Array | None

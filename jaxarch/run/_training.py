@@ -11,12 +11,13 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
+from jaxarch._internal.errors import check_count, check_instance, check_one_key, is_traced
 from jaxarch._internal.trees import PyTree, inexact, merge
 from jaxarch.run._descent import THE_PROBLEMS, OwnDescent, accepted, asked
 from jaxarch.run._evaluated import check_evaluated, evaluated
 from jaxarch.run._keyed import equal_by_key, unkeyed
 from jaxarch.run._network import Network
-from jaxarch.run._problem import Problem
+from jaxarch.run._problem import Problem, check_is_problem
 from jaxarch.run._run_keys import RunKeys
 from jaxarch.run._stage import NOTHING, Needs, Removed, check_network, check_problem
 
@@ -166,6 +167,7 @@ def begin(training: Training, key: Array | RunKeys, problem: Problem, network: N
       >>> print(losses.shape, carry.state.step)
       (5,) 5
     """
+    _check_one(training, key, problem)
     problem = training.on(problem)
     keys = RunKeys.of(key)
     state = training.init(training.settings, keys.start, problem, network)
@@ -267,7 +269,21 @@ def advance(
       >>> print(losses[:3] > 0, losses[3])
       [ True  True  True] 0.0
     """
+    _check_one(training, key, problem)
+    check_instance("carry", carry, Carry, "what `begin` returns")
+    check_count("size", size)
+    for name, step in (("start", start), ("stop", stop)):
+        if not is_traced(step):
+            check_count(name, step.item() if isinstance(step, Array) and not step.ndim else step, 0)
     return jax.lax.fori_loop(*span(start, stop), *chunk(training, key, problem, carry, start, size))
+
+
+def _check_one(training: Training, key: Array | RunKeys, problem: Problem) -> None:
+    """Raise unless these are a training, the key of one run, and a problem."""
+    check_instance("training", training, Training, "a search that descends, as search.dense()")
+    check_is_problem(problem)
+    if not isinstance(key, RunKeys):
+        check_one_key(key)
 
 
 def span(start: int | Array, stop: int | Array) -> tuple[Array, Array]:

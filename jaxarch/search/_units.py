@@ -8,10 +8,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxarch._internal.errors import ArgumentError
+from jaxarch._internal.errors import ArgumentError, shown
 from jaxarch._internal.trees import PyTree, named_leaves
 from jaxarch.masks._units import Blocks, GroupUnits, NOfM, Units, UnitsLike, as_units, as_words
-from jaxarch.run._problem import Problem
+from jaxarch.run._problem import Problem, check_is_problem
 from jaxarch.run._stage import Needs
 from jaxarch.structure import Groups, axis_groups
 from jaxarch.structure._network_function import joined_leaves, problem_function
@@ -64,6 +64,11 @@ def units_of(
       >>> [sizes.shape for sizes in units.score(selected).values()]
       [(8,)]
     """
+    units = check_units(units)
+    check_is_problem(problem)
+    for name, tree in (("params", params), ("state", state), ("selection", selection)):
+        if not all(hasattr(leaf, "dtype") for leaf in jax.tree.leaves(tree)):
+            raise ArgumentError(f"{name}: expected arrays, or their shapes, got {shown(tree)}")
     if isinstance(units, (NOfM, Blocks)) and problem.predict is not None:
         units = units.along(_weights(problem, params, state).axes)
     if not isinstance(units, Units):

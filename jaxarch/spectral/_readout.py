@@ -153,6 +153,7 @@ def bundles(params: PyTree, state: PyTree | None = None, skips: bool = True) -> 
       >>> {layers: block.shape for layers, block in jaxarch.spectral.bundles(params).items()}
       {(2, 1): (3, 4), (3, 2): (2, 3), (3, 1): (2, 4)}
     """
+    check_flag("skips", skips)
     if is_direct(params):
         blocks = direct_bundles(params)
         return blocks if skips else {(i, j): block for (i, j), block in blocks.items() if i == j + 1}

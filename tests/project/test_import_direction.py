@@ -84,6 +84,7 @@ PRIVATE_OF_THE_LAB = {
     "jaxarch._internal.memory",
     "jaxarch._internal.trees",
     "jaxarch.io._files",
+    "jaxarch.io._gather",
     "jaxarch.plots._descriptions",
     "jaxarch.run._methods",
     "jaxarch.run._processes",

@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from jaxarch import ArgumentError, PyTree
-from jaxarch.io import take_rows
+from jaxarch.io._gather import take_rows
 from jaxarch.lab.checks import (
     check_array,
     check_arrays,
