@@ -134,7 +134,7 @@ class Side:
         self.problem = problem
         self.keys = jax.random.split(jax.random.key(2), 1)
         self.mesh = None
-        first = programs.first_step(self.make, (self.keys, {}, problem, network))
+        first = programs.traced_step.trace(self.make, self.keys, {}, problem, network).jaxpr.jaxpr
         if not programs.is_slow_in_loops(first):
             self.mesh = runs_mesh(None, 1)
         self.carry = programs.begin(self.make, self.mesh, self.keys, {}, problem, network)

@@ -1,4 +1,4 @@
-"""How a batch is taken from the arrays of a problem: `gather(data, per_run, rows)`, on the device."""
+"""Functions that take a batch from the arrays of a problem: `gather(data, per_run, rows)`, on the device."""
 
 from __future__ import annotations
 

@@ -11,7 +11,6 @@ from jaxarch._internal.errors import check_callable as check_callable
 from jaxarch._internal.errors import check_concrete as check_concrete
 from jaxarch._internal.errors import check_count as check_count
 from jaxarch._internal.errors import check_distinct as check_distinct
-from jaxarch._internal.errors import check_finite as check_finite
 from jaxarch._internal.errors import check_flag as check_flag
 from jaxarch._internal.errors import check_instance as check_instance
 from jaxarch._internal.errors import check_key as check_key
@@ -33,7 +32,6 @@ from jaxarch._internal.errors import positive_number as positive_number
 from jaxarch._internal.errors import printable as printable
 from jaxarch._internal.errors import real_number as real_number
 from jaxarch._internal.errors import real_numbers as real_numbers
-from jaxarch._internal.errors import shortened as shortened
 from jaxarch._internal.errors import shown as shown
 from jaxarch._internal.memory import check_memory as check_memory
 from jaxarch._internal.memory import in_bytes as in_bytes

@@ -222,7 +222,6 @@ def places_of(
     at_once = min(runs, options.at_once or runs)
     alone = options.loop == "step"
     if options.loop == "auto":
-        # As `programs.first_step`, without its frame in the traceback of a loss that raises.
         alone = programs.is_slow_in_loops(programs.traced_step.trace(make, *args).jaxpr.jaxpr)
     if alone:
         return None, Shares.of((1,) * team.size, runs, team.index)

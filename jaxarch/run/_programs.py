@@ -213,11 +213,6 @@ def is_slow_in_loops(jaxpr: Any, *, backend: str | None = None) -> bool:
     return (backend or jax.default_backend()) == "cpu" and _contains(jaxpr, "conv_general_dilated")
 
 
-def first_step(make: Make, args: tuple[Array, PyTree, Problem, Network | None]) -> Any:
-    """The jaxpr of the first step of the first run."""
-    return traced_step.trace(make, *args).jaxpr.jaxpr
-
-
 @partial(jax.jit, static_argnums=(0,))
 def traced_step(make: Make, keys: Array, settings: PyTree, problem: Problem, network: Network | None) -> Any:
     """The first step of the first run: only ever traced, to be looked at."""

@@ -69,7 +69,7 @@ Start = ArrayLike | Initializer
 Neurons = Sequence[Array | None]
 """For each hidden layer, which of its neurons are left, booleans of shape (N_i,); `None` for all."""
 Method = Literal["auto", "substitution", "materialised"]
-"""How a pass is computed: layer by layer, or with all W_ij at hand; `auto` takes the cheaper one."""
+"""Order of a pass: layer by layer, or with all W_ij at hand; `auto` takes the cheaper one."""
 
 xavier_uniform: Initializer = jax.nn.initializers.glorot_uniform()
 """The eigenvectors of [S] appendix E."""

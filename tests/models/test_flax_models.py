@@ -207,7 +207,7 @@ def test_convolutions_on_cpu_are_run_step_by_step_and_dense_models_are_not():
     stage = jaxarch.search.dense(nonnegative=False)
     for model, flat, slow in ((CNN, False, True), (MLP, True, False)):
         args = (key, None, pictures(model, steps=1, flat=flat), network)
-        step = programs.first_step(lambda settings: stage, args)
+        step = programs.traced_step.trace(lambda settings: stage, *args).jaxpr.jaxpr
         assert programs.is_slow_in_loops(step, backend="cpu") == slow
         assert not programs.is_slow_in_loops(step, backend="gpu")
 
