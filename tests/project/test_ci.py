@@ -34,6 +34,7 @@ call = {{
     "folder": os.getcwd(),
     "home": os.listdir(os.environ["HOME"]),
     "path": os.environ.get("PYTHONPATH"),
+    "bytecode": os.environ.get("PYTHONDONTWRITEBYTECODE"),
     "seconds": os.environ.get("CI_SECONDS"),
     "names": [Path(word[1:]).read_text().split() for word in words if word.startswith("@")],
 }}
@@ -47,7 +48,8 @@ for path in re.findall("--junitxml=(\\\\S+)", " ".join([*words, os.environ.get("
     skipped = f'<skipped type="{{kind}}" message="{{late and NOT_BEGUN}}"/>'
     cases = f'<testcase classname="tests.b.test_c" name="test_d[1]">{{skipped}}</testcase>'
     Path(path).write_text(f'<all>{{cases}}<testcase classname="tests.b.test_c" name="test_e"/></all>')
-sys.exit(words[1:] == os.environ.get("FAILING", "").split())
+failing = os.environ.get("FAILING", "").split()
+sys.exit(words[1:] == failing or failing == ["last"] and "-p" in words)
 """
 
 
@@ -105,6 +107,11 @@ def test_ci_begins_with_the_readme_s_two_commands_as_printed_each_in_an_environm
 
 def test_the_readme_s_commands_have_no_data_sets_and_an_empty_home(passed):
     assert [(call["data"], call["home"]) for call in passed[:4]] == [(None, [])] * 4
+
+
+def test_what_is_imported_is_compiled_once(ci):
+    _, calls = ci(PYTHONDONTWRITEBYTECODE="1", FAILING="pytest")
+    assert {call["bytecode"] for call in calls} == {None}
 
 
 def test_ci_ends_with_what_the_quick_suite_left_out_or_skipped_by_name_and_with_the_data_sets(passed):
@@ -194,6 +201,14 @@ def test_ci_fails_at_the_first_command_that_fails_and_says_which(failing, ci):
     assert done.returncode != 0
     assert " ".join(words) == failing
     assert re.search(rf"^== {environment}, after \d+ s: FAILED: .*{failing}", done.stdout, flags=re.M)
+
+
+@pytest.mark.long
+def test_ci_fails_where_one_of_the_last_tests_does_and_still_tells_the_seconds_of_all(ci):
+    done, _ = ci(FAILING="last")
+    assert done.returncode != 0
+    assert "FAILED: pytest -m ''" in done.stdout
+    assert done.stdout.splitlines()[-1].endswith("other files")
 
 
 @pytest.mark.long
