@@ -138,10 +138,10 @@ def methods():
         drawn = rigl.wrap_optax(optax.identity()).init(params).masks
         mask = jax.tree.map(lambda leaf: leaf == 1, drawn)
         begun = masks.apply_mask(mask, params)
-        return ours(begun, key, mask=mask, replaced=share, regrow="gradients", per="leaf")
+        return ours(begun, key, mask=mask, replaced=share, regrow="gradients", scope="layer")
 
     return {
-        "leaf": (functools.partial(theirs, local), functools.partial(ours, density=cubic, per="leaf")),
+        "leaf": (functools.partial(theirs, local), functools.partial(ours, density=cubic, scope="layer")),
         "all": (
             functools.partial(theirs, everywhere(use_normalization=False)),
             functools.partial(ours, density=cubic),

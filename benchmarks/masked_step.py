@@ -17,7 +17,7 @@ The three take turns in one process, so that what else the machine does strikes 
 neighbours in time. Times are CPU times.
 
 The second table is of whole calls of `over_seeds`, 100 steps of the MLP in batches of 128, compiled before:
-all seeds in one program, and one after the other (`at_once=1`).
+all seeds in one program, and one after the other (`max_parallel_runs=1`).
 
 Measured on one core of a shared x86-64 machine beside other work, medians of 5 or 7 and quartiles: a step of
 pruning takes 1.03 [.99, 1.06] times the plain one's time for the CNN, 1.03 [1.03, 1.07] for VGG19, and for
@@ -194,9 +194,11 @@ def many_seeds(name: str, case: Case, steps: int, seeds: int, repeats: int) -> F
     network = random_masks(problem, seeds) if name == RETRAINING else None
     keys = jax.random.split(jax.random.key(4), seeds)
 
-    def seconds(at_once: int) -> float:
+    def seconds(max_parallel_runs: int) -> float:
         start = time.process_time()
-        jax.block_until_ready(jaxarch.over_seeds(training, keys, problem, network=network, at_once=at_once))
+        jax.block_until_ready(
+            jaxarch.over_seeds(training, keys, problem, network=network, max_parallel_runs=max_parallel_runs)
+        )
         return (time.process_time() - start) / (steps * seeds)
 
     return in_turn({"at once": partial(seconds, seeds), "in turn": partial(seconds, 1)}, repeats)

@@ -8,7 +8,7 @@ Networks are trained under random masks of density .1 by `retrain("cold")`, with
 classes: the MLP 784-300-100-10 in batches of 60, as in the tournament on MNIST, and ResNet-20 on 32 x 32 x 3
 in batches of 128, as on CIFAR-10. The whole call of `over_seeds` is timed, by the wall, all that the library
 does on the host included; only the first call, which compiles, is not. One after the other is the same call
-with `at_once=1`, of 8 seeds: a program of one seed, run for each in turn.
+with `max_parallel_runs=1`, of 8 seeds: a program of one seed, run for each in turn.
 
 Measured on one H200: the MLP takes 143 us per step and seed one after the other, and 14.5, 7.1, 4.8 and 4.1
 with 16, 64, 256 and 1024 seeds at once; ResNet-20 5.3 ms one after the other, and 4.6 and 2.9 with 4 and 16.
@@ -69,7 +69,7 @@ CASES = {
 }
 
 
-def readings(case: Case, seeds: int, at_once: int, repeats: int) -> list[float]:
+def readings(case: Case, seeds: int, max_parallel_runs: int, repeats: int) -> list[float]:
     """Microseconds per step and seed of whole calls, compiled before."""
     problem = case.problem()
     keys = jax.random.split(jax.random.key(2), seeds)
@@ -77,7 +77,9 @@ def readings(case: Case, seeds: int, at_once: int, repeats: int) -> list[float]:
     stage = jaxarch.retrain("cold", nonnegative=False)
 
     def train() -> None:
-        jax.block_until_ready(jaxarch.over_seeds(stage, keys, problem, network=found, at_once=at_once)[0])
+        jax.block_until_ready(
+            jaxarch.over_seeds(stage, keys, problem, network=found, max_parallel_runs=max_parallel_runs)[0]
+        )
 
     train()
     return [1e6 * timed(train)["wall"] / (seeds * case.steps) for _ in range(repeats)]
@@ -123,8 +125,8 @@ def main() -> None:
             case, steps=chosen.steps or case.steps, seeds=tuple(chosen.seeds or case.seeds)
         )
         calls = {"in turn": (IN_TURN, 1)} | {str(count): (count, count) for count in case.seeds}
-        for name, (seeds, at_once) in calls.items():
-            values = readings(case, seeds, at_once, chosen.repeats)
+        for name, (seeds, max_parallel_runs) in calls.items():
+            values = readings(case, seeds, max_parallel_runs, chosen.repeats)
             figures.setdefault(model, {})[name] = values
             low, median, high = quartiles(values)
             ratio = quartiles(figures[model]["in turn"])[1] / median

@@ -141,9 +141,9 @@ class Beginning:
     def __call__(self, border: Any) -> None:
         """Go on."""
 
-    def begins(self, outset: Any) -> None:
+    def begins(self, plan: Any) -> None:
         """Note what it takes."""
-        self.memory = outset.memory
+        self.memory = plan.memory
 
 
 class Program:

@@ -51,10 +51,10 @@ import numpy as np
 from workers import NO_TORCH, Task, Worker, quartiles, serve, timed
 
 import jaxarch
-from jaxarch.finish._weights import fresh
 from jaxarch.lab.disentangling import measuring, trial
 from jaxarch.lab.disentangling.settings import StrategySettings
 from jaxarch.masks import full_mask
+from jaxarch.transforms._weights import fresh
 
 NAMES = (
     "real",

@@ -4,7 +4,7 @@
     network, report = jaxarch.over_seeds(jaxarch.search.two_temperature(), keys, problem)
 
 A stage is a pure function `(key, problem, network) -> Network`: a search makes a network from nothing, a
-finish turns one into another; `chain` joins them to a strategy; `over_seeds` runs it for many keys in one
+transform turns one into another; `chain` joins them to a strategy; `over_seeds` runs it for many keys in one
 program.
 
 Everything here is loaded when it is first touched.

@@ -1,7 +1,6 @@
 """What users see, in one list: `jaxarch/__init__.py` loads each when it is first touched."""
 
 from . import certificates as certificates
-from . import finish as finish
 from . import io as io
 from . import lab as lab
 from . import masks as masks
@@ -16,6 +15,7 @@ from . import search as search
 from . import spectral as spectral
 from . import structure as structure
 from . import theory as theory
+from . import transforms as transforms
 from ._internal.errors import ArgumentError as ArgumentError
 from ._internal.errors import DeadStartWarning as DeadStartWarning
 from ._internal.errors import NonFiniteWarning as NonFiniteWarning
@@ -34,17 +34,6 @@ from .certificates import Certificate as Certificate
 from .certificates import Prescription as Prescription
 from .certificates import certify as certify
 from .certificates import prescribe as prescribe
-from .finish import at_density as at_density
-from .finish import flip as flip
-from .finish import inverted as inverted
-from .finish import new_head as new_head
-from .finish import prune as prune
-from .finish import recruit as recruit
-from .finish import reshuffled as reshuffled
-from .finish import retrain as retrain
-from .finish import share_weight as share_weight
-from .finish import slim as slim
-from .finish import threshold as threshold
 from .io import Checkpoints as Checkpoints
 from .io import load_mask as load_mask
 from .io import load_tree as load_tree
@@ -67,10 +56,10 @@ from .run import FitOptions as FitOptions
 from .run import FunctionStage as FunctionStage
 from .run import HostSearch as HostSearch
 from .run import Needs as Needs
-from .run import Outset as Outset
 from .run import ProgramMemory as ProgramMemory
 from .run import Progress as Progress
 from .run import Report as Report
+from .run import RunPlan as RunPlan
 from .run import Stage as Stage
 from .run import StageReport as StageReport
 from .run import Stepwise as Stepwise
@@ -103,5 +92,16 @@ from .structure._cost_table import Cost as Cost
 from .structure._shrink import Shrunk as Shrunk
 from .structure._shrink import ShrunkNetwork as ShrunkNetwork
 from .structure._shrink import shrink as shrink
+from .transforms import at_density as at_density
+from .transforms import flip as flip
+from .transforms import invert as invert
+from .transforms import new_head as new_head
+from .transforms import prune as prune
+from .transforms import recruit as recruit
+from .transforms import reshuffle as reshuffle
+from .transforms import retrain as retrain
+from .transforms import share_weight as share_weight
+from .transforms import slim as slim
+from .transforms import threshold as threshold
 
 __version__: str

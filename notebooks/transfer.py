@@ -83,7 +83,7 @@ for density in densities:
     choose = jaxarch.at_density(density)
     strategies = {
         "found on 0 to 4": (jaxarch.chain(choose, fresh), pruned),
-        "the same, reshuffled": (jaxarch.chain(choose, jaxarch.reshuffled(), fresh), pruned),
+        "the same, reshuffled": (jaxarch.chain(choose, jaxarch.reshuffle(), fresh), pruned),
         "random": (jaxarch.chain(jaxarch.search.random_mask(density), fresh), None),
     }
     for name, (strategy, begin) in strategies.items():

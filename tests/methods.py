@@ -16,7 +16,7 @@ from jaxarch.models import signed_output_loss, tanh_network
 from jaxarch.run._methods import methods_of
 
 RUNS = 3
-METHODS = methods_of(jaxarch.search, jaxarch.finish)
+METHODS = methods_of(jaxarch.search, jaxarch.transforms)
 IN_JAX = [name for name, method in METHODS.items() if not isinstance(method.stage(), HostSearch)]
 LONG = {
     "agnostic",

@@ -67,7 +67,7 @@ def cases():
     yield "chain", (chain, keys(), problem()), ALL
     yield "three runs", (SEARCH, keys()[:3], problem(runs=3)), ALL
     yield "one run", (SEARCH, keys()[:1], problem(runs=1)), ALL
-    yield "groups", (SEARCH, keys(), problem()), ALL | {"at_once": 2}
+    yield "groups", (SEARCH, keys(), problem()), ALL | {"max_parallel_runs": 2}
     yield "run by run", (SEARCH, keys(), problem()), ALL | {"loop": "step"}
     yield "on the host", (logistic_regression(), keys(), problem()), ALL
     yield "settings", (lambda s: two_temperature(mean=s), keys(), problem(), means), ALL
@@ -138,7 +138,7 @@ OTHER = {
     "other keys": lambda: refusal(lambda: over(some=keys()[:: 1 - 2 * index])),
     "other settings": lambda: refusal(lambda: over(two_temperature(mean=0.5 + index))),
     "a failure": lambda: refusal(lambda: over(progress=broken)),
-    "an option": lambda: refusal(lambda: over(at_once=1 - index)),
+    "an option": lambda: refusal(lambda: over(max_parallel_runs=1 - index)),
     "Orbax": lambda: refusal(
         lambda: over(checkpoint=jaxarch.Checkpoints(f"{folder}-{index}", format="orbax"))
     ),

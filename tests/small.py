@@ -112,11 +112,11 @@ def masked_by_default(network, *sizes, **options):
     return sorted(jaxarch.named_leaves(select(params)), key=natural_order)
 
 
-def temporaries(finish, problem, networks):
-    """The bytes that one program of a finish needs beside its arguments and results, for all runs at once."""
+def temporaries(transform, problem, networks):
+    """The bytes that the program of a transform needs beside arguments and results, for all runs at once."""
 
     def every(networks):
-        return jax.vmap(lambda network: finish(jax.random.key(0), problem, network))(networks)
+        return jax.vmap(lambda network: transform(jax.random.key(0), problem, network))(networks)
 
     return jax.jit(every).lower(networks).compile().memory_analysis().temp_size_in_bytes
 

@@ -26,7 +26,7 @@ PAGES = {
     ),
     "running": ("Running stages", ("run",)),
     "search": ("Searches", ("search",)),
-    "finish": ("Finishes", ("finish",)),
+    "transforms": ("Transforms", ("transforms",)),
     "certificates": ("Certificates", ("certificates",)),
     "masks": ("Masks", ("masks",)),
     "saliency": ("Saliency", ("saliency",)),

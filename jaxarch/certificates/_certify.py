@@ -30,13 +30,13 @@ from jaxarch.certificates._convexity import ROUNDINGS, check_convex, check_flips
 from jaxarch.certificates._counting import Wrong, count_errors, why_no_errors
 from jaxarch.certificates._repeated import input_digests, why_repeated, why_seen
 from jaxarch.certificates._untouched import as_before, is_weight_free, why_touched
-from jaxarch.finish._flip import MaskedObjective, Returning, Tries, flipped
 from jaxarch.masks import apply_mask, check_booleans, check_fits, connections
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem, check_is_problem, check_rows
 from jaxarch.theory.generalization import binomial_upper, description_length, masked_bound
 from jaxarch.theory.generalization._binomial import check_delta
 from jaxarch.theory.optimality import duality_gap
+from jaxarch.transforms._flip import MaskedObjective, Returning, Tries, flipped
 
 
 def certify(

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxarch._internal.errors import ArgumentError
-from jaxarch.finish._flip import MaskedObjective, Tries
+from jaxarch.transforms._flip import MaskedObjective, Tries
 
 SEGMENTS = 16
 """From the mask to others, drawn."""

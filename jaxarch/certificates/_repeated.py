@@ -13,7 +13,7 @@ from jax import Array
 from jaxarch._internal.trees import raw_numbers
 from jaxarch.run._problem import Problem
 from jaxarch.structure._flow import follow, fresh
-from jaxarch.structure._needed import reached
+from jaxarch.structure._liveness import reached
 
 BLOCK = 2**26
 """Bytes of inputs on the host at a time."""

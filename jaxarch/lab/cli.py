@@ -342,14 +342,14 @@ def list_(experiment: str | None) -> None:
         for remark in remarks(chosen.settings):
             console.print(f"\n{remark}")
         return
-    from jaxarch import disentangling_strategies, finish, search
+    from jaxarch import disentangling_strategies, search, transforms
     from jaxarch.lab.data.sources import SOURCES
     from jaxarch.run._methods import methods_of
 
     rows = {
         "experiments": EXPERIMENTS,
         "searches, in jaxarch.search": {name: made.summary for name, made in methods_of(search).items()},
-        "finishes, in jaxarch": {name: made.summary for name, made in methods_of(finish).items()},
+        "transforms, in jaxarch": {name: made.summary for name, made in methods_of(transforms).items()},
         "strategies of disentangling.strategies": dict.fromkeys(disentangling_strategies(), ""),
         "data sets": {name: source.description for name, source in SOURCES.items()}
         | {"FILE.npz": "your own: arrays x (examples, features) and y (integer classes)"},

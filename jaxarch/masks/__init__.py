@@ -35,9 +35,9 @@ from jaxarch.masks._gradient import penalty as penalty
 from jaxarch.masks._gradient import soft_mask as soft_mask
 from jaxarch.masks._gradient import two_temperature as two_temperature
 from jaxarch.masks._keeping import keep as keep
-from jaxarch.masks._largest import Per as Per
+from jaxarch.masks._largest import Scope as Scope
 from jaxarch.masks._largest import check_density as check_density
-from jaxarch.masks._largest import check_per as check_per
+from jaxarch.masks._largest import check_scope as check_scope
 from jaxarch.masks._largest import erk_densities as erk_densities
 from jaxarch.masks._largest import percentile_thresholds as percentile_thresholds
 from jaxarch.masks._largest import threshold_mask as threshold_mask

@@ -173,7 +173,7 @@ def lines(seen: Seen, weights: PyTree = None) -> list[str]:
         cause = (
             f"all scores of {_leaves(seen, zeros)} are 0, as of a layer that starts at 0"
             if zeros.any()
-            else "give a larger density" + (", or per='leaf' or 'erk'" if seen.pooled else "")
+            else "give a larger density" + (", or scope='layer' or 'erk'" if seen.pooled else "")
         )
         found.append(f"no connection is kept in {_leaves(seen, empty)}{_runs(empty)}; {cause}")
     few = 2 * kept.sum(1, keepdims=True) <= there.sum(1, keepdims=True)

@@ -14,14 +14,14 @@ from jaxarch._internal.errors import ArgumentError, ResultWarning, is_traced
 from jaxarch._internal.trees import PyTree, map_selected, named_leaves, placed
 from jaxarch.masks import _findings as findings
 from jaxarch.masks._arithmetic import within as inside
-from jaxarch.masks._largest import Per, check_per, check_scores, rounded_counts
+from jaxarch.masks._largest import Scope, check_scope, check_scores, rounded_counts
 from jaxarch.masks._units import Connections, Units, UnitsLike, as_units
 
 
 def keep(
     scores: PyTree,
     density: ArrayLike | Mapping[str, float] | None = None,
-    per: Per = "all",
+    scope: Scope = "global",
     units: UnitsLike = None,
     within: PyTree = None,
 ) -> PyTree:
@@ -48,9 +48,9 @@ def keep(
       density: d, the share of connections that are kept, in (0, 1]; it may be traced, and is then a
         float32. Or the density of each leaf, by path: `round(d_l D_l)` in leaf l. With `units`, their share,
         or the shares of the groups, by name; of N:M nothing, since it is N/M.
-      per: where they are kept: `all`, wherever scores are largest; `leaf`, the same density in every leaf,
-        or group of units; `erk`, the densities of `erk_densities`. Whole numbers are made by the largest
-        remainders, so that their sum is `round(d D)` in each case.
+      scope: where they are kept: `global`, wherever scores are largest; `layer`, the same density in every
+        leaf, or group of units; `erk`, the densities of `erk_densities`. Whole numbers are made by the
+        largest remainders, so that their sum is `round(d D)` in each case.
       units: what is kept together, by the mean of its scores. `None` for single connections; `(4, 4)` for
         blocks of 4 inputs by 4 outputs (`Blocks`); `"2:4"` for 2 of every 4 inputs in a row of each output,
         in leaves whose name and shape say which axis has the inputs (`NOfM`); neurons, channels or heads of
@@ -76,17 +76,17 @@ def keep(
       >>> scores = {"a": jnp.array([0.1, 0.9, 0.2, 0.3]), "b": jnp.array([0.8, 0.7, 0.6, 0.5])}
       >>> [leaf.astype(int).tolist() for leaf in jaxarch.masks.keep(scores, 0.5).values()]
       [[0, 1, 0, 0], [1, 1, 1, 0]]
-      >>> [leaf.astype(int).tolist() for leaf in jaxarch.masks.keep(scores, 0.5, per="leaf").values()]
+      >>> [leaf.astype(int).tolist() for leaf in jaxarch.masks.keep(scores, 0.5, scope="layer").values()]
       [[0, 1, 0, 1], [1, 1, 0, 0]]
       >>> kernel = {"kernel": jnp.array([[0.1, 0.9], [0.2, 0.3], [0.4, 0.1], [0.3, 0.2]])}
       >>> jaxarch.masks.keep(kernel, units="2:4")["kernel"].astype(int).tolist()
       [[0, 1], [0, 1], [1, 0], [1, 0]]
     """
     check_scores(scores)
-    check_per(per)
+    check_scope(scope)
     together = as_units(units).over(scores)
     values, left = together.score_within(scores, within)
-    counts = together.counts(values, density, per)
+    counts = together.counts(values, density, scope)
     kept = together.largest(values, counts, left)
     # By path: `find_mask` returns a dict by path, and a mask of a larger model has more leaves.
     before = None if within is None else placed(named_leaves(within), scores)
@@ -114,13 +114,13 @@ def largest_within(units: Units, scores: PyTree, counts: Any, within: PyTree, li
     return inside(units.spread(units.largest(values, counts, left), like), within)
 
 
-def largest_scores(scores: PyTree, density: Any, per: Per = "all", before: PyTree = None) -> PyTree:
+def largest_scores(scores: PyTree, density: Any, scope: Scope = "global", before: PyTree = None) -> PyTree:
     """Keep the largest scores as `keep` does, without a word: the mask of a step of training.
 
     Args:
       scores: one a connection.
       density: as of `keep`.
-      per: likewise.
+      scope: likewise.
       before: the mask of an earlier stage, within which connections are kept; `None` for all, as for a leaf
         that it does not mask.
     """
@@ -129,7 +129,7 @@ def largest_scores(scores: PyTree, density: Any, per: Per = "all", before: PyTre
         return jnp.ones(jnp.shape(leaf), bool) if mask is None else mask
 
     left = None if before is None else map_selected(there, scores, before)
-    kept = largest_within(Connections(), scores, rounded_counts(scores, density, per), left, scores)
+    kept = largest_within(Connections(), scores, rounded_counts(scores, density, scope), left, scores)
     return inside(kept, before)
 
 

@@ -29,17 +29,17 @@ from jaxarch._internal.errors import (
 from jaxarch._internal.order_statistics import count_dtype, largest, percentile
 from jaxarch._internal.trees import PyTree, check_floating, map_selected, named_leaves, placed
 
-Per = Literal["all", "leaf", "erk"]
+Scope = Literal["global", "layer", "erk"]
 """How the connections that are kept are spread over leaves: see `masks.keep`."""
 
 
-def counts_kept(scores: PyTree, density: ArrayLike | Mapping[str, float], per: Per = "all") -> Any:
+def counts_kept(scores: PyTree, density: ArrayLike | Mapping[str, float], scope: Scope = "global") -> Any:
     """Count the connections that `masks.keep` keeps: an integer of all leaves, or an array of one a leaf.
 
     Raises:
       ArgumentError: a concrete density that rounds to no connection at all.
     """
-    counts = rounded_counts(scores, density, per)
+    counts = rounded_counts(scores, density, scope)
     if not is_traced(counts) and not np.sum(counts):
         size = sum(leaf.size for leaf in jax.tree.leaves(scores))
         least = f"; give {1 / size:.3g} or more" if size else ""
@@ -47,15 +47,15 @@ def counts_kept(scores: PyTree, density: ArrayLike | Mapping[str, float], per: P
     return counts
 
 
-def rounded_counts(scores: PyTree, density: ArrayLike | Mapping[str, float], per: Per = "all") -> Any:
+def rounded_counts(scores: PyTree, density: ArrayLike | Mapping[str, float], scope: Scope = "global") -> Any:
     """Count as `counts_kept` does, where none may be left."""
     check_scores(scores)
-    check_per(per)
+    check_scope(scope)
     if isinstance(density, Mapping):
-        return _counts_by_path(scores, density, per)
+        return _counts_by_path(scores, density, scope)
     # Counts are shares of sizes: integers and floating-point numbers are mixed on purpose.
     with jax.numpy_dtype_promotion("standard"):
-        return _counts(scores, density, per)
+        return _counts(scores, density, scope)
 
 
 def largest_of(scores: PyTree, counts: Any, within: PyTree = None) -> PyTree:
@@ -219,17 +219,17 @@ def _erk_shares(shapes: Sequence[tuple[int, ...]], density: Any) -> Any:
     return xp.minimum(epsilon * sums, sizes)
 
 
-def check_per(per: object) -> None:
-    """Raise unless it is a word of `Per`.
+def check_scope(scope: object) -> None:
+    """Raise unless it is a word of `Scope`.
 
     Example:
       >>> import jaxarch
-      >>> jaxarch.masks.check_per("layer")
+      >>> jaxarch.masks.check_scope("leaf")
       Traceback (most recent call last):
           ...
-      jaxarch.ArgumentError: per: expected 'all', 'leaf' or 'erk', got 'layer'
+      jaxarch.ArgumentError: scope: expected 'global', 'layer' or 'erk', got 'leaf'
     """
-    check_choice("per", per, ("all", "leaf", "erk"))
+    check_choice("scope", scope, ("global", "layer", "erk"))
 
 
 def check_density(name: str, density: object) -> None:
@@ -252,7 +252,7 @@ def check_density(name: str, density: object) -> None:
         raise ArgumentError(f"{name}: expected a number in (0, 1], 1 - sparsity; got {shown(density)}")
 
 
-def _counts(scores: PyTree, density: Any, per: Per) -> Any:
+def _counts(scores: PyTree, density: Any, scope: Scope) -> Any:
     """How many connections are kept: of all leaves together, or of each."""
     check_one_number("density", density)
     if is_traced(density):
@@ -264,18 +264,18 @@ def _counts(scores: PyTree, density: Any, per: Per) -> Any:
     sizes = np.asarray([math.prod(shape) for shape in shapes])
     dtype = count_dtype(int(sizes.sum()))
     total = xp.rint(density * sizes.sum()).astype(dtype)
-    if per == "all":
+    if scope == "global":
         return total
-    shares = _erk_shares(shapes, density) if per == "erk" else density * sizes
+    shares = _erk_shares(shapes, density) if scope == "erk" else density * sizes
     counts = xp.floor(shares).astype(dtype)
     # The largest remainders are rounded up, so that the sum is right.
     rank = xp.argsort(xp.argsort(counts - shares, stable=True))
     return counts + (rank < total - counts.sum())
 
 
-def _counts_by_path(scores: PyTree, densities: Mapping[str, float], per: Per) -> np.ndarray:
-    if per != "all":
-        raise ArgumentError(f"per: the densities are of each leaf already; leave {shown(per)} out")
+def _counts_by_path(scores: PyTree, densities: Mapping[str, float], scope: Scope) -> np.ndarray:
+    if scope != "global":
+        raise ArgumentError(f"scope: the densities are of each leaf already; leave {shown(scope)} out")
     leaves = named_leaves(scores)
     for path, density in densities.items():
         if path not in leaves:

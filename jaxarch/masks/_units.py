@@ -31,7 +31,7 @@ from jaxarch.masks._sharding import beside, split_like, whole
 WORDS = ("neurons", "channels", "heads", "experts")
 """Units that are read from a model's computation."""
 
-ERK = "per: 'erk' is of single connections; give 'all' or 'leaf' with units"
+ERK = "scope: 'erk' is of single connections; give 'global' or 'layer' with units"
 
 
 class Units(abc.ABC):
@@ -114,15 +114,15 @@ class Units(abc.ABC):
         """The units that are kept by scores that were learned: `1[w > 0]`."""
         return hard_mask(values)
 
-    def counts(self, values: PyTree, density: Any, per: Any = "all") -> Any:
+    def counts(self, values: PyTree, density: Any, scope: Any = "global") -> Any:
         """How many units are kept: of all together, or, as an array, of each leaf of the values.
 
         Raises:
           ArgumentError: a density that is none, or none of these units.
         """
-        if per == "erk":
+        if scope == "erk":
             raise ArgumentError(ERK)
-        return counts_kept(values, density, per)
+        return counts_kept(values, density, scope)
 
     def largest(self, values: PyTree, counts: Any, left: PyTree = None) -> PyTree:
         """Booleans of the units: as many as are asked for, the largest, and only those that are left."""
@@ -150,9 +150,9 @@ class Connections(Units):
         """The values themselves."""
         return values
 
-    def counts(self, values: PyTree, density: Any, per: Any = "all") -> Any:
+    def counts(self, values: PyTree, density: Any, scope: Any = "global") -> Any:
         """How many connections are kept."""
-        return counts_kept(values, density, per)
+        return counts_kept(values, density, scope)
 
 
 @jax.tree_util.register_static
@@ -356,7 +356,7 @@ class NOfM(Units):
         """The N largest of every M."""
         return self.largest(values, None)
 
-    def counts(self, values: PyTree, density: Any, per: Any = "all") -> Any:
+    def counts(self, values: PyTree, density: Any, scope: Any = "global") -> Any:
         """Nothing, since N of M are kept.
 
         Raises:
@@ -370,8 +370,10 @@ class NOfM(Units):
                     f"density: {self.n}:{self.m} keeps {self.n / self.m:.6g} of the connections, got "
                     f"{'a traced one' if is_traced(density) else shown(density)}; leave it out, or give this"
                 )
-        if per == "erk":
-            raise ArgumentError(f"per: {self.n}:{self.m} has the same density in every leaf; leave 'erk' out")
+        if scope == "erk":
+            raise ArgumentError(
+                f"scope: {self.n}:{self.m} has the same density in every leaf; leave 'erk' out"
+            )
 
     def largest(self, values: PyTree, counts: Any, left: PyTree = None) -> PyTree:
         """The N largest of every M: of equal scores the first, and NaN last. Fewer, if fewer are left."""
@@ -545,15 +547,15 @@ class GroupUnits(Units):
         made = [_outer(of_path[path], values, there[path]) if path in of_path else None for path in there]
         return jax.tree.unflatten(structure, made)
 
-    def counts(self, values: PyTree, density: Any, per: Any = "all") -> Any:
+    def counts(self, values: PyTree, density: Any, scope: Any = "global") -> Any:
         """How many units are kept, of all groups or of each: never none of a group.
 
         Raises:
           ArgumentError: so low a density that a group would keep none.
         """
-        if per == "erk":
+        if scope == "erk":
             raise ArgumentError(ERK)
-        counts = rounded_counts(values, density, per)
+        counts = rounded_counts(values, density, scope)
         least = len(values) if np.ndim(counts) == 0 else 1
         if is_traced(counts):
             return jnp.maximum(counts, least)

@@ -14,7 +14,7 @@ from flax import nnx
 from jaxarch._internal.errors import ArgumentError, shown
 from jaxarch._internal.trees import PyTree, copied, named_leaves, path_name, placed
 from jaxarch.structure._flow import follow, fresh
-from jaxarch.structure._needed import reached
+from jaxarch.structure._liveness import reached
 from jaxarch.structure._shrink import Shrunk, shrink_function
 from jaxarch.structure._tracing import passed_on, traced
 

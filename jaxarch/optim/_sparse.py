@@ -24,7 +24,7 @@ from jaxarch._internal.errors import (
 )
 from jaxarch._internal.order_statistics import count_dtype
 from jaxarch._internal.trees import PyTree, Where, matrices, named_leaves, select
-from jaxarch.masks import Per, check_density, check_per, full_mask
+from jaxarch.masks import Scope, check_density, check_scope, full_mask
 from jaxarch.masks._largest import counts_kept, largest_of
 from jaxarch.masks._sharding import split_like
 from jaxarch.optim._masked_leaves import (
@@ -71,7 +71,7 @@ def sparse(
     every: int = 100,
     until: int | None = None,
     mask: PyTree | None = None,
-    per: Per = "all",
+    scope: Scope = "global",
     where: Where = matrices,
 ) -> optax.GradientTransformationExtraArgs:
     r"""Train under a mask that changes: connections are dropped, and others grow, while weights descend.
@@ -92,7 +92,7 @@ def sparse(
     connectivity, 2018; there, what is small on either side of 0 is dropped, and what grows is random:
 
         drawn = jaxarch.masks.init_scores(key, jaxarch.select(params))
-        mask = jaxarch.masks.keep(drawn, 0.1, per="erk")
+        mask = jaxarch.masks.keep(drawn, 0.1, scope="erk")
         tx = jaxarch.optim.sparse(
             tx, mask=mask, replaced=0.3, regrow=jaxarch.optim.at_random(key), every=200
         )
@@ -135,8 +135,9 @@ def sparse(
         and a density that is a schedule must have ended by the last change.
       mask: booleans that training begins with, as of `hold`; by default all of the leaves `where`. They are
         copied, so that the state can be donated.
-      per: where connections are counted, as in `masks.keep`: over all leaves or in each. Where nothing grows,
-        a leaf may lack the one that is rounded up now and was not before; then the next leaf keeps one more.
+      scope: where connections are counted, as in `masks.keep`: over all leaves or in each. Where nothing
+        grows, a leaf may lack the one that is rounded up now and was not before; then the next leaf keeps one
+        more.
       where: the leaves that are masked, by path, if no mask is given.
 
     Returns:
@@ -163,7 +164,7 @@ def sparse(
       [[ 3.625 -3.375  0.     0.   ]]
     """
     inner = check_optimizer("tx", tx, "sparse(optax.adamw(1e-3), 0.1)")
-    _check(density, replaced, regrow, score, every, until, per)
+    _check(density, replaced, regrow, score, every, until, scope)
     begin = None if mask is None else booleans(mask)
     of: Any = (lambda weights, slopes: _sizes(weights)) if isinstance(score, str) else score
     grow: Any = (lambda step, weights, slopes: _sizes(slopes)) if isinstance(regrow, str) else regrow
@@ -199,7 +200,7 @@ def sparse(
         weights, slopes = of_mask("params", state.mask, params), of_mask("gradients", state.mask, gradients)
 
         def changed() -> tuple[Leaves, Leaves]:
-            counts = _counts(state.mask, at, density, replaced, per, grows=grow is not None)
+            counts = _counts(state.mask, at, density, replaced, scope, grows=grow is not None)
             scores = _scored("score", of, weights, slopes)
             growth = None if grow is None else _scored("regrow", partial(grow, at), weights, slopes)
             return _changed(state.mask, counts, scores, growth)
@@ -213,7 +214,7 @@ def sparse(
         moves = cleared(updates, retained, weights)
         return moves, SparseState(optax.safe_increment(state.step), kept, after)
 
-    return same_update(init, update, (tx, density, score, replaced, regrow, every, until, per))
+    return same_update(init, update, (tx, density, score, replaced, regrow, every, until, scope))
 
 
 def _changed(mask: Leaves, counts: _Counts, scores: Leaves, growth: Leaves | None) -> tuple[Leaves, Leaves]:
@@ -295,18 +296,18 @@ def _at(state: SparseState, step: Array | int | None) -> Array:
     return jnp.asarray(step, jnp.int32)
 
 
-def _counts(mask: Leaves, step: Array, density: Any, replaced: Any, per: Per, grows: bool) -> _Counts:
+def _counts(mask: Leaves, step: Array, density: Any, replaced: Any, scope: Scope, grows: bool) -> _Counts:
     dtype = count_dtype(sum(leaf.size for leaf in mask.values()))
     there: Any = jnp.stack([jnp.sum(leaf, dtype=dtype) for leaf in mask.values()])
     if density is None:
         kept = there
     else:
         share = _share_at(density, step) if callable(density) else density
-        kept = counts_kept(mask, share, per)
-        there = there.sum() if per == "all" else there
+        kept = counts_kept(mask, share, scope)
+        there = there.sum() if scope == "global" else there
     least = jnp.minimum(kept, there)
     if not grows:
-        return _Counts(kept, least if per == "all" or density is None else _made_up(kept, there))
+        return _Counts(kept, least if scope == "global" or density is None else _made_up(kept, there))
     share = _share_at(replaced, step) if callable(replaced) else replaced
     # Cast by hand, since strict promotion refuses a float times an integer.
     replaced_count = jnp.rint(share * least.astype(jnp.result_type(share, float)))
@@ -351,12 +352,12 @@ def _among(there: Leaves, scores: Leaves) -> Leaves:
 
 
 def _check(
-    density: Any, replaced: Any, regrow: Any, score: Any, every: int, until: int | None, per: Per
+    density: Any, replaced: Any, regrow: Any, score: Any, every: int, until: int | None, scope: Scope
 ) -> None:
     check_count("every", every)
     if until is not None:
         check_count("until", until)
-    check_per(per)
+    check_scope(scope)
     if density is not None and not callable(density):
         check_density("density", density)
     if not callable(replaced) and not (isinstance(replaced, (int, float)) and 0 <= replaced < 1):

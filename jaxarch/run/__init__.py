@@ -18,8 +18,8 @@ from jaxarch.run._network import architecture as architecture
 from jaxarch.run._options import Checkpoint as Checkpoint
 from jaxarch.run._options import EarlyStopping as EarlyStopping
 from jaxarch.run._options import FitOptions as FitOptions
-from jaxarch.run._options import Outset as Outset
 from jaxarch.run._options import Progress as Progress
+from jaxarch.run._options import RunPlan as RunPlan
 from jaxarch.run._options import StageReport as StageReport
 from jaxarch.run._partition import fully_sharded as fully_sharded
 from jaxarch.run._problem import Problem as Problem

@@ -29,7 +29,7 @@ from jaxarch.run._group import Group, Job, Share, make_one
 from jaxarch.run._layout import Layout
 from jaxarch.run._loop import Loop
 from jaxarch.run._network import Network
-from jaxarch.run._options import FitOptions, Outset, StageReport
+from jaxarch.run._options import FitOptions, RunPlan, StageReport
 from jaxarch.run._problem import Problem
 from jaxarch.run._processes import Team, local_devices
 from jaxarch.run._program_memory import free_on_a_device, program_memory, width_of
@@ -96,7 +96,7 @@ def fit(
         beside = team.neighbours(f"{name}: hosts")
         fits, needed = width_of(make, mesh, axes, args, options, job.watch, shares.devices, beside)
         per_device = team.least(f"{name}: width", fits)
-        _tell_outset(job, axes, args, per_device, needed if per_device == fits else None, beside)
+        _tell_plan(job, axes, args, per_device, needed if per_device == fits else None, beside)
     else:
         per_device = begun.width // shares.devices
     width = per_device * shares.devices
@@ -121,7 +121,7 @@ def fit(
     return found, report
 
 
-def _tell_outset(
+def _tell_plan(
     job: Job,
     axes: tuple[Any, ...],
     args: tuple[Any, ...],
@@ -137,8 +137,8 @@ def _tell_outset(
     if needed is None:
         needed = program_memory(job.make, mesh, axes, args, per_device, job.options.chunk, job.watch)
     local, free = 1 if mesh is None else mesh.size, free_on_a_device(mesh, beside)
-    at_once = per_device * job.shares.devices
-    begins(Outset(job.name, args[0].shape[0], at_once, local, needed, free))
+    max_parallel_runs = per_device * job.shares.devices
+    begins(RunPlan(job.name, args[0].shape[0], max_parallel_runs, local, needed, free))
 
 
 class _Found(NamedTuple):
@@ -219,13 +219,13 @@ def places_of(
     if split is not None:
         return split, Shares((split.shares,))
     runs = args[0].shape[0]
-    at_once = min(runs, options.at_once or runs)
+    max_parallel_runs = min(runs, options.max_parallel_runs or runs)
     alone = options.loop == "step"
     if options.loop == "auto":
         alone = programs.is_slow_in_loops(programs.traced_step.trace(make, *args).jaxpr.jaxpr)
     if alone:
         return None, Shares.of((1,) * team.size, runs, team.index)
-    shares = Shares.of(team.devices, at_once, team.index)
+    shares = Shares.of(team.devices, max_parallel_runs, team.index)
     return runs_mesh(local_devices(options.devices), shares.local), shares
 
 

@@ -18,7 +18,7 @@ Parent = Literal["any", "spectral", "direct", "batch norm", "binary"]
 
 @dataclasses.dataclass(frozen=True)
 class Method:
-    """A search or a finish, as lists show it and as the contract tests run it.
+    """A search or a transform, as lists show it and as the contract tests run it.
 
     Attributes:
       name: of the function that makes it.
@@ -53,7 +53,7 @@ class Method:
 def method(
     source: str, *, parent: Parent = "any", **example: Any
 ) -> Callable[[Callable[P, Made]], Callable[P, Made]]:
-    """A decorator for functions that make a search or a finish: it attaches what there is to know of them.
+    """A decorator for functions that make a search or a transform: it attaches what there is to know of them.
 
         @method("N. Lee et al., 2019", densities=0.5)
         def snip(densities, *, batches=1, where=matrices): ...

@@ -137,13 +137,13 @@ class Progress:
 
 
 @dataclasses.dataclass(frozen=True)
-class Outset:
+class RunPlan:
     """What is known of a training before its first step.
 
     Attributes:
       name: the strategy's and the stage's.
       runs: how many there are.
-      at_once: how many of them are trained in one program.
+      max_parallel_runs: how many of them are trained in one program.
       devices: how many this process trains them on.
       memory: what the program takes on each, where the compiler counts it.
       free: bytes that are free on a device, where it tells.
@@ -151,7 +151,7 @@ class Outset:
 
     name: str
     runs: int
-    at_once: int
+    max_parallel_runs: int
     devices: int
     memory: ProgramMemory | None
     free: int | None
@@ -176,25 +176,25 @@ class FitOptions:
     - `progress`, `checkpoint`, `dead_start` and `labels` change no bit, nor does `chunk`, but that early
       stopping, a schedule and callbacks act at the borders between chunks.
     - `mesh` and `partition` may.
-    - `at_once` and `memory` may, where they lead to another width of the program of one device; `devices` of
-      the same kind may by that, and by their number in a process; `loop` may, and so may devices of another
-      kind.
+    - `max_parallel_runs` and `memory` may, where they lead to another width of the program of one device;
+      `devices` of the same kind may by that, and by their number in a process; `loop` may, and so may devices
+      of another kind.
     - A fit that goes on from its checkpoints keeps the width, the number of devices and the loop that it was
-      begun with, whatever `at_once` and `memory` say now, and however many processes have the devices. On
-      fewer devices, on devices of another kind and in another loop it does not go on.
+      begun with, whatever `max_parallel_runs` and `memory` say now, and however many processes have the
+      devices. On fewer devices, on devices of another kind and in another loop it does not go on.
 
     Attributes:
       chunk: steps between two borders.
       progress: called at every border, with a `Progress`: step, losses, and, if asked, the densities. If it
         has a method `begins`, that is called before the first step of a training that does not go on from a
-        checkpoint, with an `Outset`: what it takes.
+        checkpoint, with an `RunPlan`: what it takes.
       early_stopping: needs the problem's `validation` rows, unless it is by the `gap`.
       schedule: `(step, settings) -> settings`: temperatures, rates or penalties that change while training.
         It is called with the first step of every chunk and the settings that the fit was given. Needs
         `settings`.
       checkpoint: where the state is saved at every border, and whence an interrupted fit continues to the
         same bits.
-      at_once: how many runs to train in one program; by default all that fit in memory.
+      max_parallel_runs: how many runs to train in one program; by default all that fit in memory.
       memory: bytes that a program may use on one device; by default what the device says is free. A fit of
         which not even one run fits is refused.
       devices: by default all of `jax.local_devices()`: each process runs the keys that it is given. With
@@ -254,7 +254,7 @@ class FitOptions:
     early_stopping: EarlyStopping | None = None
     schedule: Callable[[int, PyTree], PyTree] | None = None
     checkpoint: Checkpoint | None = None
-    at_once: int | None = None
+    max_parallel_runs: int | None = None
     memory: int | None = None
     devices: Sequence[jax.Device] | Literal["all hosts"] | None = None
     mesh: Mesh | None = None
@@ -266,8 +266,8 @@ class FitOptions:
 
     def __post_init__(self) -> None:
         check_count("chunk", self.chunk)
-        if self.at_once is not None:
-            check_count("at_once", self.at_once)
+        if self.max_parallel_runs is not None:
+            check_count("max_parallel_runs", self.max_parallel_runs)
         if self.memory is not None and not _is_size(self.memory):
             raise ArgumentError(f"memory: expected bytes, more than 0, got {shown(self.memory)}")
         for name, value in (("progress", self.progress), ("schedule", self.schedule)):

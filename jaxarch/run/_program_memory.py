@@ -47,7 +47,7 @@ def width_of(
     if mesh is None:
         return 1, None
     needed = None
-    per_share = math.ceil(min(runs, options.at_once or runs) / shares)
+    per_share = math.ceil(min(runs, options.max_parallel_runs or runs) / shares)
     # One window of a stream is counted with the program; one more waits, and one is being put there.
     waiting = 2 * _held(args[2].window)
     while limit is not None and not is_jit_disabled():

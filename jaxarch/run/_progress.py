@@ -9,7 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as Bars
 
 from jaxarch._internal.memory import in_bytes
-from jaxarch.run._options import Outset, Progress
+from jaxarch.run._options import Progress, RunPlan
 
 
 class ProgressBar:
@@ -46,11 +46,11 @@ class ProgressBar:
         if self._bars.live.is_started:
             self._bars.stop()
 
-    def begins(self, outset: Outset) -> None:
+    def begins(self, plan: RunPlan) -> None:
         """Show a training before its first step, and what it takes."""
-        if self._bars.live.is_started and outset.name not in self._tasks:
-            takes = "" if outset.memory is None else f"{in_bytes(outset.memory.whole)} a device"
-            self._tasks[outset.name] = self._bars.add_task(outset.name, total=None, loss=takes)
+        if self._bars.live.is_started and plan.name not in self._tasks:
+            takes = "" if plan.memory is None else f"{in_bytes(plan.memory.whole)} a device"
+            self._tasks[plan.name] = self._bars.add_task(plan.name, total=None, loss=takes)
 
     def __call__(self, progress: Progress) -> None:
         """Show a chunk border."""

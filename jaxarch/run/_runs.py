@@ -82,7 +82,7 @@ def over_seeds(
       settings: pytree whose leaves have a leading axis of runs: rates, temperatures, penalties. They are
         traced, so a sweep compiles once; the structure of the strategy must not depend on them.
       network: what an earlier call found, on another problem for instance, with a leading axis of runs: the
-        strategy then begins with a finish, `retrain("cold")` to transfer an architecture. It may have the
+        strategy then begins with a transform, `retrain("cold")` to transfer an architecture. It may have the
         keys of that call: with a network, stages draw other numbers from them.
       name: the strategy's, for progress, reports and checkpoints.
       **options: fields of `FitOptions`: `chunk`, `progress`, `early_stopping`, `checkpoint`, ...
@@ -369,19 +369,19 @@ def _run_function(
     options: FitOptions,
     name: str,
 ) -> tuple[Network, StageReport]:
-    """A stage that is a plain function: one program, or one for each group of `at_once` runs.
+    """A stage that is a plain function: one program, or one for each group of `max_parallel_runs` runs.
 
     Where the problem's batches are a stream's, it gets as many of them as it needs.
     """
     runs, team = keys.shape[0], Team.of(options.devices)
-    at_once = min(runs, options.at_once or runs)
+    max_parallel_runs = min(runs, options.max_parallel_runs or runs)
     mesh = split_mesh(options.mesh, options.partition, problem)
     if mesh is None:
-        shares = Shares.of(team.devices, at_once, team.index)
+        shares = Shares.of(team.devices, max_parallel_runs, team.index)
         mesh = runs_mesh(local_devices(options.devices), shares.local)
     else:
         shares, problem = Shares((mesh.shares,)), mesh.on(problem)
-    per_device = math.ceil(at_once / shares.devices)
+    per_device = math.ceil(max_parallel_runs / shares.devices)
     width = per_device * shares.devices
     watch, results = Stopwatch(), []
     if problem.stream is not None and stage.needs.batches:

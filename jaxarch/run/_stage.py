@@ -110,7 +110,7 @@ class FunctionStage:
       >>> def signs(settings, key, problem, network):
       ...     return network.replace(params=jax.tree.map(jnp.sign, network.params))
       >>> stage = jaxarch.FunctionStage("signs", signs, needs=jaxarch.Needs("required", ("params",)))
-      >>> drawn = jaxarch.search.random_mask(0.5, per="leaf")
+      >>> drawn = jaxarch.search.random_mask(0.5, scope="layer")
       >>> network = jaxarch.chain(drawn, stage)(jax.random.key(0), problem)
       >>> print(jnp.abs(network.params["W2_1"]).sum())  # half of 32 connections, each 1 or -1
       16.0

@@ -36,9 +36,9 @@ class TrainState(NamedTuple):
       trainable: what gradient descent moves.
       fixed: what it does not, a mask or frozen weights for instance.
       model: the model's state: batch norm's and the like.
-      memory: what the training's `observe` keeps from step to step; `None` without.
+      memory: what the training's `after_step` keeps from step to step; `None` without.
       step: how many steps have been taken.
-      optimizer: the state of the optimiser, for `observe` alone; `None` everywhere else.
+      optimizer: the state of the optimiser, for `after_step` alone; `None` everywhere else.
     """
 
     trainable: PyTree
@@ -69,12 +69,13 @@ class Training:
       settings: a frozen dataclass of numbers, texts and functions; its numbers may be traced.
       descent: what it has of its own in place of the problem's descent, as of `own_descent`.
       penalty: `(settings, state) -> scalar`, added to the loss, differentiable in `state.trainable`.
-      observe: `(settings, state) -> memory`, called after every step: snapshots, running means, a mask that
-        the optimiser holds (`optim.find_mask(state.optimizer)`). The memory that `init` returns has the same
-        structure, shapes and dtypes.
-      around: `(settings, key, problem, state) -> optimizer`: the problem's optimiser, `problem.optimizer`,
-        with something around it, as `optim.sparse`. It is called before the first step with the state that
-        `init` returns, and at every step with the state then; the key is the run's, the same at all of them.
+      after_step: `(settings, state) -> memory`, called after every step: snapshots, running means, a mask
+        that the optimiser holds (`optim.find_mask(state.optimizer)`). The memory that `init` returns has the
+        same structure, shapes and dtypes.
+      wrap_optimizer: `(settings, key, problem, state) -> optimizer`: the problem's optimiser,
+        `problem.optimizer`, with something around it, as `optim.sparse`. It is called before the first step
+        with the state that `init` returns, and at every step with the state then; the key is the run's, the
+        same at all of them.
       gap: `(settings, state, problem) -> scalar`: how far from stationary it is, over all training rows, for
         `EarlyStopping("gap")`; `None` where there is no such number.
       remedy: what to change when the start has a gradient of exactly zero.
@@ -104,8 +105,8 @@ class Training:
     settings: Any = None
     descent: OwnDescent = THE_PROBLEMS
     penalty: Callable[[Any, TrainState], Array] | None = None
-    observe: Callable[[Any, TrainState], PyTree] | None = None
-    around: Callable[[Any, Array, Problem, TrainState], optax.GradientTransformation] | None = None
+    after_step: Callable[[Any, TrainState], PyTree] | None = None
+    wrap_optimizer: Callable[[Any, Array, Problem, TrainState], optax.GradientTransformation] | None = None
     gap: Callable[[Any, TrainState, Problem], Array] | None = None
     remedy: str = "start from other values, or use an activation with a slope there"
     remarks: Callable[[Network], Iterable[str]] | None = None
@@ -128,9 +129,9 @@ class Training:
 
     def optimizer(self, key: Array, problem: Problem, state: TrainState) -> optax.GradientTransformation:
         """What moves the weights: the optimiser of the problem that it is `on`, with what goes around it."""
-        if self.around is None:
+        if self.wrap_optimizer is None:
             return problem.optimizer
-        return self.around(self.settings, key, problem, state)
+        return self.wrap_optimizer(self.settings, key, problem, state)
 
 
 class Carry(NamedTuple):
@@ -239,8 +240,8 @@ def descended(
     updates, opt_state = asked("parameters", optimizer.update, gradient, opt_state, moves, **told)
     trainable = merge(optax.apply_updates(moves, updates), state.trainable)
     moved = state._replace(trainable=trainable, step=state.step + 1)
-    if training.observe is not None:
-        memory = training.observe(training.settings, moved._replace(optimizer=opt_state))
+    if training.after_step is not None:
+        memory = training.after_step(training.settings, moved._replace(optimizer=opt_state))
         moved = moved._replace(memory=memory)
     return moved, opt_state
 

@@ -10,14 +10,14 @@ from jax import Array
 
 from jaxarch._internal.errors import check_count
 from jaxarch._internal.trees import PyTree, Where, map_selected, matrices, select_floating
-from jaxarch.finish._share_weight import with_weight
-from jaxarch.finish._threshold import PERCENTILES, check_percentiles
-from jaxarch.finish._weights import fresh, squares
 from jaxarch.masks import full_mask, percentile_thresholds, threshold_mask, weight_free
 from jaxarch.run._methods import method
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
 from jaxarch.run._stage import FunctionStage
+from jaxarch.transforms._share_weight import with_weight
+from jaxarch.transforms._threshold import PERCENTILES, check_percentiles
+from jaxarch.transforms._weights import fresh, squares
 
 
 @dataclasses.dataclass(frozen=True)

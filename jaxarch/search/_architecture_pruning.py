@@ -21,7 +21,6 @@ from jaxarch._internal.errors import (
     check_one_strength,
 )
 from jaxarch._internal.trees import PyTree, Where, map_selected, matrices, select, select_floating
-from jaxarch.finish._densities import Densities, check_densities, layers_emptied, with_densities
 from jaxarch.masks import apply_mask, check_temperatures, density, hard_mask, init_scores, penalty, soft_mask
 from jaxarch.masks._units import Units, UnitsLike
 from jaxarch.optim import stop_at
@@ -33,6 +32,7 @@ from jaxarch.run._problem import Problem
 from jaxarch.run._training import Training, TrainState
 from jaxarch.search._units import check_counts, check_units, needs_of, units_of
 from jaxarch.search._within import WITHIN_A_MASK, mask_before, within
+from jaxarch.transforms._densities import Densities, check_densities, layers_emptied, with_densities
 
 SCORES_RATE, WEIGHTS_RATE = 1.1, 0.1
 """Of the default optimisers, plain gradient descent: alpha and beta of (15) and (16)."""
@@ -160,7 +160,7 @@ def architecture_pruning(
         Settings(targets, hard, soft, strength, sign, factor, std, where, together),
         own_descent(descent, optimizers),
         penalty=_penalty,
-        observe=_observe,
+        after_step=_after_step,
         remarks=_remarks,
         remedy="the mask saturates the network: lower `hard` or the weights that it starts from",
         needs=needs_of(together, WITHIN_A_MASK),
@@ -200,7 +200,7 @@ def _penalty(settings: Settings, state: TrainState) -> Array:
     return settings.sign * penalty(scores, of_units, settings.strength)
 
 
-def _observe(settings: Settings, state: TrainState) -> PyTree:
+def _after_step(settings: Settings, state: TrainState) -> PyTree:
     memory, scores = state.memory, state.trainable["scores"]
     share = density(hard_mask(scores))
     memory = memory | {"lowest_density": jnp.minimum(memory["lowest_density"], share)}

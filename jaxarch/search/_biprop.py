@@ -38,7 +38,8 @@ def biprop(
 
     Args:
       density: the share of connections that are kept in each leaf, in (0, 1]; all together they are exactly
-        `round(density D)` of D, as of `masks.keep(..., per="leaf")`. May be traced: a sweep is one program.
+        `round(density D)` of D, as of `masks.keep(..., scope="layer")`. May be traced: a sweep is one
+        program.
       where: which leaves are masked and binary, by path. By default kernels but neither biases nor norm
         scales. Leaves that are not masked keep their initial values.
       **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.

@@ -11,13 +11,13 @@ from jax.typing import ArrayLike
 
 from jaxarch._internal.errors import ArgumentError, check_count, check_one_finite, is_traced, shown
 from jaxarch._internal.trees import PyTree, Where, select_floating
-from jaxarch.finish._densities import layers_lost
-from jaxarch.masks import Per, apply_mask, check_density, check_per, init_scores
+from jaxarch.masks import Scope, apply_mask, check_density, check_scope, init_scores
 from jaxarch.masks._keeping import largest_scores
 from jaxarch.optim import find_mask
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
 from jaxarch.run._training import Training, TrainState
+from jaxarch.transforms._densities import layers_lost
 
 CHANGES = 50
 """Into so many spans the changes divide a training by default.
@@ -37,7 +37,7 @@ class Drawn(Protocol):
         """The share of connections that are there."""
 
     @property
-    def per(self) -> Per:
+    def scope(self) -> Scope:
         """How they are spread over the leaves."""
 
     @property
@@ -45,10 +45,10 @@ class Drawn(Protocol):
         """The leaves that are masked."""
 
 
-def check_changes(density: ArrayLike, every: int | None, per: Per) -> None:
+def check_changes(density: ArrayLike, every: int | None, scope: Scope) -> None:
     """Raise unless the arguments that all such searches have are usable."""
     check_density("density", density)
-    check_per(per)
+    check_scope(scope)
     if every is not None:
         check_count("every", every)
 
@@ -78,7 +78,7 @@ def random_start(settings: Drawn, key: Array, problem: Problem, network: None) -
     params_key, mask_key = jax.random.split(key)
     params, model = problem.start(params_key)
     drawn = init_scores(mask_key, select_floating(params, settings.where), 0.0, 1.0)
-    mask = largest_scores(drawn, settings.density, settings.per)
+    mask = largest_scores(drawn, settings.density, settings.scope)
     return TrainState(apply_mask(mask, params), None, model, memory=mask)
 
 
@@ -102,11 +102,11 @@ sparse_training = partial(
     init=random_start,
     params=weights,
     network=trained,
-    observe=mask_held,
+    after_step=mask_held,
     remedy=REMEDY,
     remarks=layers_lost,
 )
 """A training under a mask that its optimizer changes.
 
-It lacks a name, settings, a descent, and `around`, which builds that optimizer.
+It lacks a name, settings, a descent, and `wrap_optimizer`, which builds that optimizer.
 """

@@ -12,13 +12,13 @@ from jax.typing import ArrayLike
 
 from jaxarch._internal.errors import check_count, check_flag, check_one_strength
 from jaxarch._internal.trees import PyTree, Where, matrices, select_floating
-from jaxarch.finish._weights import Held, fresh, squares, trained, weights_of
 from jaxarch.masks import full_mask
 from jaxarch.run._descent import DescentChanges, check_rewind, own_descent
 from jaxarch.run._methods import method
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
 from jaxarch.run._training import Training, TrainState
+from jaxarch.transforms._weights import Held, fresh, squares, trained, weights_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +91,7 @@ def dense(
         _network,
         Settings(nonnegative, std, where, int(rewind_to)),
         own_descent(descent),
-        observe=_observe if rewind_to else None,
+        after_step=_after_step if rewind_to else None,
         remedy=remedy,
         removes=(),
     )
@@ -108,7 +108,7 @@ def _init(settings: Settings, key: Array, problem: Problem, network: Network | N
     return TrainState(params, Held(mask, start, model), model)
 
 
-def _observe(settings: Settings, state: TrainState) -> Early:
+def _after_step(settings: Settings, state: TrainState) -> Early:
     now = Early(weights_of(settings, state), state.model)
     is_early = state.step <= settings.rewind_to
     return jax.tree.map(lambda new, old: jnp.where(is_early, new, old), now, state.memory)

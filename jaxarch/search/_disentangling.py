@@ -7,7 +7,6 @@ from typing import Any, Literal
 from jax.typing import ArrayLike
 
 from jaxarch._internal.errors import check_choice, check_count
-from jaxarch.finish import retrain, share_weight, threshold
 from jaxarch.run._strategy import Strategy, chain
 from jaxarch.search._agnostic import agnostic
 from jaxarch.search._dense import dense
@@ -16,6 +15,7 @@ from jaxarch.search._logistic_regression import logistic_regression
 from jaxarch.search._magnitude_pruning import magnitude_pruning
 from jaxarch.search._two_temperature import two_temperature
 from jaxarch.search._untrained import untrained
+from jaxarch.transforms import retrain, share_weight, threshold
 
 
 def disentangling_strategies(

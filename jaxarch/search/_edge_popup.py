@@ -15,7 +15,6 @@ from jax.typing import ArrayLike
 
 from jaxarch._internal.errors import ArgumentError, is_choice, shown
 from jaxarch._internal.trees import PyTree, Where, map_selected, matrices, merge, select_floating
-from jaxarch.finish._densities import layers_emptied
 from jaxarch.masks import apply_mask, check_density
 from jaxarch.masks._keeping import largest_scores
 from jaxarch.run._descent import DescentChanges, own_descent
@@ -25,6 +24,7 @@ from jaxarch.run._problem import Problem
 from jaxarch.run._training import Training, TrainState
 from jaxarch.search._straight_through import straight_through
 from jaxarch.search._within import WITHIN_A_MASK, mask_before, within
+from jaxarch.transforms._densities import layers_emptied
 
 Weights = Literal["initial", "signed constant"] | Callable[[Array, PyTree], PyTree]
 
@@ -75,7 +75,8 @@ def edge_popup(
 
     Args:
       density: the share of connections that are kept in each leaf, in (0, 1]; all together they are exactly
-        `round(density D)` of D, as of `masks.keep(..., per="leaf")`. May be traced: a sweep is one program.
+        `round(density D)` of D, as of `masks.keep(..., scope="layer")`. May be traced: a sweep is one
+        program.
       weights: theta. `initial` for the problem's initial parameters; `signed constant` for these with their
         signs alone, times `sqrt(2/n)`, the authors' best; or a function `(key, selected) -> values` in the
         structure of the masked leaves, for theirs times `sqrt(1/density)`, for instance.
@@ -127,7 +128,7 @@ def begin(settings: Settings, key: Array, problem: Problem, network: Network | N
 
 def kept(settings: Settings, scores: PyTree) -> PyTree:
     """The mask of the largest `|s|` of each leaf, booleans."""
-    return largest_scores(map_selected(jnp.abs, scores), settings.density, "leaf")
+    return largest_scores(map_selected(jnp.abs, scores), settings.density, "layer")
 
 
 ranked_training = partial(Training, init=begin, remedy=REMEDY, needs=WITHIN_A_MASK, remarks=layers_emptied)

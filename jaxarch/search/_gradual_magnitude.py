@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 
 from jaxarch._internal.errors import ArgumentError, shown
 from jaxarch._internal.trees import Where, matrices, select_floating
-from jaxarch.masks import Per, full_mask
+from jaxarch.masks import Scope, full_mask
 from jaxarch.optim import sparse
 from jaxarch.run._descent import DescentChanges, own_descent
 from jaxarch.run._methods import method
@@ -31,7 +31,7 @@ class Settings:
     end: float
     every: int | None
     where: Where
-    per: Per
+    scope: Scope
 
 
 @method("M. Zhu and S. Gupta, 2017")
@@ -42,7 +42,7 @@ def gradual_magnitude(
     end: float = 0.7,
     every: int | None = None,
     where: Where = matrices,
-    per: Per = "all",
+    scope: Scope = "global",
     **descent: Unpack[DescentChanges],
 ) -> Training:
     r"""Train the whole network while its density falls to d, the smallest weights first.
@@ -53,7 +53,7 @@ def gradual_magnitude(
 
     and after t_1 the weights train on. M. Zhu and S. Gupta, To prune, or not to prune: exploring the efficacy
     of pruning for model compression, 2017, equation (1), from a sparsity of 0 on. They count the smallest
-    weights in each layer, as with `per="leaf"`; here they are those of all layers.
+    weights in each layer, as with `scope="layer"`; here they are those of all layers.
 
     Args:
       density: d, the share of connections that are left at the end, in (0, 1]. May be traced: a sweep is one
@@ -62,7 +62,7 @@ def gradual_magnitude(
       end: t_1, likewise, more than `begin`. Both are rounded down to a multiple of `every`.
       every: steps from one change to the next. By default a 50th of the training's.
       where: the leaves that are masked, by path.
-      per: where the smallest weights are looked for, as in `masks.keep`: wherever they are, or by leaf.
+      scope: where the smallest weights are looked for, as in `masks.keep`: wherever they are, or by leaf.
       **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
@@ -80,7 +80,7 @@ def gradual_magnitude(
       >>> print(jaxarch.density(network.mask), network.info["loss"].shape)
       0.25 (10,)
     """
-    check_changes(density, every, per)
+    check_changes(density, every, scope)
     for name, share in (("begin", begin), ("end", end)):
         if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:
             raise ArgumentError(f"{name}: expected a share of the steps, in [0, 1), got {shown(share)}")
@@ -90,9 +90,9 @@ def gradual_magnitude(
         name=NAME,
         init=_init,
         remedy="start from other weights",
-        settings=Settings(density, begin, end, every, where, per),
+        settings=Settings(density, begin, end, every, where, scope),
         descent=own_descent(descent),
-        around=_around,
+        wrap_optimizer=_wrap_optimizer,
     )
 
 
@@ -101,7 +101,7 @@ def _init(settings: Settings, key: Array, problem: Problem, network: None) -> Tr
     return TrainState(params, None, model, memory=full_mask(select_floating(params, settings.where)))
 
 
-def _around(
+def _wrap_optimizer(
     settings: Settings, key: Array, problem: Problem, state: TrainState
 ) -> optax.GradientTransformation:
     steps = problem.steps
@@ -117,5 +117,5 @@ def _around(
         mask=state.memory,
         every=every,
         until=last + 1,
-        per=settings.per,
+        scope=settings.scope,
     )

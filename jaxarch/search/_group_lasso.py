@@ -36,7 +36,7 @@ def group_lasso(strength: ArrayLike = 1e-3, **descent: Unpack[DescentChanges]) -
       **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
-      A search. Its mask keeps all weights; as a finish it trains on within the mask that was found.
+      A search. Its mask keeps all weights; as a transform it trains on within the mask that was found.
 
     Raises:
       ArgumentError: a strength that is negative or not finite; parameters of another kind of network.

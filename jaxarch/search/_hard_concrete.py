@@ -21,7 +21,6 @@ from jaxarch._internal.errors import (
     shown,
 )
 from jaxarch._internal.trees import PyTree, Where, map_selected, matrices, select_floating
-from jaxarch.finish._densities import Densities
 from jaxarch.masks import apply_mask, init_scores
 from jaxarch.run._descent import DescentChanges
 from jaxarch.run._methods import method
@@ -30,6 +29,7 @@ from jaxarch.run._problem import Problem
 from jaxarch.run._training import Training, TrainState
 from jaxarch.search._scored import descent_of, network_of, remarks, targets_of, total
 from jaxarch.search._within import WITHIN_A_MASK, mask_before, within
+from jaxarch.transforms._densities import Densities
 
 LEAST = 1e-6
 """Noise is uniform in (LEAST, 1 - LEAST), so that its logit is finite."""

@@ -6,13 +6,13 @@ from jax import Array
 
 from jaxarch import saliency
 from jaxarch._internal.trees import Where, matrices
-from jaxarch.finish._densities import Densities
 from jaxarch.masks._units import UnitsLike
 from jaxarch.run._methods import method
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
 from jaxarch.run._stage import NOTHING, FunctionStage
 from jaxarch.search._initial_saliency import Settings, begin, checked, largest, stage
+from jaxarch.transforms._densities import Densities
 
 
 @method("J. Frankle et al., 2021", densities=0.5)

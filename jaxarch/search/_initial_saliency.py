@@ -12,7 +12,6 @@ from jax import Array
 
 from jaxarch._internal.errors import check_count
 from jaxarch._internal.trees import PyTree, Where
-from jaxarch.finish._densities import Densities, check_densities, with_densities
 from jaxarch.masks import _findings as findings
 from jaxarch.masks._keeping import largest_within
 from jaxarch.masks._units import Connections, Units, UnitsLike
@@ -20,6 +19,7 @@ from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
 from jaxarch.run._stage import FunctionStage, Needs
 from jaxarch.search._units import check_counts, check_units, needs_of, units_of
+from jaxarch.transforms._densities import Densities, check_densities, with_densities
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,8 +12,6 @@ from jax.typing import ArrayLike
 
 from jaxarch._internal.errors import ArgumentError, check_choice, shown
 from jaxarch._internal.trees import PyTree, Where, map_selected, matrices
-from jaxarch.finish._densities import Densities, check_densities, layers_lost, with_densities
-from jaxarch.finish._retrain import retrain
 from jaxarch.masks import apply_mask
 from jaxarch.masks._keeping import largest_within
 from jaxarch.masks._units import NOfM, Units, UnitsLike
@@ -26,8 +24,10 @@ from jaxarch.run._strategy import Strategy, chain
 from jaxarch.run._training import Training
 from jaxarch.search._dense import dense
 from jaxarch.search._keep_best import Kept, keep, pick
-from jaxarch.search._rounds import Per, Rounds, by_density, by_fraction, of_each
+from jaxarch.search._rounds import Rounds, Scope, by_density, by_fraction, of_each
 from jaxarch.search._units import check_counts, check_units, needs_of, units_of
+from jaxarch.transforms._densities import Densities, check_densities, layers_lost, with_densities
+from jaxarch.transforms._retrain import retrain
 
 
 class Tickets(NamedTuple):
@@ -54,7 +54,7 @@ class Settings:
 
     targets: tuple[float, ...]
     units: tuple[str, ...] | Units
-    per: Per
+    scope: Scope
     keep: FunctionStage | None = None
 
 
@@ -64,7 +64,7 @@ def magnitude_pruning(
     *,
     rounds: int | None = None,
     fraction: float | Mapping[str, float] | None = 0.2,
-    per: Per = "all",
+    scope: Scope = "global",
     rewind_to: int = 0,
     choose: Literal["ticket", "best", "last"] = "ticket",
     nonnegative: bool = False,
@@ -99,8 +99,8 @@ def magnitude_pruning(
       fraction: the share of the connections left that a round removes, in (0, 1); with densities, at most.
         With `rounds`, a dict has one in [0, 1) for each masked leaf, by path, or for each group of units.
         `None` for one shot: every density from the whole network, trained once.
-      per: `all` to compare weights of all leaves together; `leaf` to prune each by itself, to `round(d n)`
-        of its n connections, as a fraction for each leaf does in any case.
+      scope: `global` to compare weights of all leaves together; `layer` to prune each by itself, to `round(d
+        n)` of its n connections, as a fraction for each leaf does in any case.
       rewind_to: k, less than T. What is trained afterwards with `retrain("rewind")` goes back to the same.
       choose: `ticket` for the network that is pruned and set back, and not yet trained; `last` to train that
         one too; `best` for the network of the least F on the training rows, of all that are trained, the
@@ -140,7 +140,7 @@ def magnitude_pruning(
       >>> print(network.info["densities"], network.info["losses"].shape)
       [1.   0.5  0.25] (3,)
     """
-    check_choice("per", per, ("all", "leaf"))
+    check_choice("scope", scope, ("global", "layer"))
     check_choice("choose", choose, ("ticket", "best", "last"))
     if (densities is None) == (rounds is None):
         raise ArgumentError("densities: expected them or a number of rounds, one of the two")
@@ -148,25 +148,25 @@ def magnitude_pruning(
     check_counts(together, targets)
     first = dense(nonnegative=nonnegative, std=std, where=where, rewind_to=rewind_to, **descent)
     if isinstance(together, NOfM):
-        _check_one_shot(f"{together.n}:{together.m}", fraction, per)
+        _check_one_shot(f"{together.n}:{together.m}", fraction, scope)
     if fraction is None:
         if rounds is not None or choose != "ticket":
             name = "choose" if rounds is None else "rounds"
             raise ArgumentError(f"{name}: there are no rounds in one shot; leave it out, or give a fraction")
         needs = needs_of(together, A_NETWORK)
-        settings = Settings(targets, together, per)
+        settings = Settings(targets, together, scope)
         return chain(first, FunctionStage("largest weights", _one_shot, settings, needs, remarks=layers_lost))
-    sizes = by_density(targets, fraction, per) if rounds is None else by_fraction(rounds, fraction, per)
+    sizes = by_density(targets, fraction, scope) if rounds is None else by_fraction(rounds, fraction, scope)
     again = retrain("rewind", nonnegative=nonnegative, **descent)
     rest = dataclasses.replace(again, descent=dataclasses.replace(again.descent, taken=int(rewind_to)))
     return _in_rounds(first, rest, sizes, together, choose)
 
 
-def _check_one_shot(units: str, fraction: object, per: Per) -> None:
+def _check_one_shot(units: str, fraction: object, scope: Scope) -> None:
     if fraction is not None:
         raise ArgumentError(f"fraction: {units} is made in one shot, not in rounds; give fraction=None")
-    if per != "all":
-        raise ArgumentError(f"per: {units} has the same density in every leaf; leave {shown(per)} out")
+    if scope != "global":
+        raise ArgumentError(f"scope: {units} has the same density in every leaf; leave {shown(scope)} out")
 
 
 A_TICKET = Needs("required", ("params", "mask", "start", "memory"))
@@ -181,7 +181,7 @@ def _in_rounds(
 ) -> Strategy:
     """Stages draw from keys by their place: what is kept first is so where the rounds begin."""
     kept = None if choose == "ticket" else keep(rounds.count + 1, choose=choose)
-    settings = Settings(rounds.targets, together, rounds.per, kept)
+    settings = Settings(rounds.targets, together, rounds.scope, kept)
     needs = needs_of(together, A_NETWORK)
     begin = FunctionStage("first round", _first_round, settings, needs, removes=())
     prune = FunctionStage("prune", _prune_to_next, rounds, A_TICKET)
@@ -199,7 +199,7 @@ def _one_shot(settings: Settings, key: Array, problem: Problem, network: Network
     measured = units.score(sizes)
 
     def mask(density: float) -> PyTree:
-        counts = units.counts(measured, of_each(density, settings.per, measured))
+        counts = units.counts(measured, of_each(density, settings.scope, measured))
         return largest_within(units, sizes, counts, network.mask, network.params)
 
     masks = {density: mask(density) for density in settings.targets}

@@ -20,7 +20,6 @@ from jaxarch._internal.errors import (
     shown,
 )
 from jaxarch._internal.trees import PyTree, Where, map_selected, matrices, select_floating
-from jaxarch.finish._densities import layers_emptied
 from jaxarch.masks import apply_mask, check_density
 from jaxarch.masks._keeping import largest_scores
 from jaxarch.run._descent import DescentChanges
@@ -31,6 +30,7 @@ from jaxarch.run._training import Training, TrainState
 from jaxarch.search._scored import at_step, check_at_steps, descent_of
 from jaxarch.search._straight_through import straight_through
 from jaxarch.search._within import WITHIN_A_MASK, mask_before, within
+from jaxarch.transforms._densities import layers_emptied
 
 WARMUP, COOLDOWN = 0.1, 0.2
 """The shares of the steps before and after the density falls: of 55 thousand, 5400 and 10800 there."""
@@ -43,7 +43,7 @@ class Settings:
     density: ArrayLike | optax.Schedule
     warmup: ArrayLike
     cooldown: ArrayLike
-    per: Literal["all", "leaf"]
+    scope: Literal["global", "layer"]
     where: Where
 
 
@@ -60,7 +60,7 @@ def movement(
     *,
     warmup: ArrayLike | None = None,
     cooldown: ArrayLike | None = None,
-    per: Literal["all", "leaf"] = "leaf",
+    scope: Literal["global", "layer"] = "layer",
     where: Where = matrices,
     scores_optimizer: optax.GradientTransformation | None = None,
     **descent: Unpack[DescentChanges],
@@ -89,7 +89,7 @@ def movement(
         all scores are alike, and d after the last step. May be traced, like all numbers here.
       warmup: t_0, as a share of the steps; .1 by default.
       cooldown: the share of the steps after t_1; .2 by default.
-      per: where the largest scores are kept: `leaf`, as many in every leaf, the default there; `all`,
+      scope: where the largest scores are kept: `layer`, as many in every leaf, the default there; `global`,
         wherever they are.
       where: the leaves that are masked, by path. The others are trained as well.
       scores_optimizer: any optax transformation for the scores; by default there is one optimiser for all.
@@ -103,7 +103,7 @@ def movement(
 
     Raises:
       ArgumentError: a density outside (0, 1], or a schedule that is not 1 at step 0; shares that are negative
-        or more than 1 together, or that are given beside a schedule; an unknown `per`.
+        or more than 1 together, or that are given beside a schedule; an unknown `scope`.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -113,7 +113,7 @@ def movement(
       >>> print({name: mask.sum().item() for name, mask in network.mask.items()})  # of 32 each
       {'W2_1': 8, 'W3_2': 8}
     """
-    check_choice("per", per, ("all", "leaf"))
+    check_choice("scope", scope, ("global", "layer"))
     if callable(density):
         for name, share in {"warmup": warmup, "cooldown": cooldown}.items():
             if share is not None:
@@ -130,7 +130,7 @@ def movement(
         _init,
         _params,
         _network,
-        Settings(density, warmup, cooldown, per, where),
+        Settings(density, warmup, cooldown, scope, where),
         descent_of(descent, scores_optimizer),
         remedy="start from other weights",
         remarks=layers_emptied,
@@ -162,7 +162,7 @@ def _density(settings: Settings, state: TrainState) -> Array:
 
 def _largest(settings: Settings, state: TrainState, density: Any) -> PyTree:
     before = state.fixed.mask
-    return largest_scores(state.trainable["scores"], density, settings.per, before)
+    return largest_scores(state.trainable["scores"], density, settings.scope, before)
 
 
 def _params(settings: Settings, state: TrainState) -> PyTree:

@@ -54,8 +54,8 @@ def network_slimming(
       **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
-      A search. Its mask is of scales and shifts, and keeps all; as a finish it trains on within the mask that
-      was found.
+      A search. Its mask is of scales and shifts, and keeps all; as a transform it trains on within the mask
+      that was found.
 
     Raises:
       ArgumentError: a strength that is negative or not finite. As training begins: leaves that are no scales,

@@ -8,14 +8,14 @@ import jax
 from jax import Array
 
 from jaxarch._internal.trees import Where, matrices, select_floating
-from jaxarch.finish._densities import Densities, check_densities, layers_lost, with_densities
-from jaxarch.masks import Per, check_per, init_scores
+from jaxarch.masks import Scope, check_scope, init_scores
 from jaxarch.masks._units import Units, UnitsLike
 from jaxarch.run._methods import method
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
 from jaxarch.run._stage import NOTHING, FunctionStage
 from jaxarch.search._units import check_counts, check_units, needs_of, units_of
+from jaxarch.transforms._densities import Densities, check_densities, layers_lost, with_densities
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,14 +23,14 @@ class Settings:
     """How many connections are kept, of which leaves, and how they are spread over them."""
 
     densities: tuple[float, ...]
-    per: Per
+    scope: Scope
     where: Where
     units: tuple[str, ...] | Units
 
 
 @method("[A] section 3", densities=0.5)
 def random_mask(
-    densities: Densities, *, per: Per = "all", where: Where = matrices, units: UnitsLike = None
+    densities: Densities, *, scope: Scope = "global", where: Where = matrices, units: UnitsLike = None
 ) -> FunctionStage:
     """A random mask with exactly `round(d D)` of the D connections, on the problem's initial weights.
 
@@ -38,9 +38,9 @@ def random_mask(
       densities: d, the share of connections that are kept, in (0, 1]; of several, the smallest is found, and
         `at_density` takes the others. They are of one draw: a larger one contains a smaller one. With
         `units`, shares of these.
-      per: how they are spread over the masked leaves, as in `masks.keep`: `all`, every set of connections is
-        as likely as any other; `leaf`, the same density in every leaf; `erk`, that of `masks.erk_densities`.
-        With the densities of another architecture: `chain(that, reshuffled())`.
+      scope: how they are spread over the masked leaves, as in `masks.keep`: `global`, every set of
+        connections is as likely as any other; `layer`, the same density in every leaf; `erk`, that of
+        `masks.erk_densities`. With the densities of another architecture: `chain(that, reshuffle())`.
       where: the leaves that are masked, by path.
       units: what is kept or removed together (see `masks.keep`): `neurons`, `channels` or `heads` of the
         problem's model, or several of them, `("heads", "neurons")`; `Groups.units`; `(4, 4)`; `"2:4"`. They
@@ -57,15 +57,17 @@ def random_mask(
       >>> import jax, jax.numpy as jnp, jaxarch, optax
       >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
       >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
-      >>> network = jaxarch.search.random_mask(0.25, per="leaf")(jax.random.key(0), problem)
+      >>> network = jaxarch.search.random_mask(0.25, scope="layer")(jax.random.key(0), problem)
       >>> {path: float(share) for path, share in jaxarch.layer_density(network.mask).items()}
       {'W2_1': 0.25, 'W3_2': 0.25}
     """
-    check_per(per)
+    check_scope(scope)
     together, targets = check_units(units), check_densities(densities)
     check_counts(together, targets)
-    settings = Settings(targets, per, where, together)
-    spread = {"all": "", "leaf": ", the same density in each leaf", "erk": ", Erdos-Renyi densities"}[per]
+    settings = Settings(targets, scope, where, together)
+    spread = {"global": "", "layer": ", the same density in each leaf", "erk": ", Erdos-Renyi densities"}[
+        scope
+    ]
     needs = needs_of(together, NOTHING)
     return FunctionStage(f"random mask{spread}", _random_mask, settings, needs, remarks=layers_lost)
 
@@ -78,6 +80,6 @@ def _random_mask(settings: Settings, key: Array, problem: Problem, network: None
     drawn = init_scores(mask_key, units.score(selected), 0.0, 1.0)
     masks = {}
     for density in settings.densities:
-        kept = units.largest(drawn, units.counts(drawn, density, settings.per))
+        kept = units.largest(drawn, units.counts(drawn, density, settings.scope))
         masks[density] = units.spread(kept, selected)
     return with_densities(masks, params, state)

@@ -18,7 +18,6 @@ from jax.typing import ArrayLike
 
 from jaxarch._internal.errors import check_count, is_traced
 from jaxarch._internal.trees import PyTree, Where, map_selected, matrices, select_floating
-from jaxarch.finish._retrain import retrain
 from jaxarch.masks import apply_mask, check_density, init_scores, top_k
 from jaxarch.masks._largest import counts_kept
 from jaxarch.run._descent import DescentChanges
@@ -29,6 +28,7 @@ from jaxarch.run._stage import FunctionStage, Needs
 from jaxarch.run._strategy import Strategy, chain
 from jaxarch.search._keep_best import keep, pick
 from jaxarch.search._units import hidden_units
+from jaxarch.transforms._retrain import retrain
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 
 from jaxarch._internal.errors import ArgumentError, shown
 from jaxarch._internal.trees import Where, matrices
-from jaxarch.masks import Per
+from jaxarch.masks import Scope
 from jaxarch.optim import sparse
 from jaxarch.run._descent import DescentChanges, own_descent
 from jaxarch.run._methods import method
@@ -30,7 +30,7 @@ class Settings:
     replaced: ArrayLike
     until: float
     every: int | None
-    per: Per
+    scope: Scope
     where: Where
 
 
@@ -41,7 +41,7 @@ def rigl(
     replaced: ArrayLike = 0.3,
     until: float = 0.75,
     every: int | None = None,
-    per: Per = "erk",
+    scope: Scope = "erk",
     where: Where = matrices,
     **descent: Unpack[DescentChanges],
 ) -> Training:
@@ -65,7 +65,7 @@ def rigl(
         be traced.
       until: T, as a share of the training's steps, in (0, 1].
       every: steps from one change to the next. By default a 50th of the training's.
-      per: how the first mask is spread over the leaves, as in `masks.keep`.
+      scope: how the first mask is spread over the leaves, as in `masks.keep`.
       where: the leaves that are masked, by path.
       **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
@@ -84,19 +84,19 @@ def rigl(
       >>> print(jaxarch.density(network.mask), network.info["loss"].shape)
       0.25 (10,)
     """
-    check_changes(density, every, per)
+    check_changes(density, every, scope)
     check_replaced(replaced)
     if isinstance(until, bool) or not isinstance(until, (int, float)) or not 0 < until <= 1:
         raise ArgumentError(f"until: expected a share of the steps, in (0, 1], got {shown(until)}")
     return sparse_training(
         name=NAME,
-        settings=Settings(density, replaced, until, every, per, where),
+        settings=Settings(density, replaced, until, every, scope, where),
         descent=own_descent(descent),
-        around=_around,
+        wrap_optimizer=_wrap_optimizer,
     )
 
 
-def _around(
+def _wrap_optimizer(
     settings: Settings, key: Array, problem: Problem, state: TrainState
 ) -> optax.GradientTransformation:
     every, last = spacing(settings.every, problem.steps), round(settings.until * problem.steps)

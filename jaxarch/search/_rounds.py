@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 from jaxarch._internal.errors import ArgumentError, check_count, is_traced, shown
 from jaxarch._internal.trees import PyTree, by_path, named_leaves
-from jaxarch.finish._densities import Densities, check_densities
-from jaxarch.finish._prune import check_fraction
+from jaxarch.transforms._densities import Densities, check_densities
+from jaxarch.transforms._prune import check_fraction
 
-Per = Literal["all", "leaf"]
+Scope = Literal["global", "layer"]
 """Whether weights are compared over all leaves together, or in each leaf by itself."""
 
 
@@ -24,12 +24,12 @@ class ByDensity:
     Attributes:
       densities: after each round.
       targets: those among them that are asked for.
-      per: whether they are of all leaves together or of each.
+      scope: whether they are of all leaves together or of each.
     """
 
     densities: tuple[float, ...]
     targets: tuple[float, ...]
-    per: Per
+    scope: Scope
 
     @property
     def count(self) -> int:
@@ -47,7 +47,7 @@ class ByDensity:
         Args:
           measured: the sizes of units, as `Units.score` returns them.
         """
-        return [of_each(density, self.per, measured) for density in self.densities]
+        return [of_each(density, self.scope, measured) for density in self.densities]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,14 +57,14 @@ class ByFraction:
     Attributes:
       count: how many rounds there are.
       fraction: of all leaves together or of each, or pairs of a path and that leaf's own.
-      per: which of them, if it is one number.
+      scope: which of them, if it is one number.
       targets: none, since no density is asked for.
       met_in: none either.
     """
 
     count: int
     fraction: float | tuple[tuple[str, float], ...]
-    per: Per
+    scope: Scope
     targets: tuple[float, ...] = ()
     met_in: tuple[int, ...] = ()
 
@@ -80,7 +80,7 @@ class ByFraction:
         sizes = {path: leaf.size for path, leaf in named_leaves(measured).items()}
         if isinstance(self.fraction, tuple):
             return self._left(by_path("fraction", dict(self.fraction), sizes), sizes)
-        if self.per == "leaf":
+        if self.scope == "layer":
             return self._left(dict.fromkeys(sizes, self.fraction), sizes)
         together = "all leaves"
         left = self._left({together: self.fraction}, {together: sum(sizes.values())})
@@ -100,7 +100,7 @@ class ByFraction:
 Rounds = ByDensity | ByFraction
 
 
-def by_density(targets: tuple[float, ...], fraction: Any, per: Per) -> ByDensity:
+def by_density(targets: tuple[float, ...], fraction: Any, scope: Scope) -> ByDensity:
     """Rounds of at most a fraction each.
 
     Raises:
@@ -109,10 +109,10 @@ def by_density(targets: tuple[float, ...], fraction: Any, per: Per) -> ByDensity
     if isinstance(fraction, Mapping):
         raise ArgumentError("fraction: one for each leaf is for a number of rounds, not for densities")
     _check_share(fraction)
-    return ByDensity(tuple(round_densities(targets, fraction)), targets, per)
+    return ByDensity(tuple(round_densities(targets, fraction)), targets, scope)
 
 
-def by_fraction(rounds: int, fraction: Any, per: Per) -> ByFraction:
+def by_fraction(rounds: int, fraction: Any, scope: Scope) -> ByFraction:
     """A number of rounds of a fraction each, or of one for each leaf.
 
     Raises:
@@ -121,12 +121,12 @@ def by_fraction(rounds: int, fraction: Any, per: Per) -> ByFraction:
     check_count("rounds", rounds)
     if not isinstance(fraction, Mapping):
         _check_share(fraction)
-        return ByFraction(int(rounds), float(fraction), per)
+        return ByFraction(int(rounds), float(fraction), scope)
     for path, share in fraction.items():
         _check_known(f"fraction of {shown(path)}", share)
     if not any(fraction.values()):
         raise ArgumentError("fraction: expected one above 0: a round has to remove something")
-    return ByFraction(int(rounds), tuple((path, float(share)) for path, share in fraction.items()), "leaf")
+    return ByFraction(int(rounds), tuple((path, float(share)) for path, share in fraction.items()), "layer")
 
 
 def round_densities(densities: Densities, fraction: float) -> list[float]:
@@ -155,10 +155,10 @@ def round_densities(densities: Densities, fraction: float) -> list[float]:
     return steps
 
 
-def of_each(density: float, per: Per, measured: PyTree) -> float | dict[str, float]:
+def of_each(density: float, scope: Scope, measured: PyTree) -> float | dict[str, float]:
     """A density as `Units.counts` takes it: one for each leaf, if each is to meet it."""
     # Each is rounded by itself: shares of an exact total could give back to a leaf what it has lost.
-    return dict.fromkeys(named_leaves(measured), density) if per == "leaf" else density
+    return dict.fromkeys(named_leaves(measured), density) if scope == "layer" else density
 
 
 def _check_share(fraction: Any) -> None:

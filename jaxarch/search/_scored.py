@@ -14,12 +14,12 @@ from jax.typing import ArrayLike
 
 from jaxarch._internal.errors import ArgumentError, as_number, one_line
 from jaxarch._internal.trees import PyTree
-from jaxarch.finish._densities import Densities, check_densities, layers_emptied, with_densities
 from jaxarch.masks import apply_mask, density
 from jaxarch.masks._keeping import largest_scores
 from jaxarch.run._descent import DescentChanges, OwnDescent, own_descent, value_at
 from jaxarch.run._network import Network
 from jaxarch.search._within import within
+from jaxarch.transforms._densities import Densities, check_densities, layers_emptied, with_densities
 
 
 def descent_of(changes: DescentChanges, scores: optax.GradientTransformation | None) -> OwnDescent:

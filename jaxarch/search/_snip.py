@@ -8,13 +8,13 @@ from jax import Array
 
 from jaxarch import saliency
 from jaxarch._internal.trees import PyTree, Where, inexact, matrices, merge
-from jaxarch.finish._densities import Densities
 from jaxarch.masks._units import UnitsLike
 from jaxarch.run._methods import method
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
 from jaxarch.run._stage import FunctionStage, Needs
 from jaxarch.search._initial_saliency import Settings, begin, checked, largest, stage
+from jaxarch.transforms._densities import Densities
 
 
 @method("N. Lee, T. Ajanthan and P. Torr, 2019", densities=0.5)

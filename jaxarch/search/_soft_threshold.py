@@ -13,7 +13,6 @@ from jax.typing import ArrayLike
 
 from jaxarch._internal.errors import check_choice, check_one_finite, check_one_strength
 from jaxarch._internal.trees import PyTree, Where, map_selected, matrices, merge, select_floating
-from jaxarch.finish._densities import Densities
 from jaxarch.masks import apply_mask
 from jaxarch.run._descent import DescentChanges
 from jaxarch.run._methods import method
@@ -22,6 +21,7 @@ from jaxarch.run._problem import Problem
 from jaxarch.run._training import Training, TrainState
 from jaxarch.search._scored import descent_of, network_of, remarks, targets_of, total
 from jaxarch.search._within import WITHIN_A_MASK, mask_before
+from jaxarch.transforms._densities import Densities
 
 FUNCTIONS = {"sigmoid": jax.nn.sigmoid, "exp": jnp.exp}
 

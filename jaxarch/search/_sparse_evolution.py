@@ -10,7 +10,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxarch._internal.trees import Where, matrices
-from jaxarch.masks import Per
+from jaxarch.masks import Scope
 from jaxarch.optim import at_random, sparse
 from jaxarch.run._descent import DescentChanges, own_descent
 from jaxarch.run._methods import method
@@ -28,7 +28,7 @@ class Settings:
     density: ArrayLike
     replaced: ArrayLike
     every: int | None
-    per: Per
+    scope: Scope
     where: Where
 
 
@@ -38,7 +38,7 @@ def sparse_evolution(
     *,
     replaced: ArrayLike = 0.3,
     every: int | None = None,
-    per: Per = "erk",
+    scope: Scope = "erk",
     where: Where = matrices,
     **descent: Unpack[DescentChanges],
 ) -> Training:
@@ -58,7 +58,7 @@ def sparse_evolution(
       density: d, the share of connections that are there, in (0, 1]. May be traced: a sweep is one program.
       replaced: rho, the share of a leaf's connections that is replaced at a change, in [0, 1). May be traced.
       every: steps from one change to the next, an epoch there. By default a 50th of the training's.
-      per: how the first mask is spread over the leaves, as in `masks.keep`.
+      scope: how the first mask is spread over the leaves, as in `masks.keep`.
       where: the leaves that are masked, by path.
       **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
@@ -77,17 +77,17 @@ def sparse_evolution(
       >>> print(jaxarch.density(network.mask), network.info["loss"].shape)
       0.25 (10,)
     """
-    check_changes(density, every, per)
+    check_changes(density, every, scope)
     check_replaced(replaced)
     return sparse_training(
         name=NAME,
-        settings=Settings(density, replaced, every, per, where),
+        settings=Settings(density, replaced, every, scope, where),
         descent=own_descent(descent),
-        around=_around,
+        wrap_optimizer=_wrap_optimizer,
     )
 
 
-def _around(
+def _wrap_optimizer(
     settings: Settings, key: Array, problem: Problem, state: TrainState
 ) -> optax.GradientTransformation:
     every = spacing(settings.every, problem.steps)

@@ -119,7 +119,7 @@ def spectral(
       A search. Its `neurons` are all hidden neurons, one an eigenvalue; with `proximal`, those without a 0
       where a 0 silences the neuron, so that its removal changes no output: then the state says so too. This
       is tried out, layer by layer, at the start. It is so in a layer after one whose eigenvalues are 0, if
-      f(0) = 0, and so not beyond the first hidden layer of the form of [S]. As a finish it trains on from
+      f(0) = 0, and so not beyond the first hidden layer of the form of [S]. As a transform it trains on from
       what was found, without the neurons that are removed: `chain(spectral(3e-4), recruit(), spectral(0))`
       prunes, then refits.
 
@@ -156,7 +156,7 @@ def spectral(
         Settings(strength, depth_strength, penalty, where, trainable, proximal),
         own_descent(descent),
         penalty=None if proximal else _penalty,
-        around=_around if proximal else None,
+        wrap_optimizer=_wrap_optimizer if proximal else None,
         remedy="start from other eigenvalues (see `jaxarch.spectral_network`)",
         needs=Needs("optional", ("params",), forgets=("connections",)),
         removes=("neurons",) if proximal else (),
@@ -218,7 +218,7 @@ def _penalty(settings: Settings, state: TrainState) -> Array:
     return of_neurons + total(norms)
 
 
-def _around(
+def _wrap_optimizer(
     settings: Settings, key: Array, problem: Problem, state: TrainState
 ) -> optax.GradientTransformation:
     eigenvalues = settings.architecture(_params(settings, state))

@@ -15,7 +15,6 @@ from jax.tree_util import tree_flatten_with_path
 from jaxarch import saliency
 from jaxarch._internal.errors import ArgumentError, check_count
 from jaxarch._internal.trees import PyTree, Where, map_selected, matrices, path_name, select_floating
-from jaxarch.finish._densities import Densities, check_densities, layers_lost, with_densities
 from jaxarch.masks import apply_mask
 from jaxarch.masks._keeping import largest_within
 from jaxarch.masks._units import NOfM, Units, UnitsLike
@@ -25,7 +24,8 @@ from jaxarch.run._problem import Problem
 from jaxarch.run._stage import FunctionStage, Needs
 from jaxarch.search._units import check_counts, check_units, example_shapes, needs_of, units_of
 from jaxarch.structure._flow import follow, fresh
-from jaxarch.structure._needed import reached
+from jaxarch.structure._liveness import reached
+from jaxarch.transforms._densities import Densities, check_densities, layers_lost, with_densities
 
 
 @dataclasses.dataclass(frozen=True)

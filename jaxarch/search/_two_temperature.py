@@ -26,7 +26,6 @@ from jaxarch._internal.errors import (
     shown,
 )
 from jaxarch._internal.trees import PyTree, Where, matrices, merge, select, select_floating, unselected
-from jaxarch.finish._densities import layers_emptied
 from jaxarch.masks import (
     apply_mask,
     check_clip,
@@ -48,6 +47,7 @@ from jaxarch.search._scored import at_step, check_at_steps
 from jaxarch.search._units import check_units, needs_of, units_of
 from jaxarch.search._within import WITHIN_A_MASK, mask_before, within
 from jaxarch.theory.optimality import duality_gap
+from jaxarch.transforms._densities import layers_emptied
 
 Weights = Literal["ones", "initial"] | Callable[[Array, PyTree], PyTree]
 Penalty = Callable[[PyTree], Array]
@@ -194,7 +194,7 @@ def two_temperature(
         Settings(hard, soft, weights, where, mean, std, scale, factor, together, density, clip, penalty),
         own_descent(descent),
         penalty=None if penalty is None else _penalty,
-        around=None if clip is None else _around,
+        wrap_optimizer=None if clip is None else _wrap_optimizer,
         gap=None if isinstance(together, NOfM) else _gap,
         remedy=REMEDY if isinstance(together, Connections) else REMEDY_OF_UNITS,
         needs=needs_of(together, WITHIN_A_MASK),
@@ -237,7 +237,7 @@ def _init(settings: Settings, key: Array, problem: Problem, network: Network | N
     return TrainState(scores, fixed, model)
 
 
-def _around(
+def _wrap_optimizer(
     settings: Settings, key: Array, problem: Problem, state: TrainState
 ) -> optax.GradientTransformation:
     assert settings.clip is not None

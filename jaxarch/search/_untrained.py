@@ -10,12 +10,12 @@ from jax.typing import ArrayLike
 
 from jaxarch._internal.errors import check_one_strength
 from jaxarch._internal.trees import Where, matrices, select_floating
-from jaxarch.finish._weights import fresh, squares
 from jaxarch.masks import full_mask
 from jaxarch.run._methods import method
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
 from jaxarch.run._stage import FunctionStage
+from jaxarch.transforms._weights import fresh, squares
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
+from jaxarch.structure._constants import is_key
 from jaxarch.structure._flow import CALLED, ENTRYWISE, inner, literal
 from jaxarch.structure._host import computed
-from jaxarch.structure._known import is_key
 from jaxarch.structure._scans import SCAN_COUNTS, scan_counts
 
 

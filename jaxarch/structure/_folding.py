@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal
 
+from jaxarch.structure._constants import Record, Value
 from jaxarch.structure._flow import PRODUCTS, Program, Step
 from jaxarch.structure._host import computed
-from jaxarch.structure._known import Record, Value
-from jaxarch.structure._needed import Constants, there
+from jaxarch.structure._liveness import Constants, there
 from jaxarch.structure._scans import scan_counts
 from jaxarch.structure._smaller import Kept
 

@@ -26,6 +26,7 @@ from jaxarch._internal.errors import (
 from jaxarch._internal.trees import PyTree, check_distinct, named_leaves, path_name
 from jaxarch.masks._units import GroupUnits, Span
 from jaxarch.structure._axes import Axis, unify
+from jaxarch.structure._constants import Record, anything, constant, find_known, is_key
 from jaxarch.structure._flow import (
     AS_THEY_MUST_BE,
     INPUTS,
@@ -41,8 +42,7 @@ from jaxarch.structure._flow import (
 )
 from jaxarch.structure._folding import changed_biases, find_foldable, find_folds
 from jaxarch.structure._kinds import ORDER, Kind, find_kinds
-from jaxarch.structure._known import Record, anything, constant, find_known, is_key
-from jaxarch.structure._needed import Constants, Sums, find_needed, reached, there
+from jaxarch.structure._liveness import Constants, Sums, find_needed, reached, there
 from jaxarch.structure._smaller import Kept, cut, run_smaller, sizes
 from jaxarch.structure._tracing import traced
 

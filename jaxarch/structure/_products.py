@@ -11,8 +11,8 @@ import jax
 import numpy as np
 from jax.extend.core import JaxprEqn, Literal
 
+from jaxarch.structure._constants import is_key
 from jaxarch.structure._flow import ENTRYWISE, MOVES, PRODUCTS, REDUCTIONS, Program, Step, bind, literal
-from jaxarch.structure._known import is_key
 from jaxarch.structure._scans import scan_counts
 from jaxarch.structure._smaller import Kept, sizes
 

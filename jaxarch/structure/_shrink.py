@@ -22,9 +22,9 @@ from jaxarch.run._network import Network
 from jaxarch.run._problem import Key, Problem
 from jaxarch.structure._alike import are_alike
 from jaxarch.structure._batches import differ_in_examples
+from jaxarch.structure._constants import Value
 from jaxarch.structure._flow import AS_THEY_MUST_BE, OWN_DERIVATIVE, Program, inner
 from jaxarch.structure._groups import ONE_IS_KEPT, Folded, Groups, some_axes
-from jaxarch.structure._known import Value
 from jaxarch.structure._network_function import (
     Leaves,
     example_batch,

@@ -79,7 +79,7 @@ def test_the_windows_in_which_batches_come_change_no_bit(chunk):
 @pytest.mark.long
 def test_every_run_sees_the_same_batches_also_where_runs_are_trained_in_turn():
     stream = Loader(BATCHES)
-    together, in_turn = learned(stream, at_once=1, devices=jax.devices()[:1]), learned(BATCHES)
+    together, in_turn = learned(stream, max_parallel_runs=1, devices=jax.devices()[:1]), learned(BATCHES)
     assert np.allclose(together.info["loss"], in_turn.info["loss"], rtol=1e-5)
     # Once to see the form, and once for each of the two runs.
     assert stream.drawn == 1 + 2 * STEPS
@@ -398,7 +398,7 @@ def test_a_loader_is_read_by_one_training_at_a_time_also_where_one_stops_early()
         keys(3),
         made,
         chunk=5,
-        at_once=1,
+        max_parallel_runs=1,
         devices=jax.devices()[:1],
         early_stopping=jaxarch.EarlyStopping(patience=1, least=1.0),
     )

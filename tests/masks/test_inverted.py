@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from jaxarch.finish._invert import opposite
+from jaxarch.transforms._invert import opposite
 
 
 def inverted_masks(mask, runs=20):

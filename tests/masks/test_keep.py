@@ -26,10 +26,10 @@ def counts(mask):
     return {path: int(leaf.sum()) for path, leaf in jaxarch.named_leaves(mask).items()}
 
 
-@pytest.mark.parametrize("per", ["all", "leaf", "erk"])
+@pytest.mark.parametrize("scope", ["global", "layer", "erk"])
 @pytest.mark.parametrize("density", [1.0, 0.5, 0.013, 0.002])
-def test_a_mask_has_exactly_its_size_however_it_is_spread(per, density):
-    assert int(connections(keep(SCORES, density, per))) == round(density * SIZE)
+def test_a_mask_has_exactly_its_size_however_it_is_spread(scope, density):
+    assert int(connections(keep(SCORES, density, scope))) == round(density * SIZE)
 
 
 def test_all_keeps_the_largest_scores_wherever_they_are():
@@ -40,7 +40,7 @@ def test_all_keeps_the_largest_scores_wherever_they_are():
 
 
 def test_leaf_keeps_one_density_in_every_leaf():
-    assert counts(keep(SCORES, 1 / 3, "leaf")) == {"small": 7, "wide": 200}
+    assert counts(keep(SCORES, 1 / 3, "layer")) == {"small": 7, "wide": 200}
 
 
 def test_erk_keeps_the_densities_of_the_formula():
@@ -91,11 +91,11 @@ def test_erk_is_what_filling_one_leaf_after_another_comes_to_traced_or_not(shape
     np.testing.assert_allclose([traced[path] for path in named], filled, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("per", ["all", "leaf", "erk"])
-def test_the_size_may_be_traced(per):
-    traced = jax.jit(keep, static_argnames="per")
+@pytest.mark.parametrize("scope", ["global", "layer", "erk"])
+def test_the_size_may_be_traced(scope):
+    traced = jax.jit(keep, static_argnames="scope")
     for density in (0.1, 0.37, 1.0):
-        mask, expected = traced(SCORES, density, per=per), keep(SCORES, density, per)
+        mask, expected = traced(SCORES, density, scope=scope), keep(SCORES, density, scope)
         assert all(map(np.array_equal, jax.tree.leaves(mask), jax.tree.leaves(expected)))
 
 
@@ -139,8 +139,10 @@ BAD = {
     "density: no leaf 'wid'; did you mean 'wide'": lambda: keep(SCORES, {"wid": 0.1}),
     "density: expected one for each leaf, and there is none for 'small'": lambda: keep(SCORES, {"wide": 0.1}),
     "density of 'wide': expected a number in (0, 1]": lambda: keep(SCORES, {"wide": 2.0, "small": 0.1}),
-    "per: the densities are of each leaf already": lambda: keep(SCORES, {"wide": 1.0, "small": 0.1}, "leaf"),
-    "per: expected 'all', 'leaf' or 'erk', got 'layer'": lambda: keep(SCORES, 0.1, "layer"),
+    "scope: the densities are of each leaf already": lambda: keep(
+        SCORES, {"wide": 1.0, "small": 0.1}, "layer"
+    ),
+    "scope: expected 'global', 'layer' or 'erk', got 'leaf'": lambda: keep(SCORES, 0.1, "leaf"),
     "scores: no leaf is masked": lambda: keep({"a": None}, 0.1),
     "density: expected a number in (0, 1], 1 - sparsity; got 2": lambda: erk_densities(SHAPES, 2),
     "shapes: expected shapes by path, got": lambda: erk_densities([(4, 4)], 0.1),

@@ -33,11 +33,11 @@ def said(call):
 HEALTHY = {"a": abs(drawn(0)), "b": abs(drawn(1)), "bias": None}
 
 
-@pytest.mark.parametrize("per", ["all", "leaf", "erk"])
+@pytest.mark.parametrize("scope", ["global", "layer", "erk"])
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
-def test_of_scores_that_tell_connections_apart_nothing_is_said(per, dtype):
+def test_of_scores_that_tell_connections_apart_nothing_is_said(scope, dtype):
     scores = jax.tree.map(lambda leaf: leaf.astype(dtype), HEALTHY)
-    assert said(lambda: keep(scores, 0.2, per)) == ""
+    assert said(lambda: keep(scores, 0.2, scope)) == ""
 
 
 SAID = {
@@ -55,7 +55,7 @@ SAID = {
 def test_ties_are_told_of_each_leaf_where_each_keeps_its_own():
     scores = {"a": jnp.full((8, 8), 0.5), "b": abs(drawn(1))}
     assert "32 of 64 kept connections have the same score as 32 others" in said(
-        lambda: keep(scores, 0.5, "leaf")
+        lambda: keep(scores, 0.5, "layer")
     )
 
 
@@ -121,7 +121,7 @@ def test_what_is_left_is_all_that_a_traced_density_keeps_and_a_given_one_is_refu
     ):
         keep({"a": drawn(0)}, 0.5, within=within)
     with pytest.raises(jaxarch.ArgumentError, match="density: it keeps 32 of 'a', but `within` has 10"):
-        keep({"a": drawn(0)}, 0.5, per="leaf", within=within)
+        keep({"a": drawn(0)}, 0.5, scope="layer", within=within)
 
 
 @pytest.mark.parametrize("within", [{"a": None}, {"a": jnp.ones((8, 8))}, {"a": jnp.ones(8, bool)}, {"a": 1}])
@@ -188,7 +188,7 @@ LEARNED = {
     "two-temperature of its own density": search.two_temperature(),
     "edge-popup": search.edge_popup(0.5),
     "biprop": search.biprop(0.5),
-    "movement": search.movement(0.5, per="all", warmup=0.0, cooldown=0.0),
+    "movement": search.movement(0.5, scope="global", warmup=0.0, cooldown=0.0),
     "architecture pruning": search.architecture_pruning((0.5,), strength=1.0),
     "continuous sparsification": search.continuous_sparsification(0.5),
     "hard concrete": search.hard_concrete(0.5),
@@ -210,7 +210,7 @@ def test_a_search_that_learns_says_once_which_layers_it_leaves_empty(stage):
     emptying = dataclasses.replace(stage, network=found)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", jaxarch.ResultWarning)
-        _, report = jaxarch.over_seeds(emptying, KEYS, problem_of(drawn(3, (8, 3))), at_once=1)
+        _, report = jaxarch.over_seeds(emptying, KEYS, problem_of(drawn(3, (8, 3))), max_parallel_runs=1)
     told = [str(warning.message) for warning in caught if "no connection is kept" in str(warning.message)]
     assert len(told) == 1 and told[0] in report.notes
     assert told[0].startswith(f"{stage.name}: no connection is kept in 'head/kernel' (in 3 of 3 runs); give")

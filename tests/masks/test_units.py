@@ -467,7 +467,7 @@ def test_keep_keeps_exactly_its_share_of_the_units(density):
 
 def test_the_same_share_of_every_group_and_a_share_of_each():
     scores, units = scored()
-    mask = masks.keep(scores, 0.6, per="leaf", units=units)
+    mask = masks.keep(scores, 0.6, scope="layer", units=units)
     assert (mask["w1"].any(1).sum(), mask["w1"].any(0).sum()) == (2, 3)
     mask = masks.keep(scores, {"w0[1]": 0.25, "w1[1]": 0.8}, units=units)
     assert (mask["w1"].any(1).sum(), mask["w1"].any(0).sum()) == (1, 4)
@@ -679,7 +679,7 @@ REFUSED = {
         lambda: masks.keep(KERNEL, {"w": 0.5}, units="2:4")
     ),
     "fraction: 2:4 is made in one shot": lambda: search.magnitude_pruning(0.5, units="2:4"),
-    "per: 'erk' is of single connections": lambda: masks.keep(KERNEL, 0.5, per="erk", units=(4, 4)),
+    "scope: 'erk' is of single connections": lambda: masks.keep(KERNEL, 0.5, scope="erk", units=(4, 4)),
     "units: the model has no heads; it has neurons": (
         lambda: search.snip(0.5, units="heads")(keys(1)[0], learning())
     ),

@@ -34,7 +34,7 @@ def loss(params, x=X, y=Y):
 def half():
     """A mask of half of the connections."""
     drawn = jaxarch.masks.init_scores(jax.random.key(2), jaxarch.select(init()), 0.0, 1.0)
-    return jaxarch.masks.keep(drawn, 0.5, per="leaf")
+    return jaxarch.masks.keep(drawn, 0.5, scope="layer")
 
 
 def held(optimizer):

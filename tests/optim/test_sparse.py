@@ -28,10 +28,10 @@ def loss(params):
     return jnp.mean(((hidden @ params["head"]["kernel"] + params["head"]["bias"][None])[:, 0] - Y) ** 2)
 
 
-def tenth(density=0.1, per="erk"):
+def tenth(density=0.1, scope="erk"):
     """A random mask."""
     drawn = masks.init_scores(jax.random.key(2), jaxarch.select(init()), 0.0, 1.0)
-    return masks.keep(drawn, density, per=per)
+    return masks.keep(drawn, density, scope=scope)
 
 
 def trained(tx, params, steps):

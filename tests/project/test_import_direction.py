@@ -28,7 +28,7 @@ LIBRARY = [
     ["structure"],
     ["theory"],
     ["optim"],
-    ["finish"],
+    ["transforms"],
     ["search"],
     ["certificates"],
     ["models"],
@@ -49,7 +49,7 @@ LAB = [
     "tournament",
     "spectral",
     "theory",
-    "field",
+    "related_work",
     "html_report",
     "cli",
 ]
@@ -65,7 +65,7 @@ MATHEMATICS = {
     "structure",
     "theory",
     "optim",
-    "finish",
+    "transforms",
     "search",
     "certificates",
 }
@@ -92,7 +92,7 @@ PRIVATE_OF_THE_LAB = {
 """The private modules, ten at most, that what carries studies uses: `STUDIES` and claims use none."""
 STUDIES = {
     f"lab.{room}"
-    for room in ("claims", "disentangling", "pruning", "tournament", "spectral", "theory", "field")
+    for room in ("claims", "disentangling", "pruning", "tournament", "spectral", "theory", "related_work")
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 

@@ -40,7 +40,7 @@ def test_a_name_in_backticks_is_a_link_where_it_is_public(text, file, own, shown
 def test_an_argument_is_no_link_to_a_function_of_its_name():
     file, names = described("jaxarch.masks", "keep")
     assert file == "jaxarch.masks._keeping"
-    assert names == {"keep", "scores", "density", "per", "units", "within", "return"}
+    assert names == {"keep", "scores", "density", "scope", "units", "within", "return"}
     assert {"where", "hard", "density"} <= described("jaxarch.nnx", "Masked.mask")[1]
 
 

@@ -37,7 +37,7 @@ ECHOED = {
     "fraction": lambda: jaxarch.prune(LONG),
     "density": lambda: jaxarch.at_density(LONG),
     "weight": lambda: jaxarch.share_weight(LONG),
-    "per": lambda: search.random_mask(0.5, per=LONG),
+    "scope": lambda: search.random_mask(0.5, scope=LONG),
     "lottery_form": lambda: jaxarch.disentangling_strategies(lottery_form=LONG),
     "choose": lambda: search.magnitude_pruning(0.5, choose=LONG),
     "penalty": lambda: search.spectral(penalty=LONG),

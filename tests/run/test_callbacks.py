@@ -91,7 +91,7 @@ def test_a_callback_that_stops_ends_the_training_there():
 
 def test_groups_of_runs_are_stopped_one_by_one():
     only_first = lambda end: jaxarch.Decision(stop=end.group == 0)  # noqa: E731
-    network, _ = learned(only_first, at_once=2)
+    network, _ = learned(only_first, max_parallel_runs=2)
     assert np.isfinite(network.info["loss"]).sum(1).tolist() == [4, 4, 12, 12]
 
 
@@ -99,7 +99,9 @@ def slower(end):
     return jaxarch.Decision(settings={"rate": end.settings["rate"] / 2})
 
 
-@pytest.mark.parametrize("options", [{}, {"at_once": 3, "devices": jax.devices()[:1]}, {"loop": "step"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"max_parallel_runs": 3, "devices": jax.devices()[:1]}, {"loop": "step"}]
+)
 def test_settings_of_a_callback_are_those_of_the_next_chunk(options):
     changed, _ = learned(slower, strategy=at_rate, settings=RATES, **options)
     halved = lambda step, settings: {"rate": settings["rate"] / 2 ** (step // 4)}  # noqa: E731
@@ -138,7 +140,7 @@ class InterruptAt:
     [
         (slower, {"strategy": at_rate, "settings": RATES}),
         (patient, {"learning": problem(steps=60)}),
-        (slower, {"strategy": at_rate, "settings": RATES, "at_once": 2}),
+        (slower, {"strategy": at_rate, "settings": RATES, "max_parallel_runs": 2}),
     ],
     ids=["settings", "stop", "groups"],
 )

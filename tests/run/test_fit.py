@@ -51,8 +51,8 @@ def test_the_host_loop_equals_the_pure_function_under_vmap():
 
 @pytest.mark.long
 def test_two_devices_give_the_bits_of_one_at_equal_width():
-    two, _ = learned(at_once=4)
-    one, report = learned(at_once=2, devices=jax.devices()[:1])
+    two, _ = learned(max_parallel_runs=4)
+    one, report = learned(max_parallel_runs=2, devices=jax.devices()[:1])
     assert report.width == 2
     assert same(two, one)
 
@@ -76,7 +76,7 @@ def test_runs_that_do_not_divide_by_the_devices_are_padded_and_dropped():
 
 @pytest.mark.long
 def test_groups_of_runs_give_what_all_at_once_give():
-    grouped, report = learned(at_once=2)
+    grouped, report = learned(max_parallel_runs=2)
     assert report.width == 2
     assert close(grouped, learned()[0])
 
@@ -84,7 +84,7 @@ def test_groups_of_runs_give_what_all_at_once_give():
 @pytest.mark.long
 def test_plain_stages_keep_to_the_runs_at_once_too():
     strategy = jaxarch.chain(dense(), jaxarch.threshold())
-    grouped, report = learned(strategy, at_once=1)
+    grouped, report = learned(strategy, max_parallel_runs=1)
     assert [stage.width for stage in report.stages] == [1, 1]
     assert close(grouped, learned(strategy)[0])
 
@@ -120,14 +120,14 @@ def test_a_fit_that_was_interrupted_continues_to_the_same_bits(tmp_path):
 def test_a_group_that_is_done_is_not_trained_again_however_rarely_checkpoints_are_saved(tmp_path):
     def kept(progress):
         checkpoint = jaxarch.Checkpoints(tmp_path, every=3600)
-        return learned(chunk=4, at_once=2, checkpoint=checkpoint, progress=progress)[0]
+        return learned(chunk=4, max_parallel_runs=2, checkpoint=checkpoint, progress=progress)[0]
 
     with pytest.raises(Interrupted):
         kept(interrupt_when(lambda border: border.group == 1))
     groups = []
     resumed = kept(lambda border: groups.append(border.group))
     assert set(groups) == {1}
-    assert same(resumed, learned(chunk=4, at_once=2)[0])
+    assert same(resumed, learned(chunk=4, max_parallel_runs=2)[0])
 
 
 @pytest.mark.long
@@ -252,7 +252,7 @@ def test_a_fit_in_groups_with_a_schedule_continues_to_the_same_bits(tmp_path):
             problem(),
             {"rate": jnp.full(RUNS, 0.3)},
             chunk=4,
-            at_once=2,
+            max_parallel_runs=2,
             schedule=lambda step, settings: {"rate": settings["rate"] / (1 + step)},
             **options,
         )[0]
@@ -345,7 +345,7 @@ def test_a_partly_dead_start_warns_and_is_recorded():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("options", [{"loop": "step"}, {"at_once": 2}])
+@pytest.mark.parametrize("options", [{"loop": "step"}, {"max_parallel_runs": 2}])
 def test_a_dead_run_does_not_take_the_others_with_it_when_groups_are_small(options):
     stds = {"std": jnp.asarray([30.0, 30.0, 0.2, 0.2])}
     with pytest.warns(jaxarch.DeadStartWarning):
@@ -532,7 +532,7 @@ def test_a_training_compiles_each_program_once_whatever_the_chunks(caplog):
     ("options", "message"),
     [
         ({"chunk": 0}, "chunk: expected an integer of at least 1"),
-        ({"at_once": 0}, "at_once: expected an integer of at least 1"),
+        ({"max_parallel_runs": 0}, "max_parallel_runs: expected an integer of at least 1"),
         ({"loop": "fast"}, "loop: expected 'auto', 'scan' or 'step'"),
         ({"dead_start": "no"}, "dead_start: expected"),
         ({"devises": None}, "unknown option 'devises'; did you mean 'devices'"),
@@ -681,13 +681,13 @@ def test_a_penalty_is_added_to_the_loss_and_observe_keeps_a_memory():
     def init(settings, key, problem, network):
         return search.init(settings, key, problem, network)._replace(memory=jnp.zeros(3))
 
-    def observe(settings, state):
+    def after_step(settings, state):
         return state.memory.at[jnp.minimum(state.step // 4, 2)].add(1.0)
 
     def network(settings, state):
         return search.network(settings, state).replace(info={"memory": state.memory})
 
-    watched = dataclasses.replace(search, init=init, observe=observe, network=network)
+    watched = dataclasses.replace(search, init=init, after_step=after_step, network=network)
     observed, _ = learned(watched, chunk=5)
     assert same(observed.params, plain.params)
     assert observed.info["memory"].tolist() == [[3.0, 4.0, 5.0]] * RUNS
@@ -724,7 +724,7 @@ def test_any_optax_optimiser_moves_the_weights(optimizer):
 
 @pytest.mark.long
 def test_what_failed_on_other_devices_is_joined_with_what_fails_here():
-    found, _ = learned(at_once=2, devices=jax.devices()[:1])
+    found, _ = learned(max_parallel_runs=2, devices=jax.devices()[:1])
     assert len(found.failed_at.devices()) == 1
     again, _ = jaxarch.over_seeds(
         jaxarch.retrain("warm", nonnegative=False), keys(), problem(), network=found, devices=jax.devices()

@@ -67,7 +67,7 @@ def test_every_run_has_its_own_weights_unless_there_is_one_pair_for_all():
 def test_trainings_see_the_same_batches_at_whatever_place_they_are():
     full = search.random_mask(1.0)
     for_start = jaxarch.chain(full, jaxarch.retrain("warm", nonnegative=False))
-    later = jaxarch.chain(full, jaxarch.reshuffled(), jaxarch.retrain("warm", nonnegative=False))
+    later = jaxarch.chain(full, jaxarch.reshuffle(), jaxarch.retrain("warm", nonnegative=False))
     problem = learning(PAIRS)
     alone = jaxarch.over_seeds(search.dense(nonnegative=False), KEYS, problem)[0]
     for strategy in (for_start, later):

@@ -35,7 +35,7 @@ def test_on_a_terminal_there_is_a_bar_with_steps_and_loss():
 
 
 def test_groups_of_runs_share_one_bar():
-    text = shown(terminal=True, inside=True, at_once=2)
+    text = shown(terminal=True, inside=True, max_parallel_runs=2)
     assert "bin: two_temperature (2 of 2)" in text
     assert "24/24" in text
     assert "12/12" not in text
@@ -82,7 +82,9 @@ def test_a_callback_that_asks_is_told_every_run_s_density():
 
 @pytest.mark.long
 def test_runs_that_are_trained_in_groups_are_told_of_group_by_group():
-    seen, network = watched(lambda told: (told.group, told.labels, told.densities()), at_once=3, devices=ONE)
+    seen, network = watched(
+        lambda told: (told.group, told.labels, told.densities()), max_parallel_runs=3, devices=ONE
+    )
     (first, names, densities), (second, name, density) = seen[2], seen[5]
     assert (first, second) == (0, 1)
     assert (*names, *name) == ("run 0", "run 1", "run 2", "run 3")
@@ -126,20 +128,22 @@ class Beginnings:
     def __call__(self, border):
         self.borders += 1
 
-    def begins(self, outset):
-        self.told.append((self.borders, outset))
+    def begins(self, plan):
+        self.told.append((self.borders, plan))
 
 
 @pytest.mark.parametrize("loop", ["scan", "step"])
 def test_a_callback_that_asks_is_told_what_a_training_takes_before_its_first_step(loop):
     told = Beginnings()
-    jaxarch.over_seeds(SEARCH, keys(), problem(), chunk=4, progress=told, devices=ONE, at_once=1, loop=loop)
-    [(borders, outset)] = told.told
+    jaxarch.over_seeds(
+        SEARCH, keys(), problem(), chunk=4, progress=told, devices=ONE, max_parallel_runs=1, loop=loop
+    )
+    [(borders, plan)] = told.told
     assert borders == 0
-    assert (outset.name, outset.runs, outset.at_once, outset.devices) == ("two_temperature", RUNS, 1, 1)
+    assert (plan.name, plan.runs, plan.max_parallel_runs, plan.devices) == ("two_temperature", RUNS, 1, 1)
     needed = jaxarch.needed_memory(SEARCH, keys(), problem(), chunk=4, devices=ONE, loop=loop)
-    assert outset.memory == needed["two_temperature"]
-    assert outset.free > outset.memory.whole
+    assert plan.memory == needed["two_temperature"]
+    assert plan.free > plan.memory.whole
 
 
 def test_what_goes_on_from_a_checkpoint_is_not_told_of_again(tmp_path):

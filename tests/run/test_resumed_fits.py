@@ -58,7 +58,7 @@ def test_a_fit_does_not_go_on_on_devices_of_another_kind(begun, monkeypatch):
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "before", [{"devices": ONE}, {"loop": "step"}, {"at_once": 2}, {"memory": 2 * 10**5}]
+    "before", [{"devices": ONE}, {"loop": "step"}, {"max_parallel_runs": 2}, {"memory": 2 * 10**5}]
 )
 def test_a_fit_goes_on_with_the_width_the_devices_and_the_loop_that_it_was_begun_with(begun, before):
     whole, report = learned(**before)
@@ -207,7 +207,7 @@ def test_what_says_only_how_to_watch_or_keep_a_fit_changes_no_bit(options, tmp_p
 def test_memory_changes_bits_only_by_the_width_that_it_leads_to():
     scarce, report = learned(memory=2 * 10**5)
     assert report.width == 2
-    assert same(scarce, learned(at_once=2)[0])
+    assert same(scarce, learned(max_parallel_runs=2)[0])
 
 
 @pytest.mark.parametrize("loop", ["scan", "step"])

@@ -33,8 +33,8 @@ ENVIRONMENT = os.environ | {
 
 
 @given(st.integers(1, 60), st.lists(st.integers(1, 5), min_size=1, max_size=6), st.integers(1, 60))
-def test_shares_have_every_run_exactly_once(runs, devices, at_once):
-    used = min(runs, at_once)
+def test_shares_have_every_run_exactly_once(runs, devices, max_parallel_runs):
+    used = min(runs, max_parallel_runs)
     per_device = -(-used // min(used, sum(devices)))
     found = []
     for index in range(len(devices)):
@@ -200,7 +200,7 @@ def test_all_processes_have_the_notes_of_one(found, layout):
         ("other keys", "processes: process 1 has other keys than process 0"),
         ("other settings", "processes: process 1 has other strategies than process 0"),
         ("a failure", "process 1 of 2: it is broken"),
-        ("an option", "process 1 of 2: at_once: expected"),
+        ("an option", "process 1 of 2: max_parallel_runs: expected"),
         ("another call", "processes: they do not do the same: process 0 is at"),
         ("Orbax", "process 1 of 2: checkpoint: Orbax waits for all processes itself"),
     ],

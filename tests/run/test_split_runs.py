@@ -103,7 +103,7 @@ def test_a_mesh_of_runs_alone_gives_what_devices_give():
 
 @pytest.mark.long
 def test_groups_of_runs_find_what_all_at_once_find(sharded):
-    options = {"mesh": mesh_of("data"), "partition": fully_sharded(), "at_once": 2}
+    options = {"mesh": mesh_of("data"), "partition": fully_sharded(), "max_parallel_runs": 2}
     found, report = jaxarch.over_seeds(SEARCH, KEYS, PROBLEM, chunk=10, **options)
     assert (report.width, shards(found.params)) == (2, shards(sharded.params))
     assert same_masks(found, sharded)

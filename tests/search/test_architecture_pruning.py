@@ -106,7 +106,7 @@ def test_a_density_that_is_met_exactly_is_reached(double):
         carry = begin(search, keys()[0], learning(), None)
         scores = {"w": jnp.where(jnp.arange(10) < 1, 1.0, -1.0).astype(jnp.float32)}
         state = carry.state._replace(trainable={"scores": scores}, step=jnp.int32(3))
-        assert search.observe(search.settings, state)["reached_at"].tolist() == [3]
+        assert search.after_step(search.settings, state)["reached_at"].tolist() == [3]
 
 
 @pytest.mark.long
@@ -219,7 +219,7 @@ def test_an_architecture_of_one_task_is_retrained_on_another(pruned):
 
 @pytest.mark.long
 def test_reshuffling_keeps_the_density_of_every_layer_and_no_more(pruned):
-    network = carried(pruned, jaxarch.reshuffled())
+    network = carried(pruned, jaxarch.reshuffle())
     before, after = (jax.vmap(jaxarch.layer_density)(mask) for mask in (pruned.mask, network.mask))
     assert same(before, after)
     assert (jax.vmap(jaxarch.overlap)(pruned.mask, network.mask) < 0.5).all()
@@ -251,7 +251,7 @@ def test_a_mask_of_another_model_is_refused():
 
 def test_what_was_found_needs_a_run_for_every_key(pruned):
     with pytest.raises(ValueError, match=r"network: leaf .* needs a leading axis of 2 runs"):
-        jaxarch.over_seeds(jaxarch.reshuffled(), keys(2), learning(), network=pruned)
+        jaxarch.over_seeds(jaxarch.reshuffle(), keys(2), learning(), network=pruned)
 
 
 def test_a_density_that_was_not_kept_is_refused(pruned):

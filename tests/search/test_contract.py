@@ -31,7 +31,7 @@ def networks():
     return of
 
 
-@pytest.mark.parametrize("folder", ["search", "finish"])
+@pytest.mark.parametrize("folder", ["search", "transforms"])
 def test_every_method_of_a_folder_is_listed(folder):
     described = {
         node.name

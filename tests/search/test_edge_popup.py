@@ -150,7 +150,7 @@ def test_what_is_found_is_what_was_trained(name):
     search = SEARCHES[name](0.3)
     one = problem().of_run(0)
     network = search(keys()[0], one)
-    mask = masks.keep(jax.tree.map(jnp.abs, network.info["scores"]), 0.3, per="leaf")
+    mask = masks.keep(jax.tree.map(jnp.abs, network.info["scores"]), 0.3, scope="layer")
     assert same(network.mask, mask)
     state = search.init(search.settings, jax.random.split(keys()[0], 3)[0], one, None)
     trained = weights(search, state._replace(trainable=network.info["scores"]))

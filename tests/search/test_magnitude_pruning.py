@@ -140,29 +140,29 @@ def left(rounds, sizes):
 
 def test_each_of_a_number_of_rounds_removes_its_fraction_of_what_is_left_by_hand():
     # 24 - round(4.8) = 19, 19 - round(3.8) = 15, 15 - 3 = 12.
-    assert left(by_fraction(3, 0.2, "all"), sizes_of(10, 14)) == [19, 15, 12]
+    assert left(by_fraction(3, 0.2, "global"), sizes_of(10, 14)) == [19, 15, 12]
 
 
 def test_leaf_by_leaf_each_loses_its_fraction_by_hand():
     # 10, 8, 8 - round(1.6) = 6 and 14, 14 - round(2.8) = 11, 11 - round(2.2) = 9.
-    assert left(by_fraction(2, 0.2, "leaf"), sizes_of(10, 14)) == [[8, 11], [6, 9]]
+    assert left(by_fraction(2, 0.2, "layer"), sizes_of(10, 14)) == [[8, 11], [6, 9]]
 
 
 def test_leaves_may_have_fractions_of_their_own():
     # A fifth of the hidden layers and a tenth of the last one, as Frankle and Carbin have it.
-    rounds = by_fraction(3, {"b": 0.1, "a": 0.2}, "all")
+    rounds = by_fraction(3, {"b": 0.1, "a": 0.2}, "global")
     assert left(rounds, sizes_of(100, 40)) == [[80, 36], [64, 32], [51, 29]]
 
 
 def test_a_density_of_each_leaf_is_rounded_leaf_by_leaf():
-    assert left(by_density((0.5,), 0.5, "leaf"), sizes_of(11, 13)) == [[6, 6]]  # of 5.5 and 6.5
-    assert left(by_density((0.5,), 0.5, "all"), sizes_of(11, 13)) == [12]
+    assert left(by_density((0.5,), 0.5, "layer"), sizes_of(11, 13)) == [[6, 6]]  # of 5.5 and 6.5
+    assert left(by_density((0.5,), 0.5, "global"), sizes_of(11, 13)) == [12]
 
 
-@pytest.mark.parametrize("per", ["all", "leaf"])
-def test_no_round_gives_back_a_connection(per):
+@pytest.mark.parametrize("scope", ["global", "layer"])
+def test_no_round_gives_back_a_connection(scope):
     sizes = sizes_of(7, 13) | {"c": np.zeros(5)}
-    for rounds in (by_density((0.61, 0.13), 0.05, per), by_fraction(12, 0.17, per)):
+    for rounds in (by_density((0.61, 0.13), 0.05, scope), by_fraction(12, 0.17, scope)):
         counts = np.asarray(left(rounds, sizes))
         assert (np.diff(counts, axis=0) <= 0).all()
 
@@ -187,7 +187,7 @@ def test_leaf_by_leaf_the_smallest_weights_of_each_are_removed(search):
 
 @pytest.mark.long
 def test_one_shot_may_be_leaf_by_leaf():
-    search = magnitude_pruning(0.25, fraction=None, per="leaf")
+    search = magnitude_pruning(0.25, fraction=None, scope="layer")
     mask = jaxarch.over_seeds(search, keys(), learning())[0].of_run(0).mask
     assert [float(leaf.mean()) for leaf in jax.tree.leaves(mask)] == [0.25, 0.25]
 
@@ -247,7 +247,7 @@ def test_all_rounds_are_one_stage_however_many_there_are():
         (lambda: magnitude_pruning(rounds=3, fraction=None), "rounds: there are no rounds in one shot"),
         (lambda: magnitude_pruning(0.5, fraction=None, choose="last"), "choose: there are no rounds in one"),
         (lambda: magnitude_pruning(0.5, choose="first"), "choose: expected 'ticket', 'best' or 'last'"),
-        (lambda: magnitude_pruning(0.5, per="erk"), "per: expected 'all' or 'leaf', got 'erk'"),
+        (lambda: magnitude_pruning(0.5, scope="erk"), "scope: expected 'global' or 'layer', got 'erk'"),
         (lambda: magnitude_pruning(0.5, fraction={"w1": 0.2}), "fraction: one for each leaf is for a number"),
         (
             lambda: magnitude_pruning(rounds=2, fraction={"w1": 1.5}),
@@ -255,8 +255,8 @@ def test_all_rounds_are_one_stage_however_many_there_are():
         ),
         (lambda: magnitude_pruning(rounds=2, fraction={"w1": 0.0}), "fraction: expected one above 0"),
         (
-            lambda: magnitude_pruning(0.5, fraction=None, units="2:4", per="leaf"),
-            "per: 2:4 has the same density in every leaf",
+            lambda: magnitude_pruning(0.5, fraction=None, units="2:4", scope="layer"),
+            "scope: 2:4 has the same density in every leaf",
         ),
     ],
 )

@@ -86,27 +86,27 @@ def ended(density, **settings):
 
 def test_the_largest_scores_are_kept_of_every_leaf_or_of_all():
     assert ended(0.4) == {"a": [1, 1, 0, 0, 0], "b": [1, 1, 0, 0, 0, 0]}
-    assert ended(0.4, per="all") == {"a": [1, 1, 1, 1, 0], "b": [0] * 6}
+    assert ended(0.4, scope="global") == {"a": [1, 1, 1, 1, 0], "b": [0] * 6}
 
 
 TWO_LEAVES = straight(*[{"w": np.linspace(-1, 1, 777), "v": np.linspace(1, 2, 55)}] * 2, steps=5)
 
 
-def sizes(density, per):
-    network = jaxarch.search.movement(density, per=per, where=["w", "v"])(KEY, TWO_LEAVES)
+def sizes(density, scope):
+    network = jaxarch.search.movement(density, scope=scope, where=["w", "v"])(KEY, TWO_LEAVES)
     return jaxarch.masks.connections(network.mask)
 
 
-@pytest.mark.parametrize("per", ["all", "leaf"])
+@pytest.mark.parametrize("scope", ["global", "layer"])
 @pytest.mark.parametrize("density", [0.013, 0.21])
-def test_the_mask_has_exactly_the_size_that_was_asked_for(per, density):
-    assert jax.jit(lambda: sizes(density, per))() == round(density * 832)
+def test_the_mask_has_exactly_the_size_that_was_asked_for(scope, density):
+    assert jax.jit(lambda: sizes(density, scope))() == round(density * 832)
 
 
-@pytest.mark.parametrize("per", ["all", "leaf"])
-def test_so_it_has_for_traced_densities(per):
+@pytest.mark.parametrize("scope", ["global", "layer"])
+def test_so_it_has_for_traced_densities(scope):
     densities = [0.013, 0.21, 0.5, 1.0]
-    found = jax.jit(jax.vmap(lambda density: sizes(density, per)))(jnp.array(densities))
+    found = jax.jit(jax.vmap(lambda density: sizes(density, scope)))(jnp.array(densities))
     assert found.tolist() == [round(density * 832) for density in densities]
 
 
@@ -121,7 +121,7 @@ def test_so_it_has_for_traced_densities(per):
         ({"density": optax.linear_schedule(1.0, 0.5, 9), "cooldown": 0.1}, "cooldown: the density is a"),
         ({"warmup": -0.1}, "warmup: expected a finite number of at least 0"),
         ({"warmup": 0.9}, "cooldown: expected at most 1 - warmup, got 0.2"),
-        ({"per": "erk"}, "per: expected 'all' or 'leaf', got 'erk'"),
+        ({"scope": "erk"}, "scope: expected 'global' or 'layer', got 'erk'"),
     ],
 )
 def test_settings_that_cannot_be_used_are_refused(settings, message):

@@ -12,10 +12,10 @@ from jaxarch.masks import erk_densities
 from jaxarch.search import grasp, random_mask, snip
 
 
-@pytest.mark.parametrize("per", ["all", "leaf", "erk"])
+@pytest.mark.parametrize("scope", ["global", "layer", "erk"])
 @pytest.mark.parametrize("density", [0.013, 0.5, 1.0])
-def test_a_random_mask_has_exactly_its_size(per, density):
-    search = random_mask(density, per=per)
+def test_a_random_mask_has_exactly_its_size(scope, density):
+    search = random_mask(density, scope=scope)
     network = jax.jit(search)(keys()[0], problem().of_run(0))
     assert int(jaxarch.masks.connections(network.mask)) == round(density * 2 * 64 * 64)
 
@@ -31,7 +31,7 @@ def test_of_several_densities_each_is_what_it_is_alone(search):
 
 
 def test_uniform_layers_differ_by_one_connection_at_most():
-    network = random_mask(0.013, per="leaf")(keys()[0], problem().of_run(0))
+    network = random_mask(0.013, scope="layer")(keys()[0], problem().of_run(0))
     counts = [int(leaf.sum()) for leaf in jax.tree.leaves(network.mask)]
     assert abs(counts[0] - counts[1]) <= 1
 
@@ -91,7 +91,7 @@ def test_snip_over_many_batches_comes_near_to_that_of_all_rows():
     ("make", "message"),
     [
         (lambda: random_mask(0.0), r"densities: expected a number in \(0, 1\]"),
-        (lambda: random_mask(0.5, per="even"), "per: expected"),
+        (lambda: random_mask(0.5, scope="even"), "scope: expected"),
         (lambda: snip(1.5), r"densities: expected a number in \(0, 1\]"),
         (lambda: snip(0.5, batches=0), "batches: expected an integer of at least 1"),
     ],

@@ -258,7 +258,7 @@ def test_a_fit_is_not_resumed_with_something_else_around_its_optimiser(tmp_path)
     options = {"checkpoint": jaxarch.Checkpoints(tmp_path), "name": "one"}
     search = sparse_evolution(0.1)
     jaxarch.over_seeds(search, KEYS, two_kernels(4), **options)
-    other = dataclasses.replace(search, around=still)
+    other = dataclasses.replace(search, wrap_optimizer=still)
     with pytest.raises(jaxarch.ArgumentError, match="of another strategy"):
         jaxarch.over_seeds(other, KEYS, two_kernels(4), **options)
 
@@ -323,7 +323,9 @@ def test_a_leaf_that_lacks_what_is_rounded_up_is_made_up_for_by_another():
     # Of leaves of 8, 8 and 2, .84 are 6.72, 6.72, 1.68, or 7, 7, 1; and .78 are 6.24, 6.24, 1.56, or 6, 6, 2:
     # the third leaf cannot grow.
     params = {name: jnp.arange(1.0, size + 1)[None] for name, size in {"a": 8, "b": 8, "c": 2}.items()}
-    tx = sparse(optax.sgd(0.0), lambda step: jnp.asarray([1, 0.84, 0.78])[step], every=1, per="leaf", until=3)
+    tx = sparse(
+        optax.sgd(0.0), lambda step: jnp.asarray([1, 0.84, 0.78])[step], every=1, scope="layer", until=3
+    )
     state, counts = tx.init(params), []
     for _ in range(3):
         moves, state = tx.update(jax.tree.map(jnp.zeros_like, params), state, params)
@@ -334,13 +336,13 @@ def test_a_leaf_that_lacks_what_is_rounded_up_is_made_up_for_by_another():
 
 @pytest.mark.long
 def test_a_falling_density_may_be_spread_as_erk():
-    tx = sparse(optax.sgd(0.0), lambda step: 1 - step / 4, every=1, per="erk")
+    tx = sparse(optax.sgd(0.0), lambda step: 1 - step / 4, every=1, scope="erk")
     params = jaxarch.select(two_kernels().init(KEYS[0])[0])
     state = tx.init(params)
     for _ in range(3):
         moves, state = tx.update(jax.tree.map(jnp.zeros_like, params), state, params)
         params = optax.apply_updates(params, moves)
-    expected = jax.tree.map(jnp.sum, masks.keep(params, 0.5, per="erk"))
+    expected = jax.tree.map(jnp.sum, masks.keep(params, 0.5, scope="erk"))
     assert [int(leaf.sum()) for leaf in state.mask.values()] == jax.tree.leaves(expected)
 
 
@@ -348,7 +350,7 @@ REFUSED = {
     r"density: expected a number in \(0, 1\]": lambda: gradual_magnitude(90),
     r"begin: expected a share of the steps, in \[0, 1\), got 100": lambda: gradual_magnitude(begin=100),
     "end: expected more than begin, 0.7, got 0.7": lambda: gradual_magnitude(begin=0.7),
-    "per: expected 'all', 'leaf' or 'erk'": lambda: rigl(per="layer"),
+    "scope: expected 'global', 'layer' or 'erk'": lambda: rigl(scope="layer"),
     "every: expected an integer of at least 1, got 0.02": lambda: rigl(every=0.02),
     r"replaced: expected a number in \[0, 1\), got 1.0": lambda: sparse_evolution(replaced=1.0),
     r"replaced: expected one number, got shape \(2,\)": lambda: rigl(replaced=[0.1, 0.2]),

@@ -11,7 +11,7 @@ from methods import keys, problem_for
 from small import same
 
 import jaxarch
-from jaxarch import Needs, finish, search
+from jaxarch import Needs, search, transforms
 from jaxarch.run._training import joined
 
 CONTRADICTIONS = {
@@ -258,7 +258,7 @@ def test_a_failure_or_a_dead_start_is_one_for_good_whichever_training_it_was_of(
 
 @pytest.mark.long
 def test_an_equal_stage_after_another_beginning_is_another():
-    masks = {share: jaxarch.chain(search.random_mask(share), jaxarch.reshuffled()) for share in (0.5, 0.25)}
+    masks = {share: jaxarch.chain(search.random_mask(share), jaxarch.reshuffle()) for share in (0.5, 0.25)}
     found = jaxarch.compare({str(share): masks[share] for share in masks}, keys(), problem_for("any"))
     for share, strategy in masks.items():
         alone, _ = jaxarch.over_seeds(strategy, keys(), problem_for("any"))
@@ -267,13 +267,13 @@ def test_an_equal_stage_after_another_beginning_is_another():
 
 def test_runs_that_fill_up_the_last_group_of_a_plain_stage_are_dropped():
     drawn = search.random_mask(0.5)
-    grouped, _ = jaxarch.over_seeds(drawn, keys(3), problem_for("any"), at_once=2)
+    grouped, _ = jaxarch.over_seeds(drawn, keys(3), problem_for("any"), max_parallel_runs=2)
     whole, _ = jaxarch.over_seeds(drawn, keys(3), problem_for("any"))
     assert same(grouped.mask, whole.mask)
 
 
 def test_what_is_forgotten_is_one_thing_and_what_is_removed_another():
-    assert finish.recruit().removes == ("neurons",)
+    assert transforms.recruit().removes == ("neurons",)
     assert search.dense().removes == ()
     assert search.snip(0.5).removes == ("connections",)
 

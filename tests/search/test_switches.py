@@ -40,7 +40,9 @@ def test_a_training_that_stops_early_runs_under_a_switch(switch):
     keys = jax.random.split(KEY, 2)
     with RUN[switch]():
         strategy = jaxarch.chain(jaxarch.search.dense(nonnegative=False))
-        network, report = jaxarch.over_seeds(strategy, keys, small(), chunk=1, at_once=1, early_stopping=stop)
+        network, report = jaxarch.over_seeds(
+            strategy, keys, small(), chunk=1, max_parallel_runs=1, early_stopping=stop
+        )
         outputs = jaxarch.evaluate(strategy, network, small(), np.arange(3))
         # The keys are as good as new.
         jaxarch.over_seeds(strategy, keys, small())

@@ -121,8 +121,8 @@ def test_in_the_recursive_rule_too():
 
 
 def recruited(params, problem, tolerance=0.05):
-    finish, network = jaxarch.recruit(tolerance), Network(params, state={})
-    return jax.jit(lambda: finish(jax.random.key(0), problem, network))()
+    transform, network = jaxarch.recruit(tolerance), Network(params, state={})
+    return jax.jit(lambda: transform(jax.random.key(0), problem, network))()
 
 
 def test_the_largest_removal_within_the_tolerance_is_taken():
@@ -208,7 +208,7 @@ def test_a_search_then_a_removal_then_a_refit_is_one_chain_under_vmap():
 def test_retraining_a_mask_of_neurons_names_the_refit_to_use_instead(start):
     problem = linear_problem(jaxarch.spectral_network((3, 5, 1)))
     chain = jaxarch.chain(jaxarch.search.spectral(), jaxarch.recruit(), jaxarch.retrain(start))
-    with pytest.raises(jaxarch.ArgumentError, match=r"use search\.spectral\(0\.0\) as a finish"):
+    with pytest.raises(jaxarch.ArgumentError, match=r"use search\.spectral\(0\.0\) as a transform"):
         jax.eval_shape(chain, jax.random.key(0), problem)
 
 

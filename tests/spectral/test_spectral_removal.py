@@ -14,8 +14,8 @@ from test_spectral_readout import random_direct
 import jaxarch
 from jaxarch import Network, spectral
 from jaxarch._internal.trees import by_path
-from jaxarch.finish._removals import along_the_curve, by_bisection
 from jaxarch.spectral._direct import neuron_mask
+from jaxarch.transforms._removals import along_the_curve, by_bisection
 
 DEEP = (3, 5, 4, 1)
 EIGENVALUES = {"L2": jnp.asarray([3.0, -4.0]), "L3": jnp.asarray([0.0, 2.0]), "L4": jnp.ones(1)}
@@ -185,8 +185,8 @@ def test_eigenvalues_that_are_not_trained_have_no_steps():
 
 
 def recruited(params, problem, *, state=None, **options):
-    finish, network = jaxarch.recruit(**options), Network(params, state=state or {})
-    return jax.jit(lambda: finish(jax.random.key(0), problem, network))()
+    transform, network = jaxarch.recruit(**options), Network(params, state=state or {})
+    return jax.jit(lambda: transform(jax.random.key(0), problem, network))()
 
 
 def losses_alone(params, problem):

@@ -12,7 +12,7 @@ from scipy.stats import beta
 
 import jaxarch
 from jaxarch import float64
-from jaxarch.lab.claims.own.new_errors import prior, tail
+from jaxarch.lab.claims.new_results.new_errors import prior, tail
 from jaxarch.theory.generalization import (
     binomial_upper,
     description_length,

@@ -70,10 +70,10 @@ EXPERIMENTS = {
     "tournament": (
         "every method on the same parents, budgets and seeds: ranks, accuracy against density and cost"
     ),
-    "field.tickets": (
+    "related_work.tickets": (
         "lottery tickets, pruned in rounds: against the whole network, and the same with fresh weights"
     ),
-    "field.collapse": (
+    "related_work.collapse": (
         "layers that lose their last connection as networks are pruned before training, and when"
     ),
     "theory.temperature_ratio": (

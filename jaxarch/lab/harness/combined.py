@@ -18,7 +18,7 @@ from jaxarch.lab.harness.results import Results
 
 COMBINED = "combined"
 """The entry of a manifest that has the manifests of the folders that were combined."""
-APART = ("key", "seeds", "resume", "devices", "at_once", "own")
+APART = ("key", "seeds", "resume", "devices", "max_parallel_runs", "own")
 """Settings in which folders may differ: whose runs they are, how these are spread, where a file is."""
 INPUTS = ("data", "pictures", "own file", "chance")
 """Entries of a manifest that come from the data, and from the user's own methods."""

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 from rich.console import RenderableType
 
-from jaxarch import Outset, Progress, PyTree
+from jaxarch import Progress, PyTree, RunPlan
 from jaxarch.lab.charts import Chart
 from jaxarch.lab.data import Dataset
 from jaxarch.lab.harness.parts import Parts
@@ -71,9 +71,9 @@ class _Titled:
     def __call__(self, border: Progress) -> None:
         self.told(dataclasses.replace(border, name=f"{self.title}: {border.name}"))
 
-    def begins(self, outset: Outset) -> None:
+    def begins(self, plan: RunPlan) -> None:
         if hasattr(self.told, "begins"):
-            self.told.begins(dataclasses.replace(outset, name=f"{self.title}: {outset.name}"))
+            self.told.begins(dataclasses.replace(plan, name=f"{self.title}: {plan.name}"))
 
 
 @dataclasses.dataclass(frozen=True)

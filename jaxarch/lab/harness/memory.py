@@ -6,7 +6,7 @@ import dataclasses
 import warnings
 from typing import Any
 
-from jaxarch import Outset, Progress
+from jaxarch import Progress, RunPlan
 from jaxarch.lab.checks import in_bytes
 from jaxarch.lab.harness.experiment import Context, Experiment
 
@@ -24,15 +24,15 @@ def first_memory(experiment: Experiment, settings: Any) -> list[str]:
         try:
             experiment.run(settings, Context(experiment.name, settings, _Leaving()))
         except _BegunError as begun:
-            return [_line(begun.outset)]
+            return [_line(begun.plan)]
     return []
 
 
 class _BegunError(BaseException):
     """Nobody on the way takes it for a method that failed: it is no `Exception`."""
 
-    def __init__(self, outset: Outset) -> None:
-        self.outset = outset
+    def __init__(self, plan: RunPlan) -> None:
+        self.plan = plan
 
 
 class _Leaving:
@@ -41,13 +41,15 @@ class _Leaving:
     def __call__(self, border: Progress) -> None:
         """What is no training goes on."""
 
-    def begins(self, outset: Outset) -> None:
-        raise _BegunError(outset)
+    def begins(self, plan: RunPlan) -> None:
+        raise _BegunError(plan)
 
 
-def _line(outset: Outset) -> str:
-    runs = f"{outset.at_once} of {outset.runs}" if outset.at_once < outset.runs else f"{outset.runs}"
-    devices = "on 1 device" if outset.devices == 1 else f"on each of {outset.devices} devices"
-    needed = "not counted by its compiler" if outset.memory is None else str(outset.memory)
-    free = "" if outset.free is None else f"; {in_bytes(outset.free)} free"
-    return f"memory of the first training ({outset.name}, {runs} runs at once), {devices}: {needed}{free}"
+def _line(plan: RunPlan) -> str:
+    runs = (
+        f"{plan.max_parallel_runs} of {plan.runs}" if plan.max_parallel_runs < plan.runs else f"{plan.runs}"
+    )
+    devices = "on 1 device" if plan.devices == 1 else f"on each of {plan.devices} devices"
+    needed = "not counted by its compiler" if plan.memory is None else str(plan.memory)
+    free = "" if plan.free is None else f"; {in_bytes(plan.free)} free"
+    return f"memory of the first training ({plan.name}, {runs} runs at once), {devices}: {needed}{free}"

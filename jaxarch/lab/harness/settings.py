@@ -96,17 +96,17 @@ class PartSettings(ExperimentSettings):
 
     Attributes:
       devices: that the runs of a part are spread over; 0 for all that a process has, and one CPU of a worker.
-        Parts of equal `devices` and `at_once` have equal bits.
-      at_once: runs that are trained in one program; 0 for as many as memory allows.
+        Parts of equal `devices` and `max_parallel_runs` have equal bits.
+      max_parallel_runs: runs that are trained in one program; 0 for as many as memory allows.
     """
 
     devices: int = 0
-    at_once: int = 0
+    max_parallel_runs: int = 0
 
     def check(self) -> None:
         """Raise on the first setting that cannot be used."""
         super().check()
-        for name in ("devices", "at_once"):
+        for name in ("devices", "max_parallel_runs"):
             if (value := getattr(self, name)) < 0:
                 raise ArgumentError(f"{name}: expected at least 0, got {value}")
 
@@ -116,7 +116,9 @@ class PartSettings(ExperimentSettings):
         Raises:
           ArgumentError: more devices than this process has; any number of them in several processes.
         """
-        options: dict[str, Any] = {"at_once": self.at_once} if self.at_once else {}
+        options: dict[str, Any] = (
+            {"max_parallel_runs": self.max_parallel_runs} if self.max_parallel_runs else {}
+        )
         everywhere = devices()
         if everywhere is not None:
             if self.devices:

@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 
 from jaxarch import Checkpoints, Network, Problem, Progress, PyTree, cost, evaluate, over_seeds, shrink
-from jaxarch.finish import density_name
 from jaxarch.io import digest
 from jaxarch.lab.harness import Parts
 from jaxarch.lab.harness.settings import devices
@@ -20,6 +19,7 @@ from jaxarch.lab.pruning.searches import Architectures
 from jaxarch.lab.pruning.trial import TEST_BATCH, compared, without_failures
 from jaxarch.lab.pruning.unit_searches import TRAINING, Task, full, started, units_kept
 from jaxarch.lab.pruning.unit_settings import DENSE, ChannelSettings
+from jaxarch.transforms import density_name
 
 ROUNDING = float(jnp.finfo(jnp.float32).eps) ** 0.5
 """How far outputs may be apart, in units of the largest, that are equal to rounding."""

@@ -12,7 +12,6 @@ import numpy as np
 import optax
 
 from jaxarch import Network, Problem, PyTree, Training, map_selected, over_seeds, select
-from jaxarch.finish import density_name
 from jaxarch.lab.checks import check_distinct, check_known
 from jaxarch.lab.data import balanced_rows
 from jaxarch.lab.harness import Part, Work
@@ -27,6 +26,7 @@ from jaxarch.search import (
     round_densities,
     snip,
 )
+from jaxarch.transforms import density_name
 
 RESHUFFLED = "->reshuffled"
 SNIP_BATCHES = 10
@@ -55,8 +55,8 @@ SEARCHES: dict[str, Make] = {
     "magnitude": lambda settings, densities: magnitude_pruning(densities, fraction=None),
     "SNIP": lambda settings, densities: snip(densities, batches=SNIP_BATCHES),
     "random": lambda settings, densities: random_mask(densities),
-    "uniform": lambda settings, densities: random_mask(densities, per="leaf"),
-    "ERK": lambda settings, densities: random_mask(densities, per="erk"),
+    "uniform": lambda settings, densities: random_mask(densities, scope="layer"),
+    "ERK": lambda settings, densities: random_mask(densities, scope="erk"),
     "random search": lambda settings, densities: random_search(densities[0], samples=settings.samples),
 }
 """By the name that it has in results."""

@@ -28,7 +28,6 @@ from jaxarch import (
     over_seeds,
     retrain,
 )
-from jaxarch.finish import density_name
 from jaxarch.io import digest
 from jaxarch.lab.harness import Part, Parts, Spread, Work
 from jaxarch.lab.harness.at_worker import check_same
@@ -36,6 +35,7 @@ from jaxarch.lab.pruning.searches import Architectures, architectures, base, sea
 from jaxarch.lab.pruning.settings import TransferSettings
 from jaxarch.lab.pruning.tasks import Transfer, prepare
 from jaxarch.metrics import paired_differences
+from jaxarch.transforms import density_name
 
 PARENT = "parent"
 """The whole network, of sparsity 0, which all architectures are parts of."""

@@ -24,7 +24,6 @@ from jaxarch import (
     retrain,
     select,
 )
-from jaxarch.finish import density_name
 from jaxarch.lab.data import Images, balanced_rows, load_images
 from jaxarch.lab.harness import Parts
 from jaxarch.lab.harness.settings import devices
@@ -34,6 +33,7 @@ from jaxarch.lab.pruning.unit_settings import LAYERWISE, ChannelSettings
 from jaxarch.masks import GroupUnits, apply_mask, keep
 from jaxarch.saliency import magnitude
 from jaxarch.search import random_mask, two_temperature, units_of
+from jaxarch.transforms import density_name
 
 TRAINING = retrain("warm", nonnegative=False)
 """From the initial weights: of the dense network, and of what is left of it."""
@@ -194,17 +194,17 @@ def _magnitude(task: Task, options: dict[str, Any]) -> dict[str, Architectures]:
     """The units of the largest mean weight of a trained network: of all, and as many of each layer."""
     network, report = _of_seeds(TRAINING, task, options, full(task))
 
-    def masks(per: Literal["all", "leaf"]) -> dict[str, PyTree]:
+    def masks(scope: Literal["global", "layer"]) -> dict[str, PyTree]:
         return {
             density_name(share): jax.vmap(
-                lambda weights, share=share: keep(magnitude(weights), share, per, units=task.units)
+                lambda weights, share=share: keep(magnitude(weights), share, scope, units=task.units)
             )(network.params)
             for share in task.settings.shares
         }
 
     return {
-        "magnitude": _architectures(masks("all"), network.failed_at, report),
-        "magnitude" + LAYERWISE: _architectures(masks("leaf"), network.failed_at, report),
+        "magnitude": _architectures(masks("global"), network.failed_at, report),
+        "magnitude" + LAYERWISE: _architectures(masks("layer"), network.failed_at, report),
     }
 
 

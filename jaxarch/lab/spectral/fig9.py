@@ -14,12 +14,12 @@ from jax import Array
 from rich.console import RenderableType
 
 from jaxarch import Problem, PyTree, evaluate, plots, spectral_network
-from jaxarch.finish import largest_removal
 from jaxarch.lab.checks import check_count, check_known
 from jaxarch.lab.harness import Context, Experiment, Outcome, Results, costs, finding, tables
 from jaxarch.lab.spectral import teacher, training
 from jaxarch.search import spectral
 from jaxarch.spectral import neuron_order
+from jaxarch.transforms import largest_removal
 
 READOUT = "readout.npz"
 LAYERS = {"L2": "first hidden layer, L_2", "L3": "second hidden layer, L_3"}

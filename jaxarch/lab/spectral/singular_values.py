@@ -19,7 +19,7 @@ def with_snapshots(steps: tuple[int, ...], descent: OwnDescent) -> Training:
 
     They are in the network's `info["snapshots"]`, the parameters with a leading axis of 1 + len(steps).
     """
-    return Training("training", _init, _params, _network, steps, descent, observe=_observe)
+    return Training("training", _init, _params, _network, steps, descent, after_step=_after_step)
 
 
 def _init(steps: tuple[int, ...], key: Array, problem: Problem, network: Network | None) -> TrainState:
@@ -36,7 +36,7 @@ def _network(steps: tuple[int, ...], state: TrainState) -> Network:
     return Network(state.trainable, state=state.model, info={SNAPSHOTS: state.memory})
 
 
-def _observe(steps: tuple[int, ...], state: TrainState) -> PyTree:
+def _after_step(steps: tuple[int, ...], state: TrainState) -> PyTree:
     here = jnp.asarray((0, *steps)) == state.step
     place = jnp.where(here.any(), here.argmax(), len(here))
     return jax.tree.map(

@@ -60,7 +60,7 @@ def averaging(search: Training, hard: Any) -> Training:
         init=_init,
         params=_params,
         network=_network,
-        observe=_observe,
+        after_step=_after_step,
         settings=Averaged(search, hard),
     )
 
@@ -74,7 +74,7 @@ def _params(settings: Averaged, state: TrainState) -> PyTree:
     return settings.search.params(settings.search.settings, state)
 
 
-def _observe(settings: Averaged, state: TrainState) -> PyTree:
+def _after_step(settings: Averaged, state: TrainState) -> PyTree:
     return jax.tree.map(jnp.add, state.memory, settings.mask(state))
 
 

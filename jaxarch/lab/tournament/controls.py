@@ -12,7 +12,7 @@ import numpy as np
 import optax
 import pandas as pd
 
-from jaxarch import Network, chain, inverted, over_seeds, reshuffled, retrain
+from jaxarch import Network, chain, invert, over_seeds, reshuffle, retrain
 from jaxarch.lab.tournament.matches import Played, grid, measured
 from jaxarch.lab.tournament.task import Task
 from jaxarch.masks import apply_mask
@@ -33,9 +33,9 @@ def control(name: str, task: Task, rate: float) -> Any:
     again = retrain("rewind", nonnegative=False, **descent)
     return {
         AS_FOUND: chain(again),
-        "reshuffled": chain(reshuffled(), again),
+        "reshuffled": chain(reshuffle(), again),
         "reinitialised": chain(retrain("cold", nonnegative=False, **descent)),
-        "inverted": chain(inverted(), again),
+        "inverted": chain(invert(), again),
     }[name]
 
 

@@ -11,7 +11,7 @@ import jax
 import optax
 from jax.typing import ArrayLike
 
-from jaxarch import Training, chain, reshuffled, retrain, search
+from jaxarch import Training, chain, reshuffle, retrain, search
 from jaxarch.search import round_densities
 
 if TYPE_CHECKING:
@@ -148,8 +148,8 @@ def search_alone(at: At, density: float) -> list[Phase]:
     return [Phase(at.whole, 1)]
 
 
-def _random(at: At, per: Any) -> Any:
-    return search.random_mask(at.density, per=per)
+def _random(at: At, scope: Any) -> Any:
+    return search.random_mask(at.density, scope=scope)
 
 
 def _one_shot(at: At) -> Any:
@@ -157,7 +157,7 @@ def _one_shot(at: At) -> Any:
 
 
 def _as_magnitude(at: At) -> Any:
-    return chain(reshuffled(), at.train(at.steps, "rewind"))
+    return chain(reshuffle(), at.train(at.steps, "rewind"))
 
 
 def _fraction(at: At) -> float:
@@ -280,8 +280,8 @@ SOFT, FIXED, RANDOM = "masks learned with weights", "masks of fixed weights", "r
 MASK_RATE = ("mask rate", 3e-3, 3e-4, 3e-2)
 
 ENTRANTS: Mapping[str, Entrant] = {
-    "random": Entrant(RANDOM, lambda at: _random(at, "all"), trained_whole, before_training(0)),
-    "random uniform": Entrant(RANDOM, lambda at: _random(at, "leaf"), trained_whole, before_training(0)),
+    "random": Entrant(RANDOM, lambda at: _random(at, "global"), trained_whole, before_training(0)),
+    "random uniform": Entrant(RANDOM, lambda at: _random(at, "layer"), trained_whole, before_training(0)),
     "random ERK": Entrant(RANDOM, lambda at: _random(at, "erk"), trained_whole, before_training(0)),
     "random as magnitude": Entrant(RANDOM, _one_shot, _as_magnitude, search_and_training),
     "random search": Entrant(RANDOM, _random_search, None, _random_search_phases, nested=False),

@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 
 from jaxarch import Network, PyTree, Report, evaluate, layer_density, over_seeds, retrain
-from jaxarch.finish import of_density
 from jaxarch.lab.tournament.entrants import At, Entrant, Phase
 from jaxarch.lab.tournament.own import Own
 from jaxarch.lab.tournament.task import Task
 from jaxarch.masks import density
+from jaxarch.transforms import of_density
 
 TEST_BATCH = 500
 LAST_LOSSES = 20

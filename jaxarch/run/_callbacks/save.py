@@ -120,8 +120,8 @@ def belonging(group: Group) -> np.ndarray:
     learned = (training.name, training.init, training.params, training.network, training.settings)
     beside = (
         training.penalty,
-        training.observe,
-        training.around,
+        training.after_step,
+        training.wrap_optimizer,
         problem.init,
         problem.loss,
         problem.gather,

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from jaxarch.lab.claims import CLAIMS, catalogue, disentangling, own, pruning, spectral
+from jaxarch.lab.claims import CLAIMS, catalogue, disentangling, new_results, pruning, spectral
 
-ROOMS = {"checks": 0, "disentangling": 1, "pruning": 2, "spectral": 3, "own": 4}
+ROOMS = {"checks": 0, "disentangling": 1, "pruning": 2, "spectral": 3, "new_results": 4}
 PACKAGE = Path(catalogue.__file__).parent
-STATEMENTS = [disentangling, pruning, spectral, own]
+STATEMENTS = [disentangling, pruning, spectral, new_results]
 FILES = [path for room in ROOMS for path in sorted((PACKAGE / room).glob("*.py"))]
 PREFIXES = {
     "disentangling": {"D", "binarize", "graph"},
     "pruning": {"A"},
     "spectral": {"S"},
-    "own": {"two-temperature", "projected-sgd", "spectral", "certificate"},
+    "new_results": {"two-temperature", "projected-sgd", "spectral", "certificate"},
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 from jaxarch import float64
 from jaxarch.lab.claims import inside_bound
 from jaxarch.lab.claims.checks.two_temperature import trajectory
-from jaxarch.lab.claims.own.iterates import average_iterate
+from jaxarch.lab.claims.new_results.iterates import average_iterate
 from jaxarch.theory import mirror
 
 

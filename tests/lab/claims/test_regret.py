@@ -12,7 +12,7 @@ from jaxarch import float64
 from jaxarch.lab.claims import CLAIMS, regret
 from jaxarch.lab.claims.checks.drawn import compiled
 from jaxarch.lab.claims.checks.two_temperature import trajectory
-from jaxarch.lab.claims.own.regret import STEPS, convergence
+from jaxarch.lab.claims.new_results.regret import STEPS, convergence
 from jaxarch.theory import mirror
 
 CONVERGENCE = jax.jit(convergence)

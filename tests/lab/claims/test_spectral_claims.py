@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxarch.lab.claims.checks.exact_networks import symbols
-from jaxarch.lab.claims.own import gated_form, gated_neurons
+from jaxarch.lab.claims.new_results import gated_form, gated_neurons
 from jaxarch.lab.claims.spectral import adjacency, inverse, neurons
 from jaxarch.spectral import algebra
 

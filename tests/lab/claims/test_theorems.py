@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jaxarch import float64
 from jaxarch.lab.claims.checks import algorithm_1, projected_sgd, two_temperature
 from jaxarch.lab.claims.disentangling import binarization, convergence, mean_loss, step_error
-from jaxarch.lab.claims.own import convex_sgd, strongly_convex_sgd
+from jaxarch.lab.claims.new_results import convex_sgd, strongly_convex_sgd
 from jaxarch.lab.claims.pruning import penalty
 from jaxarch.lab.claims.pruning import step_error as smaller
 

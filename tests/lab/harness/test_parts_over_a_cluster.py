@@ -266,11 +266,14 @@ def test_devices_and_width_are_handed_to_every_training_where_they_are_said():
         pass
 
     assert Wide().width() == {}
-    assert Wide(devices=1, at_once=3).width() == {"devices": jax.local_devices()[:1], "at_once": 3}
+    assert Wide(devices=1, max_parallel_runs=3).width() == {
+        "devices": jax.local_devices()[:1],
+        "max_parallel_runs": 3,
+    }
     with pytest.raises(ArgumentError, match="devices: expected at most"):
         Wide(devices=99).width()
-    with pytest.raises(ArgumentError, match="at_once: expected at least 0, got -1"):
-        Wide(at_once=-1).check()
+    with pytest.raises(ArgumentError, match="max_parallel_runs: expected at least 0, got -1"):
+        Wide(max_parallel_runs=-1).check()
 
 
 # What follows starts processes.

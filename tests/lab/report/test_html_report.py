@@ -170,7 +170,7 @@ def test_every_command_of_the_record_is_understood():
 
 def test_papers_are_those_of_the_lines_and_those_that_the_experiment_is_about():
     assert [paper.key for paper in ledger.papers_of("pruning.fig1", [])] == ["A"]
-    assert ledger.papers_of("field.tickets", []) == []
+    assert ledger.papers_of("related_work.tickets", []) == []
 
 
 def test_the_program_is_cited_as_in_the_citation_file():

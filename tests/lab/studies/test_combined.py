@@ -12,10 +12,10 @@ from test_tournament import OWN
 from typed import in_process
 
 from jaxarch import ArgumentError
-from jaxarch.lab.field.tickets import TicketSettings
 from jaxarch.lab.harness import Results, combined, report_on, run_in, write
 from jaxarch.lab.harness.catalogue import experiment
 from jaxarch.lab.html_report.report import device
+from jaxarch.lab.related_work.tickets import TicketSettings
 from jaxarch.lab.reproduction import read_findings
 from jaxarch.lab.results import read_table
 from jaxarch.lab.tournament.report import ranking_of
@@ -23,7 +23,7 @@ from jaxarch.lab.tournament.settings import TournamentSettings
 from jaxarch.lab.tournament.task import prepare
 
 pytestmark = pytest.mark.long
-TICKETS, TOURNAMENT = experiment("field.tickets"), experiment("tournament")
+TICKETS, TOURNAMENT = experiment("related_work.tickets"), experiment("tournament")
 SMALL = TicketSettings(seeds=2, widths=(6,), steps=4, every=2, rounds=1, reinitialised=1)
 GAMES = TournamentSettings(
     seeds=2, steps=4, methods=("random", "SNIP"), densities=(0.5, 0.1), controls=("reshuffled",)
@@ -128,7 +128,7 @@ def test_combining_what_is_combined_is_combining_all(shares, tmp_path):
         ({"settings": {"steps": 5}}, "differ in settings: steps is 4 in the one and 5 in the other"),
         ({"pictures": {"sha256": "0"}}, "differ in data: pictures"),
         ({"jaxarch": "0.0.1"}, "is of jaxarch '0.0.1', and this is "),
-        ({"experiment": "tournament"}, "are of different experiments: field.tickets and tournament"),
+        ({"experiment": "tournament"}, "are of different experiments: related_work.tickets and tournament"),
     ],
     ids=["key", "settings", "data", "release", "experiment"],
 )
@@ -138,10 +138,10 @@ def test_folders_that_do_not_go_together_are_refused(shares, altered, tmp_path, 
 
 
 def test_how_runs_were_spread_may_differ_and_is_told_of_each(shares, altered, tmp_path):
-    other = altered(settings={"devices": 1, "at_once": 1, "resume": "elsewhere"})
+    other = altered(settings={"devices": 1, "max_parallel_runs": 1, "resume": "elsewhere"})
     manifest = Results(combine(tmp_path / "both", TICKETS, other, shares[0])).manifest
     told = manifest["combined"][0]["settings"]
-    for name, value in {"devices": 1, "at_once": 1, "resume": "elsewhere"}.items():
+    for name, value in {"devices": 1, "max_parallel_runs": 1, "resume": "elsewhere"}.items():
         assert (told[name], manifest["settings"][name]) == (value, getattr(SMALL, name))
 
 

@@ -38,7 +38,7 @@ import jaxarch
 
 def even_layers(density):
     return jaxarch.chain(
-        jaxarch.search.random_mask(density, per="leaf"), jaxarch.retrain("warm", nonnegative=False)
+        jaxarch.search.random_mask(density, scope="layer"), jaxarch.retrain("warm", nonnegative=False)
     )
 
 def _helper(density):
@@ -581,7 +581,7 @@ def on_cifar(model, steps, **others):
         densities=(0.1, 0.01, 0.001),
         rate=1e-3,
         augment=True,
-        at_once=1,
+        max_parallel_runs=1,
         seeds=3,
         **{"resume": f"tournament_{model}"} | others,
     )

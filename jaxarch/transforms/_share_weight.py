@@ -24,7 +24,7 @@ def share_weight(weight: Literal["best", "random"] = "best") -> FunctionStage:
         the architecture with.
 
     Returns:
-      A finish. The network's `shared_weight` is that weight.
+      A transform. The network's `shared_weight` is that weight.
 
     Raises:
       ArgumentError: an unknown `weight`; `best` after another search than `search.agnostic`.

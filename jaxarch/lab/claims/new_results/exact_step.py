@@ -18,8 +18,8 @@ from jaxarch.lab.claims.checks.cube import cube, integer, log_uniform
 from jaxarch.lab.claims.checks.drawn import Inequality
 from jaxarch.lab.claims.checks.mirror_cases import HARD, inside
 from jaxarch.lab.claims.checks.two_temperature import ROUNDINGS, divergence_rounding, slope
-from jaxarch.lab.claims.own.regret import RUNS, some_steps
-from jaxarch.lab.claims.own.vertex_distance import scaled_distance
+from jaxarch.lab.claims.new_results.regret import RUNS, some_steps
+from jaxarch.lab.claims.new_results.vertex_distance import scaled_distance
 from jaxarch.theory import mirror
 
 LONGEST = 64

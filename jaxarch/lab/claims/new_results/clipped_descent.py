@@ -19,7 +19,7 @@ from jaxarch.lab.claims.checks.cube import cube, integer, log_uniform, normal, o
 from jaxarch.lab.claims.checks.drawn import Inequality
 from jaxarch.lab.claims.checks.mirror_cases import DIMENSION, HARD, RATIO
 from jaxarch.lab.claims.checks.two_temperature import mean_slope, slope
-from jaxarch.lab.claims.own.descent import Smooth
+from jaxarch.lab.claims.new_results.descent import Smooth
 from jaxarch.masks import clip_scores
 from jaxarch.theory import mirror
 

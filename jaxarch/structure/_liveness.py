@@ -17,6 +17,7 @@ from jax import lax
 from jax.extend.core import Literal
 
 from jaxarch.structure._axes import Axis
+from jaxarch.structure._constants import Record, Value, along_others, ragged_product
 from jaxarch.structure._flow import (
     ALONG,
     AS_THEY_ARE,
@@ -32,7 +33,6 @@ from jaxarch.structure._flow import (
     written_whole,
 )
 from jaxarch.structure._host import moved_back, multiplied_back
-from jaxarch.structure._known import Record, Value, along_others, ragged_product
 from jaxarch.structure._scans import scan_counts
 from jaxarch.structure._smaller import Kept
 

@@ -47,10 +47,10 @@ def threshold(
         are above the threshold, as in the recursion that [D] prints for lottery tickets.
 
     Returns:
-      A finish. Its `info` has `threshold` and `percentile`; `candidates`, F at each percentile; `ties`, how
-      many other candidates reach the same F (the lowest percentile is then taken); and `constant`, whether
-      the network chosen gives the same output on all training examples, which F alone does not show. A
-      candidate whose F is NaN is never chosen.
+      A transform. Its `info` has `threshold` and `percentile`; `candidates`, F at each percentile; `ties`,
+      how many other candidates reach the same F (the lowest percentile is then taken); and `constant`,
+      whether the network chosen gives the same output on all training examples, which F alone does not show.
+      A candidate whose F is NaN is never chosen.
 
     Raises:
       ArgumentError: percentiles outside [0, 100], or none; an unknown `weights`.

@@ -14,7 +14,7 @@ from jaxarch.run._stage import A_NETWORK, FunctionStage
 
 
 @method("J. Frankle et al., 2021")
-def inverted() -> FunctionStage:
+def invert() -> FunctionStage:
     """The network with connections that it lacks in place of those that it has, as many in each leaf.
 
     A sanity check after J. Frankle, G. Dziugaite, D. Roy and M. Carbin, Pruning neural networks at
@@ -24,21 +24,21 @@ def inverted() -> FunctionStage:
     those that it has. Of an architecture that says which connections matter, little should be left.
 
     Returns:
-      A finish. Weights that are kept are those found at the new places, 0 where there was no connection:
+      A transform. Weights that are kept are those found at the new places, 0 where there was no connection:
       retrain them.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
       >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
       >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
-      >>> strategy = jaxarch.chain(jaxarch.search.random_mask(0.25, per="leaf"), jaxarch.inverted())
+      >>> strategy = jaxarch.chain(jaxarch.search.random_mask(0.25, scope="layer"), jaxarch.invert())
       >>> print(jaxarch.layer_density(strategy(jax.random.key(0), problem).mask)["W2_1"])
       0.25
     """
-    return FunctionStage("inverted", _inverted, None, A_NETWORK)
+    return FunctionStage("invert", _invert, None, A_NETWORK)
 
 
-def _inverted(settings: None, key: Array, problem: Problem, network: Network) -> Network:
+def _invert(settings: None, key: Array, problem: Problem, network: Network) -> Network:
     mask = opposite(key, network.mask)
     return network.replace(params=apply_mask(mask, network.params), mask=mask)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from jax import Array
 
-from jaxarch.masks import apply_mask, reshuffle
+from jaxarch import masks
+from jaxarch.masks import apply_mask
 from jaxarch.run._methods import method
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
@@ -12,14 +13,14 @@ from jaxarch.run._stage import A_NETWORK, FunctionStage
 
 
 @method("[A] section 3.3")
-def reshuffled() -> FunctionStage:
+def reshuffle() -> FunctionStage:
     """The network with its connections permuted at random within each leaf ([A] section 3.3).
 
     What is left of an architecture is the density of its layers. Weights that are kept are those found at
     their new places, 0 where there was no connection: retrain them.
 
     Returns:
-      A finish.
+      A transform.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -27,13 +28,13 @@ def reshuffled() -> FunctionStage:
       >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
       >>> mask = {"W2_1": jnp.arange(32).reshape(8, 4) < 8, "W3_2": jnp.ones((4, 8), bool)}
       >>> params, _ = net.init(jax.random.key(0))
-      >>> network = jaxarch.reshuffled()(jax.random.key(1), problem, jaxarch.Network(params, mask, {}))
+      >>> network = jaxarch.reshuffle()(jax.random.key(1), problem, jaxarch.Network(params, mask, {}))
       >>> {path: float(share) for path, share in jaxarch.layer_density(network.mask).items()}
       {'W2_1': 0.25, 'W3_2': 1.0}
     """
-    return FunctionStage("reshuffled", _reshuffled, None, A_NETWORK)
+    return FunctionStage("reshuffle", _reshuffle, None, A_NETWORK)
 
 
-def _reshuffled(settings: None, key: Array, problem: Problem, network: Network) -> Network:
-    mask = reshuffle(key, network.mask)
+def _reshuffle(settings: None, key: Array, problem: Problem, network: Network) -> Network:
+    mask = masks.reshuffle(key, network.mask)
     return network.replace(params=apply_mask(mask, network.params), mask=mask)

@@ -25,7 +25,7 @@ def new_head() -> FunctionStage:
     found; a bare architecture gets the problem's initial values throughout.
 
     Returns:
-      A finish, the first one: `over_seeds(chain(new_head(), retrain("cold", nonnegative=False)), keys,
+      A transform, the first one: `over_seeds(chain(new_head(), retrain("cold", nonnegative=False)), keys,
       new_problem, network=network)`.
 
     Raises:

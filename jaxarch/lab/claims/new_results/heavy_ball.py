@@ -25,7 +25,7 @@ from jaxarch.lab.claims.checks.mirror_cases import (
     inside,
 )
 from jaxarch.lab.claims.checks.two_temperature import divergence_rounding, slope, step_rounding
-from jaxarch.lab.claims.own.regret import STEPS, some_steps
+from jaxarch.lab.claims.new_results.regret import STEPS, some_steps
 from jaxarch.theory import mirror
 
 LONGEST = 200

@@ -14,10 +14,10 @@ from small import same
 import jaxarch
 from jaxarch import ArgumentError
 from jaxarch.lab import reproduction
-from jaxarch.lab.field import collapse, tickets
-from jaxarch.lab.field.collapse import CollapseSettings
-from jaxarch.lab.field.tickets import FRESH, TICKETS, TicketSettings
 from jaxarch.lab.harness import Work, plan_of, report_on, run_in, time_of
+from jaxarch.lab.related_work import collapse, tickets
+from jaxarch.lab.related_work.collapse import CollapseSettings
+from jaxarch.lab.related_work.tickets import FRESH, TICKETS, TicketSettings
 from jaxarch.lab.reproduction import read_findings
 from jaxarch.lab.results import read_table
 from jaxarch.lab.tournament.task import prepare

@@ -63,7 +63,7 @@ def flip(
       batch_size: rows at a time, where memory is short; by default all.
 
     Returns:
-      A finish. Its `info` has `flips`, how many were made; `objective`, F before the first round and after
+      A transform. Its `info` has `flips`, how many were made; `objective`, F before the first round and after
       each, shape (rounds + 1,), the last value repeated; and `locally_optimal`, whether all single flips that
       `returning` allows were tried at the end, and none was better.
 

@@ -23,7 +23,7 @@ from jaxarch.lab.claims.checks.expected_runs import EXAMPLES, RUNS, runs_on_two_
 from jaxarch.lab.claims.checks.mirror_cases import DIMENSION, HARD, POSITION, RATIO
 from jaxarch.lab.claims.checks.sums import COUNTS, first_terms
 from jaxarch.lab.claims.checks.two_temperature import divergence_rounding, step_rounding, trajectory
-from jaxarch.lab.claims.own.vertex_distance import scaled_distance
+from jaxarch.lab.claims.new_results.vertex_distance import scaled_distance
 from jaxarch.theory import mirror
 
 KAPPA = 2 * (float(np.e) - 2)

@@ -1,6 +1,6 @@
 """Theorems of this library's own, with proofs in docs/theory.md, and what remains of refuted ones."""
 
-from jaxarch.lab.claims.own import (
+from jaxarch.lab.claims.new_results import (
     clipped_descent,
     convex_sgd,
     descent,

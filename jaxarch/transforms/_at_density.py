@@ -5,12 +5,12 @@ from __future__ import annotations
 from jax import Array
 
 from jaxarch._internal.errors import ArgumentError, is_traced
-from jaxarch.finish._densities import density_name, of_density
 from jaxarch.masks import check_density
 from jaxarch.run._methods import method
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
 from jaxarch.run._stage import FunctionStage, Needs
+from jaxarch.transforms._densities import density_name, of_density
 
 
 @method("[A] appendix A.1", density=0.5)
@@ -24,7 +24,7 @@ def at_density(density: float) -> FunctionStage:
       density: as it was given there.
 
     Returns:
-      A finish: the mask of that density, and the weights that the search ended with, masked by it.
+      A transform: the mask of that density, and the weights that the search ended with, masked by it.
 
     Raises:
       ArgumentError: a search before that kept no masks, or none of this density.

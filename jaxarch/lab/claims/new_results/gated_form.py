@@ -30,7 +30,7 @@ from jaxarch.lab.claims.checks.exact_networks import (
     symbol_networks,
 )
 from jaxarch.lab.claims.checks.free_algebra import symbol
-from jaxarch.lab.claims.own.forward_substitution import multiply_adds, symbolic_widths
+from jaxarch.lab.claims.new_results.forward_substitution import multiply_adds, symbolic_widths
 from jaxarch.lab.claims.spectral.counts import width_lists
 from jaxarch.spectral import Method, algebra, feedforward, parameter_counts
 from jaxarch.spectral.algebra import Blocks

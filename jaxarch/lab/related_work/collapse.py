@@ -16,7 +16,6 @@ from jax import Array
 from rich.console import RenderableType
 
 from jaxarch import Problem, Progress, chain, named_leaves, plots, search, select
-from jaxarch.finish import density_name
 from jaxarch.io import digest
 from jaxarch.lab.charts import Chart
 from jaxarch.lab.checks import check_count, check_distinct, check_known
@@ -30,6 +29,7 @@ from jaxarch.lab.pruning.parents import in_words
 from jaxarch.lab.pruning.tasks import pooled, problem_of_images
 from jaxarch.lab.tournament.entrants import GRASP_TEMPERATURE
 from jaxarch.lab.tournament.settings import PictureSettings
+from jaxarch.transforms import density_name
 
 METHODS: Mapping[str, Callable[[tuple[float, ...], CollapseSettings], Any]] = {
     "random": lambda densities, settings: search.random_mask(densities),
@@ -48,7 +48,7 @@ SUITS: dict[str, dict[str, Any]] = {"mnist": {"model": "lenet"}, "cifar10": {"mo
 
 @dataclasses.dataclass(frozen=True)
 class CollapseSettings(PictureSettings):
-    """What can be set with `jaxarch run field.collapse --set NAME=VALUE`. Nothing is trained.
+    """What can be set with `jaxarch run related_work.collapse --set NAME=VALUE`. Nothing is trained.
 
     Attributes:
       methods: that choose connections; empty for all of them.

@@ -40,7 +40,7 @@ def density_name(density: float) -> str:
 
     Example:
       >>> import jaxarch
-      >>> jaxarch.finish.density_name(0.05)
+      >>> jaxarch.transforms.density_name(0.05)
       '0.05'
     """
     if is_traced(density):
@@ -109,7 +109,7 @@ def of_density(network: Network, density: float) -> Network:
       >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
       >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
       >>> network = jaxarch.search.snip((0.5, 0.25))(jax.random.key(0), problem)
-      >>> print(jaxarch.density(jaxarch.finish.of_density(network, 0.5).mask))
+      >>> print(jaxarch.density(jaxarch.transforms.of_density(network, 0.5).mask))
       0.5
     """
     check_instance("network", network, Network, "a jaxarch.Network")

@@ -13,14 +13,14 @@ from jax.typing import ArrayLike
 from jaxarch._internal.errors import check_choice, check_count, check_one_strength
 from jaxarch._internal.normalisation import scales_and_shifts, shift_of
 from jaxarch._internal.trees import PyTree, Where, map_selected, named_leaves, placed, select
-from jaxarch.finish._densities import layers_lost
-from jaxarch.finish._removals import REMOVALS
 from jaxarch.masks import apply_mask, full_mask
 from jaxarch.run._methods import method
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
 from jaxarch.run._stage import FunctionStage, Needs
 from jaxarch.spectral._readout import joint_order
+from jaxarch.transforms._densities import layers_lost
+from jaxarch.transforms._removals import REMOVALS
 
 NEEDS = Needs("required", ("params",), validation=True, before="search.network_slimming()")
 
@@ -58,8 +58,8 @@ def slim(
         rounding.
 
     Returns:
-      A finish. The mask is of scales and shifts, False where a channel is removed. `info` has `losses`, shape
-      (H + 1,), and `removed`.
+      A transform. The mask is of scales and shifts, False where a channel is removed. `info` has `losses`,
+      shape (H + 1,), and `removed`.
 
     Raises:
       ArgumentError: a concrete tolerance that is negative or not finite; an unknown word; leaves that are no

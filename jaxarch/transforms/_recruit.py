@@ -20,7 +20,6 @@ from jaxarch._internal.errors import (
     shown,
 )
 from jaxarch._internal.trees import PyTree, by_path, map_selected, named_leaves
-from jaxarch.finish._removals import REMOVALS
 from jaxarch.masks import apply_mask, full_mask
 from jaxarch.run._methods import method
 from jaxarch.run._network import Network, NeuronMask
@@ -30,6 +29,7 @@ from jaxarch.spectral._direct import neuron_mask, neuron_norms
 from jaxarch.spectral._direct_names import is_direct
 from jaxarch.spectral._network import hidden_eigenvalues, neurons_in, with_neurons
 from jaxarch.spectral._readout import joint_order, split_like
+from jaxarch.transforms._removals import REMOVALS
 
 NEEDS = Needs("required", ("params",), validation=True, before="search.spectral()")
 
@@ -87,7 +87,7 @@ def recruit(
         rounding.
 
     Returns:
-      A finish, for `spectral_network`, models with a `SpectralMLP` inside, and `direct_network`. After the
+      A transform, for `spectral_network`, models with a `SpectralMLP` inside, and `direct_network`. After the
       first two, the network's `neurons` are those that are left, its state says so to the model, and the
       parameters are unchanged; after the last, mask and parameters are without the neurons' weights. Its
       `info` has `losses`, shape (H + 1,), on the validation rows against the number of neurons removed (NaN

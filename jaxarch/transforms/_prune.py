@@ -11,13 +11,13 @@ from jax.typing import ArrayLike
 
 from jaxarch._internal.errors import ArgumentError, is_traced, real_numbers, shown
 from jaxarch._internal.trees import PyTree, by_path, map_selected
-from jaxarch.finish._densities import layers_lost
 from jaxarch.masks import apply_mask, connections
 from jaxarch.masks._largest import largest_of
 from jaxarch.run._methods import method
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
 from jaxarch.run._stage import A_NETWORK, FunctionStage
+from jaxarch.transforms._densities import layers_lost
 
 
 @method("J. Frankle and M. Carbin, 2019")
@@ -33,7 +33,7 @@ def prune(fraction: ArrayLike | Mapping[str, ArrayLike] = 0.2) -> FunctionStage:
         leaf, by its path or the end of it; each is then pruned by itself.
 
     Returns:
-      A finish.
+      A transform.
 
     Raises:
       ArgumentError: a concrete fraction outside [0, 1); paths other than those of the masked leaves.

@@ -63,7 +63,7 @@ def largest_removal(losses: Array, tolerance: ArrayLike) -> Array:
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
-      >>> print(jaxarch.finish.largest_removal(jnp.array([1.0, 1.05, 1.2, 1.08]), 0.1))
+      >>> print(jaxarch.transforms.largest_removal(jnp.array([1.0, 1.05, 1.2, 1.08]), 0.1))
       3
     """
     check_array("losses", losses, real=True)

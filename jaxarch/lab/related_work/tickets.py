@@ -73,7 +73,7 @@ SUITS: dict[str, dict[str, Any]] = {"mnist": {"model": "lenet", "steps": 50_000,
 
 @dataclasses.dataclass(frozen=True)
 class TicketSettings(PartSettings, PictureTrainingSettings):
-    """What can be set with `jaxarch run field.tickets --set NAME=VALUE`.
+    """What can be set with `jaxarch run related_work.tickets --set NAME=VALUE`.
 
     What is empty, 0 or `auto` is what suits the data set.
 

@@ -11,7 +11,6 @@ from jax.typing import ArrayLike
 
 from jaxarch._internal.errors import ArgumentError, check_choice, check_flag, check_one_strength
 from jaxarch._internal.trees import merge
-from jaxarch.finish._weights import Held, fresh, he, square_roots, trained, weights_of
 from jaxarch.masks import check_fits
 from jaxarch.run._descent import DescentChanges, own_descent
 from jaxarch.run._methods import method
@@ -19,6 +18,7 @@ from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
 from jaxarch.run._stage import Needs
 from jaxarch.run._training import Training, TrainState
+from jaxarch.transforms._weights import Held, fresh, he, square_roots, trained, weights_of
 
 NEEDS = {
     "cold": Needs("required"),
@@ -65,8 +65,8 @@ def retrain(
       **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
-      A finish. Leaves that are not masked are trained too, unconstrained, from the found values (warm), the
-      problem's initial ones (cold) or those of the search (rewind). A connection that is pruned stays
+      A transform. Leaves that are not masked are trained too, unconstrained, from the found values (warm),
+      the problem's initial ones (cold) or those of the search (rewind). A connection that is pruned stays
       exactly 0. The model's state starts as the problem's own (cold), the found one (warm) or that of the
       weights that are gone back to (rewind).
 
@@ -80,7 +80,7 @@ def retrain(
       >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
       >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
       >>> again = jaxarch.retrain("cold", nonnegative=False, steps=3)
-      >>> drawn = jaxarch.search.random_mask(0.25, per="leaf")
+      >>> drawn = jaxarch.search.random_mask(0.25, scope="layer")
       >>> network = jaxarch.chain(drawn, again)(jax.random.key(0), problem)
       >>> {name: (weights != 0).sum().item() for name, weights in network.params.items()}  # of 32 each
       {'W2_1': 8, 'W3_2': 8}
@@ -112,7 +112,7 @@ def _init(settings: Settings, key: Array, problem: Problem, network: Network) ->
     if network.neurons is not None:
         raise ArgumentError(
             "retrain: the network's mask is of hidden neurons, not of connections; to train on with those "
-            "that are left, use search.spectral(0.0) as a finish: chain(search, recruit(), "
+            "that are left, use search.spectral(0.0) as a transform: chain(search, recruit(), "
             "search.spectral(0.0))"
         )
     if network.mask is None:
