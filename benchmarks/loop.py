@@ -10,10 +10,10 @@ The work is that of `algorithm1.py` (Algorithm 1 on the network of [D], 10 seeds
   does on the host included, but for compilation.
 - By hand: what a user of JAX would write for this one training, and no more: `jax.vmap` of one `lax.scan`
   over all steps, which draws rows, gathers them, and takes an optax step. It tells neither NaN nor dead
-  starts, and stops at no border. Starts, keys, batches and optimiser are the same, and the whole call is
-  timed here too.
+  starts, and stops at no end of a chunk. Starts, keys, batches and optimiser are the same, and the whole call
+  is timed here too.
 
-Experiment 1 validates at every border, which the scan does not: its time is told with and without.
+Experiment 1 validates at every chunk's end, which the scan does not: its time is told with and without.
 
 Each side runs in a process of its own and they take turns, so that what else the machine does strikes them
 alike. Ratios are of neighbours in time. Before anything is timed, 20 steps of both sides must lead to the

@@ -32,7 +32,7 @@ from typing import Any
 
 RUNS, STEPS, CHUNK = 16, 2000, 100
 BORDER_BYTES = 10
-"""Of each run at each border: loss, first failure, whether it runs, whether a checkpoint is due."""
+"""Of each run at each chunk's end: loss, first failure, whether it runs, whether a checkpoint is due."""
 SMALL = 2**14
 
 

@@ -33,7 +33,7 @@ class Checkpoints:
 
     Args:
       folder: where the files are; made if need be.
-      every: seconds that must have passed since a name was last saved; 0 saves at every chunk border. The end
+      every: seconds that must have passed since a name was last saved; 0 saves at every chunk's end. The end
         of a training is always saved.
       format: `npz`, one file a state, or `orbax`.
 

@@ -37,8 +37,8 @@ def compiled(group: Group, settings: PyTree, carry: Carry, window: Window | None
     def advance(
         settings: PyTree, carry: Carry, start: int, stop: int, window: Window | None
     ) -> tuple[Carry, Array]:
-        borders = jnp.asarray(start, jnp.int32), jnp.asarray(stop, jnp.int32)
-        return job.watch.run(chunk, keys, settings, _with_window(group, window), carry, *borders)
+        bounds = jnp.asarray(start, jnp.int32), jnp.asarray(stop, jnp.int32)
+        return job.watch.run(chunk, keys, settings, _with_window(group, window), carry, *bounds)
 
     return advance
 

@@ -33,14 +33,14 @@ from jaxarch.run._processes import ALL_HOSTS
 class EarlyStopping:
     """Stop a run whose metric no longer improves, or is good enough, and keep its best parameters.
 
-    Each run is judged by itself: its result is that of its own best border before its patience ran out,
+    Each run is judged by itself: its result is that of its own best chunk's end before its patience ran out,
     whatever the other runs do. The loop ends when all runs have stopped.
 
     Attributes:
       metric: `loss`, or a name of the problem's `metrics`, of the validation rows; or `gap`, of a search that
         has it (`search.two_temperature`): how far from stationary the mask is that it descends on, over all
         training rows (`theory.optimality.duality_gap`), its penalty included. It needs no validation rows,
-        and a gradient on all training rows at every border.
+        and a gradient on all training rows at every chunk's end.
       patience: chunks without improvement before a run stops.
       mode: whether smaller (`min`) or larger (`max`) is better.
       least: how much better counts as an improvement, finite and at least 0.
@@ -82,7 +82,7 @@ TOO_LATE = "progress: what would be found is known within the callback alone; as
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """What a progress callback is told at a chunk border.
+    """What a progress callback is told at a chunk's end.
 
     Attributes:
       name: the strategy's and the stage's.
@@ -118,7 +118,7 @@ class Progress:
 
         The program that the training ends with makes it when it is asked for, which costs nothing otherwise;
         within the callback, since the next chunk is written in its place. What early stopping would keep of
-        an earlier border is not looked at.
+        an earlier chunk's end is not looked at.
 
         Raises:
           ArgumentError: it is asked for after the callback has returned.
@@ -174,7 +174,7 @@ class FitOptions:
     All else changes at most the order in which numbers are added, and so their last bits:
 
     - `progress`, `checkpoint`, `dead_start` and `labels` change no bit, nor does `chunk`, but that early
-      stopping, a schedule and callbacks act at the borders between chunks.
+      stopping, a schedule and callbacks act at every chunk's end.
     - `mesh` and `partition` may.
     - `max_parallel_runs` and `memory` may, where they lead to another width of the program of one device;
       `devices` of the same kind may by that, and by their number in a process; `loop` may, and so may devices
@@ -184,16 +184,16 @@ class FitOptions:
       devices. On fewer devices, on devices of another kind and in another loop it does not go on.
 
     Attributes:
-      chunk: steps between two borders.
-      progress: called at every border, with a `Progress`: step, losses, and, if asked, the densities. If it
-        has a method `begins`, that is called before the first step of a training that does not go on from a
-        checkpoint, with an `RunPlan`: what it takes.
+      chunk: steps between two ends of chunks.
+      progress: called at every chunk's end, with a `Progress`: step, losses, and, if asked, the densities. If
+        it has a method `begins`, that is called before the first step of a training that does not go on from
+        a checkpoint, with an `RunPlan`: what it takes.
       early_stopping: needs the problem's `validation` rows, unless it is by the `gap`.
       schedule: `(step, settings) -> settings`: temperatures, rates or penalties that change while training.
         It is called with the first step of every chunk and the settings that the fit was given. Needs
         `settings`.
-      checkpoint: where the state is saved at every border, and whence an interrupted fit continues to the
-        same bits.
+      checkpoint: where the state is saved at every chunk's end, and whence an interrupted fit continues to
+        the same bits.
       max_parallel_runs: how many runs to train in one program; by default all that fit in memory.
       memory: bytes that a program may use on one device; by default what the device says is free. A fit of
         which not even one run fits is refused.
@@ -357,7 +357,7 @@ class StageReport:
       width: how many runs were in one program (`vmap`), over all devices, padding included.
       devices: how many devices shared them.
       notes: runs that failed, dead starts, layers without a connection: one line each.
-      validation: metrics at the chunk borders, each of shape (borders, runs), of the network that would be
+      validation: metrics at the ends of chunks, each of shape (chunks, runs), of the network that would be
         found there (masks hard, not soft), and the `gap` that early stopping went by; NaN where a run had
         stopped.
     """

@@ -67,7 +67,7 @@ def is_jit_disabled() -> bool:
 
 
 class Best(NamedTuple):
-    """Early stopping's memory of one run: its best border so far, and how long ago that was."""
+    """Early stopping's memory of one run: its best chunk's end so far, and how long ago that was."""
 
     value: Array
     state: TrainState
@@ -132,7 +132,7 @@ def step(
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=(6,))
-def border(
+def chunk_end(
     make: Make,
     mesh: RunsMesh | None,
     stopping: EarlyStopping | None,

@@ -53,7 +53,7 @@ class ProgressBar:
             self._tasks[plan.name] = self._bars.add_task(plan.name, total=None, loss=takes)
 
     def __call__(self, progress: Progress) -> None:
-        """Show a chunk border."""
+        """Show a chunk's end."""
         group = f" ({progress.group + 1} of {progress.groups})" if progress.groups > 1 else ""
         description = f"{progress.name}{group}"
         loss = "" if progress.loss is None else f"loss {progress.loss:.3g}"

@@ -86,7 +86,7 @@ def gradient_bounds(
     weights: FixedWeights = "ones",
     where: Where = matrices,
     rows: Array | None = None,
-    at_once: int = 64,
+    batch_size: int = 64,
 ) -> Array:
     """A certified G for each example: over all masks, the norm of its gradient in the mask is no larger.
 
@@ -103,7 +103,7 @@ def gradient_bounds(
       weights: theta, `ones` for weight-free networks, `initial` for those of `params`.
       where: which leaves are masked, as of `search.two_temperature`.
       rows: which examples, shape (n,); by default the training rows.
-      at_once: how many examples are taken at a time.
+      batch_size: examples that are taken at a time.
 
     Returns:
       Bounds of shape (n,).
@@ -123,7 +123,7 @@ def gradient_bounds(
       [35.0, 1.0]
     """
     loss, selection, rows = _masked_loss(problem, params, state, weights, where, rows)
-    return _in_blocks(lambda row: gradient_bound(lambda mask: loss(mask, row), selection), rows, at_once)
+    return _in_blocks(lambda row: gradient_bound(lambda mask: loss(mask, row), selection), rows, batch_size)
 
 
 def largest_norms(
@@ -137,7 +137,7 @@ def largest_norms(
     rows: Array | None = None,
     masks: int = 20,
     ascent: int = 20,
-    at_once: int = 64,
+    batch_size: int = 64,
 ) -> Array:
     """The largest norm of each example's gradient that is found by search: a lower bound of the true G.
 
@@ -154,7 +154,7 @@ def largest_norms(
       rows: likewise.
       masks: how many masks each example starts from.
       ascent: steps taken from each.
-      at_once: how many examples are taken at a time.
+      batch_size: examples that are taken at a time.
 
     Returns:
       Norms of shape (n,), each attained by some mask.
@@ -199,7 +199,7 @@ def largest_norms(
         keys = jax.random.split(jax.random.fold_in(key, row), masks)
         return jax.lax.map(lambda key: from_start(key, row), keys).max()
 
-    return _in_blocks(of_row, rows, at_once)
+    return _in_blocks(of_row, rows, batch_size)
 
 
 class Looseness(NamedTuple):
@@ -290,11 +290,11 @@ def _check_loss(loss: Callable[..., Array], *args: PyTree) -> None:
         raise ArgumentError(f"loss: expected a scalar, got shapes {shown(jax.tree.map(jnp.shape, value))}")
 
 
-def _in_blocks(of_row: Callable[[Array], Array], rows: Array, at_once: int) -> Array:
+def _in_blocks(of_row: Callable[[Array], Array], rows: Array, batch_size: int) -> Array:
     """One number a row, in blocks of one size, the last filled up with rows from the beginning."""
-    check_count("at_once", at_once)
+    check_count("batch_size", batch_size)
     count = rows.shape[0]
-    size = min(at_once, count)
+    size = min(batch_size, count)
     blocks = jnp.resize(rows, (-(-count // size), size))
     return jax.lax.map(jax.vmap(of_row), blocks).ravel()[:count]
 

@@ -521,7 +521,7 @@ def test_a_training_compiles_each_program_once_whatever_the_chunks(caplog):
     with jax.log_compiles(), caplog.at_level("WARNING"):
         jaxarch.over_seeds(search, keys(), learning, chunk=5)
     compiled = re.findall(r"Finished XLA compilation of jit\((\w+)\)", caplog.text)
-    assert sorted(compiled) == ["advance", "begin", "border", "conclude"]
+    assert sorted(compiled) == ["advance", "begin", "chunk_end", "conclude"]
     caplog.clear()
     with jax.log_compiles(), caplog.at_level("WARNING"):
         jaxarch.over_seeds(search, keys(), learning, chunk=5)

@@ -251,7 +251,7 @@ def mlp():
 def test_a_certified_bound_is_above_every_gradient_found_and_within_a_factor(make, weights, factor):
     problem = make()
     params, state = problem.init(jax.random.key(0))
-    certified = gradient_bounds(problem, params, state, weights=weights, at_once=4)
+    certified = gradient_bounds(problem, params, state, weights=weights, batch_size=4)
     found = largest_norms(jax.random.key(1), problem, params, state, weights=weights)
     assert certified.shape == found.shape == (6,)
     assert (found <= certified).all()

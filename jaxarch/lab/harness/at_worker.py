@@ -35,7 +35,7 @@ CONFIG = (
 CACHE = "jax_compilation_cache_dir"
 PACKAGES = ("jaxarch", "jax", "jaxlib", "numpy")
 TOLD_EVERY = 1.0
-"""Seconds between two borders of a training that the driver is told of meanwhile."""
+"""Seconds between two chunks' ends of a training that the driver is told of meanwhile."""
 
 _alone = threading.Lock()
 
@@ -87,14 +87,14 @@ class Made:
 
     Attributes:
       result: a table, or a pytree of NumPy arrays.
-      borders: the last of each training.
+      ends: what was told last of each training.
       warned: the kind of each warning, and what it says.
       where: host and process.
       devices: of the process, as in `2 x cpu`.
     """
 
     result: Any
-    borders: tuple[Progress, ...]
+    ends: tuple[Progress, ...]
     warned: tuple[tuple[type[Warning], str], ...]
     where: str
     devices: str
@@ -207,7 +207,7 @@ def _loaded(loads: bytes) -> Any:
 
 
 class _Told:
-    """What a training tells on the way: the last border is kept, and the driver hears of others if it can."""
+    """What a training tells on the way: the last is kept, and the driver hears of the rest if it can."""
 
     def __init__(self, topic: str, part: str) -> None:
         self.last: dict[str, Progress] = {}
@@ -215,13 +215,13 @@ class _Told:
         self._latest = time.monotonic()
         self._send({})
 
-    def __call__(self, border: Progress) -> None:
-        if border.step >= border.steps and border.group + 1 >= border.groups:
-            self.last[border.name] = dataclasses.replace(border, look=None)
+    def __call__(self, told: Progress) -> None:
+        if told.step >= told.steps and told.group + 1 >= told.groups:
+            self.last[told.name] = dataclasses.replace(told, look=None)
         elif time.monotonic() > self._latest + TOLD_EVERY:
             self._latest = time.monotonic()
             names = ("name", "step", "steps", "group", "groups", "runs", "loss")
-            self._send({name: getattr(border, name) for name in names})
+            self._send({name: getattr(told, name) for name in names})
 
 
 def _sender(topic: str, part: str) -> Callable[[dict[str, Any]], None]:
@@ -234,5 +234,5 @@ def _sender(topic: str, part: str) -> Callable[[dict[str, Any]], None]:
         except ValueError:
             pass
         else:
-            return lambda border: worker.log_event(topic, {"part": part, **border})
-    return lambda border: None
+            return lambda told: worker.log_event(topic, {"part": part, **told})
+    return lambda told: None

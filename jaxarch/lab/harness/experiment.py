@@ -27,7 +27,7 @@ class Context:
     Attributes:
       experiment: the name of the experiment that is run.
       settings: its settings.
-      progress: called at every chunk border of a training, with a `Progress`; or `None`.
+      progress: called at every chunk's end of a training, with a `Progress`; or `None`.
       folder: a folder below that of the setting `resume`, for checkpoints of a part.
       spread: what makes the parts, where it is not this process.
     """
@@ -68,8 +68,8 @@ class _Titled:
     told: Callable[[Progress], None]
     title: str
 
-    def __call__(self, border: Progress) -> None:
-        self.told(dataclasses.replace(border, name=f"{self.title}: {border.name}"))
+    def __call__(self, told: Progress) -> None:
+        self.told(dataclasses.replace(told, name=f"{self.title}: {told.name}"))
 
     def begins(self, plan: RunPlan) -> None:
         if hasattr(self.told, "begins"):

@@ -38,7 +38,7 @@ class _BegunError(BaseException):
 class _Leaving:
     """A progress callback that leaves the first training before its first step."""
 
-    def __call__(self, border: Progress) -> None:
+    def __call__(self, told: Progress) -> None:
         """What is no training goes on."""
 
     def begins(self, plan: RunPlan) -> None:

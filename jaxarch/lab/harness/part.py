@@ -16,7 +16,7 @@ class Work:
     """What a part is made with beside what it is about.
 
     Attributes:
-      progress: called at every chunk border of a training, with a `Progress`; or `None`.
+      progress: called at every chunk's end of a training, with a `Progress`; or `None`.
       checkpoint: where trainings save, and whence they go on; or `None`, as everywhere but in the driver.
     """
 

@@ -85,7 +85,7 @@ class Parts:
           parts: of the experiment, each after those that it needs.
           loaded: what their functions are given here.
           load: makes the same in another process; it is pickled.
-          progress: called at the chunk borders of every training.
+          progress: called at every chunk's end of every training.
           spread: the executor; `None` for this process.
 
         Raises:

@@ -62,7 +62,7 @@ def run_in(
       folder: where all is written; what is there under the same names is replaced.
       experiment: what to run.
       settings: its settings.
-      progress: called at the chunk borders of every training.
+      progress: called at every chunk's end of every training.
       executor: what makes the experiment's parts in other processes: any with the interface of
         `concurrent.futures`, or a function without arguments that makes one; see docs/over_a_cluster.md.
 

@@ -116,7 +116,7 @@ class Spread:
                         waiting[part.name] = part
                         continue
                     done += 1
-                    running.end(part, outcome.borders)
+                    running.end(part, outcome.ends)
                     yield part, self._noted(part, outcome)
                 if failure is not None:
                     raise failure
@@ -252,19 +252,19 @@ class _Running:
         """See what runs, and what workers told."""
         names = [part.name for part, _ in flying.values()]
         begun = {part.name for future, (part, _) in flying.items() if future.running()}
-        for border in getattr(executor, "told", list)():
-            begun.add(border.pop("part"))
-            border.pop("worker", None)  # Dask's own.
-            if border and self._progress is not None:
-                self._progress(Progress(**border))
+        for told in getattr(executor, "told", list)():
+            begun.add(told.pop("part"))
+            told.pop("worker", None)  # Dask's own.
+            if told and self._progress is not None:
+                self._progress(Progress(**told))
         self._running = {name: None for name in names if name in begun or name in self._running}
 
-    def end(self, part: Part, borders: tuple[Progress, ...]) -> None:
+    def end(self, part: Part, ends: tuple[Progress, ...]) -> None:
         """A part is made."""
         self._running.pop(part.name, None)
         if self._progress is not None:
-            for border in borders:
-                self._progress(border)
+            for told in ends:
+                self._progress(told)
 
     def tell(self, done: int, total: int) -> None:
         """How many parts are made, and which are being made."""

@@ -27,10 +27,10 @@ class Validation:
         self._chunk = job.options.chunk
         best = self._first_best()
         args = (job.make, job.mesh, job.options.early_stopping, *self._inputs(), state.carry, best)
-        metrics, _ = programs.border.eval_shape(*args)
+        metrics, _ = programs.chunk_end.eval_shape(*args)
         shape = (math.ceil(loop.steps / self._chunk), len(state.losses))
         validation = {name: np.full(shape, np.nan) for name in metrics}
-        self._program = job.watch.compile(programs.border, *args)
+        self._program = job.watch.compile(programs.chunk_end, *args)
         loop.state = state._replace(best=best, validation=validation)
 
     def tell(self) -> dict[str, Any]:
