@@ -174,6 +174,13 @@ def test_no_test_begins_after_the_time_and_those_that_did_not_are_apart_from_tho
     assert two_files("--until", str(time.time() + 1000))[1:] == ([], [])
 
 
+def test_types_are_checked_with_all_extras_and_with_what_the_quick_suite_needs(passed):
+    calls = [call["words"][2:] for call in passed if call["words"][1] == "mypy"]
+    assert calls[0] == []
+    assert calls[1][0] == "--python-executable"
+    assert Path(calls[1][1]).parts[-4:] == ("readme-2", "environment", "bin", "python")
+
+
 SITE = "sphinx-build -W --keep-going -q -b html docs docs/_build"
 
 
