@@ -1,6 +1,6 @@
 """A GPT, fully sharded over 8 devices and on one: run by test_split_runs.py.
 
-Prints a JSON object: bytes of arguments and temporaries on a device, for one of 12 layers that is not run;
+Prints a JSON object: bytes of arguments and temporaries on a device, for one of 4 layers that is not run;
 and how many connections differ between the masks that are found, in one of 2 wider layers.
 """
 
@@ -33,7 +33,7 @@ def gpt(layers, features):
 
 search = jaxarch.search.two_temperature(weights="initial", mean=2.0, std=1.0)
 keys = jax.random.split(jax.random.key(0), 1)
-deep, wide = gpt(12, 64), gpt(2, 160)
+deep, wide = gpt(4, 64), gpt(2, 160)
 places = {
     "one": {"devices": jax.devices()[:1]},
     "eight": {"mesh": jax.make_mesh((1, 8), ("runs", "data")), "partition": jaxarch.fully_sharded()},

@@ -322,7 +322,7 @@ def gpt():
 
 
 @pytest.mark.long
-def test_of_a_gpt_of_12_layers_each_of_8_devices_takes_an_eighth_and_little_more(gpt):
+def test_of_a_gpt_each_of_8_devices_takes_an_eighth_and_little_more(gpt):
     eighth = gpt["bytes"]["one"] / 8
     assert eighth < gpt["bytes"]["eight"] <= 1.3 * eighth
 
