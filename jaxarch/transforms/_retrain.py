@@ -72,7 +72,7 @@ def retrain(
 
     Raises:
       ArgumentError: an unknown `start`; `rewind` after a search that does not tell where it started; a
-        spectral network, whose mask is one of neurons: there, `search.spectral(0.0)` is the finish that
+        spectral network, whose mask is one of neurons: there, `search.spectral(0.0)` is the transform that
         refits.
 
     Example:

@@ -9,10 +9,10 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
-from small import parameters, same
+from small import abstract, parameters, same
 
 import jaxarch
-from jaxarch.models import CNN, MLP, VGG11, VGG16, VGG19, LeNet300100, ResNet20, VisionTransformer
+from jaxarch.models import CNN, MLP, VGG11, VGG16, VGG19, LeNet300100, ResNet, ResNet20, VisionTransformer
 
 KEY = jax.random.key(0)
 SIZES = {"inputs": 3, "outputs": 4}
@@ -20,8 +20,8 @@ SIZES = {"inputs": 3, "outputs": 4}
 PARENTS = {
     "MLP": (lambda rngs: MLP((192, 6, 5, 4), rngs=rngs), 8),
     "CNN": (lambda rngs: CNN((3, (4, 5)), **SIZES, rngs=rngs), 8),
-    "VGG19": (lambda rngs: VGG19(1 / 64, **SIZES, rngs=rngs), 32),
-    "ResNet20": (lambda rngs: ResNet20(1 / 8, **SIZES, rngs=rngs), 8),
+    "VGG11": (lambda rngs: VGG11(1 / 64, **SIZES, rngs=rngs), 32),
+    "ResNet8": (lambda rngs: ResNet((2, 4, 8), 1, shortcut="padding", **SIZES, rngs=rngs), 8),
     "VisionTransformer": (
         lambda rngs: VisionTransformer(1, 8, heads=2, size=(8, 8), dropout=0.1, **SIZES, rngs=rngs),
         8,
@@ -31,23 +31,28 @@ PARENTS = {
 
 LONG = {
     name: pytest.param(name, marks=pytest.mark.long)
-    for name in ("CNN", "VGG19", "ResNet20", "VisionTransformer")
+    for name in ("CNN", "VGG11", "ResNet8", "VisionTransformer")
 }
 """They compile for 5 s and more."""
 
 RETRAINED = ["MLP", LONG["CNN"], LONG["VisionTransformer"]]
-"""VGG19 is a CNN, and one more training of it or of ResNet20 compiles for seconds."""
+"""VGG11 is a CNN, and one more training of it or of ResNet8 compiles for seconds."""
 
 BLOCK = ("attention/key", "attention/out", "attention/query", "attention/value", "layers/0", "layers/1")
+
+
+def residual_path(blocks):
+    convolutions = (f"encoder/{i}/convolutions/{j}" for i in range(blocks) for j in range(2))
+    return ["convolution", *convolutions, "head"]
+
+
 MASKED = {
     "MLP": ["layers/0", "layers/1", "layers/2"],
     "CNN": ["convolutions/0", "convolutions/1", "convolutions/2", "head"],
+    "VGG11": [*(f"convolutions/{i}" for i in range(8)), "head"],
     "VGG19": [*(f"convolutions/{i}" for i in range(16)), "head"],
-    "ResNet20": [
-        "convolution",
-        *(f"encoder/{i}/convolutions/{j}" for i in range(9) for j in range(2)),
-        "head",
-    ],
+    "ResNet8": residual_path(3),
+    "ResNet20": residual_path(9),
     "VisionTransformer": ["embedding", *(f"encoder/0/{name}" for name in BLOCK), "head"],
 }
 
@@ -83,7 +88,7 @@ def parent(request):
             "outputs": problem.outputs(pruned.params, pruned.state),
             "evaluated": problem.loss(pruned.params, pruned.state, problem.data, None)[1],
         }
-        if request.param not in ("VGG19", "ResNet20"):
+        if request.param not in ("VGG11", "ResNet8"):
             seen["retrained"] = jaxarch.retrain("cold", nonnegative=False)(KEY, problem, pruned)
         return seen
 
@@ -94,6 +99,13 @@ def parent(request):
 def test_kernels_are_masked_in_the_order_of_the_data_flow_and_nothing_else(parent):
     name, seen = parent
     assert list(jaxarch.named_leaves(seen["pruned"].mask)) == [f"{path}/kernel" for path in MASKED[name]]
+
+
+@pytest.mark.parametrize("model", [VGG19, ResNet20])
+def test_kernels_of_deep_networks_are_masked_in_the_order_of_the_data_flow(model):
+    params = nnx.state(abstract(model, 1 / 8, **SIZES), nnx.Param)
+    expected = [f"{path}/kernel" for path in MASKED[model.__name__]]
+    assert list(jaxarch.named_leaves(jaxarch.select(params))) == expected
 
 
 @pytest.mark.long
@@ -127,7 +139,7 @@ def test_batch_norm_s_averages_move_in_training_and_not_in_evaluation(parent):
     start, trained, evaluated = (
         jax.tree.leaves(state) for state in (seen["start"], seen["pruned"].state, seen["evaluated"])
     )
-    assert len(start) == {"CNN": 2 * 3, "VGG19": 2 * 16, "ResNet20": 2 * 19}.get(name, 0)
+    assert len(start) == {"CNN": 2 * 3, "VGG11": 2 * 8, "ResNet8": 2 * 7}.get(name, 0)
     assert not any(np.array_equal(*pair) for pair in zip(start, trained, strict=True))
     assert same(trained, evaluated)
 

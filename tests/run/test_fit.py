@@ -131,22 +131,11 @@ def test_a_group_that_is_done_is_not_trained_again_however_rarely_checkpoints_ar
 
 
 @pytest.mark.long
-def test_a_chain_of_trainings_continues_within_its_second_training(tmp_path):
-    strategy = jaxarch.chain(dense(), jaxarch.threshold(), jaxarch.retrain("cold"), jaxarch.retrain("warm"))
-    whole, _ = learned(strategy, chunk=4)
-
-    progress = interrupt_when(lambda border: "warm" in border.name and border.step == 8)
-    with pytest.raises(Interrupted):
-        learned(strategy, chunk=4, checkpoint=jaxarch.Checkpoints(tmp_path), progress=progress)
-    resumed, _ = learned(strategy, chunk=4, checkpoint=jaxarch.Checkpoints(tmp_path))
-    assert same(resumed, whole)
-
-
-@pytest.mark.long
-def test_a_chain_continues_whose_rate_falls_by_a_schedule(tmp_path):
+def test_a_chain_whose_rate_falls_by_a_schedule_continues_within_its_second_training(tmp_path):
     def strategy():
         falling = optax.sgd(optax.cosine_decay_schedule(0.1, 100))
-        return jaxarch.chain(dense(optimizer=falling), jaxarch.retrain("warm", optimizer=falling))
+        retrained = jaxarch.retrain("warm", optimizer=falling)
+        return jaxarch.chain(dense(optimizer=falling), jaxarch.threshold(), retrained)
 
     progress = interrupt_when(lambda border: "warm" in border.name and border.step == 8)
     with pytest.raises(Interrupted):
@@ -701,6 +690,9 @@ def test_a_penalty_is_added_to_the_loss_and_observe_keeps_a_memory():
     assert float(small.info["loss"][0, 0]) > float(plain.info["loss"][0, 0]) + 100
 
 
+STILL = dense(nonnegative=False, optimizer=optax.sgd(0.0))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     "optimizer",
@@ -716,7 +708,7 @@ def test_a_penalty_is_added_to_the_loss_and_observe_keeps_a_memory():
     ids=["adamw", "inject_hyperparams", "chain", "reduce_on_plateau", "sam", "lbfgs", "multi_transform"],
 )
 def test_any_optax_optimiser_moves_the_weights(optimizer):
-    start, _ = learned(dense(nonnegative=False, optimizer=optax.sgd(0.0)), problem(steps=4))
+    start, _ = learned(STILL, problem(steps=4))
     network, _ = learned(dense(nonnegative=False, optimizer=optimizer), problem(steps=4))
     assert np.isfinite(network.info["loss"]).all()
     assert not same(network.params, start.params)

@@ -1,6 +1,7 @@
 """Strategies on equal terms: initial weights and batches that are of a run, whatever the stages are."""
 
 import dataclasses
+from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -18,46 +19,51 @@ KEYS = jax.random.split(jax.random.key(0), RUNS)
 X = np.linspace(-1, 1, 160, dtype=np.float32).reshape(20, 8)
 
 
-def learning(paired, steps=3):
-    problem = jaxarch.supervised(
+@cache
+def unpaired():
+    return jaxarch.supervised(
         jaxarch.models.tanh_network((8, 6, 1)),
         (X, X[:, :1] > 0),
         loss=lambda outputs, y: jnp.square(outputs - y[..., 0]),
         optimizer=optax.sgd(0.1),
-        steps=steps,
+        steps=3,
         batch_size=2,
     )
-    return dataclasses.replace(problem, paired=paired)
 
 
-def weights_before_training(strategy, problem, keys=KEYS):
-    network, _ = jaxarch.over_seeds(strategy, keys, problem)
+def learning(paired):
+    return dataclasses.replace(unpaired(), paired=paired)
+
+
+@cache
+def dense(is_paired):
+    """Train the whole network, once for all tests."""
+    return jaxarch.over_seeds(DENSE, KEYS, learning(PAIRS if is_paired else None))[0]
+
+
+DENSE, SNIP = search.dense(nonnegative=False), search.snip(0.5)
+
+
+def weights_before_training(strategy, problem):
+    network, _ = jaxarch.over_seeds(strategy, KEYS, problem)
     return network.start if network.start is not None else network.by_density.weights
 
 
 @pytest.mark.long
 def test_all_searches_begin_from_the_same_weights():
-    starts = [
-        weights_before_training(strategy, learning(PAIRS))
-        for strategy in (search.dense(nonnegative=False), search.snip(0.5), search.random_mask(0.5))
-    ]
-    assert same(starts[0], starts[1])
-    assert same(starts[0], starts[2])
+    for strategy in (SNIP, search.random_mask(0.5)):
+        assert same(dense(True).start, weights_before_training(strategy, learning(PAIRS)))
 
 
 @pytest.mark.long
 def test_without_pairs_every_search_draws_its_own():
-    first, second = (
-        weights_before_training(strategy, learning(None))
-        for strategy in (search.dense(nonnegative=False), search.snip(0.5))
-    )
-    assert not same(first, second)
+    assert not same(dense(False).start, weights_before_training(SNIP, learning(None)))
 
 
 @pytest.mark.long
 def test_every_run_has_its_own_weights_unless_there_is_one_pair_for_all():
-    own = weights_before_training(search.snip(0.5), learning(PAIRS))
-    one = weights_before_training(search.snip(0.5), learning(PAIRS[0]))
+    own = weights_before_training(SNIP, learning(PAIRS))
+    one = weights_before_training(SNIP, learning(PAIRS[0]))
     assert not same(*(jax.tree.map(lambda leaf, i=i: leaf[i], own) for i in (0, 1)))
     assert same(*(jax.tree.map(lambda leaf, i=i: leaf[i], one) for i in (0, 1)))
     assert same(*(jax.tree.map(lambda leaf: leaf[0], tree) for tree in (own, one)))
@@ -68,20 +74,16 @@ def test_trainings_see_the_same_batches_at_whatever_place_they_are():
     full = search.random_mask(1.0)
     for_start = jaxarch.chain(full, jaxarch.retrain("warm", nonnegative=False))
     later = jaxarch.chain(full, jaxarch.reshuffle(), jaxarch.retrain("warm", nonnegative=False))
-    problem = learning(PAIRS)
-    alone = jaxarch.over_seeds(search.dense(nonnegative=False), KEYS, problem)[0]
     for strategy in (for_start, later):
-        network, _ = jaxarch.over_seeds(strategy, KEYS, problem)
-        assert same(network.info["loss"], alone.info["loss"])
+        network, _ = jaxarch.over_seeds(strategy, KEYS, learning(PAIRS))
+        assert same(network.info["loss"], dense(True).info["loss"])
 
 
 @pytest.mark.long
 def test_fresh_weights_of_a_network_that_is_there_are_other_ones():
     strategy = jaxarch.chain(search.random_mask(1.0), jaxarch.retrain("cold", nonnegative=False))
-    problem = learning(PAIRS)
-    cold = jaxarch.over_seeds(strategy, KEYS, problem)[0]
-    alone = jaxarch.over_seeds(search.dense(nonnegative=False), KEYS, problem)[0]
-    assert not np.isclose(cold.info["loss"][:, 0], alone.info["loss"][:, 0]).any()
+    cold = jaxarch.over_seeds(strategy, KEYS, learning(PAIRS))[0]
+    assert not np.isclose(cold.info["loss"][:, 0], dense(True).info["loss"][:, 0]).any()
 
 
 @pytest.mark.parametrize(
@@ -99,10 +101,9 @@ def test_what_is_no_key_is_refused(paired, message):
 
 @pytest.mark.long
 def test_what_goes_on_with_a_network_draws_none_of_the_numbers_that_its_search_drew():
-    problem = learning(None)
-    begun, _ = jaxarch.over_seeds(search.dense(nonnegative=False), KEYS, problem)
+    problem, begun = learning(None), dense(False)
     again = jaxarch.retrain("cold", nonnegative=False)
     cold, _ = jaxarch.over_seeds(again, KEYS, problem, network=begun)
     assert not np.isclose(begun.info["loss"][:, 0], cold.info["loss"][:, 0]).any()
-    alone = jaxarch.chain(again)(KEYS[1], problem, begun.of_run(1))
+    alone = jax.jit(jaxarch.chain(again))(KEYS[1], problem, begun.of_run(1))
     np.testing.assert_allclose(alone.info["loss"], cold.info["loss"][1], rtol=1e-4)

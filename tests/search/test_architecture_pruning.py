@@ -203,8 +203,8 @@ def test_settings_that_cannot_be_used_are_refused(settings, message):
 NEW = range(5, 10)
 
 
-def carried(pruned, *finishes, classes=NEW, steps=5, **sizes):
-    strategy = jaxarch.chain(*finishes)
+def carried(pruned, *transforms, classes=NEW, steps=5, **sizes):
+    strategy = jaxarch.chain(*transforms)
     return jaxarch.over_seeds(strategy, keys(), learning(classes, steps, **sizes), network=pruned)[0]
 
 

@@ -1,4 +1,4 @@
-"""Every search on models that people have: a residual network with batch norm, and a language model."""
+"""Every search on a model of all kinds of leaves, and one of each kind on models that people have."""
 
 import inspect
 from functools import cache
@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax import nnx
 from methods import IN_JAX, METHODS
 from small import keys
 
@@ -33,7 +34,34 @@ def next_token(outputs, tokens):
     return cross_entropy(outputs, tokens).mean(-1)
 
 
+class Mixed(nnx.Module):
+    """An embedding, attention, a convolution and batch norm, of which little is compiled."""
+
+    def __init__(self, rngs):
+        self.embedding, self.mixed = nnx.Embed(11, 6, rngs=rngs), nnx.Linear(6, 6, rngs=rngs)
+        self.convolution, self.norm = nnx.Conv(6, 4, 3, rngs=rngs), nnx.BatchNorm(4, rngs=rngs)
+        self.head = nnx.Linear(4, 11, rngs=rngs)
+
+    def __call__(self, tokens):
+        x = self.mixed(self.embedding(tokens))
+        x = jax.nn.softmax(x @ x.mT) @ x
+        return self.head(jax.nn.relu(self.norm(self.convolution(x))))
+
+
 # Models and their data are traced once for all searches.
+@cache
+def mixed():
+    return jaxarch.supervised(
+        Mixed,
+        (TOKENS[:, :-1], TOKENS[:, 1:]),
+        loss=next_token,
+        optimizer=optax.adam(1e-3),
+        steps=6,
+        batch_size=4,
+        validation=np.arange(4),
+    )
+
+
 @cache
 def residual():
     """Build ResNet-20 with two stages of one block: an identity, a padded shortcut, and few to compile."""
@@ -61,14 +89,19 @@ def language():
     )
 
 
-@pytest.mark.parametrize("problem_of", [residual, language], ids=["residual network", "GPT"])
-@pytest.mark.parametrize("name", SEARCHES)
-def test_what_a_search_finds_there_is_finite_and_of_its_density(name, problem_of):
+OF_EACH_KIND = ["snip", "synflow", "two_temperature", "rigl"]
+"""Before training, from ones, by scores, and while the weights descend."""
+CASES = [(mixed, name) for name in SEARCHES]
+CASES += [(problem_of, name) for problem_of in (residual, language) for name in OF_EACH_KIND]
+
+
+@pytest.mark.parametrize(("problem_of", "name"), CASES, ids=lambda each: getattr(each, "__name__", each))
+def test_what_a_search_finds_there_is_finite_and_of_its_density(problem_of, name):
     problem, method = problem_of(), METHODS[name]
     first = next(iter(inspect.signature(method.make).parameters))
     has_density = first in ("density", "densities")
     search = jaxarch.chain(method.make(**{**method.example, first: 0.5}) if has_density else method.stage())
-    if name in NEEDS_NUMBERS and problem_of is language:
+    if name in NEEDS_NUMBERS and problem_of is not residual:
         with pytest.raises(jaxarch.ArgumentError, match=r"saliency\.synflow"):
             jax.eval_shape(search, keys()[0], problem)
         return

@@ -1,5 +1,7 @@
 """Network slimming: L1 on the scales of batch norm, and the channels that the validation loss can spare."""
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -40,8 +42,16 @@ def leaves(tree):
     return {path: jnp.asarray(leaf) for path, leaf in jaxarch.named_leaves(tree).items()}
 
 
+@cache
+def trainer(steps):
+    """One program for all strengths."""
+    learned = problem(steps=steps)
+    return jax.jit(lambda strength: jaxarch.search.network_slimming(strength)(jax.random.key(0), learned))
+
+
+@cache
 def trained(strength, steps=400):
-    return jaxarch.search.network_slimming(strength)(jax.random.key(0), problem(steps=steps))
+    return trainer(steps)(strength)
 
 
 @pytest.mark.long

@@ -1,6 +1,7 @@
 """Searches whose mask changes while weights descend: by hand, in the loop, stopped early and resumed."""
 
 import dataclasses
+from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -160,13 +161,29 @@ SEARCHES = {
 }
 
 
+@cache
+def whole(name):
+    """Return what a search finds in chunks of 2 steps, and what there was at every border, by its step."""
+    borders = {}
+    network, _ = jaxarch.over_seeds(
+        SEARCHES[name](0.1),
+        KEYS,
+        shared(),
+        chunk=2,
+        progress=lambda told: borders.update({told.step: told.network()}),
+    )
+    return network, borders
+
+
+@cache
+def shared():
+    return two_kernels()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", SEARCHES)
 def test_the_density_is_exact_at_every_border_and_what_is_not_there_is_0(name):
-    seen = []
-    jaxarch.over_seeds(
-        SEARCHES[name](0.1), KEYS, two_kernels(), chunk=2, progress=lambda told: seen.append(told.network())
-    )
+    seen = list(whole(name)[1].values())
     counts = [np.asarray(jax.vmap(masks.connections)(network.mask)).tolist() for network in seen]
     share = 1 - np.clip((np.arange(1, 20, 2) // 2 * 2 - 2) / 12, 0, 1)
     expected = np.rint(240 * (0.1 + 0.9 * share**3)) if name == "gradual magnitude" else np.full(10, 24)
@@ -197,13 +214,13 @@ def test_rigl_leaves_its_mask_alone_at_the_end():
 @pytest.mark.long
 @pytest.mark.parametrize("name", SEARCHES)
 def test_densities_as_settings_are_one_program_and_each_as_alone(name):
-    densities = [0.3, 0.1, 0.05]
+    densities = jnp.asarray([0.3, 0.1, 0.05])
     make = SEARCHES[name]
     swept, _ = jaxarch.over_seeds(
-        lambda s: make(s["density"]), KEYS, two_kernels(), {"density": jnp.asarray(densities)}
+        lambda s: make(s["density"]), KEYS, shared(), {"density": densities}, chunk=2
     )
     assert jax.vmap(masks.connections)(swept.mask).tolist() == [72, 24, 12]
-    alone, _ = jaxarch.over_seeds(make(densities[1]), KEYS, two_kernels())
+    alone, _ = whole(name)
     assert same(swept.of_run(1).mask, alone.of_run(1).mask)
     assert same(swept.of_run(1).params, alone.of_run(1).params)
 
@@ -211,16 +228,9 @@ def test_densities_as_settings_are_one_program_and_each_as_alone(name):
 @pytest.mark.long
 @pytest.mark.parametrize("name", SEARCHES)
 def test_what_early_stopping_keeps_has_the_mask_of_its_own_weights(name):
-    borders = {}
+    _, borders = whole(name)
     stop = jaxarch.EarlyStopping(patience=100, mode="max")  # the best border is one of the first
-    network, _ = jaxarch.over_seeds(
-        SEARCHES[name](0.1),
-        KEYS,
-        two_kernels(),
-        chunk=2,
-        early_stopping=stop,
-        progress=lambda told: borders.update({told.step: told.network()}),
-    )
+    network, _ = jaxarch.over_seeds(SEARCHES[name](0.1), KEYS, shared(), chunk=2, early_stopping=stop)
     kept_at = np.asarray(network.info["kept_at"]).tolist()
     assert max(kept_at) < 20
     for run, step in enumerate(kept_at):
@@ -232,21 +242,11 @@ def test_what_early_stopping_keeps_has_the_mask_of_its_own_weights(name):
 @pytest.mark.long
 @pytest.mark.parametrize("name", SEARCHES)
 def test_a_fit_that_is_resumed_finds_the_same_mask(name, tmp_path):
-    checkpoint, options = jaxarch.Checkpoints(tmp_path), {"chunk": 5}
-    whole, _ = jaxarch.over_seeds(SEARCHES[name](0.1), KEYS, two_kernels(), **options)
+    options = {"checkpoint": jaxarch.Checkpoints(tmp_path), "chunk": 2}
     with pytest.raises(Interrupted):
-        jaxarch.over_seeds(
-            SEARCHES[name](0.1),
-            KEYS,
-            two_kernels(),
-            checkpoint=checkpoint,
-            progress=interrupt_at(10),
-            **options,
-        )
-    resumed, _ = jaxarch.over_seeds(
-        SEARCHES[name](0.1), KEYS, two_kernels(), checkpoint=checkpoint, **options
-    )
-    assert same(resumed, whole)
+        jaxarch.over_seeds(SEARCHES[name](0.1), KEYS, shared(), progress=interrupt_at(10), **options)
+    resumed, _ = jaxarch.over_seeds(SEARCHES[name](0.1), KEYS, shared(), **options)
+    assert same(resumed, whole(name)[0])
 
 
 def still(settings, key, problem, state):
@@ -256,11 +256,11 @@ def still(settings, key, problem, state):
 @pytest.mark.long
 def test_a_fit_is_not_resumed_with_something_else_around_its_optimiser(tmp_path):
     options = {"checkpoint": jaxarch.Checkpoints(tmp_path), "name": "one"}
-    search = sparse_evolution(0.1)
-    jaxarch.over_seeds(search, KEYS, two_kernels(4), **options)
+    search = SEARCHES["SET"](0.1)
+    jaxarch.over_seeds(search, KEYS, shared(), chunk=2, **options)
     other = dataclasses.replace(search, wrap_optimizer=still)
     with pytest.raises(jaxarch.ArgumentError, match="of another strategy"):
-        jaxarch.over_seeds(other, KEYS, two_kernels(4), **options)
+        jaxarch.over_seeds(other, KEYS, shared(), chunk=2, **options)
 
 
 def outside_of_conditions(jaxpr):
@@ -350,7 +350,7 @@ REFUSED = {
     r"density: expected a number in \(0, 1\]": lambda: gradual_magnitude(90),
     r"begin: expected a share of the steps, in \[0, 1\), got 100": lambda: gradual_magnitude(begin=100),
     "end: expected more than begin, 0.7, got 0.7": lambda: gradual_magnitude(begin=0.7),
-    "scope: expected 'global', 'layer' or 'erk'": lambda: rigl(scope="layer"),
+    "scope: expected 'global', 'layer' or 'erk'": lambda: rigl(scope="leaf"),
     "every: expected an integer of at least 1, got 0.02": lambda: rigl(every=0.02),
     r"replaced: expected a number in \[0, 1\), got 1.0": lambda: sparse_evolution(replaced=1.0),
     r"replaced: expected one number, got shape \(2,\)": lambda: rigl(replaced=[0.1, 0.2]),

@@ -1,6 +1,7 @@
 """Stages run under JAX's own switches for finding errors, and for other dtypes."""
 
 import contextlib
+from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 from long_suite import partly_long
-from methods import IN_JAX, METHODS, problem_for, problem_of, strategy_of
+from methods import IN_JAX, METHODS, problem_for, strategy_of
 
 import jaxarch
 
@@ -27,10 +28,15 @@ QUICK = {"movement", "two_temperature", "prune"}
 
 
 def small():
-    """A problem whose model and loss mix no dtypes."""
+    """A problem whose model and loss mix no dtypes; without jit, each operation of an optimizer compiles."""
     model = (lambda key: {"w": jax.random.normal(key, (4, 2))}), (lambda params, x: x @ params["w"])
     return jaxarch.supervised(
-        model, (X, X[:, :2]), loss=optax.l2_loss, optimizer=optax.adam(0.1), steps=4, validation=np.arange(4)
+        model,
+        (X, X[:, :2]),
+        loss=optax.l2_loss,
+        optimizer=optax.sgd(0.1, 0.9),
+        steps=4,
+        validation=np.arange(4),
     )
 
 
@@ -66,15 +72,22 @@ def test_a_loop_of_one_s_own_runs_under_a_switch(switch):
 
 @pytest.mark.parametrize("switch", TRACED)
 @pytest.mark.parametrize("name", partly_long(IN_JAX, set(IN_JAX) - QUICK))
-def test_every_method_is_traced_under_a_switch(name, switch, monkeypatch):
-    if METHODS[name].parent == "any":
-        monkeypatch.setattr("methods._losses", _of_one_dtype)
+def test_every_method_is_traced_under_a_switch(name, switch):
     with contextlib.ExitStack() as switches:
         for context in TRACED[switch]():
             switches.enter_context(context)
-        problem_for.cache_clear()
+        jax.eval_shape(strategy_of(name), KEY, made_under(switch, METHODS[name].parent))
+
+
+@cache
+def made_under(switch, parent):
+    """Make the problem under a switch, once for all methods, and leave it to no other test."""
+    problem_for.cache_clear()
+    with pytest.MonkeyPatch.context() as patch:
+        if parent == "any":
+            patch.setattr("methods._losses", _of_one_dtype)
         try:
-            jax.eval_shape(strategy_of(name), KEY, problem_of(name, runs=1).of_run(0))
+            return problem_for(parent, runs=1).of_run(0)
         finally:
             problem_for.cache_clear()
 

@@ -261,12 +261,16 @@ def test_neurons_of_direct_networks_go_by_their_loss_too():
 @pytest.mark.long
 @pytest.mark.parametrize("neurons", [1, 2, 7, 8, 100])
 def test_bisection_finds_the_same_where_the_loss_grows_in_so_many_passes(neurons):
+    @jax.jit
+    def both(curve, tolerance):
+        passes = (of(lambda n: curve[n], neurons, tolerance) for of in (along_the_curve, by_bisection))
+        return tuple(passes)
+
     random = np.random.default_rng(neurons)
     for _ in range(5):
-        curve = jnp.asarray(np.cumsum(random.exponential(size=neurons + 1)))
+        curve = np.cumsum(random.exponential(size=neurons + 1)).astype(np.float32)
         for tolerance in (0.0, *random.uniform(0, float(curve[-1] / curve[0]), size=3)):
-            losses, expected = along_the_curve(lambda n, c=curve: c[n], neurons, tolerance)
-            few, found = by_bisection(lambda n, c=curve: c[n], neurons, tolerance)
+            (losses, expected), (few, found) = both(curve, tolerance)
             assert int(found) == int(expected)
             looked = np.isfinite(few)
             assert looked.sum() <= 1 + math.ceil(math.log2(neurons + 1))
