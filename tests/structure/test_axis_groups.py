@@ -21,13 +21,13 @@ from jaxarch._internal.trees import path_name
 from jaxarch.models import _parents as parents
 from jaxarch.models import as_model
 from jaxarch.structure import (
+    _constants as known,
+)
+from jaxarch.structure import (
     _flow as flow,
 )
 from jaxarch.structure import (
-    _known as known,
-)
-from jaxarch.structure import (
-    _needed as needed,
+    _liveness as needed,
 )
 from jaxarch.structure import (
     _smaller as smaller,
