@@ -90,7 +90,9 @@ certificates = {}
 for density in (0.02, 0.05, 0.1, 0.3):
     found, _ = jaxarch.over_seeds(jaxarch.search.edge_popup(density), keys, problem)
     networks = [found.of_run(run) for run in range(4)]
-    certificates[density] = [jaxarch.certify(one, problem, weights=one.start) for one in networks]
+    certificates[density] = [
+        jaxarch.certify(one, problem, weights=one[jaxarch.Start].params) for one in networks
+    ]
 print(certificates[0.05][0])
 
 # %%
@@ -126,7 +128,8 @@ jaxarch.plots.trade_off(
 edge_popup = jaxarch.search.edge_popup(0.05)
 strategy = jaxarch.chain(edge_popup, jaxarch.flip(100, tried=50, returning="start"))
 better, _ = jaxarch.over_seeds(strategy, keys, problem)
-after = [jaxarch.certify(better.of_run(run), problem, weights=better.of_run(run).start) for run in range(4)]
+flipped = [better.of_run(run) for run in range(4)]
+after = [jaxarch.certify(one, problem, weights=one[jaxarch.Start].params) for one in flipped]
 for before, now in zip(certificates[0.05], after, strict=True):
     held_out = f"held out {before.held_out.rate:.2f} to {now.held_out.rate:.2f}"
     print(f"loss {before.loss:.2f} to {now.loss:.2f}, {held_out}")

@@ -60,7 +60,7 @@ found = {}
 for form in ("eigendecomposition", "gated"):
     student = task(jaxarch.spectral_network((6, 24, 24, 6), form=form))
     found[form], _ = jaxarch.over_seeds(strategy, keys, student)
-    print(f"{form}: {found[form].neurons.count()} neurons of 48 are left in four runs")
+    print(f"{form}: {found[form][jaxarch.NeuronMask].count()} neurons of 48 are left in four runs")
 
 # %%
 one = {form: network.of_run(0) for form, network in found.items()}
@@ -100,13 +100,13 @@ rest = jnp.square(outputs - y[2000:]).mean(axis=(1, 2)) / y[2000:].var(axis=0).m
 import matplotlib.pyplot as plt
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
-left.semilogx(strengths, swept.neurons.count(), "o-")
+left.semilogx(strengths, swept[jaxarch.NeuronMask].count(), "o-")
 left.axhline(6, color="gray", ls=":", label="the teacher's 6")
 left.set(xlabel="strength of the penalty", ylabel="neurons left", ylim=(0, 50))
 left.legend(frameon=False)
 right.loglog(strengths, rest, "o-")
 right.set(xlabel="strength of the penalty", ylabel="unexplained variance")
-print(swept.neurons.count(), "neurons are left")
+print(swept[jaxarch.NeuronMask].count(), "neurons are left")
 
 # %% [markdown]
 # **What was learned.** With two hidden layers the gated form comes near the teacher's width, 8 to 12

@@ -73,7 +73,7 @@ def of_method(name) -> dict:
     import jaxarch
 
     network, _ = jaxarch.over_seeds(strategy_of(name), keys(1), problem_of(name, runs=1))
-    found = {"params": network.params, "mask": network.mask, "neurons": network.neurons}
+    found = {"params": network.params, "mask": network.mask, "neurons": network.get(jaxarch.NeuronMask)}
     return numbers_of(jaxarch.named_leaves(found))
 
 

@@ -33,7 +33,7 @@ SEARCH = two_temperature()
 
 
 def with_random_state(key, problem, network):
-    return network.replace(memory={"key": jax.random.split(key, 2)})
+    return network.with_records(jaxarch.Start({"key": jax.random.split(key, 2)}))
 
 
 def diverging(rate):

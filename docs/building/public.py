@@ -22,7 +22,15 @@ PACKAGE = Path(jaxarch.__file__).parent
 PAGES = {
     "problems": (
         "Problems and networks",
-        ("models._supervised", "run._problem", "run._descent", "run._network", "_internal.trees"),
+        (
+            "models._supervised",
+            "run._problem",
+            "run._descent",
+            "run._network",
+            "run._records",
+            "run._training_info",
+            "_internal.trees",
+        ),
     ),
     "running": ("Running stages", ("run",)),
     "search": ("Searches", ("search",)),

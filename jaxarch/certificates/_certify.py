@@ -33,6 +33,7 @@ from jaxarch.certificates._untouched import as_before, is_weight_free, why_touch
 from jaxarch.masks import apply_mask, check_booleans, check_fits, connections
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem, check_is_problem, check_rows
+from jaxarch.run._records import Start
 from jaxarch.theory.generalization import binomial_upper, description_length, masked_bound
 from jaxarch.theory.generalization._binomial import check_delta
 from jaxarch.theory.optimality import duality_gap
@@ -69,12 +70,12 @@ def certify(
     Args:
       network: what one run found, masked: `network.of_run(0)` of what `over_seeds` returned.
       problem: that it was found for, of one run: `problem.of_run(0)` where runs have rows of their own.
-      weights: all parameters as they were before any training row was looked at: `network.start` of a search
-        over fixed weights that nothing was trained before, or `problem.start(key)[0]` where the problem is
-        `paired`; by default weights of 1. Other weights than `network.start`, where the network has one, are
-        refused, and those that are 0 wherever the mask is. With them connections that are not there can be
-        tried too; without them, and where weights are not 1, gap and flips are of the connections that are
-        there.
+      weights: all parameters as they were before any training row was looked at: `network[Start].params`
+        of a search over fixed weights that nothing was trained before, or `problem.start(key)[0]` where the
+        problem is `paired`; by default weights of 1. Other weights than its `Start`, where the network has
+        one, are refused, and those that are 0 wherever the mask is. With them connections that are not there
+        can be tried too; without them, and where weights are not 1, gap and flips are of the connections that
+        are there.
       wrong: `(outputs, y) -> (n,)`, booleans, which of n examples the network gets wrong, y being the second
         of the problem's batches; by default whether the largest of several outputs is not that of an integer
         label. An example with NaN among its outputs is wrong in any case.
@@ -143,10 +144,10 @@ def certify(
     length = description_length(network.mask, prior)
     rows = np.asarray(problem.training_rows())
     why_not = why_touched(network, problem, weights)
-    network = network.replace(start=weights)
+    network = _begun_with(weights, network)
     returning: Returning = "start" if weights is not None else "ones" if is_weight_free(network) else None
     on = MaskedObjective.of(network, returning, problem, batch_size)
-    bare = Network(network.params, network.mask, network.state, start=weights)
+    bare = _begun_with(weights, Network(network.params, network.mask, network.state))
     loss, gap, tries = _optimality(on, (bare, problem, returning, batch_size), flips, convex, relaxed)
     examples = partial(_Examples, problem=problem, wrong=wrong, batch_size=batch_size, repeats=repeats)
     seen, training = examples(rows), None
@@ -200,6 +201,11 @@ def _check_settings(
         if not callable(wrong):
             raise ArgumentError(f"wrong: expected a function (outputs, y) -> (n,), got {shown(wrong)}")
         check_callable("wrong", wrong, "outputs", "y")
+
+
+def _begun_with(weights: PyTree, network: Network) -> Network:
+    """Return a network whose search began with some weights, or with none that are known."""
+    return network.without(Start) if weights is None else network.with_records(Start(weights))
 
 
 def _check(network: Network, problem: Problem, weights: PyTree) -> None:

@@ -12,6 +12,7 @@ from jaxarch._internal.trees import PyTree, named_leaves, raw_numbers
 from jaxarch.masks import apply_mask, weight_free
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
+from jaxarch.run._records import Start
 
 
 def as_before(network: Network, weights: PyTree) -> PyTree:
@@ -39,7 +40,7 @@ def why_touched(network: Network, problem: Problem, weights: PyTree) -> str:
     What all starts of the problem have in common, a model's own values among it, counts as there before.
 
     Args:
-      network: of one run; with a `start`, the weights have to be these.
+      network: of one run; with a `Start`, the weights have to be its.
       problem: that it was found for.
       weights: as of `as_before`.
     """
@@ -48,9 +49,8 @@ def why_touched(network: Network, problem: Problem, weights: PyTree) -> str:
     masked = {path for path, leaf in named_leaves(network.mask).items() if leaf is not None}
     if weights is None:
         if not is_weight_free(network):
-            kept = (
-                "it keeps none itself, start=None" if network.start is None else "its `start`, if untrained"
-            )
+            start = network.get(Start)
+            kept = "it keeps none itself: no `Start`" if start is None else "its `Start`, if untrained"
             return (
                 "none: its weights are not all 1, so that they may come from the training rows; if they were "
                 f"there before, give all parameters as they were, weights= ({kept})"
@@ -82,14 +82,14 @@ def why_touched(network: Network, problem: Problem, weights: PyTree) -> str:
 def _why_not_before(network: Network, weights: PyTree) -> str:
     """Say why these weights are not those that the mask was chosen over; empty where they may be."""
     given = named_leaves(weights)
-    if network.start is not None:
-        start = named_leaves(network.start)
+    if (start := network.get(Start)) is not None:
+        begun = named_leaves(start.params)
         for path, leaf in given.items():
-            if not _equal(leaf, start.get(path)):
-                return f"none: weights: '{path}' is not that of network.start, which its search began with"
-        if network.start_step is not None:
-            steps = f"{int(network.start_step):,}"
-            return f"none: weights: network.start has been trained for {steps} steps, to rewind to"
+            if not _equal(leaf, begun.get(path)):
+                return f"none: weights: '{path}' is not that of network[Start], which its search began with"
+        if start.step is not None:
+            steps = f"{int(start.step):,}"
+            return f"none: weights: network[Start] has been trained for {steps} steps, to rewind to"
     masks = {path: ~np.asarray(leaf) for path, leaf in named_leaves(network.mask).items() if leaf is not None}
     dropped = np.concatenate([np.asarray(given[path])[gone] for path, gone in masks.items()])
     if dropped.size and not dropped.any():

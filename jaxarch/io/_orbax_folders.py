@@ -7,7 +7,7 @@ from typing import Any
 
 from jaxarch._internal.errors import ArgumentError, one_line, shown
 from jaxarch._internal.trees import PyTree, check_distinct, keyed_as, named_leaves, placed, raw_numbers
-from jaxarch.io._trees import check_leaf
+from jaxarch.io._trees import FOREIGN, check_leaf
 
 
 def save_folder(path: Path, tree: PyTree) -> None:
@@ -84,7 +84,7 @@ def _manager(path: Path) -> Any:
 def _check_leaves(path: Path, kept: dict[str, Any], expected: dict[str, Any]) -> None:
     for name in sorted(kept.keys() ^ expected.keys())[:1]:
         what = "has no leaf" if name in expected else "has an unknown leaf"
-        raise ArgumentError(f"folder: {path} {what} {name!r}; it was written for another structure")
+        raise ArgumentError(f"folder: {path} {what} {name!r}; {FOREIGN}")
     for name, leaf in expected.items():
         check_leaf("folder", path, name, kept[name], leaf)
 

@@ -26,6 +26,7 @@ from jaxarch.io._safetensors_files import (
 )
 
 DESCRIPTION = "__leaves__"
+FOREIGN = "it was written for another structure, or by an earlier version of jaxarch"
 
 
 def save_tree(path: str | os.PathLike[str], tree: PyTree, *, compress: bool = True) -> None:
@@ -123,7 +124,7 @@ def load_tree(path: str | os.PathLike[str], like: PyTree) -> PyTree:
     if stored.keys() != expected.keys():
         odd = sorted(stored.keys() ^ expected.keys())[0]
         what = "has no leaf" if odd in expected else "has an unknown leaf"
-        raise ArgumentError(f"path: {path} {what} {odd!r}; it was written for another structure")
+        raise ArgumentError(f"path: {path} {what} {odd!r}; {FOREIGN}")
     restored = {
         name: _restored(path, name, stored[name], description[name], leaf) for name, leaf in expected.items()
     }

@@ -16,6 +16,7 @@ from jaxarch._internal.trees import named_leaves
 from jaxarch.plots._arguments import nested
 from jaxarch.plots._style import COLOURS, STYLE, log_scale, panel_grid
 from jaxarch.run._network import Network
+from jaxarch.run._records import NeuronMask
 from jaxarch.spectral._network import hidden_eigenvalues
 
 _LAYER = re.compile(r"L(\d+)$")
@@ -91,7 +92,8 @@ def _layers(name: str, network: Network) -> dict[str, tuple[np.ndarray, np.ndarr
     }
     if any(values.ndim != 1 for values in leaves.values()):
         raise ArgumentError(f"networks: {name!r} is many runs; draw one, network.of_run(i)")
-    kept = {} if network.neurons is None else named_leaves(network.neurons.kept)
+    neurons = network.get(NeuronMask)
+    kept = {} if neurons is None else named_leaves(neurons.kept)
     alone = len({path.rpartition("/")[0] for path in leaves}) == 1
     return {
         _LAYER.sub(r"L_\1", path.rpartition("/")[2] if alone else path): (

@@ -11,9 +11,7 @@ from jaxarch.run._devices import use_compilation_cache as use_compilation_cache
 from jaxarch.run._devices import use_cpu_cores as use_cpu_cores
 from jaxarch.run._evaluation import evaluate as evaluate
 from jaxarch.run._methods import method as method
-from jaxarch.run._network import ByDensity as ByDensity
 from jaxarch.run._network import Network as Network
-from jaxarch.run._network import NeuronMask as NeuronMask
 from jaxarch.run._network import architecture as architecture
 from jaxarch.run._options import Checkpoint as Checkpoint
 from jaxarch.run._options import EarlyStopping as EarlyStopping
@@ -23,6 +21,9 @@ from jaxarch.run._options import RunPlan as RunPlan
 from jaxarch.run._options import StageReport as StageReport
 from jaxarch.run._partition import fully_sharded as fully_sharded
 from jaxarch.run._problem import Problem as Problem
+from jaxarch.run._records import ByDensity as ByDensity
+from jaxarch.run._records import NeuronMask as NeuronMask
+from jaxarch.run._records import Start as Start
 from jaxarch.run._runs import Report as Report
 from jaxarch.run._runs import compare as compare
 from jaxarch.run._runs import needed_memory as needed_memory
@@ -38,3 +39,4 @@ from jaxarch.run._training import Training as Training
 from jaxarch.run._training import TrainState as TrainState
 from jaxarch.run._training import advance as advance
 from jaxarch.run._training import begin as begin
+from jaxarch.run._training_info import TrainingInfo as TrainingInfo

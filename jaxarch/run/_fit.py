@@ -202,7 +202,7 @@ def _train(group: Group) -> _Found:
         save,
     ]
     network = loop.run([callback for callback in callbacks if callback is not None])
-    failures.report(np.asarray(network.failed_at))
+    failures.report(np.asarray(network.info.failed_at))
     if len(group.members) < len(loop.running):
         network = first_runs(len(group.members), network)
     metrics = {} if validation is None else validation.metrics()

@@ -230,7 +230,7 @@ class Loop:
         # What early stopping keeps are the weights to evaluate already.
         network = self._concluded(carry if best is None else carry._replace(state=best.state, opt_state=()))
         if best is not None:
-            network = network.replace(info={**network.info, "kept_at": best.state.step})
+            network = network.replace(info=network.info | {"kept_at": best.state.step})
         return self.group.gather("result", network)
 
 

@@ -1,91 +1,46 @@
-"""What a search finds: a network, that is an architecture and weights, and what later stages need of it."""
+"""A network, that is an architecture and its weights, with what stages leave in it and what they record."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 import jax
-import jax.numpy as jnp
 from jax import Array
+from jax.tree_util import all_leaves
 
 from jaxarch._internal.errors import ArgumentError, shown
 from jaxarch._internal.trees import PyTree
+from jaxarch.run._records import in_order, name_of
+from jaxarch.run._training_info import TrainingInfo
 
+Record = TypeVar("Record")
 
-@partial(jax.tree_util.register_dataclass, data_fields=["kept"], meta_fields=[])
-@dataclasses.dataclass(frozen=True)
-class NeuronMask:
-    """Which hidden neurons of a spectral network are left. It is no mask of connections, nor used as one.
-
-    Attributes:
-      kept: booleans of shape (N_i,) in the place of each hidden layer's eigenvalues, `None` elsewhere: the
-        structure of the parameters.
-    """
-
-    kept: PyTree
-
-    def count(self) -> Array:
-        """How many neurons are left, all layers together; of many runs, one number each."""
-        return jnp.sum(jnp.stack([jnp.sum(leaf, axis=-1) for leaf in jax.tree.leaves(self.kept)]), axis=0)
-
-
-class ByDensity(NamedTuple):
-    """The architectures of several densities that one search found, of which `at_density` takes one.
-
-    Attributes:
-      masks: by the name of the density, such as `0.05`, in any order.
-      weights: those that the search ended with, without any mask.
-      failed_at: by the same names, what `Network.failed_at` is of each, where some may fail and others not.
-    """
-
-    masks: dict[str, PyTree]
-    weights: PyTree
-    failed_at: dict[str, Array] | None = None
-
-
-_FIELDS = (
-    "params",
-    "mask",
-    "state",
-    "neurons",
-    "start",
-    "start_state",
-    "start_step",
-    "by_density",
-    "shared_weight",
-    "memory",
-    "failed_at",
-    "dead_start",
-    "info",
-)
+_FIELDS = ("params", "mask", "state", "records", "info")
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=_FIELDS, meta_fields=())
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """An architecture and weights: what a stage makes, or turns into another.
+    """An architecture and its weights: what a stage makes, or turns into another.
 
-    What one stage leaves for a later one is a field; `info` is for looking.
+    A stage may leave something for a later one: weights to rewind to, masks of other densities. Each such
+    record is of a type of its own, by which it is had: `network[Start].params`, or `network.get(Start)`,
+    which is `None` where there is none. `info` is for looking.
 
-    Attributes:
+    Args:
       params: what the network computes with; masked already. `None` in a bare architecture.
       mask: the architecture: which connections there are, booleans; `None` for leaves that are not masked.
       state: the model's state (batch norm's and the like) after training.
-      neurons: which hidden neurons of a spectral network are left.
-      start: the weights that `retrain("rewind")` goes back to: those that training began from, or those of an
-        early step.
-      start_state: the model's state that belongs to them; `None` for the problem's own.
-      start_step: after how many steps of training `start` was kept; `None` where it was kept untrained.
-      by_density: the architectures of all densities that a search was asked for, for `at_density`.
-      shared_weight: the weight that an architecture was chosen with, for `share_weight("best")`.
-      memory: what the stages of one search hand to one another; `None` when it is over.
-      failed_at: the first step whose loss was NaN or infinite, in the first training where that happened; -1
-        for none. Of `search.synflow`, the first round whose saliencies were, or were all 0.
-      dead_start: whether some leaf's gradient stayed exactly 0 as some training began.
-      info: arrays to look at, by name, kept from stage to stage. A training adds `loss`, one value a step, of
-        the last training in a chain.
+      records: what stages left for later ones, at most one of each type: `Start`, `ByDensity`, `NeuronMask`,
+        `SharedWeight`, or one of your own, a dataclass that is registered with JAX. They are kept by the
+        names of their types, in whatever order they were left.
+      info: what happened in training, a `TrainingInfo`.
+
+    Raises:
+      ArgumentError: two records of one type, or what is no record; an `info` of another type.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -93,25 +48,75 @@ class Network:
       >>> network = jaxarch.Network({"kernel": jnp.array([[1.5, 0.0], [2.5, 3.5]])}, mask)
       >>> print(network.of_run(1).params["kernel"], jaxarch.density(network.of_run(0).mask))
       [2.5 3.5] 0.5
+      >>> network = network.with_records(jaxarch.Start({"kernel": jnp.ones((2, 2))}))
+      >>> print(network.of_run(1)[jaxarch.Start].params["kernel"], network.get(jaxarch.ByDensity))
+      [1. 1.] None
     """
 
     params: PyTree = None
     mask: PyTree = None
     state: PyTree = None
     _: dataclasses.KW_ONLY
-    neurons: NeuronMask | None = None
-    start: PyTree = None
-    start_state: PyTree = None
-    start_step: Array | None = None
-    by_density: ByDensity | None = None
-    shared_weight: Array | None = None
-    memory: PyTree = None
-    failed_at: Array | None = None
-    dead_start: Array | None = None
-    info: dict[str, Any] = dataclasses.field(default_factory=dict)
+    records: tuple[Any, ...] = ()
+    info: TrainingInfo = dataclasses.field(default_factory=TrainingInfo)
+
+    def __post_init__(self) -> None:
+        """Put the records in order, and refuse what is none."""
+        # JAX builds trees of other things in this structure, with a leaf in the place of a field.
+        if type(self.records) in (tuple, list):
+            object.__setattr__(self, "records", in_order(self.records))
+        elif self.records is not None and not all_leaves([self.records]):
+            raise ArgumentError(f"records: expected a tuple of records, got {shown(self.records)}")
+        if isinstance(self.info, Mapping) and not isinstance(self.info, TrainingInfo):
+            raise ArgumentError(f"info: expected TrainingInfo({{...}}), got {shown(self.info)}")
+
+    def __getitem__(self, kind: type[Record]) -> Record:
+        """Return the record of a type, which must be there.
+
+        Raises:
+          ArgumentError: no stage has left one.
+        """
+        record = self.get(kind)
+        if record is None:
+            left = ", ".join(type(one).__name__ for one in self.records) or "none"
+            raise ArgumentError(f"network: no stage has left a {kind.__name__} in it; its records: {left}")
+        return record
+
+    __iter__ = None
+    """Not iterable, for all that it takes a type in brackets."""
+
+    def get(self, kind: type[Record]) -> Record | None:
+        """Return the record of a type, or `None` where no stage has left one.
+
+        Raises:
+          ArgumentError: what is no type.
+        """
+        if not isinstance(kind, type):
+            raise ArgumentError(
+                f"network: expected a record's type in brackets, as network[Start], got {shown(kind)}; "
+                "one run is network.of_run(0)"
+            )
+        return next((record for record in self.records if type(record) is kind), None)
+
+    def with_records(self, *records: Any) -> Network:
+        """Return the network with some records, in place of those of the same types.
+
+        Raises:
+          ArgumentError: two records of one type; what is no record.
+        """
+        given = in_order(records)
+        names = {name_of(type(record)) for record in given}
+        others = (record for record in self.records if name_of(type(record)) not in names)
+        return dataclasses.replace(self, records=(*others, *given))
+
+    def without(self, *kinds: type) -> Network:
+        """Return the network without the records of some types, whether or not it has them."""
+        return dataclasses.replace(
+            self, records=tuple(record for record in self.records if type(record) not in kinds)
+        )
 
     def replace(self, **changes: Any) -> Network:
-        """The network with some fields replaced."""
+        """Return the network with some fields replaced."""
         return dataclasses.replace(self, **changes)
 
     def of_run(self, run: int) -> Network:
@@ -126,9 +131,10 @@ class Network:
             return _of_run(self, run)
 
     def then(self, after: Network) -> Network:
-        """What was made of this network: what is set in `after`, and all else as it was."""
-        changes = {name: getattr(after, name) for name in _FIELDS if getattr(after, name) is not None}
-        return dataclasses.replace(self, **changes | {"info": {**self.info, **after.info}})
+        """Return what was made of this network: what is set in `after`, and all else as it was."""
+        made = {name: getattr(after, name) for name in ("params", "mask", "state")}
+        set_ = {name: value for name, value in made.items() if value is not None}
+        return self.with_records(*after.records).replace(**set_, info=self.info | after.info)
 
 
 @jax.jit

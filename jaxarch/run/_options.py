@@ -212,7 +212,7 @@ class FitOptions:
       loop: `scan` for one program a chunk, all runs at once; `step` for one program a step, runs in turn,
         which is many times faster for convolutions on CPU (on one device then); `auto` chooses.
       dead_start: what to do when some trainable leaf's first gradients are exactly zero: `warn` (and raise if
-        no run can move at all), `raise`, or `ignore`. It is recorded in `Network.dead_start` in any case.
+        no run can move at all), `raise`, or `ignore`. `TrainingInfo.dead_start` has it in any case.
       labels: names of the runs for reports; `run 0`, `run 1`, ... by default.
       callbacks: functions of a `ChunkEnd`, called in their order at the end of every chunk of every training:
         after the schedule and `progress`, before the checkpoint. A function may return a `Decision` to stop

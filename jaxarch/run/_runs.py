@@ -311,10 +311,9 @@ def _needed_by(
 
 def _with_marks_on_the_host(network: Network) -> Network:
     """A network whose failures and dead starts can be joined with those of runs on any devices."""
-    marks = {name: getattr(network, name) for name in ("failed_at", "dead_start")}
-    return network.replace(
-        **{name: mark if mark is None else np.asarray(mark) for name, mark in marks.items()}
-    )
+    marks = {name: getattr(network.info, name) for name in ("failed_at", "dead_start")}
+    on_the_host = {name: mark if mark is None else np.asarray(mark) for name, mark in marks.items()}
+    return network.replace(info=network.info.replace(**on_the_host))
 
 
 @dataclasses.dataclass(frozen=True)

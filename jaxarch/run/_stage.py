@@ -17,6 +17,7 @@ from jaxarch._internal.trees import PyTree
 from jaxarch.run._keyed import equal_by_key
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
+from jaxarch.run._records import ByDensity, NeuronMask
 
 Removed = Literal["connections", "neurons"]
 
@@ -29,6 +30,7 @@ class Needs:
       network: `none` for a stage that makes a network from nothing, `required` for one that turns a network
         into another, `optional` for one that does either.
       fields: of that network, which must be there.
+      records: types of records that an earlier stage must have left in it, `Start` for instance.
       forgets: what the stage would forget, had an earlier one removed it: `connections`, `neurons`.
       validation: whether the problem must have validation rows.
       predict: whether the problem must have a `predict`.
@@ -55,6 +57,7 @@ class Needs:
     predict: bool = False
     batches: int = 0
     before: str = "search.dense()"
+    records: tuple[type, ...] = ()
 
 
 NOTHING = Needs()
@@ -130,12 +133,12 @@ class FunctionStage:
         after = check_made(self, self.apply(self.settings, key, problem, network))
         if self.remarks is not None and not is_traced(after):
             warn_of(self, self.name, jax.tree.map(lambda leaf: leaf[None], after))
-        if network is None or after.by_density is not network.by_density:
+        if network is None or after.get(ByDensity) is not network.get(ByDensity):
             return after
         if after.params is network.params and after.mask is network.mask:
             return after
         # Those were of other weights, or of a larger architecture.
-        return after.replace(by_density=None)
+        return after.without(ByDensity)
 
 
 def warn_of(stage: Any, name: str, network: Network) -> tuple[str, ...]:
@@ -270,18 +273,18 @@ def check_network(stage: Stage, network: Network | None) -> None:
         raise ArgumentError(
             f"{stage.name}: it makes a network from nothing, and would forget the one given; {_INSTEAD}"
         )
-    for field in needs.fields:
-        if getattr(network, field) is None:
-            raise ArgumentError(
-                f"{stage.name}: it needs a network with `{field}`; put one that has it before, as in "
-                f"chain({needs.before}, ...)"
-            )
+    lacks = [field for field in needs.fields if getattr(network, field) is None]
+    lacks += [kind.__name__ for kind in needs.records if network.get(kind) is None]
+    for lacked in lacks:
+        raise ArgumentError(
+            f"{stage.name}: it needs a network with `{lacked}`; put one that has it before, as in "
+            f"chain({needs.before}, ...)"
+        )
     if "connections" in needs.forgets and not _may_be_whole(network.mask):
         raise ArgumentError(
             f"{stage.name}: it would forget the connections that the network given lacks; {_INSTEAD}"
         )
-    neurons = None if network.neurons is None else network.neurons.kept
-    if "neurons" in needs.forgets and not _may_be_whole(neurons):
+    if "neurons" in needs.forgets and not _may_be_whole(network.get(NeuronMask)):
         raise ArgumentError(
             f"{stage.name}: it would forget the neurons that the network given lacks; {_REFIT}"
         )

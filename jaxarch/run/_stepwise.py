@@ -201,14 +201,15 @@ class Stepwise:
 
         It may be looked at after any step: it is what the search would find if that were the last. After as
         many steps as it was to have, outside of `jit` and `vmap`, it warns of what users should know. Its
-        `failed_at` is the step if there are numbers that are not finite, and -1 otherwise; its `state` is
-        empty, batch statistics being the loop's.
+        `info.failed_at` is the step if there are numbers that are not finite, and -1 otherwise; its `state`
+        is empty, batch statistics being the loop's.
         """
         _check_one(state)
         training = state.training
         training = training._replace(trainable=evaluated(state.optimizer, training.trainable))
         network = self.search.network(self.search.settings, training)
-        network = network.replace(failed_at=jnp.where(all_finite(training.trainable), -1, training.step))
+        failed_at = jnp.where(all_finite(training.trainable), -1, training.step)
+        network = network.replace(info=network.info.replace(failed_at=failed_at))
         if self.search.remarks is None or is_traced(state):
             return network
         if int(training.step) >= self.search.on(self._problem(None)).steps:

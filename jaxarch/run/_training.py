@@ -18,6 +18,7 @@ from jaxarch.run._evaluated import check_evaluated, evaluated
 from jaxarch.run._keyed import equal_by_key, unkeyed
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem, check_is_problem
+from jaxarch.run._records import ByDensity
 from jaxarch.run._run_keys import RunKeys
 from jaxarch.run._stage import NOTHING, Needs, Removed, check_network, check_problem
 
@@ -321,15 +322,13 @@ def conclude(training: Training, carry: Carry) -> Network:
     network = training.network(training.settings, state)
     # The last update has no loss after it that would show NaN.
     broken = (carry.failed_at < 0) & ~all_finite(state.trainable)
-    return network.replace(
-        failed_at=jnp.where(broken, carry.state.step, carry.failed_at),
-        dead_start=carry.dead.any(),
-    )
+    failed_at = jnp.where(broken, carry.state.step, carry.failed_at)
+    return network.replace(info=network.info.replace(failed_at=failed_at, dead_start=carry.dead.any()))
 
 
 def with_losses(network: Network, losses: Array) -> Network:
     """The network with the loss before each step in its `info`."""
-    return network.replace(info={**network.info, "loss": losses})
+    return network.replace(info=network.info | {"loss": losses})
 
 
 def joined(before: Network | None, after: Network) -> Network:
@@ -339,12 +338,12 @@ def joined(before: Network | None, after: Network) -> Network:
     """
     if before is None:
         return after
-    if before.failed_at is not None and after.failed_at is not None:
-        failed_at = jnp.where(before.failed_at >= 0, before.failed_at, after.failed_at)
-        after = after.replace(failed_at=failed_at)
-    if before.dead_start is not None and after.dead_start is not None:
-        after = after.replace(dead_start=before.dead_start | after.dead_start)
-    return before.replace(by_density=None).then(after)
+    first, info = before.info, after.info
+    if first.failed_at is not None and info.failed_at is not None:
+        info = info.replace(failed_at=jnp.where(first.failed_at >= 0, first.failed_at, info.failed_at))
+    if first.dead_start is not None and info.dead_start is not None:
+        info = info.replace(dead_start=first.dead_start | info.dead_start)
+    return before.without(ByDensity).then(after.replace(info=info))
 
 
 def to_evaluate(carry: Carry) -> TrainState:

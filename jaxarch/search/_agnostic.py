@@ -15,7 +15,8 @@ from jaxarch.run._methods import method
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
 from jaxarch.run._stage import FunctionStage
-from jaxarch.transforms._share_weight import with_weight
+from jaxarch.run._training_info import TrainingInfo
+from jaxarch.transforms._share_weight import SharedWeight, with_weight
 from jaxarch.transforms._threshold import PERCENTILES, check_percentiles
 from jaxarch.transforms._weights import fresh, squares
 
@@ -51,7 +52,7 @@ def agnostic(
       where: the leaves that are masked, by path; the others are the problem's own.
 
     Returns:
-      A search for the weight-free network: all weights 1. Its `shared_weight` is the best u_0 for the
+      A search for the weight-free network: all weights 1. Its `SharedWeight` is the best u_0 for the
       architecture found; its `info` has `candidates`, the least F over u_0 of each, shape (draws,
       percentiles); `percentile`; `ties`, how many other architectures reach the same F (the first is then
       taken). NaN is never chosen. `share_weight` puts a shared weight on the architecture.
@@ -64,7 +65,7 @@ def agnostic(
       >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
       >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
       >>> network = jaxarch.search.agnostic(draws=3, weights=2)(jax.random.key(0), problem)
-      >>> print(network.info["candidates"].shape, network.shared_weight.shape)  # draws and percentiles
+      >>> print(network.info["candidates"].shape, network[jaxarch.SharedWeight].weight.shape)
       (3, 10) ()
     """
     check_count("draws", draws)
@@ -109,5 +110,5 @@ def _agnostic(settings: Settings, key: Array, problem: Problem, network: None) -
         "percentile": jnp.asarray(settings.percentiles, jnp.float32)[percentile],
         "ties": jnp.sum(losses == losses.min()) - 1,
     }
-    shared_weight = best_weights.reshape(-1)[best]
-    return Network(weight_free(mask, params), mask, state, shared_weight=shared_weight, info=info)
+    records = (SharedWeight(best_weights.reshape(-1)[best]),)
+    return Network(weight_free(mask, params), mask, state, records=records, info=TrainingInfo(info))

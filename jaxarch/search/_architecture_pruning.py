@@ -30,6 +30,7 @@ from jaxarch.run._methods import method
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
 from jaxarch.run._training import Training, TrainState
+from jaxarch.run._training_info import TrainingInfo
 from jaxarch.search._units import check_counts, check_units, needs_of, units_of
 from jaxarch.search._within import WITHIN_A_MASK, mask_before, within
 from jaxarch.transforms._densities import Densities, check_densities, layers_emptied, with_densities
@@ -225,7 +226,7 @@ def _network(settings: Settings, state: TrainState) -> Network:
     before, units = state.fixed
     if not settings.targets:
         mask_found = within(units.spread(units.hard(scores), weights), before)
-        return Network(apply_mask(mask_found, weights), mask_found, state.model, info=dict(memory))
+        return Network(apply_mask(mask_found, weights), mask_found, state.model, info=TrainingInfo(memory))
 
     def mask(index: int, target: float) -> PyTree:
         def at_its_step(leaf: Array, kept: Array) -> Array:

@@ -14,6 +14,7 @@ from jaxarch.run._descent import DescentChanges, own_descent
 from jaxarch.run._methods import method
 from jaxarch.run._network import Network
 from jaxarch.run._training import Training, TrainState
+from jaxarch.run._training_info import TrainingInfo
 from jaxarch.search._edge_popup import Settings, kept, ranked_training
 from jaxarch.search._straight_through import straight_through
 from jaxarch.search._within import within
@@ -86,7 +87,7 @@ def _network(settings: Settings, state: TrainState) -> Network:
     mask = kept(settings, scores)
     binary = merge(map_selected(_binary, mask, weights), weights)
     mask = within(mask, before)
-    return Network(apply_mask(mask, binary), mask, state.model, info={"scores": scores})
+    return Network(apply_mask(mask, binary), mask, state.model, info=TrainingInfo({"scores": scores}))
 
 
 def _binary(mask: Array, theta: Array) -> Array:

@@ -94,7 +94,7 @@ def continuous_sparsification(
       >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
       >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
       >>> network = jaxarch.search.continuous_sparsification((0.5, 0.25))(jax.random.key(0), problem)
-      >>> print(jaxarch.density(network.mask), sorted(network.by_density.masks))
+      >>> print(jaxarch.density(network.mask), sorted(network[jaxarch.ByDensity].masks))
       0.25 ['0.25', '0.5']
     """
     check_at_steps("beta", beta, check_one_positive, 0)

@@ -17,6 +17,7 @@ from jaxarch.run._descent import DescentChanges, check_rewind, own_descent
 from jaxarch.run._methods import method
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
+from jaxarch.run._records import Start
 from jaxarch.run._training import Training, TrainState
 from jaxarch.transforms._weights import Held, fresh, squares, trained, weights_of
 
@@ -61,8 +62,8 @@ def dense(
       **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
-      A search; its mask keeps every selected connection. Its `start` is the weights that training began from,
-      or had after `rewind_to` steps, and `start_state` the model's state then: rewinding goes back to them.
+      A search; its mask keeps every selected connection. Its `Start` has the weights that training began
+      from, or had after `rewind_to` steps, and the model's state then: rewinding goes back to them.
       Of a training that stops before that step they are those that it ends with.
 
     Raises:
@@ -118,8 +119,5 @@ def _network(settings: Settings, state: TrainState) -> Network:
     network = trained(settings, state)
     if not settings.rewind_to:
         return network
-    return network.replace(
-        start=state.memory.weights,
-        start_state=state.memory.model,
-        start_step=jnp.asarray(settings.rewind_to, jnp.int32),
-    )
+    step = jnp.asarray(settings.rewind_to, jnp.int32)
+    return network.with_records(Start(state.memory.weights, state.memory.model, step))

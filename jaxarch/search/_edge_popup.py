@@ -21,7 +21,9 @@ from jaxarch.run._descent import DescentChanges, own_descent
 from jaxarch.run._methods import method
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
+from jaxarch.run._records import Start
 from jaxarch.run._training import Training, TrainState
+from jaxarch.run._training_info import TrainingInfo
 from jaxarch.search._straight_through import straight_through
 from jaxarch.search._within import WITHIN_A_MASK, mask_before, within
 from jaxarch.transforms._densities import layers_emptied
@@ -85,7 +87,7 @@ def edge_popup(
       **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
-      A search; after another stage, one over the weights that were found. Its `start` are theta, if
+      A search; after another stage, one over the weights that were found. Its `Start` has theta, if
       nothing was found before; its `info` has `scores`, the final scores.
 
     Raises:
@@ -148,9 +150,9 @@ def _params(settings: Settings, state: TrainState) -> PyTree:
 def _network(settings: Settings, state: TrainState) -> Network:
     weights, before, first = state.fixed
     mask = within(kept(settings, state.trainable), before)
-    start = None if first is None else weights
-    info = {"scores": state.trainable}
-    return Network(apply_mask(mask, weights), mask, state.model, start=start, info=info)
+    records = () if first is None else (Start(weights),)
+    info = TrainingInfo({"scores": state.trainable})
+    return Network(apply_mask(mask, weights), mask, state.model, records=records, info=info)
 
 
 def _scores(key: Array, selected: PyTree) -> PyTree:

@@ -118,7 +118,7 @@ def hard_concrete(
       >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
       >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
       >>> network = jaxarch.search.hard_concrete((0.5, 0.25))(jax.random.key(0), problem)
-      >>> print(jaxarch.density(network.mask), sorted(network.by_density.masks))
+      >>> print(jaxarch.density(network.mask), sorted(network[jaxarch.ByDensity].masks))
       0.25 ['0.25', '0.5']
     """
     check_one_strength("strength", strength)

@@ -49,7 +49,7 @@ def initial_magnitude(
       >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
       >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
       >>> network = jaxarch.search.initial_magnitude(0.25)(jax.random.key(0), problem)
-      >>> sizes = abs(network.by_density.weights["W2_1"])
+      >>> sizes = abs(network[jaxarch.ByDensity].weights["W2_1"])
       >>> print(sizes[network.mask["W2_1"]].min() >= sizes[~network.mask["W2_1"]].max())
       True
     """

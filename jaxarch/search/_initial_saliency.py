@@ -17,6 +17,7 @@ from jaxarch.masks._keeping import largest_within
 from jaxarch.masks._units import Connections, Units, UnitsLike
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
+from jaxarch.run._records import ByDensity
 from jaxarch.run._stage import FunctionStage, Needs
 from jaxarch.search._units import check_counts, check_units, needs_of, units_of
 from jaxarch.transforms._densities import Densities, check_densities, with_densities
@@ -96,13 +97,12 @@ def _remarks(network: Network, *, single: bool = True) -> list[str]:
     Raises:
       ArgumentError: saliencies that are NaN, all of them in all runs.
     """
-    assert network.by_density is not None
-    scores, weights = network.info["saliency"], network.by_density.weights
-    for density, mask in network.by_density.masks.items():
+    scores, several = network.info["saliency"], network[ByDensity]
+    for density, mask in several.masks.items():
         seen = findings.look(scores, mask, runs=True)
         if not single:  # Connections of a unit are kept whatever their own scores are.
             seen = seen._replace(missed=np.zeros_like(seen.missed))
-        if found := findings.lines(seen, weights):
+        if found := findings.lines(seen, several.weights):
             return [f"at density {density}, {line}" for line in found]
     return []
 

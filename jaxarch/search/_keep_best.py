@@ -20,7 +20,7 @@ NONE = -1
 
 
 class Kept(NamedTuple):
-    """What `keep` remembers, in the network's `memory`.
+    """What `keep` remembers: a record that `pick` takes away.
 
     Attributes:
       network: `(params, mask, state)` of the best one so far.
@@ -72,8 +72,8 @@ def _keep(settings: Settings, key: Array, problem: Problem, network: Network) ->
     mine = network.params, network.mask, network.state
     objective = jnp.where(jnp.isnan(value), jnp.inf, value)
     none = jnp.asarray(NONE, jnp.int32)
-    failed_at = none if network.failed_at is None else network.failed_at
-    before = network.memory
+    failed_at = none if network.info.failed_at is None else network.info.failed_at
+    before = network.get(Kept)
     if before is None:
         nothing = jnp.zeros(settings.networks)
         before = Kept(mine, objective, failed_at, jnp.asarray(0), jnp.asarray(0), nothing, nothing)
@@ -91,7 +91,8 @@ def _keep(settings: Settings, key: Array, problem: Problem, network: Network) ->
         objectives=before.objectives.at[before.seen].set(value.astype(before.objectives.dtype)),
         densities=before.densities.at[before.seen].set(density(network.mask)),
     )
-    return network.replace(memory=kept, failed_at=none if settings.apart else failed_at)
+    info = network.info.replace(failed_at=none if settings.apart else failed_at)
+    return network.with_records(kept).replace(info=info)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,18 +112,14 @@ def pick(index: str, objectives: str, *, apart: bool = False) -> FunctionStage:
       objectives: of all.
       apart: as of `keep`: `failed_at` is then that of the network chosen.
     """
-    return FunctionStage("pick", _pick, Names(index, objectives, apart), Needs("required", ("memory",)))
+    return FunctionStage("pick", _pick, Names(index, objectives, apart), Needs("required", records=(Kept,)))
 
 
 def _pick(names: Names, key: Array, problem: Problem, network: Network) -> Network:
-    kept: Kept = network.memory
+    kept = network[Kept]
     params, mask, state = kept.network
-    info = {names.index: kept.chosen, names.objectives: kept.objectives, "densities": kept.densities}
-    return network.replace(
-        params=params,
-        mask=mask,
-        state=state,
-        memory=None,
-        failed_at=kept.failed_at if names.apart else network.failed_at,
-        info=network.info | info,
-    )
+    seen = {names.index: kept.chosen, names.objectives: kept.objectives, "densities": kept.densities}
+    info = network.info | seen
+    if names.apart:
+        info = info.replace(failed_at=kept.failed_at)
+    return network.without(Kept).replace(params=params, mask=mask, state=state, info=info)

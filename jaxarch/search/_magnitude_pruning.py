@@ -19,11 +19,12 @@ from jaxarch.run._descent import DescentChanges
 from jaxarch.run._methods import method
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
+from jaxarch.run._records import Start
 from jaxarch.run._stage import A_NETWORK, FunctionStage, Needs
 from jaxarch.run._strategy import Strategy, chain
 from jaxarch.run._training import Training
 from jaxarch.search._dense import dense
-from jaxarch.search._keep_best import Kept, keep, pick
+from jaxarch.search._keep_best import keep, pick
 from jaxarch.search._rounds import Rounds, Scope, by_density, by_fraction, of_each
 from jaxarch.search._units import check_counts, check_units, needs_of, units_of
 from jaxarch.transforms._densities import Densities, check_densities, layers_lost, with_densities
@@ -31,21 +32,19 @@ from jaxarch.transforms._retrain import retrain
 
 
 class Tickets(NamedTuple):
-    """What the rounds hand to one another, in the network's `memory`.
+    """What the rounds hand to one another: a record that the last stage takes away.
 
     Attributes:
       round: how many there were.
       masks: of all targets, with a leading axis of them; False for those to come.
       failed_at: of all targets, where the training failed that a mask came from, or one before.
       units: what is removed together.
-      kept: of trained networks, the one to be found; `None` where it is a ticket.
     """
 
     round: Array
     masks: PyTree
     failed_at: Array
     units: Units
-    kept: Kept | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +132,7 @@ def magnitude_pruning(
       >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
       >>> search = jaxarch.search.magnitude_pruning((0.5, 0.25), fraction=0.5, rewind_to=1)
       >>> network = search(jax.random.key(0), problem)
-      >>> print(jaxarch.density(network.mask), sorted(network.by_density.masks))
+      >>> print(jaxarch.density(network.mask), sorted(network[jaxarch.ByDensity].masks))
       0.25 ['0.25', '0.5']
       >>> search = jaxarch.search.magnitude_pruning(rounds=2, fraction=0.5, choose="best")
       >>> network = search(jax.random.key(0), problem)
@@ -169,7 +168,7 @@ def _check_one_shot(units: str, fraction: object, scope: Scope) -> None:
         raise ArgumentError(f"scope: {units} has the same density in every leaf; leave {shown(scope)} out")
 
 
-A_TICKET = Needs("required", ("params", "mask", "start", "memory"))
+A_TICKET = Needs("required", ("params", "mask"), records=(Start, Tickets))
 
 
 def _in_rounds(
@@ -189,7 +188,7 @@ def _in_rounds(
         stages = [prune, *(again, prune) * (rounds.count - 1)]
         tickets = FunctionStage("tickets", _tickets, rounds.targets, A_TICKET, remarks=layers_lost)
         return chain(first, begin, *stages, tickets)
-    stages = [prune, again, FunctionStage("keep", _keep, kept, A_TICKET)] * rounds.count
+    stages = [prune, again, kept] * rounds.count
     found = FunctionStage("pick", _pick, pick("round", "losses"), A_TICKET, remarks=layers_lost)
     return chain(first, begin, *stages, found)
 
@@ -213,8 +212,8 @@ def _first_round(settings: Settings, key: Array, problem: Problem, network: Netw
     mask = units.spread(everything, network.params)
     room = map_selected(lambda leaf: jnp.zeros((len(settings.targets), *leaf.shape), bool), mask)
     nowhere = jnp.full(len(settings.targets), -1, jnp.int32)
-    network = network.replace(mask=mask, memory=Tickets(jnp.asarray(0), room, nowhere, units))
-    return network if settings.keep is None else _keep(settings.keep, key, problem, network)
+    network = network.replace(mask=mask).with_records(Tickets(jnp.asarray(0), room, nowhere, units))
+    return network if settings.keep is None else settings.keep(key, problem, network)
 
 
 def _units(settings: Settings, problem: Problem, network: Network) -> Units:
@@ -227,8 +226,8 @@ def _sizes(network: Network) -> PyTree:
 
 
 def _prune_to_next(rounds: Rounds, key: Array, problem: Problem, network: Network) -> Network:
-    tickets: Tickets = network.memory
-    assert network.failed_at is not None
+    tickets, failed_at = network[Tickets], network.info.failed_at
+    assert failed_at is not None
     units, sizes = tickets.units, _sizes(network)
     measured = units.score(sizes)
     counts = jnp.asarray([units.counts(measured, density) for density in rounds.after_each(measured)])
@@ -239,31 +238,20 @@ def _prune_to_next(rounds: Rounds, key: Array, problem: Problem, network: Networ
         return jnp.where(met.reshape(-1, *[1] * leaf.ndim), leaf, before)
 
     masks = map_selected(keep, tickets.masks, mask)
-    return network.replace(
-        params=apply_mask(mask, network.params),
-        mask=mask,
-        memory=tickets._replace(
-            round=tickets.round + 1,
-            masks=masks,
-            failed_at=jnp.where(met, network.failed_at, tickets.failed_at),
-        ),
+    after = tickets._replace(
+        round=tickets.round + 1, masks=masks, failed_at=jnp.where(met, failed_at, tickets.failed_at)
     )
-
-
-def _keep(stage: FunctionStage, key: Array, problem: Problem, network: Network) -> Network:
-    tickets: Tickets = network.memory
-    after = stage(key, problem, network.replace(memory=tickets.kept))
-    return after.replace(memory=tickets._replace(kept=after.memory))
+    return network.with_records(after).replace(params=apply_mask(mask, network.params), mask=mask)
 
 
 def _pick(stage: FunctionStage, key: Array, problem: Problem, network: Network) -> Network:
-    return stage(key, problem, network.replace(memory=network.memory.kept))
+    return stage(key, problem, network.without(Tickets))
 
 
 def _tickets(targets: tuple[float, ...], key: Array, problem: Problem, network: Network) -> Network:
-    kept, failed, network = network.memory.masks, network.memory.failed_at, network.replace(memory=None)
+    tickets, start, network = network[Tickets], network[Start], network.without(Tickets)
     if not targets:
-        return network.replace(params=apply_mask(network.mask, network.start), state=network.start_state)
-    masks = {d: map_selected(lambda leaf, i=i: leaf[i], kept) for i, d in enumerate(targets)}
-    failed_at = dict(zip(targets, failed, strict=True))
-    return network.then(with_densities(masks, network.start, network.start_state, failed_at=failed_at))
+        return network.replace(params=apply_mask(network.mask, start.params), state=start.state)
+    masks = {d: map_selected(lambda leaf, i=i: leaf[i], tickets.masks) for i, d in enumerate(targets)}
+    failed_at = dict(zip(targets, tickets.failed_at, strict=True))
+    return network.then(with_densities(masks, start.params, start.state, failed_at=failed_at))

@@ -24,6 +24,7 @@ from jaxarch.run._descent import DescentChanges
 from jaxarch.run._methods import method
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
+from jaxarch.run._records import Start
 from jaxarch.run._stage import FunctionStage, Needs
 from jaxarch.run._strategy import Strategy, chain
 from jaxarch.search._keep_best import keep, pick
@@ -87,7 +88,7 @@ def random_search(
     check_count("samples", samples)
     settings = Settings(density, where)
     first = FunctionStage("sample nodes", _first_sample, settings, Needs(predict=True))
-    again = FunctionStage("sample nodes", _next_sample, settings, Needs("required", ("start",)))
+    again = FunctionStage("sample nodes", _next_sample, settings, Needs("required", records=(Start,)))
     train = retrain("rewind", nonnegative=False, **descent)
     kept = keep(samples, validate=True, apart=True)
     more = (again, train, kept) * (samples - 1)
@@ -99,15 +100,16 @@ def _first_sample(settings: Settings, key: Array, problem: Problem, network: Non
     params_key, mask_key = jax.random.split(key)
     params, state = problem.start(params_key)
     mask = _sample(mask_key, settings, problem, params, state)
-    return Network(apply_mask(mask, params), mask, state, start=params, start_state=state)
+    return Network(apply_mask(mask, params), mask, state, records=(Start(params, state),))
 
 
 def _next_sample(settings: Settings, key: Array, problem: Problem, network: Network) -> Network:
     """A random sub-network at the weights that the one before it started from."""
     params_key, mask_key = jax.random.split(key)
     _, state = problem.start(params_key)
-    mask = _sample(mask_key, settings, problem, network.start, state)
-    return network.replace(params=apply_mask(mask, network.start), mask=mask, state=state)
+    start = network[Start].params
+    mask = _sample(mask_key, settings, problem, start, state)
+    return network.replace(params=apply_mask(mask, start), mask=mask, state=state)
 
 
 def _sample(key: Array, settings: Settings, problem: Problem, params: PyTree, state: PyTree) -> PyTree:

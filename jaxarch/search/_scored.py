@@ -18,6 +18,8 @@ from jaxarch.masks import apply_mask, density
 from jaxarch.masks._keeping import largest_scores
 from jaxarch.run._descent import DescentChanges, OwnDescent, own_descent, value_at
 from jaxarch.run._network import Network
+from jaxarch.run._records import ByDensity
+from jaxarch.run._training_info import TrainingInfo
 from jaxarch.search._within import within
 from jaxarch.transforms._densities import Densities, check_densities, layers_emptied, with_densities
 
@@ -63,7 +65,7 @@ def network_of(
     own = within(own, before)
     info = {**info, "own_density": density(own)}
     if targets is None:
-        return Network(apply_mask(own, weights), own, state, info=info)
+        return Network(apply_mask(own, weights), own, state, info=TrainingInfo(info))
     masks = {target: largest_scores(scores, target, before=before) for target in targets}
     return with_densities(masks, weights, state, info)
 
@@ -71,9 +73,10 @@ def network_of(
 def remarks(network: Network) -> Iterable[str]:
     """Lines of layers without a connection, and of runs whose own masks keep nothing, or everything."""
     found = np.asarray(network.info["own_density"])
-    if network.by_density is not None or found.any():
+    by_density = network.get(ByDensity) is not None
+    if by_density or found.any():
         yield from layers_emptied(network)
-    if network.by_density is not None:
+    if by_density:
         return
     for share, what, change in ((0, "nothing is left", "smaller"), (1, "nothing was pruned", "larger")):
         if runs := int((found == share).sum()):

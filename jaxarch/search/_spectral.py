@@ -30,8 +30,9 @@ from jaxarch.optim._proximal import Strengths, check_strengths
 from jaxarch.optim._proximal import proximal as proximal_steps
 from jaxarch.run._descent import DescentChanges, own_descent
 from jaxarch.run._methods import method
-from jaxarch.run._network import Network, NeuronMask
+from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
+from jaxarch.run._records import NeuronMask
 from jaxarch.run._stage import Needs
 from jaxarch.run._training import Training, TrainState
 from jaxarch.search._scored import total
@@ -116,8 +117,8 @@ def spectral(
       **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
-      A search. Its `neurons` are all hidden neurons, one an eigenvalue; with `proximal`, those without a 0
-      where a 0 silences the neuron, so that its removal changes no output: then the state says so too. This
+      A search. Its `NeuronMask` keeps all hidden neurons, one an eigenvalue; with `proximal`, those without a
+      0 where a 0 silences the neuron, so that its removal changes no output: then the state says so too. This
       is tried out, layer by layer, at the start. It is so in a layer after one whose eigenvalues are 0, if
       f(0) = 0, and so not beyond the first hidden layer of the form of [S]. As a transform it trains on from
       what was found, without the neurons that are removed: `chain(spectral(3e-4), recruit(), spectral(0))`
@@ -133,10 +134,10 @@ def spectral(
       >>> x, net = jnp.eye(4), jaxarch.spectral_network((4, 8, 4))
       >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
       >>> network = jaxarch.search.spectral(1e-3)(jax.random.key(0), problem)
-      >>> print(network.neurons.count(), network.params["eigenvalues"]["L2"].shape)
+      >>> print(network[jaxarch.NeuronMask].count(), network.params["eigenvalues"]["L2"].shape)
       8 (8,)
       >>> network = jaxarch.search.spectral(1.0, proximal=True)(jax.random.key(0), problem)
-      >>> print(network.neurons.count(), network.params["eigenvalues"]["L2"].any())
+      >>> print(network[jaxarch.NeuronMask].count(), network.params["eigenvalues"]["L2"].any())
       0 False
     """
     check_strengths("strength", strength)
@@ -182,7 +183,7 @@ def _network(settings: Settings, state: TrainState) -> Network:
         active = map_selected(lambda values, silent: (values != 0) | ~silent, hidden, state.fixed.silencing)
         model = with_neurons(model, neurons_in(model, active))
     left = neurons_in(model, full_mask(settings.architecture(params)))
-    return Network(params, state=model, neurons=NeuronMask(left))
+    return Network(params, state=model, records=(NeuronMask(left),))
 
 
 def _strengths(settings: Settings, eigenvalues: PyTree) -> tuple[PyTree, PyTree]:

@@ -16,8 +16,9 @@ from jaxarch.masks import full_mask
 from jaxarch.optim._proximal import Strengths
 from jaxarch.run._descent import DescentChanges
 from jaxarch.run._methods import method
-from jaxarch.run._network import Network, NeuronMask
+from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
+from jaxarch.run._records import NeuronMask
 from jaxarch.run._stage import FunctionStage, Needs
 from jaxarch.run._strategy import Strategy, chain
 from jaxarch.search._spectral import spectral
@@ -25,7 +26,6 @@ from jaxarch.spectral._network import hidden_eigenvalues, neurons_in, with_neuro
 from jaxarch.spectral.penalty import Penalty
 
 NEEDS = Needs("required", ("params",), validation=True, before="search.spectral()")
-IN_ROUNDS = dataclasses.replace(NEEDS, fields=("params", "memory"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Settings:
 
 
 class Depths(NamedTuple):
-    """What the rounds hand to one another, in the network's `memory`; axes of layers + 1 networks.
+    """What the rounds hand to one another, until the last stage takes it away; axes of layers + 1 networks.
 
     Attributes:
       seen: how many networks there were.
@@ -48,6 +48,9 @@ class Depths(NamedTuple):
     seen: Array
     networks: tuple[PyTree, PyTree]
     losses: Array
+
+
+IN_ROUNDS = dataclasses.replace(NEEDS, records=(Depths,))
 
 
 @method("this library", parent="spectral", layers=1)
@@ -96,7 +99,7 @@ def spectral_depth(
       **descent: `optimizer`, `steps`, `batch_size`, `sampling` of every round in place of the problem's.
 
     Returns:
-      A strategy of layers + 1 trainings. The network's `neurons` and state are without those of the layers
+      A strategy of layers + 1 trainings. The network's `NeuronMask` and state are without those of the layers
       that are gone. Its `info` has `layers`, how many are left, and `depth_losses`, shape (layers + 1,), the
       V of the networks in the order of the rounds: with all layers first, with none last.
 
@@ -134,17 +137,17 @@ def _begin(settings: Settings, key: Array, problem: Problem, network: Network) -
     network = _with(network, kept)
     networks = settings.layers + 1
     room = jax.tree.map(lambda leaf: jnp.stack([leaf] * networks), (network.params, network.state))
-    return network.replace(memory=Depths(jnp.asarray(0), room, jnp.zeros(networks)))
+    return network.with_records(Depths(jnp.asarray(0), room, jnp.zeros(networks)))
 
 
 def _keep(settings: None, key: Array, problem: Problem, network: Network) -> Network:
-    depths: Depths = network.memory
+    depths = network[Depths]
     loss = problem.objective(network.params, network.state, problem.validation)
     networks = jax.tree.map(
         lambda room, leaf: room.at[depths.seen].set(leaf), depths.networks, (network.params, network.state)
     )
     losses = depths.losses.at[depths.seen].set(loss.astype(depths.losses.dtype))
-    return network.replace(memory=Depths(depths.seen + 1, networks, losses))
+    return network.with_records(Depths(depths.seen + 1, networks, losses))
 
 
 def _remove(settings: None, key: Array, problem: Problem, network: Network) -> Network:
@@ -168,18 +171,14 @@ def _remove(settings: None, key: Array, problem: Problem, network: Network) -> N
 
 
 def _choose(settings: Settings, key: Array, problem: Problem, network: Network) -> Network:
-    depths: Depths = network.memory
+    depths = network[Depths]
     chosen = fewest(depths.losses, settings.tolerance)
     params, state = jax.tree.map(lambda leaf: leaf[chosen], depths.networks)
     kept = _left(params, state)
     layers = jnp.stack([mask.any() for mask in named_leaves(kept).values()]).sum()
-    return network.replace(
-        params=params,
-        state=state,
-        neurons=NeuronMask(kept),
-        memory=None,
-        info=network.info | {"layers": layers, "depth_losses": depths.losses},
-    )
+    info = network.info | {"layers": layers, "depth_losses": depths.losses}
+    left = network.without(Depths).with_records(NeuronMask(kept))
+    return left.replace(params=params, state=state, info=info)
 
 
 def fewest(losses: Array, tolerance: ArrayLike) -> Array:
@@ -196,4 +195,4 @@ def _left(params: PyTree, state: PyTree) -> PyTree:
 
 
 def _with(network: Network, kept: PyTree) -> Network:
-    return network.replace(neurons=NeuronMask(kept), state=with_neurons(network.state, kept))
+    return network.with_records(NeuronMask(kept)).replace(state=with_neurons(network.state, kept))

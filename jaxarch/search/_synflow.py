@@ -21,6 +21,7 @@ from jaxarch.masks._units import NOfM, Units, UnitsLike
 from jaxarch.run._methods import method
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
+from jaxarch.run._records import ByDensity
 from jaxarch.run._stage import FunctionStage, Needs
 from jaxarch.search._units import check_counts, check_units, example_shapes, needs_of, units_of
 from jaxarch.structure._flow import follow, fresh
@@ -81,9 +82,9 @@ def synflow(
 
     Returns:
       A search. Its weights are the initial ones, masked: `retrain("warm", nonnegative=False)` trains them.
-      Its `failed_at` is the first round of its density, from 0 on, whose saliencies said nothing: one of them
-      was infinite or NaN, as in a network so deep that R overflows float32 (`jax_enable_x64` helps), or all
-      of them were 0, as behind a last layer of zeros; -1 for none.
+      Its `info.failed_at` is the first round of its density, from 0 on, whose saliencies said nothing: one
+      of them was infinite or NaN, as in a network so deep that R overflows float32 (`jax_enable_x64` helps),
+      or all of them were 0, as behind a last layer of zeros; -1 for none.
 
     Raises:
       ArgumentError: a density outside (0, 1], rounds that are no positive integer, or any but 1 with N:M;
@@ -95,8 +96,8 @@ def synflow(
       >>> x, net = jnp.eye(4), jaxarch.direct_network((4, 8, 4), skips=False)
       >>> problem = jaxarch.supervised(net, (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2)
       >>> network = jaxarch.search.synflow((0.5, 0.25), rounds=10)(jax.random.key(0), problem)
-      >>> print(jaxarch.density(network.mask), sorted(network.by_density.masks), network.failed_at)
-      0.25 ['0.25', '0.5'] -1
+      >>> print(sorted(network[jaxarch.ByDensity].masks), network.info.failed_at)
+      ['0.25', '0.5'] -1
     """
     check_count("rounds", rounds)
     together, targets = check_units(units), check_densities(densities)
@@ -137,9 +138,7 @@ def _synflow(settings: Settings, key: Array, problem: Problem, network: None) ->
 
 def _remarks(network: Network) -> Iterable[str]:
     """Say in which rounds saliencies told no connection from another, and which layers are empty."""
-    of_densities = network.by_density
-    assert of_densities is not None and of_densities.failed_at is not None
-    for density, rounds in of_densities.failed_at.items():
+    for density, rounds in (network[ByDensity].failed_at or {}).items():
         failed = np.asarray(rounds)
         if (failed >= 0).any():
             yield (

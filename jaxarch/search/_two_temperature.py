@@ -42,7 +42,9 @@ from jaxarch.run._descent import DescentChanges, own_descent
 from jaxarch.run._methods import method
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
+from jaxarch.run._records import Start
 from jaxarch.run._training import Training, TrainState
+from jaxarch.run._training_info import TrainingInfo
 from jaxarch.search._scored import at_step, check_at_steps
 from jaxarch.search._units import check_units, needs_of, units_of
 from jaxarch.search._within import WITHIN_A_MASK, mask_before, within
@@ -149,7 +151,7 @@ def two_temperature(
       **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
 
     Returns:
-      A search; after another stage, one over the weights that were found. Its `start` are theta, if these
+      A search; after another stage, one over the weights that were found. Its `Start` has theta, if these
       are not all 1 and nothing was found before; its `info` has `scores`, the final scores.
 
     Raises:
@@ -298,9 +300,9 @@ def _network(settings: Settings, state: TrainState) -> Network:
     else:
         found = units.largest(scores, units.counts(scores, settings.density))
     mask = within(units.spread(found, weights), before)
-    start = None if first is None or settings.weights == "ones" else weights
-    info = {"scores": state.trainable}
-    return Network(_masked(settings, mask, state), mask, state.model, start=start, info=info)
+    records = () if first is None or settings.weights == "ones" else (Start(weights),)
+    info = TrainingInfo({"scores": state.trainable})
+    return Network(_masked(settings, mask, state), mask, state.model, records=records, info=info)
 
 
 def _masked(settings: Settings, mask: PyTree, state: TrainState) -> PyTree:

@@ -105,7 +105,7 @@ def masked_leaves(network: Network) -> Leaves:
         raise ArgumentError(
             "network: its values, which are traced, decide; call this outside of jit and vmap"
         )
-    if network.failed_at is not None and np.ndim(network.failed_at):
+    if network.info.failed_at is not None and np.ndim(network.info.failed_at):
         raise ArgumentError("network: expected that of one run; take it with network.of_run(0)")
     params = network.params if network.mask is None else apply_mask(network.mask, network.params)
     return joined_leaves(params, network.state)

@@ -20,6 +20,8 @@ from jaxarch._internal.errors import ArgumentError, is_traced
 from jaxarch._internal.trees import PyTree, copied, inexact, is_key, merge, named_leaves
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Key, Problem
+from jaxarch.run._records import Start
+from jaxarch.run._training_info import TrainingInfo
 from jaxarch.structure._alike import are_alike
 from jaxarch.structure._batches import differ_in_examples
 from jaxarch.structure._constants import Value
@@ -558,16 +560,24 @@ def _shrunk_network(
     same, chosen, difference = _smaller(groups, folded, small, function, leaves, compared)
     guarded = _guarded(chosen, fold, found, compared, examples=True)
     params, state = split_leaves(small, network.params, network.state)
-    mask, start = (groups.cut(tree, folded.kept) for tree in (network.mask, network.start))
-    start_state = network.start_state
-    if start is not None and start_state is not None:
-        early = groups.cut(joined_leaves(network.start, start_state), folded.kept)
-        start, start_state = split_leaves(early, network.start, start_state)
-    ran = {name: getattr(network, name) for name in ("start_step", "failed_at", "dead_start")}
-    mask, start, start_state = copied((mask, start, start_state))
-    cut = Network(params, mask, state, start=start, start_state=start_state, **ran)
+    mask = copied(groups.cut(network.mask, folded.kept))
+    ran = TrainingInfo(failed_at=network.info.failed_at, dead_start=network.info.dead_start)
+    # Records of other types may have the sizes of before.
+    records = copied(_start_cut(groups, folded.kept, network.get(Start)))
+    cut = Network(params, mask, state, records=records, info=ran)
     about = _smaller_problem(problem, network, groups, trained, folded.kept, cut, same)
     return ShrunkNetwork(small, guarded, same, groups, folded.kept, folded.left, difference, cut, about)
+
+
+def _start_cut(groups: Groups, kept: dict[str, np.ndarray], start: Start | None) -> tuple[Start, ...]:
+    """Return the weights to rewind to without the units that are gone, if there are such weights."""
+    if start is None:
+        return ()
+    if start.state is None:
+        return (dataclasses.replace(start, params=groups.cut(start.params, kept)),)
+    early = groups.cut(joined_leaves(start.params, start.state), kept)
+    params, state = split_leaves(early, start.params, start.state)
+    return (dataclasses.replace(start, params=params, state=state),)
 
 
 def _shapes(network: Network) -> tuple[PyTree, PyTree]:

@@ -11,6 +11,7 @@ from jaxarch.transforms._recruit import recruit as recruit
 from jaxarch.transforms._removals import largest_removal as largest_removal
 from jaxarch.transforms._reshuffle import reshuffle as reshuffle
 from jaxarch.transforms._retrain import retrain as retrain
+from jaxarch.transforms._share_weight import SharedWeight as SharedWeight
 from jaxarch.transforms._share_weight import share_weight as share_weight
 from jaxarch.transforms._slim import slim as slim
 from jaxarch.transforms._threshold import threshold as threshold

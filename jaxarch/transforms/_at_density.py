@@ -9,6 +9,7 @@ from jaxarch.masks import check_density
 from jaxarch.run._methods import method
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
+from jaxarch.run._records import ByDensity
 from jaxarch.run._stage import FunctionStage, Needs
 from jaxarch.transforms._densities import density_name, of_density
 
@@ -41,7 +42,7 @@ def at_density(density: float) -> FunctionStage:
     if is_traced(density):
         raise ArgumentError("density: it names a mask; expected a concrete number, got a traced one")
     check_density("density", density)
-    needs = Needs("required", ("by_density",), before="search.snip((0.5, 0.1))")
+    needs = Needs("required", records=(ByDensity,), before="search.snip((0.5, 0.1))")
     return FunctionStage(f"at density {density_name(density)}", _at_density, float(density), needs)
 
 

@@ -11,7 +11,9 @@ from jaxarch._internal.errors import ArgumentError, check_count, check_instance,
 from jaxarch._internal.trees import PyTree
 from jaxarch.masks import apply_mask, check_density
 from jaxarch.masks._findings import emptied
-from jaxarch.run._network import ByDensity, Network
+from jaxarch.run._network import Network
+from jaxarch.run._records import ByDensity
+from jaxarch.run._training_info import TrainingInfo
 
 Densities = float | Sequence[float]
 """One share of connections to keep, in (0, 1], or several."""
@@ -33,7 +35,7 @@ def check_densities(densities: Densities) -> tuple[float, ...]:
 
 
 def density_name(density: float) -> str:
-    """Return the name of a density's mask in `Network.by_density`.
+    """Return the name of a density's mask in a `ByDensity`.
 
     Raises:
       ArgumentError: a density outside (0, 1].
@@ -72,9 +74,8 @@ def with_densities(
         params=apply_mask(smallest, weights),
         mask=smallest,
         state=state,
-        by_density=ByDensity(named, weights, failed),
-        failed_at=failed[last] if failed else None,
-        info=dict(info or {}),
+        records=(ByDensity(named, weights, failed),),
+        info=TrainingInfo(dict(info or {}), failed_at=failed[last] if failed else None),
     )
 
 
@@ -85,7 +86,8 @@ def layers_lost(network: Network, pooled: bool = True) -> list[str]:
       network: all runs, with a leading axis of them.
       pooled: whether all leaves were compared with each other, so that one that is kept whole is said too.
     """
-    masks = {"": network.mask} if network.by_density is None else network.by_density.masks
+    several = network.get(ByDensity)
+    masks = {"": network.mask} if several is None else several.masks
     for density in sorted(masks, key=lambda name: -float(name or 0)):
         if found := emptied(masks[density], pooled):
             at = f"at density {density}, " if density else ""
@@ -113,14 +115,15 @@ def of_density(network: Network, density: float) -> Network:
       0.5
     """
     check_instance("network", network, Network, "a jaxarch.Network")
-    if network.by_density is None:
-        raise ArgumentError("network: expected one of several densities, got one without `by_density`")
-    masks, weights, failed = network.by_density
+    several = network.get(ByDensity)
+    if several is None:
+        raise ArgumentError("network: expected one of several densities, got one without `ByDensity`")
+    masks, failed = several.masks, several.failed_at
     name = density_name(density)
     if name not in masks:
         raise ArgumentError(f"density: no mask of density {density} was kept; there are {', '.join(masks)}")
     return network.replace(
-        params=apply_mask(masks[name], weights),
+        params=apply_mask(masks[name], several.weights),
         mask=masks[name],
-        failed_at=failed[name] if failed else network.failed_at,
+        info=network.info.replace(failed_at=failed[name]) if failed else network.info,
     )

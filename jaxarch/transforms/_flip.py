@@ -17,6 +17,7 @@ from jaxarch.masks import apply_mask
 from jaxarch.run._methods import method
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
+from jaxarch.run._records import Start
 from jaxarch.run._stage import A_NETWORK, FunctionStage, Needs
 from jaxarch.theory.optimality import flip_slopes
 
@@ -57,7 +58,7 @@ def flip(
       rounds: at most. Each takes a gradient and `tried` evaluations of F, and makes one flip or none.
       tried: how many candidates are compared in a round; by default every connection.
       returning: the weight of a connection that comes back: `ones` for weight-free networks, `start` for that
-        of `Network.start`, which is of the first stage of a chain; `None` where none comes back that the
+        of its `Start`, which is of the first stage of a chain; `None` where none comes back that the
         given network did not have. Those that are there keep theirs.
       at_once: candidates that are evaluated together.
       batch_size: rows at a time, where memory is short; by default all.
@@ -68,7 +69,7 @@ def flip(
       `returning` allows were tried at the end, and none was better.
 
     Raises:
-      ArgumentError: counts below 1; an unknown `returning`; `start` of a network that has none.
+      ArgumentError: counts below 1; an unknown `returning`; `start` of a network that has no `Start`.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -89,7 +90,7 @@ def flip(
     check_count("at_once", at_once)
     if returning is not None and not (isinstance(returning, str) and returning in ("ones", "start")):
         raise ArgumentError(f"returning: expected 'ones', 'start' or None, got {shown(returning)}")
-    needs = A_NETWORK if returning != "start" else Needs("required", ("params", "mask", "start"))
+    needs = A_NETWORK if returning != "start" else Needs("required", ("params", "mask"), records=(Start,))
     settings = Settings(rounds, tried, returning, at_once, batch_size)
     return FunctionStage("flip", _flip, settings, needs)
 
@@ -185,7 +186,9 @@ class MaskedObjective(NamedTuple):
     ) -> MaskedObjective:
         """That of a network, the weights that come back being those of `flip`."""
         mask = network.mask
-        elsewhere = network.start if returning == "start" else jax.tree.map(jnp.ones_like, network.params)
+        elsewhere = (
+            network[Start].params if returning == "start" else jax.tree.map(jnp.ones_like, network.params)
+        )
 
         def weight(m: Array, found: Array, other: Array) -> Array:
             return jnp.where(m, found, other.astype(found.dtype))

@@ -12,6 +12,7 @@ from jaxarch.masks import apply_mask
 from jaxarch.run._methods import method
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
+from jaxarch.run._records import Start
 from jaxarch.run._stage import FunctionStage, Needs
 
 
@@ -70,14 +71,8 @@ def _new_head(settings: None, key: Array, problem: Problem, network: Network) ->
 
     mask = map_selected(fitting, network.mask, params)
     same = jax.tree.map(jnp.shape, state) == jax.tree.map(jnp.shape, network.state)
-    return network.replace(
-        params=apply_mask(mask, params),
-        mask=mask,
-        state=network.state if same else state,
-        start=None,
-        start_state=None,
-        start_step=None,
-    )
+    state = network.state if same else state
+    return network.without(Start).replace(params=apply_mask(mask, params), mask=mask, state=state)
 
 
 def _repeated(old: Array, drawn: Array) -> Array:

@@ -22,8 +22,9 @@ from jaxarch._internal.errors import (
 from jaxarch._internal.trees import PyTree, by_path, map_selected, named_leaves
 from jaxarch.masks import apply_mask, full_mask
 from jaxarch.run._methods import method
-from jaxarch.run._network import Network, NeuronMask
+from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
+from jaxarch.run._records import NeuronMask
 from jaxarch.run._stage import FunctionStage, Needs
 from jaxarch.spectral._direct import neuron_mask, neuron_norms
 from jaxarch.spectral._direct_names import is_direct
@@ -88,7 +89,7 @@ def recruit(
 
     Returns:
       A transform, for `spectral_network`, models with a `SpectralMLP` inside, and `direct_network`. After the
-      first two, the network's `neurons` are those that are left, its state says so to the model, and the
+      first two, the network's `NeuronMask` is of those that are left, its state says so to the model, and the
       parameters are unchanged; after the last, mask and parameters are without the neurons' weights. Its
       `info` has `losses`, shape (H + 1,), on the validation rows against the number of neurons removed (NaN
       where bisection did not look), and `removed`, that number. A network in which some are removed already
@@ -110,11 +111,11 @@ def recruit(
       ... )
       >>> strategy = jaxarch.chain(jaxarch.search.spectral(), jaxarch.recruit(tolerance=1.0))
       >>> network = strategy(jax.random.key(0), problem)
-      >>> print(network.neurons.count(), network.info["losses"].shape)
+      >>> print(network[jaxarch.NeuronMask].count(), network.info["losses"].shape)
       0 (9,)
       >>> few = jaxarch.recruit(1.0, order=jaxarch.spectral.path_norms, removals="bisection")
       >>> network = jaxarch.chain(jaxarch.search.spectral(), few)(jax.random.key(0), problem)
-      >>> print(network.neurons.count(), jnp.isfinite(network.info["losses"]).sum())
+      >>> print(network[jaxarch.NeuronMask].count(), jnp.isfinite(network.info["losses"]).sum())
       0 5
     """
     check_one_strength("tolerance", tolerance)
@@ -135,7 +136,8 @@ def _recruit(settings: Settings, key: Array, problem: Problem, network: Network)
             mask = map_selected(jnp.logical_and, neuron_mask(network.params, kept), network.mask)
             return network.replace(params=apply_mask(mask, network.params), mask=mask)
         left = neurons_in(network.state, kept)
-        return network.replace(neurons=NeuronMask(left), state=with_neurons(network.state, left))
+        state = with_neurons(network.state, left)
+        return network.with_records(NeuronMask(left)).replace(state=state)
 
     def loss(kept: PyTree) -> Array:
         pruned = without(kept)

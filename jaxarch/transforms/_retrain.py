@@ -16,6 +16,7 @@ from jaxarch.run._descent import DescentChanges, own_descent
 from jaxarch.run._methods import method
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
+from jaxarch.run._records import NeuronMask, Start
 from jaxarch.run._stage import Needs
 from jaxarch.run._training import Training, TrainState
 from jaxarch.transforms._weights import Held, fresh, he, square_roots, trained, weights_of
@@ -23,7 +24,7 @@ from jaxarch.transforms._weights import Held, fresh, he, square_roots, trained, 
 NEEDS = {
     "cold": Needs("required"),
     "warm": Needs("required", ("params",)),
-    "rewind": Needs("required", ("start",)),
+    "rewind": Needs("required", records=(Start,)),
 }
 
 
@@ -109,7 +110,7 @@ def retrain(
 
 
 def _init(settings: Settings, key: Array, problem: Problem, network: Network) -> TrainState:
-    if network.neurons is not None:
+    if network.get(NeuronMask) is not None:
         raise ArgumentError(
             "retrain: the network's mask is of hidden neurons, not of connections; to train on with those "
             "that are left, use search.spectral(0.0) as a transform: chain(search, recruit(), "
@@ -128,7 +129,7 @@ def _init(settings: Settings, key: Array, problem: Problem, network: Network) ->
     if settings.start == "warm":
         params, model = network.params, network.state
     else:
-        params, model = network.start, network.start_state
+        params, model = network[Start].params, network[Start].state
         if model is None:
             _, model = problem.init(key)
     if settings.nonnegative:

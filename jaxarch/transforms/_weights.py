@@ -15,6 +15,7 @@ from jaxarch._internal.kernels import not_matrices
 from jaxarch._internal.trees import PyTree, map_selected, merge, named_leaves, path_name
 from jaxarch.masks import apply_mask
 from jaxarch.run._network import Network
+from jaxarch.run._records import Start
 from jaxarch.run._training import TrainState
 
 
@@ -105,4 +106,5 @@ def weights_of(settings: Squared, state: TrainState) -> PyTree:
 def trained(settings: Squared, state: TrainState) -> Network:
     """The network of the weights, with the start that is to be known afterwards."""
     mask, start, start_state = state.fixed
-    return Network(weights_of(settings, state), mask, state.model, start=start, start_state=start_state)
+    records = () if start is None else (Start(start, start_state),)
+    return Network(weights_of(settings, state), mask, state.model, records=records)

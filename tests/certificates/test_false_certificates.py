@@ -119,8 +119,10 @@ def test_digests_are_equal_exactly_where_inputs_are(x, alike, monkeypatch):
 def test_weights_that_the_search_did_not_begin_with_are_refused():
     begun = problem().init(jax.random.key(0))[0]
     trained = jax.tree.map(lambda w: 3 * w, begun)
-    network = jaxarch.Network(jaxarch.masks.apply_mask(KEEP, trained), KEEP, {}, start=begun)
-    assert "'w' is not that of network.start" in certify(network, weights=trained).why_not
+    network = jaxarch.Network(
+        jaxarch.masks.apply_mask(KEEP, trained), KEEP, {}, records=(jaxarch.Start(begun),)
+    )
+    assert "'w' is not that of network[Start]" in certify(network, weights=trained).why_not
 
 
 def test_weights_that_are_0_wherever_the_mask_is_were_taken_after_it_was_chosen():
@@ -132,15 +134,15 @@ def test_weights_that_are_0_wherever_the_mask_is_were_taken_after_it_was_chosen(
 
 def test_weights_that_were_trained_before_they_are_gone_back_to_are_refused():
     network = jaxarch.search.dense(nonnegative=False, rewind_to=2)(jax.random.key(0), problem())
-    ticket = network.replace(params=network.start)
-    assert "trained for 2 steps" in certify(ticket, weights=network.start).why_not
+    ticket = network.replace(params=network[jaxarch.Start].params)
+    assert "trained for 2 steps" in certify(ticket, weights=network[jaxarch.Start].params).why_not
 
 
 @pytest.mark.long
 def test_a_network_that_does_not_keep_the_weights_it_began_with_is_said_not_to():
     strategy = jaxarch.chain(jaxarch.search.snip(0.5), jaxarch.retrain(nonnegative=False))
     network = strategy(jax.random.key(0), problem())
-    assert "start=None" in certify(network, weights=network.start).why_not
+    assert "no `Start`" in certify(network, weights=network[jaxarch.Start].params).why_not
 
 
 def normalised(params, x):

@@ -213,7 +213,9 @@ def test_what_looks_at_all_training_examples_is_refused_before_anything_is_train
 def looks(key, problem):
     params, state = problem.init(key)
     x, _ = problem.batch(key, 1)
-    return jaxarch.Network(params, jaxarch.masks.full_mask(jaxarch.select(params)), state, info={"x": x})
+    return jaxarch.Network(
+        params, jaxarch.masks.full_mask(jaxarch.select(params)), state, info=jaxarch.TrainingInfo({"x": x})
+    )
 
 
 def test_a_function_of_ones_own_gets_the_batches_that_its_needs_say():

@@ -205,7 +205,7 @@ def test_a_search_that_learns_says_once_which_layers_it_leaves_empty(stage):
     def found(settings, state):
         network = stage.network(settings, state)
         head = {"kernel": jnp.zeros_like(network.mask["head"]["kernel"])}
-        return network.replace(mask={"a": network.mask["a"], "head": head}, by_density=None)
+        return network.without(jaxarch.ByDensity).replace(mask={"a": network.mask["a"], "head": head})
 
     emptying = dataclasses.replace(stage, network=found)
     with warnings.catch_warnings(record=True) as caught:

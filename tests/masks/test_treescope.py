@@ -25,10 +25,10 @@ def test_a_network_is_a_tree_of_its_fields():
     network = jaxarch.Network(
         {"kernel": jnp.ones((4, 3))},
         MASK["hidden"],
-        neurons=jaxarch.NeuronMask({"kernel": jnp.ones(3, bool)}),
+        records=(jaxarch.NeuronMask({"kernel": jnp.ones(3, bool)}),),
     )
     text = treescope.render_to_text(network)
     assert text.startswith("Network(\n  params={\n    'kernel': <jax.Array float32(4, 3)")
     assert "\n  mask={" in text
     assert "'kernel': <jax.Array bool(4, 3) true:4 false:8>" in text
-    assert "neurons=NeuronMask(" in text
+    assert "NeuronMask(" in text

@@ -200,7 +200,7 @@ def test_architecture_pruning_is_done_when_so_few_units_have_positive_scores():
 @pytest.mark.long
 def test_a_round_removes_no_unit_twice():
     network = found("magnitude_pruning in rounds", "neurons")
-    many, few = (network.by_density.masks[density] for density in ("0.75", "0.5"))
+    many, few = (network[jaxarch.ByDensity].masks[density] for density in ("0.75", "0.5"))
     assert all(jax.tree.leaves(jax.tree.map(lambda a, b: (a | ~b).all(), many, few)))
 
 

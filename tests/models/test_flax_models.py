@@ -130,7 +130,7 @@ def test_a_spectral_head_is_trained_pruned_and_exported_inside_a_cnn():
     outputs = learning.outputs(one.params, one.state, jnp.arange(1300, 1797))
     assert (outputs.argmax(-1) == digits().y[1300:]).mean() > 0.7
     params, state = one.params["head"], one.state["head"]
-    kept = jaxarch.named_leaves(one.neurons.kept)["head/eigenvalues/L2"]
+    kept = jaxarch.named_leaves(one[jaxarch.NeuronMask].kept)["head/eigenvalues/L2"]
     assert 0 < int(one.info["removed"]) == 12 - int(kept.sum())
     weights = jaxarch.spectral.direct_weights(params, state)
     assert jaxarch.spectral.direct_widths(weights) == ((64, int(kept.sum()), 10) if kept.any() else (64, 10))

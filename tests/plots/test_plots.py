@@ -186,7 +186,7 @@ def gated(widths=(2, 5, 4, 1), **parts):
 def test_hidden_eigenvalues_are_drawn_by_size_and_those_removed_are_pale():
     network = gated()
     kept = {"eigenvalues": {"L2": np.arange(5) < 2, "L3": np.zeros(4, bool)}}
-    figure = plots.recruited({"some": dataclasses.replace(network, neurons=NeuronMask(kept)), "all": network})
+    figure = plots.recruited({"some": network.with_records(NeuronMask(kept)), "all": network})
     of_some, empty, *_ = figure.axes
     pale, left = (line.get_ydata() for line in of_some.lines)
     values = np.abs(np.asarray(network.params["eigenvalues"]["L2"]))

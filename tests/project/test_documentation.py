@@ -235,19 +235,19 @@ FASTER_SPECTRAL = {
 def test_the_page_on_spectral_networks_finds_the_width_in_the_gated_form_and_exports_it():
     names = {}
     run_page("docs/spectral_networks.md", names, changes=FASTER_SPECTRAL)
-    assert (names["found"]["gated"].neurons.count() <= 20).all()
-    assert (names["found"]["eigendecomposition"].neurons.count() >= 60).all()
+    assert (names["found"]["gated"][jaxarch.NeuronMask].count() <= 20).all()
+    assert (names["found"]["eigendecomposition"][jaxarch.NeuronMask].count() >= 60).all()
     computed = jaxarch.evaluate(names["strategy"], names["found"]["gated"], names["student"], np.arange(6000))
     assert close(names["outputs"], computed[0], 1e-4)
-    assert (names["sparse"].neurons.count() <= 20).all()
+    assert (names["sparse"][jaxarch.NeuronMask].count() <= 20).all()
     assert [axes.get_title(loc="left")[:3] for axes in names["figure"].axes] == ["L_2", "L_3"] * 2
-    in_layers = names["shallower"].neurons.kept["eigenvalues"]
+    in_layers = names["shallower"][jaxarch.NeuronMask].kept["eigenvalues"]
     assert (in_layers["L3"].sum(axis=1) < in_layers["L2"].sum(axis=1)).all()
     assert names["shallowest"].info["layers"].tolist() == [1, 1]
     assert names["head"]["W2_1"].shape[1] == 8
-    assert (names["convolutional"].neurons.count() < 32).all()
+    assert (names["convolutional"][jaxarch.NeuronMask].count() < 32).all()
     assert (names["classes"] == names["images"].y[names["rows"][1500:]]).mean() > 0.9
-    recruited = {name: network.neurons.count() for name, network in names["recruited"].items()}
+    recruited = {name: network[jaxarch.NeuronMask].count() for name, network in names["recruited"].items()}
     assert (recruited["linear"] <= 2).all()
     assert (recruited["quadratic"] >= 20).all()
 
@@ -319,14 +319,14 @@ def test_the_page_on_saving_keeps_masks_weights_and_trainings_and_tells_loss_and
     assert f"<jax.Array bool(64, 32) true:{count:_} false:{2048 - count:_}>" in printed
 
 
-ONE_FILE, ONE_LINE, TRAINING, NEEDS, ANYWHERE = code_blocks("docs/your_own_method.md")
+ONE_FILE, ONE_LINE, TRAINING, NEEDS, RECORDS, ANYWHERE = code_blocks("docs/your_own_method.md")
 
 
 @pytest.fixture(scope="module")
 def your_own():
     """What a reader of the page has after typing its code outside the package."""
     names = {name: getattr(jaxarch, name) for name in dir(jaxarch)} | {"keys": keys(), "problem": problem()}
-    for block in (ONE_FILE, TRAINING, NEEDS, ANYWHERE):
+    for block in (ONE_FILE, TRAINING, NEEDS, RECORDS, ANYWHERE):
         exec(compile(block, "docs/your_own_method.md", "exec"), names)
     return names
 
@@ -365,6 +365,13 @@ def test_the_page_s_methods_run_beside_the_others(your_own):
     assert set(your_own["results"]) == {"positive", "positive->bin"}
     for network, _ in your_own["results"].values():
         assert all(leaf.shape[0] == RUNS for leaf in jax.tree.leaves(network.params))
+
+
+def test_the_page_s_record_goes_from_one_stage_to_another(your_own):
+    stages = [your_own[name] for name in ("measured", "halved", "shown")]
+    network, _ = jaxarch.over_seeds(jaxarch.chain(your_own["positive"](), *stages), keys(), problem())
+    assert network.info["sizes"].shape == (RUNS, len(jax.tree.leaves(network.params)))
+    assert (network.info["sizes"] == network[your_own["Sizes"]].norms).all()
 
 
 def test_the_page_s_search_keeps_the_density_that_it_is_asked_for(your_own):

@@ -272,7 +272,7 @@ def test_a_run_that_diverges_is_reported_and_the_others_keep_their_results():
             labels=[f"seed {i}" for i in range(RUNS)],
         )
     healthy, _ = jaxarch.over_seeds(explosive, keys(), problem(), {"rate": jnp.full(RUNS, 0.1)})
-    failed_at = np.asarray(network.failed_at)
+    failed_at = np.asarray(network.info.failed_at)
     # The first step's loss is that of the start; its update is NaN.
     assert failed_at.tolist() == [-1, 1, -1, -1]
     assert np.isfinite(np.asarray(network.info["loss"])[:, 0]).all()
@@ -286,7 +286,7 @@ def test_nan_out_of_the_last_update_is_reported():
     nan = dense(nonnegative=False, optimizer=optax.sgd(float("nan")))
     with pytest.warns(jaxarch.NonFiniteWarning, match="at step 1;"):
         network, report = learned(nan, problem(steps=1))
-    assert network.failed_at.tolist() == [1] * RUNS
+    assert network.info.failed_at.tolist() == [1] * RUNS
     assert len(report.notes) == RUNS
 
 
@@ -300,7 +300,7 @@ def test_a_failure_is_not_forgotten_by_the_stages_after_it():
         network, _ = jaxarch.over_seeds(
             strategy, keys(), problem(), {"rate": jnp.asarray([0.1, jnp.nan, 0.1, 0.1])}
         )
-    assert network.failed_at.tolist() == [-1, 1, -1, -1]
+    assert network.info.failed_at.tolist() == [-1, 1, -1, -1]
 
 
 @pytest.mark.long
@@ -322,7 +322,7 @@ def test_a_partly_dead_start_warns_and_is_recorded():
         network, _ = jaxarch.over_seeds(
             some_dead, keys(), problem(), {"std": jnp.asarray([0.2, 0.2, 30.0, 0.2])}
         )
-    assert network.dead_start.tolist() == [False, False, True, False]
+    assert network.info.dead_start.tolist() == [False, False, True, False]
     with pytest.raises(ValueError, match="dead start"):
         jaxarch.over_seeds(
             some_dead,
@@ -339,7 +339,7 @@ def test_a_dead_run_does_not_take_the_others_with_it_when_groups_are_small(optio
     stds = {"std": jnp.asarray([30.0, 30.0, 0.2, 0.2])}
     with pytest.warns(jaxarch.DeadStartWarning):
         network, _ = jaxarch.over_seeds(some_dead, keys(), problem(), stds, **options)
-    assert network.dead_start.tolist() == [True, True, False, False]
+    assert network.info.dead_start.tolist() == [True, True, False, False]
     assert np.isfinite(network.info["loss"]).all()
     with pytest.raises(ValueError, match="dead start"), pytest.warns(jaxarch.DeadStartWarning):
         jaxarch.over_seeds(some_dead, keys(), problem(), {"std": jnp.full(RUNS, 30.0)}, **options)
@@ -349,7 +349,7 @@ def test_a_dead_start_can_be_ignored_but_is_recorded():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         network, _ = learned(dense(std=30.0), dead_start="ignore")
-    assert bool(network.dead_start.all())
+    assert bool(network.info.dead_start.all())
 
 
 def test_validation_metrics_are_recorded_at_every_border():
@@ -426,7 +426,7 @@ def test_a_run_that_stopped_early_cannot_fail_any_more():
     }
     doubling = dense(nonnegative=False, optimizer=optax.scale(-1e20))
     alone, _ = jaxarch.over_seeds(doubling, keys(1), learning, **options)
-    assert int(alone.failed_at[0]) == -1
+    assert int(alone.info.failed_at[0]) == -1
     assert int(alone.info["kept_at"][0]) == 4
 
 
@@ -674,7 +674,7 @@ def test_a_penalty_is_added_to_the_loss_and_observe_keeps_a_memory():
         return state.memory.at[jnp.minimum(state.step // 4, 2)].add(1.0)
 
     def network(settings, state):
-        return search.network(settings, state).replace(info={"memory": state.memory})
+        return search.network(settings, state).replace(info=jaxarch.TrainingInfo({"memory": state.memory}))
 
     watched = dataclasses.replace(search, init=init, after_step=after_step, network=network)
     observed, _ = learned(watched, chunk=5)
@@ -717,8 +717,8 @@ def test_any_optax_optimiser_moves_the_weights(optimizer):
 @pytest.mark.long
 def test_what_failed_on_other_devices_is_joined_with_what_fails_here():
     found, _ = learned(max_parallel_runs=2, devices=jax.devices()[:1])
-    assert len(found.failed_at.devices()) == 1
+    assert len(found.info.failed_at.devices()) == 1
     again, _ = jaxarch.over_seeds(
         jaxarch.retrain("warm", nonnegative=False), keys(), problem(), network=found, devices=jax.devices()
     )
-    assert (again.failed_at == -1).all()
+    assert (again.info.failed_at == -1).all()

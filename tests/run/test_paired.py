@@ -46,7 +46,8 @@ DENSE, SNIP = search.dense(nonnegative=False), search.snip(0.5)
 
 def weights_before_training(strategy, problem):
     network, _ = jaxarch.over_seeds(strategy, KEYS, problem)
-    return network.start if network.start is not None else network.by_density.weights
+    start = network.get(jaxarch.Start)
+    return network[jaxarch.ByDensity].weights if start is None else start.params
 
 
 @pytest.mark.long

@@ -109,7 +109,7 @@ def test_to_look_changes_no_bit():
 
 
 def marked(key, problem, network):
-    return network.replace(info={**network.info, "mark": jnp.ones(())})
+    return network.replace(info=network.info | {"mark": jnp.ones(())})
 
 
 def test_a_finish_is_told_of_all_that_the_stages_before_it_made():

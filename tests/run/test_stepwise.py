@@ -73,7 +73,7 @@ def test_a_loop_of_one_s_own_finds_what_the_search_finds_of_a_problem(name):
     params, state = problem.init(KEY)
     search = jaxarch.Stepwise(stage, optimizer_of(name, problem.optimizer), problem.steps)
     found = looped(search, problem, params, state)
-    assert found.failed_at == -1
+    assert found.info.failed_at == -1
     assert close(found.params, expected.params, 1e-5)
     assert same(found.mask, expected.mask)
 
@@ -254,7 +254,7 @@ def test_numbers_that_are_not_finite_are_a_failure():
     search = jaxarch.Stepwise(jaxarch.search.movement(0.5, where="w"), optax.sgd(0.1), steps=5)
     state = search.init(KEY, {"w": jnp.ones(4)})
     state = search.update(jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan), state.trainable), state)
-    assert search.network(state).failed_at == 1
+    assert search.network(state).info.failed_at == 1
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_every_draw_is_judged_at_every_percentile(network):
 
 
 def test_the_least_loss_is_that_of_the_architecture_with_its_shared_weight(one, network):
-    weight = float(network.shared_weight)
+    weight = float(network[jaxarch.SharedWeight].weight)
     w1, w2 = (weight * np.asarray(network.mask[name], np.float64) for name in ("w1", "w2"))
     x, y = digits().x[np.asarray(one.train)], task().labels(digits(), task().train)[0]
     outputs = np.log1p(np.exp(np.tanh(np.tanh(x @ w1.T) @ w2.T).sum(1)))
@@ -44,8 +44,8 @@ def test_the_density_is_what_the_percentile_leaves(network):
 def test_a_shared_weight_is_one_weight_on_all_connections(one, network, weight):
     shared = jaxarch.share_weight(weight)(keys()[1], one, network)
     for mask, params in zip(jax.tree.leaves(network.mask), jax.tree.leaves(shared.params), strict=True):
-        assert close(params, mask * shared.shared_weight)
-    is_found = bool(shared.shared_weight == network.shared_weight)
+        assert close(params, mask * shared[jaxarch.SharedWeight].weight)
+    is_found = bool(shared[jaxarch.SharedWeight].weight == network[jaxarch.SharedWeight].weight)
     assert is_found == (weight == "best")
 
 
@@ -75,5 +75,5 @@ def test_bad_arguments_are_refused_by_name(make, message):
 
 def test_the_best_weight_is_known_only_after_the_search():
     strategy = jaxarch.chain(jaxarch.search.untrained(), jaxarch.share_weight("best"))
-    with pytest.raises(ValueError, match=r"needs a network with `shared_weight`; .*search\.agnostic"):
+    with pytest.raises(ValueError, match=r"needs a network with `SharedWeight`; .*search\.agnostic"):
         jaxarch.over_seeds(strategy, keys(), problem())

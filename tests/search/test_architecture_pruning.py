@@ -67,7 +67,7 @@ def kept(mask):
 def test_masks_have_exactly_the_sizes_that_were_asked_for(pruned):
     assert kept(pruned.mask) == [round(0.1 * CONNECTIONS)] * RUNS
     for density in DENSITIES:
-        assert kept(pruned.by_density.masks[f"{density:g}"]) == [round(density * CONNECTIONS)] * RUNS
+        assert kept(pruned[jaxarch.ByDensity].masks[f"{density:g}"]) == [round(density * CONNECTIONS)] * RUNS
 
 
 @pytest.mark.long
@@ -87,7 +87,7 @@ def test_smaller_densities_are_reached_later(pruned):
 @pytest.mark.long
 def test_a_density_on_the_way_gives_the_mask_that_it_gives_alone(pruned):
     alone = jaxarch.over_seeds(pruning(0.5), keys(), learning())[0]
-    assert same(alone.mask, pruned.by_density.masks["0.5"])
+    assert same(alone.mask, pruned[jaxarch.ByDensity].masks["0.5"])
 
 
 @pytest.mark.long
@@ -179,8 +179,8 @@ def test_each_optimiser_sees_the_tree_that_it_is_for():
     one = learning(steps=3)
     network = jax.jit(search)(keys()[0], one)
     start, _ = one.init(jax.random.split(jax.random.split(keys()[0], 3)[0])[0])
-    assert close(network.by_density.weights["hidden"], start["hidden"], 1e-6)
-    assert not close(network.by_density.weights["head"], start["head"], 1e-3)
+    assert close(network[jaxarch.ByDensity].weights["hidden"], start["hidden"], 1e-6)
+    assert not close(network[jaxarch.ByDensity].weights["head"], start["head"], 1e-3)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def carried(pruned, *transforms, classes=NEW, steps=5, **sizes):
 @pytest.mark.long
 def test_an_architecture_of_one_task_is_retrained_on_another(pruned):
     network = carried(pruned, jaxarch.at_density(0.2), jaxarch.retrain("cold", nonnegative=False))
-    assert same(network.mask, pruned.by_density.masks["0.2"])
+    assert same(network.mask, pruned[jaxarch.ByDensity].masks["0.2"])
     weights = network.params["hidden"]["kernel"]
     assert (jnp.where(network.mask["hidden"]["kernel"], 0, weights) == 0).all()
     assert not np.allclose(weights, pruned.params["hidden"]["kernel"])

@@ -72,7 +72,7 @@ def test_masks_of_a_density_are_of_the_largest_scores():
     training = search(densities=(1.0, 0.5))
     network = training.network(training.settings, at(training, 4).state)
     assert network.mask["w"].tolist() == [True, False]
-    assert same(network.by_density.weights["w"], jnp.float32(WEIGHTS))
+    assert same(network[jaxarch.ByDensity].weights["w"], jnp.float32(WEIGHTS))
 
 
 @pytest.mark.parametrize(

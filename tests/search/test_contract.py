@@ -97,7 +97,7 @@ def test_parameters_have_the_structure_shapes_and_dtypes_of_the_problem_s(name, 
 def test_parameters_are_masked_already(name, networks):
     network = networks(name)[0].of_run(0)
     if network.mask is None:
-        assert network.neurons is not None
+        assert network.get(jaxarch.NeuronMask) is not None
         return
     assert same(jaxarch.masks.apply_mask(network.mask, network.params), network.params)
 
@@ -117,8 +117,8 @@ def test_a_run_is_the_same_alone_and_mapped(name, networks):
     # Alone it is one loop of all steps; `over_seeds` maps it over the runs and devices.
     one = jax.jit(strategy_of(name))(keys()[1], problem_of(name).of_run(1))
     other = networks(name)[0].of_run(1)
-    for field in ("params", "mask", "neurons"):
-        assert close(getattr(one, field), getattr(other, field), 1e-4)
+    for made in (lambda n: n.params, lambda n: n.mask, lambda n: n.get(jaxarch.NeuronMask)):
+        assert close(made(one), made(other), 1e-4)
 
 
 @pytest.mark.parametrize("name", RUN)

@@ -34,7 +34,9 @@ def problem(seed=0):
 
 def network(weights, mask=MASK):
     mask = {"w": jnp.asarray(mask), "out": None}
-    return jaxarch.Network(jaxarch.masks.apply_mask(mask, weights), mask, {}, start=weights)
+    return jaxarch.Network(
+        jaxarch.masks.apply_mask(mask, weights), mask, {}, records=(jaxarch.Start(weights),)
+    )
 
 
 @cache
@@ -184,7 +186,7 @@ def test_a_flip_whose_loss_is_nan_is_not_made():
     found = jaxarch.flip(3, returning="start")(
         jax.random.key(0),
         problem,
-        jaxarch.Network({"w": jnp.array([1.0, 0.0])}, mask, {}, start=weights),
+        jaxarch.Network({"w": jnp.array([1.0, 0.0])}, mask, {}, records=(jaxarch.Start(weights),)),
     )
     assert found.mask["w"].tolist() == [True, False]
 
@@ -219,7 +221,7 @@ def test_half_precision_adds_up_losses_of_many_rows_a_few_at_a_time():
 
 
 def test_a_start_that_there_is_none_of_is_refused_before_anything_is_computed():
-    drawn = network(start()).replace(start=None)
+    drawn = network(start()).without(jaxarch.Start)
     with pytest.raises(jaxarch.ArgumentError, match=r"flip: .*start"):
         jaxarch.flip(returning="start")(jax.random.key(0), problem(), drawn)
 

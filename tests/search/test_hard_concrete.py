@@ -101,7 +101,7 @@ def test_what_is_found_are_weights_times_gates_without_noise():
 
 
 def test_masks_of_a_density_are_of_the_largest_log_alpha():
-    masks = ended(densities=(0.5, 0.25)).by_density.masks
+    masks = ended(densities=(0.5, 0.25))[jaxarch.ByDensity].masks
     assert masks["0.5"]["w"].tolist() == [True, False, True, False]
     assert masks["0.25"]["w"].tolist() == [False, False, True, False]
 

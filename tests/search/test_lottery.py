@@ -85,9 +85,9 @@ def test_it_is_training_pruning_rewinding_and_training_again(one, ticket):
     def by_hand(key):
         # Stages draw from keys by their place: real, keep, prune, retrain, keep, prune, retrain, keep, ...
         network = jaxarch.search.dense()(jax.random.fold_in(key, 0), one)
-        start, losses = network.start, [one.objective(network.params, {})]
+        start, losses = network[jaxarch.Start], [one.objective(network.params, {})]
         for place in range(3, 3 * ROUNDS + 1, 3):
-            network = jaxarch.prune()(key, one, network).replace(start=start)
+            network = jaxarch.prune()(key, one, network).with_records(start)
             network = jaxarch.retrain("rewind")(jax.random.fold_in(key, place), one, network)
             losses.append(one.objective(network.params, {}))
         return jnp.stack(losses)
@@ -123,7 +123,7 @@ def test_the_last_round_can_be_asked_for(one):
 
 @pytest.mark.long
 def test_what_only_the_stages_need_is_not_in_the_result(ticket):
-    assert ticket.memory is None
+    assert [type(record) for record in ticket.records] == [jaxarch.Start]
 
 
 @pytest.mark.long
@@ -150,7 +150,7 @@ def test_networks_whose_loss_is_nan_are_not_found(one):
 
 
 def test_rewinding_needs_a_search_that_tells_where_it_started():
-    with pytest.raises(ValueError, match=r"retrain rewind: it needs a network with `start`; .*search\.dense"):
+    with pytest.raises(ValueError, match=r"retrain rewind: it needs a network with `Start`; .*search\.dense"):
         jaxarch.over_seeds(
             jaxarch.chain(jaxarch.search.two_temperature(), jaxarch.retrain("rewind")), keys(), problem()
         )

@@ -51,7 +51,7 @@ def test_masks_have_exactly_the_sizes_that_were_asked_for(network, request):
     network = request.getfixturevalue(network)
     total = sum(leaf[0].size for leaf in jax.tree.leaves(network.mask))
     for density in DENSITIES:
-        kept = jax.vmap(jaxarch.masks.connections)(network.by_density.masks[f"{density:g}"])
+        kept = jax.vmap(jaxarch.masks.connections)(network[jaxarch.ByDensity].masks[f"{density:g}"])
         assert kept.tolist() == [round(density * total)] * RUNS
 
 
@@ -86,8 +86,8 @@ def test_a_training_that_fails_fails_the_densities_that_come_after_it_alone():
         (init, outputs), (x, x), loss=optax.l2_loss, optimizer=optax.sgd(0.1), steps=2
     )
     search = magnitude_pruning(DENSITIES, fraction=0.5)
-    assert int(search(keys()[0], whole_alone).failed_at) == 0
-    assert int(jaxarch.chain(search, jaxarch.at_density(0.5))(keys()[0], whole_alone).failed_at) == -1
+    assert int(search(keys()[0], whole_alone).info.failed_at) == 0
+    assert int(jaxarch.chain(search, jaxarch.at_density(0.5))(keys()[0], whole_alone).info.failed_at) == -1
 
 
 @pytest.mark.long
@@ -97,7 +97,7 @@ def test_a_round_trains_from_the_start_what_the_round_before_has_left(tickets):
     # Stages draw from keys by their place: real, first round, prune, retrain, prune, ...
     real = jaxarch.search.dense(nonnegative=False)(stages[0], one)
     share = 1 - 0.5**0.5
-    half = jaxarch.prune(share)(stages[2], one, real).replace(start=real.start)
+    half = jaxarch.prune(share)(stages[2], one, real).with_records(real[jaxarch.Start])
     again = jaxarch.retrain("rewind", nonnegative=False)(stages[3], one, half)
     second = jaxarch.prune(share)(stages[4], one, again)
     first, ours = (float(jaxarch.overlap(second.mask, m)) for m in (half.mask, tickets_at(tickets, 0.5)))
@@ -111,7 +111,7 @@ def tickets_at(network, density):
 
 @pytest.mark.long
 def test_smaller_tickets_lie_within_larger_ones(tickets):
-    small, large = (tickets.by_density.masks[f"{density:g}"] for density in sorted(DENSITIES))
+    small, large = (tickets[jaxarch.ByDensity].masks[f"{density:g}"] for density in sorted(DENSITIES))
     for inner, outer in zip(jax.tree.leaves(small), jax.tree.leaves(large), strict=True):
         assert not (np.asarray(inner) & ~np.asarray(outer)).any()
 
@@ -119,12 +119,12 @@ def test_smaller_tickets_lie_within_larger_ones(tickets):
 @pytest.mark.long
 def test_a_ticket_has_the_weights_that_training_began_from(tickets):
     run = tickets.of_run(0)
-    assert same(run.params, jaxarch.masks.apply_mask(run.mask, run.start))
+    assert same(run.params, jaxarch.masks.apply_mask(run.mask, run[jaxarch.Start].params))
 
 
 @pytest.mark.long
 def test_what_the_rounds_needed_is_not_kept(tickets):
-    assert tickets.memory is None
+    assert [type(record) for record in tickets.records] == [jaxarch.ByDensity, jaxarch.Start]
 
 
 def sizes_of(*sizes):
@@ -197,9 +197,8 @@ def test_a_ticket_by_rounds_is_the_network_of_the_last_one_not_trained():
     search = magnitude_pruning(rounds=2, fraction=0.5)
     network = jax.jit(search)(keys()[0], learning().of_run(0))
     assert float(jaxarch.density(network.mask)) == 0.25
-    assert same(network.params, jaxarch.masks.apply_mask(network.mask, network.start))
-    assert network.memory is None
-    assert network.by_density is None
+    assert same(network.params, jaxarch.masks.apply_mask(network.mask, network[jaxarch.Start].params))
+    assert [type(record) for record in network.records] == [jaxarch.Start]
 
 
 @pytest.mark.long
@@ -207,7 +206,7 @@ def test_densities_may_be_trained_to_the_last_one_too():
     one = learning().of_run(0)
     trained = jax.jit(magnitude_pruning(DENSITIES, fraction=0.5, choose="last"))(keys()[0], one)
     assert np.asarray(trained.info["densities"]).tolist() == [1.0, *DENSITIES]
-    start = jaxarch.masks.apply_mask(trained.mask, trained.start)
+    start = jaxarch.masks.apply_mask(trained.mask, trained[jaxarch.Start].params)
     assert not any(same(trained.params[name], start[name]) for name in start)
 
 

@@ -109,7 +109,7 @@ def test_what_a_search_finds_there_is_finite_and_of_its_density(problem_of, name
     params, _ = jax.eval_shape(problem.init, keys()[0])
     assert jax.tree.structure(network.params) == jax.tree.structure(params)
     assert jaxarch.named_leaves(network.mask).keys() == jaxarch.named_leaves(jaxarch.select(params)).keys()
-    assert (network.failed_at is None) or network.failed_at == -1
+    assert (network.info.failed_at is None) or network.info.failed_at == -1
     assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(network.params))
     if has_density:
         np.testing.assert_allclose(jaxarch.density(network.mask), 0.5, atol=1e-3)

@@ -27,7 +27,7 @@ def test_of_several_densities_each_is_what_it_is_alone(search):
     several = jax.jit(search((0.5, 0.1)))(keys()[0], one)
     taken = jaxarch.at_density(0.5)(keys()[0], one, several)
     assert same(taken.mask, jax.jit(search(0.5))(keys()[0], one).mask)
-    assert same(several.mask, several.by_density.masks["0.1"])
+    assert same(several.mask, several[jaxarch.ByDensity].masks["0.1"])
 
 
 def test_uniform_layers_differ_by_one_connection_at_most():

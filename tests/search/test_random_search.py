@@ -11,9 +11,9 @@ from flax import nnx
 from small import close, keys, same
 
 import jaxarch
-from jaxarch import Network, named_leaves
+from jaxarch import Network, TrainingInfo, named_leaves
 from jaxarch.search import random_search
-from jaxarch.search._keep_best import keep, pick
+from jaxarch.search._keep_best import Kept, keep, pick
 from jaxarch.search._random_search import sampled_widths
 
 X = np.array([[1.0], [2.0], [-1.0], [3.0]], np.float32)
@@ -97,12 +97,12 @@ def test_a_network_whose_objective_is_nan_is_kept_only_if_all_are(objectives, ch
     learning = dataclasses.replace(
         problem_of(X[:, 0]), loss=lambda params, state, batch, key: (params["w"], state)
     )
-    memory = None
+    records = ()
     for place, objective in enumerate(objectives):
         mask = {"w": jnp.arange(3) == place}
-        network = Network({"w": jnp.asarray(objective, jnp.float32)}, mask, {}, memory=memory)
-        memory = keep(3)(keys()[0], learning, network).memory
-    network = pick("sample", "objectives")(keys()[0], learning, network.replace(memory=memory))
+        network = Network({"w": jnp.asarray(objective, jnp.float32)}, mask, {}, records=records)
+        records = keep(3)(keys()[0], learning, network).records
+    network = pick("sample", "objectives")(keys()[0], learning, network.replace(records=records))
     assert int(network.info["sample"]) == int(network.mask["w"].argmax()) == chosen
     assert same(network.info["objectives"], jnp.asarray(objectives, jnp.float32))
 
@@ -184,7 +184,7 @@ def test_over_seeds_every_sample_starts_from_the_weights_of_the_whole_network(tm
     again, _ = jaxarch.over_seeds(strategy, keys(), learning, **options)
     assert same(network, again)
     start = jax.vmap(lambda key: init(jax.random.split(jax.random.fold_in(key, 0))[0]))(keys())
-    assert close(network.start, start)
+    assert close(network[jaxarch.Start].params, start)
     assert sum(stage.name == "retrain rewind" for stage in report.stages) == 2
 
 
@@ -211,10 +211,12 @@ def test_a_failure_is_kept_with_its_network_and_handed_on_only_where_networks_bu
     learning = dataclasses.replace(
         problem_of(X[:, 0]), loss=lambda params, state, batch, key: (params["w"], state)
     )
-    failed = Network({"w": jnp.asarray(jnp.nan)}, {"w": jnp.ones(3, bool)}, {}, failed_at=jnp.asarray(5))
+    failed = Network(
+        {"w": jnp.asarray(jnp.nan)}, {"w": jnp.ones(3, bool)}, {}, info=TrainingInfo(failed_at=jnp.asarray(5))
+    )
     for apart, handed_on in ((True, -1), (False, 5)):
         network = keep(2, apart=apart)(keys()[0], learning, failed)
-        assert (network.memory.failed_at, network.failed_at) == (5, handed_on)
+        assert (network[Kept].failed_at, network.info.failed_at) == (5, handed_on)
 
 
 def test_a_sample_whose_training_failed_is_no_failure_of_the_one_that_is_found():
@@ -227,7 +229,8 @@ def test_a_sample_whose_training_failed_is_no_failure_of_the_one_that_is_found()
             mask = {"w": jnp.ones(3, bool)}
             params = {"w": jnp.asarray(objective, jnp.float32)}
             failed = jnp.asarray(failed_at, jnp.int32)
-            return Network(params, mask, {}, failed_at=failed, dead_start=jnp.asarray(False))
+            info = TrainingInfo(failed_at=failed, dead_start=jnp.asarray(False))
+            return Network(params, mask, {}, info=info)
 
         return stage
 
@@ -235,6 +238,6 @@ def test_a_sample_whose_training_failed_is_no_failure_of_the_one_that_is_found()
     search = jaxarch.chain(trained(np.nan, 5), kept, trained(1.0, -1), kept, chosen)
     network = search(keys()[0], learning)
     assert network.info["sample"] == 1
-    assert network.failed_at == -1
+    assert network.info.failed_at == -1
     alone = jaxarch.chain(trained(np.nan, 5), kept, trained(np.nan, 7), kept, chosen)
-    assert alone(keys()[0], learning).failed_at == 5
+    assert alone(keys()[0], learning).info.failed_at == 5

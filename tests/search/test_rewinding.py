@@ -1,7 +1,5 @@
 """Late rewinding: back to the weights and the state of an early step, and on from there."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -31,8 +29,8 @@ def one():
 def test_the_start_is_what_a_training_of_as_many_steps_finds(one, nonnegative):
     late = jax.jit(search.dense(nonnegative=nonnegative, rewind_to=EARLY))(keys()[0], one)
     short = jax.jit(search.dense(nonnegative=nonnegative, steps=EARLY))(keys()[0], one)
-    assert close(late.start, short.params, 1e-6)
-    assert not close(late.start, late.params, 1e-3)
+    assert close(late[jaxarch.Start].params, short.params, 1e-6)
+    assert not close(late[jaxarch.Start].params, late.params, 1e-3)
 
 
 def test_what_is_found_is_the_same_wherever_one_may_go_back_to(one):
@@ -47,7 +45,7 @@ def test_of_a_training_that_stops_before_that_step_the_start_is_what_it_ends_wit
     for steps in (0, 3):
         carry, _ = training.advance(late, keys()[0], one, carry, 0, steps, STEPS)
         stopped = training.conclude(late, carry)
-        assert same(stopped.start, stopped.params)
+        assert same(stopped[jaxarch.Start].params, stopped.params)
 
 
 class Normed(nnx.Module):
@@ -81,10 +79,10 @@ def short_training():
 @pytest.mark.long
 def test_a_ticket_has_the_weights_and_the_running_statistics_of_that_step(ticket):
     short = short_training()
-    assert close(ticket.start, short.params, 1e-6)
-    assert close(ticket.start_state, short.state, 1e-6)
-    assert same(ticket.params, jaxarch.masks.apply_mask(ticket.mask, ticket.start))
-    assert same(ticket.state, ticket.start_state)
+    assert close(ticket[jaxarch.Start].params, short.params, 1e-6)
+    assert close(ticket[jaxarch.Start].state, short.state, 1e-6)
+    assert same(ticket.params, jaxarch.masks.apply_mask(ticket.mask, ticket[jaxarch.Start].params))
+    assert same(ticket.state, ticket[jaxarch.Start].state)
 
 
 @pytest.mark.long
@@ -132,7 +130,7 @@ def test_after_one_shot_retraining_goes_back_to_that_step_too():
     )
     network, _ = jaxarch.over_seeds(strategy, keys(), learning())
     first, _ = jaxarch.over_seeds(search.dense(nonnegative=False, rewind_to=EARLY), keys(), learning())
-    early = jax.vmap(jaxarch.masks.apply_mask)(network.mask, first.start)
+    early = jax.vmap(jaxarch.masks.apply_mask)(network.mask, first[jaxarch.Start].params)
     assert close(network.params, early, 1e-6)
 
 
@@ -144,7 +142,7 @@ def test_to_go_back_to_step_0_is_what_is_done_by_default():
 @pytest.mark.long
 def test_a_network_with_weights_alone_to_go_back_to_begins_with_the_problem_s_state(ticket):
     again = jaxarch.retrain("rewind", nonnegative=False)
-    weights_alone = dataclasses.replace(ticket, start_state=None)
+    weights_alone = ticket.with_records(jaxarch.Start(ticket[jaxarch.Start].params))
     state = training.begin(again, keys()[1], with_batch_norm(), weights_alone).state
     assert same(state.model, with_batch_norm().init(keys()[1])[1])
 
@@ -154,8 +152,10 @@ def test_a_smaller_network_goes_back_to_the_weights_and_the_state_of_its_own_uni
     learning = with_batch_norm()
     search_ = search.magnitude_pruning(0.5, fraction=0.5, rewind_to=EARLY, units="neurons")
     small = jaxarch.shrink(jax.jit(search_)(keys()[0], learning), learning)
-    assert jax.tree.map(jnp.shape, small.network.start) == jax.tree.map(jnp.shape, small.network.params)
-    assert same(small.network.start_state, small.network.state)
+    assert jax.tree.map(jnp.shape, small.network[jaxarch.Start].params) == jax.tree.map(
+        jnp.shape, small.network.params
+    )
+    assert same(small.network[jaxarch.Start].state, small.network.state)
 
 
 @pytest.mark.parametrize("make", [search.dense, lambda **step: search.magnitude_pruning(0.5, **step)])

@@ -50,15 +50,15 @@ def test_masks_of_all_densities_have_exactly_their_sizes(name):
     densities = (0.5, 0.11, 0.013)
     network = jax.jit(NATURAL[name](densities))(KEY, learning())
     size = connections(network.mask)
-    sizes = {density: kept(network.by_density.masks[f"{density:g}"]) for density in densities}
+    sizes = {density: kept(network[jaxarch.ByDensity].masks[f"{density:g}"]) for density in densities}
     assert sizes == {density: round(density * size) for density in densities}
-    assert same(network.mask, network.by_density.masks["0.013"])
+    assert same(network.mask, network[jaxarch.ByDensity].masks["0.013"])
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", NATURAL)
 def test_a_smaller_mask_is_part_of_a_larger_one(name):
-    masks = jax.jit(NATURAL[name]((0.5, 0.1)))(KEY, learning()).by_density.masks
+    masks = jax.jit(NATURAL[name]((0.5, 0.1)))(KEY, learning())[jaxarch.ByDensity].masks
     assert jax.tree.all(jax.tree.map(lambda few, many: (many | ~few).all(), masks["0.1"], masks["0.5"]))
 
 
@@ -76,7 +76,7 @@ def test_at_density_takes_one_of_them(name):
 def test_densities_do_not_change_what_is_trained(name):
     one, other = (jax.jit(NATURAL[name](densities))(KEY, learning()) for densities in (None, (0.5, 0.1)))
     assert same(one.info["loss"], other.info["loss"])
-    assert one.by_density is None
+    assert one.get(jaxarch.ByDensity) is None
     assert same(one.info["own_density"], other.info["own_density"])
     assert jnp.isclose(jaxarch.density(one.mask), other.info["own_density"])
 

@@ -71,7 +71,7 @@ def test_its_own_mask_is_of_the_weights_above_their_threshold():
 
 
 def test_masks_of_a_density_are_of_the_weights_furthest_above_their_threshold():
-    masks = both(densities=(0.5, 1.0)).by_density.masks
+    masks = both(densities=(0.5, 1.0))[jaxarch.ByDensity].masks
     # .35, .05 and -.15 above it in a; .2, -.1 and .02 in b, whose weights are larger.
     assert {name: masks["0.5"][name].astype(int).tolist() for name in "ab"} == {
         "a": [1, 1, 0],

@@ -82,12 +82,12 @@ LACKS = {
     "a start": (
         lambda: jaxarch.chain(search.random_mask(0.5), jaxarch.retrain("rewind")),
         {},
-        r"retrain rewind: it needs a network with `start`; .*search.dense\(\)",
+        r"retrain rewind: it needs a network with `Start`; .*search.dense\(\)",
     ),
     "densities": (
         lambda: jaxarch.chain(search.dense(), jaxarch.at_density(0.5)),
         {},
-        r"at density 0.5: it needs a network with `by_density`; .*search.snip",
+        r"at density 0.5: it needs a network with `ByDensity`; .*search.snip",
     ),
     "another density": (
         lambda: jaxarch.chain(search.snip((0.5, 0.1)), jaxarch.at_density(0.2)),
@@ -97,12 +97,12 @@ LACKS = {
     "densities after a training": (
         lambda: jaxarch.chain(search.snip((0.5, 0.1)), jaxarch.retrain(), jaxarch.at_density(0.1)),
         {},
-        "at density 0.1: it needs a network with `by_density`",
+        "at density 0.1: it needs a network with `ByDensity`",
     ),
     "a shared weight": (
         lambda: jaxarch.chain(search.untrained(), jaxarch.share_weight()),
         {},
-        r"share best weight: it needs a network with `shared_weight`; .*search.agnostic\(\)",
+        r"share best weight: it needs a network with `SharedWeight`; .*search.agnostic\(\)",
     ),
     "validation rows": (
         lambda: jaxarch.chain(search.spectral(), jaxarch.recruit()),
@@ -166,8 +166,8 @@ def test_a_stage_of_one_s_own_says_what_it_needs():
     def halved(settings, key, problem, network):
         return network.replace(params=jax.tree.map(lambda w: w / 2, network.params))
 
-    mine = jaxarch.FunctionStage("halved", halved, needs=Needs("required", ("start",)))
-    with pytest.raises(jaxarch.ArgumentError, match="halved: it needs a network with `start`"):
+    mine = jaxarch.FunctionStage("halved", halved, needs=Needs("required", records=(jaxarch.Start,)))
+    with pytest.raises(jaxarch.ArgumentError, match="halved: it needs a network with `Start`"):
         jaxarch.over_seeds(jaxarch.chain(search.untrained(), mine), keys(), problem_for("any"))
     network, _ = jaxarch.over_seeds(jaxarch.chain(search.dense(), mine), keys(), problem_for("any"))
     dense, _ = jaxarch.over_seeds(search.dense(), keys(), problem_for("any"))
@@ -185,20 +185,21 @@ def test_a_stage_of_one_s_own_may_need_a_problem_that_predicts():
 
 def test_a_plain_function_keeps_what_it_does_not_set():
     def nothing(key, problem, network):
-        return jaxarch.Network(info={"seen": jnp.zeros(())})
+        return jaxarch.Network(info=jaxarch.TrainingInfo({"seen": jnp.zeros(())}))
 
     network, _ = jaxarch.over_seeds(jaxarch.chain(search.dense(), nothing), keys(), problem_for("any"))
     dense, _ = jaxarch.over_seeds(search.dense(), keys(), problem_for("any"))
-    assert same(network.replace(info={}), dense.replace(info={}))
+    bare = jaxarch.TrainingInfo()
+    assert same(network.replace(info=bare), dense.replace(info=bare))
     assert set(network.info) == {*dense.info, "seen"}
 
 
 def test_neurons_are_no_mask_of_connections():
     network, _ = jaxarch.over_seeds(search.spectral(), keys(), problem_for("spectral"))
     assert network.mask is None
-    assert network.neurons.count().tolist() == [5, 5, 5]
+    assert network[jaxarch.NeuronMask].count().tolist() == [5, 5, 5]
     with pytest.raises((jaxarch.ArgumentError, TypeError)):
-        jaxarch.masks.apply_mask(network.neurons, network.params)
+        jaxarch.masks.apply_mask(network[jaxarch.NeuronMask], network.params)
 
 
 @pytest.mark.long
@@ -240,20 +241,21 @@ def test_a_failure_once_is_a_failure_for_good():
     strategy = jaxarch.chain(broken, jaxarch.retrain("cold", steps=2))
     with pytest.warns(jaxarch.NonFiniteWarning):
         network, _ = jaxarch.over_seeds(strategy, keys(), problem_for("any"))
-    assert network.failed_at.tolist() == [1, 1, 1]
+    assert network.info.failed_at.tolist() == [1, 1, 1]
     assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(network.params))
 
 
 def test_a_failure_or_a_dead_start_is_one_for_good_whichever_training_it_was_of():
     def network(failed_at, is_dead):
-        return jaxarch.Network(failed_at=jnp.asarray(failed_at), dead_start=jnp.asarray(is_dead))
+        info = jaxarch.TrainingInfo(failed_at=jnp.asarray(failed_at), dead_start=jnp.asarray(is_dead))
+        return jaxarch.Network(info=info)
 
     fine, failed = network(-1, False), network(0, True)
     for before, after in ((fine, failed), (failed, fine), (failed, network(5, False))):
         whole = joined(before, after)
-        assert (int(whole.failed_at), bool(whole.dead_start)) == (0, True)
+        assert (int(whole.info.failed_at), bool(whole.info.dead_start)) == (0, True)
     whole = joined(fine, fine)
-    assert (int(whole.failed_at), bool(whole.dead_start)) == (-1, False)
+    assert (int(whole.info.failed_at), bool(whole.info.dead_start)) == (-1, False)
 
 
 @pytest.mark.long
@@ -318,7 +320,7 @@ def test_a_mask_is_learned_within_the_one_that_a_network_has_where_that_is_only_
 )
 def test_architectures_by_density_go_with_the_network_that_they_are_of(changing):
     strategy = jaxarch.chain(search.snip((0.5, 0.1)), changing, jaxarch.at_density(0.5))
-    with pytest.raises(jaxarch.ArgumentError, match=r"at density 0\.5: it needs a network with `by_density`"):
+    with pytest.raises(jaxarch.ArgumentError, match=r"at density 0\.5: it needs a network with `ByDensity`"):
         jaxarch.over_seeds(strategy, keys(), problem_for("any"))
 
 

@@ -66,7 +66,7 @@ def test_a_saliency_is_the_sum_over_paths_of_the_products_of_sizes():
     kernels = [np.float32([[-1, 11.5, 2]]), np.float32([[4], [-2], [1]])]
     problem = learning(layers(kernels, [np.float32([-5, 0, 0]), np.float32([0])]), 1, 1, -3 * ONES)
     several = synflow((5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6), rounds=1)(KEY, problem)
-    masks_left = [left(several.by_density.masks[f"{kept / 6:.6g}"]) for kept in (5, 4, 3, 2, 1)]
+    masks_left = [left(several[jaxarch.ByDensity].masks[f"{kept / 6:.6g}"]) for kept in (5, 4, 3, 2, 1)]
     assert masks_left == [["111", "110"], ["110", "110"], ["010", "110"], ["010", "100"], ["000", "100"]]
 
 
@@ -120,7 +120,7 @@ def test_it_is_the_published_loop(rounds):
     problem = learning(layers(kernels, biases), 5, 3)
     found = jax.jit(synflow((0.4, 0.15), rounds=rounds))(KEY, problem)
     for density in (0.4, 0.15):
-        ours = kernels_of(found.by_density.masks[f"{density}"])
+        ours = kernels_of(found[jaxarch.ByDensity].masks[f"{density}"])
         assert same(ours, by_the_published_loop(kernels, biases, density, rounds))
 
 
@@ -163,7 +163,7 @@ def test_a_branch_that_little_flow_goes_through_is_emptied_and_a_path_is_left():
     scores = saliency.synflow(lambda params: apply(params, jnp.ones((1, 8))), params)
     assert scores["shortcut"].sum() < 0.01 * scores["back"].sum()
     problem = learning((lambda key: jax.tree.map(jnp.asarray, params), apply), 8, 3)
-    found = jax.jit(synflow((0.3, 0.01)))(KEY, problem).by_density
+    found = jax.jit(synflow((0.3, 0.01)))(KEY, problem)[jaxarch.ByDensity]
     for density in ("0.3", "0.01"):
         left = {name: int(mask.sum()) for name, mask in found.masks[density].items()}
         assert left.pop("shortcut") == 0 and min(left.values()) > 0
@@ -176,7 +176,7 @@ def test_every_density_is_exact_and_what_it_is_alone():
     several = of_deep((0.3, 0.033, 0.005))
     size = sum(kernel.size for kernel in DEEP)
     for density in (0.3, 0.033, 0.005):
-        assert int(masks.connections(several.by_density.masks[f"{density}"])) == round(density * size)
+        assert int(masks.connections(several[jaxarch.ByDensity].masks[f"{density}"])) == round(density * size)
     assert same(several.mask, of_deep().mask)
 
 
@@ -193,15 +193,15 @@ def test_no_data_are_looked_at():
 def test_saliencies_that_say_nothing_are_told(factor, failed_at):
     kernels = [np.float32(factor * kernel) for kernel in drawn(2, 3, 3, 2)]
     network = synflow(0.5, rounds=2)(KEY, learning(layers(kernels), 2, 2))
-    assert int(network.failed_at) == failed_at
+    assert int(network.info.failed_at) == failed_at
 
 
 @pytest.mark.long
 def test_the_first_round_that_fails_is_told_of_the_density_that_it_is_of():
     # Two rounds to one connection of six: after the first, the two of the first layer are left.
     search, problem = synflow((1.0, 1 / 6), rounds=2), learning(layers(SMALL), 1, 2, ONES)
-    assert int(search(KEY, problem).failed_at) == 1
-    assert int(jaxarch.chain(search, jaxarch.at_density(1.0))(KEY, problem).failed_at) == -1
+    assert int(search(KEY, problem).info.failed_at) == 1
+    assert int(jaxarch.chain(search, jaxarch.at_density(1.0))(KEY, problem).info.failed_at) == -1
 
 
 def embedding():

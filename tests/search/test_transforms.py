@@ -113,6 +113,6 @@ def test_a_warm_nonnegative_start_from_negative_weights_is_reported():
     strategy = jaxarch.chain(jaxarch.search.dense(nonnegative=False), jaxarch.retrain("warm"))
     with pytest.warns(jaxarch.NonFiniteWarning, match=r"at step 0; .* nonnegative=False"):
         network, _ = jaxarch.over_seeds(strategy, keys(), problem())
-    assert (network.failed_at == 0).all()
+    assert (network.info.failed_at == 0).all()
     free = jaxarch.chain(jaxarch.search.dense(nonnegative=False), jaxarch.retrain("warm", nonnegative=False))
-    assert (jaxarch.over_seeds(free, keys(), problem())[0].failed_at == -1).all()
+    assert (jaxarch.over_seeds(free, keys(), problem())[0].info.failed_at == -1).all()

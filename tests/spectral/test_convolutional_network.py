@@ -137,7 +137,7 @@ def test_channels_that_a_task_does_not_need_are_removed_and_the_exported_network
     problem = task(student, steps=300)
     strategy = jaxarch.chain(jaxarch.search.spectral(1e-3), jaxarch.recruit(0.5))
     found, _ = jaxarch.over_seeds(strategy, jax.random.split(jax.random.key(2), 2), problem)
-    assert (found.neurons.count() < 12).all()
+    assert (found[jaxarch.NeuronMask].count() < 12).all()
     outputs = jaxarch.evaluate(strategy, found, problem, np.arange(150, 200))
     x, y = problem.data[0][150:], problem.data[1][150:]
     assert ((outputs.argmax(-1) == np.asarray(y)[None]).mean(axis=-1) > 0.9).all()
@@ -152,7 +152,7 @@ def test_proximal_steps_find_that_eigenvalues_of_0_are_silent_channels():
     problem = task(student, steps=100)
     found = jaxarch.search.spectral(3e-2, proximal=True)(jax.random.key(0), problem)
     values = jnp.concatenate([found.params["eigenvalues"][name] for name in ("L2", "L3")])
-    assert 0 < int(found.neurons.count()) == int((values != 0).sum()) < 12
+    assert 0 < int(found[jaxarch.NeuronMask].count()) == int((values != 0).sum()) < 12
 
 
 @pytest.mark.long

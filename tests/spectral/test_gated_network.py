@@ -337,7 +337,7 @@ def test_a_head_that_is_gated_is_trained_pruned_and_exported():
     run = network.of_run(0)
     head, state = run.params["head"], run.state["head"]
     assert spectral.form_of(head) == "gated"
-    assert 0 < int(run.neurons.count()) < 11
+    assert 0 < int(run[jaxarch.NeuronMask].count()) < 11
     weights = spectral.direct_weights(head, state)
     x = data[0][:7]
     features = x @ run.params["body"]["kernel"] + run.params["body"]["bias"][None, :]
@@ -365,7 +365,7 @@ def test_with_two_hidden_layers_it_finds_about_as_many_neurons_as_the_teacher_ha
         )
         strategy = jaxarch.chain(jaxarch.search.spectral(3e-4), jaxarch.recruit())
         network, _ = jaxarch.over_seeds(strategy, keys(), problem)
-        return float(jnp.median(network.neurons.count()))
+        return float(jnp.median(network[jaxarch.NeuronMask].count()))
 
     assert left("gated") <= 12
     assert left("eigendecomposition") >= 30

@@ -425,8 +425,8 @@ def test_eigenvalues_can_be_trained_alone():
     assert network.params["eigenvalues"]["L2"].all()
     # The architecture is the hidden neurons.
     assert network.mask is None
-    assert network.neurons.kept["eigenvalues"]["L2"].tolist() == [True] * 30
-    assert set(jaxarch.named_leaves(network.neurons.kept)) == {"eigenvalues/L2"}
+    assert network[jaxarch.NeuronMask].kept["eigenvalues"]["L2"].tolist() == [True] * 30
+    assert set(jaxarch.named_leaves(network[jaxarch.NeuronMask].kept)) == {"eigenvalues/L2"}
 
 
 LAYERS = {"L2": jnp.asarray([3.0, -4.0]), "L3": jnp.asarray([0.0, 2.0]), "L4": None}

@@ -142,12 +142,15 @@ def test_the_largest_removal_within_the_tolerance_is_taken():
     np.testing.assert_allclose(network.info["losses"], losses, rtol=1e-4)
     expected = max(r for r in range(10) if losses[r] <= (1 + tolerance) * losses[0])
     assert int(network.info["removed"]) == expected
-    kept = np.concatenate([network.neurons.kept["eigenvalues"][k] for k in ("L2", "L3")])
+    kept = np.concatenate([network[jaxarch.NeuronMask].kept["eigenvalues"][k] for k in ("L2", "L3")])
     assert sorted(np.flatnonzero(~kept)) == sorted(order[:expected])
     assert same(network.params, params)
     again = jax.jit(problem.objective)(network.params, network.state, problem.validation)
     assert float(again) == pytest.approx(losses[expected], rel=1e-4)
-    assert same(network.state["neurons"], {k: network.neurons.kept["eigenvalues"][k] for k in ("L2", "L3")})
+    assert same(
+        network.state["neurons"],
+        {k: network[jaxarch.NeuronMask].kept["eigenvalues"][k] for k in ("L2", "L3")},
+    )
 
 
 @pytest.mark.parametrize(
@@ -193,8 +196,8 @@ def test_a_search_then_a_removal_then_a_refit_is_one_chain_under_vmap():
     removed = network.info["removed"]
     assert (removed > 0).all()
     assert (removed < 30).all()
-    assert ((~network.neurons.kept["eigenvalues"]["L2"]).sum(1) == removed).all()
-    assert same(network.state["neurons"]["L2"], network.neurons.kept["eigenvalues"]["L2"])
+    assert ((~network[jaxarch.NeuronMask].kept["eigenvalues"]["L2"]).sum(1) == removed).all()
+    assert same(network.state["neurons"]["L2"], network[jaxarch.NeuronMask].kept["eigenvalues"]["L2"])
     norms = jax.vmap(spectral.path_norms)(network.params, network.state)["L2"]
     assert ((norms > 0).sum(1) <= 30 - removed).all()
     after = jax.vmap(problem.objective, in_axes=(0, 0, None))(

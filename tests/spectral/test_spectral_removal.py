@@ -99,13 +99,13 @@ def test_proximal_steps_leave_exact_zeros_and_the_network_is_the_same_without_th
     network = jaxarch.search.spectral(3e-3, proximal=True)(jax.random.key(0), problem)
     active = network.params["eigenvalues"]["L2"] != 0
     assert 0 < active.sum() < 20
-    assert same(network.neurons.kept["eigenvalues"]["L2"], active)
+    assert same(network[jaxarch.NeuronMask].kept["eigenvalues"]["L2"], active)
     assert same(network.state["neurons"]["L2"], active)
     with_all = problem.objective(network.params, {})
     assert float(problem.objective(network.params, network.state)) == pytest.approx(float(with_all), rel=1e-6)
     assert spectral.direct_weights(network.params, network.state)["W2_1"].shape == (active.sum(), 3)
     refit = jaxarch.search.spectral(0.0)(jax.random.key(1), problem, network)
-    assert same(refit.neurons.kept["eigenvalues"]["L2"], active)
+    assert same(refit[jaxarch.NeuronMask].kept["eigenvalues"]["L2"], active)
     assert refit.info["loss"][-1] < network.info["loss"][-1]
 
 
@@ -133,7 +133,7 @@ def test_neurons_are_left_out_only_where_an_eigenvalue_of_0_silences_them(option
     problem = curved(net, 60)
     network = jaxarch.search.spectral(30.0, proximal=True)(jax.random.key(0), problem)
     assert not any(network.params["eigenvalues"][name].any() for name in silent)
-    left = network.neurons.kept["eigenvalues"]
+    left = network[jaxarch.NeuronMask].kept["eigenvalues"]
     assert {name: not left[name].any() for name in silent} == silent
     before = problem.objective(network.params, {})
     assert float(problem.objective(network.params, network.state)) == pytest.approx(float(before), rel=1e-5)
@@ -303,7 +303,7 @@ def test_bisection_removes_what_the_curve_removes():
     np.testing.assert_allclose(few.info["losses"][looked], curve.info["losses"][looked], rtol=1e-5)
     removed = int(few.info["removed"])
     assert removed <= int(curve.info["removed"])
-    assert int(few.neurons.count()) == 9 - removed
+    assert int(few[jaxarch.NeuronMask].count()) == 9 - removed
     assert curve.info["losses"][removed] <= 1.5 * curve.info["losses"][0]
 
 
@@ -316,7 +316,7 @@ def test_losses_and_removals_are_the_same_by_batches_of_rows(batch_size):
     whole = recruited(params, problem, order="loss", tolerance=0.5)
     parts = recruited(params, problem, order="loss", tolerance=0.5, batch_size=batch_size)
     np.testing.assert_allclose(parts.info["losses"], whole.info["losses"], rtol=1e-5)
-    assert same(parts.neurons, whole.neurons)
+    assert same(parts[jaxarch.NeuronMask], whole[jaxarch.NeuronMask])
 
 
 @pytest.mark.parametrize("options", [{"order": "loss"}, {"removals": "bisection"}])

@@ -759,7 +759,10 @@ REFUSED = {
         lambda tree: jaxarch.cost(mlp, tree, ones(1, 3)).total.dense.parameters
     )(LEAVES),
     "network: expected that of one run": lambda: jaxarch.cost(
-        jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), found()[0].replace(failed_at=jnp.array(-1))),
+        jax.tree.map(
+            lambda leaf: jnp.stack([leaf] * 2),
+            found()[0].replace(info=jaxarch.TrainingInfo(failed_at=jnp.array(-1))),
+        ),
         found()[1],
     ),
     "network: it is a bare architecture": lambda: jaxarch.cost(found(params=None)[0], found()[1]),

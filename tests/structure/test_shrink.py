@@ -14,7 +14,7 @@ from test_axis_groups import SOME, family
 from test_needed_units import masked
 
 import jaxarch
-from jaxarch import ArgumentError, Network, float64, map_selected, named_leaves, select
+from jaxarch import ArgumentError, Network, Start, TrainingInfo, float64, map_selected, named_leaves, select
 from jaxarch.masks import apply_mask
 
 LOSS = optax.softmax_cross_entropy_with_integer_labels
@@ -342,7 +342,7 @@ def trained(problem):
         return jnp.asarray(mask)
 
     mask = map_selected(drawn, select(params))
-    start = Network(apply_mask(mask, params), mask, state, start=params)
+    start = Network(apply_mask(mask, params), mask, state, records=(Start(params),))
     return jax.jit(jaxarch.retrain("warm", nonnegative=False))(jax.random.key(1), problem, start)
 
 
@@ -366,7 +366,7 @@ def test_a_trained_network_with_batch_norm_becomes_smaller_and_predicts_the_same
 @pytest.mark.long
 def test_mask_state_and_start_are_cut_alike(pruned):
     small = pruned[-1]
-    for tree in (small.network.mask, small.network.start):
+    for tree in (small.network.mask, small.network[Start].params):
         for path, leaf in named_leaves(tree).items():
             assert leaf.shape == named_leaves(small.network.params)[path].shape
     sizes = {leaf.shape for leaf in jax.tree.leaves(small.network.state)}
@@ -500,7 +500,7 @@ BAD = {
         jaxarch.shrink(lambda p, x: jnp.log(-x @ p), jnp.ones((5, 2)), jnp.abs(X))
     ),
     "network: expected that of one run; ": lambda: jaxarch.shrink(
-        NETWORK.replace(failed_at=np.array([-1, -1])), PLAIN
+        NETWORK.replace(info=TrainingInfo(failed_at=np.array([-1, -1]))), PLAIN
     ),
     "network: it is a bare architecture": lambda: jaxarch.shrink(Network(), PLAIN),
     "model: expected a network of one run or a function": lambda: jaxarch.shrink({}, PLAIN),

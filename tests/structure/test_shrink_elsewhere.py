@@ -8,7 +8,7 @@ import pytest
 from flax import nnx
 
 import jaxarch
-from jaxarch import ArgumentError, Network
+from jaxarch import ArgumentError, Network, Start
 from jaxarch.structure import axis_groups
 
 pytestmark = pytest.mark.usefixtures("as_users_write")
@@ -150,7 +150,7 @@ def network_and_problem(loss):
     problem = jaxarch.Problem(init, loss, (X, Y), jaxarch.Descent(optax.sgd(0.1), steps=2), predict=predict)
     params, state = init(jax.random.key(0))
     mask = jax.tree.map(lambda leaf: jnp.ones(leaf.shape, bool), params)
-    return Network(params, mask, state, start=params), problem
+    return Network(params, mask, state, records=(Start(params),)), problem
 
 
 def noise_model(params, state, batch, key):

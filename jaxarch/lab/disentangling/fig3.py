@@ -146,7 +146,7 @@ def run(settings: Settings, context: Context) -> Outcome:
             rows = measuring.measure(
                 data, task, learning, {"bin": two_temperature()}, {"bin": (part, report_)}
             )
-            rows["dead_start"] = np.asarray(part.dead_start)
+            rows["dead_start"] = np.asarray(part.info.dead_start)
             measured.append(rows.assign(variant=name, hard=hard, soft=soft))
     table = pd.concat(measured, ignore_index=True)
     return Outcome(

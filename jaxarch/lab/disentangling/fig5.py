@@ -124,7 +124,8 @@ def run(settings: Settings, context: Context) -> Outcome:
 def without_failed(network: Network) -> dict[str, jax.Array]:
     """The weights of every run, all NaN where some training failed: thresholded, they would look sound."""
     runs = jax.tree.leaves(network.params)[0].shape[0]
-    failed = np.full(runs, False) if network.failed_at is None else np.asarray(network.failed_at) >= 0
+    failed_at = network.info.failed_at
+    failed = np.full(runs, False) if failed_at is None else np.asarray(failed_at) >= 0
     return jax.tree.map(lambda leaf: jnp.where(failed[:, None, None], jnp.nan, leaf), network.params)
 
 

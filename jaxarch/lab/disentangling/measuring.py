@@ -54,7 +54,7 @@ def _measure_one(
         loss = np.asarray(objectives(learning, network.params, network.state))
         test_loss = (outputs * (1 - 2 * truth)).mean(axis=1)
     info = {key: np.asarray(value) for key, value in network.info.items() if np.ndim(value) == 1}
-    failed_at = np.full(runs, -1) if network.failed_at is None else np.asarray(network.failed_at)
+    failed_at = np.full(runs, -1) if network.info.failed_at is None else np.asarray(network.info.failed_at)
     measured = pd.DataFrame(
         {
             "dataset": data.name,

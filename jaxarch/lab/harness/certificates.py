@@ -41,8 +41,8 @@ def certificates(
         if network.mask is None:
             continue
         chosen = np.asarray(jax.vmap(density)(network.mask)) < 1
-        if network.failed_at is not None:
-            chosen &= np.asarray(network.failed_at) < 0
+        if network.info.failed_at is not None:
+            chosen &= np.asarray(network.info.failed_at) < 0
         for run in np.flatnonzero(chosen).tolist():
             certificate = certified(network.of_run(run), problem.of_run(run))
             labels = {column: values[run] for column, values in runs.items()}

@@ -112,7 +112,7 @@ def trained(
     )
     outputs = evaluate(TRAINING, network, problem, rows, batch_size=TEST_BATCH)
     losses = np.asarray(network.info["loss"], np.float64)
-    failed_at = np.maximum(np.asarray(network.failed_at), runs["search_failed_at"])
+    failed_at = np.maximum(np.asarray(network.info.failed_at), runs["search_failed_at"])
     cuts = []
     for run in range(len(runs)):
         if failed_at[run] >= 0:
@@ -127,7 +127,7 @@ def trained(
         accuracy=(outputs.argmax(-1) == task.images.y[rows]).mean(axis=1),
         **pd.DataFrame(cuts),
         loss=losses[:, -LAST_STEPS:].mean(axis=1),
-        dead_start=np.asarray(network.dead_start),
+        dead_start=np.asarray(network.info.dead_start),
         failed_at=failed_at,
         seconds=report.seconds,
     ).pipe(without_failures, "accuracy", "loss")

@@ -167,7 +167,7 @@ def run(settings: Settings, context: Context) -> Outcome:
         last=_around(losses, settings.steps),
         density=np.asarray(jax.vmap(density)(network.mask)),
         seconds=report.seconds,
-        failed_at=np.asarray(network.failed_at),
+        failed_at=np.asarray(network.info.failed_at),
     )
     table[["early", "last"]] = table[["early", "last"]].where(table["failed_at"] < 0)
     spent = {"training": costs({"architecture pruning": (network, report)})}

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxarch import Network, Problem, PyTree, Training, map_selected, over_seeds, select
+from jaxarch import ByDensity, Network, Problem, PyTree, Training, map_selected, over_seeds, select
 from jaxarch.lab.checks import check_distinct, check_known
 from jaxarch.lab.data import balanced_rows
 from jaxarch.lab.harness import Part, Work
@@ -167,11 +167,10 @@ def _search(transfer: Transfer, name: str, found: Mapping[str, Any], work: Work)
         }
     else:
         each = [run(settings.densities, name)]
-        kept = each[0][0].by_density
-        assert kept is not None
-        masks = kept.masks
+        masks = each[0][0][ByDensity].masks
     none = np.full(settings.seeds, -1, np.int32)
-    failed_at = [none if network.failed_at is None else np.asarray(network.failed_at) for network, _ in each]
+    found_at = [network.info.failed_at for network, _ in each]
+    failed_at = [none if steps is None else np.asarray(steps) for steps in found_at]
     return Architectures(
         masks,
         np.asarray(each[0][0].info.get("lowest_density", np.zeros(settings.seeds, np.float32))),

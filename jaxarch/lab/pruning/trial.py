@@ -187,8 +187,8 @@ def _trained(transfer: Transfer, cell: Cell, found: Mapping[str, Any], work: Wor
         accuracy=_accuracy(strategy, network, problem, transfer, runs),
         loss=np.asarray(network.info["loss"], np.float64)[:, -20:].mean(axis=1),
         density=np.asarray(jax.vmap(density)(network.mask), np.float64),
-        dead_start=np.asarray(network.dead_start),
-        failed_at=np.maximum(np.asarray(network.failed_at), runs["search_failed_at"]),
+        dead_start=np.asarray(network.info.dead_start),
+        failed_at=np.maximum(np.asarray(network.info.failed_at), runs["search_failed_at"]),
         seconds=report.seconds,
     ).pipe(without_failures, "accuracy", "loss")
 

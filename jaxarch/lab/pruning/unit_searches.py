@@ -13,6 +13,7 @@ import optax
 from scipy import stats
 
 from jaxarch import (
+    ByDensity,
     Checkpoints,
     Network,
     Problem,
@@ -176,7 +177,7 @@ def _two_temperature(task: Task, options: dict[str, Any]) -> dict[str, Architect
         )
         for index, share in enumerate(settings.shares)
     }
-    failed_at = np.asarray(network.failed_at).reshape(-1, settings.seeds).max(axis=0)
+    failed_at = np.asarray(network.info.failed_at).reshape(-1, settings.seeds).max(axis=0)
     return {"two-temperature": _architectures(masks, failed_at, report)}
 
 
@@ -185,9 +186,8 @@ def _architecture_pruning(task: Task, options: dict[str, Any]) -> dict[str, Arch
     settings = task.settings
     strategy = pruning_of(settings, settings.shares, settings.units)
     network, report = _of_seeds(strategy, task, options, None)
-    assert network.by_density is not None
     lowest = np.asarray(network.info["lowest_density"])
-    return {"AP": _architectures(network.by_density.masks, network.failed_at, report, lowest)}
+    return {"AP": _architectures(network[ByDensity].masks, network.info.failed_at, report, lowest)}
 
 
 def _magnitude(task: Task, options: dict[str, Any]) -> dict[str, Architectures]:
@@ -203,8 +203,8 @@ def _magnitude(task: Task, options: dict[str, Any]) -> dict[str, Architectures]:
         }
 
     return {
-        "magnitude": _architectures(masks("global"), network.failed_at, report),
-        "magnitude" + LAYERWISE: _architectures(masks("layer"), network.failed_at, report),
+        "magnitude": _architectures(masks("global"), network.info.failed_at, report),
+        "magnitude" + LAYERWISE: _architectures(masks("layer"), network.info.failed_at, report),
     }
 
 
@@ -212,9 +212,8 @@ def _random(task: Task, options: dict[str, Any]) -> dict[str, Architectures]:
     settings = task.settings
     drawn = random_mask(settings.shares, units=settings.units)
     network, report = over_seeds(drawn, settings.seed_keys(), task.problem, **options)
-    assert network.by_density is not None
     none = np.full(settings.seeds, -1)
-    return {"random": _architectures(network.by_density.masks, none, report)}
+    return {"random": _architectures(network[ByDensity].masks, none, report)}
 
 
 SEARCHES = {

@@ -15,7 +15,7 @@ import pandas as pd
 from jax import Array
 from rich.console import RenderableType
 
-from jaxarch import Problem, Progress, chain, named_leaves, plots, search, select
+from jaxarch import ByDensity, Problem, Progress, chain, named_leaves, plots, search, select
 from jaxarch.io import digest
 from jaxarch.lab.charts import Chart
 from jaxarch.lab.checks import check_count, check_distinct, check_known
@@ -175,10 +175,11 @@ def _counted(task: Task, name: str, found: Mapping[str, Any], work: Work) -> pd.
     @jax.jit
     def kept(key: Array, problem: Problem) -> tuple[Array, Array]:
         network = strategy(key, problem)
-        assert network.by_density is not None
-        masks = [network.by_density.masks[density_name(density)] for density in task.densities]
+        several = network[ByDensity]
+        masks = [several.masks[density_name(density)] for density in task.densities]
         counts = [[leaf.sum() for leaf in named_leaves(mask).values()] for mask in masks]
-        return jnp.asarray(counts), jnp.asarray(-1 if network.failed_at is None else network.failed_at)
+        failed_at = network.info.failed_at
+        return jnp.asarray(counts), jnp.asarray(-1 if failed_at is None else failed_at)
 
     rows = []
     for seed, key in enumerate(settings.seed_keys()):

@@ -20,6 +20,8 @@ from jaxarch import (
     Problem,
     PyTree,
     Report,
+    Start,
+    TrainingInfo,
     chain,
     evaluate,
     named_leaves,
@@ -273,8 +275,8 @@ def _ticket(loaded: Loaded, number: int, found: Mapping[str, Any], work: Work) -
     """Prune what was trained, and train what is left from the weights of the start."""
     task, problem = loaded
     (before,) = found.values()
-    network = Network(before.params, before.mask, before.state, start=before.start)
-    network = network.replace(failed_at=jnp.asarray(before.measured["failed_at"]))
+    info = TrainingInfo(failed_at=jnp.asarray(before.measured["failed_at"]))
+    network = Network(before.params, before.mask, before.state, records=(Start(before.start),), info=info)
     strategy = chain(prune(_fractions(task)), retrain("rewind", nonnegative=False))
     options = _options(f"round {number}", task, work)
     keys = _keys(task, "search", number)
@@ -292,8 +294,8 @@ def _fresh(loaded: Loaded, number: int, found: Mapping[str, Any], work: Work) ->
     def tiled(tree: PyTree) -> PyTree:
         return jax.tree.map(lambda leaf: jnp.asarray(leaf)[repeated], tree)
 
-    network = Network(tiled(ticket.params), tiled(ticket.mask), tiled(ticket.state))
-    network = network.replace(failed_at=tiled(ticket.measured["failed_at"]))
+    info = TrainingInfo(failed_at=tiled(ticket.measured["failed_at"]))
+    network = Network(tiled(ticket.params), tiled(ticket.mask), tiled(ticket.state), info=info)
     many = dataclasses.replace(
         problem,
         train=jnp.asarray(problem.train)[repeated],
@@ -313,7 +315,7 @@ def _fresh(loaded: Loaded, number: int, found: Mapping[str, Any], work: Work) ->
 
 def _round(network: Network, report: Report, task: PictureTask[TicketSettings], problem: Problem) -> Round:
     measured = _measured(network, report, task, problem, np.arange(task.settings.seeds))
-    return Round(network.params, network.mask, network.start, network.state, measured)
+    return Round(network.params, network.mask, network[Start].params, network.state, measured)
 
 
 def _measured(
@@ -322,7 +324,7 @@ def _measured(
     """Of each run: test accuracy at the end; the step of the least loss on held-out rows, accuracy there."""
     settings = task.settings
     outputs = evaluate(retrain("warm", nonnegative=False), network, problem, task.test, batch_size=TEST_BATCH)
-    failed_at = np.asarray(network.failed_at, np.int32)
+    failed_at = np.asarray(network.info.failed_at, np.int32)
     looks = report.stages[-1].validation
     losses = np.where(np.isfinite(looks["loss"]), looks["loss"], np.inf)
     best = losses.argmin(axis=0)

@@ -131,7 +131,7 @@ def run(settings: Settings, context: Context) -> Outcome:
         "r2": r_squared(evaluate(strategy, network, students, rows), truth(students, rows)),
         **{f"loss_{layers}": losses[:, layers] for layers in range(losses.shape[1])},
     }
-    table = table.assign(**found, seconds=report.seconds, failed_at=np.asarray(network.failed_at))
+    table = table.assign(**found, seconds=report.seconds, failed_at=np.asarray(network.info.failed_at))
     quantities = list(found)
     table[quantities] = table[quantities].astype(float).where(table["failed_at"] < 0)
     recognised = (table["found"] == table["depth"]) & (table["r2"] >= settings.enough)
@@ -152,7 +152,7 @@ def run(settings: Settings, context: Context) -> Outcome:
     penalised = chain(spectral(settings.strength), recruit(settings.tolerance))
     network, report = over_seeds(penalised, keys, alone, name="as in [S]", **options)
     layers = (left_by_layer(network) > 0).sum(axis=1)
-    table["spectral_layers"] = np.where(np.asarray(network.failed_at) < 0, layers, np.nan)
+    table["spectral_layers"] = np.where(np.asarray(network.info.failed_at) < 0, layers, np.nan)
     spent["as in [S]"] = costs({"as in [S]": (network, report)})
     return Outcome(table, _findings(table), costs=spent)
 
@@ -177,7 +177,7 @@ def _too_shallow(
         **context.options,
     )
     r2 = r_squared(evaluate(spectral(0.0), network, task, rows["test"]), truth(task, rows["test"]))
-    r2 = np.where(np.asarray(network.failed_at) < 0, r2, np.nan)
+    r2 = np.where(np.asarray(network.info.failed_at) < 0, r2, np.nan)
     return r2, {name: costs({name: (network, report)})}
 
 

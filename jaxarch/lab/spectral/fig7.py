@@ -153,7 +153,7 @@ def _measure(
         recruited=trained.neurons_left("L2").astype(float),
         no_hidden_mse=np.asarray(pruned.info["losses"])[:, -1],
         seconds=trained.report.seconds,
-        failed_at=np.asarray(network.failed_at),
+        failed_at=np.asarray(network.info.failed_at),
     )
     measured.loc[measured["failed_at"] >= 0, [*errors, "gamma_norm", "recruited", "no_hidden_mse"]] = np.nan
     return measured
@@ -163,7 +163,7 @@ def _of_the_mean(network: Network, seeds: int) -> np.ndarray:
     """`|mean Gamma|^2` over the networks of a cell that have not failed, the same for each of them."""
     weights = jax.vmap(bundles)(network.params)
     gamma = np.einsum("rij,rjk->rijk", np.asarray(weights[3, 2], float), np.asarray(weights[2, 1], float))
-    gamma[np.asarray(network.failed_at) >= 0] = np.nan
+    gamma[np.asarray(network.info.failed_at) >= 0] = np.nan
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # Of a cell without networks.
         mean = np.nanmean(gamma.reshape(-1, seeds, *gamma.shape[1:]), axis=1)

@@ -136,7 +136,7 @@ def _measure(settings: Settings, problem: Problem, trained: training.Trained) ->
                 f"largest_{name}": np.abs(network.params["eigenvalues"][name]).max(axis=-1) for name in LAYERS
             },
             "seconds": trained.report.seconds,
-            "failed_at": np.asarray(network.failed_at),
+            "failed_at": np.asarray(network.info.failed_at),
         }
     )
     failed = measured["failed_at"] >= 0

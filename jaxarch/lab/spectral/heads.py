@@ -16,6 +16,7 @@ from rich.console import RenderableType
 from jaxarch import (
     ArgumentError,
     Network,
+    NeuronMask,
     Problem,
     PyTree,
     SpectralMLP,
@@ -160,7 +161,7 @@ def measured(head: str, task: PictureTask[Kind], context: Context) -> Measured:
         dead_start="ignore",
         **context.options,
     )
-    failed_at = np.asarray(network.failed_at)
+    failed_at = np.asarray(network.info.failed_at)
 
     def accuracy(network: Network) -> np.ndarray:
         outputs = evaluate(search, network, problem, task.test, batch_size=ROWS_TOGETHER)
@@ -182,8 +183,7 @@ def measured(head: str, task: PictureTask[Kind], context: Context) -> Measured:
         # A few passes over the rows that are held out, in place of one for each of many neurons.
         few = chain(recruit(settings.tolerance, removals="bisection", batch_size=ROWS_TOGETHER))
         recruited, _ = over_seeds(few, task.keys("controls"), problem, network=network, dead_start="ignore")
-        assert recruited.neurons is not None
-        left = np.where(failed_at < 0, np.asarray(recruited.neurons.count(), float), np.nan)
+        left = np.where(failed_at < 0, np.asarray(recruited[NeuronMask].count(), float), np.nan)
         found |= {
             "accuracy_without": accuracy(bare),
             "neurons": left,

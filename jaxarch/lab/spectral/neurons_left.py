@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pandas as pd
 
-from jaxarch import Network, named_leaves, natural_order
+from jaxarch import Network, NeuronMask, named_leaves, natural_order
 from jaxarch.spectral import is_direct, neuron_norms
 
 
@@ -24,8 +24,8 @@ def what_is_left(losses: np.ndarray, removed: np.ndarray) -> tuple[np.ndarray, n
 
 def left_by_layer(network: Network) -> np.ndarray:
     """How many neurons or channels of each hidden layer are left, shape (runs, layers)."""
-    if network.neurons is not None:
-        kept = named_leaves(network.neurons.kept)
+    if (neurons := network.get(NeuronMask)) is not None:
+        kept = named_leaves(neurons.kept)
     elif is_direct(network.params):
         kept = {name: norms > 0 for name, norms in jax.vmap(neuron_norms)(network.params).items()}
     else:

@@ -204,7 +204,7 @@ def _measured(
         **context.options,
     )
     neurons, _, _ = what_is_left(np.asarray(network.info["losses"]), np.asarray(network.info["removed"]))
-    whole = np.asarray(network.failed_at) < 0
+    whole = np.asarray(network.info.failed_at) < 0
 
     def accuracy(rows: np.ndarray) -> np.ndarray:
         return np.where(whole, _accuracy(rival, network, problem, rows, task), np.nan)
@@ -216,7 +216,7 @@ def _measured(
         accuracy=accuracy(task.test),
         **{f"layer_{i}": np.where(whole, left, np.nan) for i, left in enumerate(left_by_layer(network).T, 1)},
         seconds=report.seconds,
-        failed_at=np.asarray(network.failed_at),
+        failed_at=np.asarray(network.info.failed_at),
     )
     return rows, costs({name: (network, report)})
 

@@ -150,7 +150,7 @@ def run(settings: Settings, context: Context) -> Outcome:
             )
             seen = readout[name] = singular_values.along(problem, network.info[singular_values.SNAPSHOTS])
             bent, r2 = seen["non-linear part"], seen["r2"]
-            rank, failed = singular_values.ranks(bent, settings.share), np.asarray(network.failed_at)
+            rank, failed = singular_values.ranks(bent, settings.share), np.asarray(network.info.failed_at)
             measured = {
                 "gradualness": singular_values.gradualness(steps, bent, settings.share),
                 "later_gradualness": singular_values.gradualness(steps, bent[..., 1:], settings.share),

@@ -140,7 +140,7 @@ def _measured(
         **context.options,
     )
     strategy, left = rival.strategy(0.0, settings.tolerance), left_by_layer(network)
-    whole = np.asarray(network.failed_at) < 0
+    whole = np.asarray(network.info.failed_at) < 0
     found: dict[str, np.ndarray] = {"neurons": left.sum(axis=1), "layers": (left > 0).sum(axis=1)}
     for which, rows in settings.rows().items():
         if which != "train":
@@ -150,7 +150,7 @@ def _measured(
         rival=name,
         **{quantity: np.where(whole, values, np.nan) for quantity, values in found.items()},
         seconds=report.seconds,
-        failed_at=np.asarray(network.failed_at),
+        failed_at=np.asarray(network.info.failed_at),
     )
     return table, {title: costs({title: (network, report)})}
 

@@ -179,7 +179,7 @@ def run(settings: Settings, context: Context) -> Outcome:
                 loss=loss,
                 pruned_loss=pruned_loss,
                 seconds=report.seconds,
-                failed_at=np.asarray(network.failed_at),
+                failed_at=np.asarray(network.info.failed_at),
             )
         )
         spent[name] = costs({name: (network, report)})

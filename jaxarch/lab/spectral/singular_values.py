@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxarch import Network, OwnDescent, Problem, PyTree, Training, TrainState
+from jaxarch import Network, OwnDescent, Problem, PyTree, Training, TrainingInfo, TrainState
 from jaxarch.spectral import bundles
 from jaxarch.spectral.algebra import Blocks
 
@@ -33,7 +33,7 @@ def _params(steps: tuple[int, ...], state: TrainState) -> PyTree:
 
 
 def _network(steps: tuple[int, ...], state: TrainState) -> Network:
-    return Network(state.trainable, state=state.model, info={SNAPSHOTS: state.memory})
+    return Network(state.trainable, state=state.model, info=TrainingInfo({SNAPSHOTS: state.memory}))
 
 
 def _after_step(steps: tuple[int, ...], state: TrainState) -> PyTree:

@@ -10,7 +10,17 @@ import jax
 import numpy as np
 from jax import Array
 
-from jaxarch import ArgumentError, Network, Problem, Report, Training, chain, compare, recruit
+from jaxarch import (
+    ArgumentError,
+    Network,
+    NeuronMask,
+    Problem,
+    Report,
+    Training,
+    chain,
+    compare,
+    recruit,
+)
 from jaxarch.lab.checks import check_count, check_positive
 from jaxarch.lab.harness import Context, TrainingSettings, check_room
 
@@ -72,8 +82,7 @@ class Trained(NamedTuple):
 
     def neurons_left(self, layer: str) -> np.ndarray:
         """How many neurons of a hidden layer each pruned network has left."""
-        assert self.pruned.neurons is not None
-        return np.asarray(self.pruned.neurons.kept["eigenvalues"][layer].sum(axis=-1))
+        return np.asarray(self.pruned[NeuronMask].kept["eigenvalues"][layer].sum(axis=-1))
 
 
 def train(

@@ -81,4 +81,4 @@ def _after_step(settings: Averaged, state: TrainState) -> PyTree:
 def _network(settings: Averaged, state: TrainState) -> Network:
     made, last = settings.search.network(settings.search.settings, state), settings.mask(state)
     average = jax.tree.map(lambda total, v: (total - v) / state.step, state.memory, last)
-    return made.replace(info={**made.info, "last": last, "average": average})
+    return made.replace(info=made.info | {"last": last, "average": average})

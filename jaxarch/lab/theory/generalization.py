@@ -16,7 +16,18 @@ import pandas as pd
 from jax import Array
 from rich.console import RenderableType
 
-from jaxarch import ArgumentError, Network, Problem, PyTree, certify, models, over_seeds, plots, search
+from jaxarch import (
+    ArgumentError,
+    Network,
+    Problem,
+    PyTree,
+    Start,
+    certify,
+    models,
+    over_seeds,
+    plots,
+    search,
+)
 from jaxarch.certificates import Certificate
 from jaxarch.io import Checkpoints, digest
 from jaxarch.lab.charts import Chart
@@ -321,7 +332,7 @@ def _of_search(
         prior = jax.tree.map(lambda kept: jnp.where(kept, 1 - SURPRISE, SURPRISE), half.mask)
         after = WithPrior(settings, asked, len(problem.training_rows()))
         network, _ = over_seeds(after, keys, problem, {"prior": prior}, name=f"{HALF} {asked:g}", **options)
-        network = network.replace(info={**network.info, "prior": prior})
+        network = network.replace(info=network.info | {"prior": prior})
         on_second = dataclasses.replace(problem, train=second)
         made.append(_certified(HALF, network, on_second, settings))
     return pd.concat(made, ignore_index=True).assign(asked=asked, width=factor)
@@ -332,16 +343,17 @@ def _certified(name: str, network: Network, problem: Problem, settings: Settings
     seeds = np.arange(settings.seeds)
     done = {name: (network, None)}
     found = certificates(done, problem, {"seed": seeds}, partial(certified, settings))
-    every = pd.DataFrame({"strategy": name, "seed": seeds, "failed_at": np.asarray(network.failed_at)})
+    every = pd.DataFrame({"strategy": name, "seed": seeds, "failed_at": np.asarray(network.info.failed_at)})
     return every.merge(found, how="left").reindex(columns=dict.fromkeys([*every, *found, *MEASURED]))
 
 
 def certified(settings: Settings, network: Network, problem: Problem) -> Certificate:
     """The certificate of one run; its information may have a prior."""
+    start = network.get(Start)
     return certify(
         network,
         problem,
-        weights=network.start,
+        weights=start and start.params,
         flips=0,
         delta=settings.delta,
         choices=settings.choices,

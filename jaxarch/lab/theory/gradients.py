@@ -9,7 +9,7 @@ import optax
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from jaxarch import Network, Problem, PyTree, everything, map_selected, over_seeds
+from jaxarch import Network, Problem, PyTree, TrainingInfo, everything, map_selected, over_seeds
 from jaxarch.lab.theory.cases import Case
 from jaxarch.run import advance, begin
 from jaxarch.search import two_temperature
@@ -29,10 +29,10 @@ def first_run(case: Case, keys: Array, hard: float, soft: float, rate: float) ->
     def largest(key: Array, problem: Problem) -> Network:
         first = begin(training, key, problem, None)
         last, _ = advance(training, key, problem, first, 0, problem.steps, problem.steps)
-        return Network(start=first.state.trainable, info={"largest": last.opt_state[0]})
+        return Network(first.state.trainable, info=TrainingInfo({"largest": last.opt_state[0]}))
 
     network, _ = over_seeds(largest, keys, case.problem)
-    return network.start, np.asarray(network.info["largest"])
+    return network.params, np.asarray(network.info["largest"])
 
 
 def _largest_gradient(soft: float) -> optax.GradientTransformation:

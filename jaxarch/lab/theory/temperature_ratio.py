@@ -86,7 +86,7 @@ def run(settings: Settings, context: Context) -> Outcome:
                 )
             elif data is not None and task is not None:
                 rows["auc"] = gaps.test_auc(cells, wide, network, data, task)
-            measured.append(rows.assign(seconds=cost.seconds, failed_at=np.asarray(network.failed_at)))
+            measured.append(rows.assign(seconds=cost.seconds, failed_at=np.asarray(network.info.failed_at)))
             histories[f"{name}/{step}"] = np.asarray(network.info["loss"])
             spent[f"{name}, {step}"] = costs({step: (network, cost)})
     table = pd.concat(measured, ignore_index=True)

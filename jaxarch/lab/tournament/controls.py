@@ -12,7 +12,7 @@ import numpy as np
 import optax
 import pandas as pd
 
-from jaxarch import Network, chain, invert, over_seeds, reshuffle, retrain
+from jaxarch import Network, Start, TrainingInfo, chain, invert, over_seeds, reshuffle, retrain
 from jaxarch.lab.tournament.matches import Played, grid, measured
 from jaxarch.lab.tournament.task import Task
 from jaxarch.masks import apply_mask
@@ -59,9 +59,8 @@ def controlled(
         problem.paired
     )
     mask = played.mask
-    begun = Network(
-        jax.vmap(apply_mask)(mask, params), mask, state, start=params, failed_at=jnp.asarray(played.failed_at)
-    )
+    info = TrainingInfo(failed_at=jnp.asarray(played.failed_at))
+    begun = Network(jax.vmap(apply_mask)(mask, params), mask, state, records=(Start(params),), info=info)
     rows = []
     for which in (AS_FOUND, *task.settings.controls):
         network, report = over_seeds(

@@ -11,7 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from jaxarch import Network, PyTree, Report, evaluate, layer_density, over_seeds, retrain
+from jaxarch import (
+    ByDensity,
+    Network,
+    PyTree,
+    Report,
+    TrainingInfo,
+    evaluate,
+    layer_density,
+    over_seeds,
+    retrain,
+)
 from jaxarch.lab.tournament.entrants import At, Entrant, Phase
 from jaxarch.lab.tournament.own import Own
 from jaxarch.lab.tournament.task import Task
@@ -114,7 +124,7 @@ def _stacked(network: Network, densities: tuple[float, ...]) -> Network:
     def one(density: float) -> Network:
         found = jax.vmap(partial(of_density, density=density))(network)
         # What was looked at is of the search, and would be carried for each density.
-        return found.replace(by_density=None, info={})
+        return found.without(ByDensity).replace(info=found.info.replace(arrays={}))
 
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *map(one, densities))
 
@@ -132,7 +142,7 @@ def measured(
       test: whether they are tested; if not, their accuracy is NaN.
     """
     problem = task.learning(seeds)
-    failed_at = np.asarray(network.failed_at, np.int32)
+    failed_at = np.asarray(network.info.failed_at, np.int32)
 
     def accuracy(rows: np.ndarray) -> np.ndarray:
         outputs = evaluate(READS, network, problem, rows, batch_size=TEST_BATCH)
@@ -165,9 +175,8 @@ def play_own(own: Own, task: Task, seeds: np.ndarray, options: Mapping[str, Any]
         found, report = over_seeds(strategy, task.keys("search")[seeds], problem, **told)
         own.check_found(found, share, task)
         losses = found.info["loss"][:, -LAST_LOSSES:].mean(axis=1, keepdims=True)
-        networks.append(
-            Network(found.params, found.mask, found.state, failed_at=found.failed_at, info={"loss": losses})
-        )
+        info = TrainingInfo({"loss": losses}, failed_at=found.info.failed_at)
+        networks.append(Network(found.params, found.mask, found.state, info=info))
         reports.append(report)
     network = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *networks)
     played = measured(network, task, np.tile(seeds, len(networks)), reports)

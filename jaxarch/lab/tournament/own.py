@@ -54,7 +54,7 @@ class Own(NamedTuple):
         network = jax.eval_shape(made, task.keys("search")[0], one)
         if named_leaves(network.mask).keys() != named_leaves(select(task.params)).keys():
             raise ArgumentError(f"own: {self.name} finds no mask of the parent's kernels")
-        if network.failed_at is None or "loss" not in network.info:
+        if network.info.failed_at is None or "loss" not in network.info:
             raise ArgumentError(
                 f"own: the last stage of {self.name} forgets the training before it; let it return "
                 "network.replace(...)"
@@ -78,7 +78,7 @@ class Own(NamedTuple):
         for path, mask in named_leaves(network.mask).items():
             left = np.asarray((mask == 0) & (weights[path] != 0)).any(axis=tuple(range(1, mask.ndim)))
             # Of a run that failed no accuracy is told.
-            if (left & (np.asarray(network.failed_at) < 0)).any():
+            if (left & (np.asarray(network.info.failed_at) < 0)).any():
                 raise ArgumentError(
                     f"own: {self.name} leaves weights in {path} where its mask has no connection; "
                     "masks.apply_mask(mask, params) removes them"

@@ -104,7 +104,7 @@ def test_what_is_shown_of_a_bound_is_not_below_it():
 
 def test_runs_that_failed_and_masks_that_lack_nothing_have_no_certificate():
     network, certified = of_bounds(0.1, 0.2, 0.3)
-    failed = network.replace(failed_at=jnp.array([-1, 7, -1]))
+    failed = network.replace(info=jaxarch.TrainingInfo(failed_at=jnp.array([-1, 7, -1])))
     whole = network.replace(mask={"w": jnp.ones((3, 1, 2), bool)})
     seeds = {"seed": np.arange(3)}
     done = {"failed": (failed, None), "whole": (whole, None), "bare": (network.replace(mask=None), None)}

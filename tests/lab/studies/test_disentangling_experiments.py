@@ -14,7 +14,7 @@ from pages import charted
 from small import Interrupted, interrupt_when, keys, problem, same
 
 import jaxarch
-from jaxarch import Network
+from jaxarch import Network, TrainingInfo
 from jaxarch.io import read_npz
 from jaxarch.lab import cli
 from jaxarch.lab.disentangling import fig2, fig3, fig4, fig5, flips, measuring, strategies, trial
@@ -303,7 +303,7 @@ def test_without_self_loops_the_spectrum_does_not_change_with_the_scale_of_the_w
 
 def test_runs_that_failed_have_no_spectrum():
     params = {f"w{i}": jnp.ones((3, 6, 6)) for i in (1, 2)}
-    network = Network(params, {}, {}, failed_at=jnp.asarray([-1, 7, -1]))
+    network = Network(params, {}, {}, info=TrainingInfo(failed_at=jnp.asarray([-1, 7, -1])))
     spectra = fig5.network_spectra(fig5.without_failed(network), True)
     assert np.isnan(spectra).all(axis=1).tolist() == [False, True, False]
 

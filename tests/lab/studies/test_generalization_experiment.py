@@ -142,12 +142,11 @@ def test_a_run_that_failed_is_counted_and_no_other_is_lost():
     problem = prepare(settings).problems[1.0]
     (_, _, search), *_ = searches(dataclasses.replace(settings, steps=2), 1)
     network, _ = jaxarch.over_seeds(search, settings.seed_keys(), problem, dead_start="ignore")
-    network = network.replace(failed_at=jnp.array([-1, 3]))
+    network = network.replace(info=network.info.replace(failed_at=jnp.array([-1, 3])))
     table = generalization._certified("edge-popup", network, problem, settings)
     assert table["failed_at"].tolist() == [-1, 3]
     assert np.isfinite(table["training_bound"]).tolist() == [True, False]
-    both = generalization._certified(
-        "edge-popup", network.replace(failed_at=jnp.array([0, 3])), problem, settings
-    )
+    network = network.replace(info=network.info.replace(failed_at=jnp.array([0, 3])))
+    both = generalization._certified("edge-popup", network, problem, settings)
     assert len(both) == 2
     assert both["training_bound"].isna().all()

@@ -194,11 +194,11 @@ def test_training_should_have_stopped_where_the_held_out_loss_was_least(still):
     }
     report = SimpleNamespace(stages=[SimpleNamespace(validation=looks)], seconds=1.0)
     network = jaxarch.Network(still.whole.params, still.whole.mask, still.whole.state)
-    network = network.replace(failed_at=np.array([-1, -1]))
+    network = network.replace(info=jaxarch.TrainingInfo(failed_at=np.array([-1, -1])))
     measured = tickets._measured(network, report, still.task, still.problem, np.arange(2))
     assert measured["stop_step"].tolist() == [4, 4]
     assert measured["held_out_accuracy"].tolist() == [0.7, 0.9]
-    failed = network.replace(failed_at=np.array([3, -1]))
+    failed = network.replace(info=jaxarch.TrainingInfo(failed_at=np.array([3, -1])))
     measured = tickets._measured(failed, report, still.task, still.problem, np.arange(2))
     assert np.isnan(measured["accuracy"]).tolist() == [True, False]
 

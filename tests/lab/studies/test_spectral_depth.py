@@ -52,7 +52,11 @@ def begun(network, problem):
 
 def kept(network):
     """The neurons that are left of each hidden layer, by its name."""
-    return {name: kept for name, kept in network.neurons.kept["eigenvalues"].items() if kept is not None}
+    return {
+        name: kept
+        for name, kept in network[jaxarch.NeuronMask].kept["eigenvalues"].items()
+        if kept is not None
+    }
 
 
 def layers_left(network):
@@ -178,7 +182,7 @@ def test_neurons_are_recruited_in_the_layers_that_are_left_and_refitted(bent):
     for run in range(3):
         before, after = networks.of_run(run), network.of_run(run)
         assert layers_left(after) == layers_left(before)
-        assert after.neurons.count() < before.neurons.count()
+        assert after[jaxarch.NeuronMask].count() < before[jaxarch.NeuronMask].count()
 
 
 @pytest.mark.parametrize(

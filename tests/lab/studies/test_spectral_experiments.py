@@ -11,7 +11,7 @@ import pytest
 from pages import charted
 from small import Interrupted, interrupt_when
 
-from jaxarch import Network, plots
+from jaxarch import Network, TrainingInfo, plots
 from jaxarch.io import read_npz
 from jaxarch.lab import results
 from jaxarch.lab.harness import report_on, run_in
@@ -119,7 +119,7 @@ def test_in_the_mean_of_gamma_networks_cancel_whose_paths_have_opposite_signs():
     }  # W_21 = -10, W_32 = -6
     other = one | {"eigenvectors": {"phi1": jnp.array([[-2.0]]), "phi2": jnp.array([[3.0]])}}
     params = jax.tree.map(lambda *leaves: jnp.stack(leaves), one, one, one, other, one, one)
-    network = Network(params, failed_at=jnp.array([-1, -1, -1, -1, -1, 3]))
+    network = Network(params, info=TrainingInfo(failed_at=jnp.array([-1, -1, -1, -1, -1, 3])))
     assert fig7._of_the_mean(network, 2).tolist() == [3600, 3600, 0, 0, 3600, 3600]
 
 

@@ -133,7 +133,7 @@ def test_what_trains_a_network_that_was_found_is_made_for_a_density_that_is_trac
 def test_tickets_of_rounds_of_a_single_step_go_back_to_a_step_that_is_there(task):
     few = at("equal", steps=5, densities=(0.45, 0.3, 0.15))._replace(rate=1e-3)
     network = jax.eval_shape(ENTRANTS["late tickets"].find(few), jax.random.key(0), task.problem)
-    assert len(network.by_density.masks) == 3
+    assert len(network[jaxarch.ByDensity].masks) == 3
 
 
 def test_rigl_looks_at_all_gradients_as_often_as_its_mask_changes():
