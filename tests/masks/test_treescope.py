@@ -28,7 +28,8 @@ def test_a_network_is_a_tree_of_its_fields():
         records=(jaxarch.NeuronMask({"kernel": jnp.ones(3, bool)}),),
     )
     text = treescope.render_to_text(network)
-    assert text.startswith("Network(\n  params={\n    'kernel': <jax.Array float32(4, 3)")
+    assert text.startswith("Network(\n  params={\n    'kernel': ")
+    assert "jax.Array float32(4, 3)" in text
     assert "\n  mask={" in text
     assert "'kernel': <jax.Array bool(4, 3) true:4 false:8>" in text
     assert "NeuronMask(" in text

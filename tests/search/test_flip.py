@@ -222,7 +222,7 @@ def test_half_precision_adds_up_losses_of_many_rows_a_few_at_a_time():
 
 def test_a_start_that_there_is_none_of_is_refused_before_anything_is_computed():
     drawn = network(start()).without(jaxarch.Start)
-    with pytest.raises(jaxarch.ArgumentError, match=r"flip: .*start"):
+    with pytest.raises(jaxarch.ArgumentError, match=r"flip: .*`Start`"):
         jaxarch.flip(returning="start")(jax.random.key(0), problem(), drawn)
 
 
