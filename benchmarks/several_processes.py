@@ -32,7 +32,7 @@ from typing import Any
 
 RUNS, STEPS, CHUNK = 16, 2000, 100
 BORDER_BYTES = 10
-"""Of each run at each chunk's end: loss, first failure, whether it runs, whether a checkpoint is due."""
+"""Loss, first failure, whether it runs, whether a checkpoint is due: of each run at each chunk's end."""
 SMALL = 2**14
 
 

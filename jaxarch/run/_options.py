@@ -82,7 +82,7 @@ TOO_LATE = "progress: what would be found is known within the callback alone; as
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """What a progress callback is told at a chunk's end.
+    """A chunk's end as progress callbacks see it.
 
     Attributes:
       name: the strategy's and the stage's.
@@ -187,7 +187,7 @@ class FitOptions:
       chunk: steps between two ends of chunks.
       progress: called at every chunk's end, with a `Progress`: step, losses, and, if asked, the densities. If
         it has a method `begins`, that is called before the first step of a training that does not go on from
-        a checkpoint, with an `RunPlan`: what it takes.
+        a checkpoint, with a `RunPlan`: what it takes.
       early_stopping: needs the problem's `validation` rows, unless it is by the `gap`.
       schedule: `(step, settings) -> settings`: temperatures, rates or penalties that change while training.
         It is called with the first step of every chunk and the settings that the fit was given. Needs

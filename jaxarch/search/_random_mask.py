@@ -65,9 +65,8 @@ def random_mask(
     together, targets = check_units(units), check_densities(densities)
     check_counts(together, targets)
     settings = Settings(targets, scope, where, together)
-    spread = {"global": "", "layer": ", the same density in each leaf", "erk": ", Erdos-Renyi densities"}[
-        scope
-    ]
+    spreads = {"global": "", "layer": ", the same density in each leaf", "erk": ", Erdos-Renyi densities"}
+    spread = spreads[scope]
     needs = needs_of(together, NOTHING)
     return FunctionStage(f"random mask{spread}", _random_mask, settings, needs, remarks=layers_lost)
 

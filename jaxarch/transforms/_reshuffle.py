@@ -5,7 +5,6 @@ from __future__ import annotations
 from jax import Array
 
 from jaxarch import masks
-from jaxarch.masks import apply_mask
 from jaxarch.run._methods import method
 from jaxarch.run._network import Network
 from jaxarch.run._problem import Problem
@@ -37,4 +36,4 @@ def reshuffle() -> FunctionStage:
 
 def _reshuffle(settings: None, key: Array, problem: Problem, network: Network) -> Network:
     mask = masks.reshuffle(key, network.mask)
-    return network.replace(params=apply_mask(mask, network.params), mask=mask)
+    return network.replace(params=masks.apply_mask(mask, network.params), mask=mask)

@@ -58,7 +58,7 @@ FASTER = {
     },
     "your_own_loop": {"steps=300": "steps=20"},
 }
-"""Of each notebook, numbers on which none of its code depends."""
+"""Numbers of each notebook on which none of its code depends."""
 
 
 @pytest.mark.long

@@ -207,7 +207,7 @@ def _loaded(loads: bytes) -> Any:
 
 
 class _Told:
-    """What a training tells on the way: the last is kept, and the driver hears of the rest if it can."""
+    """Progress of a training: the last is kept, and the driver hears of the rest if it can."""
 
     def __init__(self, topic: str, part: str) -> None:
         self.last: dict[str, Progress] = {}
