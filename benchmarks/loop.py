@@ -164,7 +164,7 @@ def in_jaxarch(side: Side) -> Callable[[], tuple[PyTree, jax.Array]]:
 
 def by_hand(side: Side) -> Callable[[], tuple[PyTree, jax.Array]]:
     """Train all networks with a scan: the parameters, and the losses."""
-    problem, optimizer = side.problem, side.problem.optimizer
+    problem, optimizer = side.problem, side.problem.descent.optimizer
     data, own = problem.data, problem.per_run
     rows = jnp.arange(len(data[0])) if problem.train is None else problem.train
     # The keys of a strategy's first stage.
@@ -179,7 +179,7 @@ def by_hand(side: Side) -> Callable[[], tuple[PyTree, jax.Array]]:
         def step(carry: tuple[PyTree, PyTree], index: jax.Array) -> tuple[tuple[PyTree, PyTree], jax.Array]:
             params, state = carry
             drawn = jax.random.randint(
-                jax.random.fold_in(batch_key, index), (problem.batch_size,), 0, len(rows)
+                jax.random.fold_in(batch_key, index), (problem.descent.batch_size,), 0, len(rows)
             )
             batch = side.gather(data, own, rows[drawn])
             value, gradient = jax.value_and_grad(side.loss)(params, *batch)
@@ -187,7 +187,9 @@ def by_hand(side: Side) -> Callable[[], tuple[PyTree, jax.Array]]:
             return (optax.apply_updates(params, updates), state), value
 
         params = start(key)
-        (params, _), losses = jax.lax.scan(step, (params, optimizer.init(params)), jnp.arange(problem.steps))
+        (params, _), losses = jax.lax.scan(
+            step, (params, optimizer.init(params)), jnp.arange(problem.descent.steps)
+        )
         return params, losses
 
     program = jax.jit(jax.vmap(train, in_axes=(0, 0, None, None)))

@@ -145,7 +145,7 @@ def torch_tasks(cores: int, seeds: int, steps: int) -> dict[str, Task]:
 
     torch.set_num_threads(1)
     runs = program(seeds, steps)
-    batch = runs.problem.batch_size
+    batch = runs.problem.descent.batch_size
     assert batch is not None
     sets = [examples(runs.problem.of_run(run)) for run in range(seeds)]
 
@@ -190,7 +190,9 @@ def eager_values(row: str, problem: jaxarch.Problem, numbers: list[jax.Array]) -
     x, signs = examples(problem)
     left = iter(numbers)
     rows = torch.arange(len(x))
-    run = eager.Run(x, signs, problem.steps, lambda: rows, lambda *_: torch.tensor(np.asarray(next(left))))
+    run = eager.Run(
+        x, signs, problem.descent.steps, lambda: rows, lambda *_: torch.tensor(np.asarray(next(left)))
+    )
     (network,) = eager.compare(eager_stages(row), run).values()
     assert next(left, None) is None
     return np.array([run.objective(network.weights), *network.tried])

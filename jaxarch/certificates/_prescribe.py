@@ -129,7 +129,7 @@ def prescribe(
     soft = jnp.minimum(jnp.asarray(settings.soft), jnp.asarray(settings.hard) / READ_OFF)
     settings = dataclasses.replace(settings, soft=float(soft))
     on = _Objective(settings, begin(search, key, problem, None).state, problem, batch_size)
-    first, steps = float(on.value(on.mask())), search.on(problem).steps
+    first, steps = float(on.value(on.mask())), search.on(problem).descent.steps
     if not math.isfinite(first):
         raise ArgumentError(f"problem: its loss at the start is {first}")
     if not convex and first < lowest:

@@ -61,7 +61,7 @@ def _step_by_step(
 
 def _with_window(group: Group, window: Window | None) -> Problem:
     problem = group.share.problem
-    return problem if window is None else dataclasses.replace(problem, window=window)
+    return problem if window is None else dataclasses.replace(problem, _window=window)
 
 
 def windows(group: Group, start: int, last: np.ndarray | None, is_over: bool) -> Any:
@@ -76,7 +76,7 @@ def windows(group: Group, start: int, last: np.ndarray | None, is_over: bool) ->
     Returns:
       A context whose value is an iterator over windows, each with the digest of its last batch.
     """
-    stream, steps = group.share.problem.stream, group.training.on(group.share.problem).steps
+    stream, steps = group.share.problem.stream, group.training.on(group.share.problem).descent.steps
     if stream is None or is_over:
         return contextlib.nullcontext(itertools.repeat((None, None)))
     size, before = min(group.job.options.chunk, steps), last if start else None

@@ -75,8 +75,8 @@ def fit(
     training, team = make_one(make, settings), Team.of(options.devices)
     name = name or training.name
     if problem.stream is not None:
-        size = min(options.chunk, training.on(problem).steps)
-        problem = dataclasses.replace(problem, window=problem.stream.outline(size))
+        size = min(options.chunk, training.on(problem).descent.steps)
+        problem = dataclasses.replace(problem, _window=problem.stream.outline(size))
     split = split_mesh(options.mesh, options.partition, problem)
     if split is not None:
         problem = split.on(problem)
@@ -104,7 +104,7 @@ def fit(
         Layout.of(mesh, shares, width).save(options.checkpoint, name)
 
     # The batches themselves come as the training goes on.
-    args = (keys, settings, dataclasses.replace(args[2], window=None), network)
+    args = (keys, settings, dataclasses.replace(args[2], _window=None), network)
     found, notes, validation = _trained(job, per_device, axes, args)
     notes += warn_of(training, name, found)
     running, compiling = team.largest(f"{name}: seconds", job.watch.running, job.watch.compiling)

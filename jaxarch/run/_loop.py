@@ -70,7 +70,7 @@ class Loop:
         """Make the state before the first step, whose chunk has these settings."""
         self.group = group
         self.notes: list[str] = []
-        self.steps = group.training.on(group.share.problem).steps
+        self.steps = group.training.on(group.share.problem).descent.steps
         self._job, self._watch = group.job, group.job.watch
         self._seconds_before = self._watch.running
         self._advance: Advance | None = None

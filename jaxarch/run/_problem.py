@@ -12,7 +12,6 @@ from typing import Any, Unpack
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import Array
 
 from jaxarch._internal.epochs import epoch_rows
@@ -41,7 +40,7 @@ _BLOCK = 100
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["data", "train", "train_size", "validation", "per_run", "paired", "window"],
+    data_fields=["data", "train", "train_size", "validation", "per_run", "paired", "_window"],
     meta_fields=["init", "loss", "descent", "predict", "metrics", "gather", "stream"],
 )
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +78,6 @@ class Problem:
         come, in every training from the first one on. `data` is then what validation and `evaluate` take
         their rows from, and `train`, if given, rows that stand for the training examples where a stage looks
         at all of them.
-      window: the batches of the stream that the device has; `over_seeds` sees to it.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -107,7 +105,8 @@ class Problem:
     predict: Callable[[PyTree, PyTree, PyTree], Any] | None = None
     metrics: Callable[[PyTree, PyTree, PyTree], dict[str, Array]] | None = None
     stream: Any = None
-    window: Window | None = None
+    # The batches of the stream that the device has: `over_seeds` sees to it, and nobody else.
+    _window: Window | None = None
 
     def __post_init__(self) -> None:
         if self.stream is not None and not isinstance(self.stream, Stream):
@@ -116,21 +115,6 @@ class Problem:
         for field in ("data", "train", "train_size", "validation", "per_run"):
             tree = jax.tree.map(_as_jax, getattr(self, field))
             object.__setattr__(self, field, tree)
-
-    @property
-    def optimizer(self) -> optax.GradientTransformation:
-        """That of the descent."""
-        return self.descent.optimizer
-
-    @property
-    def steps(self) -> int:
-        """Those of the descent."""
-        return self.descent.steps
-
-    @property
-    def batch_size(self) -> int | None:
-        """That of the descent; `None` for all examples at every step."""
-        return self.descent.batch_size
 
     def descending(self, **changes: Unpack[DescentChanges]) -> Problem:
         """The same problem with another optimiser, other steps or another batch size by default."""
@@ -187,7 +171,7 @@ class Problem:
             validation=axis(self.validation),
             per_run=per_run,
             paired=None if self._own_pairs() is None else 0,
-            window=None,
+            _window=None,
         )
 
     def of_run(self, run: int) -> Problem:
@@ -222,20 +206,22 @@ class Problem:
           ArgumentError: batches of a stream, outside of what `over_seeds` runs.
         """
         if self.stream is not None:
-            if self.window is None:
+            if self._window is None:
                 raise ArgumentError(
                     "stream: its batches are handed out by over_seeds, to a training as it goes on, and to "
                     "any other stage as many as its Needs(batches=...) say"
                 )
-            return self.window.at(step)
+            return self._window.at(step)
         rows = self.training_rows()
         key = key if self.paired is None else jax.random.fold_in(self.paired, 1)
-        if self.batch_size is not None:
+        if self.descent.batch_size is not None:
             size = rows.shape[0] if self.train_size is None else self.train_size
             if self.descent.sampling == "epochs":
-                chosen = epoch_rows(key, step, self.batch_size, size)
+                chosen = epoch_rows(key, step, self.descent.batch_size, size)
             else:
-                chosen = jax.random.randint(jax.random.fold_in(key, step), (self.batch_size,), 0, size)
+                chosen = jax.random.randint(
+                    jax.random.fold_in(key, step), (self.descent.batch_size,), 0, size
+                )
             rows = rows[chosen]
         return self.gather(self.data, self.per_run, rows)
 
@@ -349,7 +335,7 @@ class Problem:
             raise ArgumentError(f"problem: per-run arrays disagree on the number of runs: {sorted(sizes)}")
         one = self if self.runs is None else self.of_run(0)
         if self.stream is not None:
-            one = dataclasses.replace(one, window=self.stream.outline(1))
+            one = dataclasses.replace(one, _window=self.stream.outline(1))
         params, state = _start.eval_shape(self.init, jax.random.key(0))
         check_trainable(params)
         value = _first_loss.eval_shape(one, params, state, jax.random.key(0))
@@ -373,7 +359,7 @@ def check_streamed(problem: Problem) -> None:
         return
     if problem.per_run is not None or problem.train_size is not None:
         raise ArgumentError("stream: all runs see the same batches; leave out `per_run` and `train_size`")
-    if problem.batch_size is not None or problem.descent.sampling != "independent":
+    if problem.descent.batch_size is not None or problem.descent.sampling != "independent":
         raise ArgumentError("stream: its batches are what they are; leave out `batch_size` and `sampling`")
 
 
@@ -381,7 +367,7 @@ def _check_train_size(problem: Problem) -> None:
     size = problem.train_size
     if size is None:
         return
-    if problem.train is None or problem.batch_size is None:
+    if problem.train is None or problem.descent.batch_size is None:
         raise ArgumentError("train_size: it needs `train`, the rows to count, and a `batch_size`")
     if getattr(size, "ndim", 2) > 1 or not jnp.issubdtype(size.dtype, jnp.integer):
         raise ArgumentError("train_size: expected an integer array, a scalar or of shape (runs,)")
@@ -392,7 +378,7 @@ def _check_train_size(problem: Problem) -> None:
 
 def _check_sampling(problem: Problem, examples: int) -> None:
     rows = examples if problem.train is None else problem.train.shape[-1]
-    batch_size = problem.batch_size
+    batch_size = problem.descent.batch_size
     if problem.descent.sampling == "epochs" and batch_size is not None and rows * batch_size >= 2**32:
         raise ArgumentError(
             f"sampling: epochs of {rows} examples in batches of {batch_size} are beyond 2^32; take smaller "

@@ -49,7 +49,7 @@ def width_of(
     needed = None
     per_share = math.ceil(min(runs, options.max_parallel_runs or runs) / shares)
     # One window of a stream is counted with the program; one more waits, and one is being put there.
-    waiting = 2 * _held(args[2].window)
+    waiting = 2 * _held(args[2]._window)
     while limit is not None and not is_jit_disabled():
         static, shapes = _chunk_of(make, mesh, axes, args, per_share, options.chunk)
         # Here the steps are traced for the first time, and an error of the loss has few frames above it.

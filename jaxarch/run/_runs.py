@@ -260,8 +260,10 @@ def needed_memory(
         if isinstance(stage, HostSearch):
             raise ArgumentError(f"strategy: {stage.name} is fitted on the host, and needs no device")
         if problem.stream is not None:
-            size = min(fit_options.chunk, stage.on(problem).steps) if isinstance(stage, Training) else 1
-            problem = dataclasses.replace(problem, window=problem.stream.outline(size))
+            size = (
+                min(fit_options.chunk, stage.on(problem).descent.steps) if isinstance(stage, Training) else 1
+            )
+            problem = dataclasses.replace(problem, _window=problem.stream.outline(size))
         args = (keys, settings, problem, network)
         if isinstance(stage, Training):
             needed |= _needed_by(make, args, fit_options, _stage_name("", stage, index))
@@ -384,7 +386,7 @@ def _run_function(
     width = per_device * shares.devices
     watch, results = Stopwatch(), []
     if problem.stream is not None and stage.needs.batches:
-        problem = dataclasses.replace(problem, window=watch.run(problem.stream.window, stage.needs.batches))
+        problem = dataclasses.replace(problem, _window=watch.run(problem.stream.window, stage.needs.batches))
     axes, args = (0, 0, problem.in_axes(), 0), (keys, settings, problem, network)
     for start in range(0, runs, width):
         members = np.arange(start, min(start + width, runs))

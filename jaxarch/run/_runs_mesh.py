@@ -98,7 +98,7 @@ def check_batches(problem: Problem, mesh: RunsMesh) -> None:
     devices = mesh.mesh.shape[axis]
     if problem.stream is None:
         rows = jax.tree.leaves(problem.data)[0].shape[0] if problem.train is None else problem.train.shape[-1]
-        sizes = [problem.batch_size or rows]
+        sizes = [problem.descent.batch_size or rows]
     else:
         batches = jax.tree.leaves(problem.stream.outline(1).batches)
         sizes = [leaf.shape[1] for leaf in batches if leaf.ndim > 1]

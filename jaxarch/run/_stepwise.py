@@ -142,7 +142,7 @@ class Stepwise:
         check_trainable(params)
         problem = self._problem(params)
         carry = begin(self.search, key, problem, None)
-        check_frozen(self.search.name, self.search.descent, problem.optimizer, carry.state.trainable)
+        check_frozen(self.search.name, self.search.descent, problem.descent.optimizer, carry.state.trainable)
         return jax.tree.map(jnp.copy, StepwiseState(carry.state, carry.opt_state, key))
 
     def params(self, trainable: PyTree, state: StepwiseState) -> PyTree:
@@ -212,7 +212,7 @@ class Stepwise:
         network = network.replace(info=network.info.replace(failed_at=failed_at))
         if self.search.remarks is None or is_traced(state):
             return network
-        if int(training.step) >= self.search.on(self._problem(None)).steps:
+        if int(training.step) >= self.search.on(self._problem(None)).descent.steps:
             for line in self.search.remarks(jax.tree.map(lambda leaf: np.asarray(leaf)[None], network)):
                 warnings.warn(f"{self.search.name}: {line}", ResultWarning, stacklevel=2)
         return network

@@ -118,7 +118,7 @@ def check_stages(
         if problem.stream is not None:
             own = stage.on(problem) if isinstance(stage, Training) else None
             check_streamed(own or problem)
-            problem.stream.check_length(own.steps if own else stage.needs.batches)
+            problem.stream.check_length(own.descent.steps if own else stage.needs.batches)
     shapes = keyed_problem(problem)
     for stage in stages:
         check_network(stage, network)
@@ -131,7 +131,7 @@ def _with_outline(problem: Problem, stage: Stage) -> Problem:
     """The problem as a stage is to have it, where its batches are a stream's."""
     if problem.stream is None or not stage.needs.batches:
         return problem
-    return dataclasses.replace(problem, window=problem.stream.outline(stage.needs.batches))
+    return dataclasses.replace(problem, _window=problem.stream.outline(stage.needs.batches))
 
 
 @partial(jax.jit, static_argnums=0)
@@ -141,10 +141,10 @@ def _outline(stage: Any, key: Array, problem: Problem, network: Network | None) 
     if not isinstance(stage, Training):
         return stage(key, problem, network)
     carry, on = begin(stage, key, problem, network), stage.on(problem)
-    check_frozen(stage.name, stage.descent, problem.optimizer, carry.state.trainable)
+    check_frozen(stage.name, stage.descent, problem.descent.optimizer, carry.state.trainable)
     if network is not None:
         # The steps of a first stage are traced before anything is trained; those of others are not.
         gradient, value = inexact(carry.state.trainable), jnp.zeros(())
         extra = {"value": value, "grad": gradient, "value_fn": lambda moves: value}
         descended(stage, RunKeys.of(key).optimizer, on, carry.state, carry.opt_state, gradient, extra, 0)
-    return joined(network, with_losses(conclude(stage, carry), jnp.zeros(on.steps)))
+    return joined(network, with_losses(conclude(stage, carry), jnp.zeros(on.descent.steps)))

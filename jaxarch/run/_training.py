@@ -74,9 +74,9 @@ class Training:
         that the optimiser holds (`optim.find_mask(state.optimizer)`). The memory that `init` returns has the
         same structure, shapes and dtypes.
       wrap_optimizer: `(settings, key, problem, state) -> optimizer`: the problem's optimiser,
-        `problem.optimizer`, with something around it, as `optim.sparse`. It is called before the first step
-        with the state that `init` returns, and at every step with the state then; the key is the run's, the
-        same at all of them.
+        `problem.descent.optimizer`, with something around it, as `optim.sparse`. It is called before the
+        first step with the state that `init` returns, and at every step with the state then; the key is the
+        run's, the same at all of them.
       gap: `(settings, state, problem) -> scalar`: how far from stationary it is, over all training rows, for
         `EarlyStopping("gap")`; `None` where there is no such number.
       remedy: what to change when the start has a gradient of exactly zero.
@@ -118,7 +118,7 @@ class Training:
         """What one run finds, all steps in one loop."""
         check_network(self, network)
         check_problem(self, problem)
-        steps = self.on(problem).steps
+        steps = self.on(problem).descent.steps
         carry = begin(self, key, problem, network)
         carry, losses = advance(self, key, problem, carry, 0, steps, steps)
         return joined(network, with_losses(conclude(self, carry), losses))
@@ -131,7 +131,7 @@ class Training:
     def optimizer(self, key: Array, problem: Problem, state: TrainState) -> optax.GradientTransformation:
         """What moves the weights: the optimiser of the problem that it is `on`, with what goes around it."""
         if self.wrap_optimizer is None:
-            return problem.optimizer
+            return problem.descent.optimizer
         return self.wrap_optimizer(self.settings, key, problem, state)
 
 

@@ -115,11 +115,11 @@ def continuous_sparsification(
 
 
 def _init(settings: Settings, key: Array, problem: Problem, network: Network | None) -> TrainState:
-    check_at_steps("beta", settings.beta, check_one_positive, problem.steps)
+    check_at_steps("beta", settings.beta, check_one_positive, problem.descent.steps)
     params, model = problem.start(key) if network is None else (network.params, network.state)
     selected = select_floating(params, settings.where)
     scores = map_selected(lambda leaf: jnp.full(leaf.shape, settings.start, jnp.float32), selected)
-    fixed = Fixed(mask_before(network), jnp.asarray(problem.steps, jnp.float32))
+    fixed = Fixed(mask_before(network), jnp.asarray(problem.descent.steps, jnp.float32))
     return TrainState({"scores": scores, "weights": params}, fixed, model)
 
 

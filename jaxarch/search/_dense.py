@@ -99,7 +99,7 @@ def dense(
 
 
 def _init(settings: Settings, key: Array, problem: Problem, network: Network | None) -> TrainState:
-    check_rewind(settings.rewind_to, problem.steps)
+    check_rewind(settings.rewind_to, problem.descent.steps)
     shapes, _ = jax.eval_shape(problem.init, key)
     mask = full_mask(select_floating(shapes, settings.where))
     params, model = fresh(key, problem.start, mask, settings.nonnegative, settings.std)

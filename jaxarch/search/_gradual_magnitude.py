@@ -104,7 +104,7 @@ def _init(settings: Settings, key: Array, problem: Problem, network: None) -> Tr
 def _wrap_optimizer(
     settings: Settings, key: Array, problem: Problem, state: TrainState
 ) -> optax.GradientTransformation:
-    steps = problem.steps
+    steps = problem.descent.steps
     every = spacing(settings.every, steps)
     first, last = (
         min(round(share * steps), steps - 1) // every * every for share in (settings.begin, settings.end)
@@ -112,7 +112,7 @@ def _wrap_optimizer(
     if first == last:
         raise too_few(NAME, steps, every)
     return sparse(
-        problem.optimizer,
+        problem.descent.optimizer,
         optax.polynomial_schedule(1.0, settings.density, 3, last - first, first),
         mask=state.memory,
         every=every,

@@ -140,12 +140,12 @@ def movement(
 
 def _init(settings: Settings, key: Array, problem: Problem, network: Network | None) -> TrainState:
     if callable(settings.density):
-        check_at_steps("density", settings.density, check_density, problem.steps)
+        check_at_steps("density", settings.density, check_density, problem.descent.steps)
     params, model = problem.start(key) if network is None else (network.params, network.state)
     scores = map_selected(
         lambda leaf: jnp.zeros(leaf.shape, jnp.float32), select_floating(params, settings.where)
     )
-    fixed = Fixed(mask_before(network), jnp.asarray(problem.steps, jnp.float32))
+    fixed = Fixed(mask_before(network), jnp.asarray(problem.descent.steps, jnp.float32))
     return TrainState({"scores": scores, "weights": params}, fixed, model)
 
 

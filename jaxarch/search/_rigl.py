@@ -99,11 +99,14 @@ def rigl(
 def _wrap_optimizer(
     settings: Settings, key: Array, problem: Problem, state: TrainState
 ) -> optax.GradientTransformation:
-    every, last = spacing(settings.every, problem.steps), round(settings.until * problem.steps)
+    every, last = (
+        spacing(settings.every, problem.descent.steps),
+        round(settings.until * problem.descent.steps),
+    )
     if every >= last:
-        raise too_few(NAME, problem.steps, every)
+        raise too_few(NAME, problem.descent.steps, every)
     return sparse(
-        problem.optimizer,
+        problem.descent.optimizer,
         replaced=optax.cosine_decay_schedule(settings.replaced, last),
         regrow="gradients",
         every=every,

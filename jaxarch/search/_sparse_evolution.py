@@ -90,11 +90,11 @@ def sparse_evolution(
 def _wrap_optimizer(
     settings: Settings, key: Array, problem: Problem, state: TrainState
 ) -> optax.GradientTransformation:
-    every = spacing(settings.every, problem.steps)
-    if every >= problem.steps:
-        raise too_few(NAME, problem.steps, every)
+    every = spacing(settings.every, problem.descent.steps)
+    if every >= problem.descent.steps:
+        raise too_few(NAME, problem.descent.steps, every)
     return sparse(
-        problem.optimizer,
+        problem.descent.optimizer,
         replaced=optax.constant_schedule(settings.replaced),
         regrow=at_random(key),
         every=every,

@@ -230,7 +230,7 @@ def _wrap_optimizer(
     if settings.penalty == "l2":
         ones, depths = dict.fromkeys(ones, 0.0), {path: ones[path] + depths[path] for path in ones}
     l1, l2 = ({path: of_layers[path] for path in trained} for of_layers in (ones, depths))
-    return proximal_steps(problem.optimizer, l1, l2, where=lambda path, leaf: path in trained)
+    return proximal_steps(problem.descent.optimizer, l1, l2, where=lambda path, leaf: path in trained)
 
 
 def _silencing(key: Array, problem: Problem, params: PyTree, model: PyTree) -> PyTree:

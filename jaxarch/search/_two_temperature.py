@@ -223,7 +223,7 @@ def _check_hard(hard: ArrayLike | optax.Schedule, soft: ArrayLike, step: int | A
 
 
 def _init(settings: Settings, key: Array, problem: Problem, network: Network | None) -> TrainState:
-    _check_hard(settings.hard, settings.soft, problem.steps)
+    _check_hard(settings.hard, settings.soft, problem.descent.steps)
     params_key, scores_key, weights_key = jax.random.split(key, 3)
     params, model = problem.start(params_key) if network is None else (network.params, network.state)
     selected = select_floating(params, settings.where)
@@ -243,7 +243,7 @@ def _wrap_optimizer(
     settings: Settings, key: Array, problem: Problem, state: TrainState
 ) -> optax.GradientTransformation:
     assert settings.clip is not None
-    return optax.chain(problem.optimizer, clipping(settings.clip, _hard(settings, state.step + 1)))
+    return optax.chain(problem.descent.optimizer, clipping(settings.clip, _hard(settings, state.step + 1)))
 
 
 def _params(settings: Settings, state: TrainState) -> PyTree:

@@ -56,7 +56,7 @@ def looped(search, problem, params, state):
         gradients, state = jax.grad(loss, has_aux=True)(at.trainable)
         return search.update(gradients, at), state
 
-    for _ in range(problem.steps):
+    for _ in range(problem.descent.steps):
         at, state = step(at, state)
     return search.network(at)
 
@@ -71,7 +71,7 @@ def test_a_loop_of_one_s_own_finds_what_the_search_finds_of_a_problem(name):
     stage = METHODS[name].stage()
     expected = jax.jit(stage)(KEY, problem)
     params, state = problem.init(KEY)
-    search = jaxarch.Stepwise(stage, optimizer_of(name, problem.optimizer), problem.steps)
+    search = jaxarch.Stepwise(stage, optimizer_of(name, problem.descent.optimizer), problem.descent.steps)
     found = looped(search, problem, params, state)
     assert found.info.failed_at == -1
     assert close(found.params, expected.params, 1e-5)

@@ -250,7 +250,7 @@ def test_a_fit_that_is_resumed_finds_the_same_mask(name, tmp_path):
 
 
 def still(settings, key, problem, state):
-    return sparse(problem.optimizer, mask=state.memory)
+    return sparse(problem.descent.optimizer, mask=state.memory)
 
 
 @pytest.mark.long

@@ -28,7 +28,7 @@ def first_run(case: Case, keys: Array, hard: float, soft: float, rate: float) ->
 
     def largest(key: Array, problem: Problem) -> Network:
         first = begin(training, key, problem, None)
-        last, _ = advance(training, key, problem, first, 0, problem.steps, problem.steps)
+        last, _ = advance(training, key, problem, first, 0, problem.descent.steps, problem.descent.steps)
         return Network(first.state.trainable, info=TrainingInfo({"largest": last.opt_state[0]}))
 
     network, _ = over_seeds(largest, keys, case.problem)

@@ -100,8 +100,8 @@ class Own(NamedTuple):
         *before, last = _trainings(strategy)
         return [
             Phase(batches, 1),
-            *(Phase(stage.on(problem).steps, 1) for stage in before),
-            Phase(last.on(problem).steps, 0 if last.needs.network == "required" else 1),
+            *(Phase(stage.on(problem).descent.steps, 1) for stage in before),
+            Phase(last.on(problem).descent.steps, 0 if last.needs.network == "required" else 1),
         ]
 
 
