@@ -1,10 +1,11 @@
-"""One process of a program of several: run by test_several_processes.py.
+"""One process of a program of several: run by test_several_processes.py, and imported for one alone.
 
 Arguments: the case, a folder for checkpoints, the port, how many processes, which one, and its devices. It
 prints a line of JSON.
 """
 
 import json
+import shutil
 import sys
 import warnings
 
@@ -14,19 +15,19 @@ import optax
 
 import jaxarch
 
-case, folder = sys.argv[1:3]
-port, processes, index, cores = map(int, sys.argv[3:7])
-jaxarch.use_cpu_cores(cores)
-if processes > 1:
+if __name__ == "__main__":
+    port, processes, mine, cores = map(int, sys.argv[3:7])
+    jaxarch.use_cpu_cores(cores)
+    # Before anything uses a device.
     jax.distributed.initialize(
-        f"127.0.0.1:{port}", processes, index, heartbeat_timeout_seconds=20, shutdown_timeout_seconds=20
+        f"127.0.0.1:{port}", processes, mine, heartbeat_timeout_seconds=20, shutdown_timeout_seconds=20
     )
 
-from small import Interrupted, interrupt_at, keys, problem  # noqa: E402
+from small import Interrupted, interrupt_at, keys, problem
 
-from jaxarch import ArgumentError  # noqa: E402
-from jaxarch._internal.digests import tree_digest  # noqa: E402
-from jaxarch.search import dense, logistic_regression, two_temperature  # noqa: E402
+from jaxarch import ArgumentError
+from jaxarch._internal.digests import tree_digest
+from jaxarch.search import dense, logistic_regression, two_temperature
 
 ALL = {"devices": "all hosts", "chunk": 4}
 SEARCH = two_temperature()
@@ -46,6 +47,7 @@ def at_rate(rate):
 
 def other_in_each_process(end):
     """Decide something that depends on the process: the first one's decision counts in all."""
+    index = jax.process_index()
     return jaxarch.Decision(settings=end.settings / (2 + index), note=f"process {index}")
 
 
@@ -79,7 +81,7 @@ def cases():
     yield "callbacks", (at_rate, keys(), problem(steps=20), falling), ALL | changed
 
 
-def numbers():
+def numbers(folder):
     told = {}
     for name, args, options in cases():
         network, report = jaxarch.over_seeds(*args, **options)
@@ -93,6 +95,61 @@ def numbers():
     return told
 
 
+def broken(progress):
+    if jax.process_index() == 1:
+        raise ArgumentError("it is broken")
+
+
+def over(search=SEARCH, some=None, **options):
+    return jaxarch.over_seeds(
+        search, keys() if some is None else some, problem(), **{"devices": "all hosts", "chunk": 4, **options}
+    )
+
+
+def checkpointed(folder, **options):
+    network, _ = over(checkpoint=jaxarch.Checkpoints(folder), **options)
+    return tree_digest(network).tobytes().hex()
+
+
+def begun_and_ended(folder):
+    """Leave a copy of what was begun in another folder, and end it here."""
+    index = jax.process_index()
+    mine = f"{folder}-{index}"
+    whole, _ = over()
+    try:
+        checkpointed(mine, progress=interrupt_at(8))
+    except (Interrupted, ArgumentError):
+        if index == 0:
+            shutil.copytree(mine, folder)
+    return [tree_digest(whole).tobytes().hex(), checkpointed(mine)]
+
+
+def ended(folder):
+    return checkpointed(folder if jax.process_index() == 0 else f"{folder}-{jax.process_index()}")
+
+
+def another_call():
+    Team = jaxarch.run._processes.Team
+    team = Team.of("all hosts")
+    with team.together():
+        team.exchange(f"call {jax.process_index()}", b"")
+
+
+def refusals(folder):
+    """What is said of each thing that one process does otherwise, one after the other."""
+    index = jax.process_index()
+    orbax = jaxarch.Checkpoints(f"{folder}-{index}", format="orbax")
+    calls = {
+        "other keys": lambda: over(some=keys()[:: 1 - 2 * index]),
+        "other settings": lambda: over(two_temperature(mean=0.5 + index)),
+        "a failure": lambda: over(progress=broken),
+        "an option": lambda: over(max_parallel_runs=1 - index),
+        "another call": another_call,
+        "Orbax": lambda: over(checkpoint=orbax),
+    }
+    return {name: refusal(call) for name, call in calls.items()}
+
+
 def refusal(function):
     try:
         function()
@@ -101,51 +158,11 @@ def refusal(function):
     return "nothing"
 
 
-def broken(progress):
-    if index == 1:
-        raise ArgumentError("it is broken")
-
-
-def checkpointed(**options):
-    point = jaxarch.Checkpoints(f"{folder}" if index == 0 else f"{folder}-of-{index}")
-    network, _ = jaxarch.over_seeds(SEARCH, keys(), problem(), checkpoint=point, **ALL, **options)
-    return tree_digest(network).tobytes().hex()
-
-
-def begin():
-    try:
-        checkpointed(progress=interrupt_at(8))
-    except (Interrupted, ArgumentError):
-        return "begun"
-
-
-def over(search=SEARCH, some=None, **options):
-    return jaxarch.over_seeds(search, keys() if some is None else some, problem(), **ALL, **options)
-
-
-def another_call():
-    Team = jaxarch.run._processes.Team
-    team = Team.of("all hosts")
-    with team.together():
-        team.exchange(f"call {index}", b"")
-
-
-OTHER = {
-    "numbers": numbers,
-    "whole": checkpointed,
-    "begin": begin,
-    "refused": lambda: refusal(checkpointed),
-    "other keys": lambda: refusal(lambda: over(some=keys()[:: 1 - 2 * index])),
-    "other settings": lambda: refusal(lambda: over(two_temperature(mean=0.5 + index))),
-    "a failure": lambda: refusal(lambda: over(progress=broken)),
-    "an option": lambda: refusal(lambda: over(max_parallel_runs=1 - index)),
-    "Orbax": lambda: refusal(
-        lambda: over(checkpoint=jaxarch.Checkpoints(f"{folder}-{index}", format="orbax"))
-    ),
-    "another call": lambda: refusal(another_call),
-}
-
-if __name__ == "__main__":
+def quietly(case, folder):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        print(json.dumps(OTHER[case]()), flush=True)
+        return case(folder)
+
+
+if __name__ == "__main__":
+    print(json.dumps(quietly(globals()[sys.argv[1]], sys.argv[2])), flush=True)

@@ -10,8 +10,10 @@ import sys
 import time
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
+import several_processes as one
 from hypothesis import given
 from hypothesis import strategies as st
 from places import ROOT, TESTS
@@ -113,19 +115,19 @@ def free_port():
         return free.getsockname()[1]
 
 
-def start(case, folder, processes, cores, *more):
+def start(case, folder, *cores):
     """One program of several processes, each with so many devices."""
     port = free_port()
     script = TESTS / "several_processes.py"
     started = [
         subprocess.Popen(
-            [sys.executable, script, case, folder, *map(str, (port, processes, index, cores[index])), *more],
+            [sys.executable, script, case.__name__, folder, *map(str, (port, len(cores), index, devices))],
             env=ENVIRONMENT,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        for index in range(processes)
+        for index, devices in enumerate(cores)
     ]
     STARTED.extend(started)
     return started
@@ -157,11 +159,11 @@ def said(started):
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """Digests of what each process found in each case: one with 2 devices, 2 with one each, 3 uneven ones."""
-    layouts = {"one": (1, [2]), "two": (2, [1, 1]), "four": (4, [1, 1, 1, 1]), "uneven": (2, [2, 1])}
+    """What each process found in each case: this one with 2 devices, 2 with one each, 2 uneven ones."""
     return {
-        name: said(start("numbers", tmp_path_factory.mktemp(name), processes, cores))
-        for name, (processes, cores) in layouts.items()
+        "one": [one.quietly(one.numbers, None)],
+        "two": said(start(one.numbers, tmp_path_factory.mktemp("two"), 1, 1)),
+        "uneven": said(start(one.numbers, tmp_path_factory.mktemp("uneven"), 2, 1)),
     }
 
 
@@ -179,18 +181,23 @@ def test_two_processes_find_to_the_bit_what_one_with_two_devices_finds(found, ca
 
 @pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("layout", ["four", "uneven"])
-def test_any_processes_find_the_same_to_rounding_and_all_return_it(found, layout, case):
-    assert len({each[case]["digest"] for each in found[layout]}) == 1
-    np.testing.assert_allclose(found[layout][0][case]["losses"], found["one"][0][case]["losses"], rtol=2e-4)
+def test_uneven_processes_find_the_same_to_rounding_and_all_return_it(found, case):
+    assert len({each[case]["digest"] for each in found["uneven"]}) == 1
+    np.testing.assert_allclose(found["uneven"][0][case]["losses"], found["one"][0][case]["losses"], rtol=2e-4)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("layout", ["two", "four", "uneven"])
+@pytest.mark.parametrize("layout", ["two", "uneven"])
 def test_all_processes_have_the_notes_of_one(found, layout):
-    notes = found["one"][0]["failing"]["notes"]
+    notes = list(found["one"][0]["failing"]["notes"])
     assert len(notes) == 2
     assert [each["failing"]["notes"] for each in found[layout]] == len(found[layout]) * [notes]
+
+
+@pytest.fixture(scope="module")
+def refusals(tmp_path_factory):
+    """What each of two processes says of what one does otherwise."""
+    return said(start(one.refusals, tmp_path_factory.mktemp("refused") / "work", 1, 1))
 
 
 @pytest.mark.long
@@ -205,39 +212,35 @@ def test_all_processes_have_the_notes_of_one(found, layout):
         ("Orbax", "process 1 of 2: checkpoint: Orbax waits for all processes itself"),
     ],
 )
-def test_what_one_process_does_otherwise_ends_all_in_one_line(tmp_path, case, message):
-    first, second = said(start(case, tmp_path / "work", 2, [1, 1]))
-    assert first.startswith((message, message.removeprefix("process 1 of 2: ")))
-    assert second.startswith((message, message.removeprefix("process 1 of 2: ")))
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """What two processes find that nobody interrupts."""
-    return said(start("whole", tmp_path_factory.mktemp("whole"), 2, [1, 1]))[0]
+def test_what_one_process_does_otherwise_ends_all_in_one_line(refusals, case, message):
+    for each in refusals:
+        assert each[case].startswith((message, message.removeprefix("process 1 of 2: ")))
 
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory):
-    """A folder in which two processes have begun the same."""
-    folder = tmp_path_factory.mktemp("begun")
-    said(start("begin", folder / "kept", 2, [1, 1]))
-    return folder
+    """What two processes find that nobody interrupts, and a folder in which they have begun the same."""
+    folder = tmp_path_factory.mktemp("begun") / "kept"
+    first, second = said(start(one.begun_and_ended, folder, 1, 1))
+    whole, again = first
+    assert first == second
+    assert again == whole
+    return whole, folder
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("again", [(1, [2]), (2, [1, 1]), (2, [2, 1]), (3, [1, 1, 1])], ids=str)
-def test_what_two_processes_have_begun_others_end_with_the_same_bits(whole, begun, tmp_path, again):
-    copy = shutil.copytree(begun, tmp_path / "copy")
-    for each in said(start("whole", copy / "kept", *again)):
-        assert each == whole
+def test_what_two_processes_have_begun_others_end_with_the_same_bits(begun, tmp_path):
+    whole, folder = begun
+    assert one.ended(shutil.copytree(folder, tmp_path / "one")) == whole
+    three = said(start(one.ended, shutil.copytree(folder, tmp_path / "three"), 1, 1, 1))
+    assert three == 3 * [whole]
 
 
 @pytest.mark.long
 def test_fewer_devices_do_not_go_on(begun, tmp_path):
-    copy = shutil.copytree(begun, tmp_path / "copy")
-    (line,) = said(start("refused", copy / "kept", 1, [1]))
-    assert "was begun with loop 'scan' on 2 devices (cpu)" in line
+    copy = shutil.copytree(begun[1], tmp_path / "copy")
+    with pytest.raises(ArgumentError, match=r"was begun with loop 'scan' on 2 devices \(cpu\)"):
+        one.checkpointed(copy, devices=jax.devices()[:1])
 
 
 # The command line.
@@ -263,9 +266,13 @@ def wait_for(is_so, seconds=200):
     assert is_so()
 
 
-def command(folder, *more, steps=200, seeds=2):
-    settings = ["--set", "strategies=real", "--set", f"steps={steps}", "--seeds", str(seeds)]
-    run = [sys.executable, "-m", "jaxarch", "run", *settings, "--root", str(folder), *map(str, more)]
+def arguments(folder, *more, steps=20):
+    settings = ["--set", "strategies=real", "--set", f"steps={steps}", "--seeds", "2"]
+    return ["run", *settings, "--root", str(folder), *map(str, more)]
+
+
+def command(folder, *more, **settings):
+    run = [sys.executable, "-m", "jaxarch", *arguments(folder, *more, **settings)]
     process = subprocess.Popen(
         run, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder
     )
@@ -275,7 +282,9 @@ def command(folder, *more, steps=200, seeds=2):
 
 @pytest.mark.long
 def test_the_command_writes_one_folder_with_the_numbers_of_one_process(tmp_path):
-    command(tmp_path, "--out", tmp_path / "alone").communicate(timeout=500)
+    from typed import in_process
+
+    assert in_process(tmp_path, *arguments(tmp_path, "--out", tmp_path / "alone")).returncode == 0
     together = command(tmp_path, "--distributed", "--processes", 2)
     out, error = together.communicate(timeout=500)
     assert together.returncode == 0, error
@@ -288,15 +297,31 @@ def test_the_command_writes_one_folder_with_the_numbers_of_one_process(tmp_path)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("killed", [0, 1])
-def test_a_process_that_is_killed_ends_the_others_with_a_line_that_says_which(tmp_path, killed):
+def test_where_the_first_process_is_killed_the_others_are_ended_with_a_line_that_says_which(tmp_path):
     together = command(tmp_path, "--distributed", "--processes", 2, "--set", "resume=kept", steps=10**8)
     children = Path(f"/proc/{together.pid}/task/{together.pid}/children")
     wait_for((tmp_path / "kept" / "settings.json").exists)
-    os.kill(int(children.read_text().split()[killed]), signal.SIGKILL)
+    os.kill(int(children.read_text().split()[0]), signal.SIGKILL)
     _, error = together.communicate(timeout=60)
     assert together.returncode == launcher.LOST
-    assert f"jaxarch: process {killed} of 2 ended (signal 9); the others are ended too\n" in error
+    assert "jaxarch: process 0 of 2 ended (signal 9); the others are ended too\n" in error
+
+
+@pytest.mark.parametrize("killed", [0, 1])
+def test_the_launcher_says_which_process_is_killed_and_ends_the_others(tmp_path, monkeypatch, capfd, killed):
+    waiting = tmp_path / "waiting"
+    waiting.write_text("#!/bin/sh\nexec sleep 100\n")
+    waiting.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(waiting))
+    children = [launcher._Child(launcher.Place("127.0.0.1:1", 2, index)) for index in range(2)]
+    STARTED.extend(child.process for child in children)
+    children[killed].process.kill()
+    assert launcher._watched(children) == launcher.LOST
+    assert [child.process.returncode for child in children].count(-signal.SIGTERM) == 1
+    line = f"jaxarch: process {killed} of 2 ended (signal 9); the others are ended too\n"
+    assert capfd.readouterr().err == line
+    for child in children:
+        child.process.stderr.close()
 
 
 @pytest.mark.long
