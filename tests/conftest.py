@@ -37,8 +37,13 @@ os.environ["XLA_FLAGS"] = " ".join([*chosen, os.environ.get("XLA_FLAGS", "")])
 jaxarch.use_cpu_cores(2)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-# What is imported stays: collecting garbage need not look through it again and again.
+# No program need say which line of Python each of its operations is from. So it is in the processes of tests.
+os.environ["JAX_TRACEBACK_IN_LOCATIONS_LIMIT"] = "0"
+jax.config.update("jax_traceback_in_locations_limit", 0)
+
+# What is imported stays: collecting garbage need not look through it again and again, nor after every trace.
 gc.freeze()
+gc.set_threshold(100_000, 50, 50)
 
 # No deadline: the first example of a shape compiles. Strategies draw shapes from a fixed menu.
 settings.register_profile(
