@@ -1,6 +1,7 @@
 """Stages run under JAX's own switches for finding errors, and for other dtypes."""
 
 import contextlib
+import gc
 from functools import cache
 
 import jax
@@ -73,6 +74,8 @@ def test_a_loop_of_one_s_own_runs_under_a_switch(switch):
 @pytest.mark.parametrize("switch", TRACED)
 @pytest.mark.parametrize("name", partly_long(IN_JAX, set(IN_JAX) - QUICK))
 def test_every_method_is_traced_under_a_switch(name, switch):
+    # After each trace, leaks are looked for among all objects but the frozen ones, which are older.
+    gc.freeze()
     with contextlib.ExitStack() as switches:
         for context in TRACED[switch]():
             switches.enter_context(context)
