@@ -1,4 +1,4 @@
-"""Numbers that stay as they are: one run of every method on digits, two studies of each paper, every claim.
+"""Numbers that stay as they are: one run of every method on digits, and two studies of each paper.
 
 A change that moves code changes none of them. One that corrects a number, or a default, says so in the
 changelog and writes them anew:
@@ -11,7 +11,6 @@ import json
 import platform
 import sys
 import tempfile
-from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -41,8 +40,6 @@ STUDIES = {
     "spectral.fig7": {**FEW_OF_S, "alphas": 3, "betas": (5.0,), "input_eigenvalues": ("zero",), "epochs": 10},
     "spectral.fig9": {**FEW_OF_S, "presets": ("l1 3e-4",), "features": 4, "epochs": 100},
 }
-CASES = 100
-"""Drawn for each inequality of a claim."""
 
 
 def machine() -> str:
@@ -90,14 +87,6 @@ def of_study(name) -> dict:
     return numbers_of({column: table[column].to_numpy() for column in table if "second" not in column})
 
 
-@cache
-def of_claims() -> dict:
-    """Verdict and margin of every claim."""
-    from jaxarch.lab.claims import outcomes
-
-    return {found.claim.id: [found.verdict, found.margin] for found in outcomes(None, cases=CASES)}
-
-
 def main() -> None:
     """Write all of them."""
     import conftest  # noqa: F401  # the devices and XLA's flags, as pytest sets them
@@ -107,12 +96,9 @@ def main() -> None:
         "machine": machine(),
         "methods": {name: of_method(name) for name in METHODS},
         "studies": {name: of_study(name) for name in STUDIES},
-        "claims": of_claims(),
     }
     FILE.write_text(json.dumps(numbers, indent=1) + "\n")
-    print(
-        f"{FILE}: {len(numbers['methods'])} methods, {len(STUDIES)} studies, {len(numbers['claims'])} claims"
-    )
+    print(f"{FILE}: {len(numbers['methods'])} methods, {len(STUDIES)} studies")
 
 
 if __name__ == "__main__":
