@@ -53,12 +53,12 @@ def weights_before_training(strategy, problem):
 @pytest.mark.long
 def test_all_searches_begin_from_the_same_weights():
     for strategy in (SNIP, search.random_mask(0.5)):
-        assert same(dense(True).start, weights_before_training(strategy, learning(PAIRS)))
+        assert same(dense(True)[jaxarch.Start].params, weights_before_training(strategy, learning(PAIRS)))
 
 
 @pytest.mark.long
 def test_without_pairs_every_search_draws_its_own():
-    assert not same(dense(False).start, weights_before_training(SNIP, learning(None)))
+    assert not same(dense(False)[jaxarch.Start].params, weights_before_training(SNIP, learning(None)))
 
 
 @pytest.mark.long
