@@ -59,7 +59,7 @@ def two_kernels(steps=20):
 
 def states(training, problem, key=KEYS[0]):
     """What is carried after every step, each leaf with a leading axis of steps, and before the first one."""
-    steps = training.on(problem).steps
+    steps = training.on(problem).descent.steps
     begun = single.begin(training, key, problem, None)
 
     def step(carry, index):
