@@ -57,7 +57,7 @@ def magnitude(params: PyTree, where: Where = matrices) -> PyTree:
 
 
 def snip(params: PyTree, gradients: PyTree, where: Where = matrices) -> PyTree:
-    r"""Return the change of the loss when a connection is removed, to first order: `|theta dL/dtheta|`.
+    r"""Return how much the loss would change without each connection, to first order: `|theta dL/dtheta|`.
 
     This is `|dL/dm|` at a mask m of ones. N. Lee, T. Ajanthan and P. Torr, SNIP: Single-shot network pruning
     based on connection sensitivity, 2019. The paper divides by the sum, which changes no mask.
@@ -157,8 +157,8 @@ def synflow(output: Callable[[PyTree], Array], params: PyTree, where: Where = ma
     identity add up to less, since the identity has no scores.
 
     Args:
-      output: `params -> outputs` on an input of ones. Leave out activations that depend on the sign; ReLUs
-        may stay. It is called with the absolute values, in float32.
+      output: `params -> outputs` on an input of ones, without activations for which signs make a difference
+        (for ReLUs they make none). It is called with the absolute values, in float32.
       params: theta. In float32 a deep network's flow may overflow or vanish; `jax_enable_x64` gives float64.
       where: the leaves that are masked, by path.
 

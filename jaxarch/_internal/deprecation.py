@@ -10,8 +10,8 @@ import warnings
 def warn_deprecated(old: str, new: str, release: str) -> None:
     """Warn, the first time only, that a public name has changed.
 
-    Call it in the function with the old name, or in the `__getattr__` of its former module, so that the
-    warning points at the user's line.
+    Call it in the function with the old name, or in the `__getattr__` of its former module. The warning then
+    points at the user's line.
 
     Args:
       old: the old public name, such as `jaxarch.masks.keep`.

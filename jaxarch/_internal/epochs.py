@@ -13,10 +13,10 @@ ROUNDS = 24
 def epoch_rows(key: Array, step: ArrayLike, batch_size: int, examples: ArrayLike) -> Array:
     """Return the examples of a step, from a stream in which every epoch is a permutation of all examples.
 
-    Step t takes places `t B` to `t B + B - 1` of the stream, in one epoch or across two, so that no example
-    is dropped. Place p holds example `pi_e(p mod n)` of epoch `e = p // n`. pi_e is the swap-or-not shuffle
-    of V. Hoang, B. Morris and P. Rogaway (2012) with 24 rounds. It is a function of the key, so training can
-    continue anywhere without a stored permutation.
+    Step t takes places `t B` to `t B + B - 1` of the stream. They may lie across two epochs, so that no
+    example is dropped. Place p holds example `pi_e(p mod n)` of epoch `e = p // n`. pi_e is the swap-or-not
+    shuffle of V. Hoang, B. Morris and P. Rogaway (2012) with 24 rounds. It is a function of the key, so
+    training can continue anywhere without a stored permutation.
 
     Args:
       key: a `jax.random.key`, one for all steps.

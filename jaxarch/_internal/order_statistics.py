@@ -137,7 +137,9 @@ def _least(keys: Array, where: Array | None = None) -> Array:
 
 
 def _split(ordered: Sequence[Array], k: Array) -> _Bracket:
-    """Return a bracket. Its `low` has exactly k keys at or above it; if ties prevent this, the fewest above k.
+    """Return a bracket around the threshold of the k largest keys.
+
+    Exactly k keys are at or above `low`. If ties leave no such number, `low` is the largest one with more.
 
     The number of keys at or above a value falls across their range. Linear interpolation between the ends
     guesses where it reaches k. An end that has stayed twice counts half (the Illinois algorithm, M. Dowell

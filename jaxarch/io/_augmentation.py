@@ -16,8 +16,8 @@ def crop_and_flip(pad: int = 4, flip: bool = True) -> Callable[[Array, Array], A
     """Return an augmentation that shifts images by up to `pad` pixels, and mirrors half of them at random.
 
     This is the usual augmentation of CIFAR-10 (He et al., Deep residual learning, 2016, section 4.2). Zeros
-    are added on all sides, a crop of the image's size is drawn uniformly, and left and right are swapped with
-    probability 1/2, independently for each image.
+    are added on all sides, and a crop of the image's size is drawn uniformly. Left and right are swapped with
+    probability 1/2. Each image is drawn independently.
 
     Args:
       pad: pixels of zeros on each side, at least 0.

@@ -72,7 +72,7 @@ def apply_mask(mask: PyTree, params: PyTree) -> PyTree:
     def masked(m: Array, leaf: Array) -> Array:
         if jnp.issubdtype(m.dtype, jnp.floating):
             return m.astype(leaf.dtype) * leaf
-        # Multiplying by 0 would leave a pruned weight that overflowed as NaN.
+        # A product would turn a pruned weight that overflowed into NaN.
         if m.dtype == bool:
             return jnp.where(m, leaf, 0)
         return jnp.where(m == 0, 0, m.astype(leaf.dtype) * leaf)

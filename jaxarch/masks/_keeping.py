@@ -40,9 +40,13 @@ def keep(
             mask = jaxarch.masks.keep(score(held), density, within=mask)
             held = jaxarch.masks.apply_mask(mask, params)
 
-    A `ResultWarning` names the leaves in any of these cases. Scores are NaN, infinite or all 0. The order of
-    equal scores decides more than a tenth of the mask. The ranking leaves a leaf empty, or keeps it whole at
-    half of the connections or fewer. Under `jit` or `vmap` values are unknown, and there is no warning.
+    A `ResultWarning` names the leaves if
+
+    - scores are NaN, infinite or all 0;
+    - the order of equal scores decides more than a tenth of the mask;
+    - the ranking leaves a leaf empty, or keeps it whole at half of the connections or fewer.
+
+    Under `jit` or `vmap` values are unknown, and there is no warning.
 
     Args:
       scores: one per connection, `None` for leaves that are not masked; for instance from `jaxarch.saliency`.

@@ -168,9 +168,9 @@ class Blocks(Units):
       outputs: the size of a block along the axis of outputs.
       axes: these two axes: a pair, or a pair by path, such as
         `structure.weights_of(function, params, x).axes`. The default is the last two axes; in searches,
-        blocks lie as the model's products use a leaf. Blocks that are not square need `axes`, unless
-        the leaf is called `kernel` or `w` and has the shape (inputs, outputs), or the shape of a convolution
-        with a square window.
+        blocks lie as the model's products use a leaf. Blocks that are not square need `axes`. The only
+        exceptions are leaves called `kernel` or `w` of shape (inputs, outputs), or with the shape of a
+        convolution with a square window.
 
     Raises:
       ArgumentError: sizes that are not positive integers, axes that are not two integers.

@@ -68,8 +68,8 @@ def spectral_network(
     a bundle contains only the eigenvalues of the layer that it leads to. An eigenvalue thus stands for a
     neuron at every depth: for f(0) = 0, an eigenvalue of 0 silences it. In the form of [S] this holds with
     one hidden layer; with more, an eigenvalue feeds the next layer as well, and most neurons stay. The gated
-    form takes one product per layer instead of two. It is an ordinary network with the weights phi_i, in
-    which each neuron has the activation `u -> f(-lambda u) - u`, linear where lambda is 0.
+    form takes one product per layer instead of two. It is an ordinary network with the weights phi_i. Each
+    neuron has the activation `u -> f(-lambda u) - u`, linear where lambda is 0.
 
     The gated form starts at `random`. At a perceptron, the derivative in every hidden eigenvalue carries the
     factor f'(0), which JAX takes to be 0 for `jax.nn.relu`: no neuron would ever be recruited. To start

@@ -76,7 +76,7 @@ def supervised(
         applied to the inputs of a training batch, after `gather`; evaluation goes without it.
       metrics: `(outputs, y) -> {name: scalar}`, shown for the validation rows beside the loss.
       stream: training batches from the host, in place of rows of `data`: an iterable of `(x, y)` that can be
-        started again (a PyTorch `DataLoader`, Grain's and TensorFlow's data sets, a list), or a function
+        started again (a PyTorch `DataLoader`, Grain's and TensorFlow's data sets, a list); or a function
         `step -> iterable` that starts with the batch of that step. All runs see the same batches, starting
         with the first one in every training run. Validation and `evaluate` still take rows from `data`.
 

@@ -49,8 +49,8 @@ def hold(
 
         tx = jaxarch.optim.hold(mask, optax.adamw(1e-3))
 
-    Wrap the whole optimizer. Clipping by the global norm, Muon, LAMB and others that combine entries
-    then see the gradients of a mask in the forward pass, as inside `sparse`:
+    Wrap the whole optimizer. Steps that combine entries, such as global-norm clipping, Muon or LAMB, then see
+    the gradients of a masked forward pass, as inside `sparse`:
 
         chain = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3))
         tx = jaxarch.optim.hold(mask, chain)

@@ -1,9 +1,9 @@
 r"""Gated spectral networks for images: one eigenvalue per channel, kernels between neighbors, 1x1 skips.
 
 Layers 1, ..., B are images of N_i channels, and layer B + 1 holds the outputs. A parameter phi_i is a kernel
-of shape (k, k, N_i, N_{i+1}), k odd, of a convolution of stride t_i, padded with zeros by k // 2. The last
-one has shape (1, 1, N_B, N_{B+1}), and is applied to the mean over the image. The center of a kernel is a
-matrix, the 1x1 kernel c_i. The bundles are
+of shape (k, k, N_i, N_{i+1}), k odd. Its convolution has stride t_i, and is padded with zeros by k // 2. The
+last one has shape (1, 1, N_B, N_{B+1}), and is applied to the mean over the image. The center of a kernel is
+a matrix, the 1x1 kernel c_i. The bundles are
 
     W_{i,i-1} = -L_i phi_{i-1},    W_ij = (-1)^(i-j) L_i c_{i-1} ... c_j,    j < i - 1,
 
@@ -16,9 +16,9 @@ Skips are 1x1 because kernels with zero padding do not compose to kernels, and 1
 is one convolution, and a removed channel is in none of them: it is gone from the network.
 
 A' is Lambda times a unit lower triangular matrix, whatever the blocks of that matrix are. Its spectrum is
-therefore Lambda, each eigenvalue once per pixel. For f(0) = 0, an eigenvalue of 0 silences its channel. With
-ReLU, an eigenvalue does not change when kernels into a channel are scaled by a positive number and kernels
-out of it by the inverse.
+therefore Lambda, each eigenvalue once per pixel. The spectrum does not change under the rescaling symmetry of
+ReLU: scale the kernels into a channel by a positive number, and those out of it by the inverse. For f(0) = 0,
+an eigenvalue of 0 silences its channel.
 """
 
 from __future__ import annotations

@@ -344,7 +344,7 @@ def feedforward(
 
         z_i = W_{i,i-1} s_{i-1},    a_i = f(z_i),    s_i = a_i - phi_{i-1} s_{i-1},
 
-    and the output is z_{B+1}. This holds since s is `Phi_B^-1 a`, and row i of A_B left of its diagonal is
+    and the output is z_{B+1}. This holds since s is `Phi_B^-1 a`. Row i of A_B left of its diagonal is
     W_{i,i-1} times row i - 1 of Phi_B^-1 ([S] 4.2, 4.3). All B (B + 1) / 2 bundles together thus cost two
     products per hidden layer and one for the output. If L_{i-1} is known to be 0,
     `z_i = -L_i phi_{i-1} s_{i-1}` and the layer costs one product. For a narrow output it is cheaper to skip
@@ -357,8 +357,8 @@ def feedforward(
         z_i = -L_i u_i,    s_i = f(-L_i u_i) - u_i,
 
     one product per layer, as in an ordinary network with the weights phi_i. It is such a network: each neuron
-    has its own activation `u -> f(-lambda u) - u`, which is linear where lambda = 0, and with ReLU is a
-    parametric ReLU (He et al. 2015).
+    has its own activation `u -> f(-lambda u) - u`, linear where lambda = 0. With ReLU it is a parametric ReLU
+    (He et al. 2015).
 
     No custom derivatives are defined: JAX's derivative takes the same products again, in either mode, and
     stores only s and what f needs.

@@ -1,7 +1,7 @@
 r"""The algebra of spectral networks ([S] sections 2 to 4, appendices A to D), for any depth and any widths.
 
-A network of B + 1 layers of N_1, ..., N_{B+1} neurons is one square matrix, `A_B = Phi_B Lambda_B Phi_B^-1`,
-whose eigenvectors and eigenvalues are its parameters:
+A network of B + 1 layers of N_1, ..., N_{B+1} neurons is one square matrix, `A_B = Phi_B Lambda_B Phi_B^-1`.
+Its eigenvectors and eigenvalues are the parameters:
 
     Phi_B = | I                  |    Lambda_B = | L_1                   |
             | phi_1  I           |               |      L_2              |
@@ -12,9 +12,9 @@ This is the form of [S], the eigendecomposition. The gated form is this library'
 with the same parameters. Its spectrum is also Lambda_B, but the columns of Phi_B are not its eigenvectors. A
 bundle contains only the eigenvalues of the layer that it leads to. Functions that depend on it take a `form`.
 
-All functions take `eigenvectors`, the sequence phi_1, ..., phi_B of matrices of shape (N_{i+1}, N_i), and
-`eigenvalues`, the sequence L_1, ..., L_{B+1} of vectors of shape (N_i,). They use operators only. Inputs and
-outputs are JAX and NumPy arrays of any dtype; NumPy arrays of dtype `object` that hold integers or
+The argument `eigenvectors` is the sequence phi_1, ..., phi_B of matrices of shape (N_{i+1}, N_i).
+`eigenvalues` is the sequence L_1, ..., L_{B+1} of vectors of shape (N_i,). The functions use operators only.
+Inputs and outputs are JAX and NumPy arrays of any dtype; NumPy arrays of dtype `object` that hold integers or
 `fractions.Fraction` are computed exactly. Block matrices are `Blocks`; layers are counted from 1, as in [S].
 
 Choose the inverse by its use. `substitute` multiplies `Phi_B^-1` with something, which is all that a network

@@ -2,11 +2,11 @@ r"""Floating-point error bounds for the two formulas of Phi_B^-1, and for bundle
 
 The bounds are known before computing.
 
-With the unit roundoff `u = eps / 2` and `gamma_k = k u / (1 - k u)`, a sum of k products is off by at most
-`gamma_k` times the sum of their absolute values, in whatever order it is computed (N. Higham, Accuracy and
-Stability of Numerical Algorithms, section 3.1). The bounds are elementwise. They show why formula (4.1) is
-not an algorithm: its terms are large and cancel, and those of (4.2) do not. On accelerators they hold only
-for products in full precision: `jax.default_matmul_precision("highest")`.
+Let `u = eps / 2` be the unit roundoff, and `gamma_k = k u / (1 - k u)`. A sum of k products, computed in any
+order, is off by at most `gamma_k` times the sum of their absolute values (N. Higham, Accuracy and Stability
+of Numerical Algorithms, section 3.1). The bounds are elementwise. They show why formula (4.1) is not an
+algorithm: its terms are large and cancel, and those of (4.2) do not. On accelerators they hold only for
+products in full precision: `jax.default_matmul_precision("highest")`.
 """
 
 from __future__ import annotations

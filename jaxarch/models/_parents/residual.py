@@ -160,8 +160,8 @@ class ResNet18(ResNet):
     """ResNet-18 in its usual form for CIFAR: four stages of two blocks, with projections.
 
     K. He et al., 2016, table 1 and option B. For images of 32 x 32 it begins with a 3x3 convolution of stride
-    1 and no max pooling, instead of a 7x7 one of stride 2 and max pooling. With 3 inputs and 10 outputs it
-    has 11.17 million parameters.
+    1, without max pooling. This replaces a 7x7 one of stride 2 with max pooling. With 3 inputs and 10 outputs
+    it has 11.17 million parameters.
 
     Args:
       width: a factor of the channels, which at 1 are 64, 128, 256 and 512 in the four stages.
