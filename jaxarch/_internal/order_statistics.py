@@ -153,6 +153,7 @@ def _split(ordered: Sequence[Array], k: Array) -> _Bracket:
 
     def guess(at: _Bracket) -> _Bracket:
         span = jax.lax.bitcast_convert_type(at.high - at.low, unsigned)
+        # Kept below 1: in floating point, the span may round up beyond its unsigned dtype.
         share = jnp.minimum(at.more / (at.more + at.less), 1 - 2.0**-20)
         step = jnp.where(at.guesses < GUESSES, jnp.round(share * span.astype(real)), 0).astype(unsigned)
         step = jnp.where(at.guesses < GUESSES, jnp.clip(step, 1, span), span - span // 2)

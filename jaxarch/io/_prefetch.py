@@ -61,6 +61,7 @@ class Ahead:
     def close(self, wait: bool = False) -> None:
         """Make no more items; with `wait`, return only when the thread has left the iterator alone."""
         self._closed.set()
+        # Wake the thread if it waits for room, so that it can end.
         self._room.release()
         if wait:
             self._thread.join()

@@ -65,6 +65,7 @@ def two_temperature(scores: ArrayLike, hard: ArrayLike, soft: ArrayLike, *, fact
     return _two_temperature(scores, hard, soft, factor)
 
 
+# custom_jvp, not custom_vjp, so that forward mode and higher derivatives work, too.
 @partial(jax.custom_jvp, nondiff_argnums=(3,))
 def _two_temperature(scores: Array, hard: Array, soft: Array, factor: bool) -> Array:
     return jax.nn.sigmoid(hard * _work(scores)).astype(scores.dtype)
@@ -75,6 +76,7 @@ def _tangent(
     factor: bool, primals: tuple[Array, Array, Array], tangents: tuple[Array, Array, Array]
 ) -> tuple[Array, Array]:
     scores, hard, soft = primals
+    # The tangents of the temperatures are dropped: they receive no gradient, at any order.
     slope = _slope(scores, jax.lax.stop_gradient(soft), factor)
     tangent = (slope * tangents[0].astype(slope.dtype)).astype(scores.dtype)
     return _two_temperature(scores, hard, soft, factor), tangent

@@ -169,7 +169,7 @@ def threshold_mask(values: PyTree, threshold: ArrayLike) -> PyTree:
 
 
 def erk_densities(shapes: Mapping[str, tuple[int, ...]], density: ArrayLike) -> dict[str, Any]:
-    r"""Return Erdos-Renyi-Kernel densities, `epsilon sum_i n_i / prod_i n_i` for a kernel (n_1, ..., n_k).
+    r"""Return Erdos-Renyi-Kernel densities: `epsilon sum_i n_i / prod_i n_i` at kernel shape (n_1, ..., n_k).
 
     epsilon is chosen so that all leaves together have the density asked for. A leaf that would exceed its
     number of connections keeps all of them, and epsilon is then computed from the other leaves. U. Evci et

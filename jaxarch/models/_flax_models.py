@@ -47,7 +47,8 @@ class SpectralMLP(nnx.Module):
 
     It computes the same as `jaxarch.spectral_network`, by the feed-forward rule. Wherever it is in a model,
     `jaxarch.search.spectral` penalizes its hidden eigenvalues, and `jaxarch.recruit` removes its neurons.
-    `spectral.direct_weights(network.params["head"], network.state["head"])` exports the rest for one run.
+    `spectral.direct_weights(network.params["head"], network.state["head"])` exports the remaining network of
+    one run.
 
     Attributes:
       eigenvectors: `phi1, ..., phiB`, parameters of shape (N_{i+1}, N_i); in the gated form it is `factors`.

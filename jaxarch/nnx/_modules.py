@@ -25,7 +25,7 @@ def as_function(model: nnx.Module) -> tuple[Callable[..., Any], PyTree]:
         function, tree = jaxarch.nnx.as_function(model)
         print(jaxarch.structure.axis_groups(function, tree, x))
 
-    The function computes with the module's present mode. Call `model.eval()` first, or batch norm updates its
+    The function computes with the module as it is now. Call `model.eval()` first, or batch norm updates its
     statistics and dropout draws random numbers.
 
     Args:

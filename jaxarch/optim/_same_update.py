@@ -32,6 +32,7 @@ class SameUpdate(optax.GradientTransformationExtraArgs):
             self.init is other.init or not (_is_in_a_program(self.init) or _is_in_a_program(other.init))
         )
 
+    # A named tuple has its own `__ne__`, which does not call `__eq__` above.
     def __ne__(self, other: object) -> bool:
         return not self == other
 

@@ -208,6 +208,7 @@ def sparse(
             return _changed(state.mask, counts, scores, growth)
 
         now = _is_change(at, every, until)
+        # If `now` is batched by vmap, `cond` becomes a select, and every step computes a change.
         kept, retained = jax.lax.cond(now, changed, lambda: (state.mask, state.mask))
         stepped = partial(step_under, kept, inner, gradients, state.inner, params, extra)
         skipped = partial(_skipped, stepped, gradients, state.inner)

@@ -29,7 +29,7 @@ class SpectralCNN(nnx.Module):
 
     `jaxarch.search.spectral` penalizes its hidden eigenvalues, `search.spectral_depth` removes its layers,
     `jaxarch.recruit` removes channels, and `spectral.convolutional_weights(params, model.strides, state)`
-    exports the rest.
+    exports the remaining network.
 
     Attributes:
       factors: `phi1, ..., phiB`, parameters of shape (k, k, N_i, N_{i+1}), the last (1, 1, N_B, N_{B+1}).
