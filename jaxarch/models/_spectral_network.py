@@ -44,7 +44,7 @@ def spectral_network(
     method: Method = "auto",
     skips: bool = True,
 ) -> Model:
-    r"""Make a network with weights `A_B = Phi_B Lambda_B Phi_B^-1`, each layer joined to all later ([S]).
+    r"""Make a network with weights `A_B = Phi_B Lambda_B Phi_B^-1` and all skip connections ([S]).
 
     The bundle from layer j to layer i is W_ij of [S] eq. (4.3), and `a_i = f(sum_{j<i} W_ij a_j)` (4.5),
     without f in the last layer. The network has hardly more parameters than an ordinary network of its

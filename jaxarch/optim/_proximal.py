@@ -77,8 +77,8 @@ def proximal(
 
     For L1, steps that end at 0 come from G. Andrew and J. Gao, Scalable training of L1-regularized log-linear
     models, 2007. For groups, they are the half-space projection of T. Chen et al., Half-space proximal
-    stochastic gradient method for group-sparsity regularized problem, 2020. Both papers use gradient descent.
-    The mean is ours.
+    stochastic gradient method for group-sparsity regularized problem, 2020. The latter is with gradient
+    descent. The mean is ours.
 
         tx = jaxarch.optim.proximal(optax.adam(1e-3), l1=1e-4, where="eigenvalues/L2")
 
