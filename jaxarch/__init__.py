@@ -3,11 +3,11 @@
     problem = jaxarch.supervised(model, (x, y), loss=..., optimizer=optax.adam(1e-2), steps=1000)
     network, report = jaxarch.over_seeds(jaxarch.search.two_temperature(), keys, problem)
 
-A stage is a pure function `(key, problem, network) -> Network`: a search makes a network from nothing, a
-transform turns one into another; `chain` joins them to a strategy; `over_seeds` runs it for many keys in one
-program.
+A stage is a pure function `(key, problem, network) -> Network`. A search makes a network from nothing, and a
+transform turns one network into another. `chain` joins stages to a strategy, and `over_seeds` runs a strategy
+for many keys in one program.
 
-Everything here is loaded when it is first touched.
+Every name is imported on first use.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ def __getattr__(name: str) -> Any:
     if name == "streams":
         raise ImportError("jaxarch.streams is jaxarch.io")
     if name in _OF_THE_LAB:
-        # No AttributeError, of which `from jaxarch import data` would not show the text.
+        # Not an AttributeError, since `from jaxarch import data` would not show its text.
         raise ImportError(f"jaxarch.{name} is jaxarch.lab.{name}; pip install 'jaxarch[lab]'")
     return _public(name)
 

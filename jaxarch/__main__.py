@@ -1,4 +1,4 @@
-"""The command `jaxarch`, also as `python -m jaxarch`: signals are watched before the rest is imported."""
+"""The command `jaxarch`, also as `python -m jaxarch`: signal handlers are set before the rest is imported."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ OF_THE_LAB = (
     "sklearn",
     "vl_convert",
 )
-"""The packages that the extra `lab` brings, as they are imported."""
+"""Packages of the extra `lab`, by their import names."""
 
 
 def main() -> None:
-    """Entry point of the command line."""
+    """Run the command line."""
     interruption.run(_command)
 
 
 def missing_of_the_lab() -> list[str]:
-    """Return the packages of the lab that are not installed."""
+    """Return the packages of the extra `lab` that are not installed."""
     return [package for package in OF_THE_LAB if importlib.util.find_spec(package) is None]
 
 
 def _command() -> None:
-    # Before anything is trained: a report is written at the end.
+    # Check before training starts, since a report is written only at the end.
     if missing := missing_of_the_lab():
         needed = f"the command line needs {missing[0]}, which is not installed"
         print(f"jaxarch: {needed}; pip install 'jaxarch[lab]'", file=sys.stderr)

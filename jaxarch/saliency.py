@@ -1,12 +1,13 @@
-r"""How much a network needs each of its connections: scores as pure functions of parameters and gradients.
+r"""Scores of how much a network needs each connection, as pure functions of parameters and gradients.
 
-A *saliency* has the structure of the parameters, `None` in place of leaves that are not masked, and is
-float32 whatever they are. The larger, the more a connection is needed; `masks.keep` makes a mask of it:
+A *saliency* has the structure of the parameters, with `None` in place of leaves that are not masked, and is
+float32 whatever they are. A larger score means a connection is needed more. `masks.keep` turns it into a
+mask:
 
     loss, gradients = jax.value_and_grad(loss_of)(params, batch)
     mask = jaxarch.masks.keep(jaxarch.saliency.snip(params, gradients), 0.1)
 
-Arrays may be split over devices, and stay so: nothing is compared here but a weight with its own gradient.
+Arrays may be split over devices, and stay split: each weight meets only its own gradient.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ __all__ = ["grasp", "magnitude", "snip", "synflow"]
 
 
 def magnitude(params: PyTree, where: Where = matrices) -> PyTree:
-    """The size of a weight, `|theta|`: what is removed is near 0 already.
+    """Return the magnitude of each weight, `|theta|`: pruning removes weights that are already near 0.
 
     Args:
-      params: the weights, of a trained network.
+      params: the weights of a trained network.
       where: the leaves that are masked, by path.
 
     Returns:
       Scores in the structure of the parameters.
 
     Raises:
-      ArgumentError: selected parameters that are not floating point; leaves that there are none of.
+      ArgumentError: selected parameters that are not floating point; leaves that do not exist.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -56,23 +57,23 @@ def magnitude(params: PyTree, where: Where = matrices) -> PyTree:
 
 
 def snip(params: PyTree, gradients: PyTree, where: Where = matrices) -> PyTree:
-    r"""How much the loss would change without a connection, to first order: `|theta dL/dtheta|`.
+    r"""Return how much the loss would change without each connection, to first order: `|theta dL/dtheta|`.
 
-    That is `|dL/dm|` at a mask m of ones. N. Lee, T. Ajanthan and P. Torr, SNIP: Single-shot network pruning
-    based on connection sensitivity, 2019; they divide by the sum, which changes no mask.
+    This is `|dL/dm|` at a mask m of ones. N. Lee, T. Ajanthan and P. Torr, SNIP: Single-shot network pruning
+    based on connection sensitivity, 2019. The paper divides by the sum, which changes no mask.
 
     Args:
-      params: theta, as a rule those of the start.
-      gradients: of the loss at theta, a mean over one batch or, better, several. A module of gradients goes
-        with the state of its parameters, as `nnx.grad` makes it where Flax's `graph_updates` is off.
+      params: theta, usually the initial parameters.
+      gradients: gradients of the loss at theta, a mean over one batch or, better, several. A module of
+        gradients fits the state of its parameters; `nnx.grad` makes one if Flax's `graph_updates` is off.
       where: the leaves that are masked, by path.
 
     Returns:
       Scores in the structure of the parameters.
 
     Raises:
-      ArgumentError: gradients of another structure or of other shapes; selected parameters that are not
-        floating point; leaves that there are none of.
+      ArgumentError: gradients whose structure or shapes differ from the parameters; selected parameters that
+        are not floating point; leaves that do not exist.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -94,26 +95,26 @@ def snip(params: PyTree, gradients: PyTree, where: Where = matrices) -> PyTree:
 
 
 def grasp(loss: Callable[[PyTree], Array], params: PyTree, where: Where = matrices) -> PyTree:
-    r"""How much of the gradient's norm goes through a connection: `theta (H g)`, H the Hessian of the loss.
+    r"""Return each connection's part in the norm of the gradient: `theta (H g)`, H the Hessian of the loss.
 
-    `-theta (H g)` is half of the change of `|g|^2`, to first order, when theta is removed: the smaller this
-    score, the more the flow of gradients gains by the removal. C. Wang, G. Zhang and R. Grosse, Picking
-    winning tickets before training by preserving gradient flow, 2020, equation (8), with its sign turned so
-    that the largest are kept. It is computed exactly, as a derivative along g, at about the price of three
+    `-theta (H g)` is half of the change of `|g|^2`, to first order, when theta is removed. The smaller the
+    score, the more the removal increases the gradient flow. C. Wang, G. Zhang and R. Grosse, Picking winning
+    tickets before training by preserving gradient flow, 2020, equation (8), with the opposite sign, so that
+    the largest scores are kept. It is computed exactly, as a derivative along g, at about the price of three
     gradients.
 
     Args:
       loss: `params -> scalar`, over a batch. The authors' code divides the outputs by 200 here: see
         `Problem.softened`.
-      params: theta, as a rule those of the start.
-      where: the leaves that are masked, by path. g has zeros for all others.
+      params: theta, usually the initial parameters.
+      where: the leaves that are masked, by path. g is 0 for all other leaves.
 
     Returns:
       Scores in the structure of the parameters; they may be negative.
 
     Raises:
-      ArgumentError: selected parameters that are not floating point; leaves that there are none of; a loss
-        that fails on these parameters, or is not one number.
+      ArgumentError: selected parameters that are not floating point; leaves that do not exist; a loss that
+        fails on these parameters, or is not one number.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -133,7 +134,7 @@ def grasp(loss: Callable[[PyTree], Array], params: PyTree, where: Where = matric
 
     gradient = jax.grad(loss_of)
 
-    # Where a module has no array, as for a layer without a bias, there is neither theta nor g.
+    # If a module has no array, for instance a layer without a bias, both theta and g are missing.
     def along(theta: Array | None, g: Array | None) -> Array | None:
         return jnp.zeros_like(g) if theta is None and g is not None else g
 
@@ -143,20 +144,21 @@ def grasp(loss: Callable[[PyTree], Array], params: PyTree, where: Where = matric
 
 
 def synflow(output: Callable[[PyTree], Array], params: PyTree, where: Where = matrices) -> PyTree:
-    r"""How much of the flow through the network goes through a connection: `|theta| dR/d|theta|`.
+    r"""Return each connection's part in the flow through the network: `|theta| dR/d|theta|`.
 
-    R is the sum of the outputs of the network whose parameters are all `|theta|`, on an input of ones: no
-    data are needed. H. Tanaka, D. Kunin, D. Yamins and S. Ganguli, Pruning neural networks without any data
-    by iteratively conserving synaptic flow, 2020, equation (2). They prune in 100 rounds, to density `d^(k /
-    100)` after round k, since a single one may cut a whole layer: call it again with the masked parameters.
+    R is the sum of the outputs on an input of ones, of the network with all parameters replaced by `|theta|`.
+    It needs no data. H. Tanaka, D. Kunin, D. Yamins and S. Ganguli, Pruning neural networks without any data
+    by iteratively conserving synaptic flow, 2020, equation (2). The paper prunes in 100 rounds, to density
+    `d^(k / 100)` after round k, since a single round may cut a whole layer. For rounds, call this function
+    again with the masked parameters.
 
-    Without biases the scores of a layer that all flow goes through add up to R, and those of layers beside
-    each other, such as a convolution and the projection around it, to what goes through each: to R together.
-    Around an identity, which has no scores, they add up to less.
+    Without biases, the scores of a layer that carries all flow add up to R. Parallel layers, such as a
+    convolution and the projection around it, add up to the flow through each: to R together. Layers around an
+    identity add up to less, since the identity has no scores.
 
     Args:
-      output: `params -> outputs` on an input of ones, without activations that make a difference of signs
-        (ReLUs make none). It is called with the absolute values, in float32.
+      output: `params -> outputs` on an input of ones, without activations for which signs make a difference
+        (for ReLUs they make none). It is called with the absolute values, in float32.
       params: theta. In float32 a deep network's flow may overflow or vanish; `jax_enable_x64` gives float64.
       where: the leaves that are masked, by path.
 
@@ -164,8 +166,8 @@ def synflow(output: Callable[[PyTree], Array], params: PyTree, where: Where = ma
       Scores in the structure of the parameters.
 
     Raises:
-      ArgumentError: selected parameters that are not floating point; leaves that there are none of; a
-        function that fails on these parameters, or makes no array.
+      ArgumentError: selected parameters that are not floating point; leaves that do not exist; a function
+        that fails on these parameters, or does not return an array.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -182,10 +184,10 @@ def synflow(output: Callable[[PyTree], Array], params: PyTree, where: Where = ma
 
 
 def _called(name: str, function: Callable[[PyTree], Array], params: PyTree) -> Array:
-    """The array that a function makes of the parameters.
+    """Return the array that a function computes from the parameters.
 
     Raises:
-      ArgumentError: it fails, or makes no array of real numbers.
+      ArgumentError: the function fails, or does not return an array of real numbers.
     """
     try:
         made = function(params)

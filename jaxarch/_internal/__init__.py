@@ -1,1 +1,1 @@
-"""Small tools of every room, none of them public."""
+"""Small tools shared by the whole package, none of them public."""

@@ -1,4 +1,4 @@
-"""Which CPU cores this process may use, and does, without JAX."""
+"""CPU cores that this process may use, and does use, without JAX."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import os
 
 
 def available_cores() -> int:
-    """The cores that this process is not kept from, or, where nothing tells, all of the machine."""
+    """Return the number of cores that this process may use, or, if unknown, all cores of the machine."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def keep_to_cores(count: int, place: int) -> None:
-    """Keep this thread, and those that it starts, to so many of its cores: those of one of several places.
+    """Restrict this thread, and threads that it starts, to `count` of its cores: the group number `place`.
 
-    Processes that compute side by side on all cores get in one another's way. Where nothing keeps threads to
-    cores, they stay free.
+    Processes that compute on all cores side by side slow each other down. On systems without thread affinity,
+    nothing is restricted.
     """
     if hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))

@@ -1,4 +1,4 @@
-"""Deprecations: an old name works on for some releases, and warns once."""
+"""Deprecations: an old name works for some releases, and warns once."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import warnings
 
 @functools.cache
 def warn_deprecated(old: str, new: str, release: str) -> None:
-    """Warn, the first time only, that a public name has another now.
+    """Warn, the first time only, that a public name has changed.
 
-    Call it in the function of the old name, or in the `__getattr__` of the module that had it, so that the
-    warning points at the line of the user.
+    Call it in the function with the old name, or in the `__getattr__` of its former module. The warning then
+    points at the user's line.
 
     Args:
-      old: the public name that is kept for now, such as `jaxarch.masks.keep`.
-      new: the public name to use in its place.
-      release: the one that removes the old name, such as `0.3`.
+      old: the old public name, such as `jaxarch.masks.keep`.
+      new: the public name to use instead.
+      release: the release that removes the old name, such as `0.3`.
 
     Example:
       >>> import warnings

@@ -1,4 +1,4 @@
-"""What arrays hold, as a digest that tells them from others."""
+"""Digests of arrays, to tell them from others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jaxarch._internal.trees import PyTree, named_leaves, raw_numbers
 
 
 def tree_digest(tree: PyTree, said: tuple[Any, ...] = ()) -> np.ndarray:
-    """SHA-256 of arrays, by their paths, dtypes and shapes, and of what else is said: 32 bytes, uint8."""
+    """Return the SHA-256 of arrays, with paths, dtypes and shapes, and of `said`: 32 bytes, uint8."""
     total = hashlib.sha256(repr(said).encode())
     for name, leaf in named_leaves(tree).items():
         array = np.ascontiguousarray(raw_numbers(leaf))

@@ -1,4 +1,4 @@
-"""The examples of a step where each comes once an epoch: a shuffle that is computed, and kept nowhere."""
+"""Example indices for sampling by epochs: a shuffle that is computed, not stored."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ ROUNDS = 24
 
 
 def epoch_rows(key: Array, step: ArrayLike, batch_size: int, examples: ArrayLike) -> Array:
-    """Which examples a step takes, of a stream in which every epoch is a permutation of all of them.
+    """Return the examples of a step, from a stream in which every epoch is a permutation of all examples.
 
-    Step t takes places `t B` to `t B + B - 1` of the stream, in any epoch or across two of them, so that no
-    example is dropped. Place p is example `pi_e(p mod n)` of epoch `e = p // n`. pi_e is V. Hoang, B. Morris
-    and P. Rogaway's swap-or-not shuffle (2012) with 24 rounds: a function of the key, so that a training goes
-    on anywhere without having kept a permutation.
+    Step t takes places `t B` to `t B + B - 1` of the stream. They may lie across two epochs, so that no
+    example is dropped. Place p holds example `pi_e(p mod n)` of epoch `e = p // n`. pi_e is the swap-or-not
+    shuffle of V. Hoang, B. Morris and P. Rogaway (2012) with 24 rounds. It is a function of the key, so
+    training can continue anywhere without a stored permutation.
 
     Args:
       key: a `jax.random.key`, one for all steps.
@@ -30,7 +30,7 @@ def epoch_rows(key: Array, step: ArrayLike, batch_size: int, examples: ArrayLike
     n = jnp.asarray(examples, jnp.uint32)
     batch = jnp.uint32(batch_size)
     step = jnp.asarray(step, jnp.uint32)
-    # t B, in n-ths and a rest, without a product that overflows.
+    # Split t B into multiples of n and a rest, without a product that overflows.
     rest = step % n * batch
     first, place = step // n * batch + rest // n, rest % n + jnp.arange(batch_size, dtype=jnp.uint32)
     epoch, place = first + place // n, place % n
@@ -42,7 +42,7 @@ def epoch_rows(key: Array, step: ArrayLike, batch_size: int, examples: ArrayLike
 
 
 def _mixed(word: Array) -> Array:
-    """A word whose every bit depends on every bit of another: the finaliser of MurmurHash3 (A. Appleby)."""
+    """Mix a word so that every bit depends on every bit: the finalizer of MurmurHash3 (A. Appleby)."""
     word = (word ^ word >> 16) * jnp.uint32(0x85EBCA6B)
     word = (word ^ word >> 13) * jnp.uint32(0xC2B2AE35)
     return word ^ word >> 16

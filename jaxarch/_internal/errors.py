@@ -1,6 +1,6 @@
-"""Errors and warnings that speak to the user: one line, naming the argument and what would be right.
+"""Errors and warnings for users: one line with the argument's name and the expected value.
 
-JAX and NumPy are imported where they are needed, so that `jaxarch --help` costs neither.
+JAX and NumPy are imported only where needed, so that `jaxarch --help` does not wait for them.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 LARGEST_COUNT = 2**31 - 1
 LONGEST_LIST = 250
-"""Characters of the names that a message lists."""
+"""Maximum number of characters of the names that a message lists."""
 
 
 class ArgumentError(ValueError):
-    """A value handed in by the user cannot be used.
+    """An argument from the user that cannot be used.
 
-    The message is one line: the argument's name, what it was, and what would be right. The command line
-    prints it and ends with exit status 2; anything else that is raised is a fault of the library's own.
+    The message is one line: the argument's name, its value, and the expected value. The command line prints
+    it and ends with exit status 2. Any other exception is a bug of the library.
     """
 
 
@@ -38,34 +38,34 @@ class NonFiniteWarning(UserWarning):
 
 
 class DeadStartWarning(UserWarning):
-    """A trainable leaf receives a gradient of exactly zero as training begins."""
+    """A trainable leaf receives a gradient of exactly zero at the start of training."""
 
 
 class ResultWarning(UserWarning):
-    """A result, a mask or a selection lacks what was asked for; the message names what, and where."""
+    """A result, mask or selection lacks something that was asked for; the message names it and its place."""
 
 
 for _public in (ArgumentError, NonFiniteWarning, DeadStartWarning, ResultWarning):
-    # The name that users import, in their tracebacks.
+    # Tracebacks show the name that users import.
     _public.__module__ = "jaxarch"
 
 
 def shown(value: object, limit: int = 80) -> str:
-    """A value as an error message shows it: on one line, and shortened in its middle where it is long.
+    """Return a value as error messages show it: on one line, and shortened in the middle if it is long.
 
     Args:
-      value: what was handed in. A path is shown as it is typed, everything else as its `repr`.
-      limit: the most characters.
+      value: any value. A path is shown as it is typed, everything else as its `repr`.
+      limit: maximum number of characters.
 
     Returns:
       At most `limit` characters, all of them printable: line ends and control characters are escaped.
     """
-    # Nothing is spelled out that would be cut away: what is handed in may be of any size.
+    # The value may be of any size, so never build more text than is shown.
     if isinstance(value, os.PathLike):
         path = os.fsdecode(value)
         return shortened(printable(path[:limit] + path[-limit:] if len(path) > 2 * limit else path), limit)
     try:
-        # A number of NumPy's or JAX's as a number of Python's.
+        # Show a number of NumPy or JAX like a Python number.
         number = value.item() if getattr(value, "ndim", None) == 0 and hasattr(value, "item") else value
         text = _Short(limit).repr(number)
     except Exception:
@@ -74,12 +74,12 @@ def shown(value: object, limit: int = 80) -> str:
 
 
 def printable(text: str) -> str:
-    """A text with its line ends and control characters escaped."""
+    """Return a text with its line ends and control characters escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def shortened(text: str, limit: int) -> str:
-    """At most so many characters of a text, its beginning and its end."""
+    """Return at most `limit` characters of a text, from its beginning and its end."""
     if len(text) <= limit:
         return text
     tail = (limit - 3) // 2
@@ -97,14 +97,14 @@ class _Short(reprlib.Repr):
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """The tail of an error on an unknown name: the nearest known one, or all of them.
+    """Return the tail of an error about an unknown name: the nearest known name, or all of them.
 
-    A name that is the end of a known one, as `fig4` of `disentangling.fig4`, is nearest to that.
+    A name that ends a known one, such as `fig4` for `disentangling.fig4`, is nearest to that one.
     """
     known = list(known)
     if isinstance(name, str):
         near = [full for full in known if full.endswith(f".{name}")]
-        # Comparing takes time that grows with the square of the length.
+        # The time of a comparison grows with the square of the length.
         near = near or difflib.get_close_matches(name[:200], known, n=1, cutoff=0.5)
         if near:
             return f"did you mean {' or '.join(map(repr, near))}?"
@@ -115,22 +115,22 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """What another library's error says, for the tail of one of ours."""
+    """Return the message of another library's error, for the tail of an error of this one."""
     return shortened(" ".join(str(error).split()) or type(error).__name__, 200)
 
 
 def first_line(error: BaseException, width: int = 160) -> str:
-    """The beginning of what another library's error says, where the rest is of no help."""
+    """Return the beginning of another library's error message, where the rest does not help."""
     return shortened(one_line(error), width)
 
 
 @contextlib.contextmanager
 def from_extra(extra: str, what: str) -> Iterator[None]:
-    """Import what an extra brings; without it, one line says which.
+    """Import packages of an extra; if one is missing, raise an error that names the extra.
 
     Args:
-      extra: such as `lab`, of `pip install 'jaxarch[lab]'`.
-      what: what needs it, after the name of its argument or function: `to_frame: a table`.
+      extra: the extra, such as `lab` in `pip install 'jaxarch[lab]'`.
+      what: the feature that needs it, after the name of its argument or function: `to_frame: a table`.
 
     Raises:
       ArgumentError: a package that is not installed.
@@ -152,7 +152,7 @@ def from_extra(extra: str, what: str) -> Iterator[None]:
 
 
 def is_traced(value: object) -> bool:
-    """Whether a value is only known inside a JAX transformation, so that it cannot be checked."""
+    """Return whether a value is only known inside a JAX transformation, and so cannot be checked."""
     if "jax" not in sys.modules:
         return False
     import jax
@@ -161,17 +161,17 @@ def is_traced(value: object) -> bool:
 
 
 def check_function(name: str, function: Any, *arguments: Any) -> None:
-    """Raise for a module in place of a function of its parameters: its input would be taken for these.
+    """Raise if a module is given in place of a function of its parameters: it would take these as its input.
 
-    A method that takes its parameters, such as Linen's `apply`, is a function.
+    A method that takes its parameters, such as Linen's `apply`, counts as a function.
 
     Args:
-      name: of the argument.
-      function: what was handed in.
-      *arguments: what it will be called with, the parameters first.
+      name: the argument's name.
+      function: the argument's value.
+      *arguments: the arguments of the later call, the parameters first.
 
     Raises:
-      ArgumentError: a module, with the call that is right; or nothing that can be called.
+      ArgumentError: a module (the message has the right call), or a value that cannot be called.
     """
     inner = function
     while isinstance(inner, functools.partial) or hasattr(inner, "__wrapped__"):
@@ -198,7 +198,7 @@ def check_function(name: str, function: Any, *arguments: Any) -> None:
 
 
 def _is_instance(value: object, library: str, name: str) -> bool:
-    """Return whether it is of a class of a library that need not be there: nothing is imported."""
+    """Return whether a value is of a class of a library that may be missing; nothing is imported."""
     cls = getattr(sys.modules.get(library), name, None)
     return cls is not None and isinstance(value, cls)
 
@@ -210,7 +210,7 @@ def _has_arrays(module: object) -> bool:
 
 
 def _takes_parameters(function: Any, arguments: Sequence[Any]) -> bool:
-    """Return whether a module's method requires all arguments, of which the first is no single array."""
+    """Return whether a module's method requires all arguments, the first of which is not a single array."""
     kinds = inspect.Parameter
     parameters = list(inspect.signature(function).parameters.values())
     positional = [
@@ -227,7 +227,7 @@ def check_finite(name: str, value: object) -> None:
     JAX keeps float32 unless float64 is enabled: 1e39 is infinite in it.
 
     Raises:
-      ArgumentError: naming the argument.
+      ArgumentError: any other value; the message names the argument.
     """
     if is_traced(value):
         return
@@ -243,7 +243,7 @@ def check_positive(name: str, value: object) -> None:
     JAX keeps float32 unless float64 is enabled: 1e39 is infinite in it, and 1e-50 is 0. Traced values pass.
 
     Raises:
-      ArgumentError: naming the argument.
+      ArgumentError: any other value; the message names the argument.
     """
     if is_traced(value):
         return
@@ -272,17 +272,18 @@ def check_concrete(name: str, value: object) -> None:
 
 
 def real_numbers(name: str, value: object) -> Any:
-    """Real numbers as a NumPy array of float64, for what is computed outside of JAX.
+    """Return real numbers as a NumPy array of float64, for computations outside of JAX.
 
     Raises:
-      ArgumentError: naming the argument: traced or ragged values, texts, complex numbers, objects, `None`.
+      ArgumentError: traced or ragged values, texts, complex numbers, objects, `None`; the message names the
+        argument.
     """
     check_concrete(name, value)
     import numpy as np
 
     try:
         array = np.asarray(value)
-        # Objects may be numbers: integers of more than 64 bits, columns of pandas with None for NaN.
+        # Objects may hold numbers: integers of more than 64 bits, or pandas columns with None for NaN.
         if not (is_numeric(array) and array.dtype.kind != "c") and not (array.dtype == object and array.ndim):
             raise TypeError
         return array.astype(np.float64)
@@ -291,10 +292,10 @@ def real_numbers(name: str, value: object) -> Any:
 
 
 def real_number(name: str, value: object) -> float:
-    """One finite real number as Python's, for what is computed outside of JAX.
+    """Return one finite real number as a Python float, for computations outside of JAX.
 
     Raises:
-      ArgumentError: as `real_numbers`; an array, or a number that is not finite.
+      ArgumentError: see `real_numbers`; an array, or a number that is not finite.
     """
     import numpy as np
 
@@ -305,20 +306,20 @@ def real_number(name: str, value: object) -> float:
 
 
 def positive_number(name: str, value: object) -> float:
-    """One finite number above 0 as Python's.
+    """Return one positive finite number as a Python float.
 
     Raises:
-      ArgumentError: as `real_number`; a number that is not positive.
+      ArgumentError: see `real_number`; a number that is not positive.
     """
     check_positive(name, value)
     return real_number(name, value)
 
 
 def as_array(name: str, value: Any, dtype: Any = None) -> jax.Array:
-    """A JAX array of what is handed in, traced or not.
+    """Convert a value to a JAX array, traced or not.
 
     Raises:
-      ArgumentError: naming the argument: texts, ragged lists, objects, random keys, `None`.
+      ArgumentError: texts, ragged lists, objects, random keys, `None`; the message names the argument.
     """
     import jax
 
@@ -331,7 +332,7 @@ def as_array(name: str, value: Any, dtype: Any = None) -> jax.Array:
 
 
 def check_broadcast(**values: Any) -> None:
-    """Raise unless the shapes of all these arguments broadcast to one, as JAX is set to broadcast."""
+    """Raise unless the shapes of all these arguments broadcast, under JAX's rank promotion setting."""
     import jax
     import numpy as np
 
@@ -349,7 +350,7 @@ def check_broadcast(**values: Any) -> None:
 
 
 def is_numeric(value: object) -> bool:
-    """Return whether a value is an array of numbers or booleans: NumPy's, JAX's, traced, or a shape."""
+    """Return whether a value is an array of numbers or booleans: of NumPy or JAX, traced, or a shape."""
     import jax
     import numpy as np
 
@@ -360,16 +361,16 @@ def is_numeric(value: object) -> bool:
 
 
 def check_array(name: str, value: object, *, real: bool = False, keys: bool = False) -> None:
-    """Raise unless it is an array of numbers or booleans, traced or not.
+    """Raise unless `value` is an array of numbers or booleans, traced or not.
 
     Args:
-      name: of the argument.
-      value: what was handed in.
-      real: whether complex numbers are refused.
-      keys: whether random keys may be in place of numbers, as in the parameters of a model.
+      name: the argument's name.
+      value: the argument's value.
+      real: whether complex numbers raise an error.
+      keys: whether random keys are also allowed, as in the parameters of a model.
 
     Raises:
-      ArgumentError: naming the argument.
+      ArgumentError: any other value; the message names the argument.
     """
     import jax
 
@@ -400,7 +401,7 @@ def check_leaves(name: str, tree: object, *, real: bool = False, keys: bool = Fa
 
 
 def check_beside(name: str, value: Any, tree: object) -> None:
-    """Raise unless it is a number, or an array that broadcasts to every leaf of a pytree, traced or not."""
+    """Raise unless `value` is a number or array, traced or not, that broadcasts to every leaf of `tree`."""
     import jax
     import numpy as np
 
@@ -424,13 +425,13 @@ def check_beside(name: str, value: Any, tree: object) -> None:
 
 
 def as_number(value: Any) -> Any:
-    """Return a concrete array of one number as this number, and anything else as it is."""
+    """Return a concrete array of one number as that number, and anything else as it is."""
     is_one = is_numeric(value) and value.shape == () and hasattr(value, "item") and not is_traced(value)
     return value.item() if is_one else value
 
 
 def check_list(name: str, values: object, of: str) -> None:
-    """Raise unless it is a list, a tuple or the like, of something that the message says; no text."""
+    """Raise unless `values` is a list, a tuple or the like; `of` describes the entries in the message."""
     import jax
     import numpy as np
 
@@ -440,16 +441,16 @@ def check_list(name: str, values: object, of: str) -> None:
 
 
 def check_instance(name: str, value: object, kind: type | UnionType, of: str) -> None:
-    """Raise unless it is of a class, which the message describes."""
+    """Raise unless a value is of a class, which the message describes by `of`."""
     if not isinstance(value, kind):
         raise ArgumentError(f"{name}: expected {of}, got {shown(value)}")
 
 
 def items(name: str, values: Any, kind: type, of: str) -> list[Any]:
-    """The entries of a list or any other iterable that is no text.
+    """Return the entries of a list or any other iterable that is not a text.
 
     Raises:
-      ArgumentError: no such iterable, or an entry that is not of the class; the message says what is right.
+      ArgumentError: any other value, or an entry of another class; the message describes the right one.
     """
     try:
         if isinstance(values, str | bytes):
@@ -463,25 +464,25 @@ def items(name: str, values: Any, kind: type, of: str) -> list[Any]:
 
 
 def check_mapping(name: str, value: object, of: str) -> None:
-    """Raise unless it is a dict or the like, of something that the message says."""
+    """Raise unless a value is a dict or the like; the message describes the right value by `of`."""
     if not isinstance(value, Mapping):
         raise ArgumentError(f"{name}: expected {of}, got {shown(value)}")
 
 
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    """Raise unless a value is one of some words."""
+    """Raise unless a value is one of several words."""
     *others, last = map(repr, choices)
     if not is_choice(value, choices):
         raise ArgumentError(f"{name}: expected {', '.join(others)} or {last}, got {shown(value)}")
 
 
 def is_choice(value: object, choices: Iterable[str]) -> bool:
-    """Return whether a value is one of some words. Arrays, which compare entry by entry, are none."""
+    """Return whether a value is one of several words. Arrays, which compare entry by entry, are not."""
     return isinstance(value, str) and value in choices
 
 
 def check_callable(name: str, value: object, *arguments: str) -> None:
-    """Raise unless it is a function that can be called with so many arguments, named in the message."""
+    """Raise unless a value is a function that can be called with these arguments, named in the message."""
     takes = f"a function ({', '.join(arguments)})"
     if not callable(value) or isinstance(value, type):
         raise ArgumentError(f"{name}: expected {takes}, got {shown(value)}")
@@ -490,18 +491,18 @@ def check_callable(name: str, value: object, *arguments: str) -> None:
     except TypeError as error:
         raise ArgumentError(f"{name}: expected {takes}; this one: {one_line(error)}") from None
     except ValueError:
-        # Some functions that are written in C do not say what they take.
+        # Some functions written in C do not tell their signature.
         return
 
 
 def check_flag(name: str, value: object) -> None:
-    """Raise unless a switch is `True` or `False`: any other text or number would count as one of them."""
+    """Raise unless a flag is `True` or `False`: any other text or number would count as one of them."""
     if type(value).__name__ not in ("bool", "bool_"):
         raise ArgumentError(f"{name}: expected True or False, got {shown(value)}")
 
 
 def check_one_number(name: str, value: Any) -> None:
-    """Raise if it is an array or a list of numbers where one is meant; of traced values too."""
+    """Raise if a value is an array or a list where one number is meant; traced values are checked, too."""
     import numpy as np
 
     try:
@@ -516,25 +517,25 @@ def check_one_number(name: str, value: Any) -> None:
 
 
 def check_one_finite(name: str, value: Any) -> None:
-    """Raise unless it is one finite number. Of traced values, the shape is checked."""
+    """Raise unless `value` is one finite number. If it is traced, only the shape is checked."""
     check_one_number(name, value)
     check_finite(name, value)
 
 
 def check_one_positive(name: str, value: Any) -> None:
-    """Raise unless it is one positive finite number. Of traced values, the shape is checked."""
+    """Raise unless `value` is one positive finite number. If it is traced, only the shape is checked."""
     check_one_number(name, value)
     check_positive(name, value)
 
 
 def check_one_strength(name: str, value: Any) -> None:
-    """Raise unless it is one finite number of at least 0. Of traced values, the shape is checked."""
+    """Raise unless `value` is one finite number of at least 0. If it is traced, only the shape is checked."""
     check_one_number(name, value)
     check_strength(name, value)
 
 
 def check_count(name: str, value: object, least: int = 1) -> None:
-    """Raise unless a static size is an integer of at least `least`, and JAX can count so far in 32 bits."""
+    """Raise unless a static size is an integer of at least `least`, and JAX can count to it in 32 bits."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < least:
         raise ArgumentError(f"{name}: expected an integer of at least {least}, got {shown(value)}")
     if int(value) > LARGEST_COUNT:
@@ -542,13 +543,13 @@ def check_count(name: str, value: object, least: int = 1) -> None:
 
 
 def check_key(name: str, value: object) -> None:
-    """Raise unless a static number makes a random key: an integer of 32 bits, at least 0."""
+    """Raise unless a static number can seed a random key: an integer of 32 bits, at least 0."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not 0 <= int(value) < 2**32:
         raise ArgumentError(f"{name}: expected an integer from 0 to 2^32 - 1, got {shown(value)}")
 
 
 def check_one_key(key: object) -> None:
-    """Raise unless it is one random key: of `jax.random.key`, or an old one, of `jax.random.PRNGKey`."""
+    """Raise unless `key` is one random key, from `jax.random.key` or (an old one) `jax.random.PRNGKey`."""
     import jax
 
     dtype: Any = getattr(key, "dtype", None)
@@ -560,7 +561,7 @@ def check_one_key(key: object) -> None:
 
 
 def check_keys(keys: object) -> None:
-    """Raise unless they are a vector of random keys, one a run."""
+    """Raise unless `keys` is a vector of random keys, one per run."""
     import jax
 
     dtype: Any = getattr(keys, "dtype", None)
@@ -589,14 +590,14 @@ def check_known(argument: str, names: Sequence[str], known: Iterable[str]) -> No
 
 
 def check_distinct(name: str, values: Sequence[Any]) -> None:
-    """Raise if a value occurs twice: its runs would be counted twice."""
+    """Raise if a value occurs twice, since its runs would be counted twice."""
     repeated = [value for index, value in enumerate(values) if value in values[:index]]
     if repeated:
         raise ArgumentError(f"{name}: {shown(repeated[0])} is named twice")
 
 
 def check_widths(widths: object) -> None:
-    """Raise unless they are an input size and that of at least one layer."""
+    """Raise unless `widths` holds an input size and the size of at least one layer."""
     if not isinstance(widths, Sequence) or isinstance(widths, str) or len(widths) < 2:
         raise ArgumentError(f"widths: expected an input size and at least one layer, got {shown(widths)}")
     for width in widths:
@@ -604,13 +605,13 @@ def check_widths(widths: object) -> None:
 
 
 def _numbers(name: str, value: object, wanted: str) -> Any:
-    """Real numbers in the precision in which JAX keeps them."""
+    """Return real numbers in the precision in which JAX stores them."""
     import jax
     import numpy as np
 
     try:
         array = np.asarray(value)
-        if array.dtype.kind == "O":  # integers of more than 64 bits, or no numbers at all
+        if array.dtype.kind == "O":  # integers of more than 64 bits, or values that are not numbers
             array = np.asarray(value, np.float64)
         is_real = any(jax.numpy.issubdtype(array.dtype, kind) for kind in (np.integer, np.floating))
         if not is_real or (isinstance(value, list | tuple) and not array.size):

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end the command line with one line and status 130 or 143, at any moment."""
+"""Signal handling: Ctrl-C and SIGTERM end the command line with one line and status 130 or 143."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from collections.abc import Callable
 from types import FrameType
 
 GRACE_SECONDS = 2.0
-"""How long the main thread has to clean up; it may be in a compiler that does not look at signals."""
+"""Seconds for the main thread to clean up; it may be in a compiler that does not react to signals."""
 
 _WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 
 class Stopped(BaseException):
-    """The process was asked to stop. No `KeyboardInterrupt`: other libraries catch that one."""
+    """The process was asked to stop. Not a `KeyboardInterrupt`, which other libraries catch."""
 
 
 def run(command: Callable[[], None]) -> None:
-    """Run a command so that a signal ends it with one line, where it cleans up on `Stopped`."""
+    """Run a command so that a signal ends it with one line, after any cleanup on `Stopped`."""
     stop = _Stop()
     try:
         try:
@@ -31,38 +31,38 @@ def run(command: Callable[[], None]) -> None:
         finally:
             stop.ignore()
     except BaseException:
-        # Whatever a library made of `Stopped` on its way.
+        # A library may have turned `Stopped` into another exception on the way.
         if stop.received is not None:
             stop.end()
         raise
 
 
 def tell(what_is_left: Callable[[], str]) -> None:
-    """From here on there is something to clean up: a signal raises, and the line says what it leaves.
+    """Raise on a signal from now on, so that code can clean up; the final line says what is left.
 
-    Before, a signal ends the process where it is: an exception would pass through the imports of other
-    libraries, which do not expect it.
+    Before this call, a signal ends the process on the spot: an exception would pass through the imports of
+    other libraries, which do not expect it.
     """
     _Stop.what_is_left = staticmethod(what_is_left)
     _Stop.raises = True
 
 
 class _Stop:
-    """The signals of this process."""
+    """Signal handlers of this process."""
 
     what_is_left: Callable[[], str] = staticmethod(lambda: "nothing was written")
     raises = False
 
     def __init__(self) -> None:
         self.received: int | None = None
-        # One that the shell has told the process to ignore stays ignored, as under `nohup`.
+        # A signal that the shell told the process to ignore stays ignored, as under `nohup`.
         self._signals = [number for number in _WORDS if signal.getsignal(number) != signal.SIG_IGN]
         self._ending = threading.Lock()
 
     def watch(self) -> None:
-        """From here on a signal ends the process, or raises `Stopped` where something is to be cleaned up.
+        """End the process on a signal from now on, or raise `Stopped` if there is something to clean up.
 
-        What does not get through ends the process too, after a while.
+        If the exception does not get through, the process ends after a while.
         """
         self._wakeup, write = os.pipe()
         os.set_blocking(write, False)
@@ -71,21 +71,21 @@ class _Stop:
         for number in self._signals:
             signal.signal(number, self._stop)
         show = sys.unraisablehook
-        # In a finaliser nothing can be raised. The process ends all the same, when its time is over.
+        # A finalizer cannot raise. The process still ends when the grace period is over.
         sys.unraisablehook = lambda args: None if issubclass(args.exc_type, Stopped) else show(args)
 
     def ignore(self) -> None:
-        """All is done; the end of the interpreter is not to be disturbed."""
+        """Ignore signals once all work is done, so that they do not disturb the interpreter's exit."""
         for number in self._signals:
             signal.signal(number, signal.SIG_IGN)
 
     def end(self) -> None:
-        """Say what is left, and end the process at once, whatever its other threads do."""
-        self._ending.acquire()  # Never released: the line is said once.
+        """Print what is left, and end the process at once, whatever its other threads do."""
+        self._ending.acquire()  # Never released, so that the line is printed only once.
         assert self.received is not None
         with contextlib.suppress(Exception):
             sys.stdout.flush()
-        # On a terminal, over the ^C and what a progress bar has left; and the cursor is shown again.
+        # On a terminal, overwrite the ^C and a leftover progress bar, and show the cursor again.
         clear = "\r\x1b[K\x1b[?25h" if os.isatty(2) else ""
         line = f"{clear}jaxarch: {_WORDS[signal.Signals(self.received)]}; {self.what_is_left()}\n"
         with contextlib.suppress(OSError):
@@ -100,7 +100,7 @@ class _Stop:
             raise Stopped
 
     def _insist(self) -> None:
-        """End the process when the main thread has had its time, or is told a second time."""
+        """End the process when the main thread's grace period is over, or at a second signal."""
         received = os.read(self._wakeup, 1)[0]
         select.select([self._wakeup], [], [], GRACE_SECONDS)
         self.received = received if self.received is None else self.received

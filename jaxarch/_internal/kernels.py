@@ -1,7 +1,7 @@
-"""Leaves that are no kernels, told by names and shapes: biases, norms, tables of positions, special tokens.
+"""Leaves other than kernels, by names and shapes: biases, norms, tables of positions, special tokens.
 
-Names are those of Flax, Haiku, Equinox, Keras and PyTorch. Where a function is at hand, its use of a leaf
-says more: see `structure.weights_of`.
+The names are those of Flax, Haiku, Equinox, Keras and PyTorch. If the function is known, its use of a leaf
+tells more: see `structure.weights_of`.
 """
 
 from __future__ import annotations
@@ -12,26 +12,25 @@ from typing import Any, NamedTuple
 
 
 def not_matrices(leaves: Mapping[str, Any]) -> dict[str, str]:
-    """Name the leaves that `matrices` leaves out, by path, and why.
+    """Return the leaves that `matrices` leaves out, by path, each with the reason.
 
-    Names and shapes decide, of a leaf and its neighbours. Names are those of Flax, Haiku, Equinox, Keras and
-    PyTorch; the parts of a path are separated by `/` or `.`.
-    Left out are, of the leaves with two or more axes:
-
+    The names and shapes of a leaf and its neighbors decide. The names are those of Flax, Haiku, Equinox,
+    Keras and PyTorch; `/` or `.` separates the parts of a path. Of the leaves with two or more axes, these
+    are left out:
     - biases, scales and offsets, by name: `bias`, `in_proj_bias`, `layer_scale`, `offset`;
-    - norms: a module of a gain and a shift of one shape, such as `weight` and `bias`, or one that is called a
-      norm (`norm1`, `ln_f`, `bn`) and whose leaves have one shape;
-    - tables of positions and special tokens, by name: `pos_embed`, `wpe/weight`, `cls_token`. A table that is
-      looked up by tokens is an embedding, and is selected;
-    - leaves with at most one axis longer than 1, of three or more, unless called a kernel;
+    - norms: a module with a gain and a shift of one shape, such as `weight` and `bias`, or one that is called
+      a norm (`norm1`, `ln_f`, `bn`) and has leaves of one shape;
+    - tables of positions and special tokens, by name: `pos_embed`, `wpe/weight`, `cls_token`. A table that
+      tokens look up is an embedding, and is selected;
+    - leaves of three or more axes with at most one axis longer than 1, unless called a kernel;
     - vectors of stacked layers, such as a norm's `weight` of shape (layers, features) beside kernels of shape
       (layers, inputs, outputs): all leaves of that part of the tree share the first axes, and a bias among
-      them has one axis more than these;
-    - leaves called `b`, `beta`, `gamma` or `shift` whose axes are some of a larger neighbour's; and in lists,
-      behind a kernel, a leaf of its last axes but the first, or of its first and last.
+      them has one axis more;
+    - leaves called `b`, `beta`, `gamma` or `shift` whose axes are some of a larger neighbor's. In lists, also
+      a leaf behind a kernel that has its last axes but the first, or its first and last.
 
     Args:
-      leaves: by path, as of `named_leaves`: arrays, or their shapes.
+      leaves: arrays or their shapes, by path, as from `named_leaves`.
 
     Example:
       >>> import jax.numpy as jnp
@@ -58,7 +57,7 @@ def not_matrices(leaves: Mapping[str, Any]) -> dict[str, str]:
 
 
 class _Leaf(NamedTuple):
-    """A leaf: its path, the parts of the path that are its module, its own name, its shape."""
+    """A leaf: its path, the parts of the path that form its module, its own name, its shape."""
 
     path: str
     module: tuple[str, ...]
@@ -118,16 +117,16 @@ _IN_NORMS = {
     "proj",
     "projection",
 }
-"""Words of modules that are called after a norm and are none, such as `adaLN_modulation`."""
+"""Words in the names of modules that are named after a norm but are none, such as `adaLN_modulation`."""
 
 
 def _words(name: str) -> list[str]:
-    """The words of a name, such as `layer` and `norm` of `LayerNorm_0`."""
+    """Return the words of a name, such as `layer` and `norm` for `LayerNorm_0`."""
     return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
 
 
 def _why_no_matrix(leaf: _Leaf, module: Sequence[_Leaf]) -> str:
-    """Why a leaf is no kernel or embedding, by names and shapes in its module; '' if it is one."""
+    """Tell by names and shapes in its module why a leaf is not a kernel or embedding; '' if it is one."""
     words, is_kernel = set(leaf.words), leaf.name in _KERNELS
     if len(leaf.shape) < 2:
         return "a number" if not leaf.shape else "a vector"
@@ -154,7 +153,7 @@ def _why_no_matrix(leaf: _Leaf, module: Sequence[_Leaf]) -> str:
 def _is_table_of_positions(leaf: _Leaf, module: Sequence[_Leaf]) -> bool:
     words = set(leaf.words)
     if words & _KERNELS or words & {"embedding", "embeddings"} == words:
-        # The table of a module, as of `wpe/weight`; a projection of positions is a kernel.
+        # A table in a module, such as `wpe/weight`; a projection of positions is a kernel.
         of_module = set(leaf.module_words)
         is_table = leaf.name in ("embedding", "embeddings", "weight") and len(module) == 1
         is_embedding = leaf.name != "weight" or bool(of_module & _TABLES)
@@ -169,13 +168,13 @@ def _is_norm(leaf: _Leaf, module: Sequence[_Leaf]) -> bool:
     words, names = set(leaf.module_words), {other.name for other in arrays}
     if any("norm" in word or word in ("bn", "gn", "ln") for word in words) and not words & _IN_NORMS:
         return True
-    # A row of one input, with a bias that is a row, is a kernel.
+    # A kernel with one input is a row, and so is its bias: such a pair is not a norm.
     is_pair = bool(names & _GAINS) and bool(names & _SHIFTS) and names <= _GAINS | _SHIFTS | _STATISTICS
     return is_pair and leaf.shape[0] > 1
 
 
 def _why_beside(leaf: _Leaf, module: Sequence[_Leaf]) -> str:
-    """Why a leaf whose name says little is no kernel, by what is beside it."""
+    """Tell by its neighbors why a leaf is not a kernel, if its name says little."""
     if leaf.name == "g" and sum(size > 1 for size in leaf.shape) < 2:
         return "the norm of a kernel"
     if leaf.name in ("g", "original0", "weight_g"):
@@ -194,13 +193,13 @@ def _why_beside(leaf: _Leaf, module: Sequence[_Leaf]) -> str:
 
 
 def _is_part(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    """Return whether a shape is another one without some neighbouring axes."""
+    """Return whether a shape is another shape without some adjacent axes."""
     missing = len(other) - len(shape)
     return missing > 0 and any(other[:k] + other[k + missing :] == shape for k in range(len(shape) + 1))
 
 
 def _stacked_axes(leaves: Sequence[_Leaf], reasons: Mapping[str, str]) -> int:
-    """Count the first axes that all leaves of a part of a tree have from stacking; 0 if there are none."""
+    """Count the leading axes that stacking gave to all leaves of a part of a tree; 0 if there are none."""
     vectors = [leaf for leaf in leaves if reasons[leaf.path] in ("a bias", "a scale or offset", "of a norm")]
     stacked = min((len(leaf.shape) for leaf in vectors), default=0) - 1
     if stacked < 1 or max(len(leaf.shape) for leaf in leaves) < stacked + 2:

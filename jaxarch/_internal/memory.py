@@ -1,4 +1,4 @@
-"""How much memory there is, and the refusal of what would need more."""
+"""Available memory, and a check that refuses work that needs more."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _CONTAINERS = (
     ("memory.current", "memory.max"),
     ("memory/memory.usage_in_bytes", "memory/memory.limit_in_bytes"),
 )
-"""Where the two versions of Linux's control groups say what a container uses, and how much it may."""
+"""Files in which the two versions of Linux's control groups give a container's memory use and limit."""
 
 
 class ProgramMemory(NamedTuple):
-    """Bytes that a chunk of a training takes on each device, as the compiler counts them.
+    """Bytes that a chunk of a training run takes on each device, as the compiler counts them.
 
     Attributes:
-      arguments: parameters, what the optimiser keeps of them, and the data.
-      temporaries: what the program puts aside: activations and gradients.
-      outputs: what it returns, written in place of the carry.
-      carry: those of the arguments that a training hands from one chunk to the next.
+      arguments: parameters, optimizer state, and the data.
+      temporaries: intermediate values of the program: activations and gradients.
+      outputs: the returned values, written in place of the carry.
+      carry: the part of the arguments that a training run passes from one chunk to the next.
     """
 
     arguments: int
@@ -32,12 +32,12 @@ class ProgramMemory(NamedTuple):
 
     @property
     def whole(self) -> int:
-        """All of them."""
+        """Return the sum of arguments, temporaries and outputs."""
         return self.arguments + self.temporaries + self.outputs
 
     @property
     def fresh(self) -> int:
-        """Those that are not taken before a training begins."""
+        """Return the bytes that are not taken before training begins."""
         return self.temporaries + self.carry
 
     def __str__(self) -> str:
@@ -46,9 +46,9 @@ class ProgramMemory(NamedTuple):
 
 
 def free_memory() -> int | None:
-    """Bytes of the machine's memory that this process may still use; `None` where nothing tells.
+    """Return how many bytes of memory this process may still use; `None` if unknown.
 
-    The least of what the machine has available and of what its container may use.
+    It is the minimum of the machine's available memory and the rest of the container's limit.
     """
     limits = [limit for limit in (_available(), *map(_left, _CONTAINERS)) if limit is not None]
     return min(limits) if limits else None
@@ -58,13 +58,13 @@ def check_memory(name: str, needed: float, what: str, free: int | None = None) -
     """Raise if something needs more bytes than are free.
 
     Args:
-      name: the argument that asks for so much.
-      needed: bytes, or a number that they are not below.
-      what: what needs them, such as `one run`.
-      free: bytes; by default what `free_memory` says.
+      name: the argument that causes the need.
+      needed: bytes, or a lower bound on them.
+      what: the consumer of the memory, such as `one run`.
+      free: bytes; by default the result of `free_memory`.
 
     Raises:
-      ArgumentError: naming the argument, what it needs and what there is.
+      ArgumentError: too little memory; the message names the argument, the need and the free memory.
     """
     free = free_memory() if free is None else free
     if free is not None and needed > free:
@@ -74,7 +74,7 @@ def check_memory(name: str, needed: float, what: str, free: int | None = None) -
 
 
 def in_bytes(count: float) -> str:
-    """A number of bytes in the largest unit that it fills, such as `1.5 GiB`."""
+    """Return a number of bytes in the largest unit that it fills, such as `1.5 GiB`."""
     power = next((power for power in range(4) if count < 1024 ** (power + 1)), 4)
     return f"{count / 1024**power:.4g} {('bytes', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
 

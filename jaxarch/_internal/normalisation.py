@@ -1,4 +1,4 @@
-"""The scales and shifts of batch norm in a model's parameters: one of each a channel."""
+"""Scales and shifts of batch norm in a model's parameters: one of each per channel."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from jaxarch._internal.trees import PyTree, Where, named_leaves, placed, select
 
 
 def scales_and_shifts(params: PyTree, where: Where = "*scale") -> PyTree:
-    """The scales of channels, and the shift beside each, in the structure of the parameters.
+    """Return the scales of channels, and the shift beside each, in the structure of the parameters.
 
     Args:
-      params: of a model.
+      params: parameters of a model.
       where: the leaves that are scales, by path.
 
     Raises:
-      ArgumentError: none, or some that are not one number a channel.
+      ArgumentError: no scales, or scales that are not one number per channel.
     """
     scales = named_leaves(select(params, where, "where"))
     for path, leaf in scales.items():
@@ -30,6 +30,6 @@ def scales_and_shifts(params: PyTree, where: Where = "*scale") -> PyTree:
 
 
 def shift_of(scale: str) -> str:
-    """The path of the shift beside a scale."""
+    """Return the path of the shift beside a scale."""
     module, _, _ = scale.rpartition("/")
     return f"{module}/bias" if module else "bias"

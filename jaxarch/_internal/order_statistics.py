@@ -1,10 +1,10 @@
-"""The k-th largest of many numbers by counting: no sort, no gather, sharding kept.
+"""The k-th largest of many numbers by counting: without sort or gather, and sharding is kept.
 
-Read as integers, the bits of floating-point numbers are in the numbers' order, once those of negative ones
-are flipped; integers are as they are. So the k-th largest of a list of arrays is where the number of those
-at or above comes to k: found between two ends that close in, about ten rounds for a million numbers. Each
-round counts, over arrays that stay as and where they are; of arrays that are split over devices, one number
-a device is sent.
+The bits of floating-point numbers, read as integers, have the order of the numbers, once the bits of negative
+ones are flipped. Integers are used as they are. The k-th largest number of a list of arrays is then the key
+at which the number of keys at or above it reaches k. A bracket around it shrinks in about ten rounds for a
+million numbers. Each round counts over the arrays in place. If they are split over devices, each device sends
+only one number.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from jax import Array
 from jaxarch._internal.errors import ArgumentError
 
 GUESSES = 20
-"""Of where a count comes to k, before the range is halved in each round."""
+"""Number of interpolation rounds, before each round halves the bracket."""
 
 
 def count_dtype(size: int) -> jnp.dtype:
-    """An integer dtype that counts up to `size` exactly.
+    """Return an integer dtype that counts up to `size` exactly.
 
     Raises:
-      ArgumentError: 2^32 or more, where JAX has no integers of 64 bits.
+      ArgumentError: 2^32 or more, if JAX has no 64-bit integers.
     """
     if size < 2**31:
         return jnp.dtype(jnp.int32)
@@ -44,16 +44,17 @@ def count_dtype(size: int) -> jnp.dtype:
 def largest(arrays: Sequence[Array], k: Array, among: Sequence[Array] | None = None) -> list[Array]:
     """Mark the `k` largest numbers of all arrays together: booleans in the arrays' shapes.
 
-    Exactly k; of equal numbers, the first in row-major order, array after array. NaN is less than -inf.
+    The number of marks is exactly k. Of equal numbers, the first in row-major order is marked, array after
+    array. NaN is less than -inf.
 
     Args:
       arrays: the numbers.
-      k: how many.
-      among: booleans in the arrays' shapes: no other number is marked. All of them, if they are fewer than k.
+      k: how many to mark.
+      among: booleans in the arrays' shapes: no other number is marked. If they are fewer than k, all of them
+        are marked.
 
     Raises:
-      ArgumentError: arrays of dtypes that have none in common in which all numbers are exact, such as int32
-        and float32.
+      ArgumentError: arrays without a common dtype that holds all numbers exactly, such as int32 and float32.
     """
     size = sum(array.size for array in arrays)
     dtype = count_dtype(size)
@@ -70,13 +71,13 @@ def largest(arrays: Sequence[Array], k: Array, among: Sequence[Array] | None = N
     threshold = split.low
 
     def before(end: Array) -> list[Array]:
-        """Those above the threshold, and of the tied ones those whose place is before `end`."""
+        """Mark the numbers above the threshold, and the tied ones whose place is before `end`."""
         places = _places(arrays, dtype)
         marked = [
             (keys > threshold) | (keys == threshold) & (place < end)
             for keys, place in zip(ordered, places, strict=True)
         ]
-        # The key of what is left out is that of NaN, and of the least integer.
+        # Left-out numbers share the least key with NaN and the smallest integer, so they need a mask.
         return marked if among is None else [m & a for m, a in zip(marked, among, strict=True)]
 
     def halve(ends: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -85,7 +86,7 @@ def largest(arrays: Sequence[Array], k: Array, among: Sequence[Array] | None = N
         enough = _count(before(middle), dtype) >= k
         return jnp.where(enough, low, middle + 1), jnp.where(enough, middle, high)
 
-    # The end is found by bisection, unless all of the tied ones are wanted.
+    # Find the end by bisection, unless all tied numbers are wanted.
     start = jnp.where(split.kept <= k, size, 0).astype(dtype)
     end, _ = jax.lax.while_loop(lambda ends: ends[0] < ends[1], halve, (start, jnp.full_like(start, size)))
     return before(end)
@@ -93,11 +94,11 @@ def largest(arrays: Sequence[Array], k: Array, among: Sequence[Array] | None = N
 
 @jax.jit
 def percentile(arrays: Sequence[Array], percentiles: Array) -> Array:
-    """Percentiles of all arrays together, linearly interpolated, as `jnp.percentile`: NaN if there is a NaN.
+    """Return percentiles of all arrays together, interpolated linearly like `jnp.percentile`; NaN if any is.
 
     Args:
       arrays: floating-point arrays of any shapes.
-      percentiles: in [0, 100], of any shape; of others the result is NaN.
+      percentiles: numbers in [0, 100], of any shape; for other numbers the result is NaN.
     """
     promoted = _promoted(arrays)
     size = sum(array.size for array in arrays)
@@ -108,7 +109,7 @@ def percentile(arrays: Sequence[Array], percentiles: Array) -> Array:
     share = position - low
 
     def neighbours(rank: Array) -> tuple[Array, Array]:
-        """The numbers of a rank, from 0, the smallest, and of the next."""
+        """Return the keys of a rank and of the next; rank 0 is the smallest."""
         at = _kth_largest(ordered, size - rank)
         above = [keys > at for keys in ordered]
         least = [_least(keys, a) for a, keys in zip(above, ordered, strict=True)]
@@ -125,31 +126,34 @@ def percentile(arrays: Sequence[Array], percentiles: Array) -> Array:
 
 
 def _kth_largest(ordered: Sequence[Array], k: Array) -> Array:
-    """The largest key that at least k keys are at or above."""
+    """Return the largest key such that at least k keys are at or above it."""
     least = _split(ordered, k).low
     return jnp.min(jnp.stack([_least(keys, keys >= least) for keys in ordered]))
 
 
 def _least(keys: Array, where: Array | None = None) -> Array:
-    """The least key; the largest that there can be, of none."""
+    """Return the least key, or the largest possible key if there are none."""
     return jnp.min(keys, where=where, initial=jnp.iinfo(keys.dtype).max)
 
 
 def _split(ordered: Sequence[Array], k: Array) -> _Bracket:
-    """Its `low`: a number that exactly k keys are at or above; where ties leave none, the largest with more.
+    """Return a bracket around the threshold of the k largest keys.
 
-    How many keys are at or above a number falls from end to end of their range, and where it comes to k is
-    guessed on a line between the ends. An end that has stayed twice counts half (the Illinois algorithm,
-    M. Dowell and P. Jarratt, 1971), which brings the guess to its other side; after `GUESSES` rounds, the
-    range is halved.
+    Exactly k keys are at or above `low`. If ties leave no such number, `low` is the largest one with more.
+
+    The number of keys at or above a value falls across their range. Linear interpolation between the ends
+    guesses where it reaches k. An end that has stayed twice counts half (the Illinois algorithm, M. Dowell
+    and P. Jarratt, 1971), which moves the guess to its other side. After `GUESSES` rounds, each round halves
+    the bracket.
     """
     bits = jnp.iinfo(ordered[0].dtype).bits
     unsigned, real = (jnp.uint32, jnp.float32) if bits == 32 else (jnp.uint64, jnp.float64)
-    # Half a key aside, where none of the ends is met.
+    # Half a key off, so that no end of the bracket is hit exactly.
     wanted = k.astype(real) - 0.5
 
     def guess(at: _Bracket) -> _Bracket:
         span = jax.lax.bitcast_convert_type(at.high - at.low, unsigned)
+        # Kept below 1: in floating point, the span may round up beyond its unsigned dtype.
         share = jnp.minimum(at.more / (at.more + at.less), 1 - 2.0**-20)
         step = jnp.where(at.guesses < GUESSES, jnp.round(share * span.astype(real)), 0).astype(unsigned)
         step = jnp.where(at.guesses < GUESSES, jnp.clip(step, 1, span), span - span // 2)
@@ -182,16 +186,16 @@ def _split(ordered: Sequence[Array], k: Array) -> _Bracket:
 
 
 class _Bracket(NamedTuple):
-    """Numbers between which a threshold is.
+    """Bracket around a threshold.
 
     Attributes:
-      low: at or above which there are k keys or more.
-      high: above which there are fewer than k.
-      kept: how many there are.
-      more: how many more than wanted there are from `low` on, or a half of that for each time it has stayed.
-      less: likewise, how many fewer above `high`.
+      low: a value with k keys or more at or above it.
+      high: a value with fewer than k keys above it.
+      kept: the number of keys at or above `low`.
+      more: the excess of keys over k from `low` on, halved each time that `low` has stayed.
+      less: likewise, how many keys fewer than k there are above `high`.
       was_enough: whether the last guess became `low`.
-      guesses: made so far.
+      guesses: number of guesses so far.
     """
 
     low: Array
@@ -204,7 +208,7 @@ class _Bracket(NamedTuple):
 
 
 def _promoted(arrays: Sequence[Array]) -> list[Array]:
-    """All arrays in one dtype of 32 or 64 bits, in which they have the order that they had."""
+    """Convert all arrays to one dtype of 32 or 64 bits that keeps their order."""
     dtype = jnp.result_type(*arrays)
     if jnp.issubdtype(dtype, jnp.floating):
         dtype = jnp.promote_types(dtype, jnp.float32)
@@ -220,7 +224,7 @@ def _promoted(arrays: Sequence[Array]) -> list[Array]:
 
 
 def _is_exact(dtype: jnp.dtype, common: jnp.dtype) -> bool:
-    """Whether every number of a dtype is one of the dtype that it was promoted to."""
+    """Return whether the common dtype holds every number of a dtype exactly."""
     if jnp.issubdtype(dtype, jnp.bool_) or jnp.issubdtype(dtype, jnp.floating):
         return True
     mine = jnp.iinfo(dtype)
@@ -234,7 +238,7 @@ def _key_dtype(dtype: jnp.dtype) -> jnp.dtype:
 
 
 def _ordered(arrays: Sequence[Array]) -> list[Array]:
-    """Integers in the order of the arrays' numbers; 0 and -0 are one."""
+    """Return integers in the order of the arrays' numbers; 0 and -0 are equal."""
     dtype = arrays[0].dtype
     integer = _key_dtype(dtype)
     bits = [jax.lax.bitcast_convert_type(jnp.where(array == 0, 0, array), integer) for array in arrays]
@@ -245,17 +249,17 @@ def _ordered(arrays: Sequence[Array]) -> list[Array]:
 
 
 def _number(keys: Array, dtype: jnp.dtype) -> Array:
-    """The numbers that have these keys."""
+    """Return the numbers with these keys."""
     return jax.lax.bitcast_convert_type(_flipped(keys), dtype)
 
 
 def _flipped(bits: Array) -> Array:
-    """The bits of negative numbers flipped, but for the sign: its own inverse."""
+    """Flip the bits of negative numbers except the sign; the function is its own inverse."""
     return jnp.where(bits < 0, bits ^ jnp.iinfo(bits.dtype).max, bits)
 
 
 def _count(masks: Sequence[Array], dtype: jnp.dtype) -> Array:
-    """How many are true. Rows are counted in float32, which is faster on CPUs, as far as it is exact."""
+    """Count the true entries. Rows are counted in float32, faster on CPUs, as long as it is exact."""
     rows = [
         jnp.sum(mask, axis=-1, dtype=jnp.float32).astype(dtype)
         if mask.ndim and mask.shape[-1] < 2**24
@@ -266,7 +270,7 @@ def _count(masks: Sequence[Array], dtype: jnp.dtype) -> Array:
 
 
 def _places(arrays: Sequence[Array], dtype: jnp.dtype) -> list[Array]:
-    """The place of every number in row-major order, array after array."""
+    """Return the place of every number in row-major order, array after array."""
     places, start = [], 0
     for array in arrays:
         place = jnp.full([1] * array.ndim, start, dtype)

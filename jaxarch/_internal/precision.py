@@ -1,4 +1,4 @@
-"""In float64, whatever JAX computes in elsewhere."""
+"""Computation in float64, whatever precision JAX uses elsewhere."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Leaves of parameter pytrees: their path names, and the selection of some of them.
+"""Path names of the leaves of parameter pytrees, and selections of leaves.
 
-A *selection* has the structure of the tree that it was made from, with `None` in place of every leaf that
-was not selected. These few functions are the only place that knows how `None` leaves are handled.
+A *selection* has the structure of the tree that it was made from, with `None` in place of every leaf that was
+not selected. Only these few functions know how to handle `None` leaves.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from jaxarch._internal.errors import ArgumentError, check_callable, did_you_mean
 from jaxarch._internal.kernels import not_matrices
 
 PyTree = Any
-"""Arrays in nested containers, as `jax.tree` takes them."""
+"""Arrays in nested containers, as in `jax.tree`."""
 Where = Callable[[str, Any], bool] | str | Sequence[str]
-"""Which leaves: a predicate on (path, leaf), or one or more glob patterns on the path."""
+"""Choice of leaves: a predicate on (path, leaf), or one or more glob patterns on the path."""
 
 
 def path_name(path: KeyPath) -> str:
-    """A leaf's path as text, such as `layers/0/kernel`.
+    """Return a leaf's path as text, such as `layers/0/kernel`.
 
-    Flax NNX wraps each array in a `Variable`, whose attribute would end every path in `/value`; it is
-    dropped, so that a parameter has one name whether it lives in NNX, in Linen or in a plain dict.
+    Flax NNX wraps each array in a `Variable`, whose attribute would end every path in `/value`. It is
+    dropped, so that a parameter has the same name in NNX, in Linen and in a plain dict.
     """
     if path and isinstance(path[-1], GetAttrKey) and path[-1].name in ("value", "raw_value"):
         path = path[:-1]
@@ -47,7 +47,7 @@ def _key_name(key: Any) -> str:
 
 
 def named_leaves(tree: PyTree) -> dict[str, Any]:
-    """The leaves of a tree by path name, in flattening order. `None` leaves are left out.
+    """Return the leaves of a tree by path name, in flattening order. `None` leaves are left out.
 
     Example:
       >>> import jaxarch
@@ -58,28 +58,29 @@ def named_leaves(tree: PyTree) -> dict[str, Any]:
 
 
 def placed(named: Mapping[str, Any], like: PyTree) -> PyTree:
-    """Leaves by path in the structure of a tree, and `None` where none has the path: `named_leaves` undone.
+    """Arrange leaves by path in the structure of a tree, `None` where a path is missing: undo `named_leaves`.
 
     Args:
-      named: the leaves by path. One that the tree has no place for is left out: check that before.
-      like: any pytree; of its leaves the paths alone count.
+      named: the leaves by path. A leaf without a place in the tree is dropped silently: check for that
+        before.
+      like: any pytree; only the paths of its leaves count.
 
     Raises:
-      ArgumentError: a tree with two leaves of one path.
+      ArgumentError: a tree with two leaves with one path.
     """
     check_distinct("like", like)
     return jax.tree.unflatten(jax.tree.structure(like), [named.get(path) for path in named_leaves(like)])
 
 
 def restructured(tree: PyTree, like: PyTree) -> PyTree:
-    """Arrange the leaves of a module as those of its state, or the other way round, by their paths.
+    """Arrange the leaves of a module like those of its state, or the other way round, by their paths.
 
-    An NNX module and its `nnx.State` name the same leaves by the same paths. Leaves that `like` has no place
-    for are left out. A tree stays as it is if both are mappings, or neither.
+    An NNX module and its `nnx.State` use the same paths for the same leaves. Leaves without a place in `like`
+    are left out. A tree stays as it is if both are mappings, or neither.
 
     Args:
-      tree: the leaves: gradients that are a module, for instance.
-      like: the tree whose structure counts; a place for `None` stays `None`.
+      tree: the leaves, for instance gradients that are a module.
+      like: the tree with the wanted structure; a place for `None` stays `None`.
 
     Example:
       >>> import jax.numpy as jnp
@@ -95,15 +96,15 @@ def restructured(tree: PyTree, like: PyTree) -> PyTree:
 
 
 def by_path(name: str, given: Any, tree: PyTree) -> PyTree:
-    """A value for each leaf: of a mapping the one whose name is the leaf's path, or the end of it.
+    """Return a value for each leaf; in a mapping, the name is the leaf's path, or the end of it.
 
     Args:
-      name: the argument that the user gave it as, for errors.
+      name: the user's argument, for errors.
       given: a mapping from names, `L2` or `head/eigenvalues/L2`, to values; or one value for all leaves.
-      tree: the leaves; `None` stays so.
+      tree: the leaves; `None` stays `None`.
 
     Raises:
-      ArgumentError: a name that no leaf has, a leaf that no name is of, or two.
+      ArgumentError: a name without a leaf, a leaf without a name, or a leaf with two names.
 
     Example:
       >>> from jaxarch._internal.trees import by_path
@@ -128,10 +129,10 @@ def by_path(name: str, given: Any, tree: PyTree) -> PyTree:
 
 
 def natural_order(path: str) -> list[tuple[bool, int, str]]:
-    """Return a key to sort paths by, numbers as numbers.
+    """Return a key that sorts paths with numbers in numeric order.
 
     Raises:
-      ArgumentError: a path that is no text.
+      ArgumentError: a path that is not text.
 
     Example:
       >>> import jaxarch
@@ -145,14 +146,14 @@ def natural_order(path: str) -> list[tuple[bool, int, str]]:
 
 
 def matrices(path: str, leaf: Any) -> bool:
-    """Select kernels and embedding tables: leaves of two or more axes that are no biases, norms or the like.
+    """Select kernels and embedding tables: leaves of two or more axes other than biases, norms and the like.
 
-    As the default `where`, it looks at the leaves beside each leaf too: see `not_matrices`. Called with one
-    leaf, as here, it knows the leaf's own path and shape alone. By use, from a function:
+    As the default `where`, it also considers the neighbors of each leaf: see `not_matrices`. Called with one
+    leaf, as here, it knows only the path and shape of that leaf. To select by use in a function, see
     `structure.weights_of`.
 
     Raises:
-      ArgumentError: a path that is no text.
+      ArgumentError: a path that is not text.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -165,7 +166,7 @@ def matrices(path: str, leaf: Any) -> bool:
 
 
 def everything(path: str, leaf: Any) -> bool:
-    """Every leaf.
+    """Select every leaf.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -177,7 +178,7 @@ def everything(path: str, leaf: Any) -> bool:
 
 
 def select(tree: PyTree, where: Where = matrices, name: str = "where") -> PyTree:
-    """The leaves that `where` names, and `None` in place of all others.
+    """Return the leaves that `where` selects, with `None` in place of all others.
 
     Args:
       tree: any pytree of arrays: plain containers, Flax Linen parameters, an NNX state.
@@ -185,8 +186,8 @@ def select(tree: PyTree, where: Where = matrices, name: str = "where") -> PyTree
       name: the argument that the user gave `where` as, for errors.
 
     Raises:
-      ArgumentError: if nothing is selected, or one of the patterns selects nothing, naming the paths that
-        there are.
+      ArgumentError: an empty selection, or a pattern that selects nothing; the message names the existing
+        paths.
 
     Example:
       >>> import jaxarch
@@ -237,7 +238,7 @@ def select(tree: PyTree, where: Where = matrices, name: str = "where") -> PyTree
 
 
 def map_selected(function: Callable[..., Any], selection: PyTree, *trees: PyTree) -> PyTree:
-    """`function(leaf, *leaves)` where a leaf is selected; `None` elsewhere.
+    """Apply `function(leaf, *leaves)` where a leaf is selected; return `None` elsewhere.
 
     Example:
       >>> from jaxarch._internal.trees import map_selected
@@ -253,7 +254,7 @@ def map_selected(function: Callable[..., Any], selection: PyTree, *trees: PyTree
 
 
 def merge(selection: PyTree, tree: PyTree) -> PyTree:
-    """The selected leaves of `selection`, and those of `tree` elsewhere.
+    """Return the selected leaves of `selection`, and the leaves of `tree` elsewhere.
 
     Example:
       >>> from jaxarch._internal.trees import merge
@@ -269,7 +270,7 @@ def merge(selection: PyTree, tree: PyTree) -> PyTree:
 
 
 def unselected(selection: PyTree, tree: PyTree) -> PyTree:
-    """The leaves of `tree` that are not selected, and `None` in place of those that are."""
+    """Return the leaves of `tree` that are not selected, with `None` in place of the selected ones."""
     return jax.tree.map(
         lambda leaf, other: other if leaf is None else None,
         selection,
@@ -279,7 +280,7 @@ def unselected(selection: PyTree, tree: PyTree) -> PyTree:
 
 
 def copied(tree: PyTree) -> PyTree:
-    """A copy of a tree and of its arrays: to donate or to change the others leaves it as it is."""
+    """Copy a tree and its arrays, so that donating or changing the original leaves the copy as it is."""
 
     def copy(leaf: Any) -> Any:
         if not isinstance(leaf, jax.Array) or isinstance(leaf, jax.core.Tracer):
@@ -290,12 +291,12 @@ def copied(tree: PyTree) -> PyTree:
 
 
 def is_key(leaf: Any) -> bool:
-    """Whether a leaf is an array of random keys, or the shape of one."""
+    """Return whether a leaf is an array of random keys, or the shape of one."""
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def raw_numbers(leaf: Any) -> Any:
-    """A leaf, or the shape of one; of random keys the numbers that they are made of.
+    """Return a leaf or its shape; for random keys, their raw numbers.
 
     Example:
       >>> import jax
@@ -311,7 +312,7 @@ def raw_numbers(leaf: Any) -> Any:
 
 
 def keyed_as(leaf: Any, numbers: Any) -> Any:
-    """`raw_numbers` undone: numbers as random keys, if the leaf that they stand for has such."""
+    """Undo `raw_numbers`: turn numbers into random keys if the original leaf holds keys."""
     if not is_key(leaf):
         return numbers
     return jax.random.wrap_key_data(jnp.asarray(numbers), impl=jax.random.key_impl(leaf))
@@ -321,7 +322,7 @@ def check_structure(name: str, selection: PyTree, tree: PyTree, of: str) -> None
     """Raise unless a selection can be merged into a tree: the same containers with the same entries.
 
     Raises:
-      ArgumentError: naming the argument, and what it should have the structure `of`.
+      ArgumentError: another structure; the message names the argument, and `of`, the tree that it must match.
     """
     try:
         merge(selection, tree)
@@ -333,10 +334,10 @@ def check_structure(name: str, selection: PyTree, tree: PyTree, of: str) -> None
 
 
 def check_distinct(name: str, tree: PyTree) -> None:
-    """Raise unless every leaf has a path of its own, as `{"a/b": x, "a": {"b": y}}` has not.
+    """Raise unless every leaf has a unique path, unlike in `{"a/b": x, "a": {"b": y}}`.
 
     Raises:
-      ArgumentError: naming the argument.
+      ArgumentError: two leaves with one path; the message names the argument.
     """
     leaves = named_leaves(tree)
     if len(leaves) < len(jax.tree.leaves(tree)):
@@ -344,7 +345,7 @@ def check_distinct(name: str, tree: PyTree) -> None:
 
 
 def inexact(tree: PyTree) -> PyTree:
-    """The leaves that have a gradient, floating-point and complex ones, and `None` in place of the others.
+    """Return the leaves that have a gradient, floating-point and complex, with `None` in place of all others.
 
     Example:
       >>> import jax, jax.numpy as jnp
@@ -361,10 +362,10 @@ def _is_inexact(leaf: Any) -> bool:
 
 
 def select_floating(tree: PyTree, where: Where = matrices) -> PyTree:
-    """`select` of leaves that are to be masked: floating-point ones.
+    """Select leaves to mask, which must be floating point, by `select`.
 
     Raises:
-      ArgumentError: as of `select`; a leaf of another dtype among those selected, naming its path.
+      ArgumentError: see `select`; a selected leaf of another dtype (the message names its path).
     """
     selection = select(tree, where)
     for path, leaf in named_leaves(selection).items():
@@ -382,8 +383,8 @@ def check_trainable(params: PyTree) -> None:
     """Raise unless parameters are arrays, and at least one of them has a gradient.
 
     Raises:
-      ArgumentError: a leaf without a dtype, naming its path; parameters that are all integers, keys or the
-        like.
+      ArgumentError: a leaf without a dtype (the message names its path); parameters that are all integers,
+        keys or the like.
     """
     leaves = named_leaves(params)
     for path, leaf in leaves.items():
@@ -398,7 +399,7 @@ def check_floating(name: str, tree: PyTree) -> None:
     """Raise unless every leaf is a floating-point array and there is at least one.
 
     Raises:
-      ArgumentError: naming the argument and the offending leaf's path.
+      ArgumentError: no leaf, or a leaf of another kind; the message names the argument and the leaf's path.
     """
     leaves = named_leaves(tree)
     if not leaves:

@@ -1,4 +1,4 @@
-"""Masks, weights and checkpoints in files; training batches from a loader, read ahead and augmented."""
+"""Files of masks, weights and checkpoints, and training batches from a loader, prefetched and augmented."""
 
 from jaxarch.io._augmentation import crop_and_flip as crop_and_flip
 from jaxarch.io._checkpoints import Checkpoints as Checkpoints

@@ -1,4 +1,4 @@
-"""Pictures varied at random while a network trains, on the device."""
+"""Random augmentation of training images, on the device."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from jaxarch._internal.errors import ArgumentError, check_count, shown
 
 
 def crop_and_flip(pad: int = 4, flip: bool = True) -> Callable[[Array, Array], Array]:
-    """Each picture moved by up to `pad` pixels in each direction, and mirrored every other time.
+    """Return an augmentation that shifts images by up to `pad` pixels, and mirrors half of them at random.
 
-    The usual augmentation of CIFAR-10 (He et al., Deep residual learning, 2016, section 4.2): zeros are
-    added on all sides, a crop of the picture's size is drawn uniformly, and left and right are swapped with
-    probability 1/2, independently for each picture.
+    This is the usual augmentation of CIFAR-10 (He et al., Deep residual learning, 2016, section 4.2). Zeros
+    are added on all sides, and a crop of the image's size is drawn uniformly. Left and right are swapped with
+    probability 1/2. Each image is drawn independently.
 
     Args:
       pad: pixels of zeros on each side, at least 0.
-      flip: whether to mirror.
+      flip: whether to mirror images.
 
     Returns:
-      `(key, x) -> x`, for `supervised(augment=...)`: x of shape (batch, height, width, channels) and any
-      dtype, which are kept.
+      `(key, x) -> x`, for `supervised(augment=...)`: x has shape (batch, height, width, channels) and any
+      dtype; both are kept.
 
     Raises:
-      ArgumentError: a `pad` that is no such number, a `flip` that is no boolean; and, when it is used,
-        another rank.
+      ArgumentError: a `pad` that is not an integer of at least 0, or a `flip` that is not a boolean. When the
+        result is called: an `x` of another rank.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch
@@ -69,6 +69,7 @@ class _CropAndFlip:
             columns = jnp.where(mirrored, columns[:, ::-1], columns)
         sides = (self.pad, self.pad)
         padded = jnp.pad(x, ((0, 0), sides, sides, (0, 0)))
-        # Rows, then columns: on CPU twice as fast as both at once, and 20 times as one slice a picture.
+        # Take rows, then columns: on CPU this is twice as fast as both at once, and 20 times as fast as one
+        # slice per image.
         taken = jnp.take_along_axis(padded, rows[:, :, None, None], axis=1, mode="promise_in_bounds")
         return jnp.take_along_axis(taken, columns[:, None, :, None], axis=2, mode="promise_in_bounds")

@@ -1,4 +1,4 @@
-"""Checkpoints: the states of a fit in a folder, from which it is continued."""
+"""Checkpoints: states of a fit in a folder, from which it can continue."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ Format = Literal["npz", "orbax"]
 class Checkpoints:
     """A folder of checkpoints, from which an interrupted `over_seeds` continues to the same bits.
 
-    Pass it as the option `checkpoint`. Use one folder for each experiment: a checkpoint of other keys, data,
-    settings or sizes, of a strategy, a problem or a descent that says something else is refused. Functions
-    are known by name and by what they have captured (`jaxarch.run._fingerprint`): it cannot be seen that
-    one of the same name, a loss for instance, now does something else. As long as the object is kept, no
-    other process can use the folder.
+    Pass it as the option `checkpoint`. Use one folder per experiment. A checkpoint of other keys, data,
+    settings or sizes is refused, and so is one of a different strategy, problem or descent. Functions are
+    identified by name and by captured values (`jaxarch.run._fingerprint`): a function of the same name that
+    now does something else, such as a loss, goes unnoticed. While the object exists, no other process can use
+    the folder.
 
-    Orbax keeps a state as the last step of a `CheckpointManager`, one folder a state, for tools that read
-    these; arrays that are split over devices are written and read as they are split. It changes no bit.
+    With Orbax, each state is the last step of a `CheckpointManager` in its own folder, for tools that read
+    these. Arrays that are split over devices are written and read as they are split. The format changes no
+    bit.
 
     Args:
-      folder: where the files are; made if need be.
-      every: seconds that must have passed since a name was last saved; 0 saves at every chunk's end. The end
-        of a training is always saved.
-      format: `npz`, one file a state, or `orbax`.
+      folder: where the files are; created if needed.
+      every: minimum seconds between two saves under a name; 0 saves at the end of every chunk. The end of a
+        training run is always saved.
+      format: `npz`, one file per state, or `orbax`.
 
     Raises:
-      ArgumentError: a folder that cannot be made, or that another process is using; a time that is none; an
+      ArgumentError: a folder that cannot be created, or that another process is using; an invalid time; an
         unknown format. In `load`: a state that the folder has in the other format.
 
     Example:
@@ -60,7 +61,7 @@ class Checkpoints:
         self._held = claim(self.folder)
 
     def load(self, name: str, like: PyTree) -> PyTree | None:
-        """The pytree last saved under a name, in the structure of `like`; `None` if there is none."""
+        """Return the pytree last saved under a name, in the structure of `like`; `None` if there is none."""
         path = self._path(name)
         for other in get_args(Format):
             if other != self.format and path.with_suffix(f".{other}").exists():
@@ -73,7 +74,7 @@ class Checkpoints:
         return (load_folder if self.format == "orbax" else load_tree)(path, like)
 
     def save(self, name: str, tree: PyTree, last: bool = False) -> None:
-        """Keep a pytree under a name, in place of the one before, if it is time or it is the last."""
+        """Save a pytree under a name, replacing the previous one, if a save is due or this is the last."""
         if last or self.is_due(name):
             path = self._path(name)
             if self.format == "orbax":
@@ -83,7 +84,7 @@ class Checkpoints:
             self._saved[name] = time.monotonic()
 
     def is_due(self, name: str) -> bool:
-        """Whether so much time has passed since a name was saved that it is saved again."""
+        """Return whether enough time has passed since a name was last saved."""
         return time.monotonic() - self._saved.get(name, -np.inf) >= self.every
 
     def _path(self, name: str) -> Path:

@@ -1,4 +1,4 @@
-"""Files that are complete or not there, and folders that one process at a time writes to."""
+"""Files that are written completely or not at all, and folders that one process at a time writes to."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ PARTIAL = ".partial"
 
 
 def as_path(path: Any, argument: str = "path") -> Path:
-    """A path that the user handed in.
+    """Check a path given by the user, and return it.
 
     Raises:
-      ArgumentError: something that is none, naming the argument.
+      ArgumentError: a value that is not a path; the message names the argument.
     """
     if not isinstance(path, (str, os.PathLike)) or not isinstance(name := os.fspath(path), str):
         raise ArgumentError(f"{argument}: expected a path, got {shown(path)}")
@@ -35,10 +35,10 @@ def as_path(path: Any, argument: str = "path") -> Path:
 
 
 def as_folder(path: Any, argument: str = "folder") -> Path:
-    """A folder that is there, that the user handed in.
+    """Check that a path given by the user is an existing folder, and return it.
 
     Raises:
-      ArgumentError: no path, or none of a folder, naming the argument.
+      ArgumentError: a value that is not a path, or not the path of a folder; the message names the argument.
     """
     folder = as_path(path, argument)
     if not os.path.isdir(folder):
@@ -48,9 +48,9 @@ def as_folder(path: Any, argument: str = "folder") -> Path:
 
 @contextlib.contextmanager
 def complete_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to, which appears under its name when the block has ended, and not at all if it fails.
+    """Open a file that appears under its name when the block ends, and not at all if the block fails.
 
-    It is written under a name that no other process has, so that several may write: the last one wins.
+    It is written under a name unique to this process, so several processes may write: the last one wins.
 
     Raises:
       OSError: a file that cannot be written.
@@ -67,14 +67,14 @@ def complete_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def claim(folder: Path, argument: str = "folder") -> BaseFileLock:
-    """Hold a folder, which is made if need be, for this process: as long as what is returned is kept.
+    """Lock a folder for this process while the returned object exists; the folder is created if needed.
 
-    The operating system holds the lock and drops it with the process, however that ends. Within a process a
-    folder can be claimed any number of times. What a process that was killed had not written to its end is
-    removed.
+    The operating system holds the lock and drops it when the process ends, however that happens. Within a
+    process a folder can be claimed any number of times. Incomplete files of a killed process are removed.
 
     Raises:
-      ArgumentError: a folder that another process holds, naming both; one that cannot be written to.
+      ArgumentError: a folder that another process holds (the message names both); one that cannot be written
+        to.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -93,10 +93,10 @@ def claim(folder: Path, argument: str = "folder") -> BaseFileLock:
 
 
 def check_claim(folder: Path, argument: str = "folder") -> None:
-    """Refuse what `claim` would refuse, and leave all as it was.
+    """Raise if `claim` would raise, and change nothing.
 
     Raises:
-      ArgumentError: as `claim`.
+      ArgumentError: see `claim`.
     """
     try:
         with trial_folder(folder), tempfile.TemporaryFile(dir=folder):
@@ -112,10 +112,10 @@ def check_claim(folder: Path, argument: str = "folder") -> None:
 
 @contextlib.contextmanager
 def trial_folder(folder: Path) -> Iterator[None]:
-    """A folder that is there within the block, and removed after it as far as it was made for it.
+    """Create a folder for a block, and afterwards remove the parts of its path that were created.
 
     Raises:
-      OSError: a folder that cannot be made.
+      OSError: a folder that cannot be created.
     """
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
@@ -140,7 +140,7 @@ def _unusable(folder: Path, argument: str, error: Exception) -> ArgumentError:
 
 
 def _lock(folder: Path) -> FileLock:
-    """The lock of a folder: one object a process, which may hold it several times."""
+    """Return the lock of a folder: one object per process, which may hold it several times."""
     return FileLock(folder.resolve() / LOCK, is_singleton=True, thread_local=False)
 
 

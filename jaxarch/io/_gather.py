@@ -1,4 +1,4 @@
-"""Functions that take a batch from the arrays of a problem: `gather(data, per_run, rows)`, on the device."""
+"""Functions `gather(data, per_run, rows)` that take a batch from the arrays of a problem, on the device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def take_rows(data: PyTree, per_run: PyTree, rows: Array) -> PyTree:
 
     Args:
       data: any pytree of arrays, or `None`.
-      per_run: not used: what else a `gather` is given.
+      per_run: unused; part of the signature of a `gather`.
       rows: integers, shape (batch,).
     """
     return jax.tree.map(lambda array: array[rows], data)
@@ -30,17 +30,17 @@ def take_rows(data: PyTree, per_run: PyTree, rows: Array) -> PyTree:
 def take_images(
     mean: Sequence[float], std: Sequence[float]
 ) -> Callable[[PyTree, PyTree, Array], tuple[Array, PyTree]]:
-    """Return a `gather` for problems of pictures: `(pixels / 255 - mean) / std`, float32, made on the device.
+    """Return a `gather` for image problems: `(pixels / 255 - mean) / std` in float32, made on the device.
 
-    So the data, `(x, y)`, sit there as uint8, a quarter of their size as float32. y may be any pytree of
-    arrays, or `None`.
+    The data, `(x, y)`, thus stay on the device as uint8, a quarter of their size in float32. y may be any
+    pytree of arrays, or `None`.
 
     Args:
-      mean: of each channel, of pixels / 255; as of `lab.data.Images.moments`.
+      mean: the mean of each channel, of pixels / 255; for instance from `lab.data.Images.moments`.
       std: the standard deviation of each channel, positive, likewise.
 
     Raises:
-      ArgumentError: numbers that are not finite, deviations that are not positive; and, when it is used,
+      ArgumentError: numbers that are not finite, deviations that are not positive. When the result is called:
         pixels that are not uint8, or another number of channels.
 
     Example:

@@ -1,4 +1,4 @@
-"""Batches as loaders hand them out, as NumPy arrays that are all of one form."""
+"""Batches from loaders, as NumPy arrays of one common form."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from jaxarch._internal.trees import PyTree, named_leaves
 
 
 class Form(NamedTuple):
-    """What the batches of a stream have in common.
+    """Common form of the batches of a stream.
 
     Attributes:
       treedef: their structure.
-      paths: of their arrays.
-      shapes: of each array, batch axis included.
-      dtypes: of each, as JAX keeps them.
+      paths: the paths of their arrays.
+      shapes: the shape of each array, batch axis included.
+      dtypes: the dtype of each array, as JAX stores it.
     """
 
     treedef: Any
@@ -29,13 +29,13 @@ class Form(NamedTuple):
 
     @classmethod
     def of(cls, batch: PyTree) -> Form:
-        """That of a batch."""
+        """Return the form of a batch."""
         leaves = named_leaves(batch)
         shapes, dtypes = zip(*((leaf.shape, leaf.dtype) for leaf in leaves.values()), strict=True)
         return cls(jax.tree.structure(batch), tuple(leaves), shapes, dtypes)
 
     def outline(self, count: int) -> PyTree:
-        """So many batches along a new leading axis, as `jax.ShapeDtypeStruct`."""
+        """Return the shapes of `count` batches along a new leading axis, as `jax.ShapeDtypeStruct`."""
         kinds = zip(self.shapes, self.dtypes, strict=True)
         leaves = [jax.ShapeDtypeStruct((count, *shape), dtype) for shape, dtype in kinds]
         return jax.tree.unflatten(self.treedef, leaves)
@@ -44,19 +44,20 @@ class Form(NamedTuple):
 def host_batches(
     name: str, batches: Iterable[Any], form: Form | None = None, first: int = 0, same_shape: bool = True
 ) -> Iterator[PyTree]:
-    """Batches as NumPy arrays of their own, in the dtypes that JAX keeps them in.
+    """Yield batches as new NumPy arrays, in the dtypes in which JAX stores them.
 
     Args:
-      name: the argument that they were given as, for errors.
-      batches: tuples, lists, dicts and named tuples of whatever NumPy takes: PyTorch's and TensorFlow's
-        tensors among it. Lists become tuples, mappings dicts.
-      form: theirs; by default that of the first.
-      first: how many came before, for errors.
-      same_shape: whether all have the shapes of the form; else those of one example, structure and dtypes.
+      name: the argument that held the batches, for errors.
+      batches: tuples, lists, dicts and named tuples of anything that NumPy accepts, including PyTorch's and
+        TensorFlow's tensors. Lists become tuples, mappings become dicts.
+      form: the form of all batches; by default the form of the first one.
+      first: the number of batches before these, for errors.
+      same_shape: whether all batches need the shapes of the form. If not, structure, dtypes and the shapes of
+        one example must agree.
 
     Raises:
-      ArgumentError: at the batch where it happens: what is no array of numbers, another structure, shape or
-        dtype than before, values that are NaN or infinite or beyond JAX's integers.
+      ArgumentError: raised at the batch in question: a value that is not an array of numbers; another
+        structure, shape or dtype than before; values that are NaN, infinite, or beyond JAX's integers.
     """
     for index, batch in enumerate(batches, first):
         arrays = _arrays(name, index, batch)
@@ -83,7 +84,7 @@ def _arrays(name: str, index: int, batch: Any) -> PyTree:
 
 
 def _numbers(name: str, index: int, leaf: Any) -> np.ndarray:
-    """Copy one array of a batch, in the dtype that JAX keeps it in."""
+    """Copy one array of a batch, in the dtype in which JAX stores it."""
     try:
         array = np.array(leaf)
     except Exception as error:

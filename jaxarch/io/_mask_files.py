@@ -1,4 +1,4 @@
-"""Masks in files, for other programs, and checked against the model that they are loaded for."""
+"""Mask files, readable by other programs, and checked against the model that they are loaded for."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from jaxarch.masks._sharding import beside
 
 @runtime_checkable
 class _Learned(Protocol):
-    """A problem, which a room above this one defines: what begins with `init(key) -> (params, state)`."""
+    """A problem, whose class belongs to a higher layer of the package: `init(key) -> (params, state)`."""
 
     def init(self, key: jax.Array) -> tuple[Any, Any]:
         """Return initial parameters and state."""
 
 
 def save_mask(path: str | os.PathLike[str], mask: PyTree) -> None:
-    """Write a mask, one boolean array a leaf, named by its path; `load_mask` reads it.
+    """Write a mask, one boolean array per leaf, named by its path; `load_mask` reads it.
 
     Args:
-      path: the file: safetensors where its name ends with `.safetensors`, for PyTorch and others
-        (`pip install 'jaxarch[safetensors]'`), and npz otherwise.
+      path: the file. A name that ends with `.safetensors` gives safetensors, for PyTorch and others
+        (`pip install 'jaxarch[safetensors]'`), any other name npz.
       mask: booleans, `None` for parameters that are not masked; one mask, or many along a leading axis.
 
     Raises:
-      ArgumentError: a leaf that is not boolean, naming its path; a file that cannot be written; safetensors
-        is not installed.
+      ArgumentError: a leaf that is not boolean (the message names its path); a file that cannot be written;
+        safetensors is not installed.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch, pathlib, tempfile
@@ -53,25 +53,25 @@ def save_mask(path: str | os.PathLike[str], mask: PyTree) -> None:
 
 
 def load_mask(path: str | os.PathLike[str], like: _Learned | PyTree) -> PyTree:
-    """A mask that `save_mask` wrote, or another program, in the structure of a model's parameters.
+    """Read a mask file of `save_mask`, or of another program, in the structure of a model's parameters.
 
         mask = jaxarch.load_mask("mask.npz", like=params)
         network = jaxarch.architecture(jaxarch.load_mask("mask.npz", problem))
 
     Args:
-      path: the file: safetensors where its name ends so, and npz otherwise; booleans by the paths of the
-        parameters that they mask.
-      like: the parameters of the model that the mask is of, or their shapes: any pytree, an NNX state; or a
-        problem, whose model it is. For one with another head, load it for the problem that it was found on,
-        and let `new_head()` come first.
+      path: the file: safetensors if its name ends with `.safetensors`, otherwise npz. It holds booleans by
+        the paths of the parameters that they mask.
+      like: the parameters of the masked model, or their shapes: any pytree, an NNX state; or a problem, for
+        its model. If the head differs, load the mask for the problem that it was found on, and apply
+        `new_head()` first.
 
     Returns:
       Booleans, `None` for parameters that are not masked; with a leading axis of runs if it was saved so.
-      Where the parameters are arrays, it is on their devices, and split as they are.
+      If the parameters are arrays, the mask is on their devices, and split like them.
 
     Raises:
-      ArgumentError: a file that is not there, or no mask; a leaf that is no parameter of the model's or has
-        another shape, naming its path; safetensors is not installed.
+      ArgumentError: a file that does not exist, or is not a mask; a leaf that is not a parameter of the model
+        or has another shape (the message names its path); safetensors is not installed.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch, pathlib, tempfile

@@ -1,4 +1,4 @@
-"""Arrays from npz files that anybody may have written: nothing is expanded before it is checked."""
+"""Arrays from untrusted npz files: nothing is decompressed before it is checked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jaxarch._internal.memory import free_memory, in_bytes
 from jaxarch.io._files import as_path
 
 LIMIT = "JAXARCH_NPZ_LIMIT"
-"""The environment variable that says how many bytes the arrays of one file may take."""
+"""Environment variable with the number of bytes that the arrays of one file may take."""
 
 _ENCRYPTED = 0x1
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -29,13 +29,13 @@ def read_npz(
 
     Args:
       path: the file.
-      argument: what the path was handed in as, for errors.
-      limit: bytes that the arrays may take, all together; by default what the environment variable
-        `JAXARCH_NPZ_LIMIT` says, or half of the memory that is free.
+      argument: the argument that held the path, for errors.
+      limit: bytes that all arrays together may take; by default the environment variable
+        `JAXARCH_NPZ_LIMIT`, or half of the free memory.
 
     Raises:
-      ArgumentError: naming the argument that the path came from: no such file, or none of plain arrays; more
-        bytes than the limit; a header that claims another size than the array has.
+      ArgumentError: no such file, or not a file of plain arrays; more bytes than the limit; a header that
+        claims another size than the array has. The message names the argument.
 
     Example:
       >>> import jaxarch, numpy as np, pathlib, tempfile
@@ -47,23 +47,23 @@ def read_npz(
     place = as_path(path, argument)
     limit = default_limit() if limit is None else limit
     try:
-        if not stat.S_ISREG(place.stat().st_mode):  # to open a pipe would wait for its other end
+        if not stat.S_ISREG(place.stat().st_mode):  # opening a pipe would wait for its other end
             raise ValueError("it is a folder, a pipe or a device")
         with place.open("rb") as file, ZipFile(file) as archive:
             return _arrays(archive, limit)
     except FileNotFoundError:
         raise ArgumentError(f"{argument}: no such file: {shown(str(place), 200)}") from None
-    except Exception as error:  # what zipfile, zlib and NumPy raise of damaged files is no closed list
+    except Exception as error:  # zipfile, zlib and NumPy raise many kinds of errors on damaged files
         why = getattr(error, "strerror", None) or one_line(error)
         named = shown(str(place), 200)
         raise ArgumentError(f"{argument}: {named} is no readable npz file of plain arrays ({why})") from None
 
 
 def default_limit() -> int:
-    """The bytes that the arrays of one file may take where nothing else is said.
+    """Return the default number of bytes that the arrays of one file may take.
 
     Raises:
-      ArgumentError: an environment variable that is no number.
+      ArgumentError: an environment variable that is not a number.
     """
     named = os.environ.get(LIMIT)
     if named is None:

@@ -1,4 +1,4 @@
-"""Pytrees in folders that Orbax writes and reads, arrays that are split over devices as they are split."""
+"""Pytrees in folders written and read by Orbax; arrays that are split over devices keep their split."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from jaxarch.io._trees import FOREIGN, check_leaf
 
 
 def save_folder(path: Path, tree: PyTree) -> None:
-    """Keep a pytree as the last step of an `orbax.checkpoint.CheckpointManager`, in place of those before.
+    """Save a pytree as the last step of an `orbax.checkpoint.CheckpointManager`, replacing earlier steps.
 
-    What Orbax sees is a dict of arrays by path; random keys are kept as their raw numbers. The step is
-    complete or not there, and those before are removed when it is.
+    Orbax sees a dict of arrays by path; random keys are stored as their raw numbers. The step is written
+    completely or not at all, and earlier steps are removed only then.
 
     Args:
-      path: the manager's folder; made if need be.
+      path: the manager's folder; created if needed.
       tree: a pytree of arrays.
 
     Raises:
-      ArgumentError: it cannot be written, has an array without any entry, which Orbax does not keep, or two
-        leaves of one path.
+      ArgumentError: a folder that cannot be written; an empty array, which Orbax does not store; two leaves
+        with one path.
     """
     import orbax.checkpoint as ocp
 
@@ -33,22 +33,22 @@ def save_folder(path: Path, tree: PyTree) -> None:
             last = manager.latest_step()
             step = 0 if last is None else last + 1
             manager.save(step, args=ocp.args.StandardSave(leaves))
-    except Exception as error:  # what Orbax and its file systems raise is no closed list
+    except Exception as error:  # Orbax and its file systems raise many kinds of errors
         raise ArgumentError(f"folder: Orbax cannot write {shown(str(path), 200)} ({_why(error)})") from None
 
 
 def load_folder(path: Path, like: PyTree) -> PyTree | None:
-    """The pytree that `save_folder` kept, in the structure of `like`; `None` if none was completed.
+    """Return the pytree saved by `save_folder`, in the structure of `like`; `None` if no save was completed.
 
-    Where the leaves of `like` are on devices, so are those that are read, and split alike.
+    If the leaves of `like` are on devices, the result is on the same devices, and split alike.
 
     Args:
       path: the manager's folder.
       like: a pytree with the same paths, shapes and dtypes (arrays or `jax.ShapeDtypeStruct`).
 
     Raises:
-      ArgumentError: a folder that is damaged; a leaf that is missing, left over, or of another shape or
-        dtype, naming its path.
+      ArgumentError: a damaged folder; a leaf that is missing, unknown, or of another shape or dtype (the
+        message names its path).
     """
     import orbax.checkpoint as ocp
 

@@ -1,4 +1,4 @@
-"""Reading ahead: the next batches are made, checked and put on devices while the ones before are used."""
+"""Prefetching: the next batches are read, checked and put on devices while the current ones are in use."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from jaxarch._internal.trees import PyTree
 from jaxarch.io._host_batches import host_batches
 
 Closed = Callable[[], bool]
-"""Whether nothing more is wanted."""
+"""A function that tells whether no more items are wanted."""
 Items = Callable[[Closed], Iterator[Any]]
 
 
 class Ahead:
-    """What an iterator gives, so many ahead: a thread of its own runs it.
+    """Iterator whose items a thread of its own makes, some of them ahead of use.
 
-    The thread ends with the process, and does not keep it waiting. An error comes where its item is asked
-    for, and again each time after that.
+    The thread ends with the process, and does not delay its exit. An error is raised where its item is
+    requested, and at every request after that.
 
     Args:
-      items: makes the iterator, of a function that says whether nothing more is wanted.
-      ahead: how many are made before they are asked for.
-      put: what is made of each, in that thread.
+      items: makes the iterator, given a function that tells whether no more items are wanted.
+      ahead: the number of items made before they are requested.
+      put: function applied to each item, in that thread.
     """
 
     def __init__(self, items: Items, ahead: int, put: Callable[[Any], Any]) -> None:
         self._made: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
         self._room, self._closed = threading.Semaphore(ahead), threading.Event()
         self._failure: BaseException | None = None
-        # What a context of JAX's says holds for its own thread alone.
+        # A JAX context manager, such as enable_x64, applies only to its own thread, so it is passed on.
         is_wide = jax.dtypes.canonicalize_dtype(float) == np.float64
         makes = (items(self._closed.is_set), put, self._made, self._room, self._closed, is_wide)
         self._thread = threading.Thread(target=_make, args=makes, daemon=True)
@@ -59,8 +59,9 @@ class Ahead:
         return item
 
     def close(self, wait: bool = False) -> None:
-        """Make no more; `wait` until the iterator is left alone."""
+        """Make no more items; with `wait`, return only when the thread has left the iterator alone."""
         self._closed.set()
+        # Wake the thread if it waits for room, so that it can end.
         self._room.release()
         if wait:
             self._thread.join()
@@ -71,7 +72,7 @@ class Ahead:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Nobody else reads the same loader meanwhile; who is interrupted is not kept waiting.
+        # Wait, so that nobody else reads the same loader meanwhile. On an error or interrupt, do not wait.
         self.close(wait=kind is None)
 
     def __del__(self) -> None:
@@ -98,7 +99,7 @@ def _make(
 
 
 class Prefetch:
-    """The batches of an iterator on devices: what `prefetch` returns. It ends where the iterator ends."""
+    """Batches of an iterator on devices, the result of `prefetch`. It ends when the iterator ends."""
 
     def __init__(self, batches: Iterable[Any], ahead: int, sharding: Any, same_shape: bool) -> None:
         try:
@@ -120,7 +121,7 @@ class Prefetch:
         return batch
 
     def get_state(self) -> Any:
-        """The iterator's state after the last batch that was handed out, whatever was read ahead.
+        """Return the iterator's state after the last batch that was handed out, ignoring batches read ahead.
 
         Raises:
           ArgumentError: an iterator without `get_state`.
@@ -129,7 +130,7 @@ class Prefetch:
         return self._state
 
     def set_state(self, state: Any) -> None:
-        """Go on from a state: what was read ahead is dropped.
+        """Continue from a state; batches read ahead are dropped.
 
         Raises:
           ArgumentError: an iterator without `set_state`.
@@ -141,11 +142,11 @@ class Prefetch:
         self._ahead = self._begun()
 
     def close(self) -> None:
-        """Read no more: there is no next batch then."""
+        """Read no more: after this, there is no next batch."""
         self._ahead.close()
 
     def _begun(self) -> Ahead:
-        # Without a way back to this object, so that it goes when it is dropped.
+        # The thread holds no reference to this object, so that it is freed when dropped.
         iterator, sharding, same_shape = self._batches, self._sharding, self._same_shape
 
         def items(closed: Closed) -> Iterator[tuple[PyTree, Any]]:
@@ -169,12 +170,12 @@ class Prefetch:
 
 
 def _state_of(iterator: Any) -> Any:
-    # Some hand out the object that they go on changing.
+    # Copy: some iterators return the object that they go on changing.
     return copy.deepcopy(iterator.get_state()) if hasattr(iterator, "get_state") else None
 
 
 def _tuples(tree: Any) -> Any:
-    """A pytree with tuples for lists, as batches have them."""
+    """Replace lists by tuples in a pytree, as in batches."""
     if isinstance(tree, dict):
         return {key: _tuples(part) for key, part in tree.items()}
     return tuple(map(_tuples, tree)) if isinstance(tree, list) else tree
@@ -183,28 +184,29 @@ def _tuples(tree: Any) -> Any:
 def prefetch(
     batches: Iterable[Any], *, ahead: int = 2, sharding: Any = None, same_shape: bool = True
 ) -> Prefetch:
-    """Batches of any loader on devices, the next ones read and put there while your step runs.
+    """Put batches of any loader on devices, reading the next ones while your step runs.
 
-    A thread draws from the loader, looks at every batch and starts its transfer. Where the loader's iterator
-    has `get_state` and `set_state`, as Grain's, so has what is returned, and its state is that after the last
-    batch that you were given.
+    A thread draws from the loader, checks every batch and starts its transfer. If the loader's iterator has
+    `get_state` and `set_state`, like Grain's, the result has them, too. Its state is the one after the last
+    batch that you received.
 
     Args:
       batches: an iterable of tuples, lists and dicts of arrays or tensors: Grain, tf.data, a PyTorch
         `DataLoader`, a generator.
-      ahead: how many batches are on the devices before they are asked for, beside the one in use.
-      sharding: how they are split, a `jax.sharding.Sharding` for all arrays or a pytree of them; by default
-        JAX's default device.
-      same_shape: whether a batch of another size is refused, for which a step would be compiled anew; the
-        shapes of one example are the same in any case.
+      ahead: the number of batches on the devices before they are requested, beside the one in use.
+      sharding: how batches are split, a `jax.sharding.Sharding` for all arrays or a pytree of them; by
+        default JAX's default device.
+      same_shape: whether a batch of another size raises an error, since it would compile the step again. The
+        shapes of one example must agree in any case.
 
     Returns:
-      An iterator of pytrees of JAX's arrays: lists are tuples, and 64-bit numbers have 32 unless JAX is told
-      otherwise.
+      An iterator of pytrees of JAX arrays. Lists become tuples, and 64-bit numbers become 32-bit ones unless
+      JAX is configured otherwise.
 
     Raises:
-      ArgumentError: no iterable, an `ahead` that is no positive integer; and, when the batch is asked for:
-        another structure, shape or dtype than before, NaN or infinite values, what is no array.
+      ArgumentError: a value that is not an iterable, an `ahead` that is not a positive integer. When a batch
+        is requested: another structure, shape or dtype than before, NaN or infinite values, values that are
+        not arrays.
 
     Example:
       >>> import numpy as np, jaxarch

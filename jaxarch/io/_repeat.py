@@ -1,4 +1,4 @@
-"""A loader over and over: one epoch after another."""
+"""A loader without an end: one epoch after another."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jaxarch._internal.errors import ArgumentError, shown
 
 
 class Repeated:
-    """What `repeat` returns: an iterable that begins its loader again whenever it ends."""
+    """Result of `repeat`: an iterable that restarts its loader whenever it ends."""
 
     def __init__(self, loader: Iterable[Any]) -> None:
         self._loader = loader
@@ -25,13 +25,13 @@ class Repeated:
 
 
 def repeat(loader: Iterable[Any]) -> Repeated:
-    """A loader without an end: it is begun again whenever it ends, and may then have another order.
+    """Repeat a loader without an end: it restarts whenever it ends, and may then have another order.
 
     Args:
-      loader: an iterable that can be begun again, such as a list of batches or a PyTorch `DataLoader`.
+      loader: an iterable that can be restarted, such as a list of batches or a PyTorch `DataLoader`.
 
     Raises:
-      ArgumentError: an iterator, which ends once and for all; no iterable.
+      ArgumentError: an iterator, which can be used only once; a value that is not an iterable.
 
     Example:
       >>> import itertools, jaxarch

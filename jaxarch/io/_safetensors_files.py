@@ -1,4 +1,4 @@
-"""Arrays in safetensors files, for PyTorch and all that reads these; read without trusting who wrote them."""
+"""Safetensors files of arrays, for PyTorch and other readers; reading does not trust a file's author."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from jaxarch.io._files import as_path
 from jaxarch.io._npz import LIMIT, default_limit
 
 SUFFIX = ".safetensors"
-"""What the name of a file ends with that is one."""
+"""Suffix of the name of a safetensors file."""
 HEADER_LIMIT = 2**23
-"""Bytes of names and shapes, enough for some 80,000 arrays: in memory they take fifteen times as many."""
+"""Limit on bytes of names and shapes, enough for some 80,000 arrays: in memory they take 15 times as many."""
 
 FORMAT, VERSION = "jaxarch", "1"
 _NATIVE = {"bool", "float16", "bfloat16", "float32", "float64"} | {
@@ -34,11 +34,11 @@ _ABOUT = {
 
 
 class Stored(NamedTuple):
-    """What a file holds.
+    """Contents of a file.
 
     Attributes:
-      arrays: by name.
-      raw: of those that are kept as raw numbers, what they are: a dtype, or `key:` and a kind of random key.
+      arrays: arrays by name.
+      raw: what the arrays stored as raw numbers are: a dtype, or `key:` and a kind of random key.
     """
 
     arrays: dict[str, np.ndarray]
@@ -46,34 +46,34 @@ class Stored(NamedTuple):
 
 
 def is_safetensors(path: Path) -> bool:
-    """Whether a file is one by its name."""
+    """Return whether a file is safetensors, by its name."""
     return path.suffix.lower() == SUFFIX
 
 
 def check_safetensors(path: Path, argument: str = "path") -> None:
-    """Raise where safetensors is not installed.
+    """Raise if safetensors is not installed.
 
     Raises:
-      ArgumentError: naming the argument that the path came from, and the extra.
+      ArgumentError: a missing package; the message names the path's argument and the extra to install.
     """
     _library(path, argument)
 
 
 def is_native(array: np.ndarray) -> bool:
-    """Whether every release of safetensors has the dtype of an array."""
+    """Return whether every release of safetensors supports the dtype of an array."""
     return array.dtype.name in _NATIVE
 
 
 def write_safetensors(
     file: BinaryIO, arrays: Mapping[str, np.ndarray], raw: Mapping[str, str], content: str
 ) -> None:
-    """Write arrays into a file, by way of as many bytes in memory.
+    """Write arrays into a file; this takes as many bytes of memory.
 
     Args:
-      file: what to write to, open.
-      arrays: by name, of dtypes that `_NATIVE` lists.
+      file: an open file.
+      arrays: arrays by name, of dtypes that `_NATIVE` lists.
       raw: as in `Stored`.
-      content: `mask` or `parameters`. It is in the file's `__metadata__`, beside `format` (`jaxarch`),
+      content: `mask` or `parameters`. It is stored in the file's `__metadata__`, beside `format` (`jaxarch`),
         `version`, `about` (in words) and `raw` (JSON).
 
     Raises:
@@ -92,7 +92,7 @@ def write_safetensors(
     if raw:
         metadata["raw"] = json.dumps(raw)
     dense = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    # Its own save_file puts another file in the place of this one, which nobody else may read.
+    # Not save_file: it replaces this file by another one, which nobody else may read.
     written = library.numpy.save(dense, metadata)
     header = int.from_bytes(written[:8], "little")
     if header > HEADER_LIMIT:
@@ -106,17 +106,17 @@ def write_safetensors(
 def read_safetensors(
     path: str | os.PathLike[str], argument: str = "path", limit: int | None = None
 ) -> Stored:
-    """The arrays of a safetensors file by name, whoever wrote it.
+    """Read the arrays of a safetensors file by name, whoever wrote it.
 
     Args:
       path: the file.
-      argument: what the path was handed in as, for errors.
-      limit: bytes that the file may have; by default what the environment variable `JAXARCH_NPZ_LIMIT` says,
-        or half of the memory that is free.
+      argument: the argument that held the path, for errors.
+      limit: bytes that the file may have; by default the environment variable `JAXARCH_NPZ_LIMIT`, or half of
+        the free memory.
 
     Raises:
-      ArgumentError: naming the argument that the path came from: safetensors is not installed; no such file;
-        one that is damaged, of a later version of jaxarch, or larger than the limit.
+      ArgumentError: safetensors is not installed; no such file; a file that is damaged, of a later version of
+        jaxarch, or larger than the limit. The message names the argument.
     """
     place = as_path(path, argument)
     limit = default_limit() if limit is None else limit
@@ -134,7 +134,7 @@ def read_safetensors(
         return Stored(arrays, raw)
     except FileNotFoundError:
         raise ArgumentError(f"{argument}: no such file: {shown(str(place), 200)}") from None
-    except Exception as error:  # what the library and NumPy raise of damaged files is no closed list
+    except Exception as error:  # the library and NumPy raise many kinds of errors on damaged files
         why = getattr(error, "strerror", None) or one_line(error)
         named = shown(str(place), 200)
         raise ArgumentError(f"{argument}: {named} is no readable safetensors file ({why})") from None
@@ -148,9 +148,9 @@ def _library(path: Path | str, argument: str) -> Any:
 
 
 def _check_size(path: Path, limit: int) -> None:
-    """Raise unless it is a file of a size that can be read, whose header is no longer than a header is."""
+    """Raise unless it is a file within the size limit, with a header of plausible size."""
     found = path.stat()
-    if not stat.S_ISREG(found.st_mode):  # to open a pipe would wait for its other end
+    if not stat.S_ISREG(found.st_mode):  # opening a pipe would wait for its other end
         raise ValueError("it is a folder, a pipe or a device")
     if found.st_size > limit:
         raise ValueError(

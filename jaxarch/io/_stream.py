@@ -1,4 +1,4 @@
-"""Training batches as a function of the step, in windows of as many steps as one program takes."""
+"""Training batches as a function of the step, in windows as long as the steps of one program."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EXPECTED = "stream: expected an iterable of batches, or a function step -> iter
 
 
 class Window(NamedTuple):
-    """The batches of some steps in a row.
+    """The batches of several successive steps.
 
     Attributes:
       first: the first of these steps, int32.
@@ -36,7 +36,7 @@ class Window(NamedTuple):
     batches: PyTree
 
     def at(self, step: int | Array) -> PyTree:
-        """The batch of a step, which is one of these."""
+        """Return the batch of a step in the window."""
         size = jax.tree.leaves(self.batches)[0].shape[0]
         if isinstance(step, int) and step >= size:
             raise ArgumentError(
@@ -47,25 +47,25 @@ class Window(NamedTuple):
 
 
 class Stream:
-    """Training batches in an order of their own: batch t is that of step t, in every training alike.
+    """Training batches in a fixed order: batch t belongs to step t, in every training run alike.
 
-    Two streams of the same form are equal, since a compiled program depends on that alone.
+    Two streams of the same form compare equal, since a compiled program depends only on the form.
 
     Args:
-      source: an iterable of batches that can be begun again, and begins with the same: a list, a PyTorch
-        `DataLoader` that does not shuffle, Grain's and TensorFlow's data sets; or a function
-        `step -> iterable`, whose first batch is that of the step. To go on at a step, a function is asked for
-        it, and of an iterable as many batches are drawn and dropped. The first batch is drawn at once, to see
-        its form.
+      source: an iterable of batches that can be restarted with the same order: a list, a PyTorch `DataLoader`
+        that does not shuffle, Grain's and TensorFlow's data sets; or a function `step -> iterable`, whose
+        first batch belongs to the step. To continue at a step, a function is called with it; from an
+        iterable, as many batches are drawn and dropped. The first batch is drawn at once, to learn its form.
 
     Attributes:
-      form: of every batch.
-      first: the first one, on the host.
-      digest: of the first one.
-      check: as of `checked`; `None` for nothing.
+      form: the form of every batch.
+      first: the first batch, on the host.
+      digest: the digest of the first batch.
+      check: the function given to `checked`; `None` for no check.
 
     Raises:
-      ArgumentError: an iterator, which can be gone through once; what is none of these; no batch at all.
+      ArgumentError: an iterator, which can be used only once; any other kind of value; a source without
+        batches.
     """
 
     check: Callable[[int, PyTree], None] | None = None
@@ -95,18 +95,18 @@ class Stream:
         return hash(self.form)
 
     def checked(self, check: Callable[[int, PyTree], None]) -> Stream:
-        """The same stream, each batch of which is looked at by its number and itself; the first one now."""
+        """Return the same stream with a check of each batch and its number; the first is checked now."""
         other = copy.copy(self)
         other.check = check
         check(0, self.first)
         return other
 
     def outline(self, size: int) -> Window:
-        """A window of so many steps, as shapes and dtypes."""
+        """Return a window of `size` steps, as shapes and dtypes."""
         return Window(jax.ShapeDtypeStruct((), np.int32), self.form.outline(size))
 
     def window(self, size: int) -> Window:
-        """The first so many batches, on the host."""
+        """Return the first `size` batches, on the host."""
         return next(self.windows(0, size, size))[0]
 
     def windows(
@@ -117,22 +117,22 @@ class Stream:
         last: np.ndarray | None = None,
         closed: Callable[[], bool] = bool,
     ) -> Iterator[tuple[Window, np.ndarray]]:
-        """The batches of the steps from `start` to `stop`, `size` at a time, on the host.
+        """Yield the batches of the steps from `start` to `stop`, `size` at a time, on the host.
 
         Args:
           start: the first step.
           stop: the step after the last.
-          size: steps of a window; what the last one lacks is 0.
-          last: the digest of the batch before `start`, as came with the window that it was in; it is drawn
-            again, and compared.
-          closed: whether nothing more is wanted, asked before each batch.
+          size: steps per window; the last one is padded with 0.
+          last: the digest of the batch before `start`, as yielded with its window; that batch is drawn again
+            and compared.
+          closed: whether no more batches are wanted; called before each batch.
 
         Yields:
           A window, and the digest of its last batch.
 
         Raises:
-          ArgumentError: a stream that ends before `stop`, or is not the one that `last` is of; a batch that
-            is not like the others.
+          ArgumentError: a stream that ends before `stop`, or differs from the one that gave `last`; a batch
+            of another form.
         """
         self.check_length(stop)
         begun = start if last is None else start - 1
@@ -158,7 +158,7 @@ class Stream:
             yield Window(np.asarray(first, np.int32), rooms), tree_digest(batch)
 
     def _from(self, step: int) -> Iterable[Any]:
-        """The batches from a step on."""
+        """Return the batches from a step on."""
         if hasattr(self.source, "__iter__"):
             return itertools.islice(self.source, step, None)
         batches = self.source(step)
@@ -175,11 +175,11 @@ class Stream:
         return batch
 
     def check_length(self, stop: int) -> None:
-        """Raise if it is known to have fewer batches than that."""
+        """Raise if the stream is known to have fewer than `stop` batches."""
         try:
             length = len(self.source)
         except Exception:
-            # None is known; loaders say so in many ways.
+            # The length is unknown; loaders raise different errors for this.
             return
         if length < stop:
             raise ArgumentError(_ended(length, stop))
@@ -193,7 +193,7 @@ def _ended(batches: int, steps: int) -> str:
 
 
 def _takes_a_step(source: Any) -> bool:
-    """Whether it is a function of one argument, as far as is known."""
+    """Return whether `source` is a function of one argument, as far as is known."""
     if not callable(source) or isinstance(source, type):
         return False
     try:
@@ -201,6 +201,6 @@ def _takes_a_step(source: Any) -> bool:
     except TypeError:
         return False
     except ValueError:
-        # Of some functions nothing is known.
+        # Some functions do not tell their signature.
         return True
     return True

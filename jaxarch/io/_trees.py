@@ -30,21 +30,21 @@ FOREIGN = "it was written for another structure, or by an earlier version of jax
 
 
 def save_tree(path: str | os.PathLike[str], tree: PyTree, *, compress: bool = True) -> None:
-    """Write a pytree of arrays: one array a leaf, named by its path.
+    """Write a pytree of arrays: one array per leaf, named by its path.
 
-    As safetensors where the name of the file ends with `.safetensors`, for PyTorch and others
-    (`pip install 'jaxarch[safetensors]'`), and as npz otherwise. Any dtype is kept, bfloat16 and PRNG keys
-    too. What the format has no dtype for is kept as raw numbers, which an entry `__leaves__` of an npz (JSON)
-    describes, and `raw` in the `__metadata__` of safetensors; complex numbers are for npz alone.
-    The file is complete or not there: it is written under another name first.
+    A file name that ends with `.safetensors` gives safetensors, for PyTorch and others
+    (`pip install 'jaxarch[safetensors]'`), any other name npz. Every dtype is kept, including bfloat16 and
+    PRNG keys. Dtypes that the format lacks are stored as raw numbers. An entry `__leaves__` (JSON) describes
+    them in an npz, and `raw` in the `__metadata__` in safetensors. Complex numbers need npz. The file is
+    written completely or not at all: it gets its name at the end.
 
     Args:
-      path: the file; folders are made if need be.
+      path: the file; folders are created if needed.
       tree: the pytree.
-      compress: whether to compress an npz. safetensors never is.
+      compress: whether to compress an npz. safetensors is never compressed.
 
     Raises:
-      ArgumentError: a leaf that is no array, or that the format has no place for; two leaves of one path; a
+      ArgumentError: a leaf that is not an array, or that the format cannot store; two leaves with one path; a
         file that cannot be written; safetensors is not installed.
 
     Example:
@@ -59,7 +59,7 @@ def save_tree(path: str | os.PathLike[str], tree: PyTree, *, compress: bool = Tr
 
 
 def save_leaves(path: str | os.PathLike[str], tree: PyTree, content: str, compress: bool = True) -> None:
-    """`save_tree`, of a file that says what is in it: `parameters` or a `mask`."""
+    """Save like `save_tree`, in a file that names its content: `parameters` or a `mask`."""
     check_flag("compress", compress)
     path = as_path(path)
     if path.name in ("", ".."):
@@ -95,15 +95,15 @@ def save_leaves(path: str | os.PathLike[str], tree: PyTree, content: str, compre
 def load_tree(path: str | os.PathLike[str], like: PyTree) -> PyTree:
     """Read a pytree that `save_tree` wrote, in the structure of `like`.
 
-    Of safetensors, any file that has its paths, shapes and dtypes will do, PyTorch's for instance.
+    Any safetensors file with the same paths, shapes and dtypes will do, for instance PyTorch's.
 
     Args:
-      path: the file: safetensors where its name ends so, and npz otherwise.
+      path: the file: safetensors if its name ends with `.safetensors`, otherwise npz.
       like: a pytree with the same paths, shapes and dtypes (arrays or `jax.ShapeDtypeStruct`).
 
     Raises:
-      ArgumentError: a file that is not there or not ours; a leaf that is missing, left over, or of another
-        shape or dtype, naming its path; safetensors is not installed.
+      ArgumentError: a file that does not exist or has another format; a leaf that is missing, unknown, or of
+        another shape or dtype (the message names its path); safetensors is not installed.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, pathlib, tempfile
@@ -117,7 +117,7 @@ def load_tree(path: str | os.PathLike[str], like: PyTree) -> PyTree:
     path, expected = as_path(path), named_leaves(like)
     for name, leaf in expected.items():
         check_array("like", name, leaf)
-    # What fits into memory twice is no bomb: the file is as large as what it is to replace.
+    # Allow twice the size of `like`: if the caller has memory for that, the file is not a zip bomb.
     size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in expected.values())
     limit = max(default_limit(), 2 * size)
     stored, description = (_of_safetensors if is_safetensors(path) else _of_npz)(path, limit)
@@ -135,17 +135,18 @@ def check_array(argument: str, name: str, leaf: object) -> None:
     """Raise unless a leaf is an array.
 
     Raises:
-      ArgumentError: naming the argument that the tree was handed in as, and the leaf's path.
+      ArgumentError: a leaf of another kind; the message names the tree's argument and the leaf's path.
     """
     if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
         raise ArgumentError(f"{argument}: leaf {name!r} is no array, got {shown(leaf)}")
 
 
 def check_leaf(argument: str, path: Path, name: str, stored: Any, like: Any) -> None:
-    """Raise unless a leaf that is in a file has the shape and dtype of one that is expected.
+    """Raise unless a leaf in a file has the expected shape and dtype.
 
     Raises:
-      ArgumentError: naming the argument that the path came from, the file, and the leaf's path.
+      ArgumentError: a leaf that differs; the message names the path's argument, the file, and the leaf's
+        path.
     """
     shape, dtype = jnp.shape(like), getattr(like, "dtype", None)
     if stored.shape != shape or stored.dtype != dtype:
@@ -156,7 +157,7 @@ def check_leaf(argument: str, path: Path, name: str, stored: Any, like: Any) -> 
 
 
 def digest(*arrays: np.ndarray) -> str:
-    """SHA-256 over the bytes of arrays: which data a result, or a cache, is of.
+    """Return the SHA-256 over the bytes of arrays, to identify the data of a result or a cache.
 
     Example:
       >>> import numpy as np
@@ -174,19 +175,19 @@ def digest(*arrays: np.ndarray) -> str:
 
 
 def load_arrays(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a file by the paths that they were saved under, whoever wrote it."""
+    """Return the arrays of a file by the paths that they were saved under, whoever wrote it."""
     if is_safetensors(path):
         return read_safetensors(path).arrays
     return {name: array for name, array in read_npz(path).items() if name != DESCRIPTION}
 
 
 def _raw(array: np.ndarray) -> np.ndarray:
-    """An array of a dtype that NumPy has not as raw numbers; any other as it is."""
+    """Return an array as raw numbers if NumPy lacks its dtype; any other array as it is."""
     return array.view(f"u{array.dtype.itemsize}") if array.dtype.kind == "V" else array
 
 
 def _of_npz(path: Path, limit: int) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Arrays, and what each of them was before it was kept."""
+    """Return arrays, and the kind of each before it was stored."""
     stored = read_npz(path, limit=limit)
     try:
         description = json.loads(str(stored.pop(DESCRIPTION)))
@@ -217,7 +218,7 @@ def _restored(path: Path, name: str, array: np.ndarray, kind: str, like: Any) ->
 
 
 def _as_kind(array: np.ndarray, kind: str) -> Any:
-    """An array as it was before it was kept: keys, and dtypes that NumPy has not, are kept as raw numbers."""
+    """Restore an array from its stored form: keys, and dtypes that NumPy lacks, are stored as raw numbers."""
     if str(array.dtype) == kind:
         return array
     if kind.startswith("key:") and array.dtype == np.uint32:

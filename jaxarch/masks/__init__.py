@@ -1,15 +1,15 @@
 r"""Masks over the connections of a network, and the two-temperature gradient that learns them.
 
-A mask is the architecture: one bit a connection. It is learned through real *scores* w, one a connection,
-whose sharp sigmoid `sigma(hard * w)` multiplies the weights forwards while the slope of a softer one,
-`sigma(soft * w)`, carries the gradient backwards. The mask is read off at the end as `1[w > 0]`.
+A mask is the architecture: one bit per connection. Training learns it through real *scores* w, one per
+connection. In the forward pass, the sharp sigmoid `sigma(hard * w)` multiplies the weights. In the backward
+pass, the slope of a softer one, `sigma(soft * w)`, carries the gradient. At the end, the mask is `1[w > 0]`.
 
-Scores, masks and parameters are pytrees of one structure; a leaf that is not masked is `None` in the first
-two. Scores are float32 whatever the parameters are. `hard` and `soft` are inverse temperatures, called M_hard
-and M_soft in [D], t_l and t_s in [A].
+Scores, masks and parameters are pytrees of one structure. In scores and masks, a leaf that is not masked is
+`None`. Scores are float32, whatever the dtype of the parameters. `hard` and `soft` are inverse temperatures,
+called M_hard and M_soft in [D], t_l and t_s in [A].
 
-Arrays may be split over devices, by the axes of any mesh, explicit ones included: all but `reshuffle`, and
-blocks and N:M under explicit axes, leave them where they are.
+Arrays may be split over devices along the axes of any mesh, explicit axes included. They stay where they are,
+except in `reshuffle`, and in blocks and N:M under explicit axes.
 
 [D] Colombo & Gao, Disentangling Neural Architectures and Weights, 2021.
 [A] Colombo & Gao, Differentiable Architecture Pruning for Transfer Learning, 2021.

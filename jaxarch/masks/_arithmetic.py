@@ -1,4 +1,4 @@
-"""Masks applied, counted, compared and permuted."""
+"""Functions that apply, count, compare and permute masks."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from jaxarch.masks._sharding import split_like, whole
 
 
 def full_mask(selection: PyTree) -> PyTree:
-    """The mask that keeps every selected connection.
+    """Return the mask that keeps every selected connection.
 
     Raises:
-      ArgumentError: a leaf that is no array.
+      ArgumentError: a leaf that is not an array.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -52,13 +52,13 @@ def full_mask(selection: PyTree) -> PyTree:
 
 
 def apply_mask(mask: PyTree, params: PyTree) -> PyTree:
-    """Masked parameters, `m o theta` ([A] eq. 3), in their own dtypes; leaves without a mask as they are.
+    """Multiply parameters by a mask, `m o theta` ([A] eq. 3), in their own dtypes; keep unmasked leaves.
 
-    Under a mask of booleans or integers, what is pruned is 0 whatever the weight was, NaN included. The mask
-    of a module's state goes on the module itself as well, and on gradients that are a module.
+    Under a mask of booleans or integers, a pruned weight becomes 0 whatever it was, NaN included. The mask of
+    a module's state also applies to the module itself, and to gradients that are a module.
 
     Raises:
-      ArgumentError: a mask of another structure or of other shapes.
+      ArgumentError: a mask whose structure or shapes differ from the parameters.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -81,10 +81,10 @@ def apply_mask(mask: PyTree, params: PyTree) -> PyTree:
 
 
 def check_fits(mask: PyTree, params: PyTree) -> None:
-    """Raise unless a mask has the parameters' structure, and every masked leaf the mask's shape.
+    """Raise unless a mask has the parameters' structure, and each masked leaf the shape of its parameter.
 
     Raises:
-      ArgumentError: naming the leaf.
+      ArgumentError: a mask that does not fit; the message names the leaf.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -114,7 +114,7 @@ def check_booleans(mask: PyTree) -> None:
     """Raise unless every masked leaf holds booleans.
 
     Raises:
-      ArgumentError: naming the leaf.
+      ArgumentError: a leaf that is not boolean; the message names it.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -129,12 +129,12 @@ def check_booleans(mask: PyTree) -> None:
 
 
 def weight_free(mask: PyTree, params: PyTree) -> PyTree:
-    """The weight-free network: all weights 1, so that the masked leaves are the mask itself.
+    """Return the weight-free network: all weights are 1, so the masked leaves are the mask itself.
 
-    Leaves without a mask (biases, for instance) are those of `params`.
+    Leaves without a mask (biases, for instance) come from `params`.
 
     Raises:
-      ArgumentError: a mask of another structure or of other shapes.
+      ArgumentError: a mask whose structure or shapes differ from the parameters.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -148,9 +148,9 @@ def weight_free(mask: PyTree, params: PyTree) -> PyTree:
 
 
 def density(mask: PyTree) -> Array:
-    """The share of connections that are kept, over all masked leaves together: a scalar in [0, 1].
+    """Return the share of connections kept, over all masked leaves together: a scalar in [0, 1].
 
-    For masks with a leading axis of runs, `jax.vmap(density)`.
+    For masks with a leading axis of runs, use `jax.vmap(density)`.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch
@@ -166,10 +166,10 @@ def density(mask: PyTree) -> Array:
 
 
 def connections(mask: PyTree) -> Array | np.int64:
-    """How many connections are kept, over all masked leaves together: exact, for boolean masks.
+    """Count the connections kept, over all masked leaves together; the count is exact for boolean masks.
 
-    An int32. Of masks with 2^31 entries or more it is a NumPy int64, or, where they are traced, an int64 if
-    float64 is enabled and otherwise a uint32. A mask that is not boolean is summed in float32.
+    The count is an int32. For masks with 2^31 entries or more it is a NumPy int64. If such a mask is traced,
+    it is an int64 with float64 enabled, else a uint32. A mask that is not boolean is summed in float32.
 
     Raises:
       ArgumentError: 2^32 connections or more in one traced mask, or in one leaf, without float64.
@@ -189,7 +189,7 @@ def connections(mask: PyTree) -> Array | np.int64:
 
 
 def layer_density(mask: PyTree) -> dict[str, Array]:
-    """The share of connections that are kept in each masked leaf, by path.
+    """Return the share of connections kept in each masked leaf, by path.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -202,18 +202,18 @@ def layer_density(mask: PyTree) -> dict[str, Array]:
 
 
 def describe(mask: PyTree, params: PyTree = None) -> str:
-    """Describe a mask as a table: of each leaf how many connections are kept, or that it is not masked.
+    """Describe a mask as a table: the connections kept in each leaf, or that the leaf is not masked.
 
     Args:
-      mask: booleans, `None` for leaves that are not masked.
-      params: the parameters, arrays or their shapes. With them, the shapes of other leaves are shown, and why
-        the default `where` leaves them out.
+      mask: booleans; `None` for leaves that are not masked.
+      params: the parameters, arrays or their shapes. With them, the table also shows the shapes of unmasked
+        leaves, and why the default `where` leaves these out.
 
     Returns:
-      A line for each leaf, and one for all.
+      One line per leaf, and one for all leaves together.
 
     Raises:
-      ArgumentError: a mask of another structure or of other shapes than the parameters; traced arrays.
+      ArgumentError: a mask whose structure or shapes differ from the parameters; traced arrays.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -254,7 +254,7 @@ def describe(mask: PyTree, params: PyTree = None) -> str:
 
 
 def overlap(mask: PyTree, other: PyTree) -> Array:
-    """Jaccard index of two masks: connections in both over connections in either; 1 if both are empty.
+    """Return two masks' Jaccard index: connections in both over connections in either; 1 if both are empty.
 
     Raises:
       ArgumentError: masks of different structures or shapes.
@@ -281,14 +281,14 @@ def overlap(mask: PyTree, other: PyTree) -> Array:
 
 
 def within(mask: PyTree, before: PyTree) -> PyTree:
-    """Leave out of a mask, soft or hard, the connections that were not there before.
+    """Remove from a mask, soft or hard, the connections that an earlier mask lacks.
 
     Args:
-      mask: numbers or booleans, `None` for leaves that are not masked.
-      before: the mask of an earlier stage, likewise; `None` if there was none.
+      mask: numbers or booleans; `None` for leaves that are not masked.
+      before: the mask of an earlier stage, in the same form; `None` if there was none.
 
     Returns:
-      Their product, leaf by leaf; leaves that only one of them masks as it has them.
+      The product of the two, leaf by leaf. A leaf that only one of them masks keeps that mask.
     """
     if before is None:
         return mask
@@ -302,12 +302,12 @@ def within(mask: PyTree, before: PyTree) -> PyTree:
 
 
 def reshuffle(key: Array, mask: PyTree) -> PyTree:
-    """A mask with the same density in every leaf and its connections permuted at random ([A] section 3.3).
+    """Permute the connections of every leaf at random, which keeps each leaf's density ([A] section 3.3).
 
-    A leaf that is split over devices is gathered, permuted and split again.
+    A leaf that is split over devices is gathered, permuted, and split again.
 
     Raises:
-      ArgumentError: no random key, or a mask that is no arrays.
+      ArgumentError: a `key` that is not a random key, or a mask that is not arrays.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch
@@ -328,12 +328,12 @@ def reshuffle(key: Array, mask: PyTree) -> PyTree:
 
 
 def _count(leaf: Array) -> Array:
-    """How many connections a leaf keeps: exactly (a float32 sum is exact up to 2^24 only)."""
+    """Count the connections that a leaf keeps, in integers: a float32 sum is exact only up to 2^24."""
     return jnp.sum(leaf, dtype=count_dtype(leaf.size) if leaf.dtype == bool else jnp.float32)
 
 
 def _total(leaves: list[Array]) -> Array:
-    """The connections that are kept, as a float32: at any size, of leaves of less than 2^32."""
+    """Count the connections kept, as a float32: any number of leaves, each of less than 2^32 entries."""
     counts, size = [_count(leaf) for leaf in leaves], sum(leaf.size for leaf in leaves)
     exact = all(leaf.dtype == bool for leaf in leaves) and size < 2**32
     dtype = count_dtype(size) if exact else jnp.float32

@@ -1,7 +1,8 @@
-"""Scores that say little of connections, and masks that leave layers empty: found by counting, said in lines.
+"""Warnings about scores that hardly tell connections apart, and about masks that leave layers empty.
 
-Nothing is sorted. Of arrays on accelerators, or split over devices, a compiled program counts, and one small
-array comes to the host. Under a transformation of JAX values are unknown, and nothing is said.
+Scores are counted and not sorted. For arrays on accelerators, or split over devices, a compiled program
+counts, and one small array comes to the host. Under a transformation of JAX values are unknown, and there are
+no warnings.
 """
 
 from __future__ import annotations
@@ -21,29 +22,29 @@ from jaxarch._internal.order_statistics import count_dtype
 from jaxarch._internal.trees import PyTree, named_leaves
 
 TIED = 0.1
-"""Ties are told where they decide a larger share of the mask: scores in half precision have a few always."""
+"""Share of the mask above which decisions by ties are reported: half-precision scores always have a few."""
 
 BACK = 0.01
-"""Zeros among signed scores are told where they are a larger share of the mask."""
+"""Share of the mask above which zeros among signed scores are reported."""
 
 FEWEST = 16
-"""The fewest equal scores, and connections of a leaf that is kept whole, that are worth a warning."""
+"""Fewest equal scores, or connections of a leaf that is kept whole, that are reported."""
 
 
 class Seen(NamedTuple):
     """Counts of a mask and its scores: integers of shape (runs, leaves).
 
     Attributes:
-      names: of the leaves, by path.
-      there: connections that could be kept: those of an earlier mask.
-      nan: of them, those with a score that is NaN.
-      inf: with an infinite one.
-      zero: with a score of 0.
-      kept: those in the mask.
-      tied: those in the mask with the least score in it.
-      missed: those outside of the mask with this score.
-      zero_kept: those in the mask with a score of 0.
-      negative: those outside of the mask with a score below 0.
+      names: names of the leaves, by path.
+      there: connections that could be kept: all of them, or those in an earlier mask.
+      nan: connections among `there` whose score is NaN.
+      inf: connections among `there` whose score is infinite.
+      zero: connections among `there` whose score is 0.
+      kept: connections in the mask.
+      tied: connections in the mask with the lowest score in it.
+      missed: connections outside of the mask with this lowest score.
+      zero_kept: connections in the mask with a score of 0.
+      negative: connections outside of the mask with a score below 0.
       pooled: whether all leaves were compared with each other.
     """
 
@@ -63,12 +64,12 @@ class Seen(NamedTuple):
 def look(
     scores: PyTree, mask: PyTree, left: PyTree = None, *, pooled: bool = True, runs: bool = False
 ) -> Seen:
-    """Count what can be wrong with scores, and with the mask that was made of them.
+    """Count problems of scores, and of the mask made from them.
 
     Args:
-      scores: of connections or units, as they were compared.
-      mask: booleans, which of them were kept.
-      left: booleans, which of them could be kept; `None` for all.
+      scores: scores of connections or units, as they were compared.
+      mask: booleans: the connections or units that were kept.
+      left: booleans: the connections or units that could be kept; `None` for all.
       pooled: whether all leaves were compared with each other, or each by itself.
       runs: whether all arrays have a leading axis of runs.
     """
@@ -82,7 +83,7 @@ def look(
         arrays = jax.tree.map(lambda array: array[None], arrays)
     counted = _counts(np, arrays, np.int64, pooled) if on_host else _compiled_counts(arrays, pooled)
     there, nan, inf, zero, kept, tied, missed, zero_kept, negative = np.asarray(counted, np.int64)
-    if not pooled:  # Where none of the equal scores of a leaf is missed, no tie is broken.
+    if not pooled:  # A leaf breaks no tie if it keeps all of its equal scores.
         tied = np.where(missed > 0, tied, 0)
     return Seen(tuple(named), there, nan, inf, zero, kept, tied, missed, zero_kept, negative, pooled)
 
@@ -95,7 +96,7 @@ def _is_on_host(array: Any) -> bool:
 
 
 Arrays = Sequence[tuple[Any, Any, Any]]
-"""Scores, mask, and what could be kept if not all, of each leaf, with a leading axis of runs."""
+"""Scores, mask, and optional mask of candidates of each leaf, with a leading axis of runs."""
 
 
 @partial(jax.jit, static_argnums=1)
@@ -105,7 +106,7 @@ def _compiled_counts(arrays: Arrays, pooled: bool) -> Array:
 
 
 def _counts(xp: Any, arrays: Arrays, dtype: Any, pooled: bool) -> Any:
-    """The fields of `Seen`, in their order, shape (9, runs, leaves), by NumPy or by JAX."""
+    """Return the fields of `Seen`, in their order, as shape (9, runs, leaves), by NumPy or by JAX."""
 
     def others(array: Any) -> tuple[int, ...]:
         return tuple(range(1, array.ndim))
@@ -130,14 +131,15 @@ def _counts(xp: Any, arrays: Arrays, dtype: Any, pooled: bool) -> Any:
 
 
 def lines(seen: Seen, weights: PyTree = None) -> list[str]:
-    """Say what was seen, the worst first; nothing where scores tell connections apart and no leaf is empty.
+    """Describe the problems found, the worst first: scores that tell little apart, and empty or whole leaves.
 
     Args:
-      seen: as `look` returns it.
-      weights: of the model, if they are known: one that is all 0 is the likely cause of scores that are 0.
+      seen: counts from `look`.
+      weights: weights of the model, if known. Weights that are all 0 are the likely cause of scores that are
+        0.
 
     Raises:
-      ArgumentError: scores that are NaN, all of them in all runs.
+      ArgumentError: all scores are NaN in all runs.
     """
     check_some_number(seen)
     there, kept = seen.there, seen.kept
@@ -152,7 +154,7 @@ def lines(seen: Seen, weights: PyTree = None) -> list[str]:
             f"{_share(seen.inf, there)} scores are infinite, in {_leaves(seen, seen.inf)}{_runs(seen.inf)}: "
             "they overflow, as SynFlow's do in deep networks; enable jax_enable_x64, or scale weights down"
         )
-    # A run whose scores are all 0, or NaN, has no order.
+    # If all scores of a run are 0 or NaN, they have no order.
     nothing = (seen.zero + seen.nan).sum(1) == there.sum(1)
     if nothing.any():
         zeros = [path for path, leaf in named_leaves(weights).items() if leaf.ndim > 2 and not np.any(leaf)]
@@ -183,14 +185,14 @@ def lines(seen: Seen, weights: PyTree = None) -> list[str]:
 
 
 def emptied(masks: PyTree, pooled: bool = True) -> list[str]:
-    """Say which leaves of masks, with a leading axis of runs, are empty, or whole if they were compared."""
+    """Report empty leaves of masks with a leading axis of runs, and whole ones if leaves were compared."""
     seen = look(masks, masks, pooled=pooled, runs=True)
     nothing = np.zeros_like(seen.there)
     return lines(seen._replace(zero=nothing, missed=nothing))
 
 
 def brought_back(seen: Seen) -> list[str]:
-    """Say that zeros are kept in place of scores below 0: in rounds, what was pruned has a score of 0."""
+    """Warn that zeros are kept before negative scores: in later rounds, pruned connections score 0."""
     kept, zeros, less = seen.kept.sum(), seen.zero_kept.sum(), seen.negative.sum()
     if not less or zeros <= BACK * kept:
         return []
@@ -204,7 +206,7 @@ def check_some_number(seen: Seen) -> None:
     """Raise if all scores are NaN.
 
     Raises:
-      ArgumentError: naming the leaves.
+      ArgumentError: all scores are NaN; the message names the leaves.
     """
     if seen.there.sum() and (seen.nan == seen.there).all():
         raise ArgumentError(
@@ -214,7 +216,7 @@ def check_some_number(seen: Seen) -> None:
 
 
 def _ties(seen: Seen) -> np.ndarray:
-    """The runs whose mask is to a good part decided by places, among equal scores."""
+    """Return the runs in which positions among equal scores decide a large part of the mask."""
     decided = np.where(seen.missed.sum(1) > 0, seen.tied.sum(1), 0)
     return (decided > TIED * seen.kept.sum(1)) & (decided + seen.missed.sum(1) >= FEWEST)
 
@@ -224,7 +226,7 @@ def _share(part: np.ndarray, of: np.ndarray) -> str:
 
 
 def _leaves(seen: Seen, marked: np.ndarray) -> str:
-    """The leaves that are marked in some run."""
+    """List the leaves that are marked in any run."""
     return _listed([seen.names[index] for index in np.flatnonzero(marked.any(0))])
 
 
@@ -235,6 +237,6 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _runs(marked: np.ndarray) -> str:
-    """In how many runs something is marked, if there are several."""
+    """Say in how many runs something is marked, if there are several."""
     runs = len(marked)
     return "" if runs == 1 else f" (in {int(marked.astype(bool).any(1).sum())} of {runs} runs)"

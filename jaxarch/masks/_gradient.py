@@ -1,4 +1,4 @@
-"""The two-temperature gradient, and the scores that are learned through it."""
+"""The two-temperature gradient, and the scores that it trains."""
 
 from __future__ import annotations
 
@@ -26,29 +26,30 @@ from jaxarch.masks._sharding import beside, split_like
 
 
 def two_temperature(scores: ArrayLike, hard: ArrayLike, soft: ArrayLike, *, factor: bool = True) -> Array:
-    r"""A mask in (0, 1) with the value of a sharp sigmoid and the gradient of a soft one.
+    r"""Return a mask in (0, 1) with the value of a sharp sigmoid and the gradient of a soft one.
 
-    Value `v = sigma(hard * w)`; derivative `soft * sigma(soft * w) * (1 - sigma(soft * w))`, so that
-    gradient descent on the scores is [D] eq. (5), Algorithm 1, and [A] eq. (7). At `hard == soft` it is the
-    ordinary sigmoid with its ordinary gradient.
+    The value is `v = sigma(hard * w)`, the derivative `soft * sigma(soft * w) * (1 - sigma(soft * w))`.
+    Gradient descent on the scores is then [D] eq. (5), Algorithm 1, and [A] eq. (7). At `hard == soft` the
+    mask is the ordinary sigmoid with its ordinary gradient.
 
-    Both temperatures may be traced: a grid of temperatures is one `vmap`. They receive no gradient. It is
-    differentiated in either mode, any number of times: `jax.grad`, `jax.jvp`, `jax.jacfwd`, `jax.hessian`.
+    Both temperatures may be traced, so a grid of temperatures is one `vmap`. They receive no gradient. The
+    function can be differentiated in either mode, any number of times: `jax.grad`, `jax.jvp`, `jax.jacfwd`,
+    `jax.hessian`.
 
     Args:
       scores: floating-point array of any shape.
       hard: inverse temperature of the value, positive; broadcast against the scores.
       soft: inverse temperature of the gradient, positive, at most `hard`.
       factor: whether the derivative carries its factor `soft` ([A] eq. 7 and the appendix of [D]) or not
-        ([A] eq. 15; [D] section 3 prints it without, which is not the derivative of the sigmoid).
+        ([A] eq. 15). [D] section 3 also prints it without, but that is not the derivative of the sigmoid.
 
     Returns:
-      An array of the scores' shape and dtype. Infinite products are taken to their limits: no score and no
-      temperature makes value or gradient NaN. bfloat16 and float16 are computed in float32 inside.
+      An array of the scores' shape and dtype. Infinite products take their limits: no score and no
+      temperature makes the value or the gradient NaN. bfloat16 and float16 are computed in float32 inside.
 
     Raises:
-      ArgumentError: scores that are not floating point; temperatures that are not positive, or soft > hard
-        (where they are concrete; traced ones are clipped to the positive finite range).
+      ArgumentError: scores that are not floating point; concrete temperatures that are not positive, or
+        soft > hard. Traced temperatures are clipped to the positive finite range.
 
     Example:
       >>> import jax, jaxarch
@@ -64,6 +65,7 @@ def two_temperature(scores: ArrayLike, hard: ArrayLike, soft: ArrayLike, *, fact
     return _two_temperature(scores, hard, soft, factor)
 
 
+# custom_jvp, not custom_vjp, so that forward mode and higher derivatives work, too.
 @partial(jax.custom_jvp, nondiff_argnums=(3,))
 def _two_temperature(scores: Array, hard: Array, soft: Array, factor: bool) -> Array:
     return jax.nn.sigmoid(hard * _work(scores)).astype(scores.dtype)
@@ -74,13 +76,14 @@ def _tangent(
     factor: bool, primals: tuple[Array, Array, Array], tangents: tuple[Array, Array, Array]
 ) -> tuple[Array, Array]:
     scores, hard, soft = primals
+    # The tangents of the temperatures are dropped: they receive no gradient, at any order.
     slope = _slope(scores, jax.lax.stop_gradient(soft), factor)
     tangent = (slope * tangents[0].astype(slope.dtype)).astype(scores.dtype)
     return _two_temperature(scores, hard, soft, factor), tangent
 
 
 def _slope(scores: Array, soft: Array, factor: bool) -> Array:
-    # At -|x| the sigmoid is at most 1/2; at large x, 1 - sigma(x) would round to 0.
+    # The sigmoid at -|x| is at most 1/2. At large positive x, 1 - sigma(x) would round to 0.
     below = jax.nn.sigmoid(-jnp.abs(soft * _work(scores)))
     slope = below * (1 - below)
     return soft * slope if factor else slope
@@ -137,7 +140,7 @@ def check_temperatures(hard: ArrayLike, soft: ArrayLike) -> None:
 
 
 def check_clip(clip: ArrayLike) -> None:
-    """Raise unless it is a number in (0, 1/2), where it is concrete.
+    """Raise unless `clip` is a number in (0, 1/2); traced values pass.
 
     Example:
       >>> import jaxarch
@@ -152,11 +155,11 @@ def check_clip(clip: ArrayLike) -> None:
 
 
 def clip_scores(scores: PyTree, clip: ArrayLike, hard: ArrayLike) -> PyTree:
-    r"""Scores whose mask `sigma(hard w)` is within [eps, 1 - eps]: `|hard w| <= log((1 - eps)/eps)`.
+    r"""Clip scores to keep the mask `sigma(hard w)` in [eps, 1 - eps]: `|hard w| <= log((1 - eps)/eps)`.
 
-    A connection that is clipped comes back sooner (docs/theory.md, `two-temperature.vertex-distance`), and
-    full-gradient steps come to a mask that is nearly stationary (`two-temperature.clipped-descent`). As steps
-    of gradient descent, it is `optim.clip_scores`.
+    A clipped connection comes back sooner (docs/theory.md, `two-temperature.vertex-distance`). Full-gradient
+    steps reach a mask that is nearly stationary (`two-temperature.clipped-descent`). To clip at every step of
+    gradient descent, use `optim.clip_scores`.
 
     Args:
       scores: w, floating point; `None` for leaves that are not masked.
@@ -164,11 +167,11 @@ def clip_scores(scores: PyTree, clip: ArrayLike, hard: ArrayLike) -> PyTree:
       hard: inverse temperature of the value, positive. May be traced.
 
     Returns:
-      Scores in the structure and dtypes of those given.
+      Scores in the structure and dtypes of the scores given.
 
     Raises:
-      ArgumentError: a clip outside (0, 1/2), a temperature that is not positive; scores that are no arrays
-        of numbers, or to which these do not broadcast.
+      ArgumentError: a clip outside (0, 1/2), or a temperature that is not positive; scores that are not
+        arrays of numbers, or to which `clip` or `hard` does not broadcast.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -197,24 +200,25 @@ def init_scores(
     std: ArrayLike = 5.0,
     hard: ArrayLike | None = None,
 ) -> PyTree:
-    """Random scores `N(mean, std)` for every selected leaf (`std` is the standard deviation).
+    """Draw random scores from `N(mean, std)` for every selected leaf (`std` is the standard deviation).
 
     Args:
       key: a `jax.random.key`.
       selection: the leaves to mask (see `select`), or anything with their shapes.
       mean: mean of the scores.
       std: standard deviation of the scores, at least 0.
-      hard: if given, `mean` and `std` are in units of `1/hard`, which keeps the distribution of the initial
-        mask `sigma(hard * w)` the same at every temperature; if not, they are absolute.
+      hard: if given, `mean` and `std` are in units of `1/hard`. The distribution of the initial mask
+        `sigma(hard * w)` is then the same at every temperature. If not given, they are absolute.
 
     Returns:
-      Scores with the selection's structure and shapes, in float32 whatever the leaves are, and split over
-      devices as they are: in bfloat16 most steps of a descent are less than half a digit, and are lost.
-      The defaults, with `hard=50`, are N(-.2, .1): on non-negative inputs, scores around 0 saturate the
+      Scores with the selection's structure and shapes, split over devices like its leaves. They are float32
+      whatever the leaves' dtype: in bfloat16, most steps of a descent are less than half a digit, and are
+      lost. The defaults with `hard=50` are N(-.2, .1): on non-negative inputs, scores around 0 saturate the
       network of [D] and leave no gradient at all.
 
     Raises:
-      ArgumentError: no random key; numbers that do not broadcast to the leaves, or a negative `std`.
+      ArgumentError: a `key` that is not a random key; numbers that do not broadcast to the leaves, or a
+        negative `std`.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch
@@ -242,7 +246,7 @@ def init_scores(
 
 
 def soft_mask(scores: PyTree, hard: ArrayLike, soft: ArrayLike, *, factor: bool = True) -> PyTree:
-    """The mask in (0, 1) that training multiplies with the weights: `two_temperature`, leaf by leaf.
+    """Return the mask in (0, 1) that training multiplies with the weights: `two_temperature`, leaf by leaf.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -254,12 +258,12 @@ def soft_mask(scores: PyTree, hard: ArrayLike, soft: ArrayLike, *, factor: bool 
 
 
 def hard_mask(scores: PyTree) -> PyTree:
-    """The architecture: `1[w > 0]`, as booleans ([A] section 2.3; the limit of `sigma(M w)`).
+    """Return the architecture: `1[w > 0]`, as booleans ([A] section 2.3; the limit of `sigma(M w)`).
 
     [D] footnote 3 keeps a connection whose score is exactly 0; this library, like [A], prunes it.
 
     Raises:
-      ArgumentError: scores that are no arrays of numbers.
+      ArgumentError: scores that are not arrays of numbers.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -271,20 +275,21 @@ def hard_mask(scores: PyTree) -> PyTree:
 
 
 def penalty(scores: PyTree, weights: PyTree, strength: ArrayLike = 1.0) -> Array:
-    r"""What [A] adds to the loss so that connections go: `gamma sum ((1 + w)^2 + theta^2)`, equation (18).
+    r"""Return the penalty that [A] adds to the loss to remove connections, equation (18).
 
-    A sum over connections, so that it goes with the size of the network: it pulls every score to -1.
+    It is `gamma sum ((1 + w)^2 + theta^2)`. As a sum over connections it grows with the size of the network.
+    It pulls every score to -1.
 
     Args:
       scores: w, floating point.
-      weights: theta, of the leaves that are scored, in their structure.
+      weights: theta, the weights of the scored leaves, in the structure of the scores.
       strength: gamma, at least 0; may be traced.
 
     Returns:
       A scalar.
 
     Raises:
-      ArgumentError: a strength that is negative or not finite; scores or weights that are no arrays.
+      ArgumentError: a strength that is negative or not finite; scores or weights that are not arrays.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch

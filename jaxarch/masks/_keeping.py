@@ -1,4 +1,4 @@
-"""The mask of the largest scores: of an exact size, of connections or of whole units."""
+"""Masks that keep exactly a given number of the largest scores, of connections or of whole units."""
 
 from __future__ import annotations
 
@@ -27,49 +27,54 @@ def keep(
 ) -> PyTree:
     r"""Keep the largest scores: exactly `round(d D)` of the D connections, or of the units.
 
-    Of equal scores, the first in flattening order; NaN comes last, after -inf. By counting, as `top_k`:
-    nothing is sorted, and arrays that are split over devices stay so; under `units` that are blocks or N:M,
-    those that are split over explicit axes are gathered, and split again.
+    Of equal scores, the first in flattening order is kept; NaN ranks last, after -inf. As in `top_k`, the
+    scores are counted and not sorted, and arrays that are split over devices stay split. The exception is
+    `units` that are blocks or N:M: their arrays that are split over explicit axes are gathered, and split
+    again.
 
-    Rounds of pruning pass the mask of the round before as `within`. Zeros do not hold a pruned connection
-    back: scores of GraSP are below 0 for some connections that are left.
+    In rounds of pruning, pass the mask of the previous round as `within`. Weights of 0 do not keep a pruned
+    connection out: GraSP gives some of the remaining connections scores below 0.
 
         mask = None
         for density in (0.8, 0.6, 0.4):
             mask = jaxarch.masks.keep(score(held), density, within=mask)
             held = jaxarch.masks.apply_mask(mask, params)
 
-    A `ResultWarning` names the leaves if scores are NaN, infinite or all 0, if more than a tenth of the mask
-    is decided by the order of equal scores, or if the ranking leaves a leaf empty, or whole at half of the
-    connections or fewer. Under `jit` or `vmap` values are unknown, and there is no warning.
+    A `ResultWarning` names the leaves if
+
+    - scores are NaN, infinite or all 0;
+    - the order of equal scores decides more than a tenth of the mask;
+    - the ranking leaves a leaf empty, or keeps it whole at half of the connections or fewer.
+
+    Under `jit` or `vmap` values are unknown, and there is no warning.
 
     Args:
-      scores: one a connection, `None` for leaves that are not masked; as of `jaxarch.saliency`.
-      density: d, the share of connections that are kept, in (0, 1]; it may be traced, and is then a
-        float32. Or the density of each leaf, by path: `round(d_l D_l)` in leaf l. With `units`, their share,
-        or the shares of the groups, by name; of N:M nothing, since it is N/M.
-      scope: where they are kept: `global`, wherever scores are largest; `layer`, the same density in every
-        leaf, or group of units; `erk`, the densities of `erk_densities`. Whole numbers are made by the
-        largest remainders, so that their sum is `round(d D)` in each case.
-      units: what is kept together, by the mean of its scores. `None` for single connections; `(4, 4)` for
-        blocks of 4 inputs by 4 outputs (`Blocks`); `"2:4"` for 2 of every 4 inputs in a row of each output,
-        in leaves whose name and shape say which axis has the inputs (`NOfM`); neurons, channels or heads of
-        a model are `axis_groups(function, params, x).units("neurons")`, of which each group keeps one at
-        least.
-      within: an earlier mask, booleans for each leaf that is scored: no connection outside of it is kept. The
-        density stays the share of all D connections, or units. Units are scored by the mean over their
-        connections in it. If it is traced and has too few connections, all of them are kept; N:M keeps what
-        there is, up to N of M.
+      scores: one per connection, `None` for leaves that are not masked; for instance from `jaxarch.saliency`.
+      density: d, the share of connections that are kept, in (0, 1]. It may be traced, and is then a float32.
+        Or the density of each leaf, by path: `round(d_l D_l)` connections in leaf l. With `units`, the share
+        of units, or the shares of the groups, by name. Leave it out for N:M, where it is N/M.
+      scope: how the kept connections spread over leaves. `global` keeps the largest scores wherever they are;
+        `layer` keeps the same density in every leaf, or group of units; `erk` uses `erk_densities`. Counts
+        are rounded by largest remainders, so that their sum is `round(d D)` in each case.
+      units: connections that are kept together, ranked by the mean of their scores. `None` for single
+        connections; `(4, 4)` for blocks of 4 inputs by 4 outputs (`Blocks`). `"2:4"` for 2 of every 4 inputs
+        in a row of each output (`NOfM`), in leaves whose name and shape tell the axis of inputs. For neurons,
+        channels or heads of a model, give `axis_groups(function, params, x).units("neurons")`; each group
+        keeps at least one.
+      within: an earlier mask, booleans for each scored leaf: no connection outside of it is kept. The density
+        stays the share of all D connections, or units. A unit's score is the mean over its connections in
+        this mask. If it is traced and has too few connections, all of them are kept. N:M keeps up to N of M
+        of them.
 
     Returns:
-      Booleans in the scores' structure and shapes. With units of a model also for leaves that go with them,
-      such as biases, and `None` for leaves that have none.
+      Booleans in the scores' structure and shapes. With units of a model, leaves that go with the units, such
+      as biases, have a mask too, and leaves without units are `None`.
 
     Raises:
-      ArgumentError: a density outside (0, 1], of a leaf that there is none of or not of all, or so low that
-        nothing is left, or nothing of a group; an unknown word; scores that are no arrays, all NaN, or of
-        another model than the units; blocks or N:M that do not fit a leaf; a `within` that does not fit the
-        scores, or has fewer connections than are to be kept.
+      ArgumentError: a density outside (0, 1]; densities for a leaf that does not exist, or not for every
+        leaf; a density so low that nothing is left, or nothing of a group; an unknown word; scores that are
+        not arrays, all NaN, or of another model than the units; blocks or N:M that do not fit a leaf; a
+        `within` that does not fit the scores, or has fewer connections than are to be kept.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -101,28 +106,28 @@ def keep(
 
 
 def largest_within(units: Units, scores: PyTree, counts: Any, within: PyTree, like: PyTree) -> PyTree:
-    """Keep the largest units of those that an earlier mask has left, as `keep` does: the round of a search.
+    """Keep the largest units among those left by an earlier mask, as `keep` does: one round of a search.
 
     Args:
-      units: of the leaves that are scored.
-      scores: one a connection.
-      counts: how many units are kept, as `Units.counts` returns it.
+      units: units of the scored leaves.
+      scores: one per connection.
+      counts: how many units are kept, as returned by `Units.counts`.
       within: the earlier mask.
-      like: parameters, whose structure the mask has.
+      like: parameters, whose structure the mask takes.
     """
     values, left = units.score_within(scores, within)
     return inside(units.spread(units.largest(values, counts, left), like), within)
 
 
 def largest_scores(scores: PyTree, density: Any, scope: Scope = "global", before: PyTree = None) -> PyTree:
-    """Keep the largest scores as `keep` does, without a word: the mask of a step of training.
+    """Keep the largest scores as `keep` does, without warnings: the mask of a training step.
 
     Args:
-      scores: one a connection.
-      density: as of `keep`.
-      scope: likewise.
-      before: the mask of an earlier stage, within which connections are kept; `None` for all, as for a leaf
-        that it does not mask.
+      scores: one per connection.
+      density: see `keep`.
+      scope: see `keep`.
+      before: the mask of an earlier stage, within which connections are kept; `None` keeps from all. A leaf
+        that it does not mask keeps from all its connections, too.
     """
 
     def there(leaf: Any, mask: Any) -> Any:
@@ -134,7 +139,7 @@ def largest_scores(scores: PyTree, density: Any, scope: Scope = "global", before
 
 
 def _check_enough(seen: findings.Seen, counts: Any) -> None:
-    """Raise if an earlier mask has fewer connections than are to be kept."""
+    """Raise if an earlier mask has fewer connections than `counts` asks for."""
     if counts is None:
         return
     there = seen.there.sum() if np.ndim(counts) == 0 else seen.there[0]

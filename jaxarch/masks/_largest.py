@@ -1,4 +1,4 @@
-"""Masks of the largest scores: exact sizes, thresholds, and how connections are spread over leaves."""
+"""Masks of the largest scores: exact sizes, thresholds, and densities per leaf."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from jaxarch._internal.order_statistics import count_dtype, largest, percentile
 from jaxarch._internal.trees import PyTree, check_floating, map_selected, named_leaves, placed
 
 Scope = Literal["global", "layer", "erk"]
-"""How the connections that are kept are spread over leaves: see `masks.keep`."""
+"""Spread of the kept connections over leaves: see `masks.keep`."""
 
 
 def counts_kept(scores: PyTree, density: ArrayLike | Mapping[str, float], scope: Scope = "global") -> Any:
-    """Count the connections that `masks.keep` keeps: an integer of all leaves, or an array of one a leaf.
+    """Count the connections that `masks.keep` keeps: an integer for all leaves, or an array of one per leaf.
 
     Raises:
       ArgumentError: a concrete density that rounds to no connection at all.
@@ -48,7 +48,7 @@ def counts_kept(scores: PyTree, density: ArrayLike | Mapping[str, float], scope:
 
 
 def rounded_counts(scores: PyTree, density: ArrayLike | Mapping[str, float], scope: Scope = "global") -> Any:
-    """Count as `counts_kept` does, where none may be left."""
+    """Count like `counts_kept`, but allow a count of 0."""
     check_scores(scores)
     check_scope(scope)
     if isinstance(density, Mapping):
@@ -59,7 +59,7 @@ def rounded_counts(scores: PyTree, density: ArrayLike | Mapping[str, float], sco
 
 
 def largest_of(scores: PyTree, counts: Any, within: PyTree = None) -> PyTree:
-    """The mask of as many of the largest scores: a number of all leaves together, or one of each leaf."""
+    """Return the mask of the largest scores, given one count for all leaves together or one per leaf."""
     if np.ndim(counts) == 0:
         return top_k(scores, counts, within)
     each = iter(counts)
@@ -69,22 +69,22 @@ def largest_of(scores: PyTree, counts: Any, within: PyTree = None) -> PyTree:
 
 
 def top_k(scores: PyTree, k: ArrayLike, within: PyTree = None) -> PyTree:
-    """The mask of exactly `k` connections with the largest scores, pooled over all leaves.
+    """Return the mask of exactly the `k` connections with the largest scores, pooled over all leaves.
 
-    Ties go to the connection that comes first in flattening order; NaN comes last, after -inf. `k` may be
-    traced. By counting (see `order_statistics`): nothing is sorted, and arrays that are split over devices
-    stay so.
+    Ties go to the connection that comes first in flattening order; NaN ranks last, after -inf. `k` may be
+    traced. The scores are counted and not sorted (see `order_statistics`), and arrays that are split over
+    devices stay split.
 
     Args:
-      scores: one a connection, `None` for leaves that are not masked.
-      k: how many are kept.
-      within: booleans in the scores' structure: no other connection is kept. If they are fewer than k, all of
-        them are.
+      scores: one per connection, `None` for leaves that are not masked.
+      k: the number of connections kept.
+      within: booleans in the scores' structure: no other connection is kept. If there are fewer than k, all
+        of them are kept.
 
     Raises:
-      ArgumentError: a `k` that is no integer, or, where it is concrete, not between 0 and the number of
-        connections; leaves whose dtypes have none in common in which all scores are exact; a `within` that
-        is no mask of the scores' leaves.
+      ArgumentError: a `k` that is not an integer or, if concrete, not between 0 and the number of
+        connections; leaves without a common dtype that holds all scores exactly; a `within` that is not a
+        mask of the scores' leaves.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -103,10 +103,10 @@ def top_k(scores: PyTree, k: ArrayLike, within: PyTree = None) -> PyTree:
 
 
 def mask_of(scores: PyTree, within: PyTree) -> PyTree:
-    """The leaves of an earlier mask that are scored, in the scores' structure.
+    """Return the scored leaves of an earlier mask, in the scores' structure.
 
     Raises:
-      ArgumentError: a scored leaf without a mask, or whose mask has another shape or is not boolean.
+      ArgumentError: a scored leaf that has no mask, or whose mask has another shape or is not boolean.
     """
     before = named_leaves(within)
     for path, leaf in named_leaves(scores).items():
@@ -121,15 +121,15 @@ def mask_of(scores: PyTree, within: PyTree) -> PyTree:
 
 
 def percentile_thresholds(values: PyTree, percentiles: ArrayLike) -> Array:
-    """Percentiles of the entries of all leaves together: the set T_w of [D] eq. (13).
+    """Return percentiles of the entries of all leaves together: the set T_w of [D] eq. (13).
 
     Args:
       values: weights or scores, floating point.
       percentiles: numbers in [0, 100], shape (n,).
 
     Returns:
-      Thresholds of shape (n,), linearly interpolated; NaN if a value is, or if a traced percentile is not in
-      [0, 100]. By counting, like `top_k`, in a time that goes with n.
+      Thresholds of shape (n,), linearly interpolated. They are NaN if a value is NaN, or if a traced
+      percentile is not in [0, 100]. Values are counted, as in `top_k`, in time proportional to n.
 
     Raises:
       ArgumentError: concrete percentiles that are not in [0, 100]; values that are not floating point.
@@ -153,10 +153,10 @@ def percentile_thresholds(values: PyTree, percentiles: ArrayLike) -> Array:
 
 
 def threshold_mask(values: PyTree, threshold: ArrayLike) -> PyTree:
-    """`B_inf(w - xi)`: the connections above a threshold, `1[w > xi]` ([D] eq. 13).
+    """Return the connections above a threshold, `B_inf(w - xi)`: `1[w > xi]` ([D] eq. 13).
 
     Raises:
-      ArgumentError: values that are no arrays of numbers; a threshold that does not broadcast to them.
+      ArgumentError: values that are not arrays of numbers; a threshold that does not broadcast to them.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -169,21 +169,21 @@ def threshold_mask(values: PyTree, threshold: ArrayLike) -> PyTree:
 
 
 def erk_densities(shapes: Mapping[str, tuple[int, ...]], density: ArrayLike) -> dict[str, Any]:
-    r"""Erdos-Renyi-Kernel densities: a kernel of shape (n_1, ..., n_k) gets `epsilon sum_i n_i / prod_i n_i`.
+    r"""Return Erdos-Renyi-Kernel densities: `epsilon sum_i n_i / prod_i n_i` at kernel shape (n_1, ..., n_k).
 
-    epsilon is such that all together have the density asked for; a leaf that would have more than all of its
-    connections keeps all of them, and epsilon is that of the others. U. Evci et al., Rigging the Lottery,
-    2020.
+    epsilon is chosen so that all leaves together have the density asked for. A leaf that would exceed its
+    number of connections keeps all of them, and epsilon is then computed from the other leaves. U. Evci et
+    al., Rigging the Lottery, 2020.
 
     Args:
-      shapes: of the leaves, by path.
+      shapes: shapes of the leaves, by path.
       density: in (0, 1]; it may be traced.
 
     Returns:
-      The density of each leaf, a float, or a traced one.
+      The density of each leaf: a float, or a traced one if `density` is traced.
 
     Raises:
-      ArgumentError: a density outside (0, 1], no shape, or one that is not a list of sizes.
+      ArgumentError: a density outside (0, 1]; no shapes, or a shape that is not a list of sizes.
 
     Example:
       >>> import jaxarch
@@ -203,11 +203,12 @@ def erk_densities(shapes: Mapping[str, tuple[int, ...]], density: ArrayLike) -> 
 
 
 def _erk_shares(shapes: Sequence[tuple[int, ...]], density: Any) -> Any:
-    """How many connections each leaf has before they are rounded: `min(D_l, epsilon n_l)`, n_l = `sum_i n_i`.
+    """Return each leaf's unrounded number of connections: `min(D_l, epsilon n_l)`, n_l = `sum_i n_i`.
 
-    Their sum is concave and piecewise linear in epsilon, with its corners at `D_l / n_l`. With the leaves of
-    the j first corners full, epsilon is `(d D - sum of their D_l) / sum of the others' n_l`; of all j, the
-    largest of these is the right one.
+    The sum of these numbers is concave and piecewise linear in epsilon, with its corners at `D_l / n_l`. If
+    the leaves of the first j corners are full, epsilon is
+    `(d D - sum of their D_l) / sum of the others' n_l`. The largest of these values over all j is the right
+    epsilon.
     """
     sizes = np.asarray([math.prod(shape) for shape in shapes], float)
     sums = np.asarray([sum(shape) for shape in shapes], float)
@@ -220,7 +221,7 @@ def _erk_shares(shapes: Sequence[tuple[int, ...]], density: Any) -> Any:
 
 
 def check_scope(scope: object) -> None:
-    """Raise unless it is a word of `Scope`.
+    """Raise unless `scope` is a word of `Scope`.
 
     Example:
       >>> import jaxarch
@@ -233,7 +234,7 @@ def check_scope(scope: object) -> None:
 
 
 def check_density(name: str, density: object) -> None:
-    """Raise unless it is a number in (0, 1], where it is concrete.
+    """Raise unless `density` is a number in (0, 1]; traced values need only be one number.
 
     Example:
       >>> import jaxarch
@@ -253,7 +254,7 @@ def check_density(name: str, density: object) -> None:
 
 
 def _counts(scores: PyTree, density: Any, scope: Scope) -> Any:
-    """How many connections are kept: of all leaves together, or of each."""
+    """Count the connections kept: one count for all leaves together, or one per leaf."""
     check_one_number("density", density)
     if is_traced(density):
         xp: Any = jnp
@@ -268,7 +269,7 @@ def _counts(scores: PyTree, density: Any, scope: Scope) -> Any:
         return total
     shares = _erk_shares(shapes, density) if scope == "erk" else density * sizes
     counts = xp.floor(shares).astype(dtype)
-    # The largest remainders are rounded up, so that the sum is right.
+    # Round the largest remainders up, so that the counts add up to the total.
     rank = xp.argsort(xp.argsort(counts - shares, stable=True))
     return counts + (rank < total - counts.sum())
 
@@ -287,7 +288,7 @@ def _counts_by_path(scores: PyTree, densities: Mapping[str, float], scope: Scope
 
 
 def check_scores(scores: PyTree) -> None:
-    """Raise unless they are a pytree of arrays with at least one."""
+    """Raise unless `scores` is a pytree of at least one array of real numbers."""
     _masked_leaves(scores)
 
 

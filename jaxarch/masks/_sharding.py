@@ -1,4 +1,4 @@
-"""Arrays that are split over devices: gathered, split as they were, and brought beside others."""
+"""Arrays that are split over devices: gather them, split them like another, place them beside another."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jaxarch._internal.errors import is_traced
 
 
 def explicit_sharding(leaf: Any) -> NamedSharding | None:
-    """How an array is split over the explicit axes of a mesh; `None` for all others."""
+    """Return an array's sharding over the explicit axes of a mesh; `None` if it has none."""
     if not isinstance(leaf, Array):
         return None
     sharding = jax.typeof(leaf).sharding if is_traced(leaf) else leaf.sharding
@@ -23,7 +23,7 @@ def explicit_sharding(leaf: Any) -> NamedSharding | None:
 
 
 def whole(leaf: Array) -> Array:
-    """An array that is split over explicit axes gathered, so that it can be reshaped; others as they are."""
+    """Gather an array that is split over explicit axes, so that it can be reshaped; keep others as given."""
     sharding = explicit_sharding(leaf)
     if sharding is None:
         return leaf
@@ -31,13 +31,13 @@ def whole(leaf: Array) -> Array:
 
 
 def split_like(leaf: Any, array: Array) -> Array:
-    """An array split over explicit axes as another is."""
+    """Split an array over the explicit axes of a mesh as another array is split."""
     sharding = explicit_sharding(leaf)
     return array if sharding is None else jax.sharding.reshard(array, sharding)
 
 
 def beside(leaf: Any, array: Any) -> Array:
-    """An array on the devices that another was put on, and split like it where it has its shape."""
+    """Put an array on the devices of a committed one, and split it alike, if both have the same shape."""
     concrete = isinstance(leaf, Array) and not is_traced((leaf, array))
     if concrete and leaf.committed and jnp.shape(array) == leaf.shape:
         return jax.device_put(array, leaf.sharding)

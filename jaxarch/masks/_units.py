@@ -1,9 +1,10 @@
-"""What is kept or removed together: single connections, blocks, N of every M, or the units of a program.
+"""Units kept or removed together: single connections, blocks, N of every M, or the units of a program.
 
-Connections belong to units, and the numbers of the two are made of one another. The *score* of a unit is the
-mean over its connections: a sum would prefer the layers with the most inputs, whatever these do. What is
-said of units is *spread* over connections: one that belongs to several units, as an entry of a kernel does to
-its input's and to its output's, has the product of what these have; of booleans, all of them.
+Scores of connections give scores of units, and masks of units give masks of connections. The *score* of a
+unit is the mean over its connections: a sum would prefer the layers with the most inputs, whatever their
+scores. Values of units are *spread* over connections. An entry of a kernel, for example, belongs to its
+input's unit and to its output's. Such a connection takes the product of its units' values (for booleans, the
+logical and).
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ from jaxarch.masks._largest import check_density, counts_kept, largest_of, mask_
 from jaxarch.masks._sharding import beside, split_like, whole
 
 WORDS = ("neurons", "channels", "heads", "experts")
-"""Units that are read from a model's computation."""
+"""Words for units that are read from a model's computation."""
 
 ERK = "scope: 'erk' is of single connections; give 'global' or 'layer' with units"
 
 
 class Units(abc.ABC):
-    """How connections belong to units: what `masks.keep` and the searches take as `units`.
+    """Assignment of connections to units: the `units` argument of `masks.keep` and of the searches.
 
-    It holds no arrays, is equal to another of the same parts, and is a pytree without leaves, so that it goes
-    through `jit` and `vmap` wherever arrays go.
+    It holds no arrays, compares equal to another with the same fields, and is a pytree without leaves. It
+    therefore passes through `jit` and `vmap` like an array.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch
@@ -56,7 +57,7 @@ class Units(abc.ABC):
 
     @abc.abstractmethod
     def over(self, selection: PyTree) -> Units:
-        """The units of some leaves.
+        """Return the units of some leaves.
 
         Args:
           selection: the leaves whose connections are scored, arrays or their shapes, and `None` for others.
@@ -67,10 +68,10 @@ class Units(abc.ABC):
 
     @abc.abstractmethod
     def score(self, scores: PyTree) -> PyTree:
-        """A number for each unit: the mean over its connections.
+        """Return a number for each unit: the mean over its connections.
 
         Args:
-          scores: one a connection, of the leaves that `over` was given.
+          scores: one per connection, for the leaves passed to `over`.
 
         Returns:
           A pytree of arrays.
@@ -78,25 +79,25 @@ class Units(abc.ABC):
 
     @abc.abstractmethod
     def spread(self, values: PyTree, like: PyTree) -> PyTree:
-        """Numbers, or booleans, of connections: the product of those of the units that each belongs to.
+        """Spread numbers or booleans of units over connections: each takes the product over its units.
 
         Args:
-          values: as `score` returns them.
+          values: one per unit, in the form that `score` returns.
           like: arrays, or their shapes, in the structure of the parameters.
 
         Returns:
-          Arrays in this structure, `None` for leaves that have no such units.
+          Arrays in the structure of `like`, `None` for leaves that have no such units.
         """
 
     def score_within(self, scores: PyTree, within: PyTree) -> tuple[PyTree, PyTree]:
-        """The mean score of each unit over the connections that an earlier mask has left.
+        """Return the mean score of each unit over its connections in an earlier mask.
 
         Args:
-          scores: as of `score`.
-          within: booleans of these leaves at least; `None` for all connections.
+          scores: see `score`.
+          within: booleans for at least these leaves; `None` for all connections.
 
         Returns:
-          The means, and booleans: which units have such a connection; `None` without a mask.
+          The means, and booleans that mark the units with such a connection; `None` without a mask.
         """
         if within is None:
             return self.score(scores), None
@@ -107,25 +108,25 @@ class Units(abc.ABC):
         return means, map_selected(lambda share: share > 0, share)
 
     def centred(self, values: PyTree) -> PyTree:
-        """Scores of units less the one at which they are kept: what goes into a sigmoid."""
+        """Subtract from the scores of units the threshold at which they are kept; by default it is 0."""
         return values
 
     def hard(self, values: PyTree) -> PyTree:
-        """The units that are kept by scores that were learned: `1[w > 0]`."""
+        """Return the units that learned scores keep: `1[w > 0]`."""
         return hard_mask(values)
 
     def counts(self, values: PyTree, density: Any, scope: Any = "global") -> Any:
-        """How many units are kept: of all together, or, as an array, of each leaf of the values.
+        """Count the units kept: one count for all together, or an array with one per leaf of the values.
 
         Raises:
-          ArgumentError: a density that is none, or none of these units.
+          ArgumentError: a density outside (0, 1], or one that these units cannot have.
         """
         if scope == "erk":
             raise ArgumentError(ERK)
         return counts_kept(values, density, scope)
 
     def largest(self, values: PyTree, counts: Any, left: PyTree = None) -> PyTree:
-        """Booleans of the units: as many as are asked for, the largest, and only those that are left."""
+        """Mark the largest units, as many as asked for, among those that are left."""
         return largest_of(values, counts, left)
 
 
@@ -135,43 +136,44 @@ class Connections(Units):
     """Every connection is a unit."""
 
     def over(self, selection: PyTree) -> Units:
-        """The units of some leaves."""
+        """Return these units: they fit all leaves."""
         return self
 
     def score(self, scores: PyTree) -> PyTree:
-        """The scores themselves."""
+        """Return the scores themselves."""
         return scores
 
     def score_within(self, scores: PyTree, within: PyTree) -> tuple[PyTree, PyTree]:
-        """The scores themselves, and the mask."""
+        """Return the scores themselves, and the mask."""
         return scores, None if within is None else mask_of(scores, within)
 
     def spread(self, values: PyTree, like: PyTree) -> PyTree:
-        """The values themselves."""
+        """Return the values themselves."""
         return values
 
     def counts(self, values: PyTree, density: Any, scope: Any = "global") -> Any:
-        """How many connections are kept."""
+        """Count the connections kept."""
         return counts_kept(values, density, scope)
 
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Blocks(Units):
-    """Blocks of inputs by outputs of each leaf, whatever its other axes are; the last ones may be smaller.
+    """Blocks of inputs by outputs in each leaf, whatever its other axes are; the last ones may be smaller.
 
     `units=(4, 4)` is `Blocks(4, 4)`.
 
     Args:
-      inputs: how many entries of the axis of inputs are in a block.
-      outputs: how many of the axis of outputs.
-      axes: these two axes: a pair, or by path, as of `structure.weights_of(function, params, x).axes`. By
-        default the last two, and the blocks of searches lie as the model's products use a leaf. Blocks that
-        are not square need it, unless the leaf is called `kernel` or `w`, with a shape (inputs, outputs), or
-        that of a convolution with a square window.
+      inputs: the size of a block along the axis of inputs.
+      outputs: the size of a block along the axis of outputs.
+      axes: these two axes: a pair, or a pair by path, such as
+        `structure.weights_of(function, params, x).axes`. The default is the last two axes; in searches,
+        blocks lie as the model's products use a leaf. Blocks that are not square need `axes`. The only
+        exceptions are leaves called `kernel` or `w` of shape (inputs, outputs), or with the shape of a
+        convolution with a square window.
 
     Raises:
-      ArgumentError: sizes that are no positive integers, axes that are not two integers.
+      ArgumentError: sizes that are not positive integers, axes that are not two integers.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -195,7 +197,7 @@ class Blocks(Units):
         object.__setattr__(self, "axes", _checked_axes("axes", self.axes, pair=True))
 
     def over(self, selection: PyTree) -> Units:
-        """The blocks of some leaves.
+        """Return the blocks of some leaves.
 
         Raises:
           ArgumentError: a leaf with fewer than two axes, or whose axes are not known.
@@ -206,19 +208,19 @@ class Blocks(Units):
         return self
 
     def along(self, axes: Mapping[str, tuple[int, int]]) -> Blocks:
-        """The blocks of a model, where no axes were given.
+        """Return blocks along the axes that a model's products use, unless axes were given.
 
         Args:
-          axes: by path, those that its products sum over and make.
+          axes: by path, the axis that products sum over and the axis that they produce.
         """
         return self if self.axes is not None else dataclasses.replace(self, axes=_Found(axes.items()))
 
     def score(self, scores: PyTree) -> PyTree:
-        """The mean of each block, in the structure of the scores."""
+        """Return the mean of each block, in the structure of the scores."""
         return _map_named(self._means, scores)
 
     def spread(self, values: PyTree, like: PyTree) -> PyTree:
-        """The value of its block for every connection."""
+        """Give every connection the value of its block."""
         return _map_named(self._repeated, values, like)
 
     def _axes(self, path: str, shape: tuple[int, ...]) -> tuple[int, int]:
@@ -231,7 +233,7 @@ class Blocks(Units):
                 f"units: which axes of {path!r} of shape {shape} are inputs and outputs is not known; give "
                 f"masks.Blocks({self.inputs}, {self.outputs}, axes=(inputs, outputs))"
             )
-        # Square blocks of the last two axes lie the same in either order.
+        # Square blocks of the last two axes are the same in either order.
         last = {len(shape) - 2, len(shape) - 1}
         return (-2, -1) if is_square and {axis % len(shape) for axis in axes} == last else axes
 
@@ -243,7 +245,7 @@ class Blocks(Units):
         missing = (0, down * self.inputs - rows), (0, across * self.outputs - columns)
         padded = jnp.pad(leaf, [(0, 0)] * len(others) + list(missing))
         sums = padded.reshape(*others, down, self.inputs, across, self.outputs).sum((-3, -1))
-        # The last blocks have fewer entries.
+        # The last blocks hold fewer entries, so each sum has its own divisor.
         tall = np.minimum(self.inputs, rows - self.inputs * np.arange(down))
         wide = np.minimum(self.outputs, columns - self.outputs * np.arange(across))
         return sums / np.broadcast_to(np.outer(tall, wide).astype(np.float32), sums.shape)
@@ -259,20 +261,20 @@ class Blocks(Units):
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class NOfM(Units):
-    """Of every M inputs in a row of each output the N with the largest scores, as sparse hardware has it.
+    """The N largest scores of every M consecutive inputs of each output, the pattern of sparse hardware.
 
-    `units="2:4"` is `NOfM(2, 4)`. The mask has the density N/M, in every leaf. Scores that are learned are
-    compared with the midpoint between the N-th and the next of their M, through which no gradient goes: so a
-    sigmoid of the difference is above 1/2 for N of them.
+    `units="2:4"` is `NOfM(2, 4)`. The mask has the density N/M in every leaf. Learned scores are compared
+    with the midpoint between the N-th and the next of their M, through which no gradient flows. A sigmoid of
+    the difference is thus above 1/2 for N of them.
 
     Args:
       n: how many are kept, at least 1.
-      m: of how many in a row, more than n.
+      m: the number of consecutive inputs, more than n.
       axis: the axis of inputs, over which products sum: -2 in kernels of shape (..., inputs, outputs), -1 in
-        weights of shape (outputs, inputs); or by path, as of
-        `structure.weights_of(function, params, x).axes`. By default searches read it from the model's
-        products. Otherwise it is -2 for leaves called `kernel` or `w` of two axes, or of a convolution with a
-        square window; others are refused.
+        weights of shape (outputs, inputs). Or by path, such as
+        `structure.weights_of(function, params, x).axes`. By default, searches read it from the model's
+        products. Otherwise it is -2 for leaves called `kernel` or `w` that have two axes, or belong to a
+        convolution with a square window; other leaves raise an error.
 
     Raises:
       ArgumentError: integers that are not 1 <= N < M.
@@ -296,7 +298,7 @@ class NOfM(Units):
         object.__setattr__(self, "axis", _checked_axes("axis", self.axis, pair=False))
 
     def over(self, selection: PyTree) -> Units:
-        """The same of some leaves.
+        """Return these units, after a check that they fit the leaves.
 
         Raises:
           ArgumentError: a leaf without this axis, or whose axis is not known, or has a size that M does not
@@ -314,10 +316,10 @@ class NOfM(Units):
         return self
 
     def along(self, axes: Mapping[str, tuple[int, int]]) -> NOfM:
-        """The same of a model, where no axis was given.
+        """Return these units along the axes that a model's products use, unless an axis was given.
 
         Args:
-          axes: by path, those that its products sum over and make.
+          axes: by path, the axis that products sum over and the axis that they produce.
         """
         return self if self.axis is not None else dataclasses.replace(self, axis=_Found(axes.items()))
 
@@ -332,19 +334,19 @@ class NOfM(Units):
         return axes if isinstance(axes, int) else axes[0]
 
     def score(self, scores: PyTree) -> PyTree:
-        """The scores themselves."""
+        """Return the scores themselves."""
         return scores
 
     def score_within(self, scores: PyTree, within: PyTree) -> tuple[PyTree, PyTree]:
-        """The scores themselves, and the mask."""
+        """Return the scores themselves, and the mask."""
         return scores, None if within is None else mask_of(scores, within)
 
     def spread(self, values: PyTree, like: PyTree) -> PyTree:
-        """The values themselves."""
+        """Return the values themselves."""
         return values
 
     def centred(self, values: PyTree) -> PyTree:
-        """Scores less the midpoint between the N-th and the next of their M."""
+        """Subtract from the scores the midpoint between the N-th and the next of their M."""
 
         def less(rows: Array) -> Array:
             ordered = -jnp.sort(-jax.lax.stop_gradient(rows), axis=-1)
@@ -353,14 +355,14 @@ class NOfM(Units):
         return _map_named(lambda path, leaf: self._by_rows(less, path, leaf), values)
 
     def hard(self, values: PyTree) -> PyTree:
-        """The N largest of every M."""
+        """Return the N largest of every M."""
         return self.largest(values, None)
 
     def counts(self, values: PyTree, density: Any, scope: Any = "global") -> Any:
-        """Nothing, since N of M are kept.
+        """Check the density, and return nothing, since N of every M are kept.
 
         Raises:
-          ArgumentError: a density that is not N/M.
+          ArgumentError: a density that is not N/M; the scope `erk`.
         """
         if density is not None:
             if not is_traced(density):
@@ -376,10 +378,10 @@ class NOfM(Units):
             )
 
     def largest(self, values: PyTree, counts: Any, left: PyTree = None) -> PyTree:
-        """The N largest of every M: of equal scores the first, and NaN last. Fewer, if fewer are left."""
+        """Mark the N largest of every M: of equal scores the first, NaN last, and fewer if fewer are left."""
 
         def first(rows: Array) -> Array:
-            # The rank of each is the place that it would be sorted to.
+            # A second argsort turns the order into ranks: the place that each entry would be sorted to.
             return jnp.argsort(jnp.argsort(-_floating(rows), axis=-1), axis=-1) < self.n
 
         def first_left(rows: Array, there: Array) -> Array:
@@ -390,7 +392,7 @@ class NOfM(Units):
         return _map_named(lambda path, leaf, on: self._by_rows(first_left, path, leaf, on), values, left)
 
     def _by_rows(self, function: Any, path: str, leaf: Array, *others: Array) -> Array:
-        """A function of arrays whose last axis are M inputs in a row."""
+        """Apply a function to arrays whose last axis holds M consecutive inputs."""
         axis = self._axis(path, leaf.shape)
         last = [jnp.moveaxis(whole(array), axis, -1) for array in (leaf, *others)]
         made = function(*(array.reshape(*array.shape[:-1], -1, self.m) for array in last))
@@ -399,13 +401,13 @@ class NOfM(Units):
 
 @dataclasses.dataclass(frozen=True)
 class Span:
-    """What the indices of an axis are: units of a group, products of others row by row, or others in a row.
+    """Meaning of an axis' indices: units of a group, a product of spans row by row, or spans in sequence.
 
     Attributes:
-      size: how many indices there are.
-      group: the name of the group whose units they are; empty where they are none, or where there are parts.
-      form: of several parts, `product` or `sum`.
-      parts: the last one fastest in a product.
+      size: the number of indices.
+      group: the name of the group whose units they are; empty if they are none, or if there are parts.
+      form: how several parts combine: `product` or `sum`.
+      parts: the parts; in a product, the last one varies fastest.
     """
 
     size: int
@@ -414,26 +416,26 @@ class Span:
     parts: tuple[Span, ...] = ()
 
     def groups(self) -> Iterator[tuple[str, int]]:
-        """The groups in it, with their sizes."""
+        """Yield the groups in the span, with their sizes."""
         if self.group:
             yield self.group, self.size
         for part in self.parts:
             yield from part.groups()
 
     def count(self, kept: Mapping[str, int]) -> int:
-        """How many indices are left where so many units of some groups are."""
+        """Count the indices left, given how many units some groups keep."""
         if self.group:
             return kept.get(self.group, self.size)
         counts = [part.count(kept) for part in self.parts]
         return (sum(counts) if self.form == "sum" else math.prod(counts)) if counts else self.size
 
     def within(self, groups: Mapping[str, int]) -> Span:
-        """The same where only some groups count."""
+        """Return the same span with only the given groups."""
         group = self.group if self.group in groups else ""
         return dataclasses.replace(self, group=group, parts=tuple(part.within(groups) for part in self.parts))
 
     def spread(self, values: Mapping[str, Array]) -> Array | None:
-        """The product of its units' values for every index; `None` where all are 1."""
+        """Return the product of the units' values for every index; `None` if all are 1."""
         if self.group:
             return values[self.group]
         parts = [part.spread(values) for part in self.parts]
@@ -451,7 +453,7 @@ class Span:
         )
 
     def collect(self, sums: Any) -> Iterator[tuple[str, Any]]:
-        """For each group in it, the sums over the indices of each unit, of those over each index."""
+        """Sum an array over the indices of each unit, and yield the sums for each group in the span."""
         if self.group:
             yield self.group, sums
         if self.form == "sum":
@@ -467,29 +469,29 @@ class Span:
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class GroupUnits(Units):
-    """Neurons, channels or heads: the units of some `Groups`, of which `Groups.units` makes it.
+    """Neurons, channels or heads: the units of some `Groups`, made by `Groups.units`.
 
-    All that belongs to a unit is masked with it: its column in the kernel that makes it, its rows in those
-    that read it, its bias, and the scale and bias of its norm, so that a unit that goes is exactly 0 behind
-    them. A unit is scored by the leaves of `over`, kernels as a rule; with it go those of the others that are
-    no kernels (see `matrices`). A group none of whose leaves is scored stays as it is, and so does a kernel
-    that is not.
+    All parts of a unit are masked with it: its column in the kernel that makes it, its rows in the kernels
+    that read it, its bias, and the scale and bias of its norm. A removed unit is therefore exactly 0 behind
+    them. The leaves passed to `over`, usually kernels, give a unit its score. Its parts in other leaves go
+    with it, unless these are kernels (see `matrices`). A group without a scored leaf stays as it is, and so
+    does a kernel that is not scored.
 
-    Values are a dict of arrays, by name of the group. Each group keeps one unit at least.
+    Values are a dict of arrays, by name of the group. Each group keeps at least one unit.
 
     Attributes:
-      leaves: by path, what the indices of each axis are.
-      scored: the paths of those that are scored; `None` before `over`.
+      leaves: by path, the meaning of each axis' indices.
+      scored: the paths of the scored leaves; `None` before `over`.
     """
 
     leaves: tuple[tuple[str, tuple[Span, ...]], ...]
     scored: tuple[str, ...] | None = None
 
     def over(self, selection: PyTree) -> GroupUnits:
-        """The units that some leaves have, with all of the others that goes with them.
+        """Return the units that some leaves have, with their parts in the other leaves.
 
         Raises:
-          ArgumentError: leaves of another model, or none that has such a unit.
+          ArgumentError: leaves of another model, or leaves without such a unit.
         """
         of_path, scored = dict(self.leaves), named_leaves(selection)
         for path, leaf in scored.items():
@@ -511,7 +513,7 @@ class GroupUnits(Units):
         )
 
     def score(self, scores: PyTree) -> dict[str, Array]:
-        """The mean over the connections of each unit that are scored, by name of the group."""
+        """Return each unit's mean score over its scored connections, by name of the group."""
         if self.scored is None:
             return self.over(scores).score(scores)
         sums: dict[str, Any] = {}
@@ -529,12 +531,12 @@ class GroupUnits(Units):
         return {group: sums[group] / counts[group] for group in self.groups()}
 
     def spread(self, values: PyTree, like: PyTree) -> PyTree:
-        """The product of the values of all units that a connection belongs to.
+        """Give each connection the product of the values of all units that it belongs to.
 
         Raises:
           ArgumentError: a tree that has no place for a leaf that goes with its units.
         """
-        # `None` is a place, too: a leaf that has no score may go with its units.
+        # `None` counts as a place: a leaf without scores may go with its units.
         flat, structure = tree_flatten_with_path(like, is_leaf=lambda leaf: leaf is None)
         there = {path_name(path): leaf for path, leaf in flat}
         of_path = {path: axes for path, axes in self.leaves if _groups_of([axes])}
@@ -548,10 +550,10 @@ class GroupUnits(Units):
         return jax.tree.unflatten(structure, made)
 
     def counts(self, values: PyTree, density: Any, scope: Any = "global") -> Any:
-        """How many units are kept, of all groups or of each: never none of a group.
+        """Count the units kept, for all groups together or for each; every group keeps at least one.
 
         Raises:
-          ArgumentError: so low a density that a group would keep none.
+          ArgumentError: a density so low that a group would keep none; the scope `erk`.
         """
         if scope == "erk":
             raise ArgumentError(ERK)
@@ -568,14 +570,14 @@ class GroupUnits(Units):
         return counts
 
     def largest(self, values: PyTree, counts: Any, left: PyTree = None) -> PyTree:
-        """The largest of all groups, or of each: of each group the largest in any case."""
+        """Mark the largest units of all groups together, or of each; every group keeps its largest."""
         if np.ndim(counts):
             return largest_of(values, counts, left)
         first = {
             group: jnp.arange(leaf.size) == _place_of_largest(leaf, None if left is None else left[group])
             for group, leaf in values.items()
         }
-        # NaN comes last, so that none of the first is counted twice.
+        # As NaN ranks last, the units in `first` are not counted twice.
         others = {
             group: jnp.where(first[group], jnp.nan, jnp.where(jnp.isnan(leaf), -jnp.inf, leaf))
             for group, leaf in values.items()
@@ -584,25 +586,25 @@ class GroupUnits(Units):
         return {group: first[group] | rest[group] for group in values}
 
     def connections(self, selection: PyTree, kept: Mapping[str, int]) -> int:
-        """How many connections some leaves have left where so many units of each group are."""
+        """Count the connections that some leaves keep, given how many units each group keeps."""
         of_path = dict(self.leaves)
         return sum(math.prod(axis.count(kept) for axis in of_path[path]) for path in named_leaves(selection))
 
     def groups(self) -> dict[str, int]:
-        """Of every group, its name and how many units it has."""
+        """Return the name and number of units of every group."""
         return _groups_of(axes for _, axes in self.leaves)
 
 
 UnitsLike = Units | str | tuple[int, int] | tuple[str, ...] | None
-"""What is kept or removed together: `None` for single connections, `(4, 4)` for `Blocks`, `2:4` for `NOfM`,
-and in searches `neurons`, `channels`, `heads`, `experts`, or several of these words."""
+"""Units kept or removed together: `None` for single connections, `(4, 4)` for `Blocks`, `2:4` for `NOfM`, and
+in searches `neurons`, `channels`, `heads`, `experts`, or several of these words."""
 
 
 def as_units(units: Any) -> Units:
-    """What was meant by it, where no model is needed to say it.
+    """Convert an argument `units` that needs no model.
 
     Raises:
-      ArgumentError: anything else, the words that need a model among it.
+      ArgumentError: anything else, including the words that need a model.
     """
     if units is None:
         return Connections()
@@ -626,7 +628,7 @@ def as_units(units: Any) -> Units:
 
 
 def as_words(units: Any) -> tuple[str, ...]:
-    """The words `neurons`, `channels`, `heads`, `experts`, one or several; nothing if it is anything else."""
+    """Return a tuple of words among `neurons`, `channels`, `heads`, `experts`; () for anything else."""
     words = (units,) if isinstance(units, str) else units
     if not isinstance(words, (tuple, list)) or not all(isinstance(word, str) for word in words):
         return ()
@@ -634,7 +636,7 @@ def as_words(units: Any) -> tuple[str, ...]:
 
 
 def _place_of_largest(values: Array, left: Array | None) -> Array:
-    """The index of the largest unit, of those that are left; NaN counts as -inf."""
+    """Return the index of the largest unit among those left; NaN counts as -inf."""
     numbers = jnp.where(jnp.isnan(values), -jnp.inf, values)
     if left is None:
         return jnp.argmax(numbers)
@@ -650,7 +652,7 @@ def _shape(axes: tuple[Span, ...]) -> jax.ShapeDtypeStruct:
 
 
 def _outer(axes: tuple[Span, ...], values: Mapping[str, Array], leaf: Any) -> Array:
-    """The product over the axes of a leaf, in its shape."""
+    """Return the product over the axes of a leaf, in its shape."""
     along = [axis.spread(values) for axis in axes]
     there = [jnp.expand_dims(a, _others(i, len(axes))) for i, a in enumerate(along) if a is not None]
     return _as_split(leaf, jnp.broadcast_to(_product(there), [axis.size for axis in axes]))
@@ -677,11 +679,11 @@ def _as_split(leaf: Any, array: Array) -> Array:
 
 
 class _Found(tuple[tuple[str, tuple[int, int]], ...]):
-    """Axes that were read from a model: leaves that it lacks have those that their names say."""
+    """Axes read from a model; for leaves that the model lacks, the names decide."""
 
 
 def _checked_axes(name: str, axes: Any, *, pair: bool) -> Any:
-    """Axes as something that is hashed: `None`, an integer or a pair of them, or pairs of a path and such.
+    """Return axes in a hashable form: `None`, an integer or a pair, or pairs of a path and its axes.
 
     Raises:
       ArgumentError: anything else.
@@ -704,7 +706,7 @@ def _checked_axes(name: str, axes: Any, *, pair: bool) -> Any:
 
 
 def _axes_of(axes: Any, path: str, shape: tuple[int, ...]) -> Any:
-    """The axes of a leaf: those that were given, or read from the model, or that its name says; or `None`."""
+    """Return a leaf's axes as given, as read from the model, or as its name says; otherwise `None`."""
     if axes is not None and not isinstance(axes, _Found) and all(type(axis) is int for axis in axes):
         return axes
     given = dict(axes or ())
@@ -723,7 +725,7 @@ def _axes_of(axes: Any, path: str, shape: tuple[int, ...]) -> Any:
 
 
 def _map_named(function: Any, selection: PyTree, *trees: PyTree) -> PyTree:
-    """`function(path, leaf, *leaves)` where a leaf is selected; `None` elsewhere."""
+    """Apply `function(path, leaf, *leaves)` where a leaf is selected; return `None` elsewhere."""
     paths = iter(named_leaves(selection))
     return map_selected(lambda *leaves: function(next(paths), *leaves), selection, *trees)
 

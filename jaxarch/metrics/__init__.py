@@ -1,4 +1,4 @@
-"""What runs are compared by: how well outputs separate classes, paired differences, ranks."""
+"""Metrics to compare runs: area under the ROC curve, paired differences, ranks."""
 
 from jaxarch.metrics._differences import paired_differences as paired_differences
 from jaxarch.metrics._differences import quartiles as quartiles

@@ -1,4 +1,4 @@
-"""Whether one strategy does better than another, run by run."""
+"""Paired comparison of strategies, run by run."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def quartiles(values: pd.Series | np.ndarray) -> tuple[float, float, float]:
-    """Median, first and third quartile of the finite values; NaN if there are none.
+    """Return the median, first and third quartile of the finite values; NaN if there are none.
 
     Raises:
-      ArgumentError: values that are no real numbers, or traced.
+      ArgumentError: values that are not real numbers, or are traced.
 
     Example:
       >>> import jaxarch, numpy as np
@@ -34,20 +34,21 @@ def quartiles(values: pd.Series | np.ndarray) -> tuple[float, float, float]:
 
 
 def paired_differences(values: Mapping[str, np.ndarray]) -> pd.DataFrame:
-    """Every pair of strategies compared run by run, on the same splits.
+    """Compare every pair of strategies run by run, on the same splits.
 
     Args:
-      values: by strategy, one value for each run, in the same order of runs; NaN for a run that failed.
+      values: by strategy, one value per run, in the same order of runs; NaN for a run that failed.
 
     Returns:
-      One row a pair, the difference being `first - second`: `runs`, median with quartiles, `mean` with the
-      bounds of its 95% t interval, `wins` (runs with a positive difference, ties half), the matched-pairs
-      rank-biserial correlation `effect` (1: better in every run, -1: worse in every run, 0: no difference),
-      the two-sided Wilcoxon signed-rank `p`, and `p_adjusted` over all pairs (false discovery rate, valid
-      under any dependence). With fewer than two runs there is no test, and these are NaN.
+      One row per pair, for the difference `first - second`. The columns are `runs`, the median with
+      quartiles, and `mean` with the bounds of its 95% t interval. `wins` counts runs with a positive
+      difference, ties half. `effect` is the matched-pairs rank-biserial correlation (1: better in every run,
+      -1: worse in every run, 0: no difference). `p` is from the two-sided Wilcoxon signed-rank test, and
+      `p_adjusted` is adjusted over all pairs (false discovery rate, valid under any dependence). With fewer
+      than two runs there is no test, and these are NaN.
 
     Raises:
-      ArgumentError: values that are no dict of real numbers, each of the same shape (runs,).
+      ArgumentError: values that are not a dict of real numbers, each of the same shape (runs,).
 
     Example:
       >>> import jaxarch, numpy as np
@@ -68,7 +69,7 @@ def paired_differences(values: Mapping[str, np.ndarray]) -> pd.DataFrame:
     rows = []
     for first, second in itertools.combinations(arrays, 2):
         difference = arrays[first] - arrays[second]
-        # Rounded, so that differences that are equal on paper (AUCs lie on a grid) are ties.
+        # Round, so that differences that are equal in exact arithmetic (AUCs lie on a grid) are ties.
         difference = np.round(difference[np.isfinite(difference)], 12)
         rows.append({"first": first, "second": second, **_summary(difference)})
     columns = ["first", "second", *_summary(np.empty(0))]

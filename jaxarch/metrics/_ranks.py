@@ -1,4 +1,4 @@
-"""Ranks of several strategies over many runs: who is better than whom, and how surely."""
+"""Ranks of several strategies over many runs, with tests of their differences."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ROUNDING = 1e-8
-"""A mean or a spread that is so small beside the other is 0."""
+"""Relative size below which a mean or a spread counts as 0 beside the other."""
 RESAMPLES = 2000
-"""Draws of the bootstrap that gives the intervals of mean ranks."""
+"""Number of bootstrap resamples for the intervals of mean ranks."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Ranking:
-    """Mean ranks, and what tests say of them: see `ranking`.
+    """Mean ranks and their tests: see `ranking`.
 
     Attributes:
-      table: a row a strategy, the best first: `strategy`, `rank`, the mean over runs, with the bounds `low`
-        and `high` of its 95% interval, and `failures`, the values that were NaN.
-      runs: how many there are.
-      chi_square: Friedman's statistic, with ties taken into account; NaN where all values are ties.
-      p: the probability of one as large where all strategies are alike.
-      critical_difference: of mean ranks, by Nemenyi's test at 5%: those that are closer cannot be told apart.
+      table: one row per strategy, the best first. Its columns are `strategy`, `rank`, the bounds `low` and
+        `high`, and `failures`. `rank` is the mean over runs, with its 95% interval; `failures` counts NaN.
+      runs: the number of runs.
+      chi_square: Friedman's statistic, corrected for ties; NaN if all values are ties.
+      p: the probability of a statistic as large if all strategies are alike.
+      critical_difference: of mean ranks, by Nemenyi's test at 5%. Closer mean ranks cannot be told apart.
 
     Example:
       >>> import jaxarch, numpy as np
@@ -47,7 +47,7 @@ class Ranking:
     critical_difference: float
 
     def alike(self) -> list[list[str]]:
-        """Groups of strategies that cannot be told apart, as large as they can be, the best first."""
+        """Return maximal groups of strategies that cannot be told apart, the best first."""
         names, ranks = self.table["strategy"].tolist(), self.table["rank"].to_numpy()
         groups: list[list[str]] = []
         for first, rank in enumerate(ranks):
@@ -59,28 +59,28 @@ class Ranking:
 
 
 def ranking(values: Mapping[str, np.ndarray]) -> Ranking:
-    r"""Strategies ranked in every run, 1 for the best, and their mean ranks compared.
+    r"""Rank strategies in every run, 1 for the best, and compare their mean ranks.
 
-    A run is a block: all strategies on the same data, split and seed. Values that are equal share a rank, and
-    NaN, a run that failed, comes last. Where there are several cells a run, values of shape (runs, cells),
-    strategies are ranked in each cell, their ranks averaged over the cells of the run, and these averages
-    ranked again: cells of one run have the same data and are no runs of their own.
+    A run is a block: all strategies on the same data, split and seed. Equal values share a rank, and NaN, a
+    run that failed, ranks last. With several cells per run, values have shape (runs, cells). Strategies are
+    then ranked in each cell, their ranks are averaged over the cells of a run, and these averages are ranked
+    again: cells of one run share the same data and are not separate runs.
 
-    M. Friedman's test (1937) asks whether all strategies are alike; P. Nemenyi's (1963), as J. Demsar has it
-    (Statistical comparisons of classifiers over multiple data sets, 2006), which pairs are not: mean ranks of
-    k strategies over n runs differ if they are `q sqrt(k (k + 1) / (6 n))` apart, q the 95% point of the
-    studentised range over sqrt(2). Intervals of mean ranks are percentiles over runs that are drawn anew.
-    Both tests are of the strategies that take part: another one among them changes the ranks. Of two alone,
-    `metrics.paired_differences` says more.
+    M. Friedman's test (1937) asks whether all strategies are alike. P. Nemenyi's (1963) asks which pairs
+    differ, in the form of J. Demsar, Statistical comparisons of classifiers over multiple data sets, 2006.
+    Mean ranks of k strategies over n runs differ if they are at least `q sqrt(k (k + 1) / (6 n))` apart. Here
+    q is the 95% point of the studentized range over sqrt(2). Intervals of mean ranks are percentiles over
+    resampled runs. Both tests depend on the set of strategies: another strategy changes the ranks. For two
+    strategies alone, `metrics.paired_differences` says more.
 
     Args:
-      values: by strategy, the larger the better, shape (runs,) or (runs, cells), in the same order of runs.
+      values: by strategy, larger is better, shape (runs,) or (runs, cells), in the same order of runs.
 
     Returns:
       A `Ranking`.
 
     Raises:
-      ArgumentError: fewer than two strategies or runs, shapes that differ, or values that are no numbers.
+      ArgumentError: fewer than two strategies or runs, shapes that differ, or values that are not numbers.
 
     Example:
       >>> import jaxarch, numpy as np
@@ -95,7 +95,7 @@ def ranking(values: Mapping[str, np.ndarray]) -> Ranking:
     blocks, names = _blocks(values), list(values)
     runs, _, count = blocks.shape
     ranks = stats.rankdata(np.where(np.isnan(blocks), np.inf, -blocks), axis=-1).mean(axis=1)
-    # Rounded, so that means over cells that are equal on paper are ties.
+    # Round, so that means over cells that are equal in exact arithmetic are ties.
     ranks = stats.rankdata(np.round(ranks, 9), axis=-1)
     drawn = np.random.default_rng(0).integers(runs, size=(RESAMPLES, runs))
     low, high = np.percentile(ranks[drawn].mean(axis=1), (2.5, 97.5), axis=0)
@@ -116,18 +116,19 @@ def ranking(values: Mapping[str, np.ndarray]) -> Ranking:
 
 
 def runs_needed(difference: np.ndarray, power: float = 0.8) -> int:
-    r"""How many runs it would take to find a paired difference of this mean and spread.
+    r"""Estimate the number of runs needed to find a paired difference of this mean and spread.
 
-    The least n at which a two-sided paired t-test at 5% finds a mean of `d` standard deviations with
-    probability `power`, d being what was measured: as uncertain as that, and nothing on the runs at hand.
+    This is the smallest n at which a two-sided paired t-test at 5% finds a mean of `d` standard deviations
+    with probability `power`. As d is the measured value, n is as uncertain as d. It says nothing about the
+    runs at hand.
 
     Args:
-      difference: of two strategies, run by run; NaN for a run that failed in either, which is left out.
+      difference: of two strategies, run by run; NaN, for a run that failed in either, is left out.
       power: in (0, 1).
 
     Returns:
-      A number of runs, at least 2; 0 where the difference is 0 in the mean up to rounding, which no number
-      finds.
+      A number of runs, at least 2; 0 if the mean difference is 0 up to rounding, since no number of runs
+      finds it.
 
     Raises:
       ArgumentError: fewer than two runs that did not fail; a power outside (0, 1).
@@ -152,10 +153,10 @@ def runs_needed(difference: np.ndarray, power: float = 0.8) -> int:
         return 2
 
     def found(runs: int) -> float:
-        """The probability that so many runs find it."""
+        """Return the probability that this many runs find the difference."""
         bound = stats.t.ppf(0.975, runs - 1.0)
         shift = mean / spread * math.sqrt(runs)
-        # SciPy has NaN for some tails that are all but empty.
+        # SciPy returns NaN for some tails of almost no probability.
         other_side = np.nan_to_num(stats.nct.cdf(-bound, runs - 1.0, shift))
         return float(stats.nct.sf(bound, runs - 1.0, shift) + other_side)
 
@@ -169,7 +170,7 @@ def runs_needed(difference: np.ndarray, power: float = 0.8) -> int:
 
 
 def _blocks(values: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Values of shape (runs, cells, strategies)."""
+    """Return the values in shape (runs, cells, strategies)."""
     check_mapping("values", values, "a dict of values by strategy, shape (runs,) or (runs, cells)")
     arrays = [real_numbers(f"values: {shown(name)}", of) for name, of in values.items()]
     shapes = {array.shape for array in arrays}
@@ -184,9 +185,9 @@ def _blocks(values: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def _friedman(ranks: np.ndarray) -> tuple[float, float]:
-    """The statistic and its p, from ranks of shape (runs, strategies); with ties, two strategies too.
+    """Return Friedman's statistic and its p, from ranks of shape (runs, strategies), with ties; two will do.
 
-    Its form with ties is that of W. Conover, Practical nonparametric statistics, 1999, section 5.8.
+    The form with ties is from W. Conover, Practical nonparametric statistics, 1999, section 5.8.
     """
     from scipy import stats
 

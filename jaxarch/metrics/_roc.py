@@ -1,4 +1,4 @@
-"""How well outputs separate two classes."""
+"""Area under the ROC curve: how well outputs separate two classes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from jaxarch._internal.errors import ArgumentError, real_numbers
 
 
 def auc(labels: np.ndarray, outputs: np.ndarray) -> np.ndarray:
-    """Area under the ROC curve of every run at once: P(output of a 1 > output of a 0), ties counting half.
+    """Return the area under the ROC curve of every run: P(output of a 1 > output of a 0), ties counting half.
 
     Args:
-      labels: 0 or 1, shape (..., n), both present.
+      labels: 0 or 1, shape (..., n), with both present.
       outputs: scores, shape (..., n).
 
     Returns:
@@ -19,7 +19,7 @@ def auc(labels: np.ndarray, outputs: np.ndarray) -> np.ndarray:
       faster over many runs.
 
     Raises:
-      ArgumentError: shapes that differ, labels of one class only, values that are no real numbers.
+      ArgumentError: shapes that differ, labels of one class only, values that are not real numbers.
 
     Example:
       >>> import jaxarch, numpy as np

@@ -1,4 +1,4 @@
-"""Networks, and supervised problems made of them."""
+"""Networks, and supervised problems built from them."""
 
 from jaxarch.models._direct_network import direct_network
 from jaxarch.models._flax_models import SpectralMLP, as_model

@@ -1,4 +1,4 @@
-"""Networks in direct space, the rivals of spectral ones: every weight a parameter of its own."""
+"""Networks in direct space, the rivals of spectral ones: every weight is a parameter."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def direct_network(
     skips: bool = True,
     weights: Initializer = xavier_uniform,
 ) -> Model:
-    r"""A network whose weight matrices are its parameters: `a_i = f(sum_{j<i} W_ij a_j + b_i)`.
+    r"""Make a network whose weight matrices are its parameters: `a_i = f(sum_{j<i} W_ij a_j + b_i)`.
 
-    With skip connections it is what a spectral network searches over, with more parameters
-    (`spectral.parameter_counts`); without, it is the plain multi-layer perceptron. What
-    `spectral.direct_weights` exports are parameters of the one with skips.
+    With skip connections it is the space that a spectral network searches, with more parameters
+    (`spectral.parameter_counts`). Without, it is the plain multi-layer perceptron. `spectral.direct_weights`
+    exports parameters of the network with skips.
 
     Args:
-      widths: neurons a layer, N_1, ..., N_{B+1}: those of the input first, of the output last.
+      widths: neurons per layer, N_1, ..., N_{B+1}, from the input to the output.
       activation: f, elementwise; there is none in the last layer.
       bias: whether every layer has biases, which start at 0.
       skips: whether every layer is joined to all later ones, or only to the next.
-      weights: an initialiser of W_ij^T, shape (N_j, N_i), bundle by bundle; by default Xavier uniform.
+      weights: an initializer of W_ij^T, shape (N_j, N_i), bundle by bundle; by default Xavier uniform.
 
     Returns:
       A model for inputs of shape (..., widths[0]), with outputs of shape (..., widths[-1]) and parameters

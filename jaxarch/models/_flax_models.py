@@ -33,11 +33,11 @@ TRAINING_ARGUMENTS = {
 
 
 _eager_sharding = getattr(nnx, "use_eager_sharding", contextlib.nullcontext)
-"""Flax NNX from 0.12.1 on splits a variable as soon as it is made, unless it is told not to."""
+"""Switch for Flax NNX from 0.12.1 on, which would split a variable over devices as soon as it is made."""
 
 
 class Neurons(nnx.Variable):
-    """Which hidden neurons of a layer are left, booleans: no parameter, but state."""
+    """Hidden neurons of a layer that are left, as booleans: state, not a parameter."""
 
 
 class SpectralMLP(nnx.Module):
@@ -45,26 +45,27 @@ class SpectralMLP(nnx.Module):
 
         self.head = jaxarch.SpectralMLP((128, 100, 10), rngs=rngs)    # in place of an nnx.Linear
 
-    It computes what `jaxarch.spectral_network` does, by the feed-forward rule. `jaxarch.search.spectral`
-    penalises its hidden eigenvalues wherever in a model it is, and `jaxarch.recruit` removes its neurons.
-    `spectral.direct_weights(network.params["head"], network.state["head"])` exports what is left of one run.
+    It computes the same as `jaxarch.spectral_network`, by the feed-forward rule. Wherever it is in a model,
+    `jaxarch.search.spectral` penalizes its hidden eigenvalues, and `jaxarch.recruit` removes its neurons.
+    `spectral.direct_weights(network.params["head"], network.state["head"])` exports the remaining network of
+    one run.
 
     Attributes:
       eigenvectors: `phi1, ..., phiB`, parameters of shape (N_{i+1}, N_i); in the gated form it is `factors`.
-      eigenvalues: `L2, ..., L{B+1}`, parameters of shape (N_i,); `L1` too if it is trained.
-      neurons: `L2, ..., LB`, booleans of shape (N_i,): all at first.
+      eigenvalues: `L2, ..., L{B+1}`, parameters of shape (N_i,); also `L1` if it is trained.
+      neurons: `L2, ..., LB`, booleans of shape (N_i,): all True at first.
 
     Args:
-      widths: neurons a layer, N_1, ..., N_{B+1}: features first, outputs last.
-      form: `eigendecomposition`, as in [S], or `gated`, as of `spectral_network`.
+      widths: neurons per layer, N_1, ..., N_{B+1}, from features to outputs.
+      form: `eigendecomposition`, as in [S], or `gated`, see `spectral_network`.
       activation: f, elementwise.
-      bias: whether the input layer has one neuron more, that is always 1.
-      eigenvalues: `perceptron`, `random`, or one start a layer, as of `spectral_network`; so is the default.
+      bias: whether the input layer has one more neuron that is always 1.
+      eigenvalues: `perceptron`, `random`, or one start per layer, with the default of `spectral_network`.
       train_input_eigenvalues: whether L_1 is a parameter; by default it is 0.
       rngs: the eigenvectors, and random eigenvalues, are drawn from `rngs.params()`.
 
     Raises:
-      ArgumentError: what `spectral_network` does not take.
+      ArgumentError: arguments that `spectral_network` does not take.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -103,7 +104,7 @@ class SpectralMLP(nnx.Module):
         )
 
     def __call__(self, x: Array) -> Array:
-        """Outputs of shape (..., widths[-1]) for features of shape (..., widths[0])."""
+        """Return outputs of shape (..., widths[-1]) for features of shape (..., widths[0])."""
 
         def arrays(variables: nnx.Dict) -> dict[str, Array]:
             return {name: variable[...] for name, variable in variables.items()}
@@ -113,17 +114,17 @@ class SpectralMLP(nnx.Module):
 
 
 def as_model(model: Any, example: Array) -> Model:
-    """Anything that is a network, as a `Model`.
+    """Convert any supported network to a `Model`.
 
     Args:
-      model: a `Model`; a Flax NNX module (its own weights are every run's start) or a function
-        `rngs -> nnx.Module` (every run draws its own); a Flax Linen module; or a pair of pure functions
+      model: a `Model`; a Flax NNX module, whose weights are every run's start; a function `rngs ->
+        nnx.Module`, so that every run draws its own weights; a Flax Linen module; or a pair of pure functions
         `(init, apply)`, `init(key) -> params` and `apply(params, x) -> outputs`.
       example: a batch of inputs, for shapes.
 
     Raises:
-      ArgumentError: anything else, a Linen class in place of a module or an Equinox module for instance; a
-        function of rngs that raises, or makes something else.
+      ArgumentError: anything else, for instance a Linen class in place of a module, or an Equinox module; a
+        function of rngs that raises, or returns something else.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch
@@ -144,7 +145,7 @@ def as_model(model: Any, example: Array) -> Model:
         case Model():
             return model
         case nnx.Module():
-            # As it is now: what is done to the module later does not change the problem.
+            # Split now: later changes to the module do not change the problem.
             graph, state = nnx.split(model)
             leaves, structure = jax.tree.flatten(state)
             return _nnx_model(partial(_rebuilt, graph, structure, tuple(leaves)))
@@ -166,9 +167,9 @@ def as_model(model: Any, example: Array) -> Model:
 
 
 def _check_framework(model: Any, kind: type) -> None:
-    """Raise for a model of a library that is none of those understood, with the line that makes it one.
+    """Raise for a model of an unsupported library, with the line that converts it.
 
-    Libraries are known by the home of their classes and functions: none of them need be there.
+    Libraries are recognized by the modules of their classes and functions, so they need not be installed.
     """
     homes = {base.__module__.split(".")[0] for base in kind.__mro__}
     if "equinox" in homes:
@@ -208,20 +209,20 @@ def _check_framework(model: Any, kind: type) -> None:
 
 
 def _rebuilt(graph: Any, structure: Any, leaves: tuple[Array, ...], rngs: nnx.Rngs) -> nnx.Module:
-    """A module that was split before; all its runs start from the same weights."""
+    """Rebuild a module that was split; all runs start from the same weights."""
     return nnx.merge(graph, jax.tree.unflatten(structure, leaves))
 
 
 def _nnx_model(given: Callable[[nnx.Rngs], nnx.Module]) -> Model:
     def make(rngs: nnx.Rngs) -> nnx.Module:
-        # What parameters say of the axes that they are split over is for `over_seeds`, which has the mesh.
+        # Sharding annotations of parameters are for `over_seeds`, which has the mesh.
         with _eager_sharding(False):
             return given(rngs)
 
     def split(module: nnx.Module) -> tuple[Any, ...]:
         return nnx.split(module, nnx.Param, nnx.RngState, ...)
 
-    # Traced, so that no weights are drawn here; only the structure is kept.
+    # Trace, so that no weights are drawn here; only the structure is kept.
     try:
         abstract = nnx.eval_shape(lambda: make(nnx.Rngs(0)))
     except ArgumentError:
@@ -239,7 +240,7 @@ def _nnx_model(given: Callable[[nnx.Rngs], nnx.Module]) -> Model:
         return params, state
 
     def apply(params: PyTree, state: PyTree, x: Array, key: Key) -> tuple[Any, PyTree]:
-        # The random state is made anew from the key at every call: it is no part of the model's state.
+        # Make the random state from the key at every call: it is not part of the model's state.
         graph, _, rngs, _ = split(make(nnx.Rngs(jax.random.key(0) if key is None else key)))
         module = nnx.merge(graph, params, rngs, state, copy=True)
         if key is None:
@@ -254,10 +255,10 @@ def _nnx_model(given: Callable[[nnx.Rngs], nnx.Module]) -> Model:
 
 
 def _reseed(module: nnx.Module, key: Array) -> None:
-    """Draw every random stream of a module (dropout and whatever else it has) from a key."""
+    """Draw every random stream of a module, such as dropout's, from a key."""
     streams = {node.tag for _, node in nnx.iter_graph(module) if isinstance(node, nnx.RngStream)}
     keys = jax.random.split(key, max(len(streams), 1))
-    # Streams of stacked layers have a key for each layer: theirs is split.
+    # Streams of stacked layers hold one key per layer, so their key is split.
     nnx.reseed(module, policy="match_shape", **dict(zip(sorted(streams), keys, strict=False)))
 
 

@@ -1,4 +1,4 @@
-"""A model as two pure functions, whatever library it was written in."""
+"""A model as two pure functions, independent of its library."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Model(NamedTuple):
     """A network, without its parameters.
 
     Attributes:
-      init: `key -> (params, state)`; the state is batch norm's and the like, `{}` where there is none.
-      apply: `(params, state, x, key) -> (outputs, state)`. With a key it trains (dropout draws from it, batch
-        norm uses the batch); with `None` it evaluates.
+      init: `key -> (params, state)`; the state holds batch statistics and the like, `{}` if there is none.
+      apply: `(params, state, x, key) -> (outputs, state)`. With a key it trains (dropout draws from the key,
+        batch norm uses the batch); with `None` it evaluates.
     """
 
     init: Callable[[Array], tuple[PyTree, PyTree]]

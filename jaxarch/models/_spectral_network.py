@@ -28,7 +28,7 @@ from jaxarch.spectral._network import Activation, Initializer, Method, Start
 from jaxarch.spectral.algebra import Form, check_form
 
 RANDOM: Initializer = jax.nn.initializers.normal(0.5)
-"""The hidden eigenvalues of a random start."""
+"""Initializer of the hidden eigenvalues of a random start."""
 
 
 def spectral_network(
@@ -44,66 +44,67 @@ def spectral_network(
     method: Method = "auto",
     skips: bool = True,
 ) -> Model:
-    r"""A network of the weights `A_B = Phi_B Lambda_B Phi_B^-1`, every layer joined to all later ones ([S]).
+    r"""Make a network with weights `A_B = Phi_B Lambda_B Phi_B^-1` and all skip connections ([S]).
 
     The bundle from layer j to layer i is W_ij of [S] eq. (4.3), and `a_i = f(sum_{j<i} W_ij a_j)` (4.5),
-    without f in the last layer. It has hardly more parameters than an ordinary network of its widths, and
-    takes at most about twice its time.
+    without f in the last layer. The network has hardly more parameters than an ordinary network of its
+    widths, and takes at most about twice its time.
 
-    It starts as a perceptron, L_1 = ... = L_B = 0 and L_{B+1} = 1: all bundles are there, but only those to
-    the output carry anything. Training recruits hidden neurons by making their eigenvalues other than 0.
-    Against [S] section 4, the gradient in L_2, ..., L_{B-1} is exactly 0 there, for every f with f(0) = 0:
-    the last hidden layer comes first, and each of the others a step after the next.
+    It starts as a perceptron, L_1 = ... = L_B = 0 and L_{B+1} = 1: only the bundles to the output carry
+    anything. Training recruits a hidden neuron by moving its eigenvalue away from 0. Contrary to [S] section
+    4, the gradient in L_2, ..., L_{B-1} is exactly 0 at this start, for every f with f(0) = 0. The last
+    hidden layer is recruited first, and every other layer one step after the layer that follows it.
 
-    This start needs a kink at 0, as ReLU has. Where f is smooth, the output changes with each hidden
-    eigenvalue by a linear (or affine) function of the input, to first order: as soon as the perceptron
-    fits as well as it can, the gradient is 0 in all of them, and nothing is recruited. In L_B it carries the
-    factor `1 - f'(0) L_{B+1}` besides: for tanh it is 0 from the first step on. Then start at `random`, with
-    L_2, ..., L_B from N(0, .5), or at values of your own. On `y = |x|^2` in two dimensions, 3000 steps of
-    Adam took (3, 100, 1) with tanh, SiLU or ELU no further than a linear fit from the perceptron, and to
-    about 2% of its error from there (medians of 3 runs).
+    This start needs a kink at 0, as in ReLU. If f is smooth, each hidden eigenvalue changes the output by a
+    linear (or affine) function of the input, to first order. Once the perceptron fits as well as it can, the
+    gradient is 0 in all of them, and nothing is recruited. In L_B the gradient also carries the factor
+    `1 - f'(0) L_{B+1}`: for tanh it is 0 from the first step on. In that case start at `random`, with L_2,
+    ..., L_B from N(0, .5), or at your own values. As an example, take `y = |x|^2` in two dimensions, and 3000
+    steps of Adam on widths (3, 100, 1) with tanh, SiLU or ELU. From the perceptron they got no further than a
+    linear fit, and from the random start to about 2% of that fit's error (medians of 3 runs).
 
-    With `form="gated"` the weights are those of `A'_B = Lambda_B Phi_B^-1`, which is this library's and not
-    in [S]: `W_ij = (-1)^(i-j) L_i phi_{i-1} ... phi_j`. The eigenvalues of A'_B are those of Lambda_B again,
-    but a bundle has those of the layer that it leads to alone, so that an eigenvalue is a neuron at every
-    depth: for f(0) = 0, one of 0 silences it. In the form of [S] that is so with one hidden layer; with more,
-    an eigenvalue feeds the next layer as well, and most neurons stay. It takes one product a layer in place
-    of two: it is an ordinary network with the weights phi_i, each of whose neurons has the activation
-    `u -> f(-lambda u) - u`, linear where lambda is 0.
+    With `form="gated"` the weights come from `A'_B = Lambda_B Phi_B^-1`, which is this library's and not in
+    [S]: `W_ij = (-1)^(i-j) L_i phi_{i-1} ... phi_j`. The eigenvalues of A'_B are again those of Lambda_B, but
+    a bundle contains only the eigenvalues of the layer that it leads to. An eigenvalue thus stands for a
+    neuron at every depth: for f(0) = 0, an eigenvalue of 0 silences it. In the form of [S] this holds with
+    one hidden layer; with more, an eigenvalue feeds the next layer as well, and most neurons stay. The gated
+    form takes one product per layer instead of two. It is an ordinary network with the weights phi_i. Each
+    neuron has the activation `u -> f(-lambda u) - u`, linear where lambda is 0.
 
-    The gated form starts at `random`. At a perceptron the derivative in every hidden eigenvalue carries the
-    factor f'(0), which for `jax.nn.relu` is taken to be 0: no neuron would ever be recruited. To start there,
-    take `activation=jaxarch.spectral.half_slope_relu`. For the same reason an eigenvalue that has become
+    The gated form starts at `random`. At a perceptron, the derivative in every hidden eigenvalue carries the
+    factor f'(0), which JAX takes to be 0 for `jax.nn.relu`: no neuron would ever be recruited. To start
+    there, use `activation=jaxarch.spectral.half_slope_relu`. For the same reason an eigenvalue that becomes
     exactly 0 stays 0 with `jax.nn.relu`.
 
     Args:
-      widths: neurons a layer, N_1, ..., N_{B+1}: those of the input first, of the output last.
+      widths: neurons per layer, N_1, ..., N_{B+1}, from the input to the output.
       form: `eigendecomposition`, `A_B = Phi_B Lambda_B Phi_B^-1` as in [S], or `gated`,
         `A'_B = Lambda_B Phi_B^-1`.
       activation: f, elementwise.
-      bias: whether the input layer has one neuron more, that is always 1. Through the skip connections it
-        reaches every layer.
-      eigenvalues: `perceptron`, `random`, or one start a layer: a number, an array of shape (N_i,), or
+      bias: whether the input layer has one more neuron that is always 1. The skip connections carry it to
+        every layer.
+      eigenvalues: `perceptron`, `random`, or one start per layer: a number, an array of shape (N_i,), or
         `(key, shape) -> values`, such as `jax.nn.initializers.normal(0.1)`. By default `perceptron`, and
         `random` in the gated form.
-      eigenvectors: an initialiser of phi_i^T, shape (N_i, N_{i+1}); by default Xavier uniform, as [S] has it.
-      train_input_eigenvalues: whether L_1 is a parameter. By default it is the constant 0, as [S] section 4
-        says: a hidden eigenvalue then is a neuron, if the layer before has none. The code of [S] trains it in
-        experiment 1, and then the hidden layer is recruited as a whole through the few input eigenvalues.
-        The feed-forward rule of the gated form does not read it.
+      eigenvectors: an initializer of phi_i^T, shape (N_i, N_{i+1}); by default Xavier uniform, as in [S].
+      train_input_eigenvalues: whether L_1 is a parameter. By default it is the constant 0 ([S] section 4):
+        a hidden eigenvalue then stands for a neuron, if the layer before has none. The code of [S] trains
+        L_1 in experiment 1, and the hidden layer is then recruited as a whole through the few input
+        eigenvalues. The feed-forward rule of the gated form does not read L_1.
       update: `feedforward`, eq. (4.5), or `recursive`, the rule `a <- f(A_B a)` of [S] section 4 (see
         `spectral.recursive`).
       method: how the feed-forward rule is computed; see `spectral.feedforward`.
-      skips: without skip connections every layer is joined to the next alone (`spectral.layer_by_layer`), a
-        rival: it is no perceptron at first, but 0 with a gradient of exactly 0. Start it at `random`.
+      skips: without skip connections every layer is joined only to the next (`spectral.layer_by_layer`), as a
+        rival for comparison. It does not start as a perceptron, but at 0 with a gradient of exactly 0, so
+        start it at `random`.
 
     Returns:
       A model for inputs of shape (..., widths[0]), with outputs of shape (..., widths[-1]) and parameters
       `{"eigenvectors": {"phi1": ..., "phi2": ...}, "eigenvalues": {"L2": ..., "L3": ...}}`, phi_i of shape
-      (N_{i+1}, N_i) and L_i of shape (N_i,); with a bias N_1 is one more. In the gated form phi_i are no
-      eigenvectors, and "factors" stands for "eigenvectors". A training can hold any of them
-      fixed: `jaxarch.search.spectral(trainable=...)`. Its state is `{}`, until `jaxarch.recruit` puts there
-      which hidden neurons are left.
+      (N_{i+1}, N_i) and L_i of shape (N_i,); with a bias N_1 is one more. In the gated form phi_i are not
+      eigenvectors, and the key is "factors" instead of "eigenvectors". Training can keep any of them fixed:
+      `jaxarch.search.spectral(trainable=...)`. The state is `{}`, until `jaxarch.recruit` stores there which
+      hidden neurons are left.
 
     Raises:
       ArgumentError: widths that are not at least two positive integers; starts of another number or shape, or
@@ -155,7 +156,7 @@ def spectral_network(
 
 
 def _check_rule(form: Form, update: str, method: Method, train_input_eigenvalues: bool, skips: bool) -> None:
-    """Raise if some arguments have no say in how a network of the others is computed."""
+    """Raise if some arguments have no effect in combination with the others."""
     if update == "recursive" and method != "auto":
         raise ArgumentError(
             f"method: it is of the feedforward update; the recursive one has no {shown(method)}"
@@ -169,7 +170,7 @@ def _check_rule(form: Form, update: str, method: Method, train_input_eigenvalues
 
 
 def _starts(eigenvalues: str | Sequence[Start], sizes: Sequence[int], trains_input: bool) -> Sequence[Start]:
-    """One start a layer."""
+    """Return one start per layer."""
     layers = len(sizes)
     if isinstance(eigenvalues, str):
         hidden: dict[str, Start] = {"perceptron": 0.0, "random": RANDOM}
@@ -189,7 +190,7 @@ def _starts(eigenvalues: str | Sequence[Start], sizes: Sequence[int], trains_inp
 
 
 def _warn_of_dead_start(activation: Activation, starts: Sequence[Start], skips: bool, form: Form) -> None:
-    """Warn if no hidden neuron can be recruited: hidden eigenvalues of 0, and no kink there, or no slope."""
+    """Warn if no hidden neuron can be recruited: hidden eigenvalues of 0 without a kink there, or a slope."""
     if len(starts) < 3 or any(callable(start) or np.any(np.asarray(start)) for start in starts[:-1]):
         return
     if not skips:

@@ -1,4 +1,4 @@
-"""Problems of supervised learning: a model, examples with labels, a loss."""
+"""Supervised learning problems: a model, examples with labels, a loss."""
 
 from __future__ import annotations
 
@@ -53,38 +53,38 @@ def supervised(
     metrics: Callable[[Any, Any], dict[str, Array]] | None = None,
     stream: Any = None,
 ) -> Problem:
-    """A supervised problem: what every search and every strategy is run on.
+    """Make a supervised problem, for every search and every strategy to run on.
 
     Args:
       model: a Flax NNX module or a function `rngs -> module`, a Flax Linen module, a pair of pure functions
         `(init, apply)`, or a jaxarch `Model`.
-      data: `(x, y)`, with one leading axis of examples: arrays, or tuples and dicts of arrays. The model is
-        called with x as its one argument, and y, labels, weights of examples, lengths, goes to the loss as
-        it is; `None` where there is nothing to compare with.
-      loss: `(outputs, y) -> values`, of which the mean is taken: any of optax's losses.
+      data: `(x, y)`, with one leading axis of examples: arrays, or tuples and dicts of arrays. The model gets
+        x as its one argument. y (labels, weights of examples, lengths) goes to the loss unchanged; `None` if
+        there is nothing to compare with.
+      loss: `(outputs, y) -> values`, which are averaged: any of optax's losses.
       optimizer: any optax transformation.
-      steps: gradient steps of a training.
-      batch_size: examples a step; `None` for all of them.
-      sampling: `independent`, uniformly with replacement; or `epochs`, each example once an epoch (see
+      steps: gradient steps of a training run.
+      batch_size: examples per step; `None` for all of them.
+      sampling: `independent`, uniformly with replacement; or `epochs`, each example once per epoch (see
         `Descent`).
-      train: rows to train on, shape (n,), or (runs, n) where each run has its own; by default all.
+      train: training rows, shape (n,), or (runs, n) if each run has its own; by default all.
       train_size: how many of these rows count, the rest being padding (see `Problem`); by default all.
-      validation: rows to validate on, likewise; by default none.
-      per_run: what else each run has of its own, with a leading axis of runs; handed to `gather`.
+      validation: validation rows, in the same form; by default none.
+      per_run: other data of each run, with a leading axis of runs; passed to `gather`.
       gather: `(data, per_run, rows) -> (x, y)`.
-      augment: `(key, x) -> x`, of the same shape and dtype, such as `jaxarch.io.crop_and_flip()`:
-        what is done to the inputs of a batch in training, after `gather`. Evaluation is without it.
+      augment: `(key, x) -> x`, of the same shape and dtype, such as `jaxarch.io.crop_and_flip()`. It is
+        applied to the inputs of a training batch, after `gather`; evaluation goes without it.
       metrics: `(outputs, y) -> {name: scalar}`, shown for the validation rows beside the loss.
-      stream: where training batches come from the host, in place of rows of `data`: an iterable of `(x, y)`
-        that can be begun again (a PyTorch `DataLoader`, Grain's and TensorFlow's data sets, a list), or a
-        function `step -> iterable` that begins with the batch of that step. All runs see the same batches, in
-        every training from the first one on; `data` is what validation and `evaluate` take rows from.
+      stream: training batches from the host, in place of rows of `data`: an iterable of `(x, y)` that can be
+        started again (a PyTorch `DataLoader`, Grain's and TensorFlow's data sets, a list); or a function
+        `step -> iterable` that starts with the batch of that step. All runs see the same batches, starting
+        with the first one in every training run. Validation and `evaluate` still take rows from `data`.
 
     Raises:
-      ArgumentError: data of another form, ragged lists, NaN, inputs that the model does not take, labels
-        beyond the outputs or of a dtype that the loss does not take, parameters none of which is floating
-        point, a loss that does not fit the outputs, an `augment` that is no function or does not keep shape
-        and dtype; a stream whose batches are not of the form of `data`.
+      ArgumentError: data of another form, ragged lists, NaN; inputs that the model does not take; labels
+        beyond the outputs, or of a dtype that the loss does not take; parameters without a floating-point
+        leaf; a loss that does not fit the outputs; an `augment` that is not a function or changes shape or
+        dtype; a stream whose batches do not have the form of `data`.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -144,7 +144,7 @@ def supervised(
 
 
 def _checked(problem: Problem, network: Model, loss: Callable[[Any, Any], Array], example: PyTree) -> Problem:
-    """The problem, whose stream checks the labels of its batches; raise unless its parts fit together."""
+    """Raise unless the parts of a problem fit; return it, its stream checking the labels of its batches."""
     if problem.stream is not None:
         _check_stream(problem, example)
     keyed_problem(problem).check()
@@ -157,7 +157,7 @@ def _checked(problem: Problem, network: Model, loss: Callable[[Any, Any], Array]
 
 
 def _pair(data: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
-    """Inputs and labels as arrays with one leading axis."""
+    """Return inputs and labels as arrays with one leading axis."""
     if not isinstance(data, tuple) or len(data) != 2:
         raise ArgumentError("data: expected a pair (x, y) of arrays with one leading axis of examples")
     x, y = (_arrays(name, tree) for name, tree in zip("xy", data, strict=True))
@@ -166,7 +166,7 @@ def _pair(data: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
 
 
 def _arrays(name: str, tree: Any) -> PyTree:
-    """Arrays in dicts and tuples; lists are arrays."""
+    """Convert the leaves of dicts and tuples to arrays; a list counts as one array."""
     if tree is None:
         return None
     leaves, treedef = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda node: isinstance(node, list))
@@ -209,7 +209,7 @@ def _rows(name: str, rows: Any) -> Any:
 
 
 def _example(gather: Callable[[PyTree, PyTree, Array], PyTree], data: PyTree, per_run: PyTree) -> Any:
-    """Inputs and label of the first example, as the first run has them."""
+    """Return inputs and label of the first example of the first run."""
     if not callable(gather):
         raise ArgumentError(
             f"gather: expected a function (data, per_run, rows) -> (x, y), got {shown(gather)}"
@@ -231,7 +231,7 @@ def _example(gather: Callable[[PyTree, PyTree, Array], PyTree], data: PyTree, pe
 
 
 def _check_callables(augment: Any, metrics: Any) -> None:
-    """Raise unless what is given of both is a function."""
+    """Raise unless `augment` and `metrics` are functions, if given."""
     for name, function, form in (
         ("augment", augment, "(key, x) -> x"),
         ("metrics", metrics, "(outputs, y) -> {name: scalar}"),
@@ -267,7 +267,7 @@ def _check_metrics(metrics: Callable[[Any, Any], dict[str, Array]], outputs: Any
 
 
 def _check_call(network: Model, loss: Callable[[Any, Any], Array], x: PyTree, y: PyTree) -> Any:
-    """Raise unless the model takes the inputs, and the loss its outputs and the labels, in one line each.
+    """Raise a one-line error unless the model takes the inputs, and the loss its outputs and the labels.
 
     Returns:
       The shapes of the outputs.
@@ -302,11 +302,11 @@ def _check_call(network: Model, loss: Callable[[Any, Any], Array], x: PyTree, y:
 
 
 def _tell_uses(network: Model, params: PyTree, state: PyTree, x: PyTree) -> None:
-    """Warn of leaves that are masked by default, for their names and shapes, but enter no product."""
+    """Warn about leaves that are masked by default, because of name and shape, but enter no product."""
     leaves = named_leaves(params)
     left_out = not_matrices(leaves)
     masked = [path for path in leaves if path not in left_out]
-    # A row may be a gain for all examples, whatever it is called.
+    # One row may be a scale for all examples, whatever its name.
     if all(re.split(r"[/.]", path)[-1] in _KERNELS and leaves[path].shape[0] > 1 for path in masked):
         return
     try:
@@ -323,7 +323,7 @@ def _tell_uses(network: Model, params: PyTree, state: PyTree, x: PyTree) -> None
 
 
 _KERNELS = ("embedding", "kernel", "w", "weight")
-"""Names of weights: the program of a model with no others is not looked at, since a trace takes long."""
+"""Names of weights: a model with no other names is not traced for this check, since a trace takes long."""
 
 
 def _takes(function: Callable, *arguments: PyTree) -> bool:
@@ -335,12 +335,12 @@ def _takes(function: Callable, *arguments: PyTree) -> bool:
 
 
 def _form(tree: PyTree) -> Any:
-    """Shapes and dtypes, to be shown."""
+    """Return shapes and dtypes for a message."""
     return jax.tree.map(lambda leaf: f"{leaf.shape} ({leaf.dtype})", tree)
 
 
 def _divided(temperature: float, output: Array) -> Array:
-    """An output divided by a temperature; integers and booleans, such as lengths and masks, as they are."""
+    """Divide an output by a temperature; keep integers and booleans, such as lengths and masks, unchanged."""
     return output / temperature if jnp.issubdtype(output.dtype, jnp.inexact) else output
 
 
@@ -353,7 +353,7 @@ def _augmented(augment: Callable[[Array, Any], Any], key: Array, inputs: PyTree)
 
 
 def _check_loss(problem: Problem, network: Model, loss: Callable[[Any, Any], Array]) -> Any:
-    """Raise unless there is one loss an example; (n, 1) outputs and (n,) labels broadcast to (n, n).
+    """Raise unless there is one loss per example: (n, 1) outputs and (n,) labels broadcast to (n, n).
 
     Returns:
       The shapes of the outputs for some examples.
@@ -390,7 +390,7 @@ def _outputs_and_values(
 
 
 def _check_stream(problem: Problem, example: PyTree) -> None:
-    """Raise unless the batches of a stream are like rows of the data."""
+    """Raise unless the batches of a stream have the form of rows of the data."""
     theirs, ours = (
         {path: (leaf.shape[1:], leaf.dtype) for path, leaf in named_leaves(tree).items()}
         for tree in (problem.stream.first, example)
@@ -404,7 +404,7 @@ def _check_stream(problem: Problem, example: PyTree) -> None:
 
 
 def _check_labels(problem: Problem, outputs: Any) -> None:
-    """Raise if classes are more than there are outputs: XLA takes such an index for the last, or for NaN."""
+    """Raise if a label exceeds the outputs: XLA would silently use the last output, or NaN."""
     y = problem.data[1]
     classes = _classes(y, outputs)
     if problem.per_run is not None or is_traced(y) or classes is None:
@@ -415,7 +415,7 @@ def _check_labels(problem: Problem, outputs: Any) -> None:
 
 
 def _classes(y: Any, outputs: Any) -> int | None:
-    """How many classes there are, if labels are classes and outputs a number for each."""
+    """Return the number of classes, if labels are classes and outputs have one number per class."""
     if getattr(y, "ndim", None) != 1 or not jnp.issubdtype(y.dtype, jnp.integer):
         return None
     return outputs.shape[1] if getattr(outputs, "ndim", 0) == 2 and outputs.shape[1] > 1 else None
@@ -430,7 +430,7 @@ def _check_range(name: str, labels: np.ndarray, classes: int) -> None:
 
 
 def _check_batch(classes: int | None, index: int, batch: PyTree) -> None:
-    """Raise if labels of a batch of a stream are none of the classes."""
+    """Raise if a batch of a stream has labels outside the classes."""
     if classes is not None:
         _check_range(f"stream: batch {index}", batch[1], classes)
 

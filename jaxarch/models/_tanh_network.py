@@ -16,15 +16,15 @@ from jaxarch.run._problem import Key
 
 
 def tanh_network(widths: Sequence[int], std: ArrayLike = 0.2) -> Model:
-    r"""The network of [D] eq. (11): `psi(w, x) = softplus(sum_i tanh(w_L ... tanh(w_1 x))_i)`.
+    r"""Make the network of [D] eq. (11): `psi(w, x) = softplus(sum_i tanh(w_L ... tanh(w_1 x))_i)`.
 
     Args:
       widths: sizes of the input and of each layer; [D] has (64, 64, 64): two square matrices.
-      std: standard deviation of the initial weights, for searches that start from the problem's own.
+      std: standard deviation of the initial weights, for searches that start from the problem's own weights.
 
     Returns:
       A model with parameters `{"w1": (widths[1], widths[0]), ...}` and outputs of shape (batch,), positive.
-      What [D] calls ReLU is `log(1 + e^x)`, softplus, and so it is here. There is no bias.
+      [D] writes ReLU for softplus, `log(1 + e^x)`, which is used here. There is no bias.
 
     Raises:
       ArgumentError: fewer than two widths, or widths that are not positive integers.
@@ -59,10 +59,10 @@ def tanh_network(widths: Sequence[int], std: ArrayLike = 0.2) -> Model:
 
 
 def signed_output_loss(outputs: Array, y: Array) -> Array:
-    r"""The loss of [D] eq. (12) for each example: `psi(w, x) (1 - 2 y)`, y in {0, 1}, shape (batch,).
+    r"""Return the loss of [D] eq. (12) for each example: `psi(w, x) (1 - 2 y)`, y in {0, 1}, shape (batch,).
 
-    It is unbounded below in psi: it rewards large outputs for y = 1 and small ones for y = 0, but is no
-    likelihood, and the network with the lower loss need not be the one with the higher AUC.
+    It is unbounded below in psi: it rewards large outputs for y = 1 and small ones for y = 0. It is not a
+    likelihood, and the network with the lower loss need not have the higher AUC.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch

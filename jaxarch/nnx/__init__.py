@@ -1,4 +1,4 @@
-"""Flax NNX modules: masks that are learned inside them, their functions, and modules that are smaller."""
+"""Flax NNX modules: masks learned inside them, modules as functions, and smaller modules."""
 
 from jaxarch.nnx._masked import Masked, Score, Temperature
 from jaxarch.nnx._modules import ShrunkModule, as_function, shrink

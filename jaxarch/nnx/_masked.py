@@ -1,4 +1,4 @@
-"""Masks that are learned inside a Flax NNX model, in a training loop of one's own."""
+"""Masks that are learned inside a Flax NNX model, in your own training loop."""
 
 from __future__ import annotations
 
@@ -28,22 +28,23 @@ from jaxarch.masks._sharding import beside, split_like
 from jaxarch.run._partition import AXIS_NAMES
 
 AXES = (*AXIS_NAMES, "sharding_rules", "mesh")
-"""What a variable's metadata say of its axes."""
+"""Metadata of a variable that describe its axes."""
 
 
 class Score(nnx.Variable):
-    """A real score a connection: what `nnx.Optimizer(model, tx, wrt=Score)` trains in a `Masked` model."""
+    """Real scores, one per connection: `nnx.Optimizer(model, tx, wrt=Score)` trains them in `Masked`."""
 
 
 class Temperature(nnx.Variable):
-    """An inverse temperature of the mask: a scalar that a loop may change as it goes on."""
+    """An inverse temperature of the mask: a scalar that a loop may change during training."""
 
 
 class Masked(nnx.Module):
     r"""A model whose connections are learned: it computes with `sigma(hard w) o theta`.
 
-    theta are the model's parameters, w scores, one a connection, whose gradient is that of `sigma(soft w)`
-    ([D] eq. 5, Algorithm 1; [A] eq. 7). Scores alone are trained, and weights stay as they are to the bit,
+    theta are the model's parameters. w are scores, one per connection, with the gradient of `sigma(soft w)`
+    ([D] eq. 5, Algorithm 1; [A] eq. 7). You can train the scores alone, which leaves the weights unchanged to
+    the bit,
 
         model = jaxarch.nnx.Masked(model, where="**/kernel", hard=50.0, soft=5.0)
         optimizer = nnx.Optimizer(model, optax.adam(1e-2), wrt=jaxarch.nnx.Score)
@@ -52,33 +53,33 @@ class Masked(nnx.Module):
         loss, gradient = nnx.value_and_grad(of)(scores, rest)
         optimizer.update(model, gradient)
 
-    or scores and weights together ([A] Algorithm 1; page 'In your own training loop'). The mask that was
-    learned is `model.mask()`, and the plain network under it `model.strip()`.
+    or scores and weights together ([A] Algorithm 1; page 'In your own training loop'). `model.mask()` returns
+    the learned mask, and `model.strip()` the plain network under it.
 
-    The model is the one that was given, not a copy: its batch statistics, random streams and caches go on as
-    in a call of its own, and what it sows as `nnx.Intermediate` is in it. Parameters that modules share have
-    one score; a stack of layers for `nnx.scan`, or of models under `nnx.vmap`, has a score for each
-    connection of each.
+    The model is used itself, not copied: its batch statistics, random streams and caches advance as in a
+    direct call, and it receives the values sown as `nnx.Intermediate`. Parameters that modules share have one
+    score. A stack of layers for `nnx.scan`, or of models under `nnx.vmap`, has a score for each connection of
+    each member.
 
     Args:
       model: any NNX module.
       where: the parameters that are masked, by path: a predicate on (path, leaf) or glob patterns.
       hard: inverse temperature of the forward pass, positive.
       soft: inverse temperature of the gradient, positive, at most `hard`.
-      scores: where they begin: a number, in units of `1/hard`, for all of them (at 5, `sigma` is .993, so
-        that the model begins as it was), or scores by path, such as `init_scores` draws them:
-        `masks.init_scores(key, select(nnx.state(model, nnx.Param), where), -10.0, 5.0, hard)` as in [D].
+      scores: the initial scores. A number, in units of `1/hard`, applies to all (at 5, `sigma` is .993, so
+        the model begins nearly unchanged). Or give scores by path, such as those drawn in [D]:
+        `masks.init_scores(key, select(nnx.state(model, nnx.Param), where), -10.0, 5.0, hard)`.
       factor: whether the gradient carries the factor `soft` (see `masks.two_temperature`).
 
     Attributes:
       model: the model that was given.
-      scores: the scores by path, each a `Score`, float32, split over devices as their parameters are.
-      hard: a `Temperature`: `model.hard[...] = jnp.float32(80.0)` changes it, and compiles nothing anew.
-      soft: the same.
+      scores: the scores by path, each a `Score`, float32, split over devices like its parameter.
+      hard: a `Temperature`: `model.hard[...] = jnp.float32(80.0)` changes it without a new compilation.
+      soft: a `Temperature`, likewise.
 
     Raises:
-      ArgumentError: no NNX module; a pattern that selects nothing; parameters that are not floating point;
-        scores of other paths or shapes; temperatures that are not positive, soft > hard.
+      ArgumentError: a `model` that is not an NNX module; a pattern that selects nothing; parameters that are
+        not floating point; scores of other paths or shapes; temperatures that are not positive, soft > hard.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -116,7 +117,7 @@ class Masked(nnx.Module):
         self.factor = factor
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What the model computes from its arguments, with `sigma(hard w) o theta` in place of theta."""
+        """Return the model's outputs, with `sigma(hard w) o theta` in place of theta."""
         merged = self.merged()
         outputs = merged(*args, **kwargs)
         if sown := nnx.state(merged, nnx.Intermediate):
@@ -124,43 +125,44 @@ class Masked(nnx.Module):
         return outputs
 
     def merged(self) -> Any:
-        """The model with `sigma(hard w) o theta` in place of theta, for methods other than `__call__`.
+        """Return the model with `sigma(hard w) o theta` in place of theta, for methods other than `__call__`.
 
-        It is made anew at each call, and shares with the model all but the masked parameters: batch
-        statistics and random streams go on. What a method adds to the module, such as values that are
-        sown for the first time, is in this one.
+        Each call makes a new module. It shares everything but the masked parameters with the model, so batch
+        statistics and random streams advance. What a method adds, such as values sown for the first time,
+        stays in this module alone.
         """
         soft = soft_mask(self._scores(), self.hard[...], self.soft[...], factor=self.factor)
         return _under(soft, self.model)
 
     def mask(self, density: float | None = None) -> nnx.State:
-        """The architecture in the structure of `nnx.state(model, nnx.Param)`, `None` where nothing is masked.
+        """Return the mask in the structure of `nnx.state(model, nnx.Param)`, `None` for unmasked leaves.
 
         Args:
-          density: by default `1[w > 0]`; of a number d in (0, 1], the `round(d D)` of the largest scores.
+          density: by default the mask is `1[w > 0]`; for d in (0, 1], it keeps the `round(d D)` largest
+            scores.
         """
         return placed(self._mask(density), nnx.state(self.model, nnx.Param))
 
     def density(self) -> Array:
-        """The share of connections whose scores are positive: a scalar."""
+        """Return the share of connections whose scores are positive: a scalar."""
         return density_of(self._mask(None))
 
     def penalty(self, strength: ArrayLike = 1.0) -> Array:
-        """`gamma sum ((1 + w)^2 + theta^2)` over what is masked ([A] eq. 18): see `masks.penalty`."""
+        """Return `gamma sum ((1 + w)^2 + theta^2)` over masked leaves ([A] eq. 18): see `masks.penalty`."""
         scores, weights = self._scores(), _variables(self.model)
         return penalty(scores, {path: weights[path][...] for path in scores}, strength)
 
     def strip(self, density: float | None = None) -> Any:
-        """The plain model, a copy, its weights under `mask(density)`: what is pruned is 0.
+        """Return a copy of the plain model with its weights under `mask(density)`: pruned weights are 0.
 
-        Train it with `optim.hold(model.mask(density), optimizer)`. It computes with a mask of {0, 1}, where
-        `model` does with `sigma(hard w)`: compare the two before you believe either.
+        Train it with `optim.hold(model.mask(density), optimizer)`. The copy computes with a mask of {0, 1},
+        but `model` with `sigma(hard w)`: compare the two before you believe either.
         """
         graph, state = nnx.split(_under(self._mask(density), self.model))
         return nnx.merge(graph, copied(state), copy=True)
 
     def _scores(self) -> dict[str, Array]:
-        # Within `nnx.capture` every module has an attribute of Flax's own, `nnx.Dict` too.
+        # Inside `nnx.capture`, Flax gives every module an attribute of its own, also `nnx.Dict`.
         return {path: score[...] for path, score in self.scores.items() if isinstance(score, Score)}
 
     def _mask(self, density: float | None) -> dict[str, Array]:
@@ -169,7 +171,7 @@ class Masked(nnx.Module):
 
 
 def _under(mask: dict[str, Array], model: nnx.Module) -> Any:
-    """The model with masked parameters in place of its own, and with all else of its own."""
+    """Return the model with masked parameters in place of its own, and everything else shared."""
     graph, params, *rest = nnx.split(model, nnx.Param, ...)
     weights = {path: variable[...] for path, variable in _by_path(params).items() if path in mask}
     masked = apply_mask(mask, weights)
@@ -195,14 +197,14 @@ def _is_variable(node: Any) -> bool:
 
 
 def _selected(variables: dict[str, nnx.Variable], where: Where) -> dict[str, Array]:
-    """The values of the parameters that are masked, by path."""
+    """Return the values of the masked parameters, by path."""
     selected = named_leaves(select({path: each[...] for path, each in variables.items()}, where))
     check_floating("model", selected)
     return selected
 
 
 def _begun(scores: Any, selected: dict[str, Array], hard: float) -> dict[str, Array]:
-    """Scores to begin with, float32, in the shapes of what is masked and on its devices."""
+    """Return initial scores in float32, with the shapes and on the devices of the masked parameters."""
     given = named_leaves(scores)
     if list(given) == [""]:
         check_one_finite("scores", scores)
@@ -221,7 +223,7 @@ def _begun(scores: Any, selected: dict[str, Array], hard: float) -> dict[str, Ar
 
 
 def _score_of(variable: nnx.Variable, scores: Array) -> Score:
-    """Scores whose axes have the names that those of their parameter have, for meshes and `nnx.scan`."""
+    """Make scores whose axes are named like those of their parameter, for meshes and `nnx.scan`."""
     score = Score(scores)
     named = {name: value for name, value in variable.get_metadata().items() if name in AXES}
     if named:

@@ -20,21 +20,22 @@ from jaxarch.structure._tracing import passed_on, traced
 
 
 def as_function(model: nnx.Module) -> tuple[Callable[..., Any], PyTree]:
-    """A module as a function of its arrays, and these: `function(tree, *inputs)` is `model(*inputs)`.
+    """Turn a module into a function and its arrays: `function(tree, *inputs)` is `model(*inputs)`.
 
         function, tree = jaxarch.nnx.as_function(model)
         print(jaxarch.structure.axis_groups(function, tree, x))
 
-    The module is as it is now: call `model.eval()` first, or batch norm counts and dropout draws.
+    The function computes with the module as it is now. Call `model.eval()` first, or batch norm updates its
+    statistics and dropout draws random numbers.
 
     Args:
       model: any NNX module.
 
     Returns:
-      The function, and the module's parameters and state but its random streams.
+      The function, and the module's parameters and state without its random streams.
 
     Raises:
-      ArgumentError: no NNX module.
+      ArgumentError: a `model` that is not an NNX module.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -56,35 +57,35 @@ def as_function(model: nnx.Module) -> tuple[Callable[..., Any], PyTree]:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class ShrunkModule(Shrunk):
-    """A smaller module. `print` shows what was removed.
+    """A smaller module. `print` shows the removed units.
 
     Attributes:
-      model: the module with smaller arrays, and with their sizes in its layers; `None` where its code does
-        not take them, such as one that writes down how many heads there are. `function` computes it then.
+      model: the module with smaller arrays, and with their sizes in its layers. It is `None` if the module's
+        code does not take them, for instance because it fixes the number of heads. Then use `function`.
     """
 
     model: Any
 
 
 def shrink(model: nnx.Module, *inputs: PyTree) -> ShrunkModule:
-    """Remove the neurons, channels and heads of a module that do nothing: `jaxarch.shrink` of it.
+    """Remove the neurons, channels and heads of a module that have no effect: `jaxarch.shrink` for modules.
 
         small = jaxarch.nnx.shrink(masked.strip(), x)
         small.model(x)  # an ordinary module, to be trained on and saved
 
-    Variables that the call writes, such as a memory or batch statistics in training, have other values at the
-    next call: none is taken for a constant, and both modules write the same. `function` returns the outputs
-    alone. Layers in a stack, as of `nnx.vmap` for `nnx.scan`, lose the
-    units that none of them needs, on whatever axis they are stacked.
+    Some variables are written by the call, such as a memory, or batch statistics in training. Their values
+    differ at the next call, so none counts as a constant, and both modules write the same values. `function`
+    returns only the outputs. Layers in a stack, for instance from `nnx.vmap` for `nnx.scan`, lose the units
+    that none of them needs, whatever axis they are stacked on.
 
     Args:
-      model: any NNX module, with 0 for what is pruned. It stays as it is, and shares no array with the
-        result.
-      *inputs: an example of what it is called with, on which both are compared.
+      model: any NNX module, with pruned weights at 0. It is not changed, and shares no array with the result.
+      *inputs: example inputs of a call, on which both modules are compared.
 
     Raises:
-      ArgumentError: no NNX module, one that cannot be traced; a call that draws random numbers, adds a
-        variable that its next call reads, or changes the shape of one or an attribute that is no array.
+      ArgumentError: a `model` that is not an NNX module, or cannot be traced. A call that draws random
+        numbers, or adds a variable that its next call reads. A call that changes the shape of a variable, or
+        an attribute that is not an array.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -121,20 +122,20 @@ def shrink(model: nnx.Module, *inputs: PyTree) -> ShrunkModule:
 
 
 def _split(model: nnx.Module) -> Any:
-    """The graph, the random streams, and all other arrays, in variables that are not the module's."""
+    """Split a module into graph, random streams and other arrays, in variables that are not the module's."""
     graph, *states = nnx.split(model, nnx.RngState, ...)
     return graph, *jax.tree.map(lambda leaf: leaf, states)
 
 
 def _written(graph: Any, random: PyTree, tree: PyTree, inputs: tuple[PyTree, ...]) -> list[str]:
-    """The paths of the arrays that a call of a module writes, and that a later call may read.
+    """Return the paths of the arrays that a call of a module writes, and that a later call may read.
 
-    Read off the traced call: an array that is handed on as it is was not written. What a call adds, such as
-    values that are sown, is left out where the next call computes the same whatever it is.
+    The traced call tells: an array that it passes on unchanged was not written. Values that a call adds, such
+    as sown ones, are left out if the next call does not depend on them.
 
     Raises:
-      ArgumentError: a call that draws random numbers, writes other shapes than it found, or adds arrays
-        that the next call reads.
+      ArgumentError: a call that draws random numbers, changes the shape or dtype of what it writes, or adds
+        arrays that the next call reads.
     """
 
     def called(tree: PyTree, random: PyTree, inputs: tuple[PyTree, ...]) -> Any:
@@ -179,7 +180,7 @@ def _written(graph: Any, random: PyTree, tree: PyTree, inputs: tuple[PyTree, ...
 
 
 def _static(module: nnx.Module) -> dict[str, Any]:
-    """The attributes of a module, and of those in it, that are neither arrays nor modules, by path."""
+    """Return the attributes of a module and its submodules that are neither arrays nor modules, by path."""
 
     def is_node(value: Any) -> bool:
         return isinstance(value, (nnx.Module, nnx.Variable)) or value is None
@@ -188,7 +189,7 @@ def _static(module: nnx.Module) -> dict[str, Any]:
     for path, node in nnx.iter_graph(module):
         if not isinstance(node, nnx.Module):
             continue
-        # Not Flax's own notes on a module.
+        # Skip Flax's own notes on a module.
         attributes = {name: value for name, value in vars(node).items() if not name.startswith("_pytree__")}
         for below, value in jax.tree_util.tree_leaves_with_path(attributes, is_leaf=is_node):
             if not isinstance(value, (nnx.Module, nnx.Variable, jax.Array)):
@@ -197,7 +198,7 @@ def _static(module: nnx.Module) -> dict[str, Any]:
 
 
 def _changed(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """The paths of attributes that are new, gone, or another value."""
+    """Return the paths of attributes that are new, gone, or changed."""
 
     def is_same(path: str) -> bool:
         if path not in before or path not in after:
@@ -230,7 +231,7 @@ def _is_read(
 
 
 def _write_sizes(module: object, before: Any) -> None:
-    """Write the sizes of a layer's arrays where the layer has written them down."""
+    """Update the size attributes of a layer to the sizes of its arrays."""
     match module:
         case nnx.Linear():
             sizes = before.in_features, before.out_features
@@ -247,7 +248,7 @@ def _write_sizes(module: object, before: Any) -> None:
 
 
 def _sizes(after: Any, before: Any, sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return what some sizes have become: those of the last axes that fit, if layers are stacked."""
+    """Return the new sizes of some axes: of the last axes that fit, if layers are stacked."""
     for axes in reversed([*itertools.combinations(range(after.ndim), len(sizes))]):
         others = (axis for axis in range(after.ndim) if axis not in axes)
         if sizes == tuple(before.shape[axis] for axis in axes) and all(

@@ -1,4 +1,4 @@
-"""Optax transformations: masks that are held or change, clipped scores, mirror descent, proximal steps."""
+"""Optax transformations: fixed and changing masks, clipped scores, mirror descent, proximal steps."""
 
 from jaxarch.optim._clip_scores import clip_scores as clip_scores
 from jaxarch.optim._find_mask import find_mask as find_mask

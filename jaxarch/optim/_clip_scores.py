@@ -1,4 +1,4 @@
-"""Scores that stay where they can come back from."""
+"""Score clipping, so that connections can come back."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from jaxarch.masks import clip_scores as clipped
 
 
 def clip_scores(clip: ArrayLike, hard: ArrayLike) -> optax.GradientTransformationExtraArgs:
-    r"""Keep the mask `sigma(hard w)` of scores w within [eps, 1 - eps], whatever comes before it.
+    r"""Keep the mask `sigma(hard w)` of scores w in [eps, 1 - eps], whatever update comes before.
 
-    The last in a chain of transformations: after the step `|hard w| <= log((1 - eps)/eps)`, up to rounding.
+    Put it last in a chain of transformations: after the step `|hard w| <= log((1 - eps)/eps)`, up to
+    rounding.
 
         tx = optax.chain(optax.sgd(0.1), jaxarch.optim.clip_scores(0.01, hard=50.0))
 
-    What it is good for is in docs/theory.md, `two-temperature.clipped-descent`; begin inside, with scores of
-    `masks.clip_scores`. On a `Problem` it is `search.two_temperature(clip=)`. Momentum goes on while a score
-    stays at its limit.
+    Its use is explained in docs/theory.md, `two-temperature.clipped-descent`. Begin with scores inside the
+    limit, from `masks.clip_scores`. For a `Problem`, use `search.two_temperature(clip=)`. Momentum keeps
+    building up while a score stays at its limit.
 
     Args:
       clip: eps, in (0, 1/2). May be traced.
       hard: inverse temperature of the value, positive. May be traced.
 
     Returns:
-      An optax transformation; its `update` needs the scores as `params`. Leaves that are `None` stay so.
+      An optax transformation; its `update` needs the scores as `params`. Leaves that are `None` stay `None`.
 
     Raises:
       ArgumentError: a clip outside (0, 1/2), a temperature that is not positive; an update without the

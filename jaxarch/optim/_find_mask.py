@@ -17,17 +17,17 @@ from jaxarch.optim._sparse import SparseState
 
 
 def find_mask(state: PyTree, like: PyTree | None = None) -> PyTree:
-    """Return the mask that an optimizer holds, wherever in its state `hold` or `sparse` has it.
+    """Return the mask that an optimizer holds, wherever `hold` or `sparse` is in its state.
 
     Args:
-      state: of any optax transformation, or an `nnx.Optimizer`'s `opt_state`.
-      like: the parameters; without them the mask comes as a dict by path, which `hold` takes, too.
+      state: the state of any optax transformation, or an `nnx.Optimizer`'s `opt_state`.
+      like: the parameters; without them the mask is a dict by path, which `hold` also accepts.
 
     Returns:
-      Copies of the booleans in the structure of the parameters, `None` for those that are not masked.
+      Copies of the booleans in the structure of the parameters, `None` for unmasked ones.
 
     Raises:
-      ArgumentError: a state with no mask in it, or two masks of one leaf; parameters that do not fit it.
+      ArgumentError: a state without a mask, or with two masks of one leaf; parameters that do not fit it.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch, optax
@@ -47,7 +47,7 @@ def find_mask(state: PyTree, like: PyTree | None = None) -> PyTree:
                 raise ArgumentError(
                     f"state: two transformations mask {path!r}; give the state of one of them"
                 )
-            # A copy outlives a step that donates the state. What is traced has no buffer to lose.
+            # A copy outlives a step that donates the state. A traced value has no buffer to lose.
             concrete = isinstance(leaf, Array) and not is_traced(leaf)
             found[path] = jnp.copy(leaf) if concrete else leaf
     if not found:
@@ -58,7 +58,7 @@ def find_mask(state: PyTree, like: PyTree | None = None) -> PyTree:
 
 
 def _masks_in(state: PyTree) -> Iterator[PyTree]:
-    """All masks in a state, those of an optimizer inside of `hold` or `sparse` too."""
+    """Yield all masks in a state, including those of an optimizer inside `hold` or `sparse`."""
 
     def holds(node: Any) -> bool:
         return isinstance(node, (HoldState, SparseState))

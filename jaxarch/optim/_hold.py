@@ -1,4 +1,4 @@
-"""Masks that no optimizer can undo."""
+"""Fixed masks that no optimizer can undo."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class HoldState(NamedTuple):
     """The mask that is held, and the state of the optimizer inside.
 
     Attributes:
-      mask: booleans in the shapes of the parameters that are masked, by path. They are saved, and split over
-        devices, with the optimizer.
+      mask: booleans in the shapes of the masked parameters, by path. They are saved, and split over devices,
+        with the optimizer.
       inner: the state of the optimizer inside.
     """
 
@@ -42,49 +42,50 @@ class HoldState(NamedTuple):
 def hold(
     mask: PyTree, optimizer: optax.GradientTransformation | None = None
 ) -> optax.GradientTransformationExtraArgs:
-    r"""Train under a mask: any optimizer keeps pruned weights at 0, and sees no gradients of theirs.
+    r"""Train under a mask: any optimizer keeps pruned weights at 0, and sees none of their gradients.
 
-    With the mask m, gradients g, weights theta, and the updates u of the optimizer given `m o g`, it returns
-    u where m is True and `-theta` elsewhere, so that `theta + update` is 0 there.
+    Take the mask m, gradients g, weights theta, and the updates u of the optimizer given `m o g`. The result
+    is u where m is True and `-theta` elsewhere, so that `theta + update` is 0 there.
 
         tx = jaxarch.optim.hold(mask, optax.adamw(1e-3))
 
-    It goes around the whole optimizer. Clipping by the global norm, Muon, LAMB and all else that looks at
-    more than one entry then see the gradients of a mask in the forward pass, as inside `sparse`:
+    Wrap the whole optimizer. Steps that combine entries, such as global-norm clipping, Muon or LAMB, then see
+    the gradients of a masked forward pass, as inside `sparse`:
 
         chain = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3))
         tx = jaxarch.optim.hold(mask, chain)
 
-    **It begins from masked parameters**, `masks.apply_mask(mask, params)`: `optax.MultiSteps` makes no update
-    before its last small step, and `lookahead` and `schedule_free` copy the parameters that they are given.
-    These go around it, as does `apply_if_finite`. `sam` computes with its optimizer's state, and goes inside:
+    **Begin from masked parameters**, `masks.apply_mask(mask, params)`: `optax.MultiSteps` makes no update
+    before its last small step, and `lookahead` and `schedule_free` copy the parameters that they get. These
+    three go around `hold`, like `apply_if_finite`. `sam` computes with its optimizer's state, and goes
+    inside:
 
         tx = optax.contrib.schedule_free(jaxarch.optim.hold(mask, optax.adamw(1e-3)), 1e-3)
         tx = jaxarch.optim.hold(mask, optax.contrib.sam(optax.adamw(1e-3), adversary))
 
-    A leaf is recognised by its path. So one mask serves in `nnx.Optimizer`, whose states have no `Param`, in
-    `optax.multi_transform`, which shows each optimizer a part of the tree, and for both copies of
-    `optax.lookahead`. `check_held` looks at all parameters.
+    Leaves are recognized by path, so one mask serves in several places. In `nnx.Optimizer`, states have no
+    `Param`; `optax.multi_transform` shows each optimizer a part of the tree; `optax.lookahead` keeps two
+    copies. `check_held` looks at all parameters.
 
-    `update` reads the mask from the state alone. Where two masks are held around optimizers of optax with the
-    same numbers, the transformations are equal: to `jax.jit` and `nnx.jit` all rounds of a lottery ticket are
-    one program.
+    `update` reads the mask from the state alone. Two transformations `hold` around optax optimizers with the
+    same numbers therefore compare equal, even with different masks: for `jax.jit` and `nnx.jit`, all rounds
+    of a lottery ticket are one program.
 
     Args:
-      mask: booleans, a leaf in the shape of each parameter that is masked and `None` for the others, as of
+      mask: booleans, a leaf in the shape of each masked parameter and `None` for the others, as returned by
         `masks.keep` or `load_mask`; or a dict of them by path. They are copied into the state, so that it can
         be donated.
-      optimizer: any optax transformation of the weights. Extra arguments of `update` reach it: `value` as it
-        is, `grad` masked, and `value_fn`, `obj_fn` and `grad_fn` as functions of masked weights.
+      optimizer: any optax transformation of the weights. Extra arguments of `update` reach it: `value`
+        unchanged, `grad` masked, and `value_fn`, `obj_fn` and `grad_fn` as functions of masked weights.
 
     Returns:
       An optax transformation; its `update` needs the parameters.
 
     Raises:
       ArgumentError: a mask that is not boolean; no optimizer. In `init`: a mask of other paths or shapes than
-        the parameters; parameters that are not masked. In `update`: no parameters; gradients without a leaf
-        that is masked; a pruned weight that is not 0, which something around `hold` has moved; a state that
-        something around `hold` has computed with. Values are looked at where they are concrete.
+        the parameters; parameters that are not masked. In `update`: no parameters; gradients that lack a
+        masked leaf; a pruned weight that is not 0, because something around `hold` moved it; a state that
+        something around `hold` computed with. Values are checked only where they are concrete.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch, optax
@@ -127,7 +128,7 @@ def hold(
 
 
 def _with_held_copies(state: PyTree, mask: dict[str, Array]) -> PyTree:
-    """The state with the weights masked that schedule-free optimizers evaluate and keep there."""
+    """Mask the weights that schedule-free optimizers keep in their state and evaluate."""
 
     def is_one(node: Any) -> bool:
         return isinstance(node, optax.contrib.ScheduleFreeState)
@@ -141,19 +142,19 @@ def _with_held_copies(state: PyTree, mask: dict[str, Array]) -> PyTree:
 
 
 def check_held(mask: PyTree, params: PyTree) -> None:
-    """Raise unless every pruned weight is exactly 0: what `hold` promises, and cannot see from where it is.
+    """Raise unless every pruned weight is exactly 0: `hold` promises this, but sees only its own part.
 
-    For instance after a transformation behind `hold` in a chain; for a part of the parameters that another
-    optimizer moves; for the parameters that `optax.contrib.schedule_free_eval_params` gives, or the slow ones
-    of `optax.lookahead`. It waits for the parameters, so call it now and then, outside of jit.
+    Use it after a transformation that follows `hold` in a chain, or if another optimizer moves a part of the
+    parameters. It also checks the parameters from `optax.contrib.schedule_free_eval_params`, and the slow
+    ones of `optax.lookahead`. It waits for the parameters, so call it now and then, outside of jit.
 
     Args:
-      mask: as of `hold`. It must fit all parameters.
+      mask: see `hold`. It must fit all parameters.
       params: the model's parameters, arrays or an NNX state, on any devices.
 
     Raises:
-      ArgumentError: a pruned weight that is not 0 (or NaN), naming leaf and number; a mask that does not fit;
-        parameters that are traced.
+      ArgumentError: a pruned weight that is not 0 (or is NaN); the message names the leaf and the number of
+        weights. A mask that does not fit; parameters that are traced.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch

@@ -19,7 +19,7 @@ from jaxarch.masks._sharding import beside
 
 
 def booleans(mask: PyTree) -> dict[str, Array]:
-    """The leaves of a mask by path; NumPy's are copied, as a caller may write to them."""
+    """Return the leaves of a mask by path; copy NumPy arrays, since a caller may write to them."""
     leaves = named_leaves(mask)
     if not leaves:
         raise ArgumentError("mask: no leaf is masked; select leaves by path")
@@ -28,9 +28,9 @@ def booleans(mask: PyTree) -> dict[str, Array]:
 
 
 def of_parameters(masked: Mapping[str, Array], params: PyTree, everywhere: bool = False) -> dict[str, Array]:
-    """The masks of those parameters that are there, by the paths that they have there."""
+    """Return the masks of the parameters that are present, by the paths that these parameters have."""
     leaves = named_leaves(params)
-    # Around lookahead the mask has the paths of both copies already.
+    # Around lookahead, the mask already has the paths of both copies.
     twice = isinstance(params, optax.LookaheadParams) and not masked.keys() <= leaves.keys()
     copies = [f"{copy}/" for copy in params._fields] if twice else [""]
     found = {f"{copy}{path}": leaf for copy in copies for path, leaf in masked.items()}
@@ -49,13 +49,13 @@ def of_parameters(masked: Mapping[str, Array], params: PyTree, everywhere: bool 
 
 
 def _is_part(params: PyTree) -> bool:
-    """Whether some parameters are another optimiser's, as in `optax.multi_transform`."""
+    """Return whether some parameters belong to another optimizer, as in `optax.multi_transform`."""
     nodes = jax.tree.leaves(params, is_leaf=lambda node: isinstance(node, optax.MaskedNode))
     return any(isinstance(node, optax.MaskedNode) for node in nodes)
 
 
 def of_mask(name: str, mask: Mapping[str, Array], tree: PyTree) -> dict[str, Array]:
-    """The leaves of a tree that are masked, by path."""
+    """Return the masked leaves of a tree, by path."""
     leaves = named_leaves(tree)
     for path in mask:
         if path not in leaves:
@@ -67,7 +67,7 @@ def of_mask(name: str, mask: Mapping[str, Array], tree: PyTree) -> dict[str, Arr
 
 
 def map_masked(function: Callable[..., Array], tree: PyTree, *masked: Mapping[str, Array]) -> PyTree:
-    """`function(leaf, *of_leaf)` where a leaf's path is masked; other leaves as they are."""
+    """Apply `function(leaf, *of_leaf)` to leaves whose path is masked; keep other leaves as they are."""
     leaves, treedef = jax.tree.flatten(tree)
 
     def mapped(path: str, leaf: Array) -> Array:
@@ -77,11 +77,11 @@ def map_masked(function: Callable[..., Array], tree: PyTree, *masked: Mapping[st
 
 
 def check_masked(held: Mapping[str, Array], weights: Mapping[str, Any], remedy: str) -> None:
-    """Raise unless what is pruned is 0, where that can be seen."""
+    """Raise unless all pruned weights are 0; traced values pass."""
     if is_traced((held, [weights[path] for path in held])):
         return
     for path, leaf in held.items():
-        # Within a trace, as of jax.eval_shape around `init`, what is done with concrete arrays is traced too.
+        # Inside a trace, such as jax.eval_shape around `init`, operations on concrete arrays are traced too.
         with jax.ensure_compile_time_eval():
             moved = int(jnp.sum(~leaf & (weights[path] != 0)))
         if moved:
@@ -89,16 +89,16 @@ def check_masked(held: Mapping[str, Array], weights: Mapping[str, Any], remedy: 
 
 
 def check_optimizer(name: str, optimizer: Any, example: str) -> optax.GradientTransformationExtraArgs:
-    """An optimizer whose `update` takes extra arguments."""
+    """Return the optimizer with an `update` that takes extra arguments."""
     if not callable(getattr(optimizer, "init", None)) or not callable(getattr(optimizer, "update", None)):
         raise ArgumentError(f"{name}: expected an optax optimizer, as in {example}, got {shown(optimizer)}")
     return optax.with_extra_args_support(optimizer)
 
 
 def begun(optimizer: optax.GradientTransformation, params: PyTree) -> PyTree:
-    """An optimizer's first state, without an array of the parameters: both can be donated.
+    """Return an optimizer's initial state, sharing no array with the parameters: both can be donated.
 
-    `optax.contrib.sam` and others keep the parameters that they are given.
+    `optax.contrib.sam` and others store the parameters that they get.
     """
     seen = {id(leaf) for leaf in jax.tree.leaves(params)}
 
@@ -111,7 +111,7 @@ def begun(optimizer: optax.GradientTransformation, params: PyTree) -> PyTree:
 
 
 def own_mask(masked: Mapping[str, Array], weights: Mapping[str, Any]) -> dict[str, Array]:
-    """A copy of a mask beside its weights. A state that is donated takes no array of the user's with it."""
+    """Copy a mask to the devices of its weights, so that donating the state takes no array of the user's."""
     return {path: jnp.copy(beside(weights[path], leaf)) for path, leaf in masked.items()}
 
 
@@ -133,13 +133,14 @@ def step_under(
     params: PyTree,
     extra: Mapping[str, Any],
 ) -> tuple[PyTree, PyTree]:
-    """An optimizer's step as under a mask in the forward pass: it sees no gradient of a pruned weight.
+    """Step an optimizer as if the mask were in the forward pass: it sees no gradient of a pruned weight.
 
-    So do a `grad` among the extra arguments, and functions of the parameters that it may call.
+    A `grad` among the extra arguments is masked, too, and so are functions of the parameters that it may
+    call.
     """
     of_slopes = dict(mask)
     if isinstance(params, optax.LookaheadParams) and not isinstance(gradients, optax.LookaheadParams):
-        # Gradients around lookahead are those of the fast copy alone.
+        # Around lookahead, gradients are only those of the fast copy.
         of_slopes = {path.removeprefix("fast/"): leaf for path, leaf in mask.items() if path[:5] == "fast/"}
     of_mask("gradients", of_slopes, gradients)
 
@@ -155,7 +156,7 @@ def step_under(
 
 
 FUNCTIONS_OF_PARAMETERS = {"value_fn", "obj_fn", "grad_fn"}
-"""Extra arguments of optax: of line searches, of Sophia, of SAM in its opaque mode."""
+"""Extra arguments in optax: for line searches, for Sophia, for SAM in its opaque mode."""
 
 
 def _under(there: Callable[[PyTree], PyTree], function: Any, makes_gradients: bool) -> Any:
@@ -173,10 +174,10 @@ def _under(there: Callable[[PyTree], PyTree], function: Any, makes_gradients: bo
 def cleared(
     updates: PyTree, retained: Mapping[str, Array], weights: Mapping[str, Any], begun_at_0: bool = False
 ) -> PyTree:
-    """Updates that end at 0 wherever a weight is not retained.
+    """Change updates so that every weight that is not retained ends at 0.
 
-    `optax.apply_updates` computes `(p + u).astype(p.dtype)`. It is 0 only if u is exactly -p, so that updates
-    narrower than the weights are widened. Pruned weights that are 0 already stay so in any dtype.
+    `optax.apply_updates` computes `(p + u).astype(p.dtype)`. This is 0 only if u is exactly -p, so updates
+    narrower than the weights are widened. Pruned weights that are already 0 stay 0 in any dtype.
     """
 
     def moved(update: Array, retain: Array, weight: Any) -> Array:

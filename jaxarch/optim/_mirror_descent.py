@@ -1,4 +1,4 @@
-"""Mirror descent as an optax optimiser of scores."""
+"""Mirror descent as an optax optimizer of scores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jaxarch.theory.mirror._dual_variables import mirror_update
 def mirror_descent(
     learning_rate: float | Array | optax.Schedule, soft: ArrayLike
 ) -> optax.GradientTransformation:
-    r"""The exact mirror step as an optimiser of scores: `theta(w+) = theta(w) - eta grad_v f`.
+    r"""Take the exact mirror step as an optimizer of scores: `theta(w+) = theta(w) - eta grad_v f`.
 
         search = jaxarch.search.two_temperature(
             50.0, 5.0, optimizer=jaxarch.optim.mirror_descent(0.3, soft=5.0)
@@ -25,11 +25,11 @@ def mirror_descent(
     Args:
       learning_rate: eta, a number (traced or not) or an optax schedule.
       soft: the search's inverse temperature of the gradient. The search must keep its `factor`; without it
-        this is the mirror step of rate `eta / soft`.
+        this is the mirror step with learning rate `eta / soft`.
 
     Returns:
-      An optax transformation, for `optax.chain` as any other; its `update` needs the scores as `params`.
-      Leaves that are `None` stay so.
+      An optax transformation, which can be used in `optax.chain`; its `update` needs the scores as `params`.
+      Leaves that are `None` stay `None`.
 
     Raises:
       ArgumentError: a `soft` that is not positive; an update without the scores.

@@ -1,4 +1,4 @@
-"""Transformations that are equal where their `update` computes the same."""
+"""Transformations that compare equal if their `update` computes the same."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ from jaxarch._internal.errors import is_traced
 from jaxarch._internal.trees import PyTree
 
 UNCHANGING = ("optax", "jax", "jaxarch")
-"""Packages whose functions read no global that changes, so that code and closure say what they compute."""
+"""Packages whose functions read no changing globals, so that code and closure determine the result."""
 
 
 class SameUpdate(optax.GradientTransformationExtraArgs):
-    """A transformation that reads its mask from the state: equal to another one of a different mask.
+    """A transformation that reads its mask from the state: equal to one with a different mask.
 
-    `jax.jit` and `nnx.jit` look a program up by the equality of its static arguments. So the rounds of a
-    lottery ticket, each with a `hold` of its own, are one program.
+    `jax.jit` and `nnx.jit` look a program up by the equality of its static arguments. The rounds of a lottery
+    ticket, each with its own `hold`, therefore share one program.
     """
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SameUpdate):
             return NotImplemented
-        # A program that has `init` in it has the mask as a constant: another mask needs another program.
+        # A program that contains `init` holds the mask as a constant: another mask needs another program.
         return self.update == other.update and (
             self.init is other.init or not (_is_in_a_program(self.init) or _is_in_a_program(other.init))
         )
 
+    # A named tuple has its own `__ne__`, which does not call `__eq__` above.
     def __ne__(self, other: object) -> bool:
         return not self == other
 
-    # Few optimizers are keys of one table, and hashes of equal ones would have to be equal.
+    # Equal transformations need equal hashes. One hash for all will do: few optimizers are keys of one table.
     def __hash__(self) -> int:
         return hash(SameUpdate)
 
@@ -43,18 +44,18 @@ class SameUpdate(optax.GradientTransformationExtraArgs):
 def same_update(
     init: Callable[[PyTree], PyTree], update: Callable[..., tuple[PyTree, PyTree]], made_of: Any
 ) -> SameUpdate:
-    """A transformation that is equal to others whose `update` is made of the same.
+    """Return a transformation that is equal to others whose `update` is made of the same parts.
 
     Args:
-      init: as in optax. What it alone reads, such as a mask, does not count.
+      init: as in optax. Values that only `init` reads, such as a mask, do not count for equality.
       update: as in optax. It reads everything but `made_of` from its arguments.
-      made_of: all else that it computes with: optimizers, numbers, functions of optax.
+      made_of: all other values that it computes with: optimizers, numbers, functions of optax.
     """
     return SameUpdate(_Init(init), _Update(update, made_of))
 
 
 class _Init:
-    """A function that remembers if it has been traced."""
+    """A function that remembers whether it has been traced."""
 
     def __init__(self, function: Callable[[PyTree], PyTree]) -> None:
         functools.update_wrapper(self, function)
@@ -68,14 +69,14 @@ class _Init:
 
 
 class _Update:
-    """A function that is equal to others that are made of the same."""
+    """A function that is equal to others made of the same parts."""
 
     def __init__(self, function: Callable[..., tuple[PyTree, PyTree]], made_of: Any) -> None:
-        # Trainings read from the signature if a step is asked for.
+        # Training code inspects the signature to see whether `update` takes a step.
         functools.update_wrapper(self, function)
         self.function = function
         self.made_of = made_of
-        # Now, since schedules of optax replace integers in their closures by floats when they are called.
+        # Read the form now: when called, schedules of optax replace integers in their closures by floats.
         try:
             self.form: Hashable | None = _form(made_of)
         except _NotReadableError:
@@ -102,17 +103,17 @@ def _is_in_a_program(init: Any) -> bool:
 
 
 def _form(value: Any) -> Hashable:
-    """Plain data, equal for values that compute the same: two optimizers of `optax.adam(1e-2)` for instance.
+    """Return plain data, equal for values that compute the same, such as two results of `optax.adam(1e-2)`.
 
     Raises:
-      _NotReadableError: a value that is not known to stay what it is.
+      _NotReadableError: a value that may change, or whose meaning is not known.
     """
     if (
         value is None
         or type(value) in (bool, int, float, complex, str, bytes)
         or isinstance(value, np.number)
     ):
-        # By type and text, since 1, 1.0 and True are equal, as 0.0 and -0.0 are.
+        # Compare by type and text, since 1, 1.0 and True are equal, and so are 0.0 and -0.0.
         return type(value), repr(value)
     if isinstance(value, (type, np.dtype, BuiltinFunctionType)):
         return value

@@ -1,4 +1,4 @@
-"""Masks that change as training goes on: they live in the state of the optimiser."""
+"""Masks that change during training: they live in the state of the optimizer."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ Growth = Callable[[Array, Leaves, Leaves], Leaves]
 
 
 class SparseState(NamedTuple):
-    """What goes on from step to step.
+    """State carried from step to step.
 
     Attributes:
-      step: how many steps there were, int32.
-      mask: booleans in the shapes of the parameters that are masked, by path.
-      inner: the state of the optimiser inside.
+      step: the number of steps so far, int32.
+      mask: booleans in the shapes of the masked parameters, by path.
+      inner: the state of the optimizer inside.
     """
 
     step: Array
@@ -74,13 +74,13 @@ def sparse(
     scope: Scope = "global",
     where: Where = matrices,
 ) -> optax.GradientTransformationExtraArgs:
-    r"""Train under a mask that changes: connections are dropped, and others grow, while weights descend.
+    r"""Train under a mask that changes: connections are dropped, and others grow, during gradient descent.
 
-    At step t = `every`, 2 `every`, ... before `until` the mask changes: of its connections the `n -
-    round(rho n)` with the largest scores are retained, n = `round(d(t) D)` (or all that there are, if they
-    are fewer), and then as many grow elsewhere as are missing to `round(d(t) D)`. What grows begins at 0, and
-    where something grows, the change takes the place of a step of the optimiser. At every other step it gets
-    the gradients of the connections that are there, and what is not there is 0, as by `hold`.
+    The mask changes at steps t = `every`, 2 `every`, ... before `until`. Let n be `round(d(t) D)`, or the
+    present number of connections if that is smaller. The `n - round(rho n)` connections with the largest
+    scores are retained. Then others grow until there are `round(d(t) D)`. Grown weights begin at 0. A change
+    with growth replaces a step of the optimizer. At every other step the optimizer sees only the gradients of
+    present connections, and all other weights are 0, as with `hold`.
 
     *Gradual magnitude pruning*, the cubic schedule of M. Zhu and S. Gupta, To prune, or not to prune, 2017,
     equation (1):
@@ -89,7 +89,7 @@ def sparse(
         tx = jaxarch.optim.sparse(optax.adamw(1e-3), density, every=20)
 
     *SET*, D. Mocanu et al., Scalable training of artificial neural networks with adaptive sparse
-    connectivity, 2018; there, what is small on either side of 0 is dropped, and what grows is random:
+    connectivity, 2018. SET drops small weights on either side of 0, and grows connections at random:
 
         drawn = jaxarch.masks.init_scores(key, jaxarch.select(params))
         mask = jaxarch.masks.keep(drawn, 0.1, scope="erk")
@@ -102,55 +102,57 @@ def sparse(
         replaced = optax.cosine_decay_schedule(0.3, 7500)
         tx = jaxarch.optim.sparse(tx, mask=mask, replaced=replaced, regrow="gradients", until=7500)
 
-    Whether the mask changes is known from the state's own count of updates. `vmap` over states makes that a
-    number for each, so that a change is computed at every step, and mostly thrown away. It is not where the
-    caller, who counts too, hands its own number over, as trainings of jaxarch do:
+    The state's own count of updates tells when the mask changes. Under `vmap` over states, each state has its
+    own count, so a change is computed at every step and mostly discarded. To avoid this, pass the number of
+    the step, as the training loops of jaxarch do:
 
         updates, state = tx.update(gradients, state, params, step=step)  # as many as there were before
 
-    Something around it that skips updates, as `optax.MultiSteps`, makes the two differ: leave it out there.
+    Leave `step` out if something around `sparse` skips updates, such as `optax.MultiSteps`: the two counts
+    differ.
 
-    It goes around the optimizer, and what skips or gathers steps around it (`optax.MultiSteps`,
-    `apply_if_finite`). `lookahead` and `schedule_free` average weights of different masks: with them, what
-    they evaluate is to be masked again. The mask is `find_mask(state)`.
+    Wrap the optimizer itself; transformations that skip or gather steps (`optax.MultiSteps`,
+    `apply_if_finite`) go around `sparse`. `lookahead` and `schedule_free` average weights of different masks:
+    mask again the weights that they evaluate. `find_mask(state)` returns the mask.
 
-    What is dropped is exactly 0 in any dtypes: updates narrower than the weights are widened. With gradients
-    narrower than the weights `apply_if_finite`, which wants updates in their dtype, goes inside.
+    Dropped weights are exactly 0 in any dtype: updates narrower than the weights are widened. If gradients
+    are narrower than the weights, `apply_if_finite` goes inside, since it wants updates in the gradients'
+    dtype.
 
     Args:
       tx: any optax transformation of the weights.
-      density: d, the share of connections that are there after a change: a number in (0, 1], or a function of
-        the step with values in [0, 1]. It may be traced. By default every leaf keeps as many as it has.
-      score: what is retained: `magnitude`, `|theta|`, or a function `(params, gradients) -> scores` of the
-        masked leaves by path, such as `saliency.snip`. Of equal ones, those that come first; NaN comes last.
-      replaced: rho, the share of connections that is replaced at a change: a number in [0, 1), or a function
-        of the step with values in [0, 1]. Of such functions the values at the first change, and at the last
-        one before `until`, are checked where they are concrete; at all others, what is below 0 counts as 0
-        and what is above 1 as 1.
-      regrow: what grows: `gradients`, where `|dL/dtheta|` is largest; or a function `(step, params,
-        gradients) -> scores`, such as `at_random(key)`. By default nothing grows, and a density that rises
-        again changes nothing.
+      density: d, the share of connections after a change: a number in (0, 1], or a function of the step with
+        values in [0, 1]. It may be traced. By default every leaf keeps its number of connections.
+      score: the criterion for retained connections: `magnitude`, `|theta|`, or a function
+        `(params, gradients) -> scores` of the masked leaves by path, such as `saliency.snip`. Ties go to the
+        first; NaN ranks last.
+      replaced: rho, the share of connections replaced at a change: a number in [0, 1), or a function of the
+        step with values in [0, 1]. A function is checked at the first change, and at the last one before
+        `until`, where its values are concrete. At all other steps, values below 0 count as 0 and above 1 as
+        1.
+      regrow: the criterion for growth: `gradients`, where `|dL/dtheta|` is largest; or a function `(step,
+        params, gradients) -> scores`, such as `at_random(key)`. By default nothing grows, and a density that
+        rises again changes nothing.
       every: steps from one change to the next.
-      until: the step from which on the mask stays; by default it never does. A change must come before it,
-        and a density that is a schedule must have ended by the last change.
-      mask: booleans that training begins with, as of `hold`; by default all of the leaves `where`. They are
-        copied, so that the state can be donated.
-      scope: where connections are counted, as in `masks.keep`: over all leaves or in each. Where nothing
-        grows, a leaf may lack the one that is rounded up now and was not before; then the next leaf keeps one
-        more.
+      until: the step from which the mask stays fixed; by default there is none. A change must come before it,
+        and a density schedule must have ended by the last change.
+      mask: initial booleans, see `hold`; by default all connections of the leaves `where`. They are copied,
+        so that the state can be donated.
+      scope: where connections are counted, as in `masks.keep`: over all leaves or in each. Without growth, a
+        leaf may lack a connection that rounding now adds; then another leaf keeps one more.
       where: the leaves that are masked, by path, if no mask is given.
 
     Returns:
       An optax transformation, whose `update` needs the parameters. A change costs as much as two
-      `masks.keep`, and between changes nothing is computed but what is held, unless `vmap` is over states and
-      no `step` is given.
+      `masks.keep`. Between changes the only cost is that of holding the mask, unless `vmap` is over states
+      and `step` is not given.
 
     Raises:
-      ArgumentError: numbers out of range, and functions where they are checked; `replaced` without `regrow`;
-        no change before `until`, or a density that goes on changing after the last one; a mask that is not
-        boolean. In `init`: a mask of other paths or shapes, parameters that are not masked, scores of other
-        leaves or shapes. In `update`: no parameters; gradients without a leaf that is masked; a `step` that
-        is not the state's count, where both are concrete.
+      ArgumentError: numbers out of range, also of functions where they are checked; `replaced` without
+        `regrow`; no change before `until`, or a density that still changes after the last one; a mask that is
+        not boolean. In `init`: a mask of other paths or shapes, parameters that are not masked, scores of
+        other leaves or shapes. In `update`: no parameters; gradients that lack a masked leaf; a `step` that
+        differs from the state's count, where both are concrete.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch, optax
@@ -195,7 +197,7 @@ def sparse(
         if params is None:
             raise ArgumentError("params: sparse needs the parameters: tx.update(gradients, state, params)")
         check_mask_as_begun(state.mask)
-        # Not handed on: the optimiser inside takes no step where something grows, and would count otherwise.
+        # Not passed on: the optimizer inside takes no step when connections grow, so its own count differs.
         at = _at(state, step)
         weights, slopes = of_mask("params", state.mask, params), of_mask("gradients", state.mask, gradients)
 
@@ -206,11 +208,12 @@ def sparse(
             return _changed(state.mask, counts, scores, growth)
 
         now = _is_change(at, every, until)
+        # If `now` is batched by vmap, `cond` becomes a select, and every step computes a change.
         kept, retained = jax.lax.cond(now, changed, lambda: (state.mask, state.mask))
         stepped = partial(step_under, kept, inner, gradients, state.inner, params, extra)
         skipped = partial(_skipped, stepped, gradients, state.inner)
         updates, after = stepped() if grow is None else jax.lax.cond(now, skipped, stepped)
-        # What has grown begins at 0: only what is retained moves on.
+        # Grown weights begin at 0, so only retained weights take the update.
         moves = cleared(updates, retained, weights)
         return moves, SparseState(optax.safe_increment(state.step), kept, after)
 
@@ -218,7 +221,7 @@ def sparse(
 
 
 def _changed(mask: Leaves, counts: _Counts, scores: Leaves, growth: Leaves | None) -> tuple[Leaves, Leaves]:
-    """Return the mask after a change, and what it retains of the one before."""
+    """Return the mask after a change, and the part of the previous mask that it retains."""
     retained = largest_of(_among(mask, scores), counts.retained)
     if growth is None:
         return retained, retained
@@ -237,7 +240,7 @@ def _skipped(stepped: Callable[[], tuple[PyTree, Any]], gradients: PyTree, inner
     """Return updates of 0 and the optimizer's state, in the dtypes of a step that is not taken."""
     moves, after = jax.eval_shape(stepped)
     zeros = jax.tree.map(lambda leaf, move: jnp.zeros_like(leaf, move.dtype), gradients, moves)
-    # A step may widen moments that begin in the weights' dtype, as optax.adam does.
+    # A step may widen moments that begin in the weights' dtype, as in optax.adam.
     return zeros, jax.tree.map(_as_wide, inner, after)
 
 
@@ -246,10 +249,10 @@ def _as_wide(leaf: Any, like: jax.ShapeDtypeStruct) -> Any:
 
 
 def at_random(key: Array) -> Growth:
-    """Connections grow anywhere, each as likely as any other: for `sparse(regrow=...)`.
+    """Return a growth rule in which all absent connections are equally likely, for `sparse(regrow=...)`.
 
     Args:
-      key: a `jax.random.key`; a step's draw is of `fold_in(key, step)`.
+      key: a `jax.random.key`; each step draws with `fold_in(key, step)`.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -279,14 +282,14 @@ def _sizes(leaves: Leaves) -> Leaves:
 
 
 class _Counts(NamedTuple):
-    """How many connections there are after a change, and how many of them before it, too: in all, or each."""
+    """Counts of connections after a change, and of retained ones among them: in total, or per leaf."""
 
     kept: Any
     retained: Any
 
 
 def _at(state: SparseState, step: Array | int | None) -> Array:
-    """How many updates there were."""
+    """Return the number of updates so far."""
     if step is None:
         return state.step
     if not is_traced((step, state.step)) and jnp.ndim(state.step) == 0 and int(step) != int(state.step):
@@ -309,15 +312,15 @@ def _counts(mask: Leaves, step: Array, density: Any, replaced: Any, scope: Scope
     if not grows:
         return _Counts(kept, least if scope == "global" or density is None else _made_up(kept, there))
     share = _share_at(replaced, step) if callable(replaced) else replaced
-    # Cast by hand, since strict promotion refuses a float times an integer.
+    # Cast explicitly, since strict promotion refuses a float times an integer.
     replaced_count = jnp.rint(share * least.astype(jnp.result_type(share, float)))
     return _Counts(kept, least - replaced_count.astype(least.dtype))
 
 
 def _made_up(kept: Array, there: Array) -> Array:
-    """What each leaf retains, where the next ones make up for the one that a leaf lacks.
+    """Return how many connections each leaf retains, with others making up for a leaf that lacks one.
 
-    The largest remainders of a lower density may be those of other leaves, whose share then rises by one.
+    At a lower density, the largest remainders may belong to other leaves, whose share then rises by one.
     """
     least = jnp.minimum(kept, there)
     lacking = jnp.sum(kept - there == 1, dtype=least.dtype)
@@ -330,7 +333,7 @@ def _share_at(schedule: optax.Schedule, step: Array) -> Array:
 
 
 def _scored(name: str, function: Callable[..., Any], weights: Leaves, slopes: Leaves) -> Leaves:
-    """Scores by path, of the leaves that are masked."""
+    """Return scores by path, for the masked leaves."""
     scores = named_leaves(function(weights, slopes))
     for path, weight in weights.items():
         if path not in scores or scores[path].shape != weight.shape:
@@ -342,7 +345,7 @@ def _scored(name: str, function: Callable[..., Any], weights: Leaves, slopes: Le
 
 
 def _among(there: Leaves, scores: Leaves) -> Leaves:
-    """Scores that are NaN, which comes last of all, wherever none can be taken."""
+    """Set scores to NaN, which ranks last of all, wherever no connection can be taken."""
     return {
         path: jnp.where(
             there[path], jnp.nan_to_num(leaf, nan=-jnp.inf, posinf=jnp.inf, neginf=-jnp.inf), jnp.nan
@@ -374,7 +377,7 @@ def _check(
 
 
 def _check_changes(density: Any, replaced: Any, regrow: Any, every: int, until: int | None) -> None:
-    """Raise unless the mask changes, and schedules have their say when it does."""
+    """Raise unless the mask changes, and unless schedules take effect at its changes."""
     if until is not None and until <= every and (density is not None or regrow is not None):
         raise ArgumentError(
             f"until: the mask would never change: its first change comes at step every={every}, and "
@@ -392,7 +395,7 @@ def _check_changes(density: Any, replaced: Any, regrow: Any, every: int, until: 
 
 
 def _check_schedule(name: str, schedule: optax.Schedule, every: int, until: int | None) -> None:
-    """Raise unless a share lies in [0, 1] at those changes that are known to come."""
+    """Raise unless a share lies in [0, 1] at the changes that are sure to come."""
     for step in sorted({every, every if until is None else _last_change(every, until)}):
         try:
             share = _value_at(schedule, step)
@@ -405,7 +408,7 @@ def _check_schedule(name: str, schedule: optax.Schedule, every: int, until: int 
 
 
 def _check_comes(name: str, schedule: optax.Schedule, nothing: float, every: int, until: int | None) -> None:
-    """Raise if a share changes nothing at any change of the mask, but would at steps between them."""
+    """Raise if a share does nothing at any change of the mask, but would at steps between them."""
     last = min(64 * every, LARGEST_COUNT - every) if until is None else _last_change(every, until)
     changes = list(range(every, last + 1, every))[:64]
     if until is None:
@@ -429,13 +432,13 @@ def _check_comes(name: str, schedule: optax.Schedule, nothing: float, every: int
 
 
 def _check_ended(schedule: optax.Schedule, every: int, until: int) -> None:
-    """Raise if a density goes on changing after the last change of the mask, where that can be seen."""
+    """Raise if a density still changes after the last change of the mask, as far as this can be seen."""
     last = _last_change(every, until)
 
     def share_at(step: int) -> float:
         return float(np.clip(float(_value_at(schedule, step)), 0, 1))
 
-    # Nothing trains for longer, and counts of steps may overflow in a user's schedule.
+    # No training takes longer, and counts of steps may overflow in a user's schedule.
     farthest = min(max(10**7, last + every), LARGEST_COUNT)
     steps = sorted({last + 1, until, *(min(last + every * 4**power, farthest) for power in range(12))})
     try:
@@ -448,7 +451,7 @@ def _check_ended(schedule: optax.Schedule, every: int, until: int) -> None:
     late = [step for step, share in zip([last, *steps], [begin, *shares], strict=True) if _differ(share, end)]
     if not late:
         return
-    # The first change after the schedule's end lies between two of the steps that were looked at.
+    # Bisect for the schedule's end: it lies between two of the steps above.
     low, high = late[-1] // every, farthest // every + 1
     while high - low > 1:
         middle = (low + high) // 2

@@ -1,4 +1,4 @@
-"""Scores that stay once few enough of them are positive."""
+"""Scores that are fixed once few enough of them are positive."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from jaxarch.masks import density as density_of
 
 
 class StopState(NamedTuple):
-    """How far it has come.
+    """Progress of `stop_at`.
 
     Attributes:
-      step: how many steps there were, int32.
-      reached_at: the step after which the scores stayed, or -1: int32.
+      step: the number of steps so far, int32.
+      reached_at: the step after which the scores were fixed, or -1: int32.
     """
 
     step: Array
@@ -27,14 +27,14 @@ class StopState(NamedTuple):
 
 
 def stop_at(density: float) -> optax.GradientTransformation:
-    """Hold the scores of a mask as soon as the share of positive ones is as small ([A] Algorithm 1).
+    """Fix the scores of a mask once the share of positive ones is at most `density` ([A] Algorithm 1).
 
-    The last in a chain: it takes the step that gets there, and all updates are 0 after it.
+    Put it last in a chain: it takes the step that reaches the density, and all later updates are 0.
 
         scores = nnx.Optimizer(model, optax.chain(optax.sgd(1.1), stop_at(0.1)), wrt=jaxarch.nnx.Score)
 
-    The share is that of all scores that it is given, and may be less than asked for by what one step
-    removes: `masks.keep(scores, density)` has the exact size.
+    The share is over all scores that it gets. It may fall below `density` by as many connections as one step
+    removes; `masks.keep(scores, density)` gives the exact size.
 
     Args:
       density: the share of connections, in (0, 1].

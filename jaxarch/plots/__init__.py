@@ -1,6 +1,6 @@
-"""Figures, for the command line and for library users alike: each function draws one and returns it.
+"""Figures for the command line and for library users: each function draws one figure and returns it.
 
-Matplotlib is imported with the first of them that is asked for.
+Matplotlib is imported on first use.
 """
 
 from importlib import import_module
@@ -48,7 +48,7 @@ __all__ = [
     "units",
 ]
 
-# No file has the name of a function, which importing the file would replace.
+# No file has the name of a function: importing the file would replace the function.
 _FILES = {
     "_colour_maps": ("fields",),
     "_costs": ("cost",),

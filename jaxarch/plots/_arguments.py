@@ -1,4 +1,4 @@
-"""Arguments of figures, read and checked before anything is drawn."""
+"""Arguments of figures, read and checked before drawing."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from jaxarch._internal.errors import (
 )
 
 Reader = Callable[[str, Any], Any]
-"""A function of a name, for messages, and a value, that returns the value checked."""
+"""A function of a name, for messages, and a value; it returns the checked value."""
 
 
 def nested(name: str, value: Any, levels: str, read: Reader) -> dict[str, Any]:
-    """Read what is drawn, in dicts of dicts.
+    """Read the data of a figure from dicts of dicts.
 
     Args:
-      name: of the argument.
-      value: what was handed in.
+      name: the argument's name.
+      value: the argument's value.
       levels: words for the keys of each level, the outermost first, such as `"row, column, line"`.
-      read: the reader of what the innermost dicts hold.
+      read: the reader of the values in the innermost dicts.
 
     Raises:
-      ArgumentError: naming the argument and the keys that lead to what is wrong.
+      ArgumentError: data of another form; the message names the argument and the keys that lead to it.
     """
     first, _, rest = levels.partition(", ")
     check_mapping(name, value, f"a dict by {first}")
@@ -39,7 +39,7 @@ def nested(name: str, value: Any, levels: str, read: Reader) -> dict[str, Any]:
 
 
 def panels(name: str, value: Any, levels: str, read: Reader) -> dict[str, Any]:
-    """Read the same of a figure that has no panels without it."""
+    """Read nested data like `nested`, and raise if there is nothing to draw."""
     found = nested(name, value, levels, read)
     if not any(found.values()):
         raise ArgumentError(f"{name}: nothing to draw")
@@ -47,7 +47,7 @@ def panels(name: str, value: Any, levels: str, read: Reader) -> dict[str, Any]:
 
 
 def array(axes: str | None = None) -> Reader:
-    """A reader of real numbers, NaN among them, as an array of these axes, or of any."""
+    """Return a reader of real numbers, NaN included, as an array with these axes, or with any."""
     wanted = None if axes is None else len(axes.replace(",", "").split())
 
     def read(name: str, value: Any) -> np.ndarray:
@@ -60,7 +60,7 @@ def array(axes: str | None = None) -> Reader:
 
 
 def pair(first: str, second: str) -> Reader:
-    """A reader of two arrays of these axes, the last of which both have, unless the first is a number."""
+    """Return a reader of two arrays with these axes, sharing the last one unless the first is a number."""
 
     def read(name: str, value: Any) -> tuple[np.ndarray, np.ndarray]:
         check_list(name, value, "two arrays")
@@ -80,12 +80,12 @@ def optional(read: Reader, name: str, value: Any) -> Any:
 
 
 def numbers(name: str, value: Any) -> dict[str, float]:
-    """Read one number a name."""
+    """Read one number per name."""
     return nested(name, value, "name", real_number)
 
 
 def flags(name: str, value: Any) -> tuple[bool, bool]:
-    """Read which of two axes are logarithmic."""
+    """Read two flags: whether the x axis and the y axis are logarithmic."""
     if not isinstance(value, tuple | list) or [type(flag) for flag in value] != [bool, bool]:
         raise ArgumentError(f"{name}: expected two of True and False, for x and y, got {shown(value)}")
     return value[0], value[1]

@@ -19,12 +19,12 @@ def fields(
     extent: tuple[float, float, float, float] = (-1.0, 1.0, -1.0, 1.0),
     title: str = "",
 ) -> Figure:
-    """Functions of two variables as colours, in a grid of panels; a row has one scale, symmetric about 0.
+    """Draw functions of two variables as colors, in a grid of panels; a row has one scale, symmetric about 0.
 
     Args:
-      rows: by row, by column: values of shape (n, m), the second variable upwards along the first axis.
-      extent: of the variables: first from and to, second from and to.
-      title: of the figure.
+      rows: by row, by column: values of shape (n, m), the second variable upward along the first axis.
+      extent: ranges of the variables: first from and to, second from and to.
+      title: title of the figure.
 
     Example:
       >>> import jaxarch, numpy as np
@@ -59,7 +59,7 @@ def fields(
 
 
 def _extent(name: str, value: Any) -> list[float]:
-    """First from and to, second from and to."""
+    """Read the ranges of two variables: first from and to, second from and to."""
     ends: list[float] = array("4")(name, value).tolist()
     if len(ends) != 4 or not np.isfinite(ends).all():
         raise ArgumentError(f"{name}: expected four finite numbers, got {shown(value)}")

@@ -1,4 +1,4 @@
-"""Figures of what a model costs."""
+"""Figures of the costs of a model."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _PANELS = {"parameters": "parameters", "multiply_adds": "multiply-adds of {}"}
 
 
 def cost(cost: Cost, title: str = "", least: float = 1e-3) -> Figure:
-    """Parameters and multiply-adds of each layer, a bar for each kind of connections (see `jaxarch.cost`).
+    """Draw parameters and multiply-adds per layer, a bar for each kind of connections (see `jaxarch.cost`).
 
     Args:
-      cost: of a model.
-      title: of the figure.
-      least: layers with a smaller share of both totals, as most norms, are left out.
+      cost: cost of a model.
+      title: title of the figure.
+      least: layers with a smaller share of both totals, such as most norms, are left out.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -62,5 +62,5 @@ def cost(cost: Cost, title: str = "", least: float = 1e-3) -> Figure:
 
 
 def _share(layer: LayerCost, total: LayerCost) -> float:
-    """The larger of the shares that a layer has of all."""
+    """Return the larger of a layer's shares of the totals."""
     return max(getattr(layer.dense, field) / max(getattr(total.dense, field), 1) for field in _PANELS)

@@ -1,4 +1,4 @@
-"""Figures of mean ranks, with those that cannot be told apart joined."""
+"""Figures of mean ranks, with bars that join strategies that cannot be told apart."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from jaxarch.metrics import Ranking
 from jaxarch.plots._style import COLOURS, STYLE, NotebookFigure
 
 ROW, GROUP = 0.24, 0.1
-"""Inches that a strategy takes, and a bar beside the groups before it."""
+"""Inches per strategy, and per bar of a group."""
 
 
 def ranks(ranking: Ranking, title: str = "") -> Figure:
-    """The mean rank of every strategy with its interval, the best at the top: a critical-difference diagram.
+    """Draw the mean rank of every strategy with its interval, the best on top: a critical-difference diagram.
 
-    Vertical bars on the right join strategies that cannot be told apart: their mean ranks are closer than the
-    critical difference (see `metrics.ranking`), which is drawn to scale.
+    Vertical bars on the right join strategies that cannot be told apart, since their mean ranks are closer
+    than the critical difference (see `metrics.ranking`). The critical difference is drawn to scale.
 
     Args:
-      ranking: as of `metrics.ranking`.
-      title: of the figure.
+      ranking: the result of `metrics.ranking`.
+      title: title of the figure.
 
     Example:
       >>> import jaxarch, numpy as np

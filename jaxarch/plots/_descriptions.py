@@ -1,4 +1,4 @@
-"""Figures in words, for who cannot see them: titles, axes, rows and lines."""
+"""Descriptions of figures in words, for readers who cannot see them: titles, axes, rows and lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jaxarch.plots._style import named_handles
 
 
 def described(figure: Figure) -> str:
-    r"""What a figure shows, from its own texts; nothing that only the eye can tell.
+    r"""Describe a figure by its own texts, without anything that only the eye can tell.
 
     Example:
       >>> import jaxarch, numpy as np
@@ -50,7 +50,7 @@ def _each_once(texts: Iterable[str]) -> list[str]:
 
 
 def plain(text: str) -> str:
-    r"""A text without the marks of mathematics.
+    r"""Return a text without the markup of mathematics.
 
     Example:
       >>> from jaxarch.plots._descriptions import plain

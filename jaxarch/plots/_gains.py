@@ -1,4 +1,4 @@
-"""Figures of what is gained against what is given up, as a setting is varied."""
+"""Figures of a gain against its price, as a setting varies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jaxarch.plots._style import STYLE, NotebookFigure, log_scale, logit_scale, 
 
 
 def _quantities(name: str, value: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Two quantities of at least one run."""
+    """Read two quantities with at least one run each."""
     first, second = arguments.pair("runs, settings", "runs, settings")(name, value)
     if not len(first) or not len(second):
         raise ArgumentError(f"{name}: expected at least one run, got {first.shape} and {second.shape}")
@@ -32,16 +32,16 @@ def trade_off(
     logarithmic: tuple[bool, bool] = (False, False),
     marked: Mapping[str, float] | None = None,
 ) -> Figure:
-    """Two measured quantities against one another: medians over runs, with bars between the quartiles.
+    """Draw two measured quantities against each other: medians over runs, with bars between the quartiles.
 
     Args:
-      points: by line, both quantities, shape (runs, settings) each; runs that are NaN are left out. A line's
-        points are joined in the order of the settings.
+      points: by line, both quantities, shape (runs, settings) each; NaN runs are left out. A line joins its
+        points in the order of the settings.
       x: name of the first quantity.
-      y: name of the second one.
-      title: of the figure.
+      y: name of the second quantity.
+      title: title of the figure.
       logarithmic: whether x and y have logarithmic axes.
-      marked: by name, values of x that are marked.
+      marked: by name, values of x to mark.
 
     Example:
       >>> import jaxarch, numpy as np
@@ -77,21 +77,21 @@ def trade_offs(
     marked: Mapping[str, Mapping[str, float]] | None = None,
     shares: bool = False,
 ) -> Figure:
-    """What `trade_off` shows, of more lines than one panel can hold: a panel for each group of them.
+    """Draw `trade_off` for more lines than one panel can hold: one panel per group of lines.
 
     Args:
-      panels: by title, the points of a panel, as of `trade_off`.
+      panels: by title, the points of a panel, see `trade_off`.
       x: name of the first quantity.
-      y: name of the second one.
-      title: of the figure.
+      y: name of the second quantity.
+      title: title of the figure.
       logarithmic: whether x and y have logarithmic axes.
-      beside: points that stand in grey in every panel that does not have them anyway, to compare with.
-      columns: of panels.
-      marked: by name, values of x that are marked, one a panel, by its title.
-      shares: whether y are shares, whose axis shows log(y / (1 - y)), so that .97 and .98 can be told apart
-        as well as .3 and .4; where one of them is 0 or 1, the axis is as without.
+      beside: points for comparison, drawn in gray in every panel that does not have them anyway.
+      columns: number of columns of panels.
+      marked: by name, values of x to mark, one per panel, by its title.
+      shares: whether y are shares. Their axis then shows log(y / (1 - y)), so that .97 and .98 can be told
+        apart as well as .3 and .4. If a share is 0 or 1, the axis is the ordinary one.
 
-    Where all panels have the same lines, one legend says what they are.
+    If all panels have the same lines, they share one legend.
 
     Example:
       >>> import jaxarch, numpy as np
@@ -138,7 +138,7 @@ def trade_offs(
 
 
 def _inside(panels: Iterable[Mapping[str, tuple[np.ndarray, np.ndarray]]]) -> bool:
-    """Whether all y are above 0 and below 1; those that are NaN aside."""
+    """Return whether all y except NaN are above 0 and below 1."""
     y = np.concatenate([np.ravel(runs) for points in panels for _, runs in points.values()])
     return not ((y <= 0) | (y >= 1)).any()
 
@@ -146,7 +146,7 @@ def _inside(panels: Iterable[Mapping[str, tuple[np.ndarray, np.ndarray]]]) -> bo
 def _fill(
     axes: Any, points: Mapping[str, tuple[np.ndarray, np.ndarray]], marked: Mapping[str, float]
 ) -> None:
-    """Draw the lines of a panel, and its marks."""
+    """Draw the lines and marks of a panel."""
     for index, (name, quantities) in enumerate(points.items()):
         _draw(axes, name, quantities, **look(index))
     for name, value in marked.items():
@@ -160,7 +160,7 @@ def _scale(axes: Any, logarithmic: tuple[bool, bool]) -> None:
 
 
 def _draw(axes: Any, name: str, quantities: tuple[np.ndarray, np.ndarray], **line: Any) -> None:
-    """Medians as points that are joined, with bars between the quartiles."""
+    """Draw medians as joined points, with bars between the quartiles."""
     (low_x, at_x, high_x), (low_y, at_y, high_y) = (
         np.nanpercentile(runs, (25, 50, 75), axis=0) for runs in quantities
     )

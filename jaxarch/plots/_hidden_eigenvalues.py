@@ -1,4 +1,4 @@
-"""Figures of the hidden eigenvalues of spectral networks, and of the neurons that they are."""
+"""Figures of the hidden eigenvalues of spectral networks, and of the neurons that they stand for."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _LEFT, _REMOVED = COLOURS[0], "#bbbbbb"
 
 
 def recruited(networks: Mapping[str, Network], title: str = "", floor: float = 1e-6) -> Figure:
-    """The hidden eigenvalues of spectral networks, layer by layer, and which of their neurons are left.
+    """Draw the hidden eigenvalues of spectral networks by layer, and which of their neurons are left.
 
-    Of each layer, `|L_i|` from the largest to the smallest, on a logarithmic axis that all panels share. A
-    layer has found its width where the curve falls off a cliff, and has not where it slopes. Neurons that
-    `jaxarch.recruit`, or a proximal step, has removed are pale.
+    Each layer shows `|L_i|` from the largest to the smallest, on a logarithmic axis shared by all panels. A
+    layer has found its width if the curve falls off a cliff, and not if it slopes. Neurons removed by
+    `jaxarch.recruit`, or by a proximal step, are pale.
 
     Args:
-      networks: by row: one network each, such as `network.of_run(0)`. A model with several spectral networks
-        inside has the layers of all.
-      title: of the figure.
-      floor: the size that smaller eigenvalues, 0 among them, are drawn at.
+      networks: by row: one network each, such as `network.of_run(0)`. A model that contains several spectral
+        networks shows the layers of all.
+      title: title of the figure.
+      floor: the size at which smaller eigenvalues, 0 included, are drawn.
 
     Raises:
       ArgumentError: no networks, many runs at once, or a network without hidden eigenvalues.
@@ -85,7 +85,7 @@ def _network(name: str, value: Any) -> Network:
 
 
 def _layers(name: str, network: Network) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """By layer: the sizes of a network's hidden eigenvalues, and which of its neurons are left."""
+    """Return, by layer, the sizes of a network's hidden eigenvalues, and which of its neurons are left."""
     leaves = {
         path: np.abs(np.asarray(leaf, np.float32))
         for path, leaf in named_leaves(hidden_eigenvalues(network.params)).items()

@@ -1,4 +1,4 @@
-"""Figures of how large numbers are, over many orders of magnitude."""
+"""Figures of the sizes of numbers, over many orders of magnitude."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ BINS = 40
 def magnitudes(
     panels: Mapping[str, Mapping[str, np.ndarray]], label: str, title: str = "", least: float = 1e-6
 ) -> Figure:
-    """Histograms of numbers on a logarithmic axis, panels beside each other.
+    """Draw histograms of numbers on a logarithmic axis, panels side by side.
 
     Args:
       panels: by title, by group: numbers of at least 0; NaN is left out.
-      label: of the axis.
-      title: of the figure.
-      least: all that are smaller, zeros too, are counted in the first bin.
+      label: label of the axis.
+      title: title of the figure.
+      least: smaller numbers, zeros included, are counted in the first bin.
 
     Example:
       >>> import jaxarch, numpy as np

@@ -17,13 +17,13 @@ from jaxarch.structure.distances import finite_runs, principal_plane
 
 
 def spectra(values: Mapping[str, np.ndarray], label: str = "eigenvalue", title: str = "") -> Figure:
-    """Eigenvalues against their index: the median over runs, with a band between the quartiles.
+    """Draw eigenvalues against their index: the median over runs, with a band between the quartiles.
 
     Args:
-      values: by name, ascending eigenvalues of shape (runs, nodes), such as `graphs.spectrum`'s; a run with
-        NaN is left out.
-      label: of the vertical axis.
-      title: of the figure.
+      values: by name, ascending eigenvalues of shape (runs, nodes), such as from `graphs.spectrum`; a run
+        with NaN is left out.
+      label: label of the vertical axis.
+      title: title of the figure.
 
     Example:
       >>> import jaxarch, numpy as np
@@ -44,13 +44,13 @@ def spectra(values: Mapping[str, np.ndarray], label: str = "eigenvalue", title: 
 
 
 def plane(values: Mapping[str, np.ndarray], title: str = "") -> Figure:
-    """The runs of several groups in the plane of their two principal components, and the groups' centroids.
+    """Draw the runs of several groups in the plane of their two principal components, with their centroids.
 
     Both axes have one scale, so that distances can be read off; `distances.between` has the true ones.
 
     Args:
       values: by name, shape (runs, entries); a run with NaN is left out. See `distances.principal_plane`.
-      title: of the figure.
+      title: title of the figure.
 
     Example:
       >>> import jaxarch, numpy as np
@@ -70,14 +70,14 @@ def plane(values: Mapping[str, np.ndarray], title: str = "") -> Figure:
 
 
 def spectral_comparison(rows: Mapping[str, Mapping[str, Mapping[str, np.ndarray]]]) -> Figure:
-    """Laplacian spectra of networks, and the plane of their principal components ([D] Fig. 5 and 10).
+    """Draw Laplacian spectra of networks, and the plane of their principal components ([D] Fig. 5 and 10).
 
-    One row a task: the spectra in panels of their own (real-valued networks, binary networks), then all of
-    them together in the plane. A strategy looks the same in all rows.
+    One row per task: spectra in separate panels (real-valued networks, binary networks), then all of them
+    together in the plane. A strategy looks the same in all rows.
 
     Args:
       rows: by task, by panel, by strategy: ascending eigenvalues of shape (runs, nodes); a run with NaN is
-        left out. Within a task, every strategy has a name of its own and the same number of nodes.
+        left out. Within a task, every strategy has its own name, and all have the same number of nodes.
 
     Raises:
       ArgumentError: no tasks, a task without panels, a panel without strategies, or a strategy in two panels
@@ -109,7 +109,8 @@ def spectral_comparison(rows: Mapping[str, Mapping[str, Mapping[str, np.ndarray]
                 axes.set_title(f"\n\n{panel}", loc="left", size=9)
                 _spectra(axes, values, looks)
             left[0].set_ylabel("eigenvalue (median, quartiles)")
-            # In the empty lines of the titles, clear of the row above; it may be wider than its panel.
+            # The task goes into the empty lines of the titles, clear of the row above; it may be wider than
+            # its panel.
             name = left[0].annotate(task, (0, 1), (0, 20), "axes fraction", textcoords="offset points")
             name.set(size=10, weight="bold", in_layout=False)
             right.set_title("\n\nruns (filled), centroids (hollow)", loc="left", size=9)
@@ -119,7 +120,7 @@ def spectral_comparison(rows: Mapping[str, Mapping[str, Mapping[str, np.ndarray]
 
 
 def _together(task: str, panels: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """The strategies of all panels of a task."""
+    """Return the strategies of all panels of a task."""
     together: dict[str, np.ndarray] = {}
     for panel, values in panels.items():
         if not values:
@@ -136,7 +137,7 @@ def _together(task: str, panels: Mapping[str, Mapping[str, np.ndarray]]) -> dict
 
 
 def _spectra(axes: Any, values: Mapping[str, np.ndarray], looks: Mapping[str, Any]) -> None:
-    """Medians and quartiles, with a few markers so that colour is not needed to tell the lines apart."""
+    """Draw medians and quartiles, with a few markers so that color is not needed to tell the lines apart."""
     for index, (name, runs) in enumerate(finite_runs(values).items()):
         nodes = runs.shape[1]
         apart = max(nodes // 6, 1)
@@ -147,7 +148,7 @@ def _spectra(axes: Any, values: Mapping[str, np.ndarray], looks: Mapping[str, An
 
 
 def _plane(axes: Any, values: Mapping[str, np.ndarray], looks: Mapping[str, Any]) -> None:
-    """Runs as small filled markers and centroids as large hollow ones, on one scale."""
+    """Draw runs as small filled markers and centroids as large hollow ones, on one scale."""
     found = principal_plane(values)
     for name, points in found.points.items():
         look = {**looks[name], "ls": ""}
@@ -160,5 +161,5 @@ def _plane(axes: Any, values: Mapping[str, np.ndarray], looks: Mapping[str, Any]
 
 
 def _handles(looks: Mapping[str, Any]) -> list[Line2D]:
-    """The legend's entries."""
+    """Return the entries of the legend."""
     return [Line2D([], [], **look, lw=1.4, ms=5, label=name) for name, look in looks.items()]

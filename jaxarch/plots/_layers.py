@@ -1,4 +1,4 @@
-"""Figures of how an architecture is spread over the layers of a network."""
+"""Figures of the density of an architecture in each layer of a network."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from jaxarch.plots._style import STYLE, legend_below, log_scale, look, panel_gri
 def layer_densities(
     panels: Mapping[str, Mapping[str, Mapping[str, np.ndarray]]], title: str = "", floor: float = 1e-4
 ) -> Figure:
-    """The density of each layer, medians over runs with bars between the quartiles, on a logarithmic axis.
+    """Draw the density of each layer on a logarithmic axis: medians over runs, bars between the quartiles.
 
-    `masks.layer_density` measures it; in [A] section 3.3 it is what makes an architecture transferable.
+    `masks.layer_density` measures it. According to [A] section 3.3 it makes an architecture transferable.
 
     Args:
-      panels: by panel (a sparsity, say), by line (a search), by layer in the order of the data flow: the
+      panels: by panel (such as a sparsity), by line (a search), by layer in the order of the data flow: the
         densities of all runs, shape (runs,).
-      title: of the figure.
-      floor: the density that an empty layer is drawn at, a logarithm of 0 being none.
+      title: title of the figure.
+      floor: the density at which an empty layer is drawn, since 0 has no logarithm.
 
     Example:
       >>> import jaxarch, numpy as np
@@ -73,5 +73,5 @@ def layer_densities(
 
 
 def _beside(index: int, lines: int) -> float:
-    """How far a line is drawn to the side, so that bars do not cover one another."""
+    """Return the sideways offset of a line, so that bars do not cover one another."""
     return 0.5 * (index - (lines - 1) / 2) / max(lines, 1)

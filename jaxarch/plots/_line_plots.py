@@ -30,13 +30,13 @@ from jaxarch.plots._style import (
 def convergence(
     histories: Mapping[str, np.ndarray], label: str = "training loss", title: str = "", smooth: int = 10
 ) -> Figure:
-    """Loss against step: the median over runs, with a band between the quartiles.
+    """Draw the loss against the step: the median over runs, with a band between the quartiles.
 
     Args:
       histories: by strategy, shape (runs, steps); NaN is left out.
-      label: of the vertical axis.
-      title: of the figure.
-      smooth: steps that are averaged to one point, so that batches do not hide the trend.
+      label: label of the vertical axis.
+      title: title of the figure.
+      smooth: number of steps averaged to one point, so that batches do not hide the trend.
 
     Example:
       >>> import jaxarch, numpy as np
@@ -65,13 +65,13 @@ def convergence_grid(
     title: str = "",
     smooth: int = 10,
 ) -> Figure:
-    """`convergence` in a grid of panels that share their axes.
+    """Draw `convergence` in a grid of panels that share their axes.
 
     Args:
       panels: by row, by column, by line: losses of shape (runs, steps); NaN is left out.
-      label: of the vertical axis.
-      title: of the figure.
-      smooth: steps that are averaged to one point.
+      label: label of the vertical axis.
+      title: title of the figure.
+      smooth: number of steps averaged to one point.
 
     Example:
       >>> import jaxarch, numpy as np
@@ -102,7 +102,7 @@ def convergence_grid(
 
 
 def _history(axes: Any, history: np.ndarray, smooth: int, index: int, name: str) -> None:
-    """One line of a convergence plot, with its band."""
+    """Draw one line of a convergence plot, with its band."""
     runs, steps = history.shape
     block = max(min(smooth, steps), 1)
     points = steps // block
@@ -118,12 +118,12 @@ def curves(
     label: str,
     logarithmic: Mapping[str, float] | None = None,
 ) -> Figure:
-    """Lines in panels below each other, on one horizontal axis; a name looks the same in all of them.
+    """Draw lines in panels below each other, on one horizontal axis; a name looks the same in all of them.
 
     Args:
       panels: by title, by line: horizontal and vertical values.
-      label: of the horizontal axis.
-      logarithmic: the panels with a logarithmic vertical axis, and the least value that it shows.
+      label: label of the horizontal axis.
+      logarithmic: the panels with a logarithmic vertical axis, and the lowest value that it shows.
 
     Example:
       >>> import jaxarch, numpy as np

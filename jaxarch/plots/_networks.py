@@ -20,24 +20,24 @@ from jaxarch.spectral._direct_names import direct_bundles
 Bundles = Mapping[tuple[int, int], np.ndarray]
 """W_ij by (i, j), shape (neurons of layer i, neurons of layer j), layers numbered from 1."""
 Weights = Mapping[str, np.ndarray]
-"""The same by name, W2_1 and so on, as `spectral.direct_weights` has them."""
+"""The same bundles by name, W2_1 and so on, as in `spectral.direct_weights`."""
 
 
 def architectures(
     rows: Mapping[str, Mapping[str, Bundles | Weights]], cutoff: float = 0.01, title: str = ""
 ) -> Figure:
-    """Networks with skip connections, drawn as neurons and the connections above a cut-off ([S] Fig. 15).
+    """Draw networks with skip connections: neurons, and the connections above a cutoff ([S] Fig. 15).
 
     Layers go from left to right, hidden ones raised, so that connections that skip them pass below. A line is
-    the wider and darker, the larger its weight is beside the largest of its network. A hidden neuron that no
-    connection leads to is drawn pale and without the connections that leave it, which carry nothing: at the
-    perceptron start of a spectral network all hidden neurons are so.
+    wider and darker the larger its weight is, relative to the largest one of its network. A hidden neuron
+    without an incoming connection is drawn pale, and its outgoing connections are not drawn, since they carry
+    nothing. At the perceptron start of a spectral network, this holds for all hidden neurons.
 
     Args:
-      rows: by row, by column: the bundles of a network, as `spectral.algebra.connections` has them, or its
-        weights, as `spectral.direct_weights` has them; biases are not drawn.
-      cutoff: the least absolute weight that is drawn.
-      title: of the figure.
+      rows: by row, by column: the bundles of a network, as in `spectral.algebra.connections`, or its weights,
+        as in `spectral.direct_weights`; biases are not drawn.
+      cutoff: absolute weight up to which connections are not drawn.
+      title: title of the figure.
 
     Example:
       >>> import jaxarch, numpy as np
@@ -71,7 +71,7 @@ def architectures(
 
 
 def _bundles(name: str, network: Any) -> Bundles:
-    """The bundles of a network, checked to lead from layer to layer."""
+    """Read the bundles of a network, and check that they lead from layer to layer."""
     check_mapping(name, network, "the bundles or the weights of a network")
     found = direct_bundles({key: leaf for key, leaf in network.items() if isinstance(key, str)})
     found |= {ends: leaf for ends, leaf in network.items() if _is_pair(ends)}
@@ -119,7 +119,7 @@ def _widths(bundles: Bundles) -> list[int]:
 
 
 def _places(widths: Sequence[int]) -> list[np.ndarray]:
-    """Where every neuron is, a layer at a time, shape (N_i, 2); the larger a layer, the taller."""
+    """Return the places of all neurons, one array (N_i, 2) per layer; the larger a layer, the taller."""
     places = []
     for i, width in enumerate(widths):
         inner = 0 < i < len(widths) - 1

@@ -19,9 +19,9 @@ from jaxarch.plots._arguments import array, nested, optional, pair
 from jaxarch.plots._style import STYLE, NotebookFigure, log_scale, look, looks_of, panel_grid
 
 LEAST_MAGNIFICATION = 3.0
-"""A panel that magnifies less shows little that the whole one does not, and takes half of its width."""
+"""Minimum magnification of the second panel: below it, the panel shows little that the first does not."""
 MOST_MAGNIFICATION = 100.0
-"""No value is worth a scale finer than this: what is closer together is the same for the reader."""
+"""Maximum magnification of the second panel: values that are closer are the same for the reader."""
 
 
 def by_strategy(
@@ -32,19 +32,19 @@ def by_strategy(
     zero: float | None = None,
     dots: str = "runs",
 ) -> Figure:
-    """One line a strategy: every run as a dot, the median with its quartiles beside it.
+    """Draw one line per strategy: every run as a dot, and the median with its quartiles beside it.
 
-    Where strategies crowd together, a second panel shows them on a scale of their own: the one that magnifies
-    the most markers the most, by the sum of the logarithms. It is left out where it would magnify less than
-    three times.
+    If strategies crowd together, a second panel shows the crowded part on its own scale: the part that
+    magnifies the most markers the most, by the sum of the logarithms. There is no second panel if it would
+    magnify less than three times.
 
     Args:
-      values: by series (an orientation, a data set), by strategy: one value a run; NaN is left out.
-      label: of the axis.
-      title: of the figure.
-      chance: the value of guessing, marked.
-      zero: a value that it matters to be on one side of. It is marked, and the second panel has it.
-      dots: what a dot is, for the legend.
+      values: by series (an orientation, a data set), by strategy: one value per run; NaN is left out.
+      label: label of the axis.
+      title: title of the figure.
+      chance: the value of guessing, which is marked.
+      zero: a reference value; its side matters. It is marked, and the second panel includes it.
+      dots: the meaning of a dot, for the legend.
 
     Example:
       >>> import jaxarch, numpy as np
@@ -94,7 +94,7 @@ def by_strategy(
             for index, series in enumerate(values)
         ]
         meaning = Line2D([], [], ls="", label=f"(dots: {dots}; markers: medians, quartiles)")
-        # A long explanation gets a line of its own.
+        # A long explanation gets its own line.
         columns = len(values) + (len(dots) < 10)
         figure.legend(handles=[*handles, meaning], loc="outside lower center", ncols=columns)
     return figure
@@ -105,16 +105,16 @@ def crowd(
     whole: tuple[float, float],
     including: float | None = None,
 ) -> tuple[float, float] | None:
-    """The part of an axis that is most worth enlarging, or `None`.
+    """Return the part of an axis that is most worth enlarging, or `None`.
 
     Args:
       markers: medians and first and third quartiles.
       whole: the limits of the axis.
-      including: a value that the part has to include.
+      including: a value that the part must include.
 
     Returns:
-      The limits of the part with the largest `n log(m)`, n the markers that are in it, at least two, with
-      their quartiles, and m how many times it is enlarged: at least `LEAST_MAGNIFICATION`, and at most
+      The limits of the part with the largest `n log(m)`. n is the number of markers, at least two, that lie
+      in it with their quartiles. m is its magnification, at least `LEAST_MAGNIFICATION` and at most
       `MOST_MAGNIFICATION`.
     """
     length = whole[1] - whole[0]
@@ -138,14 +138,14 @@ def _finite(runs: Any) -> np.ndarray:
 
 
 def _with_margin(values: np.ndarray, least: float = 1e-3) -> tuple[float, float]:
-    """Limits of an axis that shows all values and their markers, at least `least` apart; 0 to 1 for none."""
+    """Return axis limits that show all values with markers, at least `least` apart; 0 to 1 without values."""
     low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
     margin = max(0.06 * (high - low), (least - (high - low)) / 2)
     return low - margin, high + margin
 
 
 def _dots(axes: Any, runs: np.ndarray, at: float, look: dict[str, Any]) -> None:
-    """Runs, median and quartiles of one strategy in one series."""
+    """Draw the runs, median and quartiles of one strategy in one series."""
     median, q25, q75 = quartiles(runs)
     spread = np.linspace(-0.07, 0.07, len(runs)) if len(runs) > 1 else np.zeros(len(runs))
     axes.plot(runs, at + spread, ".", color=look["color"], alpha=0.3, ms=4, mew=0)
@@ -159,15 +159,15 @@ def runtime(
     title: str = "",
     chance: float | None = None,
 ) -> Figure:
-    """Run time against quality, a panel for each row and column: the median of runs, and their quartiles.
+    """Draw run time against quality, a panel for each row and column: medians and quartiles over runs.
 
-    A colour is a family of strategies, named by what is before `->`; a marker is what was made of it.
+    A color is a family of strategies, named by the part before `->`; a marker is the part after it.
 
     Args:
-      panels: by row, by column, by strategy: seconds a run, and one value for each run; NaN is left out.
-      label: of the vertical axis.
-      title: of the figure.
-      chance: the value of guessing, marked.
+      panels: by row, by column, by strategy: seconds per run, and one value for each run; NaN is left out.
+      label: label of the vertical axis.
+      title: title of the figure.
+      chance: the value of guessing, which is marked.
 
     Example:
       >>> import jaxarch, numpy as np

@@ -1,4 +1,4 @@
-"""How all figures look, and how they are saved."""
+"""Common look of all figures, and the function that saves them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from jaxarch._internal.errors import check_instance, check_known, items
 from jaxarch.io._files import as_folder, as_path
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's palette: told apart by colour-blind readers, and distinct in print."""
+"""Okabe and Ito's palette: color-blind readers can tell the colors apart, and so can readers of prints."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 
 WEIGHT_FREE = ("bin", "agnostic")
-"""What [D] calls the networks whose weights are 0 and 1: drawn with open markers."""
+"""Names in [D] of networks with weights 0 and 1, which are drawn with open markers."""
 
 STYLE: Any = {
     "font.size": 9,
@@ -41,13 +41,13 @@ STYLE: Any = {
 
 
 class NotebookFigure(Figure):
-    """A figure that notebooks show as it is: nothing global (`pyplot`, a backend) is touched.
+    """A figure that notebooks display without any global state (`pyplot`, a backend).
 
-    A letter's index is set as one wherever it is written: L_1 in a title, M_hard in a legend.
+    Letters with an index are typeset wherever they occur: L_1 in a title, M_hard in a legend.
     """
 
     def draw(self, renderer: Any) -> None:
-        """Draw it, with all texts set."""
+        """Draw the figure, with indices typeset in all texts."""
         for text in self.findobj(Text):
             text.set_text(with_indices(text.get_text()))
         super().draw(renderer)
@@ -59,7 +59,7 @@ class NotebookFigure(Figure):
 
 
 def with_indices(text: str) -> str:
-    """Letters with an index, as in L_1, M_hard or R^2, as mathematics; what is mathematics already stays."""
+    """Typeset letters with an index, such as L_1, M_hard or R^2; keep existing mathematics."""
     plain = text.split("$")
     if len(plain) % 2 == 0:
         return text
@@ -76,7 +76,7 @@ def _set(found: re.Match[str]) -> str:
 
 
 class _Decimals(LogFormatterSciNotation):
-    """Plain decimals where all of an axis lies between a thousandth and ten thousand."""
+    """Plain decimals if the whole axis lies between a thousandth and ten thousand."""
 
     def __call__(self, x: float, pos: int | None = None) -> str:
         label = super().__call__(x, pos)
@@ -87,7 +87,7 @@ class _Decimals(LogFormatterSciNotation):
 
 
 def log_scale(axes: Any, which: str) -> None:
-    """Make an axis, `x` or `y`, logarithmic, and label it for people."""
+    """Make an axis, `x` or `y`, logarithmic, with readable labels."""
     getattr(axes, f"set_{which}scale")("log")
     axis = getattr(axes, f"{which}axis")
     axis.set_major_formatter(_Decimals())
@@ -95,13 +95,13 @@ def log_scale(axes: Any, which: str) -> None:
 
 
 SHARES = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999)
-"""What an axis of shares is labelled with."""
+"""Labels of an axis of shares."""
 
 
 def logit_scale(axes: Any, which: str) -> None:
-    """Let an axis, `x` or `y`, of shares show log(p / (1 - p)): .98 is as far from .99 as .5 from about .67.
+    """Make an axis of shares, `x` or `y`, show log(p / (1 - p)): .98 is as far from .99 as .5 from about .67.
 
-    Shares of 0 and 1 have no place on it.
+    Shares of 0 and 1 cannot be shown on it.
     """
     getattr(axes, f"set_{which}scale")("logit")
     axis = getattr(axes, f"{which}axis")
@@ -118,15 +118,15 @@ def panel_grid(
     label: str = "",
     sharey: Literal["row", True] = "row",
 ) -> tuple[Figure, np.ndarray, list[str]]:
-    """A figure with a panel for each row and each column that occurs in any row; columns have their titles.
+    """Make a figure with a panel for each row and each column that occurs in any row; columns have titles.
 
     Args:
-      rows: by row, by column: what is to be drawn.
+      rows: by row, by column: the data to draw.
       panel: width and height of a panel, in inches.
-      margin: what the figure is wider and higher than its panels.
-      title: of the figure.
-      label: of the horizontal axis, which all panels share.
-      sharey: whether the panels of a row, or all, share the vertical axis.
+      margin: extra width and height of the figure, beyond its panels.
+      title: title of the figure.
+      label: label of the horizontal axis, which all panels share.
+      sharey: whether the panels of a row, or all panels, share the vertical axis.
 
     Returns:
       The figure, its axes of shape (rows, columns), and the columns.
@@ -144,7 +144,7 @@ def panel_grid(
 
 
 def medians(axes: Any, at: np.ndarray, runs: np.ndarray, **line: Any) -> None:
-    """The median over runs as a line, with a band between the quartiles; runs that are NaN are left out."""
+    """Draw the median over runs as a line, with a band between the quartiles; NaN runs are left out."""
     seen = ~np.isnan(runs).all(axis=0)
     if len(runs) and seen.any():
         at, runs = at[seen], runs[:, seen]
@@ -154,7 +154,7 @@ def medians(axes: Any, at: np.ndarray, runs: np.ndarray, **line: Any) -> None:
 
 
 def look(index: int) -> dict[str, Any]:
-    """Colour, line and marker of one of many lines; when colours come again, the rest is another."""
+    """Return color, line style and marker of a line; when colors repeat, style and marker differ."""
     turn = index + index // len(COLOURS)
     return {
         "color": COLOURS[index % len(COLOURS)],
@@ -164,7 +164,7 @@ def look(index: int) -> dict[str, Any]:
 
 
 def named_handles(figure: Figure) -> dict[str, Any]:
-    """What the panels of a figure show, by name: for each the first panel's that has it."""
+    """Return the handles of all panels of a figure by name, each from the first panel that has it."""
     handles: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -173,11 +173,13 @@ def named_handles(figure: Figure) -> dict[str, Any]:
 
 
 def legend_below(figure: Figure, names: Sequence[str]) -> None:
-    """The lines of all panels below a figure, in as many columns as fit, and what lines and bands are.
+    """Add a legend below a figure for the lines of all panels, in as many columns as fit.
+
+    Its title explains lines and bands.
 
     Args:
-      figure: whose panels have the lines.
-      names: of the lines, in order; those that are in no panel are left out.
+      figure: the figure whose panels have the lines.
+      names: names of the lines, in order; names that no panel has are left out.
     """
     lines = named_handles(figure)
     labels = [name for name in names if name in lines]
@@ -194,9 +196,9 @@ def legend_below(figure: Figure, names: Sequence[str]) -> None:
 
 
 def looks_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Line and marker of each strategy: a colour is a family, named by what is before `->`.
+    """Return the line style and marker of each strategy: one color per family, the part before `->`.
 
-    Within a family they differ in marker and line; those without weights have open markers.
+    Within a family, markers and line styles differ; strategies without weights have open markers.
     """
     strategies = list(dict.fromkeys(names))
     families = list(dict.fromkeys(name.split("->")[0] for name in strategies))
@@ -217,10 +219,10 @@ def looks_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def save(figure: Figure, folder: Path, name: str, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
-    """Write a figure in several formats; equal figures give equal files. Where a link is, it is replaced.
+    """Write a figure in several formats; equal figures give equal files. Existing links are replaced.
 
     Raises:
-      ArgumentError: no figure, a folder that is not there, a format that Matplotlib does not write.
+      ArgumentError: a value that is not a figure, a missing folder, a format that Matplotlib does not write.
 
     Example:
       >>> import jaxarch, numpy as np, pathlib, tempfile

@@ -1,4 +1,4 @@
-"""Figures of quantities against a setting that is varied, in many runs at each of its values."""
+"""Figures of quantities against a setting that varies, with many runs at each of its values."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def sweep(
     marked: Mapping[str, float] | None = None,
     logarithmic_setting: bool = False,
 ) -> Figure:
-    """Medians over runs against a setting, with bands between the quartiles, in a grid of panels.
+    """Draw medians over runs against a setting, with bands between the quartiles, in a grid of panels.
 
     Args:
-      rows: by quantity, by panel, by line: values of the setting, shape (n,), and what was measured there,
+      rows: by quantity, by panel, by line: values of the setting, shape (n,), and the measurements there,
         shape (runs, n). A quantity has one scale in all its panels.
-      label: of the setting.
-      title: of the figure.
+      label: label of the setting.
+      title: title of the figure.
       logarithmic: the quantities with a logarithmic axis.
-      marked: by quantity, a value that is marked in its panels.
+      marked: by quantity, a value to mark in its panels.
       logarithmic_setting: whether the setting's axis is logarithmic.
 
     Example:

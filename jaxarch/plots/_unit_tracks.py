@@ -1,4 +1,4 @@
-"""Figures of the units of a model: which layers read, make and carry them."""
+"""Figures of the units of a model, and of the layers that read, make and carry them."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _MARKS = {"makes": ("o", "full"), "reads": ("o", "none"), "carries": ("_", "full
 
 
 def units(groups: Groups, title: str = "") -> Figure:
-    """The groups of a model as tracks through its layers, from top to bottom.
+    """Draw the groups of a model as tracks through its layers, from top to bottom.
 
-    A track is a group of units that must be cut together. A layer that makes them has a full mark on it, one
-    that reads them an open one, and one that only has numbers for them, as a norm or a bias, a dash. A
-    residual stream is a track with many marks; a hidden layer one with two.
+    A track is a group of units that must be cut together. On it, a layer that makes the units has a full
+    mark, and a layer that reads them an open one. A layer that only has numbers for them, such as a norm or a
+    bias, has a dash. A residual stream is a track with many marks, and a hidden layer is one with two.
 
     Args:
-      groups: of a model, as `structure.axis_groups` finds them.
-      title: of the figure.
+      groups: groups of a model, as found by `structure.axis_groups`.
+      title: title of the figure.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch

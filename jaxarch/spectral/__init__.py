@@ -1,4 +1,4 @@
-"""Spectral networks: their algebra, what they compute, and what keeps them small."""
+"""Spectral networks: their algebra, their forward passes, and the penalties that keep them small."""
 
 from jaxarch.spectral import algebra, error_bounds, penalty
 from jaxarch.spectral._activations import half_slope_relu

@@ -1,4 +1,4 @@
-"""ReLU with the slope 1/2 at 0, for starts at which hidden eigenvalues are exactly 0."""
+"""ReLU with slope 1/2 at 0, for starts at which hidden eigenvalues are exactly 0."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from jaxarch._internal.errors import as_array
 
 
 def half_slope_relu(z: Array) -> Array:
-    """`max(z, 0)` with the derivative 1/2 at 0, the mean of those on its two sides.
+    """Return `max(z, 0)`, with the derivative 1/2 at 0: the mean of the derivatives on its two sides.
 
-    JAX takes 0 there, as most libraries do. The values are the same, and so are all other derivatives. Where
-    an eigenvalue of a gated network is 0, the derivative in it is `f'(0)` times something: with
-    `jax.nn.relu` it stays 0 for ever, with this one it is the mean of the two one-sided derivatives.
+    JAX, like most libraries, takes 0 there. The values and all other derivatives are the same. If an
+    eigenvalue of a gated network is 0, the derivative in it is `f'(0)` times a factor. With `jax.nn.relu` the
+    eigenvalue thus stays 0 for ever; here the derivative is the mean of the two one-sided derivatives.
 
     Args:
-      z: of any shape.
+      z: array of any shape.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch

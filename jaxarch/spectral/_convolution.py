@@ -1,22 +1,24 @@
-r"""Gated spectral networks of pictures: an eigenvalue a channel, kernels between neighbours, skips of 1x1.
+r"""Gated spectral networks for images: one eigenvalue per channel, kernels between neighbors, 1x1 skips.
 
-Layers 1, ..., B are pictures of N_i channels, layer B + 1 are the outputs. A parameter phi_i is a kernel of
-shape (k, k, N_i, N_{i+1}), k odd, of a convolution of stride t_i, padded with zeros by k // 2. The last one
-is of shape (1, 1, N_B, N_{B+1}), and is applied to the mean over the picture. The centre of a kernel is a
-matrix, the 1x1 kernel c_i. The bundles are
+Layers 1, ..., B are images of N_i channels, and layer B + 1 holds the outputs. A parameter phi_i is a kernel
+of shape (k, k, N_i, N_{i+1}), k odd. Its convolution has stride t_i, and is padded with zeros by k // 2. The
+last one has shape (1, 1, N_B, N_{B+1}), and is applied to the mean over the image. The center of a kernel is
+a matrix, the 1x1 kernel c_i. The bundles are
 
     W_{i,i-1} = -L_i phi_{i-1},    W_ij = (-1)^(i-j) L_i c_{i-1} ... c_j,    j < i - 1,
 
-L_i a number for each channel. They are those of the gated form, `A' = Lambda Phi^-1` (`spectral.algebra`),
-but that kernels between neighbours see what is around a pixel, and skip connections the pixel alone, at the
-stride t_j ... t_{i-1}. Where all kernels are 1x1 it is that form, at each pixel.
+with L_i one number per channel. They are the bundles of the gated form, `A' = Lambda Phi^-1`
+(`spectral.algebra`), with one difference: kernels between neighbors see the surroundings of a pixel, and skip
+connections only the pixel itself, at the stride t_j ... t_{i-1}. If all kernels are 1x1, this is the gated
+form at each pixel.
 
-Why skips are 1x1: kernels with zeros around pictures do not compose to kernels, 1x1 ones do. So each bundle
-is one convolution, and a channel that is removed is in none of them: it is taken out of the network.
+Skips are 1x1 because kernels with zero padding do not compose to kernels, and 1x1 kernels do. So each bundle
+is one convolution, and a removed channel is in none of them: it is gone from the network.
 
-A' is Lambda times a unit lower triangular matrix, whatever the blocks of that are. So its spectrum is Lambda,
-each eigenvalue once a pixel; for f(0) = 0 one of 0 silences its channel; and with ReLU it does not change
-when kernels into a channel are scaled by a positive number and those out of it by its inverse.
+A' is Lambda times a unit lower triangular matrix, whatever the blocks of that matrix are. Its spectrum is
+therefore Lambda, each eigenvalue once per pixel. The spectrum does not change under the rescaling symmetry of
+ReLU: scale the kernels into a channel by a positive number, and those out of it by the inverse. For f(0) = 0,
+an eigenvalue of 0 silences its channel.
 """
 
 from __future__ import annotations
@@ -46,12 +48,12 @@ from jaxarch.spectral._network import FACTORS, Activation, Neurons, unpack_neuro
 
 
 class Convolutions(NamedTuple):
-    """A network of pictures with all skip connections, as ordinary convolutions.
+    """A network for images with all skip connections, as ordinary convolutions.
 
     Attributes:
-      kernels: `{"W2_1": (k, k, n_1, n_2), "W3_1": (1, 1, n_1, n_3), "W3_2": ..., ...}`; the last layer's are
-        1x1, and are applied to means over pictures.
-      strides: from each picture to the next, and from the last one to that whose mean is taken.
+      kernels: `{"W2_1": (k, k, n_1, n_2), "W3_1": (1, 1, n_1, n_3), "W3_2": ..., ...}`; the last layer's
+        kernels are 1x1, and are applied to means over images.
+      strides: from each image to the next, and from the last one to the image whose mean is taken.
     """
 
     kernels: Mapping[str, Array]
@@ -66,28 +68,28 @@ def convolutional_feedforward(
     activation: Activation = jax.nn.relu,
     neurons: Neurons | None = None,
 ) -> Array:
-    r"""The update rule `a_i = f(sum_{j<i} W_ij a_j)`, without f in the last layer, for pictures.
+    r"""Apply the update rule `a_i = f(sum_{j<i} W_ij a_j)`, without f in the last layer, for images.
 
-    By substitution: with `s_1 = a_1 = x`, phi' the kernels with their centre at 0,
+    It is computed by substitution: with `s_1 = a_1 = x`, and phi' the kernels with their center set to 0,
 
         v_i = c_{i-1} s_{i-1},    u_i = phi'_{i-1} * a_{i-1} + v_i,    a_i = f(-L_i u_i),    s_i = a_i - v_i,
 
-    and the outputs are `-L_{B+1} c_B mean(s_B)`. So all skip connections together take a 1x1 convolution a
-    layer beside that of an ordinary network.
+    and the outputs are `-L_{B+1} c_B mean(s_B)`. All skip connections together thus cost one 1x1 convolution
+    per layer on top of an ordinary network.
 
     Args:
       factors: phi_1, ..., phi_B, shapes (k, k, N_i, N_{i+1}); the last (1, 1, N_B, N_{B+1}).
       eigenvalues: L_2, ..., L_{B+1}, shapes (N_i,).
-      x: pictures of shape (batch, height, width, N_1).
+      x: images of shape (batch, height, width, N_1).
       strides: t_1, ..., t_{B-1}.
       activation: f, elementwise.
-      neurons: which channels of layers 2, ..., B are left, one mask a layer; the others have activation 0.
+      neurons: which channels of layers 2, ..., B are left, one mask per layer; the others have activation 0.
 
     Returns:
       Outputs of shape (batch, N_{B+1}).
 
     Raises:
-      ArgumentError: kernels, eigenvalues or strides that do not fit one another or the pictures.
+      ArgumentError: kernels, eigenvalues or strides that do not fit one another or the images.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -115,7 +117,7 @@ def convolutional_feedforward(
         z = -_by_channel(values, x) * (_convolve(a, without_centre(phi), stride) + skipped)
         a = activation(z)
         if kept is not None:
-            # Inside too: where the activation of a removed channel overflows, 0 times its slope would be NaN.
+            # Mask inside as well: if the activation of a removed channel overflows, 0 times its slope is NaN.
             there = _by_channel(kept, x)
             a = jnp.where(there, activation(jnp.where(there, z, 0)), 0)
         s = a - skipped
@@ -125,19 +127,19 @@ def convolutional_feedforward(
 def convolutional_weights(
     params: PyTree, strides: Sequence[int], state: PyTree | None = None
 ) -> Convolutions:
-    r"""A spectral network of pictures as ordinary convolutions over the channels that are left.
+    r"""Export a spectral network for images as ordinary convolutions over the channels that are left.
 
-    Without channels that the state has removed. A layer of which nothing is left is left out, and those after
-    it are counted on. Outputs are those of the network that was given; `direct_convolution` computes them.
-    What is between two layers that were no neighbours is a 1x1 kernel, and so is what leads past one. A
-    channel whose eigenvalue is 0 is removed if the state says so, as after `jaxarch.recruit` and
+    Channels that the state has removed are left out. A layer without channels is left out, and later layers
+    are renumbered. The outputs are those of the given network; `direct_convolution` computes them. A bundle
+    between layers that were not neighbors is a 1x1 kernel, and so is one that leads past a layer. A channel
+    whose eigenvalue is 0 is removed if the state says so, as after `jaxarch.recruit` and
     `search.spectral(proximal=True)`: it is silent only if f(0) = 0.
 
     Args:
       params: `{"factors": {"phi1": ...}, "eigenvalues": {"L2": ...}}` of one network, concrete: the shapes of
         the result depend on the values.
       strides: t_1, ..., t_{B-1}; a `SpectralCNN` has them as its `strides`.
-      state: of the network.
+      state: the network's state.
 
     Raises:
       ArgumentError: parameters of another network, of many networks at once, or traced.
@@ -172,7 +174,7 @@ def convolutional_weights(
             if j in place:
                 kernels[f"W{place[i]}_{place[j]}"] = signed[:, :, kept[j]][..., kept[i]]
             if j > 1:
-                # Past layer j: all centres between, in the order in which pictures go through them.
+                # Past layer j: the product of all centers in between, in the order in which images pass them.
                 signed = -(centre(factors[j - 2]) @ centre(signed))[None, None]
     pictures = [*left[:-1], layers - 1]
     steps = [math.prod(strides[i - 1 : to - 1]) for i, to in itertools.pairwise(pictures)]
@@ -180,18 +182,18 @@ def convolutional_weights(
 
 
 def direct_convolution(weights: Convolutions, x: Array, activation: Activation = jax.nn.relu) -> Array:
-    r"""The update rule `a_i = f(sum_{j<i} W_ij * a_j)` of ordinary convolutions, without f in the last layer.
+    r"""Apply the update rule `a_i = f(sum_{j<i} W_ij * a_j)` of ordinary convolutions, last layer without f.
 
     Args:
-      weights: as of `convolutional_weights`.
-      x: pictures of shape (batch, height, width, n_1).
+      weights: the result of `convolutional_weights`.
+      x: images of shape (batch, height, width, n_1).
       activation: f, elementwise.
 
     Returns:
       Outputs of shape (batch, n) of the last layer.
 
     Raises:
-      ArgumentError: kernels that are missing, or that do not fit the pictures.
+      ArgumentError: kernels that are missing, or that do not fit the images.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -235,20 +237,20 @@ def direct_convolution(weights: Convolutions, x: Array, activation: Activation =
 
 
 def centre(kernel: Array) -> Array:
-    """The 1x1 kernel at the centre of one, as a matrix of shape (N_i, N_{i+1})."""
+    """Return the 1x1 kernel at the center of a kernel, as a matrix of shape (N_i, N_{i+1})."""
     return kernel[kernel.shape[0] // 2, kernel.shape[1] // 2]
 
 
 def without_centre(kernel: Array) -> Array:
-    """A kernel whose centre is 0."""
+    """Return a kernel with its center set to 0."""
     return jnp.asarray(kernel).at[kernel.shape[0] // 2, kernel.shape[1] // 2].set(0)
 
 
 def unpack_convolutions(params: PyTree) -> tuple[list[Array], list[Array]]:
-    """The sequences phi_1, ..., phi_B and L_2, ..., L_{B+1} of the parameters of a network of pictures.
+    """Return the sequences phi_1, ..., phi_B and L_2, ..., L_{B+1} of the parameters of an image network.
 
     Raises:
-      ArgumentError: parameters of something else.
+      ArgumentError: parameters of another kind of model.
     """
     try:
         kernels, values = (named_leaves(params[kind]) for kind in (FACTORS["gated"], "eigenvalues"))
@@ -262,12 +264,12 @@ def unpack_convolutions(params: PyTree) -> tuple[list[Array], list[Array]]:
 
 
 def _by_channel(values: Array, like: Array) -> Array:
-    """One number a channel, with as many axes as an array whose last one are channels."""
+    """Reshape one number per channel to as many axes as an array whose last axis holds channels."""
     return values.reshape((1,) * (like.ndim - 1) + (-1,))
 
 
 def _convolve(x: Array, kernel: Array, stride: int) -> Array:
-    """Padded with zeros, so that the first pixel is the centre of the first window, whatever the stride."""
+    """Convolve with zero padding: the first pixel is the center of the first window, whatever the stride."""
     around = [(size // 2, size // 2) for size in kernel.shape[:2]]
     return jax.lax.conv_general_dilated(
         x, kernel, (stride, stride), around, dimension_numbers=("NHWC", "HWIO", "NHWC")
@@ -317,7 +319,7 @@ def _check_strides(strides: Sequence[int]) -> None:
 
 
 def _check_kernel(name: str, kernel: Array, channels: str) -> None:
-    """Raise unless it is one kernel, square and with a centre."""
+    """Raise unless it is one kernel, square and with a center."""
     check_array(name, kernel)
     shape = kernel.shape
     if len(shape) != 4 or shape[0] != shape[1] or shape[0] % 2 == 0:
@@ -328,7 +330,7 @@ def _check_kernel(name: str, kernel: Array, channels: str) -> None:
 
 
 def _check_pictures(x: Array, kernels: Sequence[Array]) -> None:
-    """Raise unless pictures have the channels and the dtype of the kernels that they are convolved with."""
+    """Raise unless images have the channels and the dtype of the kernels that they are convolved with."""
     check_array("x", x)
     channels = kernels[0].shape[2]
     if x.ndim != 4 or x.shape[-1] != channels:

@@ -1,7 +1,7 @@
 r"""Networks in direct space: a weight matrix for every bundle, with or without skip connections.
 
 Weights are a flat dict: `{"W2_1": (N_2, N_1), "W3_1": (N_3, N_1), "W3_2": (N_3, N_2), ..., "b2": (N_2,)}`.
-W_ij leads from layer j to layer i, and a bundle or a bias that is not there is 0.
+W_ij leads from layer j to layer i, and a missing bundle or bias is 0.
 """
 
 from __future__ import annotations
@@ -35,18 +35,20 @@ from jaxarch.spectral._readout import bundles
 def direct_weights(
     params: PyTree, state: PyTree | None = None, *, bias: bool = False, skips: bool = True
 ) -> dict[str, Array]:
-    r"""A spectral network as ordinary weight matrices over the hidden neurons that are left.
+    r"""Export a spectral network as ordinary weight matrices over the hidden neurons that are left.
 
-    The W_ij of [S] eq. (4.3), or of the gated form, without the rows and columns of neurons that the state
-    has removed. A layer without neurons is left out, and those after it are counted on. Outputs are those of
-    the network that was given, under the feed-forward rule; `direct_feedforward`, or `jaxarch.direct_network`
-    of the widths that are left, computes them. `jaxarch.save_tree` and `load_tree` keep the weights.
+    The weights are the W_ij of [S] eq. (4.3), or of the gated form, without the rows and columns of neurons
+    that the state has removed. A layer without neurons is left out, and later layers are renumbered. The
+    outputs are those of the given network under the feed-forward rule. Compute them with
+    `direct_feedforward`, or `jaxarch.direct_network` of the remaining widths. `jaxarch.save_tree` and
+    `load_tree` store the weights.
 
     Args:
-      params: of one spectral network, concrete: the shapes of the result depend on the state's values.
-      state: of the network.
+      params: parameters of one spectral network, concrete: the shapes of the result depend on the state's
+        values.
+      state: the network's state.
       bias: whether it has a bias neuron, `spectral_network(bias=True)`: its weights become biases.
-      skips: whether it has skip connections; without, every layer must keep a neuron.
+      skips: whether it has skip connections; without them, every layer must keep a neuron.
 
     Returns:
       `{"W2_1": ..., "W3_1": ..., "W3_2": ...}`, and with a bias `"b2", "b3", ...`.
@@ -95,12 +97,12 @@ def direct_weights(
 def of_neurons(
     bundles: Mapping[tuple[int, int], Array], biases: Mapping[int, Array], kept: Mapping[int, np.ndarray]
 ) -> dict[str, Array]:
-    """The weights of some neurons alone. Layers without any are left out, and those after them counted on.
+    """Return the weights of some neurons alone. Layers without any are left out, and later ones renumbered.
 
     Args:
       bundles: W_ij by (i, j), over all neurons.
-      biases: likewise, by layer.
-      kept: the numbers of the neurons of each layer, in the order of layers.
+      biases: biases by layer, over all neurons.
+      kept: the indices of each layer's neurons, in the order of layers.
     """
     left = [i for i, neurons in kept.items() if neurons.size]
     place = {i: to for to, i in enumerate(left, 1)}
@@ -114,7 +116,7 @@ def of_neurons(
 
 
 def _check_one_network(params: PyTree) -> None:
-    """Raise if parameters are a module, or those of many runs."""
+    """Raise if parameters are a module, or belong to many runs."""
     if not isinstance(params, Mapping) and any(hasattr(params, name) for name in FACTORS.values()):
         raise ArgumentError(
             f"params: expected parameters, got a module, {type(params).__name__}; of an NNX module they are "
@@ -132,10 +134,10 @@ def _check_one_network(params: PyTree) -> None:
 
 
 def direct_feedforward(weights: Mapping[str, Array], x: Array, activation: Activation = jax.nn.relu) -> Array:
-    r"""The update rule `a_i = f(sum_{j<i} W_ij a_j + b_i)`, without f in the last layer.
+    r"""Apply the update rule `a_i = f(sum_{j<i} W_ij a_j + b_i)`, without f in the last layer.
 
     Args:
-      weights: `{"W2_1": ..., "W3_1": ..., ...}`, as of `direct_weights`.
+      weights: `{"W2_1": ..., "W3_1": ..., ...}`, for instance from `direct_weights`.
       x: shape (..., N_1).
       activation: f, elementwise.
 
@@ -169,10 +171,10 @@ def direct_feedforward(weights: Mapping[str, Array], x: Array, activation: Activ
 
 
 def direct_widths(weights: Mapping[str, Any]) -> tuple[int, ...]:
-    """The widths N_1, ..., N_{B+1} of a network in direct space.
+    """Return the widths N_1, ..., N_{B+1} of a network in direct space.
 
     Raises:
-      ArgumentError: no such weights, or some that do not fit one another.
+      ArgumentError: weights of another form, or that do not fit one another.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -211,7 +213,7 @@ def direct_widths(weights: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def neuron_norms(weights: Mapping[str, Array]) -> dict[str, Array]:
-    r"""The norm of all weights of each hidden neuron, in and out, without its bias.
+    r"""Return the norm of all weights of each hidden neuron, incoming and outgoing, without its bias.
 
     Returns:
       `{"L2": (N_2,), ..., "LB": (N_B,)}`. The gradient at a neuron without weights is 0.
@@ -232,20 +234,20 @@ def neuron_norms(weights: Mapping[str, Array]) -> dict[str, Array]:
         into = [jnp.sum(jnp.square(weights[n]), axis=1) for n in weights if n.startswith(f"W{k}_")]
         out = [jnp.sum(jnp.square(weights[n]), axis=0) for n in weights if n.endswith(f"_{k}")]
         squares = sum([*into, *out[1:]], out[0])
-        # The derivative of a square root at 0 is infinite.
+        # The derivative of a square root at 0 is infinite, so it is taken at 1 there and not used.
         norms[f"L{k}"] = jnp.where(squares > 0, jnp.sqrt(jnp.where(squares > 0, squares, 1)), 0)
     return norms
 
 
 def neuron_mask(weights: Mapping[str, Array], kept: Mapping[str, Array]) -> dict[str, Array | None]:
-    """The mask of weights that leaves neurons out: False in their rows and columns; `None` for biases.
+    """Return the mask of weights that removes neurons: False in their rows and columns; `None` for biases.
 
     Args:
-      weights: of a network in direct space.
+      weights: weights of a network in direct space.
       kept: booleans for each hidden layer, `{"L2": (N_2,), ...}`.
 
     Raises:
-      ArgumentError: a layer that is not there, or has another number of neurons.
+      ArgumentError: a layer that does not exist, or has another number of neurons.
     """
     widths = direct_widths(weights)
     for name, neurons in kept.items():

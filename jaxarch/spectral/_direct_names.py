@@ -23,6 +23,6 @@ def is_direct(params: PyTree) -> bool:
 
 
 def direct_bundles(weights: Mapping[str, Any]) -> dict[tuple[int, int], Any]:
-    """The bundles W_ij of a network in direct space by (i, j), without its biases."""
+    """Return the bundles W_ij of a network in direct space by (i, j), without its biases."""
     named = [(BUNDLE.fullmatch(name), leaf) for name, leaf in weights.items()]
     return {(int(match[1]), int(match[2])): leaf for match, leaf in named if match}

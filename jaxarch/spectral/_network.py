@@ -1,22 +1,22 @@
-r"""Spectral networks as pure functions: their parameters, and what they compute ([S] sections 3 and 4).
+r"""Spectral networks as pure functions: their parameters and their forward passes ([S] sections 3 and 4).
 
 Parameters are a pytree named as in [S]:
 
     {"eigenvectors": {"phi1": (N_2, N_1), ..., "phiB": (N_{B+1}, N_B)},
      "eigenvalues": {"L1": (N_1,), "L2": (N_2,), ...}}
 
-An "L1" that is not there is 0 and not trained, as in [S] section 4: a constant, which saves a product. The
-eigenvectors of the gated form `A'_B = Lambda_B Phi_B^-1` are others. There phi_1, ..., phi_B are factors, and
-by that name what takes parameters knows the form:
+A missing "L1" is 0 and not trained, as in [S] section 4: a constant, which saves a product. In the gated form
+`A'_B = Lambda_B Phi_B^-1`, phi_1, ..., phi_B are not eigenvectors but factors. That name tells functions
+which form the parameters have:
 
     {"factors": {"phi1": ...}, "eigenvalues": {"L2": ...}}
 
 The state of a network is `{}`, or tells which hidden neurons are left, `{"neurons": {"L2": (N_2,), ...}}`,
-booleans. A neuron that is removed has activation 0: it is gone from the rows and columns of all W_ij. In the
-gated form an eigenvalue of 0 does that too, if f(0) = 0. In that of [S] no choice of eigenvectors and
-eigenvalues does. With its eigenvalue at 0, `W_{k,k-1} = phi_{k-1} L_{k-1} - L_k phi_{k-1}` still feeds it
-where L_{k-1} is not 0. Without its row of phi_{k-1}, or its column of phi_k, all skip connections lose the
-share that runs through it, `-W_{k+1,k} phi_{k-1}`; at the perceptron start, that is all that the network
+booleans. A removed neuron has activation 0: it is gone from the rows and columns of all W_ij. In the gated
+form, an eigenvalue of 0 has the same effect, if f(0) = 0. In the form of [S], no choice of eigenvectors and
+eigenvalues has. If its eigenvalue is 0, `W_{k,k-1} = phi_{k-1} L_{k-1} - L_k phi_{k-1}` still feeds the
+neuron where L_{k-1} is not 0. Without its row of phi_{k-1}, or its column of phi_k, all skip connections lose
+their share through it, `-W_{k+1,k} phi_{k-1}`. At the perceptron start, this share is all that the network
 computes.
 
 [S] Peri, Chicchi, Fanelli and Giambagli, Spectral Architecture Search for Neural Network Models (SPARCS).
@@ -65,22 +65,22 @@ Activation = Callable[[Array], Array]
 """An elementwise function between layers."""
 Initializer = Callable[[Array, tuple[int, ...]], Array]
 Start = ArrayLike | Initializer
-"""How the eigenvalues of a layer start: a number, an array of their shape, or `(key, shape) -> values`."""
+"""Start of a layer's eigenvalues: a number, an array of their shape, or `(key, shape) -> values`."""
 Neurons = Sequence[Array | None]
-"""For each hidden layer, which of its neurons are left, booleans of shape (N_i,); `None` for all."""
+"""Neurons left in each hidden layer: booleans of shape (N_i,), or `None` for all."""
 Method = Literal["auto", "substitution", "materialised"]
-"""Order of a pass: layer by layer, or with all W_ij at hand; `auto` takes the cheaper one."""
+"""Order of a forward pass: layer by layer, or with all W_ij built; `auto` takes the cheaper one."""
 
 xavier_uniform: Initializer = jax.nn.initializers.glorot_uniform()
-"""The eigenvectors of [S] appendix E."""
+"""Initializer of the eigenvectors in [S] appendix E."""
 
 FACTORS: dict[Form, str] = {"eigendecomposition": "eigenvectors", "gated": "factors"}
-"""What parameters call phi_1, ..., phi_B in each form."""
+"""Name of phi_1, ..., phi_B among the parameters, for each form."""
 
 _NEURONS = re.compile(r"eigenvalues/(L\d+)$")
 
 PASS = 4
-"""An elementwise operation on one number takes as long as about so many multiply-adds of a matrix product."""
+"""Cost of an elementwise operation on one number, in multiply-adds of a matrix product (approximate)."""
 
 
 # Parameters ------------------------------------------------------------------------------------------
@@ -94,19 +94,19 @@ def init(
     train_input_eigenvalues: bool = False,
     form: Form = "eigendecomposition",
 ) -> PyTree:
-    """Initial parameters.
+    """Draw initial parameters.
 
     Args:
       key: a `jax.random.key`.
-      widths: neurons a layer, N_1, ..., N_{B+1}.
-      eigenvalues: one start a layer.
-      eigenvectors: an initialiser of matrices of shape (inputs, outputs), as JAX's are.
+      widths: neurons per layer, N_1, ..., N_{B+1}.
+      eigenvalues: one start per layer.
+      eigenvectors: an initializer of matrices of shape (inputs, outputs), like JAX's.
       train_input_eigenvalues: whether L_1 is a parameter. If not it is 0, whatever its start.
       form: `eigendecomposition` or `gated`.
 
     Raises:
       ArgumentError: widths that are not at least two positive integers, starts of another number or shape, an
-        initialiser that is no function, an unknown form.
+        initializer that is not a function, an unknown form.
 
     Example:
       >>> import jax, jaxarch
@@ -138,7 +138,7 @@ def init(
 
 
 def check_starts(eigenvalues: Any, widths: Sequence[int]) -> None:
-    """Raise unless there is one start a layer: a number, an array of its width, or a function."""
+    """Raise unless there is one start per layer: a number, an array of its width, or a function."""
     check_list("eigenvalues", eigenvalues, f"{len(widths)} starts, one a layer")
     if len(eigenvalues) != len(widths):
         raise ArgumentError(
@@ -158,7 +158,7 @@ def check_starts(eigenvalues: Any, widths: Sequence[int]) -> None:
 
 
 def _as_array(value: Any) -> np.ndarray:
-    """Return it as NumPy reads it; ragged lists are one object."""
+    """Convert to a NumPy array; ragged lists become one object."""
     try:
         return np.asarray(value)
     except ValueError:
@@ -166,10 +166,10 @@ def _as_array(value: Any) -> np.ndarray:
 
 
 def form_of(params: PyTree) -> Form:
-    """The form of a network, by the names of its parameters.
+    """Return the form of a network, by the names of its parameters.
 
     Raises:
-      ArgumentError: parameters of something else.
+      ArgumentError: parameters of another kind of model.
 
     Example:
       >>> import jax, jaxarch
@@ -187,14 +187,14 @@ def form_of(params: PyTree) -> Form:
 
 
 def unpack(params: PyTree, form: Form = "eigendecomposition") -> tuple[list[Array], list[Array | np.ndarray]]:
-    """The sequences phi_1, ..., phi_B and L_1, ..., L_{B+1} of a network's parameters.
+    """Return the sequences phi_1, ..., phi_B and L_1, ..., L_{B+1} of a network's parameters.
 
-    What is computed with them depends on the form, which they do not tell any more:
-    `feedforward(*unpack(params, form), x, form=form)`, with `form_of(params)` where it is not known.
+    The sequences do not tell the form any more, so pass it on:
+    `feedforward(*unpack(params, form), x, form=form)`. Use `form_of(params)` if you do not know it.
 
     Raises:
-      ArgumentError: parameters of something else, of another form, or of many networks at once; blocks that
-        do not fit.
+      ArgumentError: parameters of another kind of model, of another form, or of many networks at once; blocks
+        that do not fit.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -215,7 +215,7 @@ def unpack(params: PyTree, form: Form = "eigendecomposition") -> tuple[list[Arra
         vectors, values = (named_leaves(params[kind]) for kind in (FACTORS[form], "eigenvalues"))
         phi = [vectors[f"phi{i + 1}"] for i in range(len(vectors))]
         if "L1" not in values:
-            # A NumPy array is known when tracing: `feedforward` sees that it is 0.
+            # A NumPy array is known during tracing, so `feedforward` can see that it is 0.
             values["L1"] = np.zeros(phi[0].shape[-1], phi[0].dtype)
         eigenvalues = [values[f"L{i + 1}"] for i in range(len(values))]
     except (KeyError, TypeError, IndexError, AttributeError):
@@ -233,13 +233,13 @@ def _not_spectral() -> ArgumentError:
 
 
 def hidden_eigenvalues(params: PyTree) -> PyTree:
-    """The eigenvalues of hidden neurons, L_2 to L_B, and `None` in place of all other leaves.
+    """Return the eigenvalues of hidden neurons, L_2 to L_B, with `None` in place of all other leaves.
 
     Args:
-      params: of a spectral network, or of any model that has some inside.
+      params: parameters of a spectral network, or of any model that contains one.
 
     Raises:
-      ArgumentError: there are none.
+      ArgumentError: parameters without hidden eigenvalues.
 
     Example:
       >>> import jax, jaxarch
@@ -254,7 +254,7 @@ def hidden_eigenvalues(params: PyTree) -> PyTree:
         name = re.fullmatch(r"(.*)eigenvalues/L(\d+)", path)
         if name is None:
             return False
-        # A hidden layer is entered by one phi and left by the next.
+        # A hidden layer has an incoming phi and an outgoing one.
         layer = int(name[2])
         return any(
             all(f"{name[1]}{factors}/phi{i}" in names for i in (layer - 1, layer))
@@ -270,15 +270,15 @@ def hidden_eigenvalues(params: PyTree) -> PyTree:
 
 
 def with_neurons(state: PyTree, mask: PyTree) -> PyTree:
-    """The state of a model that has only the hidden neurons of a mask.
+    """Return the state of a model reduced to the hidden neurons of a mask.
 
     Args:
-      state: of the model: `{}`, or one with a place for neurons beside the eigenvalues' own, as of
+      state: the model's state: `{}`, or one with a place for neurons beside the eigenvalues, as in
         `jaxarch.models.SpectralMLP`: the path `head/neurons/L2` for `head/eigenvalues/L2`.
       mask: booleans in the structure of `hidden_eigenvalues(params)`.
 
     Raises:
-      ArgumentError: a state without a place for them.
+      ArgumentError: a state without a place for the neurons.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch
@@ -299,7 +299,7 @@ def with_neurons(state: PyTree, mask: PyTree) -> PyTree:
 
 
 def neurons_in(state: PyTree, mask: PyTree) -> PyTree:
-    """The hidden neurons of a mask that a model's state has not removed, in the mask's structure."""
+    """Return the hidden neurons of a mask that a model's state has not removed, in the mask's structure."""
     places = named_leaves(state)
 
     def left(path: Any, kept: Array) -> Array:
@@ -309,12 +309,12 @@ def neurons_in(state: PyTree, mask: PyTree) -> PyTree:
 
 
 def tells_neurons(state: PyTree) -> bool:
-    """Whether the state of a model says which hidden neurons are left."""
+    """Return whether the state of a model tells which hidden neurons are left."""
     return any("neurons" in path.split("/") for path in named_leaves(state))
 
 
 def unpack_neurons(state: PyTree, layers: int) -> Neurons:
-    """The masks of the hidden layers 2, ..., B of B + 1 `layers`; `None` where all neurons are left."""
+    """Return the masks of hidden layers 2, ..., B of B + 1 `layers`; `None` where all neurons are left."""
     check_mapping("state", state, '{} or {"neurons": {"L2": ...}}')
     kept = named_leaves(state.get("neurons", {}))
     hidden = [f"L{i}" for i in range(2, layers)]
@@ -338,39 +338,40 @@ def feedforward(
     neurons: Neurons | None = None,
     form: Form = "eigendecomposition",
 ) -> Array:
-    r"""The update rule `a_i = f(sum_{k<i} W_ik a_k)`, without f in the last layer ([S] 4.5, 3.4).
+    r"""Apply the update rule `a_i = f(sum_{k<i} W_ik a_k)`, without f in the last layer ([S] 4.5, 3.4).
 
-    By substitution, no W_ik is built but those between neighbours: with `s_1 = x`,
+    Substitution builds no W_ik except those between neighbors: with `s_1 = x`,
 
         z_i = W_{i,i-1} s_{i-1},    a_i = f(z_i),    s_i = a_i - phi_{i-1} s_{i-1},
 
-    and the output is z_{B+1}. For s is `Phi_B^-1 a`, and row i of A_B left of its diagonal is W_{i,i-1} times
-    row i - 1 of Phi_B^-1 ([S] 4.2, 4.3). So all B (B + 1) / 2 bundles together cost two products a hidden
-    layer and one for the output; where L_{i-1} is known to be 0, `z_i = -L_i phi_{i-1} s_{i-1}` and the layer
-    costs one. To a narrow output it is cheaper to go without s_B:
+    and the output is z_{B+1}. This holds since s is `Phi_B^-1 a`. Row i of A_B left of its diagonal is
+    W_{i,i-1} times row i - 1 of Phi_B^-1 ([S] 4.2, 4.3). All B (B + 1) / 2 bundles together thus cost two
+    products per hidden layer and one for the output. If L_{i-1} is known to be 0,
+    `z_i = -L_i phi_{i-1} s_{i-1}` and the layer costs one product. For a narrow output it is cheaper to skip
+    s_B:
 
         z_{B+1} = W_{B+1,B} a_B - (W_{B+1,B} phi_{B-1}) s_{B-1}.
 
-    In the gated form every layer is as if L_{i-1} = 0: with `u_i = phi_{i-1} s_{i-1}`,
+    In the gated form every layer behaves as if L_{i-1} = 0: with `u_i = phi_{i-1} s_{i-1}`,
 
         z_i = -L_i u_i,    s_i = f(-L_i u_i) - u_i,
 
-    one product a layer, as in an ordinary network with the weights phi_i. It is one: each of its neurons has
-    an activation of its own, `u -> f(-lambda u) - u`, which is linear where lambda = 0; with ReLU a
-    parametric ReLU (He et al. 2015).
+    one product per layer, as in an ordinary network with the weights phi_i. It is such a network: each neuron
+    has its own activation `u -> f(-lambda u) - u`, linear where lambda = 0. With ReLU it is a parametric ReLU
+    (He et al. 2015).
 
-    Nothing here has a derivative of its own: JAX's is the same products again, in either mode, and keeps
-    nothing but s and what f needs.
+    No custom derivatives are defined: JAX's derivative takes the same products again, in either mode, and
+    stores only s and what f needs.
 
     Args:
       eigenvectors: phi_1, ..., phi_B, shapes (N_{i+1}, N_i).
-      eigenvalues: L_1, ..., L_{B+1}, shapes (N_i,). Zeros in a NumPy array are known to be 0 when tracing.
+      eigenvalues: L_1, ..., L_{B+1}, shapes (N_i,). Zeros in a NumPy array are known to be 0 during tracing.
       x: shape (..., N_1).
       activation: f, elementwise.
-      method: `substitution` computes every s_i; `auto` leaves s_B out where that takes fewer operations,
-        counted from the shapes when tracing, which with one hidden layer is to build all the W_ik;
-        `materialised` builds them at any depth, as [S] does: O(B^2) bundles, and never faster than `auto`.
-      neurons: which hidden neurons are left, one mask a hidden layer; the others have activation 0.
+      method: `substitution` computes every s_i. `auto` skips s_B if that takes fewer operations, counted from
+        the shapes during tracing; with one hidden layer, skipping s_B means building all the W_ik.
+        `materialised` builds them at any depth, as in [S]: O(B^2) bundles, and never faster than `auto`.
+      neurons: which hidden neurons are left, one mask per hidden layer; the others have activation 0.
       form: `eigendecomposition` or `gated`.
 
     Returns:
@@ -409,18 +410,18 @@ def recursive(
     neurons: Neurons | None = None,
     form: Form = "eigendecomposition",
 ) -> Array:
-    r"""The recursive rule: `A_B f(A_B ... f(A_B a))`, B times A_B, from `a = (x, 0, ..., 0)` ([S] section 4).
+    r"""Apply the recursive rule `A_B f(A_B ... f(A_B a))`, A_B B times, `a = (x, 0, ..., 0)` ([S] section 4).
 
     Unlike in `feedforward`, the self-loops L_i on the diagonal of A_B count, and the input is seen once: it
-    stays in its layer only as far as L_1 keeps it there. Computed by substitution: 2 B products a turn, B in
-    the gated form.
+    stays in its layer only as far as L_1 keeps it there. The rule is computed by substitution, with 2 B
+    products per iteration, B in the gated form.
 
     Args:
       eigenvectors: phi_1, ..., phi_B, shapes (N_{i+1}, N_i).
       eigenvalues: L_1, ..., L_{B+1}, shapes (N_i,).
       x: shape (..., N_1).
       activation: f, elementwise.
-      neurons: which hidden neurons are left, one mask a hidden layer; the others have activation 0.
+      neurons: which hidden neurons are left, one mask per hidden layer; the others have activation 0.
       form: `eigendecomposition` or `gated`.
 
     Returns:
@@ -454,18 +455,18 @@ def layer_by_layer(
     neurons: Neurons | None = None,
     form: Form = "eigendecomposition",
 ) -> Array:
-    r"""Neighbouring layers alone, `a_i = f(W_{i,i-1} a_{i-1})`, without f in the last layer.
+    r"""Join only neighboring layers, `a_i = f(W_{i,i-1} a_{i-1})`, without f in the last layer.
 
-    The bundles are those of [S] eq. (4.3), the others are left out: spectral layers as they were before
-    SPARCS, but for neighbours that share the eigenvalues of the layer between them. Those of the gated form,
-    `W_{i,i-1} = -L_i phi_{i-1}`, share none.
+    The bundles are those of [S] eq. (4.3), without all others. These are the spectral layers from before
+    SPARCS, except that neighbors share the eigenvalues of the layer between them. In the gated form the
+    bundles are `W_{i,i-1} = -L_i phi_{i-1}`, and share none.
 
     Args:
       eigenvectors: phi_1, ..., phi_B, shapes (N_{i+1}, N_i).
       eigenvalues: L_1, ..., L_{B+1}, shapes (N_i,).
       x: shape (..., N_1).
       activation: f, elementwise.
-      neurons: which hidden neurons are left, one mask a hidden layer; the others have activation 0.
+      neurons: which hidden neurons are left, one mask per hidden layer; the others have activation 0.
       form: `eigendecomposition` or `gated`.
 
     Returns:
@@ -492,14 +493,14 @@ def _substitution(
     f: Sequence[Activation],
     short: bool,
 ) -> Array:
-    """By substitution, of phi_{i-1}, L_{i-1} and L_i; if `short`, the output is computed without s_B."""
+    """Compute the outputs by substitution; if `short`, without s_B."""
     *hidden, last = layers
     output = adjacent(*last)
     s = x
     for i, (phi, inner, outer) in enumerate(hidden, 1):
         if short and i == len(hidden):
             z = s @ adjacent(phi, inner, outer).T
-            # Minus the narrow matrix, not minus the product, whose cotangent would be negated at full size.
+            # Negate the narrow matrix and not the product, whose cotangent would be negated at full size.
             return f[i - 1](z) @ output.T + s @ (-output @ phi).T
         u = s @ phi.T
         z = u * jnp.broadcast_to(-outer, u.shape) if _is_zero(inner) else s @ adjacent(phi, inner, outer).T
@@ -519,7 +520,7 @@ def _materialised(bundles: Blocks, x: Array, f: Sequence[Activation]) -> Array:
 def _activations(
     activation: Activation, neurons: Neurons | None, hidden: int, axis: int = -1
 ) -> list[Activation]:
-    """The activation of each hidden layer, 0 for neurons that are removed; `axis` is that of neurons."""
+    """Return the activation of each hidden layer, 0 for removed neurons; `axis` is the axis of neurons."""
     if neurons is None:
         return [activation] * hidden
     check_list("neurons", neurons, f"{hidden} masks, one a hidden layer")
@@ -537,7 +538,7 @@ def _activations(
                     f"neurons: expected a mask of shape ({z.shape[axis]},), got {jnp.shape(kept)}"
                 )
             shaped = jnp.expand_dims(kept, [i for i in range(z.ndim) if i != axis % z.ndim])
-            # Inside: where the activation of a removed neuron overflows, 0 times its slope would be NaN.
+            # Mask inside as well: if the activation of a removed neuron overflows, 0 times its slope is NaN.
             return jnp.where(shaped, activation(jnp.where(shaped, z, 0)), 0)
 
         return masked
@@ -546,10 +547,10 @@ def _activations(
 
 
 def check_activation(activation: Activation) -> None:
-    """Raise unless an activation is elementwise: a change of one input changes that output alone.
+    """Raise unless an activation is elementwise: a change of one input changes only that output.
 
     Raises:
-      ArgumentError: no function, another shape, outputs that depend on other inputs (softmax, a sort).
+      ArgumentError: not a function, another shape, outputs that depend on other inputs (softmax, a sort).
     """
     if not callable(activation):
         raise ArgumentError(
@@ -565,7 +566,7 @@ def check_activation(activation: Activation) -> None:
         raise ArgumentError(f"activation: expected an elementwise function; it makes {like.shape} {shape}")
     if not jnp.issubdtype(dtype, jnp.floating):
         raise ArgumentError(f"activation: expected floating-point values, got {dtype}")
-    # One after another, so that nothing is compiled for what is mapped; concrete also inside of jit.
+    # One input at a time, since vmap would compile. The values are concrete also inside jit.
     with jax.ensure_compile_time_eval():
         before = jnp.asarray([[-1.5, 0.25, 2.0], [3.0, -0.5, 1.0]])
         outputs = activation(before)
@@ -574,7 +575,7 @@ def check_activation(activation: Activation) -> None:
             try:
                 others = np.asarray(changed).copy()
             except jax.errors.TracerArrayConversionError:
-                # Inside of a trace, JAX before 0.8 traces compiled functions here all the same.
+                # Inside a trace, JAX before 0.8 traces compiled functions here all the same.
                 return
             others[place] = False
             if others.any():
@@ -606,16 +607,16 @@ def _check(
 
 
 def _is_zero(values: Array | np.ndarray) -> bool:
-    """Whether eigenvalues are known to be 0 when tracing."""
+    """Return whether eigenvalues are known to be 0 during tracing."""
     return isinstance(values, np.ndarray) and not values.any()
 
 
 def _is_shorter(eigenvectors: Sequence[Array], inner: Sequence[Array | np.ndarray], examples: int) -> bool:
-    """Whether an output without s_B takes fewer operations, multiply-adds of a forward pass.
+    """Return whether an output without s_B takes fewer operations, multiply-adds of a forward pass.
 
-    It saves a product and a subtraction; if L_{B-1} = 0, where s_B takes one product itself, only elementwise
-    work. It adds products with the output's width. A backward pass has twice a forward pass's products and so
-    does not change the order.
+    It saves a product and a subtraction. If L_{B-1} = 0, s_B itself takes one product, and only elementwise
+    work is saved. It adds products with the output's width. A backward pass has twice the products of a
+    forward pass, so it does not change the order.
     """
     if len(eigenvectors) == 1:
         return False

@@ -1,6 +1,7 @@
-r"""What a spectral network has become: which hidden neurons count, how non-linear it is, how large.
+r"""Measures of a trained spectral network: which hidden neurons count, how non-linear and how large it is.
 
-Pure functions of the parameters of one network (map them with `vmap` over many), to look at, not to train by.
+These are pure functions of the parameters of one network (use `vmap` for many). They are meant for analysis,
+not for training.
 
 [S] Peri, Chicchi, Fanelli and Giambagli, Spectral Architecture Search for Neural Network Models (SPARCS).
 """
@@ -25,22 +26,22 @@ from jaxarch.spectral.algebra import Blocks, connections
 
 
 def neuron_order(params: PyTree, state: PyTree | None = None) -> PyTree:
-    """The place of each hidden neuron in the joint order of `|eigenvalue|` over all hidden layers.
+    """Return the place of each hidden neuron in the joint order of `|eigenvalue|` over all hidden layers.
 
-    Within a layer, eigenvalues are what the neurons' activity is scaled by; an absolute threshold on them
-    means little, since eigenvectors grow to compensate for a penalty. [S] orders them in one layer (figure
-    10); the joint order is our reading for several.
+    Within a layer, eigenvalues scale the neurons' activity. An absolute threshold on them means little, since
+    eigenvectors grow to compensate for a penalty. [S] orders the eigenvalues in one layer (figure 10); the
+    joint order is our reading for several.
 
     Args:
-      params: of a spectral network, or of any model that has some inside.
-      state: of the model. Neurons that it has removed come first.
+      params: parameters of a spectral network, or of any model that contains one.
+      state: the model's state. Neurons that it has removed come first.
 
     Returns:
-      Integers 0 (first to go) to H - 1 in the structure of `hidden_eigenvalues(params)`; ties in the order of
-      the leaves.
+      Integers from 0 (first to go) to H - 1, in the structure of `hidden_eigenvalues(params)`. Ties are in
+      the order of the leaves.
 
     Raises:
-      ArgumentError: no hidden eigenvalues.
+      ArgumentError: parameters without hidden eigenvalues.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -59,7 +60,7 @@ def neuron_order(params: PyTree, state: PyTree | None = None) -> PyTree:
 
 
 def joint_order(numbers: PyTree, left: PyTree) -> PyTree:
-    """The place of every number in the order of all together, from 0: those not left, then the smallest."""
+    """Return the rank of every number among all, from 0: first those that are not left, then the smallest."""
     ordered = map_selected(lambda leaf, kept: jnp.where(kept, leaf, -jnp.inf), numbers, left)
     return split_like(
         jnp.argsort(jnp.argsort(jnp.concatenate(jax.tree.leaves(ordered)), stable=True)), numbers
@@ -67,27 +68,28 @@ def joint_order(numbers: PyTree, left: PyTree) -> PyTree:
 
 
 def split_like(numbers: Array, like: PyTree) -> PyTree:
-    """One array of all neurons as one a layer."""
+    """Split one array of all neurons into one array per layer."""
     leaves, structure = jax.tree.flatten(like)
     parts = jnp.split(numbers, np.cumsum([leaf.size for leaf in leaves])[:-1])
     return jax.tree.unflatten(structure, parts)
 
 
 def path_norms(params: PyTree, state: PyTree | None = None, *, skips: bool = True) -> dict[str, Array]:
-    r"""How much of what the network computes runs through each hidden neuron, by its weights.
+    r"""Return how much of the network's function runs through each hidden neuron, by its weights.
 
-    The root of the sum, over all paths from an input to an output through the neuron, of the squared product
-    of the weights on the path: `sqrt(in_k out_k)` with, all elementwise squares,
+    This is the root of a sum over all paths from an input to an output through the neuron. The terms are the
+    squared products of the weights on a path: `sqrt(in_k out_k)` with, all elementwise squares,
 
         in_k = sum_{j<k} W_kj^2 in_j,    out_k = sum_{i>k} (W_ik^2)^T out_i,    in_1 = out_{B+1} = 1.
 
-    It does not change when a neuron's incoming weights are scaled by c > 0 and its outgoing ones by 1/c,
-    which under ReLU changes nothing. With one hidden layer these are the norms of the slices of Gamma (E.1).
+    It does not change if a neuron's incoming weights are scaled by c > 0 and its outgoing ones by 1/c; under
+    ReLU, this does not change the network. With one hidden layer, these are the norms of the slices of Gamma
+    (E.1).
 
     Args:
-      params: of one spectral network.
-      state: of the network: which neurons are left.
-      skips: whether it has skip connections, as `spectral_network` was told.
+      params: parameters of one spectral network.
+      state: the network's state: which neurons are left.
+      skips: whether the network has skip connections; pass the same value as to `spectral_network`.
 
     Returns:
       `{"L2": (N_2,), ..., "LB": (N_B,)}`; 0 for neurons that the state has removed.
@@ -115,12 +117,13 @@ def path_norms(params: PyTree, state: PyTree | None = None, *, skips: bool = Tru
 
 
 def gamma_norm(params: PyTree, state: PyTree | None = None) -> Array:
-    r"""The norm of Gamma, `Gamma_ijk = [W_32]_ij [W_21]_jk`: what runs through the hidden layer ([S] E.1).
+    r"""Return the norm of Gamma, `Gamma_ijk = [W_32]_ij [W_21]_jk`: the hidden layer's part ([S] E.1).
 
-    `sqrt(sum_j |W_32[:, j]|^2 |W_21[j, :]|^2)`, without the tensor. 0 at the perceptron start.
+    It is computed without the tensor, as `sqrt(sum_j |W_32[:, j]|^2 |W_21[j, :]|^2)`. At the perceptron start
+    it is 0.
 
     Raises:
-      ArgumentError: another number of hidden layers than one; use `path_norms`.
+      ArgumentError: a number of hidden layers other than one; use `path_norms`.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -140,9 +143,9 @@ def gamma_norm(params: PyTree, state: PyTree | None = None) -> Array:
 
 
 def bundles(params: PyTree, state: PyTree | None = None, skips: bool = True) -> Blocks:
-    """Return all W_ij ([S] 4.3), or only those between neighbours, 0 for hidden neurons that are removed.
+    """Return all W_ij ([S] 4.3), or only those between neighbors, with 0 for removed hidden neurons.
 
-    The parameters tell their form: of [S], gated, or a network in direct space, without its biases.
+    The parameters tell the form: that of [S], gated, or a network in direct space, without its biases.
 
     Raises:
       ArgumentError: parameters of another form.
@@ -172,11 +175,11 @@ def bundles(params: PyTree, state: PyTree | None = None, skips: bool = True) -> 
 
 
 def parameter_counts(widths: Sequence[int]) -> dict[str, int]:
-    r"""Parameters that a search over architectures of these widths needs ([S] figure 8).
+    r"""Count the parameters that a search over architectures of these widths needs ([S] figure 8).
 
-    `spectral`: `sum_i N_i N_{i+1} + sum_i N_i`, L_1 included; where it is held at 0, N_1 fewer are trained.
-    `gated`: always so few, as the gated form does not read L_1. `direct`: all bundles as weights,
-    `sum_{i<j} N_i N_j`. `mlp`: `sum_i N_i N_{i+1}`, which has no skips. None has biases.
+    `spectral`: `sum_i N_i N_{i+1} + sum_i N_i`, L_1 included; if it is fixed at 0, N_1 fewer are trained.
+    `gated`: always N_1 fewer, as the gated form does not read L_1. `direct`: all bundles as weights,
+    `sum_{i<j} N_i N_j`. `mlp`: `sum_i N_i N_{i+1}`, without skips. No count includes biases.
 
     Raises:
       ArgumentError: widths that are not at least two positive integers.

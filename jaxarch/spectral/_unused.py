@@ -13,22 +13,22 @@ from jaxarch.spectral._direct_names import direct_bundles
 
 
 def without_unused(weights: Mapping[str, Array]) -> dict[str, Array]:
-    r"""The smaller matrices of a network in direct space: without hidden neurons that lead nowhere.
+    r"""Remove hidden neurons that lead nowhere from a network in direct space, for smaller matrices.
 
-    A hidden neuron is left out if all its weights to later neurons that are kept are 0, as those are that
-    `jaxarch.recruit` removes from a `direct_network`. A layer without neurons is left out, and those after it
-    are counted on. So the outputs are the same, whatever the activation; `direct_feedforward`, or
-    `jaxarch.direct_network` of the widths that are left, computes them.
+    A hidden neuron is removed if all its weights to kept later neurons are 0, as after `jaxarch.recruit` on a
+    `direct_network`. A layer without neurons is left out, and later layers are renumbered. The outputs are
+    the same, whatever the activation. Compute them with `direct_feedforward`, or `jaxarch.direct_network` of
+    the remaining widths.
 
     Args:
       weights: `{"W2_1": ..., "W3_1": ..., "b2": ...}`, concrete: the shapes of the result depend on them.
 
     Returns:
-      Weights of the same names, and of a network that may have fewer layers.
+      Weights with the same kind of names, for a network that may have fewer layers.
 
     Raises:
-      ArgumentError: weights of another form, or traced; a layer into which no bundle is left, where one
-        before it has no neuron and no skip connection leads past that.
+      ArgumentError: weights of another form, or traced; a layer without an incoming bundle, because a layer
+        before it has no neurons left and no skip connection bypasses that one.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch

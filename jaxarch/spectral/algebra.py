@@ -1,27 +1,26 @@
 r"""The algebra of spectral networks ([S] sections 2 to 4, appendices A to D), for any depth and any widths.
 
-A network of B + 1 layers of N_1, ..., N_{B+1} neurons is one square matrix, `A_B = Phi_B Lambda_B Phi_B^-1`,
-whose eigenvectors and eigenvalues are its parameters:
+A network of B + 1 layers of N_1, ..., N_{B+1} neurons is one square matrix, `A_B = Phi_B Lambda_B Phi_B^-1`.
+Its eigenvectors and eigenvalues are the parameters:
 
     Phi_B = | I                  |    Lambda_B = | L_1                   |
             | phi_1  I           |               |      L_2              |
             |        ...  ...    |               |           ...         |
             |          phi_B  I  |               |               L_{B+1} |
 
-That is the form of [S], the eigendecomposition. The gated form is this library's: `A'_B = Lambda_B Phi_B^-1`,
-of the same parameters. Its spectrum is Lambda_B too, but the columns of Phi_B are not its eigenvectors, and a
-bundle has the eigenvalues of the layer that it leads to and no others. What depends on it takes a `form`.
+This is the form of [S], the eigendecomposition. The gated form is this library's: `A'_B = Lambda_B Phi_B^-1`,
+with the same parameters. Its spectrum is also Lambda_B, but the columns of Phi_B are not its eigenvectors. A
+bundle contains only the eigenvalues of the layer that it leads to. Functions that depend on it take a `form`.
 
-Everything here takes `eigenvectors`, the sequence phi_1, ..., phi_B of matrices of shape (N_{i+1}, N_i), and
-`eigenvalues`, the sequence L_1, ..., L_{B+1} of vectors of shape (N_i,). It is written with operators alone:
-JAX and NumPy arrays of any dtype go in and come out, and NumPy arrays of dtype `object` that hold integers or
-`fractions.Fraction` are computed with exactly. Block matrices are `Blocks`; layers are counted from 1, as in
-[S].
+The argument `eigenvectors` is the sequence phi_1, ..., phi_B of matrices of shape (N_{i+1}, N_i).
+`eigenvalues` is the sequence L_1, ..., L_{B+1} of vectors of shape (N_i,). The functions use operators only.
+Inputs and outputs are JAX and NumPy arrays of any dtype; NumPy arrays of dtype `object` that hold integers or
+`fractions.Fraction` are computed exactly. Block matrices are `Blocks`; layers are counted from 1, as in [S].
 
-Which inverse to use: `substitute` wherever `Phi_B^-1` is only multiplied with something, which is everywhere
-that a network needs it; `inverse_by_blocks` where its blocks are wanted; `inverse_by_powers`, formula (4.1),
-nowhere but in proofs: its terms grow like binomial coefficients and cancel. In float32 at 16 blocks it may
-have no correct digit left (see `error_bounds`).
+Choose the inverse by its use. `substitute` multiplies `Phi_B^-1` with something, which is all that a network
+needs. `inverse_by_blocks` returns its blocks. `inverse_by_powers`, formula (4.1), is only for proofs: its
+terms grow like binomial coefficients and cancel. In float32 at 16 blocks it may have no correct digit left
+(see `error_bounds`).
 
 [S] Peri, Chicchi, Fanelli and Giambagli, Spectral Architecture Search for Neural Network Models (SPARCS).
 """
@@ -61,14 +60,14 @@ Form = Literal["eigendecomposition", "gated"]
 """`A_B = Phi_B Lambda_B Phi_B^-1`, as in [S], or `A'_B = Lambda_B Phi_B^-1`."""
 
 Blocks = dict[tuple[int, int], Any]
-"""A block lower triangular matrix: `blocks[i, j]` is block (i, j), i >= j >= 1; those not in it are zero."""
+"""A block lower triangular matrix: `blocks[i, j]` is block (i, j), i >= j >= 1; missing blocks are zero."""
 
 
 # Phi_B, its powers and its inverse -------------------------------------------------------------------
 
 
 def eigenvector_blocks(eigenvectors: Sequence[Any]) -> Blocks:
-    """Phi_B: identities, and phi_j below the j-th of them ([S] B.1).
+    """Return Phi_B: identities, and phi_j below the j-th of them ([S] B.1).
 
     Example:
       >>> import numpy as np
@@ -83,13 +82,13 @@ def eigenvector_blocks(eigenvectors: Sequence[Any]) -> Blocks:
 
 
 def power(eigenvectors: Sequence[Any], n: int) -> Blocks:
-    r"""Phi_B^n for any integer n: block (i, j) is `C(n, i - j) phi_{i-1} ... phi_j` ([S] B.2, B.3).
+    r"""Return Phi_B^n for any integer n: block (i, j) is `C(n, i - j) phi_{i-1} ... phi_j` ([S] B.2, B.3).
 
-    [S] has it for n > 0. Since Phi_B - I is nilpotent (A.2), the binomial series of `(I + (Phi_B - I))^n`
-    ends, and it holds for n <= 0 as well, with `C(-n, r) = (-1)^r C(n + r - 1, r)`: (4.2) is n = -1.
+    [S] states it for n > 0. Since Phi_B - I is nilpotent (A.2), the binomial series of `(I + (Phi_B - I))^n`
+    ends. It therefore also holds for n <= 0, with `C(-n, r) = (-1)^r C(n + r - 1, r)`: (4.2) is n = -1.
 
     Raises:
-      ArgumentError: an n that is no integer, or so large that a coefficient does not fit the dtype.
+      ArgumentError: an n that is not an integer, or so large that a coefficient does not fit the dtype.
 
     Example:
       >>> import numpy as np
@@ -113,7 +112,7 @@ def power(eigenvectors: Sequence[Any], n: int) -> Blocks:
 
 
 def inverse_by_blocks(eigenvectors: Sequence[Any]) -> Blocks:
-    r"""Phi_B^-1 by its blocks: `S_ij = (-1)^(i-j) phi_{i-1} ... phi_j` ([S] 4.2, B.11).
+    r"""Return Phi_B^-1 by its blocks: `S_ij = (-1)^(i-j) phi_{i-1} ... phi_j` ([S] 4.2, B.11).
 
     Example:
       >>> import numpy as np
@@ -128,7 +127,7 @@ def inverse_by_blocks(eigenvectors: Sequence[Any]) -> Blocks:
 
 
 def inverse_by_substitution(eigenvectors: Sequence[Any]) -> Blocks:
-    """Phi_B^-1 by forward substitution into the columns of the identity.
+    """Return Phi_B^-1 by forward substitution into the columns of the identity.
 
     Example:
       >>> import numpy as np
@@ -148,10 +147,10 @@ def inverse_by_substitution(eigenvectors: Sequence[Any]) -> Blocks:
 
 
 def inverse_by_powers(eigenvectors: Sequence[Any]) -> Blocks:
-    r"""Phi_B^-1 by the formula `sum_{i=0}^B (-1)^i C(B+1, i+1) Phi_B^i` ([S] 4.1, A.1).
+    r"""Return Phi_B^-1 by the formula `sum_{i=0}^B (-1)^i C(B+1, i+1) Phi_B^i` ([S] 4.1, A.1).
 
-    A theorem, not an algorithm: it is exact on integers and fractions, while in floating point its error
-    grows like the binomial coefficients. Use `substitute`, or `inverse_by_blocks`.
+    This is a theorem, not an algorithm. It is exact on integers and fractions, but in floating point its
+    error grows like the binomial coefficients. Use `substitute`, or `inverse_by_blocks`.
 
     Example:
       >>> import numpy as np
@@ -172,14 +171,14 @@ def inverse_by_powers(eigenvectors: Sequence[Any]) -> Blocks:
 
 
 def substitute(eigenvectors: Sequence[Any], a: Sequence[Any]) -> list[Any]:
-    r"""`s = Phi_B^-1 a` by forward substitution: `s_1 = a_1`, `s_i = a_i - phi_{i-1} s_{i-1}`.
+    r"""Compute `s = Phi_B^-1 a` by forward substitution: `s_1 = a_1`, `s_i = a_i - phi_{i-1} s_{i-1}`.
 
     Args:
       eigenvectors: phi_1, ..., phi_B.
       a: B + 1 blocks of shape (N_i,), or (N_i, columns); a block of zeros may be the number 0.
 
     Returns:
-      The blocks of s. It costs one product with each phi, and its error is small for every depth.
+      The blocks of s. The cost is one product with each phi, and the error is small at every depth.
 
     Raises:
       ArgumentError: blocks that do not fit one another.
@@ -208,7 +207,7 @@ def _substituted(eigenvectors: Sequence[Any], a: Sequence[Any]) -> list[Any]:
 
 
 def eigenvalue_blocks(eigenvalues: Sequence[Any]) -> Blocks:
-    """Lambda_B: the diagonal matrices of L_1, ..., L_{B+1}.
+    """Return Lambda_B: the diagonal matrices of L_1, ..., L_{B+1}.
 
     Example:
       >>> import numpy as np
@@ -225,7 +224,7 @@ def eigenvalue_blocks(eigenvalues: Sequence[Any]) -> Blocks:
 
 
 def adjacent(phi: Any, inner: Any, outer: Any) -> Any:
-    r"""`W_{i,i-1} = phi_{i-1} L_{i-1} - L_i phi_{i-1}`: the bundle between neighbours ([S] 4.3).
+    r"""Return `W_{i,i-1} = phi_{i-1} L_{i-1} - L_i phi_{i-1}`: the bundle between neighbors ([S] 4.3).
 
     Args:
       phi: phi_{i-1}, shape (N_i, N_{i-1}).
@@ -249,9 +248,9 @@ def adjacent(phi: Any, inner: Any, outer: Any) -> Any:
 
 
 def inner_eigenvalues(eigenvalues: Sequence[Any], form: Form) -> list[Any]:
-    """The eigenvalues that a bundle has of the layer that it leaves, L_1, ..., L_B; in the gated form 0."""
+    """Return each bundle's eigenvalues of the layer that it leaves, L_1, ..., L_B; in the gated form 0."""
     if form == "gated":
-        # NumPy arrays are known when tracing; one number is every neuron's, also where widths are symbols.
+        # NumPy arrays are known during tracing. One number serves all neurons, also if widths are symbolic.
         return [np.zeros(1, values.dtype) for values in eigenvalues[:-1]]
     return list(eigenvalues[:-1])
 
@@ -259,11 +258,11 @@ def inner_eigenvalues(eigenvalues: Sequence[Any], form: Form) -> list[Any]:
 def connections(
     eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], form: Form = "eigendecomposition"
 ) -> Blocks:
-    r"""All bundles of connections, from every layer j to every later layer i ([S] 4.3, C.6).
+    r"""Return all bundles of connections, from every layer j to every later layer i ([S] 4.3, C.6).
 
     `W_ij = (-1)^(i-1-j) (phi_{i-1} L_{i-1} - L_i phi_{i-1}) phi_{i-2} ... phi_j`, the blocks of A_B below its
-    diagonal; in the gated form `W_ij = (-1)^(i-j) L_i phi_{i-1} ... phi_j`. They cost O(B^2 N^3) to build: a
-    forward pass of a deep network does without them (`network`).
+    diagonal; in the gated form `W_ij = (-1)^(i-j) L_i phi_{i-1} ... phi_j`. Building them costs O(B^2 N^3). A
+    forward pass of a deep network does not need them (`network`).
 
     Args:
       eigenvectors: phi_1, ..., phi_B.
@@ -297,7 +296,7 @@ def connections(
 def adjacency(
     eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], form: Form = "eigendecomposition"
 ) -> Blocks:
-    """A_B by its blocks: the bundles W_ij, and the self-loops L_i on its diagonal ([S] C.3).
+    """Return A_B by its blocks: the bundles W_ij, and the self-loops L_i on its diagonal ([S] C.3).
 
     Args:
       eigenvectors: phi_1, ..., phi_B.
@@ -323,9 +322,10 @@ def apply_adjacency(
     a: Sequence[Any],
     form: Form = "eigendecomposition",
 ) -> list[Any]:
-    r"""`A_B a` without any W_ij: `s = Phi_B^-1 a`, and block i is `L_i s_i + phi_{i-1} (L_{i-1} s_{i-1})`.
+    r"""Compute `A_B a` without any W_ij, by substitution.
 
-    In the gated form block i is `L_i s_i`.
+    With `s = Phi_B^-1 a`, block i is `L_i s_i + phi_{i-1} (L_{i-1} s_{i-1})`. In the gated form it is
+    `L_i s_i`.
 
     Args:
       eigenvectors: phi_1, ..., phi_B.
@@ -358,7 +358,7 @@ def apply_adjacency(
 
 
 def product(first: Blocks, second: Blocks) -> Blocks:
-    """The product of two block matrices.
+    """Return the product of two block matrices.
 
     Example:
       >>> import numpy as np
@@ -389,7 +389,7 @@ def product(first: Blocks, second: Blocks) -> Blocks:
 
 
 def dense(blocks: Blocks) -> Any:
-    """A block matrix as one array; every diagonal block must be there.
+    """Return a block matrix as one array; every diagonal block must be present.
 
     Example:
       >>> import numpy as np
@@ -410,10 +410,10 @@ def dense(blocks: Blocks) -> Any:
                 f"{(sizes.get(i), sizes.get(j))}; got {block.shape}"
             )
     dtype = blocks[layers[-1], layers[-1]].dtype
-    # NumPy's constants may stand among JAX's arrays.
+    # NumPy's constants may be mixed with JAX arrays; then the result is JAX's.
     libraries = {block.__array_namespace__() for block in blocks.values()}
     xp = max(libraries, key=lambda library: library is not np)
-    if xp is np:  # `numpy.block` looks through its lists again and again.
+    if xp is np:  # Not `numpy.block`, which is slow: it looks through its lists again and again.
         ends = dict(zip(layers, itertools.accumulate(sizes[i] for i in layers), strict=True))
         array = np.zeros((ends[layers[-1]],) * 2, np.result_type(*(block.dtype for block in blocks.values())))
         for (i, j), block in blocks.items():
@@ -433,8 +433,8 @@ def check_blocks(eigenvectors: Sequence[Any], eigenvalues: Sequence[Any] = _NOT_
     """Raise unless the blocks fit one another.
 
     Raises:
-      ArgumentError: no eigenvectors, blocks that are no matrices or do not follow one another, eigenvalues of
-        the wrong number or length.
+      ArgumentError: no eigenvectors, blocks that are not matrices or do not fit their neighbors, eigenvalues
+        of the wrong number or length.
     """
     check_list("eigenvectors", eigenvectors, "matrices phi_1, ..., phi_B")
     if not len(eigenvectors):
@@ -472,7 +472,7 @@ def check_form(form: Form) -> None:
 
 
 def _check_entries(name: str, array: Any) -> None:
-    """Raise unless it is an array, of numbers or of objects that are computed with exactly."""
+    """Raise unless it is an array of numbers, or of objects with exact arithmetic."""
     is_exact = isinstance(array, np.ndarray) and array.dtype == object
     if is_exact and not any(issubclass(kind, str | NoneType) for kind in set(map(type, array.flat))):
         return
@@ -482,7 +482,7 @@ def _check_entries(name: str, array: Any) -> None:
 
 
 def _check_block(name: str, array: Any, axes: int) -> None:
-    """Raise unless it is an array with so many axes."""
+    """Raise unless it is an array with `axes` axes."""
     _check_entries(name, array)
     if array.ndim != axes:
         raise ArgumentError(
@@ -491,7 +491,7 @@ def _check_block(name: str, array: Any, axes: int) -> None:
 
 
 def _check_columns(eigenvectors: Sequence[Any], a: Sequence[Any]) -> None:
-    """Raise unless there is a block for each layer: the number 0, or as many rows as it has neurons."""
+    """Raise unless there is a block for each layer: the number 0, or one row per neuron."""
     check_list("a", a, f"{len(eigenvectors) + 1} blocks, one a layer")
     if len(a) != len(eigenvectors) + 1:
         raise ArgumentError(f"a: expected {len(eigenvectors) + 1} blocks, one a layer, got {len(a)}")
@@ -505,7 +505,7 @@ def _check_columns(eigenvectors: Sequence[Any], a: Sequence[Any]) -> None:
 
 
 def _check_block_matrix(name: str, blocks: Blocks) -> None:
-    """Raise unless they are matrices by pairs of layers, one on the diagonal at least."""
+    """Raise unless they are matrices by pairs of layers, with at least one on the diagonal."""
     check_mapping(name, blocks, "a dict of blocks by (i, j)")
     if not any(isinstance(key, tuple) and len(key) == 2 and key[0] == key[1] for key in blocks):
         raise ArgumentError(
@@ -518,7 +518,7 @@ def _check_block_matrix(name: str, blocks: Blocks) -> None:
 
 
 def _chains(eigenvectors: Sequence[Any]) -> Blocks:
-    """`phi_{i-1} ... phi_j` for all i > j."""
+    """Return `phi_{i-1} ... phi_j` for all i > j."""
     chains: Blocks = {}
     for j, phi in enumerate(eigenvectors, 1):
         chains[j + 1, j] = phi
@@ -528,24 +528,24 @@ def _chains(eigenvectors: Sequence[Any]) -> Blocks:
 
 
 def _binomial(n: int, r: int) -> int:
-    """`C(n, r)` for any integer n."""
+    """Return `C(n, r)` for any integer n."""
     return comb(n, r) if n >= 0 else (-1) ** r * comb(r - n - 1, r)
 
 
 def _identity(eigenvectors: Sequence[Any]) -> Blocks:
-    """The identity in blocks."""
+    """Return the identity in blocks."""
     rows = [_eye(eigenvectors[0][0])] + [_eye(phi[:, 0]) for phi in eigenvectors]
     return {(i, i): identity for i, identity in enumerate(rows, 1)}
 
 
 def _eye(vector: Any) -> Any:
-    """The identity on a vector's space, in its library and dtype."""
+    """Return the identity on a vector's space, in its library and dtype."""
     return vector.__array_namespace__().eye(vector.shape[0], dtype=vector.dtype)
 
 
 def _times(coefficient: int, block: Any) -> Any:
-    """An integer times a block."""
-    # JAX takes integers of 32 bits only; objects and integer arrays must stay exact.
+    """Multiply a block by an integer."""
+    # JAX takes only integers of 32 bits; object and integer arrays must stay exact.
     try:
         return (coefficient if block.dtype.kind in "iuO" else float(coefficient)) * block
     except OverflowError:
@@ -553,10 +553,10 @@ def _times(coefficient: int, block: Any) -> Any:
 
 
 def _scaled(coefficient: int, blocks: Blocks) -> Blocks:
-    """An integer times a block matrix."""
+    """Multiply a block matrix by an integer."""
     return {key: _times(coefficient, block) for key, block in blocks.items()}
 
 
 def _sum(first: Blocks, second: Blocks) -> Blocks:
-    """The sum of two block matrices."""
+    """Add two block matrices."""
     return {**first, **{key: first[key] + block if key in first else block for key, block in second.items()}}

@@ -1,12 +1,12 @@
-r"""How far from Phi_B^-1 its two formulas, and how far bundles, can be in floating point.
+r"""Floating-point error bounds for the two formulas of Phi_B^-1, and for bundles.
 
-These are bounds known before computing.
+The bounds are known before computing.
 
-With the unit roundoff `u = eps / 2` and `gamma_k = k u / (1 - k u)`, a sum of k products is off by at most
-`gamma_k` times the sum of their absolute values, in whatever order it is computed (N. Higham, Accuracy and
-Stability of Numerical Algorithms, section 3.1). Both bounds are elementwise, and say why formula (4.1) is no
-algorithm: its terms are large and cancel, those of (4.2) do not. On accelerators they hold for products in
-full precision only: `jax.default_matmul_precision("highest")`.
+Let `u = eps / 2` be the unit roundoff, and `gamma_k = k u / (1 - k u)`. A sum of k products, computed in any
+order, is off by at most `gamma_k` times the sum of their absolute values (N. Higham, Accuracy and Stability
+of Numerical Algorithms, section 3.1). The bounds are elementwise. They show why formula (4.1) is not an
+algorithm: its terms are large and cancel, and those of (4.2) do not. On accelerators they hold only for
+products in full precision: `jax.default_matmul_precision("highest")`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ __all__ = ["connections_error", "inverse_by_blocks_error", "inverse_by_powers_er
 
 
 def inverse_by_powers_error(eigenvectors: Sequence[Any]) -> Blocks:
-    r"""`gamma_{n+2B+2} sum_i C(B+1, i+1) |Phi_B|^i` bounds the error of `inverse_by_powers` ([S] 4.1).
+    r"""Bound the error of `inverse_by_powers` by `gamma_{n+2B+2} sum_i C(B+1, i+1) |Phi_B|^i` ([S] 4.1).
 
     Args:
-      eigenvectors: phi_1, ..., phi_B, of the floating-point dtype that was computed in; traced, only where
-        float64 is enabled. n is the sum of all widths.
+      eigenvectors: phi_1, ..., phi_B, in the floating-point dtype of the computation; traced only if float64
+        is enabled. n is the sum of all widths.
 
     Returns:
       A bound for every entry, in float64; infinite where `(n + 2B + 2) u >= 1`.
@@ -62,13 +62,14 @@ def inverse_by_powers_error(eigenvectors: Sequence[Any]) -> Blocks:
 
 
 def inverse_by_blocks_error(eigenvectors: Sequence[Any]) -> Blocks:
-    r"""`gamma_K |phi_{i-1}| ... |phi_j|`, K the inner dimensions' sum, bounds `inverse_by_blocks` ([S] 4.2).
+    r"""Bound the error of `inverse_by_blocks` by `gamma_K |phi_{i-1}| ... |phi_j|` ([S] 4.2).
 
-    It bounds `inverse_by_substitution` too, which multiplies the same chains.
+    K is the sum of the inner dimensions. The bound also holds for `inverse_by_substitution`, which multiplies
+    the same chains.
 
     Args:
-      eigenvectors: phi_1, ..., phi_B, of the floating-point dtype that was computed in; traced, only where
-        float64 is enabled.
+      eigenvectors: phi_1, ..., phi_B, in the floating-point dtype of the computation; traced only if float64
+        is enabled.
 
     Returns:
       A bound for every entry, in float64: 0 on the diagonal and next to it, where there is no rounding;
@@ -93,15 +94,16 @@ def inverse_by_blocks_error(eigenvectors: Sequence[Any]) -> Blocks:
 def connections_error(
     eigenvectors: Sequence[Any], eigenvalues: Sequence[Any], form: Form = "eigendecomposition"
 ) -> Blocks:
-    r"""`gamma_{K+1} |L_i| |phi_{i-1}| ... |phi_j|` bounds the error of a gated bundle, `connections`.
+    r"""Bound the error of a gated bundle, `connections`, by `gamma_{K+1} |L_i| |phi_{i-1}| ... |phi_j|`.
 
-    K is the sum of the inner dimensions, `N_{j+1} + ... + N_{i-1}`. In the form of [S], whose first factor is
-    `phi_{i-1} L_{i-1} - L_i phi_{i-1}`, its absolute value stands for `|L_i| |phi_{i-1}|`, and 2 for the 1.
+    K is the sum of the inner dimensions, `N_{j+1} + ... + N_{i-1}`. In the form of [S] the first factor is
+    `phi_{i-1} L_{i-1} - L_i phi_{i-1}`. Its absolute value replaces `|L_i| |phi_{i-1}|`, and 2 replaces the
+    1.
 
     Args:
-      eigenvectors: phi_1, ..., phi_B, of the floating-point dtype that was computed in; traced, only where
-        float64 is enabled.
-      eigenvalues: L_1, ..., L_{B+1}, of that dtype.
+      eigenvectors: phi_1, ..., phi_B, in the floating-point dtype of the computation; traced only if float64
+        is enabled.
+      eigenvalues: L_1, ..., L_{B+1}, in the same dtype.
       form: `eigendecomposition` or `gated`.
 
     Returns:
@@ -140,7 +142,7 @@ def _in_float64(arrays: Sequence[Any]) -> list[Any]:
 
 
 def _gamma(k: int, dtype: Any) -> float:
-    """The relative error of k roundings in a row."""
+    """Return the relative error of k successive roundings."""
     if not jnp.issubdtype(dtype, jnp.floating):
         raise ArgumentError(f"eigenvectors: expected the floating-point dtype computed in, got {dtype}")
     ku = k * float(jnp.finfo(dtype).eps) / 2

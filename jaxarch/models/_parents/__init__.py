@@ -1,9 +1,9 @@
-"""Parent models to find architectures in, in Flax NNX: dense, convolutional, residual and attention networks.
+"""Parent models for architecture search, in Flax NNX: dense, convolutional, residual and attention networks.
 
-A problem takes them as functions of rngs: `lambda rngs: models.CNN(inputs=3, outputs=10, rngs=rngs)`. Their
-kernels and a language model's embedding are masked by default; biases, the scales of norms and positional
-embeddings are not. The paths of the kernels, sorted, are in the order of the data flow from layer to layer;
-the projection of a shortcut stands after the layers beside which it is.
+A problem takes them as functions of rngs: `lambda rngs: models.CNN(inputs=3, outputs=10, rngs=rngs)`. Kernels
+and a language model's embedding are masked by default; biases, the scales of norms and positional embeddings
+are not. The sorted paths of the kernels follow the data flow from layer to layer. The projection of a
+shortcut comes after the layers that it bypasses.
 """
 
 from jaxarch.models._parents.convolutional import CNN as CNN

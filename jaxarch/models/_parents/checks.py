@@ -1,4 +1,4 @@
-"""Checks of what parent models are made of, and of the pictures that they see."""
+"""Checks of the sizes of parent models, and of the images that they get."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def check_counts(**sizes: int | Sequence[int]) -> None:
     """Raise unless all sizes are positive integers.
 
     Raises:
-      ArgumentError: naming the argument.
+      ArgumentError: a size that is not; the message names the argument.
     """
     for name, given in sizes.items():
         for size in given if isinstance(given, Sequence) else [given]:
@@ -21,10 +21,10 @@ def check_counts(**sizes: int | Sequence[int]) -> None:
 
 
 def check_pictures(x: Array, inputs: int, least: int = 1) -> None:
-    """Raise unless they are pictures of so many channels, height and width at least `least`.
+    """Raise unless `x` holds images with `inputs` channels, height and width at least `least`.
 
     Raises:
-      ArgumentError: naming x.
+      ArgumentError: an array of another form; the message names x.
     """
     if x.ndim != 4 or x.shape[3] != inputs or min(x.shape[1:3]) < least:
         raise ArgumentError(

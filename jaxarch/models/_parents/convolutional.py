@@ -13,25 +13,26 @@ from jaxarch.models._parents.checks import check_counts, check_pictures
 
 
 class CNN(nnx.Module):
-    """A convolutional network: stages of 3x3 convolutions, each of which ends in 2x2 max pooling.
+    """A convolutional network: stages of 3x3 convolutions, each stage ending in 2x2 max pooling.
 
-    Convolutions have stride 1, padding with zeros and no bias; batch norm and ReLU follow each. The mean
-    over what is left of the picture goes to a dense head.
+    Convolutions have stride 1, zero padding and no bias; batch norm and ReLU follow each. The mean over the
+    remaining image goes to a dense head.
 
     Attributes:
-      convolutions: all in order, `convolutions/0/kernel` of shape (3, 3, inputs, channels) and so on.
-      norms: their batch norms (S. Ioffe, C. Szegedy, Batch Normalization, 2015). Running averages, of
+      convolutions: all convolutions in order, with `convolutions/0/kernel` of shape (3, 3, inputs, channels)
+        and so on.
+      norms: their batch norms (S. Ioffe, C. Szegedy, Batch Normalization, 2015). The running averages, with
         momentum .9, are state.
       head: the dense layer, `head/kernel`.
 
     Args:
-      channels: of every stage; a sequence for one of several convolutions: `(64, (128, 128))`.
-      inputs: channels of the pictures.
-      outputs: of the head, one a class.
+      channels: channels of every stage; a sequence for a stage of several convolutions: `(64, (128, 128))`.
+      inputs: channels of the images.
+      outputs: outputs of the head, one per class.
       rngs: kernels are drawn from `rngs.params()`.
 
     Raises:
-      ArgumentError: sizes that are not positive integers; pictures of another form, or too small.
+      ArgumentError: sizes that are not positive integers; images of another form, or too small.
 
     Example:
       >>> import jaxarch
@@ -65,7 +66,7 @@ class CNN(nnx.Module):
         self.stages = tuple(len(stage) for stage in stages)
 
     def __call__(self, x: Array) -> Array:
-        """Outputs of shape (batch, outputs) for pictures of shape (batch, height, width, inputs)."""
+        """Return outputs of shape (batch, outputs) for images of shape (batch, height, width, inputs)."""
         check_pictures(x, self.convolutions[0].in_features, 2 ** len(self.stages))
         layers = zip(self.convolutions, self.norms, strict=True)
         for convolutions in self.stages:
@@ -77,19 +78,19 @@ class CNN(nnx.Module):
 
 
 class VGG11(CNN):
-    """VGG11 for small pictures: 8 convolutions in five stages, and one dense layer.
+    """VGG11 for small images: 8 convolutions in five stages, and one dense layer.
 
     Configuration A of K. Simonyan, A. Zisserman, 2014, in the form of `VGG19`. With 3 inputs and 10 outputs
     it has 9.2 million connections.
 
     Args:
       width: a factor of the channels, which at 1 are 64, 128, 256, 512 and 512 in the five stages.
-      inputs: channels of the pictures, which are at least 32 x 32.
-      outputs: of the head, one a class.
+      inputs: channels of the images, which are at least 32 x 32.
+      outputs: outputs of the head, one per class.
       rngs: kernels are drawn from `rngs.params()`.
 
     Raises:
-      ArgumentError: a width that is not positive; otherwise as `CNN`.
+      ArgumentError: a width that is not positive; otherwise as in `CNN`.
     """
 
     def __init__(self, width: float = 1.0, *, inputs: int, outputs: int, rngs: nnx.Rngs) -> None:
@@ -97,19 +98,19 @@ class VGG11(CNN):
 
 
 class VGG16(CNN):
-    """VGG16 for small pictures: 13 convolutions in five stages, and one dense layer.
+    """VGG16 for small images: 13 convolutions in five stages, and one dense layer.
 
     Configuration D of K. Simonyan, A. Zisserman, 2014, in the form of `VGG19`. With 3 inputs and 10 outputs
     it has 14.7 million connections.
 
     Args:
       width: a factor of the channels, which at 1 are 64, 128, 256, 512 and 512 in the five stages.
-      inputs: channels of the pictures, which are at least 32 x 32.
-      outputs: of the head, one a class.
+      inputs: channels of the images, which are at least 32 x 32.
+      outputs: outputs of the head, one per class.
       rngs: kernels are drawn from `rngs.params()`.
 
     Raises:
-      ArgumentError: a width that is not positive; otherwise as `CNN`.
+      ArgumentError: a width that is not positive; otherwise as in `CNN`.
     """
 
     def __init__(self, width: float = 1.0, *, inputs: int, outputs: int, rngs: nnx.Rngs) -> None:
@@ -117,21 +118,21 @@ class VGG16(CNN):
 
 
 class VGG19(CNN):
-    """VGG19 for small pictures: 16 convolutions in five stages, and one dense layer.
+    """VGG19 for small images: 16 convolutions in five stages, and one dense layer.
 
     K. Simonyan, A. Zisserman, Very Deep Convolutional Networks for Large-Scale Image Recognition, 2014,
-    configuration E, in the form that is usual on CIFAR: with batch norm, and one dense layer in place of
-    three. With 3 inputs and 10 outputs it has 20.0 million connections. [A] section 3.2 has 'D ~ 144 m',
-    which is the form for ImageNet, with 124 million in its dense layers.
+    configuration E, in its usual form for CIFAR: with batch norm, and one dense layer instead of three. With
+    3 inputs and 10 outputs it has 20.0 million connections. [A] section 3.2 says 'D ~ 144 m', which is the
+    form for ImageNet, with 124 million in its dense layers.
 
     Args:
       width: a factor of the channels, which at 1 are 64, 128, 256, 512 and 512 in the five stages.
-      inputs: channels of the pictures, which are at least 32 x 32.
-      outputs: of the head, one a class.
+      inputs: channels of the images, which are at least 32 x 32.
+      outputs: outputs of the head, one per class.
       rngs: kernels are drawn from `rngs.params()`.
 
     Raises:
-      ArgumentError: a width that is not positive; otherwise as `CNN`.
+      ArgumentError: a width that is not positive; otherwise as in `CNN`.
 
     Example:
       >>> import jaxarch
@@ -147,13 +148,13 @@ class VGG19(CNN):
 
 
 def _vgg(width: float, convolutions: Sequence[int]) -> list[list[int]]:
-    """The channels of each stage's convolutions."""
+    """Return the channels of each stage's convolutions."""
     sizes = scaled(width, (64, 128, 256, 512, 512))
     return [[size] * count for size, count in zip(sizes, convolutions, strict=True)]
 
 
 def scaled(width: float, sizes: Sequence[int]) -> list[int]:
-    """Channels times a factor, at least 1.
+    """Multiply numbers of channels by a factor, and round them to at least 1.
 
     Raises:
       ArgumentError: a width that is not one positive number.

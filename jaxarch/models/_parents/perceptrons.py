@@ -17,10 +17,10 @@ class MLP(nnx.Module):
     """A multi-layer perceptron: `x <- f(x W + b)`, layer after layer, without f in the last.
 
     Attributes:
-      layers: dense, `layers/0/kernel` of shape (widths[0], widths[1]) and so on.
+      layers: dense layers, with `layers/0/kernel` of shape (widths[0], widths[1]) and so on.
 
     Args:
-      widths: neurons a layer: those of the input first, of the output last.
+      widths: neurons per layer, from the input to the output.
       activation: f, elementwise.
       rngs: kernels are drawn from `rngs.params()`.
 
@@ -41,7 +41,7 @@ class MLP(nnx.Module):
         self.activation = activation
 
     def __call__(self, x: Array) -> Array:
-        """Outputs of shape (batch, widths[-1]) for inputs of shape (batch, ...), each widths[0] numbers."""
+        """Return outputs (batch, widths[-1]) for inputs of shape (batch, ...), each of widths[0] numbers."""
         inputs = self.layers[0].in_features
         if x.size != x.shape[0] * inputs:
             raise ArgumentError(f"x: expected {inputs} numbers an example, got shape {x.shape[1:]}")
@@ -49,14 +49,14 @@ class MLP(nnx.Module):
 
 
 class LeNet300100(MLP):
-    """LeNet-300-100: a perceptron of 300 and 100 hidden neurons, for the pictures of MNIST.
+    """LeNet-300-100: a perceptron of 300 and 100 hidden neurons, for the images of MNIST.
 
     Y. LeCun et al., Gradient-based learning applied to document recognition, 1998. With ReLU it is the
     network of J. Frankle, M. Carbin, The Lottery Ticket Hypothesis, 2019, figure 2: 266,200 connections.
 
     Args:
-      inputs: numbers a picture, by default 28 x 28.
-      outputs: one a class.
+      inputs: numbers per image, by default 28 x 28.
+      outputs: one per class.
       activation: f, elementwise.
       rngs: kernels are drawn from `rngs.params()`.
 
@@ -85,7 +85,7 @@ class LeNet300100(MLP):
 
 
 def perceptron(layers: nnx.List, activation: Activation, x: Array) -> Array:
-    """`x <- f(x W + b)`, layer after layer, without f in the last."""
+    """Apply `x <- f(x W + b)`, layer after layer, without f in the last."""
     *hidden, last = layers
     for layer in hidden:
         x = activation(layer(x))

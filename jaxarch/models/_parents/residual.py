@@ -1,7 +1,7 @@
-"""Residual networks for small pictures.
+"""Residual networks for small images.
 
-Their kernels' paths, sorted, are in the order of the data flow, but for one: the projection of a shortcut
-stands after the two convolutions of its block, beside which it is.
+The sorted paths of their kernels follow the data flow, with one exception: the projection of a shortcut comes
+after the two convolutions of its block, which it bypasses.
 """
 
 from __future__ import annotations
@@ -19,43 +19,43 @@ from jaxarch.models._parents.checks import check_counts, check_pictures
 from jaxarch.models._parents.convolutional import scaled
 
 Shortcut = Literal["padding", "projection"]
-"""What joins a block's input to its output where they differ in shape."""
+"""Connection from a block's input to its output if their shapes differ."""
 
 HE_NORMAL = nnx.initializers.variance_scaling(2.0, "fan_in", "normal")
 """N(0, sqrt(2 / n)) for n inputs of a neuron: K. He et al., Delving Deep into Rectifiers, 2015, section 2.2.
 
-Flax's own `he_normal` is cut off at two standard deviations.
+Flax's own `he_normal` is truncated at two standard deviations.
 """
 
 
 class ResNet(nnx.Module):
-    """A residual network of basic blocks: `x <- relu(F(x) + shortcut(x))`, F of two 3x3 convolutions.
+    """A residual network of basic blocks: `x <- relu(F(x) + shortcut(x))`, F made of two 3x3 convolutions.
 
-    K. He et al., Deep Residual Learning for Image Recognition, 2016, section 4.2. A 3x3 convolution of
-    stride 1 comes first, then stages of blocks. The first block of each stage but the first halves height
-    and width. The mean over what is left of the picture goes to a dense head. Convolutions have no bias, and
-    batch norm follows each. All kernels start as N(0, sqrt(2 / n)), n inputs a neuron.
+    K. He et al., Deep Residual Learning for Image Recognition, 2016, section 4.2. A 3x3 convolution of stride
+    1 comes first, then stages of blocks. The first block of every stage except the first stage halves height
+    and width. The mean over the remaining image goes to a dense head. Convolutions have no bias, and batch
+    norm follows each. All kernels start as N(0, sqrt(2 / n)), n inputs per neuron.
 
     Attributes:
-      convolution: the first, `convolution/kernel` of shape (3, 3, inputs, widths[0]).
-      norm: its batch norm. Running averages, of momentum .9, are state.
-      encoder: the blocks of all stages, `encoder/0/convolutions/0/kernel` and so on; where a shortcut is a
+      convolution: the first convolution, `convolution/kernel` of shape (3, 3, inputs, widths[0]).
+      norm: its batch norm. The running averages, with momentum .9, are state.
+      encoder: the blocks of all stages, `encoder/0/convolutions/0/kernel` and so on; if a shortcut is a
         projection, `encoder/3/shortcut/kernel` of shape (1, 1, before, after).
       head: the dense layer, `head/kernel`.
 
     Args:
       widths: channels of every stage.
-      blocks: of every stage, or one number for all.
-      shortcut: between different shapes, as [He et al., section 3.3] has it: `padding`, option A, takes
-        every second row and column, adds channels of zeros after those there are, and has no parameters;
-        `projection`, option B, is a 1x1 convolution with a batch norm. All other shortcuts are identities.
-      inputs: channels of the pictures.
-      outputs: of the head, one a class.
+      blocks: blocks of every stage, or one number for all.
+      shortcut: between different shapes, as in [He et al., section 3.3]. `padding`, option A, takes every
+        second row and column, appends channels of zeros, and has no parameters. `projection`, option B, is a
+        1x1 convolution with a batch norm. All other shortcuts are identities.
+      inputs: channels of the images.
+      outputs: outputs of the head, one per class.
       rngs: kernels are drawn from `rngs.params()`.
 
     Raises:
-      ArgumentError: sizes that are not positive integers; another number of blocks than of widths; another
-        shortcut; widths that fall, where shortcuts are padded; pictures of another form.
+      ArgumentError: sizes that are not positive integers; different numbers of blocks and widths; another
+        shortcut; decreasing widths with padded shortcuts; images of another form.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class ResNet(nnx.Module):
         self.head = nnx.Linear(widths[-1], outputs, kernel_init=HE_NORMAL, rngs=rngs)
 
     def __call__(self, x: Array) -> Array:
-        """Outputs of shape (batch, outputs) for pictures of shape (batch, height, width, inputs)."""
+        """Return outputs of shape (batch, outputs) for images of shape (batch, height, width, inputs)."""
         check_pictures(x, self.convolution.in_features)
         x = nnx.relu(self.norm(self.convolution(x)))
         for block in self.encoder:
@@ -100,7 +100,7 @@ class ResNet(nnx.Module):
 
 
 class BasicBlock(nnx.Module):
-    """Of a residual network: `relu(norm(conv(relu(norm(conv(x))))) + shortcut(x))`."""
+    """Block of a residual network: `relu(norm(conv(relu(norm(conv(x))))) + shortcut(x))`."""
 
     def __init__(self, before: int, after: int, stride: int, shortcut: Shortcut, *, rngs: nnx.Rngs) -> None:
         self.convolutions = nnx.List(
@@ -115,7 +115,7 @@ class BasicBlock(nnx.Module):
         self.stride = stride
 
     def __call__(self, x: Array) -> Array:
-        """Shape (batch, height / stride, width / stride, after), rounded up."""
+        """Return an array of shape (batch, height / stride, width / stride, after), rounded up."""
         (first, second), (before, between, *_) = self.convolutions, self.norms
         change = between(second(nnx.relu(before(first(x)))))
         return nnx.relu(change + self._shortcut(x))
@@ -135,12 +135,12 @@ class ResNet20(ResNet):
 
     Args:
       width: a factor of the channels, which at 1 are 16, 32 and 64 in the three stages.
-      inputs: channels of the pictures.
-      outputs: of the head, one a class.
+      inputs: channels of the images.
+      outputs: outputs of the head, one per class.
       rngs: kernels are drawn from `rngs.params()`.
 
     Raises:
-      ArgumentError: a width that is not positive; otherwise as `ResNet`.
+      ArgumentError: a width that is not positive; otherwise as in `ResNet`.
 
     Example:
       >>> import jaxarch
@@ -157,20 +157,20 @@ class ResNet20(ResNet):
 
 
 class ResNet18(ResNet):
-    """ResNet-18 in the form that is usual on CIFAR: four stages of two blocks, with projections.
+    """ResNet-18 in its usual form for CIFAR: four stages of two blocks, with projections.
 
-    K. He et al., 2016, table 1 and option B. For pictures of 32 x 32 it begins with a 3x3 convolution of
-    stride 1 and no max pooling, in place of a 7x7 one of stride 2 and max pooling. With 3 inputs and 10
-    outputs it has 11.17 million parameters.
+    K. He et al., 2016, table 1 and option B. For images of 32 x 32 it begins with a 3x3 convolution of stride
+    1, without max pooling. This replaces a 7x7 one of stride 2 with max pooling. With 3 inputs and 10 outputs
+    it has 11.17 million parameters.
 
     Args:
       width: a factor of the channels, which at 1 are 64, 128, 256 and 512 in the four stages.
-      inputs: channels of the pictures.
-      outputs: of the head, one a class.
+      inputs: channels of the images.
+      outputs: outputs of the head, one per class.
       rngs: kernels are drawn from `rngs.params()`.
 
     Raises:
-      ArgumentError: a width that is not positive; otherwise as `ResNet`.
+      ArgumentError: a width that is not positive; otherwise as in `ResNet`.
     """
 
     def __init__(self, width: float = 1.0, *, inputs: int, outputs: int, rngs: nnx.Rngs) -> None:
@@ -179,8 +179,8 @@ class ResNet18(ResNet):
 
 
 def _convolution(before: int, after: int, *, stride: int = 1, side: int = 3, rngs: nnx.Rngs) -> nnx.Conv:
-    # Flax's own padding, "SAME", is of unequal sides under a stride: what such a convolution has in its
-    # middle would not be the pixels that a shortcut takes.
+    # Flax's own padding, "SAME", is asymmetric under a stride: the center of such a convolution would not
+    # be at the pixels that a shortcut takes.
     return nnx.Conv(
         before,
         after,

@@ -1,4 +1,4 @@
-"""A gated spectral network of pictures as a Flax NNX module: every layer joined to all later ones."""
+"""A gated spectral network for images as a Flax NNX module: every layer joined to all later ones."""
 
 from __future__ import annotations
 
@@ -19,38 +19,39 @@ from jaxarch.spectral._network import Activation, Initializer, check_activation,
 
 
 class SpectralCNN(nnx.Module):
-    """A convolutional network with all skip connections that recruits channels: an eigenvalue is a channel.
+    """A convolutional network with all skip connections that recruits channels: one eigenvalue per channel.
 
-    The gated form for pictures (`spectral.convolutional_feedforward`): kernels between neighbouring layers,
-    1x1 kernels, strided where pictures shrink, from each layer to all later ones. These are products of the
-    centres of the kernels between, so that it has the parameters of an ordinary convolutional network and
-    one for each channel more. The mean over the last picture goes to the outputs, which have skip connections
-    from all pictures too. There is no batch norm.
+    It is the gated form for images (`spectral.convolutional_feedforward`): kernels between neighboring
+    layers, and 1x1 kernels, strided where images shrink, from each layer to all later ones. The 1x1 kernels
+    are products of the centers of the kernels in between. The network therefore has the parameters of an
+    ordinary convolutional network, and one more per channel. The mean over the last image goes to the
+    outputs, which also have skip connections from all images. There is no batch norm.
 
-    `jaxarch.search.spectral` penalises its hidden eigenvalues, `search.spectral_depth` takes out its layers,
+    `jaxarch.search.spectral` penalizes its hidden eigenvalues, `search.spectral_depth` removes its layers,
     `jaxarch.recruit` removes channels, and `spectral.convolutional_weights(params, model.strides, state)`
-    exports what is left.
+    exports the remaining network.
 
     Attributes:
       factors: `phi1, ..., phiB`, parameters of shape (k, k, N_i, N_{i+1}), the last (1, 1, N_B, N_{B+1}).
       eigenvalues: `L2, ..., L{B+1}`, parameters of shape (N_i,).
       neurons: `L2, ..., LB`, booleans of shape (N_i,), the channels that are left: all at first.
-      strides: of every convolution.
+      strides: the stride of every convolution.
 
     Args:
-      channels: of each hidden layer, N_2, ..., N_B.
-      strides: of each convolution; by default 2 where there are other channels than before, but 1 first.
+      channels: channels of each hidden layer, N_2, ..., N_B.
+      strides: the stride of each convolution; by default 1 first, and then 2 where the number of channels
+        changes.
       kernel: k, odd.
       activation: f, elementwise. With `jax.nn.relu` an eigenvalue that is exactly 0 stays 0.
-      eigenvalues: `(key, shape) -> values`, how hidden ones start; those of the outputs start at 1.
-      inputs: channels of the pictures.
-      outputs: one a class.
-      rngs: kernels and hidden eigenvalues are drawn from `rngs.params()`: the centres as 1x1 kernels and all
-        else as k x k ones, Xavier uniform, so that skip connections carry as much as others.
+      eigenvalues: initializer `(key, shape) -> values` of the hidden eigenvalues; the outputs' start at 1.
+      inputs: channels of the images.
+      outputs: one per class.
+      rngs: kernels and hidden eigenvalues are drawn from `rngs.params()`, Xavier uniform. Centers are drawn
+        as 1x1 kernels and the rest as k x k ones, so that skip connections carry as much as others.
 
     Raises:
-      ArgumentError: sizes that are not positive integers; an even kernel; strides of another number; an
-        activation that is not elementwise; pictures of another form.
+      ArgumentError: sizes that are not positive integers; an even kernel; a wrong number of strides; an
+        activation that is not elementwise; images of another form.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -104,7 +105,7 @@ class SpectralCNN(nnx.Module):
         )
 
     def __call__(self, x: Array) -> Array:
-        """Outputs of shape (batch, outputs) for pictures of shape (batch, height, width, inputs)."""
+        """Return outputs of shape (batch, outputs) for images of shape (batch, height, width, inputs)."""
         factors, eigenvalues, neurons = (
             [variable[...] for _, variable in sorted(variables.items(), key=_number)]
             for variables in (self.factors, self.eigenvalues, self.neurons)
@@ -114,17 +115,17 @@ class SpectralCNN(nnx.Module):
 
 
 def strides_of(channels: Sequence[int]) -> tuple[int, ...]:
-    """2 where there are other channels than before, but 1 first."""
+    """Return 1 first, and then 2 where the number of channels changes, else 1."""
     return (1, *(1 if a == b else 2 for a, b in pairwise(channels)))
 
 
 def _number(item: tuple[str, object]) -> int:
-    """Of a layer, by its name: phi2, L10."""
+    """Return the number of a layer from its name, such as phi2 or L10."""
     return int(item[0].lstrip("phiL"))
 
 
 def _kernel(key: Array, size: int, inputs: int, outputs: int) -> Array:
-    """A kernel whose centre is drawn as a 1x1 kernel is."""
+    """Return a kernel whose center is drawn like a 1x1 kernel."""
     around, centre = jax.random.split(key)
     drawn = xavier_uniform(centre, (1, 1, inputs, outputs))
     if size == 1:

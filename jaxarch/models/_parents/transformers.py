@@ -1,4 +1,4 @@
-"""Transformers, of pictures and of language: blocks of self-attention, the norms first."""
+"""Transformers for images and language: blocks of self-attention with the norms first."""
 
 from __future__ import annotations
 
@@ -14,38 +14,39 @@ from jaxarch.models._parents.checks import check_counts
 from jaxarch.models._parents.perceptrons import perceptron
 
 LECUN_NORMAL = nnx.initializers.lecun_normal()
-"""How Flax's dense layers start by default."""
+"""Default initializer of Flax's dense layers."""
 
 
 class VisionTransformer(nnx.Module):
-    """A small vision transformer: embedded patches of the pictures, and blocks of self-attention over them.
+    """A small vision transformer: embedded patches of the images, and blocks of self-attention over them.
 
-    A. Dosovitskiy et al., An Image is Worth 16x16 Words, 2021. In place of its class token the head takes
-    the mean over all patches, as in L. Beyer et al., Better plain ViT baselines for ImageNet-1k, 2022.
+    A. Dosovitskiy et al., An Image is Worth 16x16 Words, 2021. Instead of a class token, the head gets the
+    mean over all patches, as in L. Beyer et al., Better plain ViT baselines for ImageNet-1k, 2022.
 
     Attributes:
       embedding: dense, `embedding/kernel` of shape (patch^2 inputs, features).
-      positions: `positions/bias`, shape (patches, features): learned, added to the embedded patches, and
-        named so because it is a bias, which is not masked.
+      positions: `positions/bias`, shape (patches, features): learned, added to the embedded patches. It is
+        called a bias so that it is not masked.
       encoder: the blocks, `encoder/0/attention/query/kernel`, `encoder/0/layers/0/kernel` and so on.
       norm: the layer norm after them.
       head: dense, `head/kernel`.
 
     Args:
-      depth: blocks.
-      features: of a patch; a multiple of `heads`.
-      heads: of the attention.
+      depth: number of blocks.
+      features: features of a patch; a multiple of `heads`.
+      heads: heads of the attention.
       hidden: neurons in the hidden layer of a block; by default 4 times the features.
-      size: height and width of the pictures, multiples of `patch`.
+      size: height and width of the images, multiples of `patch`.
       patch: the side of a patch.
-      dropout: its rate, in [0, 1): after the embedding, each attention and each dense layer of the blocks.
-      inputs: channels of the pictures.
-      outputs: of the head, one a class.
+      dropout: dropout rate, in [0, 1), after the embedding, each attention and each dense layer of the
+        blocks.
+      inputs: channels of the images.
+      outputs: outputs of the head, one per class.
       rngs: kernels are drawn from `rngs.params()`, dropout from `rngs.dropout()`.
 
     Raises:
-      ArgumentError: sizes that are not positive integers, or not the multiples that they must be; a rate
-        outside [0, 1); pictures of another form.
+      ArgumentError: sizes that are not positive integers, or not the required multiples; a rate outside
+        [0, 1); images of another form.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -94,7 +95,7 @@ class VisionTransformer(nnx.Module):
         self.patch = patch
 
     def __call__(self, x: Array) -> Array:
-        """Outputs of shape (batch, outputs) for pictures of shape (batch, height, width, inputs)."""
+        """Return outputs of shape (batch, outputs) for images of shape (batch, height, width, inputs)."""
         if x.shape[1:] != self.shape:
             expected = ", ".join(map(str, self.shape))
             raise ArgumentError(f"x: expected pictures of shape (batch, {expected}), got {x.shape}")
@@ -109,36 +110,37 @@ class VisionTransformer(nnx.Module):
 
 
 class GPT(nnx.Module):
-    """A small language model: embedded tokens, and blocks of self-attention over those before.
+    """A small language model: embedded tokens, and blocks of causal self-attention over them.
 
-    A. Radford et al., Language Models are Unsupervised Multitask Learners, 2019 (GPT-2), section 2.3: norms
-    come first in the blocks and once more after them; kernels and embeddings start as N(0, .02), and those
-    that end a branch of a block as N(0, .02 / sqrt(2 depth)), since 2 depth of them are summed. There the
-    head is tied to the embedding, and attention weights are dropped out as well.
+    A. Radford et al., Language Models are Unsupervised Multitask Learners, 2019 (GPT-2), section 2.3. Norms
+    come first in the blocks, and once more after them. Kernels and embeddings start as N(0, .02). Those that
+    end a branch of a block start as N(0, .02 / sqrt(2 depth)), since 2 depth of them are summed. GPT-2 also
+    ties the head to the embedding, and applies dropout to attention weights.
 
     Attributes:
       embedding: `embedding/embedding`, shape (vocabulary, features).
-      positions: `positions/bias`, shape (length, features): learned, added to the embedded tokens, and
-        named so because it is a bias, which is not masked.
+      positions: `positions/bias`, shape (length, features): learned, added to the embedded tokens. It is
+        called a bias so that it is not masked.
       encoder: the blocks, `encoder/0/attention/query/kernel`, `encoder/0/layers/0/kernel` and so on.
       norm: the layer norm after them.
       head: dense without bias, `head/kernel` of shape (features, vocabulary); `None` if it is tied.
 
     Args:
-      depth: blocks.
-      features: of a token; a multiple of `heads`.
-      heads: of the attention.
+      depth: number of blocks.
+      features: features of a token; a multiple of `heads`.
+      heads: heads of the attention.
       hidden: neurons in the hidden layer of a block, with GELU; by default 4 times the features.
-      length: the most tokens of a text.
-      dropout: its rate, in [0, 1): after the embedding, each attention and each dense layer of the blocks.
-      tied: whether the logits are the products with the embedding, so that it is one parameter with one
-        mask.
-      vocabulary: how many tokens there are.
+      length: the maximum number of tokens of a text.
+      dropout: dropout rate, in [0, 1), after the embedding, each attention and each dense layer of the
+        blocks.
+      tied: whether the logits are products with the embedding, which is then one parameter with one mask.
+      vocabulary: the number of tokens.
       rngs: kernels are drawn from `rngs.params()`, dropout from `rngs.dropout()`.
 
     Raises:
-      ArgumentError: sizes that are not positive integers; features that are no multiple of the heads; a rate
-        outside [0, 1); a switch that is none; inputs that are no integers, of another form, or too long.
+      ArgumentError: sizes that are not positive integers; features that are not a multiple of the heads; a
+        rate outside [0, 1); a `tied` that is not a boolean; inputs that are not integers, of another form, or
+        too long.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -181,9 +183,9 @@ class GPT(nnx.Module):
         )
 
     def __call__(self, x: Array) -> Array:
-        """Logits of the next token, shape (batch, length, vocabulary), for tokens of shape (batch, length).
+        """Return logits of the next token, (batch, length, vocabulary), for tokens of shape (batch, length).
 
-        Those at one position depend on the tokens there and before. A token beyond the vocabulary makes NaN.
+        Logits at a position depend on the tokens there and before. A token beyond the vocabulary makes NaN.
         """
         longest = self.positions["bias"].shape[0]
         if x.ndim != 2 or not jnp.issubdtype(x.dtype, jnp.integer) or x.shape[1] > longest:
@@ -199,17 +201,17 @@ class GPT(nnx.Module):
 
 
 class EncoderBlock(nnx.Module):
-    """Of a transformer, with norms first: `x <- x + attention(norm(x))`, `x <- x + perceptron(norm(x))`.
+    """Block of a transformer, norms first: `x <- x + attention(norm(x))`, `x <- x + perceptron(norm(x))`.
 
     Args:
-      features: of a patch or token.
-      heads: of the attention.
+      features: features of a patch or token.
+      heads: heads of the attention.
       hidden: neurons of the perceptron's hidden layer.
-      dropout: its rate, after the attention and each layer of the perceptron.
-      causal: whether attention is to no position after one's own.
-      start: what the kernels are drawn by.
-      last: likewise for those that end the two branches, the attention's output and the perceptron's.
-      rngs: of the kernels and of dropout.
+      dropout: dropout rate, after the attention and each layer of the perceptron.
+      causal: whether attention excludes later positions.
+      start: initializer of the kernels.
+      last: initializer of the kernels that end the two branches: the attention's and the perceptron's output.
+      rngs: random streams for the kernels and for dropout.
     """
 
     def __init__(
@@ -238,7 +240,7 @@ class EncoderBlock(nnx.Module):
         self.causal = causal
 
     def __call__(self, x: Array) -> Array:
-        """The same shape, (batch, length, features): patches or tokens."""
+        """Return an array of the same shape, (batch, length, features): patches or tokens."""
         before, between = self.norms
         x = x + self.dropout(self.attention(before(x), mask=self._mask(x.shape[1])))
         return x + self.dropout(perceptron(self.layers, self._activation, between(x)))
