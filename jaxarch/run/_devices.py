@@ -280,8 +280,9 @@ def _is_one_run(in_axes: tuple[Any, ...], args: tuple[PyTree, ...]) -> bool:
 
 
 def _has_runs(in_axes: tuple[Any, ...], args: tuple[PyTree, ...]) -> list[bool]:
-    """Return, for each leaf of the arguments, whether it has an axis of runs; `in_axes` is a prefix, as in
-    `vmap`.
+    """Return for each leaf of the arguments whether it has an axis of runs.
+
+    `in_axes` is a prefix of the arguments, as in `vmap`.
     """
 
     def is_none(leaf: object) -> bool:

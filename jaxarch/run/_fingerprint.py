@@ -72,9 +72,7 @@ def _of_container(value: Any, inner: Callable[[Any], str]) -> str | None:
 
 
 def _of_function(value: Any, inner: Callable[[Any], str]) -> str:
-    """Return the digest of a function, by its definition and what it was made of, or of an object, by its
-    type.
-    """
+    """Return the digest of a function, by its definition and its parts, or of an object, by its type."""
     if isinstance(value, functools.partial):
         return _digest("partial", *map(inner, (value.func, value.args, value.keywords)))
     if isinstance(value, types.MethodType):

@@ -24,8 +24,7 @@ LIBRARIES = ("jaxarch", "optax", "jax", "jaxlib", "flax", "numpy")
 """Libraries whose functions never change while a program runs; code and captured values identify them."""
 
 _SMALL = 64
-"""Arrays of at most this many entries compare by content; larger JAX arrays are immutable and compare by
-identity."""
+"""Arrays of at most this many entries compare by content, larger (immutable) JAX arrays by identity."""
 
 
 class Keyed:

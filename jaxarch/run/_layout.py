@@ -69,8 +69,7 @@ class Layout:
     def places(
         self, options: FitOptions, name: str, team: Team, split: RunsMesh | None
     ) -> tuple[RunsMesh | None, Shares]:
-        """Return the saved layout's devices, of those available now or of the given mesh, and each process's
-        share.
+        """Return the layout's devices, among those available or of the given mesh, and each process's share.
 
         Without a mesh, the first value is `None`.
 

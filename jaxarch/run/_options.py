@@ -114,12 +114,11 @@ class Progress:
     look: Callable[[], Network] | None = dataclasses.field(default=None, compare=False, repr=False)
 
     def network(self) -> Network:
-        """Return the network that would be found if the training ended here, with hard masks and a leading
-        axis of runs.
+        """Return the network that would be found if the training ended here, with a leading axis of runs.
 
-        The program that ends the training computes it on request, so it costs nothing unless you ask. Ask
-        within the callback: the next chunk is written in its place. Parameters that early stopping would keep
-        from an earlier chunk's end are not considered.
+        Its masks are hard. The program that ends the training computes it on request, so it costs nothing
+        unless you ask. Ask within the callback: the next chunk is written in its place. Parameters that early
+        stopping would keep from an earlier chunk's end are not considered.
 
         Raises:
           ArgumentError: it is asked for after the callback has returned.
@@ -342,9 +341,7 @@ def _takes_one(function: Callable[..., object]) -> bool:
 
 
 def _are(kind: type, values: object) -> bool:
-    """Return whether values are a sequence of such objects; a single text does not count as a sequence of
-    texts.
-    """
+    """Return whether values are a sequence of such objects; one text is not a sequence of texts."""
     return (
         isinstance(values, Sequence)
         and not isinstance(values, str)

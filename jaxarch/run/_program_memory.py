@@ -98,8 +98,9 @@ def _chunk_of(
     per_share: int,
     chunk: int,
 ) -> tuple[tuple[Make, RunsMesh, int], tuple[Any, ...]]:
-    """Return the arguments of `programs.advance` for `per_share` runs a share, static and not; the fourth of
-    the others is the carry.
+    """Return the static and the other arguments of `programs.advance` for `per_share` runs a share.
+
+    The fourth of the other arguments is the carry.
     """
     inputs = describe(mesh, axes, args, per_share * mesh.shares)[:3]
     zero = jnp.zeros((), jnp.int32)

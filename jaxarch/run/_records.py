@@ -44,8 +44,7 @@ class Start:
 @partial(jax.tree_util.register_dataclass, data_fields=["kept"], meta_fields=[])
 @dataclasses.dataclass(frozen=True)
 class NeuronMask:
-    """Mask of the hidden neurons left in a spectral network. It is not a mask of connections, nor used as
-    one.
+    """Mask of the hidden neurons left in a spectral network; it is never used as a mask of connections.
 
     Attributes:
       kept: booleans of shape (N_i,) in the place of each hidden layer's eigenvalues, `None` elsewhere: the
@@ -91,8 +90,7 @@ class ByDensity:
 
 
 def in_order(records: Iterable[Any]) -> tuple[Any, ...]:
-    """Return records sorted by the names of their types, so that equal histories have equal pytree
-    structures.
+    """Return records sorted by type name, so that equal histories have equal pytree structures.
 
     Raises:
       ArgumentError: an object that is not a record; two records of one type.

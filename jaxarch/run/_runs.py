@@ -313,9 +313,7 @@ def _needed_by(
 
 
 def _with_marks_on_the_host(network: Network) -> Network:
-    """Move failures and dead starts to the host, so that they can be joined with those of runs on any
-    devices.
-    """
+    """Move failures and dead starts to the host, to join them with those of runs on any devices."""
     marks = {name: getattr(network.info, name) for name in ("failed_at", "dead_start")}
     on_the_host = {name: mark if mark is None else np.asarray(mark) for name, mark in marks.items()}
     return network.replace(info=network.info.replace(**on_the_host))
