@@ -137,6 +137,7 @@ def _sharded(
         args = jax.tree.unflatten(treedef, leaves)
         return _on_a_device(function, mesh, in_axes, args)(*args)
 
+    # With a partition only `runs` is a manual axis: XLA splits over the others, as the constraints say.
     return jax.shard_map(
         share,
         mesh=mesh.mesh,

@@ -36,6 +36,7 @@ def _of(value: Any, above: tuple[int, ...]) -> str:
     atom = _of_atom(value)
     if atom is not None:
         return atom
+    # A value that contains itself is known by how far above it stands.
     if id(value) in above:
         return _digest("above", str(len(above) - above.index(id(value))))
     inner = functools.partial(_of, above=(*above, id(value)))

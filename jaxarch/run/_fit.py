@@ -162,6 +162,7 @@ def _trained(
     count = math.ceil(runs / width)
     found = []
     for index in range(count):
+        # Copies of members fill the last group up, so that all have one shape and compile once.
         members = np.arange(index * width, min((index + 1) * width, runs))
         padded = np.resize(members, width) if len(members) < width else members
 

@@ -129,6 +129,7 @@ def _key(value: Any, above: tuple[int, ...], traced_alike: bool) -> Any:
     if isinstance(value, (float, complex)):
         # Compare by text: NaN equals NaN, and -0.0 differs from 0.0.
         return type(value), repr(value)
+    # A value that contains itself is known by how far above it stands.
     if id(value) in above:
         return "above", len(above) - above.index(id(value))
     if isinstance(value, Keyed):

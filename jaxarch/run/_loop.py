@@ -31,7 +31,7 @@ class LoopState(NamedTuple):
       best: early stopping's memory, on the devices; `None` without.
       losses: losses before every step, shape (runs, steps); NaN for a run that had stopped.
       validation: metrics, each of shape (chunks, runs).
-      failed_at: like the carry's, but for steps before a run stopped.
+      failed_at: like the carry's, without failures after a run had stopped.
       settings: settings of the last chunk.
       upcoming: settings of the next chunk.
       is_stopped: whether a callback has stopped the training.

@@ -140,7 +140,7 @@ class Network:
 
 @jax.jit
 def _of_run(network: Network, run: Array) -> Network:
-    # One program for all leaves: compiling one for each of their many shapes would be slower.
+    # One program for all leaves avoids one compilation for each of their many shapes.
     return jax.tree.map(lambda leaf: leaf[run], network)
 
 

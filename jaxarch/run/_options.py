@@ -181,7 +181,7 @@ class FitOptions:
     - `max_parallel_runs` and `memory` may, if they change the width of the program of one device. `devices`
       of the same kind may for the same reason, and through their number in a process. `loop` and devices of
       another kind may, too.
-    - A fit that resumes from its checkpoints keeps its first width, number of devices and loop. It does so
+    - A fit that resumes from its checkpoints keeps its original width, number of devices and loop. It does so
       whatever `max_parallel_runs` and `memory` say now, and however many processes have the devices. It does
       not resume on fewer devices, on devices of another kind or in another loop.
 

@@ -38,7 +38,7 @@ SMALL_BYTES = 2**14
 LARGER_BYTES = (2**18, 2**22)
 """Sizes of further blocks: the first that is enough, or the last again and again."""
 ALL_BYTES = 2**26
-"""Bytes of a block, at most, for all processes together."""
+"""Limit on the bytes of one block, summed over all processes."""
 _HEAD = struct.Struct("<?Q255p")
 
 
@@ -96,6 +96,7 @@ class Team:
                 part.append(bytes(row))
         messages = [b"".join(part)[:length] for part, (_, length, _) in zip(parts, heads, strict=True)]
         if failed:
+            # The caller raises its own error, not that of another process.
             return messages
         for index, ((is_failure, _, _), message) in enumerate(zip(heads, messages, strict=True)):
             if is_failure:

@@ -92,6 +92,7 @@ def begin(
     return over_runs(one, mesh, (0, 0, problem.in_axes(), 0))(keys, settings, problem, network)
 
 
+# The carry is donated: XLA reuses its buffers, and the old carry must not be read afterwards.
 @partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=(6,))
 def advance(
     make: Make,
@@ -131,6 +132,7 @@ def step(
     return over_runs(one, None, (0, 0, problem.in_axes(), 0, None))(keys, settings, problem, carry, index)
 
 
+# `best` is donated, the carry is not: training continues from it.
 @partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=(6,))
 def chunk_end(
     make: Make,

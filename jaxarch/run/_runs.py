@@ -390,6 +390,7 @@ def _run_function(
         problem = dataclasses.replace(problem, _window=watch.run(problem.stream.window, stage.needs.batches))
     axes, args = (0, 0, problem.in_axes(), 0), (keys, settings, problem, network)
     for start in range(0, runs, width):
+        # Copies of members fill the last program up, so that all have one shape and compile once.
         members = np.arange(start, min(start + width, runs))
         mine = np.resize(members, width)[shares.mine(per_device)]
         share = args if np.array_equal(mine, np.arange(runs)) else take_runs(axes, args, mine)

@@ -291,7 +291,7 @@ def check_network(stage: Stage, network: Network | None) -> None:
 
 
 def _may_be_whole(mask: PyTree) -> bool:
-    """Return whether no connection is removed, as far as is known while tracing."""
+    """Return whether nothing is removed, as far as concrete masks tell."""
     leaves = [leaf for leaf in jax.tree.leaves(mask) if isinstance(leaf, (np.ndarray, Array))]
     return all(bool(leaf.all()) for leaf in leaves if not is_traced(leaf))
 

@@ -65,10 +65,10 @@ class Stepwise:
             return search.update(gradients, state), value
 
     With the same key, parameters and batches it finds what the search finds for a `Problem`, step by step.
-    The state belongs to one run; to have several, map all of it: `jax.vmap(search.init, (0, None))`,
-    `jax.vmap(search.network)`. It works for every search that descends, from parameters that are not pruned
-    yet. For searches that score connections once, such as SNIP, use `jaxarch.saliency` and `masks.keep` in
-    your own loop; for rounds of pruning, add `optim.hold`.
+    The state belongs to one run; to have several, map all of it:
+    `jax.vmap(search.init, (0, None))`, `jax.vmap(search.network)`. It is for searches that descend, from
+    parameters that are not pruned yet. For searches that score connections once, such as SNIP, use
+    `jaxarch.saliency` and `masks.keep` in your own loop; for rounds of pruning, add `optim.hold`.
 
     Args:
       search: a `Training`. Its own settings come first: a `scores_optimizer`, its `steps`.

@@ -144,8 +144,7 @@ def _outline(stage: Any, key: Array, problem: Problem, network: Network | None) 
     carry, on = begin(stage, key, problem, network), stage.on(problem)
     check_frozen(stage.name, stage.descent, problem.descent.optimizer, carry.state.trainable)
     if network is not None:
-        # The steps of a first stage are traced anyway before anything is trained; those of later stages are
-        # not.
+        # A first stage's steps are traced anyway before anything is trained, those of later ones only here.
         gradient, value = inexact(carry.state.trainable), jnp.zeros(())
         extra = {"value": value, "grad": gradient, "value_fn": lambda moves: value}
         descended(stage, RunKeys.of(key).optimizer, on, carry.state, carry.opt_state, gradient, extra, 0)

@@ -122,7 +122,7 @@ class Decision:
       note: a line for the report's notes.
 
     Raises:
-      ArgumentError: `stop` is no truth value, or `note` is no text.
+      ArgumentError: `stop` is not a truth value, or `note` is not a text.
 
     Example:
       >>> import jaxarch

@@ -43,6 +43,7 @@ class Save:
         """Save, if it is time by the first process's clock."""
         over = self._loop.is_over
         if over or self._loop.told["due"][0]:
+            # All processes take part in gathering the state, although only the first one saves it.
             saved = self._saved()
             if self._team.index == 0:
                 self._checkpoint.save(self._group.slot, saved, last=over)

@@ -65,6 +65,7 @@ class Validation:
         if group.job.options.early_stopping is None:
             return None
         width = group.share.keys.shape[0]
+        # The state is copied, since `chunk_end` donates `best` while the carry is still in use.
         best = Best(
             value=jnp.full(width, jnp.inf),
             state=jax.tree.map(jnp.copy, carry.state),
