@@ -1,4 +1,4 @@
-"""The compiled steps of a chunk, and the batches of a stream that they take."""
+"""The compiled steps of a chunk, and the batches that they take from a stream."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from jaxarch.run._problem import Problem
 from jaxarch.run._training import Carry
 
 Advance = Callable[[PyTree, Carry, int, int, Window | None], tuple[Carry, Array]]
-"""From settings, the carry, first and last step and a window of a stream to the carry and the losses."""
+"""A function of settings, carry, first step, last step and a stream's window; returns carry and losses."""
 
 
 def compiled(group: Group, settings: PyTree, carry: Carry, window: Window | None) -> Advance:
-    """Compile a group's steps for arguments like these: one program a chunk, or without a mesh one a step."""
+    """Compile a group's steps for arguments like these: one program per chunk, or per step without a mesh."""
     job, keys, zero = group.job, group.share.keys, jnp.zeros((), jnp.int32)
     first = (keys, settings, _with_window(group, window), carry)
     if job.mesh is None:
@@ -65,10 +65,10 @@ def _with_window(group: Group, window: Window | None) -> Problem:
 
 
 def windows(group: Group, start: int, last: np.ndarray | None, is_over: bool) -> Any:
-    """Read the windows of all chunks from a step, a chunk ahead, in a `with` block.
+    """Read the windows of all chunks from a step on, one chunk ahead, in a `with` block.
 
     Args:
-      group: whose problem may have a stream; without one all windows are `None`.
+      group: the group of runs, whose problem may have a stream; without one all windows are `None`.
       start: the first step.
       last: digest of the batch before it.
       is_over: whether there are no chunks left.

@@ -1,4 +1,4 @@
-"""How to descend, apart from what on: the optimiser, its steps, the examples of each."""
+"""Settings of gradient descent: the optimizer, the number of steps and the examples of each step."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ Sampling = Literal["independent", "epochs"]
 
 @dataclasses.dataclass(frozen=True)
 class Descent:
-    """Gradient descent: how a training goes, whatever it trains.
+    """Settings of gradient descent, whatever is trained.
 
     Attributes:
       optimizer: any optax transformation.
       steps: gradient steps.
-      batch_size: examples a step, or `None` for all of them at every step.
-      sampling: how the examples of a step are chosen: `independent`, uniformly with replacement, as the
-        theorems of [D] and [A] assume; or `epochs`, without: each comes once an epoch, in an order that is
-        drawn anew for each.
+      batch_size: examples per step, or `None` for all of them at every step.
+      sampling: how the examples of a step are chosen. `independent`: uniformly with replacement, as the
+        theorems of [D] and [A] assume. `epochs`: without replacement; each example comes once an epoch, in an
+        order that is drawn anew for each epoch.
 
     Raises:
-      ArgumentError: an optimiser that is none, sizes that are no positive integers, an unknown word.
+      ArgumentError: an optimizer that is not an optax transformation, sizes that are not positive integers,
+        an unknown word.
 
     Example:
       >>> import jaxarch, optax
@@ -53,12 +54,12 @@ class Descent:
         check_choice("sampling", self.sampling, ("independent", "epochs"))
 
     def replace(self, **changes: Unpack[DescentChanges]) -> Descent:
-        """The descent with some of its fields replaced."""
+        """Return the descent with some of its fields replaced."""
         return dataclasses.replace(self, **changes)
 
 
 class DescentChanges(TypedDict, total=False):
-    """What a stage has of its own in place of the problem's descent, by keyword.
+    """Keyword arguments by which a stage changes the problem's descent.
 
     jaxarch.retrain("cold", steps=2000, optimizer=optax.adam(1e-3))
     """
@@ -71,16 +72,16 @@ class DescentChanges(TypedDict, total=False):
 
 @dataclasses.dataclass(frozen=True)
 class OwnDescent:
-    """The descent of one stage: the problem's, but for what the stage has of its own.
+    """The descent of one stage: the problem's descent with the stage's own changes.
 
     Attributes:
-      changes: names and values in place of the problem's.
-      taken: how many of its steps an earlier training has taken, so that so many fewer are left.
-      entries: where what is trained is a dict whose entries have optimisers of their own: its names, each
-        with its optimiser, or with `None` for the descent's.
+      changes: names and values that replace the problem's.
+      taken: how many of the steps an earlier training has taken already; that many fewer are left.
+      entries: for a stage that trains a dict whose entries have optimizers of their own: the names of the
+        entries, each with its optimizer, or with `None` for the descent's.
 
     Raises:
-      ArgumentError: where no step is left.
+      ArgumentError: no step is left.
     """
 
     changes: tuple[tuple[str, Any], ...] = ()
@@ -89,12 +90,12 @@ class OwnDescent:
 
     @property
     def has_optimizer(self) -> bool:
-        """Whether it has optimisers for all that is trained, so that the descent's is not used."""
+        """True if all that is trained has an optimizer of the stage, so that the problem's is unused."""
         of_all = dict(self.changes).get("optimizer")
         return all(own or of_all for _, own in self.entries) if self.entries else of_all is not None
 
     def of(self, descent: Descent) -> Descent:
-        """The problem's descent with this stage's changes."""
+        """Return the problem's descent with this stage's changes."""
         changes = dict(self.changes)
         if self.entries:
             of_all = changes.get("optimizer", descent.optimizer)
@@ -107,11 +108,11 @@ class OwnDescent:
 
 
 THE_PROBLEMS = OwnDescent()
-"""Of a stage that has nothing of its own."""
+"""The descent of a stage without changes of its own: the problem's."""
 
 
 def check_rewind(step: int, steps: int) -> None:
-    """Raise unless a step that is gone back to has others after it."""
+    """Raise unless the step to rewind to has steps after it."""
     if step >= steps:
         raise ArgumentError(f"rewind_to: expected fewer steps than the {steps} of the training, got {step}")
 
@@ -119,15 +120,15 @@ def check_rewind(step: int, steps: int) -> None:
 def own_descent(
     changes: DescentChanges, entries: Mapping[str, optax.GradientTransformation | None] | None = None
 ) -> OwnDescent:
-    """A stage's own descent out of its keywords.
+    """Make a stage's own descent from its keywords.
 
     Args:
       changes: the keywords.
-      entries: for a stage that trains a dict: all its entries, each with an optimiser of its own, which sees
+      entries: for a stage that trains a dict: all its entries, each with an optimizer of its own, which sees
         the tree of this entry alone, or with `None` for the descent's.
 
     Raises:
-      ArgumentError: a keyword that is none of a descent's, a value that `Descent` does not take.
+      ArgumentError: a keyword that a descent does not have, a value that `Descent` does not take.
 
     Example:
       >>> import jaxarch, optax
@@ -141,7 +142,7 @@ def own_descent(
         if name not in known:
             raise ArgumentError(f"{name}: no such argument; {did_you_mean(name, known)}")
     given = {name: value for name, value in changes.items() if (name, value) != ("optimizer", None)}
-    # Made once to be checked: what is not given stands for the problem's.
+    # Build a descent only to check the values; fields that are not given get placeholders.
     Descent(**{"optimizer": optax.identity(), "steps": 1, **given})
     each = {
         name: optimizer if optimizer is None else _as_optimizer(f"{name}_optimizer", optimizer)
@@ -151,7 +152,7 @@ def own_descent(
 
 
 def value_at(value: ArrayLike | optax.Schedule, step: int | Array) -> Any:
-    """A number, or what a function of the step says of a step."""
+    """Return a number, or the value of a schedule at a step."""
     if not callable(value):
         return value
     # Optax mixes integers and floating-point numbers, whatever `jax_numpy_dtype_promotion` says.
@@ -160,7 +161,7 @@ def value_at(value: ArrayLike | optax.Schedule, step: int | Array) -> Any:
 
 
 def _as_optimizer(name: str, optimizer: Any) -> optax.GradientTransformation:
-    """An optax transformation, also of an object with its two methods, such as `optax.MultiSteps`."""
+    """Return an optax transformation; wrap an object with its two methods, such as `optax.MultiSteps`."""
     methods = [getattr(optimizer, method, None) for method in ("init", "update")]
     if isinstance(optimizer, type) or not all(map(callable, methods)):
         raise ArgumentError(
@@ -173,7 +174,7 @@ def _as_optimizer(name: str, optimizer: Any) -> optax.GradientTransformation:
 
 
 class EachState(NamedTuple):
-    """The states of the optimisers of a dict's entries.
+    """States of the optimizers of a dict's entries.
 
     Attributes:
       states: by the entries' names.
@@ -183,7 +184,7 @@ class EachState(NamedTuple):
 
 
 def _each(optimizers: dict[str, optax.GradientTransformation]) -> optax.GradientTransformationExtraArgs:
-    """An optimiser for every entry of a dict; each sees the tree of its entry alone, and its gradient."""
+    """Make an optimizer of one optimizer per dict entry; each sees only its entry's tree and gradient."""
 
     def init(params: PyTree) -> EachState:
         states = {name: asked(name, tx.init, params[name]) for name, tx in optimizers.items()}
@@ -207,7 +208,7 @@ def _each(optimizers: dict[str, optax.GradientTransformation]) -> optax.Gradient
 
 
 def _no_line(*_: Any, **__: Any) -> Any:
-    """The loss along a line, for an optimiser that moves scores or weights alone: refused."""
+    """Refuse the loss along a line: each optimizer moves scores or weights alone, not both."""
     raise ArgumentError(
         "optimizer: it looks for its steps along a line, and this search moves scores and weights at once, "
         "each by an optimizer of its own; take one without a line search"
@@ -217,10 +218,11 @@ def _no_line(*_: Any, **__: Any) -> Any:
 def accepted(
     optimizer: optax.GradientTransformation, extra: Mapping[str, Any], step: Any = None
 ) -> dict[str, Any]:
-    """Those extra arguments that an optimiser's update takes.
+    """Return the extra arguments that an optimizer's update takes.
 
-    The step goes to one that names it. What takes any argument hands them on, and may skip updates, as
-    `optax.MultiSteps`: what is inside counts its own.
+    The step is passed only to an update with a parameter named `step`. An update that takes any keyword, such
+    as the one of `optax.MultiSteps`, passes its arguments on to an inner optimizer. It may skip updates, so
+    the inner optimizer counts its own steps.
     """
     parameters = inspect.signature(optimizer.update).parameters
     if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
@@ -231,10 +233,11 @@ def accepted(
 
 
 def asked(of: str, function: Callable[..., Any], *args: Any, **extra: Any) -> Any:
-    """Call an optimizer's function; its errors about the trees that it is shown become one line.
+    """Call an optimizer's function; turn its errors about the trees that it is given into one line.
 
     Raises:
-      ArgumentError: an error of the optimiser, whose trees of labels or of decay do not fit for instance.
+      ArgumentError: an error of the optimizer, for instance because its trees of labels or of decay do not
+        fit.
     """
     try:
         # Optax mixes integers and floating-point numbers, whatever `jax_numpy_dtype_promotion` says.

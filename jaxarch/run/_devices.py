@@ -1,4 +1,4 @@
-"""Which devices the runs are spread over, and how a function of one run is mapped over them."""
+"""Placement of runs on devices, and mapping of a function of one run over them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def use_cpu_cores(count: int | None = None) -> int:
     XLA's own threads help with large matrices, not with many small ones.
 
     Args:
-      count: how many; by default as many as this process may use.
+      count: how many devices; by default as many as this process may use.
 
     Returns:
       The number of CPU devices.
@@ -72,7 +72,7 @@ def use_compilation_cache(folder: str | os.PathLike[str]) -> None:
       True
       >>> jax.config.update("jax_compilation_cache_dir", None)  # and no more
     """
-    # JAX keeps to the first folder of a process until it is told otherwise.
+    # JAX keeps using the first cache folder of a process until the cache is reset.
     compilation_cache.reset_cache()
     jax.config.update("jax_compilation_cache_dir", os.fspath(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
@@ -80,13 +80,13 @@ def use_compilation_cache(folder: str | os.PathLike[str]) -> None:
 
 
 def over_runs(function: Callable[..., PyTree], mesh: RunsMesh | None, in_axes: tuple[Any, ...]) -> Callable:
-    """`jax.vmap(function, in_axes)`, each device taking its share of the runs.
+    """Map like `jax.vmap(function, in_axes)`, with each device taking its share of the runs.
 
-    A device runs its own program on its own runs: nothing is communicated, and the result is that of `vmap`
-    over a device's share. With a partition the devices that share a run have one program, in which they tell
-    each other what they need. A share of one run, as there is without a mesh, is called plainly and not
-    mapped, unless it is split: on CPU, products of matrices take a seventh less time so, and convolutions
-    are several times faster.
+    A device runs its own program on its own runs: nothing is communicated, and the result is the one of
+    `vmap` over a device's share. With a partition, the devices that share a run have one program, in which
+    they communicate. A share of one run, such as without a mesh, is called directly and not mapped, unless it
+    is split. On CPU, matrix products then take a seventh less time, and convolutions are several times
+    faster.
     """
     if mesh is None or mesh.size > 1:
         return mapped(function, mesh, in_axes, ())
@@ -100,9 +100,9 @@ def over_runs(function: Callable[..., PyTree], mesh: RunsMesh | None, in_axes: t
 def mapped(
     function: Callable[..., PyTree], mesh: RunsMesh | None, in_axes: tuple[Any, ...], args: tuple[PyTree, ...]
 ) -> Callable[..., PyTree]:
-    """Return `over_runs(function, mesh, in_axes)` as it is for arguments of these shapes.
+    """Return `over_runs(function, mesh, in_axes)` for arguments of these shapes.
 
-    On one device that has several runs it is `jax.vmap` alone, without a frame of ours.
+    On one device with several runs this is `jax.vmap` alone, so tracebacks have no frame of jaxarch.
     """
     if mesh is None:
         return partial(_single, function, in_axes)
@@ -114,7 +114,7 @@ def mapped(
 def _on_a_device(
     function: Callable[..., PyTree], mesh: RunsMesh, in_axes: tuple[Any, ...], args: tuple[PyTree, ...]
 ) -> Callable[..., PyTree]:
-    """The function of a device's share of the runs, or of what all devices share of theirs."""
+    """Return the function for one device's share of the runs, or for a share that several devices split."""
     if mesh.partition:
         return jax.vmap(_split(function, mesh.partition), in_axes=in_axes)
     if _is_one_run(in_axes, args):
@@ -137,6 +137,7 @@ def _sharded(
         args = jax.tree.unflatten(treedef, leaves)
         return _on_a_device(function, mesh, in_axes, args)(*args)
 
+    # With a partition only `runs` is a manual axis: XLA splits over the others, as the constraints say.
     return jax.shard_map(
         share,
         mesh=mesh.mesh,
@@ -148,7 +149,7 @@ def _sharded(
 
 
 def _split(function: Callable[..., PyTree], partition: Partition) -> Callable[..., PyTree]:
-    """A function of one run whose arguments and results are split over the devices that share the run."""
+    """Split the arguments and results of a function of one run over the devices that share the run."""
 
     def split(*args: PyTree) -> PyTree:
         return partition.constrained(function(*partition.constrained(args)), wholly=True)
@@ -157,11 +158,11 @@ def _split(function: Callable[..., PyTree], partition: Partition) -> Callable[..
 
 
 def place(mesh: RunsMesh | None, in_axes: tuple[Any, ...], args: tuple[PyTree, ...]) -> tuple[PyTree, ...]:
-    """Put arguments on the devices: split where they have an axis of runs, one copy each where not.
+    """Put arguments on the devices: split along an axis of runs if they have one, else one copy on each.
 
-    An axis of runs that the shares do not divide stays whole.
+    An axis of runs that is not divisible by the number of shares stays whole.
 
-    Without a mesh they go to the first of this process's devices.
+    Without a mesh the arguments go to the first of this process's devices.
     """
     if mesh is None:
         return jax.device_put(args, jax.local_devices()[0])
@@ -170,7 +171,7 @@ def place(mesh: RunsMesh | None, in_axes: tuple[Any, ...], args: tuple[PyTree, .
 
 
 def place_window(mesh: RunsMesh | None, window: Window) -> Window:
-    """Put some steps' batches on the devices, split where the partition says so."""
+    """Put some steps' batches on the devices, split if the partition says so."""
     axis = None if mesh is None else mesh.partition.batch
     if mesh is None or axis is None:
         return place(mesh, (None,), (window,))[0]
@@ -182,13 +183,13 @@ def place_window(mesh: RunsMesh | None, window: Window) -> Window:
 
 
 def joined_runs(mesh: RunsMesh | None, parts: list[PyTree]) -> PyTree:
-    """The results of groups of runs as one; where each run is split, it stays so."""
+    """Join the results of groups of runs; if each run is split, it stays so."""
     if len(parts) == 1:
         return parts[0]
     if mesh is None or not mesh.partition:
         with _as_they_are():
             return jax.tree.map(lambda *leaves: jnp.concatenate(jax.device_get(leaves)), *parts)
-    # On the host, since no device need have the place for all of it.
+    # Join on the host, since no single device need have room for all of it.
     return place(mesh, (0,), (jax.tree.map(_concatenated, *parts),))[0]
 
 
@@ -197,10 +198,10 @@ def _concatenated(*leaves: Array) -> np.ndarray | Array:
 
 
 def gather_on_cpu(tree: PyTree) -> PyTree:
-    """Results on the first device, if the devices are CPU cores.
+    """Move results to the first device if the devices are CPU cores.
 
-    All cores share one memory. Left split, whatever a user computes next is a program of several devices, and
-    XLA's eigendecompositions on CPU deadlock in such programs every now and then.
+    All cores share one memory. If results stayed split, the user's next computation would be a program of
+    several devices. XLA's eigendecompositions on CPU deadlock in such programs every now and then.
     """
     first = jax.local_devices()[0]
     return jax.device_put(tree, first) if first.platform == "cpu" else tree
@@ -209,7 +210,7 @@ def gather_on_cpu(tree: PyTree) -> PyTree:
 def describe(
     mesh: RunsMesh, in_axes: tuple[Any, ...], args: tuple[PyTree, ...], runs: int
 ) -> tuple[PyTree, ...]:
-    """Shapes, dtypes and places of arguments for so many runs, without the arrays."""
+    """Return shapes, dtypes and shardings of arguments for a number of runs, without the arrays."""
     leaves, treedef = jax.tree.flatten(args)
     described = [
         jax.ShapeDtypeStruct((runs, *leaf.shape[1:]) if own else leaf.shape, leaf.dtype, sharding=sharding)
@@ -235,25 +236,25 @@ def _shardings(mesh: RunsMesh, in_axes: tuple[Any, ...], args: tuple[PyTree, ...
 
 
 def take_runs(in_axes: tuple[Any, ...], args: tuple[PyTree, ...], runs: np.ndarray) -> tuple[PyTree, ...]:
-    """Some runs' share of the arguments."""
+    """Return the arguments for some of the runs."""
     with _as_they_are():
         return _with_runs(partial(_take, runs), in_axes, args)
 
 
 @jax.jit
 def _take(runs: Array, leaves: list[Array]) -> list[Array]:
-    # One program for all leaves: their shapes are many.
+    # One program for all leaves avoids one compilation for each of their many shapes.
     return [leaf[runs] for leaf in leaves]
 
 
 def first_runs(count: int, tree: PyTree) -> PyTree:
-    """The first runs of a result: without those that only filled a program up."""
+    """Return the first runs of a result, without the copies that only fill a program up."""
     with _as_they_are():
         return _first_runs(count, tree)
 
 
 def _as_they_are() -> Any:
-    """Moving numbers is no error where `jax_debug_nans` looks for NaN: losses have it where a run stopped."""
+    """Allow NaN while numbers are moved: losses of stopped runs have it, and `jax_debug_nans` would raise."""
     return jax.debug_nans(False)
 
 
@@ -265,7 +266,7 @@ def _first_runs(count: int, tree: PyTree) -> PyTree:
 def _with_runs(
     function: Callable[[list[Array]], list[Array]], in_axes: tuple[Any, ...], args: tuple[PyTree, ...]
 ) -> tuple[PyTree, ...]:
-    """The arguments with a function applied to the leaves that have an axis of runs."""
+    """Apply a function to the leaves of the arguments that have an axis of runs."""
     leaves, treedef = jax.tree.flatten(args)
     own = _has_runs(in_axes, args)
     made = iter(function([leaf for leaf, has in zip(leaves, own, strict=True) if has]))
@@ -280,7 +281,10 @@ def _is_one_run(in_axes: tuple[Any, ...], args: tuple[PyTree, ...]) -> bool:
 
 
 def _has_runs(in_axes: tuple[Any, ...], args: tuple[PyTree, ...]) -> list[bool]:
-    """For each leaf of the arguments, whether it has an axis of runs; `in_axes` is a prefix, as in `vmap`."""
+    """Return for each leaf of the arguments whether it has an axis of runs.
+
+    `in_axes` is a prefix of the arguments, as in `vmap`.
+    """
 
     def is_none(leaf: object) -> bool:
         return leaf is None

@@ -1,4 +1,4 @@
-"""Optimisers that are evaluated at other weights than those that they train, known by their states."""
+"""Optimizers that are evaluated at other weights than those they train, recognized by their states."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jaxarch.run._descent import EachState
 
 
 def check_evaluated(opt_state: PyTree) -> None:
-    """Raise for an optimiser whose weights to evaluate stand in no state that is kept.
+    """Raise for an optimizer whose state does not keep the weights to evaluate.
 
     Raises:
       ArgumentError: `optax.lookahead`, which descends on pairs of parameters.
@@ -30,14 +30,14 @@ def check_evaluated(opt_state: PyTree) -> None:
 
 
 def evaluated(opt_state: PyTree, trained: PyTree) -> PyTree:
-    """The weights that an optimiser is evaluated at, where it trains those given.
+    """Return the weights at which an optimizer is evaluated, given the weights that it trains.
 
-    Of `optax.contrib.schedule_free` they are x, of `optax.contrib.sam` the weights before the adversarial
-    step; of all others those that are trained. The states of these two are found wherever they are, in chains
-    and in parts of `optax.partition`.
+    For `optax.contrib.schedule_free` they are x; for `optax.contrib.sam` they are the weights before the
+    adversarial step; for all other optimizers they are the trained weights. The states of these two are found
+    wherever they are, in chains and in parts of `optax.partition`.
 
     Args:
-      opt_state: the state of the optimiser.
+      opt_state: the state of the optimizer.
       trained: the weights that it moves.
     """
     for node in _nodes(opt_state, EachState, ScheduleFreeState, SAMState):
@@ -54,14 +54,14 @@ def evaluated(opt_state: PyTree, trained: PyTree) -> PyTree:
 
 
 def _averaged(y: Array, z: Array, b1: Array) -> Array:
-    """X of the schedule-free method, as `optax.contrib.schedule_free_eval_params` has it."""
+    """Compute x of the schedule-free method, like `optax.contrib.schedule_free_eval_params`."""
     dtype = jnp.promote_types(y.dtype, z.dtype)
     y_, z_, b1 = y.astype(dtype), z.astype(dtype), jnp.asarray(b1).astype(dtype)
     return ((y_ - (1 - b1) * z_) / b1).astype(y.dtype)
 
 
 def _at(trained: PyTree, kept: PyTree, function: Any) -> PyTree:
-    """A function of leaves and of what a state keeps of them, where it keeps something."""
+    """Apply a function to each leaf and the state's array for it; leaves without one stay."""
     there = named_leaves(kept)
 
     def leaf_of(path: Any, leaf: Array) -> Array:
@@ -72,6 +72,6 @@ def _at(trained: PyTree, kept: PyTree, function: Any) -> PyTree:
 
 
 def _nodes(opt_state: PyTree, *kinds: type) -> list[Any]:
-    """The outermost states of some kinds."""
+    """Return the outermost states of the given types."""
     nodes = jax.tree.leaves(opt_state, is_leaf=lambda node: isinstance(node, kinds))
     return [node for node in nodes if isinstance(node, kinds)]

@@ -1,4 +1,4 @@
-"""What a strategy's networks say of some rows: outputs for every run."""
+"""Evaluation of a strategy's networks on some rows: outputs of every run."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ def evaluate(
     mesh: Mesh | None = None,
     partition: Rules | None = None,
 ) -> Any:
-    """The outputs of what a strategy found, for every run, on some rows.
+    """Return the outputs of a strategy's networks on some rows, for every run.
 
     Args:
-      strategy: the strategy that found it.
-      network: with a leading axis of runs.
-      problem: the problem that it was run on.
-      rows: rows of the problem's data, shape (n,), or (runs, n) where each run has its own.
-      batch_size: how many rows at a time, where memory is short; by default all.
-      mesh: what the runs are split over, as of `FitOptions`; by default one device has all of them.
-      partition: how each run is split over it, likewise.
+      strategy: the strategy that found the network.
+      network: the network, with a leading axis of runs.
+      problem: the problem that the strategy was run on.
+      rows: rows of the problem's data, shape (n,), or (runs, n) if each run has its own.
+      batch_size: how many rows to take at a time, to save memory; by default all.
+      mesh: the mesh over which runs are split, as in `FitOptions`; by default one device has all of them.
+      partition: how each run is split over the mesh, as in `FitOptions`.
 
     Returns:
       The problem's `predict` on those rows, with leading axes of runs and rows, on the host.
 
     Raises:
       ArgumentError: rows that are not in the data, a problem without `predict`; a network of one run, a bare
-        architecture, or what is none.
+        architecture, or an object that is not a network.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -93,7 +93,7 @@ def evaluate(
 
 
 def _check_network(network: Network, problem: Problem, on_host: bool) -> None:
-    """Raise unless it is what many runs found, weights included; on the host they may be of any structure."""
+    """Raise unless the network has weights of many runs; a host search's may have any structure."""
     check_is_problem(problem)
     if not isinstance(network, Network):
         raise ArgumentError(f"network: expected what over_seeds returned, got {shown(network)}")
@@ -122,7 +122,7 @@ def _check_network(network: Network, problem: Problem, on_host: bool) -> None:
 def _outputs(
     predict: Callable, alone: bool, params: PyTree, state: PyTree, problem: Problem, rows: Array
 ) -> Any:
-    """Outputs on some rows for all runs at once, or for the one that is `alone`."""
+    """Compute outputs on some rows for all runs at once, or for the one that is `alone`."""
 
     def one(params: PyTree, state: PyTree, problem: Problem, rows: Array) -> Any:
         return predict(params, state, problem.gather(problem.data, problem.per_run, rows))

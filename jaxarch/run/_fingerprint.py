@@ -1,4 +1,4 @@
-"""What a stage and its descent say, as a digest that is the same in every process."""
+"""Digest of the definition of a stage and its descent, equal in every process."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from jaxarch.run._keyed import captured_by
 
 
 def fingerprint(value: Any) -> str:
-    """SHA-256 of what a value says: equal for values that were made by equal calls, in any process.
+    """Return a SHA-256 of a value's definition, equal for values made by equal calls in any process.
 
-    It sees numbers, texts, `None`, arrays by their content, tuples, lists, sets, dicts and dataclasses by
-    their parts; and functions by module and qualified name, by their defaults and by the values that they
-    have captured, of which 100 and 100.0 are alike. So `optax.sgd(.1)` is not like `optax.sgd(5.)`.
+    It covers numbers, texts and `None`, arrays by their content, and tuples, lists, sets, dicts and
+    dataclasses by their parts. Functions count by module and qualified name, by their defaults and by the
+    values that they have captured, where 100 and 100.0 are alike. So `optax.sgd(.1)` differs from
+    `optax.sgd(5.)`.
 
-    It cannot see what is in a function: two functions of one name, two lambdas of one place for instance,
-    are alike, and so is one before and after an edit; nor the globals that it reads. Of any other object it
-    sees the type and the name alone, and of a traced value that it is one.
+    It does not cover a function's code or the globals that it reads. Two functions of one name are alike, for
+    instance two lambdas in one place, or one function before and after an edit. Of any other object it covers
+    only the type and the name, and of a traced value only that it is traced.
     """
     return _of(value, ())
 
@@ -35,6 +36,7 @@ def _of(value: Any, above: tuple[int, ...]) -> str:
     atom = _of_atom(value)
     if atom is not None:
         return atom
+    # A value that contains itself is known by how far above it stands.
     if id(value) in above:
         return _digest("above", str(len(above) - above.index(id(value))))
     inner = functools.partial(_of, above=(*above, id(value)))
@@ -42,7 +44,7 @@ def _of(value: Any, above: tuple[int, ...]) -> str:
 
 
 def _of_atom(value: Any) -> str | None:
-    """The digest of a value without parts; `None` for any other."""
+    """Return the digest of a value without parts; `None` for any other."""
     if isinstance(value, enum.Enum):
         return _digest("enum", _name(type(value)), value.name)
     if value is None or isinstance(value, (bool, int, float, complex, str, bytes, np.dtype)):
@@ -55,7 +57,7 @@ def _of_atom(value: Any) -> str | None:
 
 
 def _of_container(value: Any, inner: Callable[[Any], str]) -> str | None:
-    """The digest of a value that holds others: an array, a collection, a dataclass; `None` for any other."""
+    """Return the digest of an array, a collection or a dataclass; `None` for any other value."""
     if isinstance(value, (jax.Array, np.ndarray, np.generic)):
         return _of_array(value, inner)
     if isinstance(value, (tuple, list)):
@@ -71,7 +73,7 @@ def _of_container(value: Any, inner: Callable[[Any], str]) -> str | None:
 
 
 def _of_function(value: Any, inner: Callable[[Any], str]) -> str:
-    """The digest of a function, by its definition and what it was made of, or of an object, by its type."""
+    """Return the digest of a function, by its definition and its parts, or of an object, by its type."""
     if isinstance(value, functools.partial):
         return _digest("partial", *map(inner, (value.func, value.args, value.keywords)))
     if isinstance(value, types.MethodType):
@@ -86,7 +88,7 @@ def _of_function(value: Any, inner: Callable[[Any], str]) -> str:
 
 
 def _count(value: Any) -> Any:
-    """A whole number as an integer: Optax's schedules make floats of captured steps when first called."""
+    """Turn a whole float into an integer: Optax's schedules turn captured steps into floats when called."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -100,11 +102,11 @@ def _of_array(value: Any, inner: Callable[[Any], str]) -> str:
 
 
 def _name(definition: Any) -> str:
-    """The module and the qualified name of a definition; of what has none, nothing."""
+    """Return the module and the qualified name of a definition; empty texts for those it lacks."""
     name = getattr(definition, "__qualname__", None) or getattr(definition, "__name__", "")
     return f"{getattr(definition, '__module__', '')}.{name}"
 
 
 def _digest(*parts: str) -> str:
-    # By the text of a tuple of texts, so that no two lists of parts run into one.
+    # Hash the text of a tuple of texts, so that no two lists of parts run into one.
     return hashlib.sha256(repr(parts).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""A fit: a training's steps for many runs, in groups that the memory has room for, and its report."""
+"""A fit: a training's steps for many runs, in groups that fit in memory, and its report."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ def fit(
     options: FitOptions | None = None,
     name: str = "",
 ) -> tuple[Network, StageReport]:
-    """Train every run, and read off what each found.
+    """Train every run, and return the network of each.
 
     Args:
-      make: from one run's settings to its training. Without settings it is called with `None`.
-      keys: one key a run, shape (runs,).
+      make: function from one run's settings to its training. Without settings it is called with `None`.
+      keys: one key per run, shape (runs,).
       problem: what to learn; its per-run arrays have the keys' length.
-      settings: pytree whose leaves have a leading axis of runs: traced, so that a sweep over rates,
+      settings: pytree whose leaves have a leading axis of runs: traced, so that a sweep over learning rates,
         temperatures or penalties is one program.
-      network: what the stage before found, with a leading axis of runs, or `None`.
+      network: the result of the stage before, with a leading axis of runs, or `None`.
       options: chunks, progress, checkpoints and the like.
       name: tells this fit from others in progress, reports and checkpoints.
 
@@ -65,10 +65,10 @@ def fit(
       place, with `failed_at` its step; the others are not affected.
 
     Raises:
-      ArgumentError: an early stopping without validation rows, a schedule without settings, a start from
-        which no run can move, a checkpoint of another fit, or of this one on other devices, one run that
-        needs more memory than there is; a stream of batches that ends too early or does not stay alike;
-        a `partition` that does not fit the mesh or the parameters.
+      ArgumentError: early stopping without validation rows; a schedule without settings; a start from which
+        no run can move; a checkpoint of another fit, or of this one on other devices; one run that needs more
+        memory than there is; a stream of batches that ends too early or does not stay alike; a `partition`
+        that does not fit the mesh or the parameters.
     """
     options = options or FitOptions()
     _check_options(options, problem, settings)
@@ -103,7 +103,7 @@ def fit(
     if begun is None and options.checkpoint is not None and team.index == 0:
         Layout.of(mesh, shares, width).save(options.checkpoint, name)
 
-    # The batches themselves come as the training goes on.
+    # The window served for tracing; the batches themselves come as the training goes on.
     args = (keys, settings, dataclasses.replace(args[2], _window=None), network)
     found, notes, validation = _trained(job, per_device, axes, args)
     notes += warn_of(training, name, found)
@@ -129,7 +129,7 @@ def _tell_plan(
     needed: ProgramMemory | None,
     beside: int,
 ) -> None:
-    """Tell progress, before the first step, how many runs are trained at once and what that takes."""
+    """Report to progress, before the first step, how many runs train at once and the memory they take."""
     begins = getattr(job.options.progress, "begins", None)
     if begins is None:
         return
@@ -142,7 +142,7 @@ def _tell_plan(
 
 
 class _Found(NamedTuple):
-    """Results of a group: networks of the members, lines for the report, metrics."""
+    """Results of a group: networks of the members, notes for the report, metrics."""
 
     network: Network
     notes: list[str]
@@ -162,6 +162,7 @@ def _trained(
     count = math.ceil(runs / width)
     found = []
     for index in range(count):
+        # Copies of members fill the last group up, so that all have one shape and compile once.
         members = np.arange(index * width, min((index + 1) * width, runs))
         padded = np.resize(members, width) if len(members) < width else members
 
@@ -191,7 +192,7 @@ def _train(group: Group) -> _Found:
     if save is not None:
         save.restore()
     dead, failures = DeadStarts(loop), Failures(loop)
-    # The state is saved last: as all others leave it.
+    # The state is saved last, so that the checkpoint contains the changes of all other callbacks.
     callbacks: list[Callback | None] = [
         validation,
         dead,
@@ -212,9 +213,9 @@ def _train(group: Group) -> _Found:
 def places_of(
     make: Make, args: tuple[Any, ...], options: FitOptions, team: Team, split: RunsMesh | None
 ) -> tuple[RunsMesh | None, Shares]:
-    """The devices of a fit that begins, those of a mesh that was given; and each process's share of its runs.
+    """Return the devices of a new fit (of the given mesh, if any), and each process's share of its runs.
 
-    Without a mesh its steps are programs of their own, on one device of each process.
+    If no mesh is returned, every step is a program of its own, on one device of each process.
     """
     if split is not None:
         return split, Shares((split.shares,))

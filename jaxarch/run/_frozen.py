@@ -1,4 +1,4 @@
-"""Leaves that an optimiser holds still, read from the program of its update."""
+"""Leaves that an optimizer holds still, read from the program of its update."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ _KEEP_ZEROS = {
     "max", "min", "neg", "reduce_max", "reduce_sum", "reshape", "select_n", "sign", "slice", "sqrt", "square",
     "squeeze", "sub", "transpose",
 }  # fmt: skip
-"""Operations that make zeros of zeros; of a choice, the cases."""
+"""Operations whose outputs are zero if their inputs are; for `select_n`, its cases."""
 
 
 def check_frozen(
     name: str, descent: OwnDescent, optimizer: optax.GradientTransformation, trained: PyTree
 ) -> None:
-    """Warn of scores that are held still, and raise for weights that are not, where a search trains both.
+    """Warn of frozen scores, and raise for weights that are not frozen, if a search trains both.
 
     Args:
-      name: of the search.
-      descent: the search's own.
-      optimizer: the problem's.
-      trained: what the search trains, entries that have optimisers of their own.
+      name: the search's name.
+      descent: the search's own descent.
+      optimizer: the problem's optimizer.
+      trained: what the search trains: entries that have optimizers of their own.
 
     Raises:
-      ArgumentError: an optimiser of the search's own that trains weights which the problem's holds still.
+      ArgumentError: an optimizer of the search's own that trains weights which the problem's optimizer holds
+        still.
     """
     own = dict(descent.entries)
     if not own:
@@ -60,7 +61,7 @@ def check_frozen(
 
 
 def frozen(optimizer: optax.GradientTransformation, params: PyTree) -> list[str]:
-    """Paths of leaves whose update is 0, whatever gradient and state are, as far as the program tells."""
+    """Return the paths of leaves whose update is provably 0, whatever the gradient and the state."""
 
     def update(gradients: PyTree, state: PyTree, params: PyTree, value: Any) -> tuple[PyTree, PyTree]:
         told = accepted(optimizer, {"value": value, "grad": gradients, "value_fn": lambda params: value})
@@ -71,7 +72,7 @@ def frozen(optimizer: optax.GradientTransformation, params: PyTree) -> list[str]
         begin, state = jax.make_jaxpr(optimizer.init, return_shape=True)(shapes)
         program = jax.make_jaxpr(update)(shapes, state, shapes, jax.ShapeDtypeStruct((), jnp.float32))
     except (ArgumentError, AttributeError, LookupError, TypeError, ValueError):
-        # What it cannot do is told where it is used.
+        # Return nothing: the error is reported where the optimizer is used.
         return []
     paths = list(named_leaves(params))
     others = [False] * len(paths)

@@ -32,11 +32,11 @@ class Job:
     """Settings that all groups of a fit share.
 
     Attributes:
-      make: from one run's settings to its training.
-      mesh: the devices; `None` where each step is a program of its own.
-      options: of the fit.
-      watch: its stopwatch.
-      name: its name in progress, reports and checkpoints.
+      make: function from one run's settings to its training.
+      mesh: the devices; `None` if each step is a program of its own.
+      options: options of the fit.
+      watch: stopwatch of the fit.
+      name: name of the fit in progress, reports and checkpoints.
       data: a digest of the problem's data; `None` without checkpoints.
       team: the processes that train together.
       shares: how many devices of each process have runs.
@@ -70,10 +70,10 @@ class Group:
     Attributes:
       job: the fit.
       per_device: how many runs each device trains.
-      share: what this process's share of the runs is fitted with, on its devices.
-      whole: makes the same for all runs of the group, as a tuple.
+      share: inputs of this process's share of the runs, on its devices.
+      whole: function that makes the inputs of all runs of the group, as a tuple.
       members: indices of the runs.
-      index: which group of the fit this is.
+      index: index of this group within the fit.
       count: how many groups there are.
     """
 
@@ -113,6 +113,6 @@ class Group:
     def gather(self, title: str, tree: Any) -> Any:
         """Join the shares of all processes along the first axis, on the host.
 
-        One process's share is all there is, and stays as it is.
+        With one process its share is everything, and stays where it is.
         """
         return self.job.team.gather(f"{self.slot}: {title}", tree, self.rows)

@@ -1,7 +1,7 @@
-"""Equal by what they say: functions and settings as keys, so that a second, equal call compiles nothing.
+"""Functions and settings as keys that compare by content, so that a second, equal call compiles nothing.
 
-`jax.jit` knows a function by its identity. Stages, problems and optax's transformations are made anew by
-every call of a notebook cell; here they are known by what they were made of.
+`jax.jit` compares functions by identity. Every call of a notebook cell makes stages, problems and optax
+transformations anew, so here they are compared by what they were made of.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from jaxarch.run._problem import Problem
 Kind = TypeVar("Kind")
 
 LIBRARIES = ("jaxarch", "optax", "jax", "jaxlib", "flax", "numpy")
-"""Whose functions never change while a program runs: they are known by code and captured values."""
+"""Libraries whose functions never change while a program runs; code and captured values identify them."""
 
 _SMALL = 64
-"""Arrays of at most so many entries are known by them; others, which JAX never changes, by identity."""
+"""Arrays of at most this many entries compare by content, larger (immutable) JAX arrays by identity."""
 
 
 class Keyed:
-    """A function that is equal to another of the same key, and calls the one that it was made of.
+    """A function that equals another with the same key, and calls the one that it was made of.
 
-    The key is taken when it is made, so that a captured list that has changed since makes another one.
+    The key is taken on construction, so that a captured list that has changed since gives another key.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -39,7 +39,7 @@ class Keyed:
         self._hash = hash(self._key)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What the function returns."""
+        """Call the wrapped function."""
         return self.__wrapped__(*args, **kwargs)
 
     def __eq__(self, other: object) -> bool:
@@ -50,7 +50,7 @@ class Keyed:
 
 
 class _Is:
-    """Equal to itself alone: what is not known by its parts. It is kept alive, so that it stays itself."""
+    """Wrapper that compares by identity; the reference keeps the `id` valid."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -63,7 +63,7 @@ class _Is:
 
 
 def equal_by_key(kind: type[Kind]) -> type[Kind]:
-    """A decorator for frozen dataclasses: two of equal parts are equal, whatever their parts are."""
+    """Make instances of a frozen dataclass equal if their parts have equal keys; a decorator."""
 
     def __eq__(self: Any, other: object) -> bool:
         return type(self) is type(other) and key_of(self) == key_of(other)
@@ -76,7 +76,7 @@ def equal_by_key(kind: type[Kind]) -> type[Kind]:
 
 
 def keyed(value: Any) -> Any:
-    """A function, or an optax transformation, as one that is equal to those made of the same parts."""
+    """Return a function, or an optax transformation, that equals others made of the same parts."""
     if value is None or isinstance(value, Keyed):
         return value
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -85,12 +85,12 @@ def keyed(value: Any) -> Any:
 
 
 def unkeyed(function: Any) -> Any:
-    """Return the function that a `Keyed` was made of, whose errors have a frame less; others as they are."""
+    """Return the function inside a `Keyed`, for one frame less in tracebacks; other values as they are."""
     return function.__wrapped__ if isinstance(function, Keyed) else function
 
 
 def shapes_of(function: Callable[..., Any], *args: Any) -> Any:
-    """`jax.eval_shape`, which traces a function once for all those that are equal to it."""
+    """Evaluate shapes like `jax.eval_shape`, tracing a function once for all functions equal to it."""
     return _called.eval_shape(keyed(function), *args)
 
 
@@ -100,7 +100,7 @@ def _called(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def keyed_problem(problem: Problem) -> Problem:
-    """A problem whose functions are equal to those of a problem made by an equal call."""
+    """Return the problem with functions that equal those of a problem made by an equal call."""
     descent = problem.descent
     return dataclasses.replace(
         problem,
@@ -114,11 +114,11 @@ def keyed_problem(problem: Problem) -> Problem:
 
 
 def key_of(value: Any, *, traced_alike: bool = False) -> Any:
-    """What a value is known by: hashable, and equal for values that do the same.
+    """Return a hashable key of a value, equal for values that do the same.
 
-    Numbers, texts, tuples, lists, dicts, small arrays, dataclasses that are frozen and functions of the
-    `LIBRARIES` are known by their parts; all else, a user's functions among them, by identity, as in
-    `jax.jit`. A traced value is known by identity too, or with `traced_alike` by its shape and dtype.
+    Numbers, texts, tuples, lists, dicts, small arrays, frozen dataclasses and functions of the `LIBRARIES`
+    compare by their parts. All other values compare by identity, as in `jax.jit`; a user's functions are
+    among them. A traced value compares by identity too, or with `traced_alike` by its shape and dtype.
     """
     return _key(value, (), traced_alike)
 
@@ -127,8 +127,9 @@ def _key(value: Any, above: tuple[int, ...], traced_alike: bool) -> Any:
     if value is None or isinstance(value, (bool, int, str, bytes, type, np.dtype, enum.Enum)):
         return type(value), value
     if isinstance(value, (float, complex)):
-        # By text: NaN is like NaN, and -0.0 is not like 0.0.
+        # Compare by text: NaN equals NaN, and -0.0 differs from 0.0.
         return type(value), repr(value)
+    # A value that contains itself is known by how far above it stands.
     if id(value) in above:
         return "above", len(above) - above.index(id(value))
     if isinstance(value, Keyed):
@@ -146,7 +147,7 @@ def _key(value: Any, above: tuple[int, ...], traced_alike: bool) -> Any:
 
 
 def _of_array(value: Any) -> Any:
-    """The key of an array; `None` for any other value."""
+    """Return the key of an array; `None` for any other value."""
     if (type(value) is np.ndarray or isinstance(value, np.generic)) and value.dtype.kind != "O":
         return "array", value.dtype, value.shape, value.tobytes()
     if isinstance(value, jax.Array):
@@ -158,7 +159,7 @@ def _of_array(value: Any) -> Any:
 
 
 def _of_container(value: Any, inner: Callable[[Any], Any]) -> Any:
-    """The key of a tuple, a list or a dict; `None` for any other value."""
+    """Return the key of a tuple, a list or a dict; `None` for any other value."""
     if isinstance(value, (tuple, list)):
         return type(value), tuple(map(inner, value))
     if type(value) in (dict, types.MappingProxyType):
@@ -171,7 +172,7 @@ def _of_items(value: Mapping[Any, Any], inner: Callable[[Any], Any]) -> tuple[An
 
 
 def _of_function(value: Any, inner: Callable[[Any], Any]) -> Any:
-    """The key of a function that is known by what it was made of; `None` for any other value."""
+    """Return the key of a function that compares by its parts; `None` for any other value."""
     if isinstance(value, functools.partial):
         return functools.partial, inner(value.func), inner(value.args), inner(value.keywords)
     if isinstance(value, types.MethodType):
@@ -184,8 +185,8 @@ def _of_function(value: Any, inner: Callable[[Any], Any]) -> Any:
 
 
 def _of_object(value: Any, inner: Callable[[Any], Any]) -> Any:
-    """The key of an object that cannot change or is of a library; `None` for any other value."""
-    # Its own parameters: a class that is derived from a frozen dataclass may hold anything.
+    """Return the key of an object that cannot change or belongs to a library; `None` for any other value."""
+    # Look at the class's own parameters: a subclass of a frozen dataclass may hold anything.
     if getattr(vars(type(value)).get("__dataclass_params__"), "frozen", False):
         fields = tuple(inner(getattr(value, field.name)) for field in dataclasses.fields(value))
         return type(value), fields
@@ -212,7 +213,7 @@ def _hashes_by_value(value: Any) -> bool:
 
 
 def captured_by(function: types.FunctionType) -> tuple[Any, ...]:
-    """The values that a function has captured, in the order of its free variables."""
+    """Return the values that a function has captured, in the order of its free variables."""
     return tuple(_content(cell) for cell in function.__closure__ or ())
 
 
@@ -220,5 +221,5 @@ def _content(cell: types.CellType) -> Any:
     try:
         return cell.cell_contents
     except ValueError:
-        # Not yet assigned, in a function that refers to itself.
+        # The cell is not yet assigned, in a function that refers to itself.
         return None

@@ -1,4 +1,4 @@
-"""Where a fit runs, kept with its checkpoints: a fit that goes on elsewhere would have other bits."""
+"""Layout of a fit on devices, kept with its checkpoints: on another layout its bits would differ."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from jaxarch.run._runs_mesh import RunsMesh, runs_mesh
 from jaxarch.run._shares import Shares
 
 KIND_BYTES = 64
-"""For what a device calls itself, such as `cpu` or `NVIDIA H200`."""
+"""Bytes for the name of a device's kind, such as `cpu` or `NVIDIA H200`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """What the bits of a fit depend on beside what is fitted.
+    """Layout on which the bits of a fit depend, beside its inputs.
 
     Attributes:
       width: how many runs are in one program, over all devices of all processes.
-      devices: how many have runs of their own, or share them with others where runs are split; 0 where each
-        step of a run is a program of its own, on one device of each process.
-      kind: what the devices call themselves; before that the axes of a mesh over which runs are split, and a
-        number that stands for how.
+      devices: how many devices have runs of their own; if runs are split, how many shares of the runs there
+        are. 0 if each step of a run is a program of its own, on one device of each process.
+      kind: the devices' kind; before it the axes of a mesh over which runs are split, and a number that
+        stands for how.
     """
 
     width: int
@@ -36,17 +36,17 @@ class Layout:
 
     @classmethod
     def of(cls, mesh: RunsMesh | None, shares: Shares, width: int) -> Layout:
-        """That of a fit that begins."""
+        """Return the layout of a fit that begins."""
         if mesh is None:
             return cls(width, 0, jax.local_devices()[0].device_kind)
         return cls(width, shares.devices, _kind(mesh))
 
     @classmethod
     def saved(cls, checkpoint: Checkpoint | None, name: str, team: Team) -> Layout | None:
-        """That of the fit that is continued, if one is.
+        """Return the layout of the fit that is resumed, if there is one.
 
         Raises:
-          ArgumentError: one that cannot be.
+          ArgumentError: a damaged layout.
         """
         like = {"width": np.asarray(0), "devices": np.asarray(0), "kind": np.zeros(KIND_BYTES, np.uint8)}
         tree = None
@@ -61,7 +61,7 @@ class Layout:
         return cls(width, devices, bytes(tree["kind"]).rstrip(b"\0").decode(errors="replace"))
 
     def save(self, checkpoint: Checkpoint, name: str) -> None:
-        """Keep it beside the checkpoints of a fit."""
+        """Save the layout beside the checkpoints of a fit."""
         kind = np.frombuffer(self.kind.encode()[:KIND_BYTES].ljust(KIND_BYTES, b"\0"), np.uint8)
         tree = {"width": np.asarray(self.width), "devices": np.asarray(self.devices), "kind": kind}
         checkpoint.save(_slot(name), tree, last=True)
@@ -69,12 +69,13 @@ class Layout:
     def places(
         self, options: FitOptions, name: str, team: Team, split: RunsMesh | None
     ) -> tuple[RunsMesh | None, Shares]:
-        """The same devices again, of those that there are now or of the mesh that was given, and each
-        process's share; no mesh without.
+        """Return the layout's devices, among those available or of the given mesh, and each process's share.
+
+        Without a mesh, the first value is `None`.
 
         Raises:
-          ArgumentError: fewer devices, devices of another kind, another loop, another mesh; where each step
-            of a run is a program of its own, another number of processes.
+          ArgumentError: fewer devices, devices of another kind, another loop, another mesh; fewer processes,
+            if each step of a run is a program of its own.
         """
         if split is not None:
             if (split.shares, _kept(_kind(split))) != (self.devices, self.kind):
@@ -105,7 +106,7 @@ class Layout:
 
 
 def _kind(mesh: RunsMesh) -> str:
-    """What the devices call themselves, the axes of a mesh that splits more than the runs, and how."""
+    """Return the devices' kind, after the axes and partition of a mesh that splits more than the runs."""
     kind = mesh.first.device_kind
     if len(mesh.mesh.shape) == 1:
         return kind
@@ -113,7 +114,7 @@ def _kind(mesh: RunsMesh) -> str:
 
 
 def _kept(kind: str) -> str:
-    """What is kept of it."""
+    """Return the part of a kind that a checkpoint keeps."""
     return kind.encode()[:KIND_BYTES].decode(errors="replace")
 
 

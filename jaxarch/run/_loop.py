@@ -23,19 +23,19 @@ from jaxarch.run._training import Carry, joined, with_losses
 
 
 class LoopState(NamedTuple):
-    """All that a loop hands from chunk to chunk, of this process's share of the runs.
+    """Everything that a loop hands from chunk to chunk, for this process's share of the runs.
 
     Attributes:
       step: how many steps have been taken.
-      carry: of every run, on the devices.
+      carry: every run's carry, on the devices.
       best: early stopping's memory, on the devices; `None` without.
-      losses: before every step, shape (runs, steps); NaN where a run had stopped.
+      losses: losses before every step, shape (runs, steps); NaN for a run that had stopped.
       validation: metrics, each of shape (chunks, runs).
-      failed_at: as of the carry, of runs that had not stopped before.
-      settings: of the last chunk.
+      failed_at: like the carry's, without failures after a run had stopped.
+      settings: settings of the last chunk.
       upcoming: settings of the next chunk.
       is_stopped: whether a callback has stopped the training.
-      seconds: that were spent until the last checkpoint.
+      seconds: seconds spent until the last checkpoint.
       last_batch: digest of the last batch of a stream; `None` without.
     """
 
@@ -57,13 +57,13 @@ class Loop:
 
     Attributes:
       group: the runs.
-      state: where the loop stands.
+      state: state of the loop.
       notes: lines for the report.
-      steps: how many there are.
+      steps: how many steps there are.
       running: which runs of the group early stopping lets go on, copies included.
-      failed_at: first steps whose loss was not finite, likewise.
-      history: losses of all steps so far, likewise.
-      told: what all processes know of the last chunk's end.
+      failed_at: first steps whose loss was not finite, copies included.
+      history: losses of all steps so far, copies included.
+      told: facts about the last chunk's end that all processes know.
     """
 
     def __init__(self, group: Group, settings: PyTree) -> None:
@@ -75,21 +75,21 @@ class Loop:
         self._seconds_before = self._watch.running
         self._advance: Advance | None = None
         # Programs are compiled for these, so that other settings, of a checkpoint for instance, do not change
-        # what they promote to.
+        # the dtypes that they promote to.
         self._settings = settings
         self.state = self._first_state(settings)
         width = sum(group.rows)
         self.running, self.failed_at = np.ones(width, bool), np.full(width, -1, np.int32)
-        # One process has all runs: its own losses are all there are.
+        # One process has all runs, so its own losses are the whole history.
         alone = self._job.team.size == 1
         self.history = self.state.losses if alone else np.full((width, self.steps), np.nan, np.float32)
         self.told: dict[str, Any] = {}
 
     def run(self, callbacks: Sequence[Callback]) -> Network:
-        """Train until every run is done, and return what all runs of the group found.
+        """Train until every run is done, and return the networks of all runs of the group.
 
         A callback's method `begins`, if it has one, is called before the first chunk. Its method `tell`
-        returns what all processes have to know of this process's runs, before any callback is called.
+        returns what all processes have to know about this process's runs, before any callback is called.
         """
         for begins in _methods(callbacks, "begins"):
             begins()
@@ -118,12 +118,12 @@ class Loop:
         return self._watch.running - self._seconds_before
 
     def note(self, message: str, category: type[Warning]) -> None:
-        """Warn of something, and keep it for the report."""
+        """Warn with a message, and keep it for the report."""
         self.notes.append(message)
         warnings.warn(message, category, stacklevel=2)
 
     def resume(self, state: LoopState, whole: LoopState) -> None:
-        """Go on from a state: this process's share of it, which `whole` has for all runs of the group."""
+        """Resume from this process's share of a state; `whole` is the state of all runs of the group."""
         self.state = state
         self.failed_at = np.asarray(whole.failed_at)
         if whole.best is not None:
@@ -169,9 +169,9 @@ class Loop:
         )
 
     def _tell(self, start: int, callbacks: Sequence[Callback]) -> None:
-        """Tell all processes of a chunk's end, once, so that all decide alike."""
+        """Share a chunk's end among all processes, once, so that all decide alike."""
         state, step = self.state, int(self.state.step)
-        # Losses before the last are for a user's callbacks, and need not be sent where there are none.
+        # Losses before the last are for a user's callbacks only; without any they need not be sent.
         seen = start if self._job.options.callbacks else step - 1
         told = {"losses": state.losses[:, seen:step], "failed_at": state.failed_at}
         if self._job.options.callbacks:
@@ -211,23 +211,23 @@ class Loop:
         return end, look
 
     def network_now(self) -> Network:
-        """Return what all runs of the group would find if the training ended here."""
+        """Return the networks that all runs of the group would find if the training ended here."""
         found = joined(self.group.share.network, self._concluded(self.state.carry))
         found = self.group.gather(f"a look at step {int(self.state.step)}", found)
         return first_runs(len(self.group.members), found)
 
     def _concluded(self, carry: Carry) -> Network:
-        """Return what is found where the training ends with a carry."""
+        """Return the networks found if the training ends with a carry."""
         mesh, state = self._job.mesh, self.state
         losses, failed_at = place(mesh, (0, 0), (state.losses, state.failed_at))
         carry = carry._replace(failed_at=failed_at)
         conclude = self._watch.compile(programs.conclude, self._job.make, mesh, self._settings, carry)
-        # Losses have NaN where a run has stopped: no program returns them, for `jax_debug_nans`.
+        # Losses of stopped runs are NaN. No program returns them, because `jax_debug_nans` would raise.
         return with_losses(self._watch.run(conclude, state.settings, carry), losses)
 
     def _result(self) -> Network:
         carry, best = self.state.carry, self.state.best
-        # What early stopping keeps are the weights to evaluate already.
+        # Early stopping already keeps the weights to evaluate.
         network = self._concluded(carry if best is None else carry._replace(state=best.state, opt_state=()))
         if best is not None:
             network = network.replace(info=network.info | {"kept_at": best.state.step})
@@ -235,10 +235,10 @@ class Loop:
 
 
 def _on_host(leaf: Any) -> Any:
-    """Return a copy of an array on the host; random keys stay keys, which NumPy has none of."""
+    """Return a copy of an array on the host; random keys stay keys, which NumPy does not have."""
     return jnp.copy(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else np.array(leaf)
 
 
 def _methods(callbacks: Sequence[Callback], name: str) -> list[Callable[[], Any]]:
-    """Return the methods of a name, of the callbacks that have it."""
+    """Return the methods of a name, from the callbacks that have it."""
     return [getattr(callback, name) for callback in callbacks if hasattr(callback, name)]

@@ -1,4 +1,4 @@
-"""What a method says of itself where it is defined: lists, pages and contract tests read it there."""
+"""Facts about a method, kept where it is defined: lists, pages and contract tests read them there."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Parent = Literal["any", "spectral", "direct", "batch norm", "binary"]
 
 @dataclasses.dataclass(frozen=True)
 class Method:
-    """A search or a transform, as lists show it and as the contract tests run it.
+    """A search or a transform, as lists show it and contract tests run it.
 
     Attributes:
-      name: of the function that makes it.
-      make: that function.
-      source: where it is from.
-      parent: which models it is for: `any`, `spectral` networks, `direct` ones, those with
-        `batch norm` or with `binary` labels.
-      example: arguments for a small case, where some are required.
+      name: name of the function that makes it.
+      make: the function that makes it.
+      source: the publication that it is from.
+      parent: which models it is for: `any`, `spectral` networks, `direct` ones, those with `batch norm` or
+        with `binary` labels.
+      example: arguments for a small case, if some are required.
     """
 
     name: str
@@ -36,24 +36,24 @@ class Method:
     example: Mapping[str, Any]
 
     def stage(self) -> Any:
-        """The method with its example's arguments: a stage or a strategy."""
+        """Return the method with its example's arguments: a stage or a strategy."""
         return self.make(**self.example)
 
     @property
     def needs(self) -> Needs:
-        """What its first stage needs."""
+        """Requirements of the method's first stage."""
         return chain(self.stage()).stages[0].needs
 
     @property
     def summary(self) -> str:
-        """The first line of its docstring."""
+        """First line of the docstring."""
         return (inspect.getdoc(self.make) or "").split("\n")[0]
 
 
 def method(
     source: str, *, parent: Parent = "any", **example: Any
 ) -> Callable[[Callable[P, Made]], Callable[P, Made]]:
-    """A decorator for functions that make a search or a transform: it attaches what there is to know of them.
+    """Attach facts about the method to a function that makes a search or a transform; a decorator.
 
         @method("N. Lee et al., 2019", densities=0.5)
         def snip(densities, *, batches=1, where=matrices): ...
@@ -83,7 +83,7 @@ def method(
 
 
 def methods_of(*packages: Any) -> dict[str, Method]:
-    """All methods that packages export, by name."""
+    """Return all methods that packages export, by name."""
     exported: Iterable[Any] = (value for package in packages for value in vars(package).values())
     described = (getattr(value, "method", None) for value in exported)
     return {method.name: method for method in described if isinstance(method, Method)}

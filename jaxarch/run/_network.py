@@ -1,4 +1,4 @@
-"""A network, that is an architecture and its weights, with what stages leave in it and what they record."""
+"""A network: an architecture and its weights, with the records that stages leave in it."""
 
 from __future__ import annotations
 
@@ -24,23 +24,24 @@ _FIELDS = ("params", "mask", "state", "records", "info")
 @partial(jax.tree_util.register_dataclass, data_fields=_FIELDS, meta_fields=())
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """An architecture and its weights: what a stage makes, or turns into another.
+    """An architecture and its weights: the result of a stage, and the input of the next.
 
-    A stage may leave something for a later one: weights to rewind to, masks of other densities. Each such
-    record is of a type of its own, by which it is had: `network[Start].params`, or `network.get(Start)`,
-    which is `None` where there is none. `info` is for looking.
+    A stage may leave a record for a later one: weights to rewind to, or masks of other densities. Each record
+    has its own type, and is looked up by it: `network[Start].params`, or `network.get(Start)`, which is
+    `None` if there is none. `info` is for inspection only.
 
     Args:
-      params: what the network computes with; masked already. `None` in a bare architecture.
-      mask: the architecture: which connections there are, booleans; `None` for leaves that are not masked.
-      state: the model's state (batch norm's and the like) after training.
+      params: the weights that the network computes with; already masked. `None` in a bare architecture.
+      mask: the architecture: booleans that tell which connections exist; `None` for leaves that are not
+        masked.
+      state: the model's state (such as batch norm's) after training.
       records: what stages left for later ones, at most one of each type: `Start`, `ByDensity`, `NeuronMask`,
-        `SharedWeight`, or one of your own, a dataclass that is registered with JAX. They are kept by the
-        names of their types, in whatever order they were left.
+        `SharedWeight`, or one of your own, a dataclass that is registered with JAX. They are sorted by the
+        names of their types, so the order in which they were left does not matter.
       info: what happened in training, a `TrainingInfo`.
 
     Raises:
-      ArgumentError: two records of one type, or what is no record; an `info` of another type.
+      ArgumentError: two records of one type, or an object that is not a record; an `info` of another type.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -61,7 +62,7 @@ class Network:
     info: TrainingInfo = dataclasses.field(default_factory=TrainingInfo)
 
     def __post_init__(self) -> None:
-        """Put the records in order, and refuse what is none."""
+        """Sort the records by type name; refuse objects that are not records."""
         # JAX builds trees of other things in this structure, with a leaf in the place of a field.
         if type(self.records) in (tuple, list):
             object.__setattr__(self, "records", in_order(self.records))
@@ -83,13 +84,13 @@ class Network:
         return record
 
     __iter__ = None
-    """Not iterable, for all that it takes a type in brackets."""
+    """Not iterable, although it takes a type in brackets."""
 
     def get(self, kind: type[Record]) -> Record | None:
-        """Return the record of a type, or `None` where no stage has left one.
+        """Return the record of a type, or `None` if no stage has left one.
 
         Raises:
-          ArgumentError: what is no type.
+          ArgumentError: an argument that is not a type.
         """
         if not isinstance(kind, type):
             raise ArgumentError(
@@ -99,10 +100,10 @@ class Network:
         return next((record for record in self.records if type(record) is kind), None)
 
     def with_records(self, *records: Any) -> Network:
-        """Return the network with some records, in place of those of the same types.
+        """Return the network with the given records, which replace those of the same types.
 
         Raises:
-          ArgumentError: two records of one type; what is no record.
+          ArgumentError: two records of one type; an object that is not a record.
         """
         given = in_order(records)
         names = {name_of(type(record)) for record in given}
@@ -110,7 +111,7 @@ class Network:
         return dataclasses.replace(self, records=(*others, *given))
 
     def without(self, *kinds: type) -> Network:
-        """Return the network without the records of some types, whether or not it has them."""
+        """Return the network without the records of the given types; types that it lacks are ignored."""
         return dataclasses.replace(
             self, records=tuple(record for record in self.records if type(record) not in kinds)
         )
@@ -120,18 +121,18 @@ class Network:
         return dataclasses.replace(self, **changes)
 
     def of_run(self, run: int) -> Network:
-        """What one run found, out of many.
+        """Return the network of one run out of many.
 
         Raises:
-          ArgumentError: a run that there is none of.
+          ArgumentError: a run that does not exist.
         """
         check_run(run, self)
-        # Losses are NaN where early stopping has stopped a run: no error.
+        # Losses are NaN after early stopping has stopped a run: that is no error.
         with jax.debug_nans(False):
             return _of_run(self, run)
 
     def then(self, after: Network) -> Network:
-        """Return what was made of this network: what is set in `after`, and all else as it was."""
+        """Return the network updated by `after`: the fields set in `after` win, everything else stays."""
         made = {name: getattr(after, name) for name in ("params", "mask", "state")}
         set_ = {name: value for name, value in made.items() if value is not None}
         return self.with_records(*after.records).replace(**set_, info=self.info | after.info)
@@ -139,12 +140,12 @@ class Network:
 
 @jax.jit
 def _of_run(network: Network, run: Array) -> Network:
-    # One program for all leaves: their shapes are many.
+    # One program for all leaves avoids one compilation for each of their many shapes.
     return jax.tree.map(lambda leaf: leaf[run], network)
 
 
 def check_run(run: int, tree: PyTree) -> None:
-    """Raise unless a number is that of a run: JAX would take the last one in its place."""
+    """Raise unless a run of that number exists; JAX would clamp the index to the last run."""
     sizes = [leaf.shape[0] for leaf in jax.tree.leaves(tree) if getattr(leaf, "ndim", 0)]
     runs = min(sizes, default=0)
     if not -runs <= run < runs:
@@ -152,7 +153,7 @@ def check_run(run: int, tree: PyTree) -> None:
 
 
 def architecture(mask: PyTree) -> Network:
-    """A mask as a network: a bare architecture, read from a file for instance, to go on from.
+    """Wrap a mask as a network: a bare architecture to continue from, for instance one read from a file.
 
         network = jaxarch.architecture(jaxarch.load_mask("mask.npz", problem))
         jaxarch.over_seeds(jaxarch.retrain("cold", nonnegative=False), keys, problem, network=network)

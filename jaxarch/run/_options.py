@@ -1,4 +1,4 @@
-"""How to fit, as against what: the options of a fit, what it tells on the way, and its report."""
+"""Options of a fit, what it tells on the way, and its report."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from jaxarch.run._processes import ALL_HOSTS
 class EarlyStopping:
     """Stop a run whose metric no longer improves, or is good enough, and keep its best parameters.
 
-    Each run is judged by itself: its result is that of its own best chunk's end before its patience ran out,
-    whatever the other runs do. The loop ends when all runs have stopped.
+    Each run is judged by itself: it returns the parameters of its own best chunk end before its patience ran
+    out, whatever the other runs do. The loop ends when all runs have stopped.
 
     Attributes:
-      metric: `loss`, or a name of the problem's `metrics`, of the validation rows; or `gap`, of a search that
-        has it (`search.two_temperature`): how far from stationary the mask is that it descends on, over all
-        training rows (`theory.optimality.duality_gap`), its penalty included. It needs no validation rows,
-        and a gradient on all training rows at every chunk's end.
+      metric: `loss`, or a name of the problem's `metrics`, on the validation rows; or `gap`, for a search
+        that has it (`search.two_temperature`). The gap tells how far from stationary the mask is that the
+        search descends on, over all training rows (`theory.optimality.duality_gap`), its penalty included. It
+        needs no validation rows, but a gradient on all training rows at every chunk's end.
       patience: chunks without improvement before a run stops.
       mode: whether smaller (`min`) or larger (`max`) is better.
       least: how much better counts as an improvement, finite and at least 0.
-      until: what is good enough: a run stops there; `None` for nothing.
+      until: a value that is good enough: a run stops there; `None` for no such value.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -87,18 +87,18 @@ class Progress:
     Attributes:
       name: the strategy's and the stage's.
       step: how many steps have been taken.
-      steps: how many there are.
-      group: which of the groups of runs that are trained one after the other when memory or the kind of model
-        does not allow all at once.
-      groups: how many there are.
+      steps: how many steps the training has.
+      group: index of this group of runs; groups are trained one after the other when memory or the kind of
+        model does not allow all runs at once.
+      groups: how many groups there are.
       runs: how many runs the group has.
-      loss: the median of `losses` that are finite; `None` of what is no training.
-      losses: the last step's loss of each run of the group, shape (runs,); NaN where early stopping has
-        stopped a run.
-      labels: what each of these runs is called.
-      making: of an experiment whose parts are made by other processes: those that are being made; the steps
-        are parts then. `None` of a training.
-      look: makes what `network` returns.
+      loss: the median of the finite `losses`; `None` for a stage that is not a training.
+      losses: the last step's loss of each run of the group, shape (runs,); NaN if early stopping has stopped
+        the run.
+      labels: the names of these runs.
+      making: for an experiment whose parts are made by other processes: the parts that are being made; `step`
+        and `steps` then count parts. `None` for a training.
+      look: function that makes the return value of `network`.
     """
 
     name: str
@@ -114,11 +114,11 @@ class Progress:
     look: Callable[[], Network] | None = dataclasses.field(default=None, compare=False, repr=False)
 
     def network(self) -> Network:
-        """What would be found if the training ended here, masks hard, with a leading axis of runs.
+        """Return the network that would be found if the training ended here, with a leading axis of runs.
 
-        The program that the training ends with makes it when it is asked for, which costs nothing otherwise;
-        within the callback, since the next chunk is written in its place. What early stopping would keep of
-        an earlier chunk's end is not looked at.
+        Its masks are hard. The program that ends the training computes it on request, so it costs nothing
+        unless you ask. Ask within the callback: the next chunk is written in its place. Parameters that early
+        stopping would keep from an earlier chunk's end are not considered.
 
         Raises:
           ArgumentError: it is asked for after the callback has returned.
@@ -128,25 +128,27 @@ class Progress:
         return self.look()
 
     def densities(self) -> np.ndarray | None:
-        """The share of connections that each run of the group keeps, shape (runs,); `None` without a mask.
+        """Return the density of each run of the group, shape (runs,); `None` without a mask.
+
+        Density is the share of connections that a run keeps.
 
         Raises:
-          ArgumentError: as of `network`.
+          ArgumentError: it is asked for after the callback has returned, as with `network`.
         """
         return densities_of(self.network())
 
 
 @dataclasses.dataclass(frozen=True)
 class RunPlan:
-    """What is known of a training before its first step.
+    """Facts known about a training before its first step.
 
     Attributes:
       name: the strategy's and the stage's.
-      runs: how many there are.
-      max_parallel_runs: how many of them are trained in one program.
-      devices: how many this process trains them on.
-      memory: what the program takes on each, where the compiler counts it.
-      free: bytes that are free on a device, where it tells.
+      runs: how many runs there are.
+      max_parallel_runs: how many runs are trained in one program.
+      devices: how many devices this process trains them on.
+      memory: memory of the program on each device, if the compiler counts it.
+      free: free bytes on a device, if it tells.
     """
 
     name: str
@@ -158,61 +160,62 @@ class RunPlan:
 
 
 class Checkpoint(Protocol):
-    """Where a fit saves its carry, and whence it continues. `jaxarch.Checkpoints` keeps them in a folder."""
+    """Storage where a fit saves its carry and resumes from. `jaxarch.Checkpoints` keeps it in a folder."""
 
     def load(self, name: str, like: PyTree) -> PyTree | None:
-        """The pytree last saved under a name, in the structure of `like`; `None` if there is none."""
+        """Return the pytree last saved under a name, in the structure of `like`; `None` if there is none."""
 
     def save(self, name: str, tree: PyTree, last: bool = False) -> None:
-        """Keep a pytree under a name, in place of the one before; `last` if none comes after it."""
+        """Save a pytree under a name, replacing the one before; `last` if none comes after it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FitOptions:
     """Options for fitting: early stopping, a schedule and decisions of callbacks change results.
 
-    All else changes at most the order in which numbers are added, and so their last bits:
+    All other options change at most the order in which numbers are added, and so the last bits of results:
 
-    - `progress`, `checkpoint`, `dead_start` and `labels` change no bit, nor does `chunk`, but that early
-      stopping, a schedule and callbacks act at every chunk's end.
-    - `mesh` and `partition` may.
-    - `max_parallel_runs` and `memory` may, where they lead to another width of the program of one device;
-      `devices` of the same kind may by that, and by their number in a process; `loop` may, and so may devices
-      of another kind.
-    - A fit that goes on from its checkpoints keeps the width, the number of devices and the loop that it was
-      begun with, whatever `max_parallel_runs` and `memory` say now, and however many processes have the
-      devices. On fewer devices, on devices of another kind and in another loop it does not go on.
+    - `progress`, `checkpoint`, `dead_start` and `labels` change no bit. Neither does `chunk`, except that
+      early stopping, a schedule and callbacks act at every chunk's end.
+    - `mesh` and `partition` may change bits.
+    - `max_parallel_runs` and `memory` may, if they change the width of the program of one device. `devices`
+      of the same kind may for the same reason, and through their number in a process. `loop` and devices of
+      another kind may, too.
+    - A fit that resumes from its checkpoints keeps its original width, number of devices and loop. It does so
+      whatever `max_parallel_runs` and `memory` say now, and however many processes have the devices. It does
+      not resume on fewer devices, on devices of another kind or in another loop.
 
     Attributes:
-      chunk: steps between two ends of chunks.
-      progress: called at every chunk's end, with a `Progress`: step, losses, and, if asked, the densities. If
-        it has a method `begins`, that is called before the first step of a training that does not go on from
-        a checkpoint, with a `RunPlan`: what it takes.
-      early_stopping: needs the problem's `validation` rows, unless it is by the `gap`.
-      schedule: `(step, settings) -> settings`: temperatures, rates or penalties that change while training.
-        It is called with the first step of every chunk and the settings that the fit was given. Needs
-        `settings`.
-      checkpoint: where the state is saved at every chunk's end, and whence an interrupted fit continues to
-        the same bits.
+      chunk: steps from one chunk's end to the next.
+      progress: called at every chunk's end with a `Progress`: step, losses, and, if asked, the densities. A
+        method `begins`, if there is one, is called with a `RunPlan`, the resources of the training. That
+        happens before the first step, unless the training resumes from a checkpoint.
+      early_stopping: needs the problem's `validation` rows, unless its metric is the `gap`.
+      schedule: `(step, settings) -> settings`: temperatures, learning rates or penalties that change while
+        training. It is called with the first step of every chunk and the settings that the fit was given.
+        Needs `settings`.
+      checkpoint: where the state is saved at every chunk's end; an interrupted fit resumes from it, to the
+        same bits.
       max_parallel_runs: how many runs to train in one program; by default all that fit in memory.
-      memory: bytes that a program may use on one device; by default what the device says is free. A fit of
-        which not even one run fits is refused.
-      devices: by default all of `jax.local_devices()`: each process runs the keys that it is given. With
-        `all hosts`, those of all processes of the program, after `jax.distributed.initialize`: each calls
-        with the same arguments, trains its share of the runs, and returns what all have found.
-      mesh: in place of `devices`, for runs that are split as well: `jax.make_mesh((2, 4), ("runs", "data"))`
-        has two shares of the runs, and four devices that share each run. Over an axis called `data` the
-        examples of a batch are split; over which axes parameters are, `partition` says. What is found stays
-        split, on CPUs too.
-      partition: how parameters, and what goes with them, are split over the axes of the mesh: a dict of
-        `PartitionSpec`s by glob patterns on their paths, of which the first that fits counts (what none fits
-        is whole); a function `(path, leaf, sizes) -> PartitionSpec` of a parameter's path, its shape and
-        dtype, and the sizes of the axes, as `jaxarch.fully_sharded()`. By default what the model says:
-        `nnx.with_partitioning` of Flax NNX and Linen.
-      loop: `scan` for one program a chunk, all runs at once; `step` for one program a step, runs in turn,
-        which is many times faster for convolutions on CPU (on one device then); `auto` chooses.
+      memory: bytes that a program may use on one device; by default what the device says is free. A fit is
+        refused if not even one of its runs fits.
+      devices: by default all of `jax.local_devices()`: each process runs the keys that it is given.
+        `all hosts` means the devices of all processes of the program, after `jax.distributed.initialize`.
+        Each process then calls with the same arguments, trains its share of the runs, and returns the
+        networks of all runs.
+      mesh: replaces `devices` when single runs are split as well: `jax.make_mesh((2, 4), ("runs", "data"))`
+        has two shares of the runs, and four devices that share each run. An axis called `data` splits the
+        examples of a batch; `partition` says which axes split the parameters. The networks that are found
+        stay split, on CPUs too.
+      partition: how parameters, and arrays that belong to them, are split over the axes of the mesh. Either a
+        dict from glob patterns on their paths to `PartitionSpec`s: the first pattern that matches counts, and
+        an unmatched parameter stays whole. Or a function `(path, leaf, sizes) -> PartitionSpec` of a
+        parameter's path, its shape and dtype, and the sizes of the axes, as `jaxarch.fully_sharded()`. By
+        default what the model says: `nnx.with_partitioning` of Flax NNX and Linen.
+      loop: `scan` for one program per chunk, all runs at once; `step` for one program per step, runs in turn,
+        which is many times faster for convolutions on CPU (and uses one device); `auto` chooses.
       dead_start: what to do when some trainable leaf's first gradients are exactly zero: `warn` (and raise if
-        no run can move at all), `raise`, or `ignore`. `TrainingInfo.dead_start` has it in any case.
+        no run can move at all), `raise`, or `ignore`. `TrainingInfo.dead_start` records it in any case.
       labels: names of the runs for reports; `run 0`, `run 1`, ... by default.
       callbacks: functions of a `ChunkEnd`, called in their order at the end of every chunk of every training:
         after the schedule and `progress`, before the checkpoint. A function may return a `Decision` to stop
@@ -317,7 +320,7 @@ class FitOptions:
             raise ArgumentError("loop: over a mesh there is 'scan' alone")
 
     def label(self, run: int) -> str:
-        """The name of a run in reports."""
+        """Return the name of a run in reports."""
         return f"run {run}" if self.labels is None else self.labels[run]
 
 
@@ -338,7 +341,7 @@ def _takes_one(function: Callable[..., object]) -> bool:
 
 
 def _are(kind: type, values: object) -> bool:
-    """Whether it is a sequence of such things, and not one of them, as a text is of texts."""
+    """Return whether values are a sequence of such objects; one text is not a sequence of texts."""
     return (
         isinstance(values, Sequence)
         and not isinstance(values, str)
@@ -348,18 +351,18 @@ def _are(kind: type, values: object) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class StageReport:
-    """What one stage cost and what happened on the way.
+    """Costs of one stage, and what happened on the way.
 
     Attributes:
       name: the stage's.
-      seconds: wall time x devices / runs, compilation apart: what one run costs one device.
+      seconds: wall time x devices / runs, without compilation: what one run costs one device.
       compile_seconds: tracing and compiling, all programs together.
       width: how many runs were in one program (`vmap`), over all devices, padding included.
       devices: how many devices shared them.
       notes: runs that failed, dead starts, layers without a connection: one line each.
       validation: metrics at the ends of chunks, each of shape (chunks, runs), of the network that would be
-        found there (masks hard, not soft), and the `gap` that early stopping went by; NaN where a run had
-        stopped.
+        found there (masks hard, not soft); NaN for a run that had stopped. They include the `gap`, if early
+        stopping used it.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""How the arrays of one run are split over the axes of a mesh that are not its runs."""
+"""Partition of one run's arrays over the axes of a mesh other than `runs`."""
 
 from __future__ import annotations
 
@@ -19,22 +19,25 @@ from jaxarch.run._problem import Problem
 
 RUNS = "runs"
 DATA = "data"
-"""The axes of a mesh that mean something: runs are spread over one, a batch's examples over the other."""
+"""Axes of a mesh with a meaning: runs are spread over one, a batch's examples over the other."""
 
 Rules = Mapping[str, PartitionSpec] | Callable[[str, jax.ShapeDtypeStruct, Mapping[str, int]], PartitionSpec]
-"""How parameters are split: specs by glob patterns on their paths, of which the first that fits counts, or a
-function of a parameter's path, its shape and dtype, and the sizes of the mesh's axes."""
+"""Rules for splitting parameters.
+
+Either specs by glob patterns on the paths, where the first match counts. Or a function of a parameter's path,
+its shape and dtype, and the sizes of the mesh's axes.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
 class FullySharded:
-    """As of `fully_sharded`."""
+    """Rules made by `fully_sharded`."""
 
     axis: str
     least: int
 
     def __call__(self, path: str, leaf: jax.ShapeDtypeStruct, sizes: Mapping[str, int]) -> PartitionSpec:
-        """The largest dimension that the axis divides, the last of equal ones."""
+        """Split the largest dimension that the axis divides, the last one if several are equal."""
         if self.axis not in sizes:
             raise ArgumentError(f"partition: the mesh has no axis {shown(self.axis)}, but {', '.join(sizes)}")
         fitting = [(size, i) for i, size in enumerate(leaf.shape) if size % sizes[self.axis] == 0]
@@ -44,13 +47,13 @@ class FullySharded:
 
 
 def fully_sharded(axis: str = DATA, *, least: int = 0) -> FullySharded:
-    """Rules of fully sharded data parallelism (FSDP): each device holds its share of every parameter.
+    """Make rules of fully sharded data parallelism (FSDP): each device holds its share of every parameter.
 
-    A parameter is split along the largest dimension that the size of the axis divides, and whole where there
-    is none.
+    A parameter is split along the largest dimension that is divisible by the size of the axis; without such a
+    dimension it stays whole.
 
     Args:
-      axis: of the mesh; `data`, the axis over which batches are split, for what is called FSDP.
+      axis: axis of the mesh; for FSDP it is `data`, the axis over which batches are split.
       least: parameters of fewer entries than this stay whole.
 
     Example:
@@ -64,10 +67,10 @@ def fully_sharded(axis: str = DATA, *, least: int = 0) -> FullySharded:
 
 @dataclasses.dataclass(frozen=True)
 class Partition:
-    """How one run's arrays are split: what goes with a parameter is split as it is, all else is whole.
+    """Partition of one run's arrays: those that belong to a parameter are split like it, others are whole.
 
-    An array goes with a parameter if its path ends with the parameter's and it has its shape: scores, masks,
-    gradients and the moments of an optimiser do.
+    An array belongs to a parameter if its path ends with the parameter's path and it has the same shape:
+    scores, masks, gradients and the moments of an optimizer do.
 
     Attributes:
       parameters: path, shape and spec of each parameter.
@@ -78,11 +81,11 @@ class Partition:
     batch: str | None = None
 
     def __bool__(self) -> bool:
-        """Whether anything is split."""
+        """Return whether anything is split."""
         return self.batch is not None or any(spec != PartitionSpec() for _, _, spec in self.parameters)
 
     def spec(self, path: KeyPath, shape: tuple[int, ...]) -> PartitionSpec:
-        """That of an array of one run."""
+        """Return the spec of an array of one run."""
         parts = path_name(path).split("/")
         # Parameters that are one bare array have an empty path, with which every path ends.
         for start in range(len(parts) + 1):
@@ -96,12 +99,12 @@ class Partition:
         return {(path, shape): spec for path, shape, spec in self.parameters}
 
     def constrained(self, tree: PyTree, *, wholly: bool = False) -> PyTree:
-        """A pytree of one run's arrays, split, within a program over the mesh.
+        """Return a pytree of one run's arrays, split, within a program over the mesh.
 
         Args:
-          tree: of arrays.
-          wholly: whether what goes with no parameter is made whole; else it stays as it is, as batches do,
-            which are split already.
+          tree: pytree of arrays.
+          wholly: whether arrays that belong to no parameter are made whole; else they stay as they are, like
+            batches, which are split already.
         """
 
         def constrain(path: KeyPath, leaf: Any) -> Any:
@@ -113,7 +116,7 @@ class Partition:
         return jax.tree_util.tree_map_with_path(constrain, tree)
 
     def on(self, problem: Problem, sizes: Mapping[str, int]) -> Problem:
-        """The problem whose batches are split."""
+        """Return the problem with split batches."""
         if self.batch is None:
             return problem
         split = SplitRows(Keyed(problem.gather), self.batch, sizes[self.batch])
@@ -121,19 +124,19 @@ class Partition:
 
 
 WHOLE = Partition()
-"""Nothing is split."""
+"""Partition in which nothing is split."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SplitRows:
-    """A problem's `gather` whose examples are split over an axis of a mesh, where it divides their number."""
+    """A problem's `gather` with examples split over an axis of a mesh, if it divides their number."""
 
     gather: Keyed
     axis: str
     size: int
 
     def __call__(self, data: PyTree, per_run: PyTree, rows: Any) -> PyTree:
-        """The examples of some rows."""
+        """Gather the examples of some rows."""
 
         def split(leaf: Any) -> Any:
             if leaf.ndim == 0 or leaf.shape[0] % self.size:
@@ -144,16 +147,16 @@ class SplitRows:
 
 
 def partition_of(problem: Problem, mesh: Mesh, rules: Rules | None) -> Partition:
-    """How the runs of a problem are split over a mesh.
+    """Return how the runs of a problem are split over a mesh.
 
     Args:
-      problem: whose `init` says what parameters there are.
-      mesh: with an axis `runs`.
-      rules: as of `FitOptions`; `None` for what the parameters say of themselves.
+      problem: the problem, whose `init` tells the parameters.
+      mesh: a mesh with an axis `runs`.
+      rules: as in `FitOptions`; `None` for the parameters' own annotations.
 
     Raises:
-      ArgumentError: rules that name an axis which the mesh has not, that split a dimension unevenly or one
-        that there is not, that fit no parameter; an axis of the mesh over which nothing is split.
+      ArgumentError: rules that name an axis missing from the mesh, that split a dimension unevenly or one
+        that does not exist, that match no parameter; an axis of the mesh over which nothing is split.
     """
     params = shapes_of(problem.init, jax.random.key(0))[0]
     sizes = dict(mesh.shape)
@@ -192,7 +195,7 @@ def _ruled(rules: Rules, params: PyTree, sizes: Mapping[str, int]) -> dict[str, 
 
 
 def _annotated(params: PyTree) -> dict[str, PartitionSpec]:
-    """What Flax's variables (NNX) and boxes (Linen) say of their axes, by path."""
+    """Return the axes annotated on Flax's variables (NNX) and boxes (Linen), by path."""
 
     def says(node: Any) -> bool:
         return hasattr(node, "get_partition_spec") or hasattr(node, "get_metadata")
@@ -214,17 +217,17 @@ def _annotated(params: PyTree) -> dict[str, PartitionSpec]:
 
 
 AXIS_NAMES = ("out_sharding", "sharding_names", "sharding")
-"""What Flax NNX calls, from release to release, the axes that a variable is split over."""
+"""Names that releases of Flax NNX have given to the axes over which a variable is split."""
 
 
 def _axes(spec: Iterable[Any]) -> list[str]:
-    """The axes of a mesh that a spec names."""
+    """Return the axes of a mesh that a spec names."""
     named = [entry if isinstance(entry, tuple) else (entry,) for entry in spec if entry is not None]
     return [axis for entry in named for axis in entry]
 
 
 def _over_several(spec: PartitionSpec, sizes: Mapping[str, int]) -> PartitionSpec:
-    """A spec without the axes of one device, over which nothing is split."""
+    """Remove from a spec the axes of one device, over which nothing is split."""
     kept = [tuple(axis for axis in _axes((entry,)) if sizes[axis] > 1) or None for entry in spec]
     while kept and kept[-1] is None:
         kept.pop()

@@ -1,4 +1,4 @@
-"""A learning problem as pure functions and arrays: what to learn, and by default how."""
+"""A learning problem as pure functions and arrays: what to learn, and the default descent."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from jaxarch.io._gather import take_rows
 from jaxarch.run._descent import Descent, DescentChanges
 
 Key = Array | None
-"""A `jax.random.key`, or `None`: evaluate (no dropout, no augmentation, running statistics)."""
+"""A `jax.random.key`, or `None` for evaluation (no dropout, no augmentation, running statistics)."""
 
 _BLOCK = 100
-"""Rows that `objective` takes at a time where some are padding."""
+"""Rows per block of `objective` when some rows are padding."""
 
 
 @partial(
@@ -47,37 +47,36 @@ _BLOCK = 100
 class Problem:
     """A learning problem as pure functions and arrays.
 
-    The arrays sit once on each device, whatever the number of runs; what differs between runs (`train`,
-    `validation` and `per_run`) is small. A `Problem` is a pytree: pass it through `jit`, map it with `vmap`
-    over `in_axes()`.
+    Each device holds the arrays once, whatever the number of runs; the parts that differ between runs
+    (`train`, `validation` and `per_run`) are small. A `Problem` is a pytree: pass it through `jit`, or map it
+    with `vmap` over `in_axes()`.
 
     Attributes:
-      init: `key -> (params, state)`. The state is batch norm's and the like; `{}` where there is none.
+      init: `key -> (params, state)`. The state is batch norm's and the like; `{}` if there is none.
       loss: `(params, state, batch, key) -> (value, state)`, a mean over the batch. A key of `None` asks for
-        evaluation: no dropout, running statistics. One that takes a keyword `temperature` as well, as that of
-        `supervised` does, divides the outputs by it (see `softened`).
+        evaluation: no dropout, running statistics. A loss that also takes a keyword `temperature`, as the one
+        of `supervised` does, divides the outputs by it (see `softened`).
       data: pytree of arrays with one leading axis of examples, shared by all runs.
-      descent: how to train, by default: every stage that trains may have its own.
-      train: rows of `data` to train on: shape (n,), or (runs, n) where each run has its own. Default: all.
+      descent: the default descent; every stage that trains may have its own.
+      train: rows of `data` to train on: shape (n,), or (runs, n) if each run has its own. Default: all.
       train_size: how many of the rows of `train` count, the first ones; the others are padding, any rows. So
-        training sets of many sizes share one compiled program. A scalar, or one a run, shape (runs,), which
-        costs `objective` the time of all rows, padding included. Default: all count. Needs `train` and a
-        `batch_size`.
-      validation: rows to validate on, likewise; `None` for none.
-      per_run: what else each run has of its own: pytree whose leaves have a leading axis of runs.
-      paired: a key, or one a run, shape (runs,), for strategies that are to be compared on equal terms: what
-        `start` returns, the initial weights of a search, is drawn from it, and the batches of step t of all
-        trainings, in place of each stage's own key. Default: every stage draws for itself. What a stage draws
-        of its own, roots of weights, scores, masks, fresh weights as of `retrain("cold")`, it does in any
-        case.
+        training sets of many sizes share one compiled program. A scalar, or one per run, shape (runs,), in
+        which case `objective` takes the time of all rows, padding included. Default: all count. Needs `train`
+        and a `batch_size`.
+      validation: rows to validate on, in the same form as `train`; `None` for none.
+      per_run: other values that each run has of its own: pytree whose leaves have a leading axis of runs.
+      paired: a key, or one per run, shape (runs,), for strategies that are to be compared on equal terms. It
+        replaces each stage's key for the initial weights of a search (from `start`) and the batches of step t
+        of all trainings. Default: every stage draws for itself. Roots of weights, scores, masks and fresh
+        weights of `retrain("cold")` are drawn from the stage's own key in any case.
       gather: `(data, per_run, rows) -> batch`.
-      predict: `(params, state, batch) -> outputs`, for evaluation; `None` where there is nothing to predict.
+      predict: `(params, state, batch) -> outputs`, for evaluation; `None` if there is nothing to predict.
       metrics: `(params, state, batch) -> {name: scalar}`, shown for the validation rows beside the loss.
-      stream: training batches from the host in place of rows of `data`: an iterable, or a function
+      stream: training batches from the host instead of rows of `data`: an iterable, or a function
         `step -> iterable` (see `io.Stream`). All runs see the same batches, which go to the loss as they
-        come, in every training from the first one on. `data` is then what validation and `evaluate` take
-        their rows from, and `train`, if given, rows that stand for the training examples where a stage looks
-        at all of them.
+        come, in every training from the first batch on. Validation and `evaluate` then take their rows from
+        `data`. `train`, if given, lists rows that stand for the training examples where a stage looks at all
+        of them.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -105,7 +104,7 @@ class Problem:
     predict: Callable[[PyTree, PyTree, PyTree], Any] | None = None
     metrics: Callable[[PyTree, PyTree, PyTree], dict[str, Array]] | None = None
     stream: Any = None
-    # The batches of the stream that the device has: `over_seeds` sees to it, and nobody else.
+    # The batches of the stream that the device holds; only `over_seeds` sets it.
     _window: Window | None = None
 
     def __post_init__(self) -> None:
@@ -117,14 +116,14 @@ class Problem:
             object.__setattr__(self, field, tree)
 
     def descending(self, **changes: Unpack[DescentChanges]) -> Problem:
-        """The same problem with another optimiser, other steps or another batch size by default."""
+        """Return the same problem with another default optimizer, number of steps or batch size."""
         return dataclasses.replace(self, descent=self.descent.replace(**changes))
 
     def softened(self, temperature: float) -> Problem:
-        """The same problem with outputs that are divided by a temperature before they go to the loss.
+        """Return the same problem, with outputs divided by a temperature before they go to the loss.
 
         Raises:
-          ArgumentError: a temperature that is not positive; one other than 1, and a loss that takes none.
+          ArgumentError: a temperature that is not positive; one other than 1, with a loss that takes none.
 
         Example:
           >>> import jax.numpy as jnp, jaxarch, optax
@@ -150,14 +149,14 @@ class Problem:
 
     @property
     def runs(self) -> int | None:
-        """How many runs have rows or values of their own; `None` if all are shared."""
+        """Number of runs that have rows or values of their own; `None` if all are shared."""
         sizes = [rows.shape[0] for rows in (self.train, self.validation) if _is_per_run(rows)]
         own = (self.per_run, self._own_train_size(), self._own_pairs())
         sizes += [leaf.shape[0] for leaf in jax.tree.leaves(own)]
         return sizes[0] if sizes else None
 
     def in_axes(self) -> Problem:
-        """The problem's axes for `vmap` over runs: `jax.vmap(search, in_axes=(0, problem.in_axes()))`."""
+        """Return the axes for `vmap` over runs: `jax.vmap(search, in_axes=(0, problem.in_axes()))`."""
 
         def axis(rows: Any) -> int | None:
             return 0 if _is_per_run(rows) else None
@@ -175,10 +174,10 @@ class Problem:
         )
 
     def of_run(self, run: int) -> Problem:
-        """The problem of one run alone.
+        """Return the problem of one run.
 
         Raises:
-          ArgumentError: a run that there is none of.
+          ArgumentError: a run that does not exist.
         """
         if self.runs is not None and not -self.runs <= run < self.runs:
             raise ArgumentError(f"run: expected 0 to {self.runs - 1}, got {shown(run)}")
@@ -196,14 +195,14 @@ class Problem:
         )
 
     def start(self, key: Array) -> tuple[PyTree, PyTree]:
-        """The weights and the state that a search begins from: `init` of the key, or of what is `paired`."""
+        """Return a search's initial weights and state: `init` of the key, or of `paired` if set."""
         return self.init(key if self.paired is None else jax.random.fold_in(self.paired, 0))
 
     def batch(self, key: Array, step: int | Array) -> PyTree:
-        """The training examples of one run's step: a function of the key and of the step alone.
+        """Return the training examples of one run's step: a function of the key and of the step alone.
 
         Raises:
-          ArgumentError: batches of a stream, outside of what `over_seeds` runs.
+          ArgumentError: batches of a stream, outside of `over_seeds`.
         """
         if self.stream is not None:
             if self._window is None:
@@ -228,9 +227,9 @@ class Problem:
     def objective(
         self, params: PyTree, state: PyTree, rows: Array | None = None, batch_size: int | None = None
     ) -> Array:
-        """F of [D] eq. (1): the mean loss over all of one run's training rows (or over `rows`).
+        """Compute F of [D] eq. (1): the mean loss over all of one run's training rows (or over `rows`).
 
-        With a `batch_size` so many rows are taken at a time, also for its gradient, where memory is short.
+        With a `batch_size`, take that many rows at a time, also for the gradient, to save memory.
         """
         if rows is None and self.train_size is not None:
             return self._padded_objective(params, state)
@@ -245,7 +244,7 @@ class Problem:
         if size >= count:
             return loss(rows)
         whole = count // size * size
-        # What a block computes is computed again for its gradient.
+        # Recompute each block for its gradient, so that the blocks' intermediates are not all kept.
         of_block = jax.checkpoint(lambda sum_, block: (sum_ + loss(block), None))
         dtype = jax.eval_shape(loss, rows[:size]).dtype
         start = jnp.zeros((), _summed_in(dtype))
@@ -255,18 +254,18 @@ class Problem:
         return (total / count).astype(dtype)
 
     def outputs(self, params: PyTree, state: PyTree, rows: Array | None = None) -> Any:
-        """The network's outputs on all of one run's training rows, padding included (or on `rows`)."""
+        """Return the network's outputs on all of one run's training rows, padding included (or on `rows`)."""
         if self.predict is None:
             raise ArgumentError("problem: it has no `predict`, which this needs")
         rows = self._rows(self.train if rows is None else rows)
         return self.predict(params, state, self.gather(self.data, self.per_run, rows))
 
     def training_rows(self) -> Array:
-        """One run's training rows, shape (n,); with a `train_size`, padding included."""
+        """Return one run's training rows, shape (n,); with a `train_size`, padding included."""
         return self._rows(self.train)
 
     def _padded_objective(self, params: PyTree, state: PyTree) -> Array:
-        """The mean loss over the rows that count, in blocks, so that blocks of padding cost nothing."""
+        """Compute the mean loss over the rows that count, in blocks: blocks of padding cost nothing."""
         rows = self.training_rows()
         blocks = math.ceil(rows.shape[0] / _BLOCK)
         size = min(_BLOCK, rows.shape[0])
@@ -291,11 +290,11 @@ class Problem:
         return (sum_of_all / self.train_size).astype(dtype)
 
     def _own_train_size(self) -> Any:
-        """The training sizes, if each run has its own."""
+        """Return the training sizes if each run has its own, else `None`."""
         return self.train_size if getattr(self.train_size, "ndim", 0) == 1 else None
 
     def _own_pairs(self) -> Any:
-        """The keys of what is paired, if each run has its own."""
+        """Return the `paired` keys if each run has its own, else `None`."""
         return self.paired if getattr(self.paired, "ndim", 0) == 1 else None
 
     def _rows(self, rows: Array | None) -> Array:
@@ -317,8 +316,8 @@ class Problem:
         """Raise unless the problem is usable, as far as its concrete values tell.
 
         Raises:
-          ArgumentError: empty or ragged data, NaN, rows out of range, parameters none of which is
-            floating point, a loss that is no scalar.
+          ArgumentError: empty or ragged data, NaN, rows out of range, parameters none of which is floating
+            point, a loss that is not a scalar.
         """
         check_streamed(self)
         examples = _check_data(self.data)
@@ -344,17 +343,17 @@ class Problem:
 
 
 def _summed_in(dtype: Any) -> Any:
-    """What many losses are added up in: in half precision their sum would stop growing."""
+    """Return the dtype for summing many losses: in half precision their sum would stop growing."""
     return jnp.promote_types(dtype, jnp.float32)
 
 
 def check_is_problem(problem: object) -> None:
-    """Raise unless it is a problem."""
+    """Raise unless an object is a problem."""
     check_instance("problem", problem, Problem, "one, as of jaxarch.supervised(...)")
 
 
 def check_streamed(problem: Problem) -> None:
-    """Raise if a problem with a stream says otherwise which examples a step takes."""
+    """Raise if a problem with a stream has other settings that choose the examples of a step."""
     if problem.stream is None:
         return
     if problem.per_run is not None or problem.train_size is not None:
@@ -387,7 +386,7 @@ def _check_sampling(problem: Problem, examples: int) -> None:
 
 
 def check_pairs(paired: Any) -> None:
-    """Raise unless it is a key, or a vector of keys."""
+    """Raise unless `paired` is a key or a vector of keys."""
     if getattr(paired, "ndim", 0):
         check_keys(paired)
     else:
@@ -428,7 +427,7 @@ def _check_data(data: PyTree) -> int:
 
 
 def as_rows(name: str, rows: Any, problem: Problem) -> Array:
-    """Rows of a problem's data as an array, checked as `check_rows` does."""
+    """Return rows of a problem's data as an array, checked by `check_rows`."""
     check_leaves("problem: data", problem.data, keys=True)
     try:
         array = jnp.asarray(rows)

@@ -1,4 +1,4 @@
-"""Several processes that run one program: they tell one another arrays, do the same, and fail together."""
+"""Several processes that run one program: they exchange arrays, do the same, and fail together."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from jaxarch._internal.errors import ArgumentError, first_line
 from jaxarch._internal.trees import PyTree, keyed_as, raw_numbers
 
 ALL_HOSTS = "all hosts"
-"""As `devices`: those of all processes of the program."""
+"""Value of `devices` for the devices of all processes of the program."""
 
 PROCESSES = "processes"
 HEARTBEAT_SECONDS = 20
-"""After how long a process that no longer answers has ended."""
+"""Seconds without an answer after which a process counts as ended."""
 START_SECONDS = 60
-"""How long processes wait for one another when they start."""
+"""Seconds that processes wait for one another when they start."""
 SHUTDOWN_SECONDS = 30
-"""How long they do when they are done."""
+"""Seconds that processes wait for one another when they are done."""
 SMALL_BYTES = 2**14
-"""What each process tells the others at a time, mostly."""
+"""Bytes of the first block that each process sends; mostly it is the only one."""
 LARGER_BYTES = (2**18, 2**22)
-"""Where that is not enough: the first that is, or the last again and again."""
+"""Sizes of further blocks: the first that is enough, or the last again and again."""
 ALL_BYTES = 2**26
-"""The most that all together tell one another at a time."""
+"""Limit on the bytes of one block, summed over all processes."""
 _HEAD = struct.Struct("<?Q255p")
 
 
@@ -50,11 +50,12 @@ class LostProcessError(RuntimeError):
 class Team:
     """The processes that train together. All call the same methods, in the same order.
 
-    Each is told what the others are told, so that all decide alike. What is told are bytes, in blocks of
-    three sizes, which compile once; `title` says what they are about, and all must be about the same.
+    Each process receives what the others receive, so that all decide alike. Messages are bytes, in blocks of
+    three sizes, which compile once. `title` names the subject of a message, which must be the same in all
+    processes.
 
     Attributes:
-      index: which process this is.
+      index: index of this process.
       devices: how many devices each process has.
     """
 
@@ -63,7 +64,7 @@ class Team:
 
     @classmethod
     def of(cls, devices: Sequence[jax.Device] | str | None) -> Team:
-        """That of all processes of the program for `all hosts`, and otherwise of this one alone."""
+        """Return the team of all processes of the program for `all hosts`, otherwise of this one alone."""
         if devices != ALL_HOSTS or jax.process_count() == 1:
             return cls(0, (len(local_devices(devices)),))
         counts = Counter(device.process_index for device in jax.devices())
@@ -71,14 +72,14 @@ class Team:
 
     @property
     def size(self) -> int:
-        """How many processes there are."""
+        """Number of processes."""
         return len(self.devices)
 
     def exchange(self, title: str, message: bytes, failed: bool = False) -> list[bytes]:
-        """What each process tells all: bytes of any length, in the order of the processes.
+        """Return the messages of all processes: bytes of any length, in the order of the processes.
 
         Raises:
-          ArgumentError: another process has failed, with its message, or is about something else.
+          ArgumentError: another process has failed, with its message, or has another title.
           LostProcessError: another process has ended.
         """
         if self.size == 1:
@@ -95,6 +96,7 @@ class Team:
                 part.append(bytes(row))
         messages = [b"".join(part)[:length] for part, (_, length, _) in zip(parts, heads, strict=True)]
         if failed:
+            # The caller raises its own error, not that of another process.
             return messages
         for index, ((is_failure, _, _), message) in enumerate(zip(heads, messages, strict=True)):
             if is_failure:
@@ -112,12 +114,12 @@ class Team:
         return messages
 
     def gather(self, title: str, tree: PyTree, rows: Sequence[int]) -> PyTree:
-        """A pytree of all processes, whose leaves are put together along their first axis, on the host.
+        """Join the pytrees of all processes along the first axis of their leaves, on the host.
 
         Args:
-          title: what it is.
-          tree: that of this process, of which the first rows are told.
-          rows: how many rows each process tells.
+          title: the subject.
+          tree: this process's pytree, of which the first rows are sent.
+          rows: how many rows each process sends.
 
         Raises:
           ArgumentError: trees of other shapes.
@@ -144,7 +146,7 @@ class Team:
         return jax.tree.unflatten(treedef, kept)
 
     def of_the_first(self, title: str, tree: PyTree | None, like: PyTree) -> PyTree | None:
-        """The first process's pytree, or `None`, in all of them; of the structure and shapes of `like`."""
+        """Return the first process's pytree, or `None`, in all; with the structure and shapes of `like`."""
         if self.size == 1:
             return tree
         message = b""
@@ -163,25 +165,25 @@ class Team:
         return jax.tree.unflatten(treedef, kept)
 
     def least(self, title: str, number: int) -> int:
-        """The least of all processes' numbers."""
+        """Return the smallest of all processes' numbers."""
         told = self.exchange(title, number.to_bytes(8, "little"))
         return min(int.from_bytes(each, "little") for each in told)
 
     def largest(self, title: str, *numbers: float) -> list[float]:
-        """The largest of all processes' numbers, of each."""
+        """Return the elementwise maximum of all processes' numbers."""
         told = self.exchange(title, np.asarray(numbers, np.float64).tobytes())
         return np.max([np.frombuffer(each) for each in told], axis=0).tolist()
 
     def neighbours(self, title: str) -> int:
-        """How many processes there are on this one's machine, itself included."""
+        """Return the number of processes on this one's machine, itself included."""
         hosts = self.exchange(title, platform.node().encode())
         return hosts.count(hosts[self.index])
 
     def check_alike(self, said: Mapping[str, Any]) -> None:
-        """Raise unless all processes say the same, naming what they do not agree about.
+        """Raise unless all processes say the same; the error names the difference.
 
         Raises:
-          ArgumentError: what two processes say otherwise.
+          ArgumentError: a value that differs between two processes.
         """
         ours = {**_versions(), "backend": jax.default_backend(), **said}
         told = [json.loads(text) for text in self.exchange("start", json.dumps(ours).encode())]
@@ -199,7 +201,7 @@ class Team:
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """What fails in one process within the block fails in all, with its message."""
+        """Make a failure of one process within the block a failure of all, with its message."""
         try:
             yield
             self.exchange("end", b"")
@@ -213,7 +215,7 @@ class Team:
             raise
 
     def _told(self, message: bytes, size: int) -> np.ndarray:
-        """A block of bytes of each process, shape (processes, size)."""
+        """Exchange one block of bytes per process; return them, shape (processes, size)."""
         block = np.zeros((1, size), np.uint8)
         block[0, : len(message)] = np.frombuffer(message, np.uint8)
         first: dict[int, jax.Device] = {}
@@ -237,9 +239,9 @@ def _everywhere(mesh: Mesh, blocks: Array) -> Array:
 
 @contextlib.contextmanager
 def taking_part(is_one_of_several: bool = True) -> Iterator[None]:
-    """`Team.together` of all processes, for a command: it ends here where another process has ended.
+    """Run a command's block in `Team.together` of all processes; wait if another process has ended.
 
-    JAX says below Python which one that was, and ends the process, as soon as it misses its heartbeat.
+    JAX reports below Python which process ended, and ends this one, as soon as it misses the heartbeat.
     """
     if not is_one_of_several:
         yield
@@ -253,18 +255,18 @@ def taking_part(is_one_of_several: bool = True) -> Iterator[None]:
 
 
 def join(coordinator: str | None, processes: int | None, process: int | None) -> None:
-    """Be a process of a program of several, before JAX does anything else: `jax.distributed.initialize`.
+    """Join a program of several processes by `jax.distributed.initialize`, before JAX does anything else.
 
-    A process that ends is noticed by the others within `HEARTBEAT_SECONDS`, not JAX's 100.
+    The others notice within `HEARTBEAT_SECONDS` that a process has ended, not after JAX's 100.
 
     Args:
       coordinator: `host:port`, where the first process can be reached; `None` for what JAX finds out by
-        itself, of SLURM, Open MPI, Kubernetes or a TPU pod, as for the others.
+        itself, from SLURM, Open MPI, Kubernetes or a TPU pod, as for the others.
       processes: how many there are.
-      process: which this is.
+      process: index of this process.
 
     Raises:
-      ArgumentError: a port that is taken, nobody there, no cluster.
+      ArgumentError: a port that is taken, a coordinator that does not answer, no cluster.
     """
     if coordinator is not None:
         host, port = coordinator.rsplit(":", 1)
@@ -320,7 +322,7 @@ def _wait_for(host: str, port: int, coordinator: str) -> None:
 
 
 def local_devices(devices: Sequence[jax.Device] | str | None) -> list[jax.Device]:
-    """Those of this process that an option `devices` names."""
+    """Return this process's devices that an option `devices` names."""
     if devices is None or isinstance(devices, str):
         return list(jax.local_devices())
     return list(devices)
@@ -330,7 +332,7 @@ _KNOWN = "is_known_to_all_processes"
 
 
 def _known_to_all(error: Any) -> Any:
-    """An error that every process raises, so that none has to be told."""
+    """Mark an error that every process raises by itself, so that it is not sent to the others."""
     setattr(error, _KNOWN, True)
     return error
 

@@ -1,4 +1,4 @@
-"""How many runs fit in one program: what it needs on each device, and what is free there."""
+"""Memory of a program on each device, free memory there, and the number of runs that fit."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def width_of(
     shares: int,
     processes: int = 1,
 ) -> tuple[int, ProgramMemory | None]:
-    """How many runs each of so many shares has in a program: of all, as asked for, or as memory allows.
+    """Return the runs per share: all, as many as asked for, or as many as memory allows.
 
-    So many processes share the memory of this machine. Beside it, what the program takes, where it was
-    counted.
+    `shares` is the number of shares of the runs; `processes` share the memory of this machine. The second
+    value is the memory of the program, if it was counted.
 
     Raises:
       ArgumentError: not even one run fits.
@@ -48,11 +48,12 @@ def width_of(
         return 1, None
     needed = None
     per_share = math.ceil(min(runs, options.max_parallel_runs or runs) / shares)
-    # One window of a stream is counted with the program; one more waits, and one is being put there.
+    # One window of a stream is counted with the program; a second one waits, and a third is being placed.
     waiting = 2 * _held(args[2]._window)
     while limit is not None and not is_jit_disabled():
         static, shapes = _chunk_of(make, mesh, axes, args, per_share, options.chunk)
-        # Here the steps are traced for the first time, and an error of the loss has few frames above it.
+        # The steps are traced here for the first time: with few frames, so that a loss's error has a short
+        # traceback.
         with watch.tracing():
             program = advance.lower(*static, *shapes).compile()
         needed = _counted(program, shapes[3])
@@ -74,10 +75,10 @@ def program_memory(
     chunk: int,
     watch: Stopwatch,
 ) -> ProgramMemory | None:
-    """What a chunk of so many runs takes on each device, as the compiler counts it, where it does.
+    """Return the memory of a chunk of `per_share` runs on each device, if the compiler counts it.
 
-    Without a mesh, what a step of one run takes. The data are counted twice where they are there already.
-    Under `jax.disable_jit` there is no program to count.
+    Without a mesh, return the memory of one step of one run. Data that are on the device already are counted
+    twice. Under `jax.disable_jit` there is no program to count.
     """
     if is_jit_disabled():
         return None
@@ -97,7 +98,10 @@ def _chunk_of(
     per_share: int,
     chunk: int,
 ) -> tuple[tuple[Make, RunsMesh, int], tuple[Any, ...]]:
-    """Arguments of `programs.advance` for so many runs a share, static and not; the fourth is the carry."""
+    """Return the static and the other arguments of `programs.advance` for `per_share` runs a share.
+
+    The fourth of the other arguments is the carry.
+    """
     inputs = describe(mesh, axes, args, per_share * mesh.shares)[:3]
     zero = jnp.zeros((), jnp.int32)
     carry = _described_carry(make, mesh, axes, args, per_share)
@@ -105,7 +109,7 @@ def _chunk_of(
 
 
 def _counted(program: Any, carry: Carry) -> ProgramMemory | None:
-    """Return what a compiled program takes, where the compiler counts it."""
+    """Return the memory of a compiled program, if the compiler counts it."""
     stats = program.memory_analysis()
     if stats is None:
         return None
@@ -122,7 +126,7 @@ def _check_fits(needed: int, limit: int, mesh: RunsMesh | None) -> None:
 
 
 def _held(tree: PyTree) -> int:
-    """The bytes of all arrays of a pytree; on each device, where they are said to be split."""
+    """Return the bytes of all arrays of a pytree; for arrays described as split, the bytes on each device."""
 
     def shape(leaf: Any) -> tuple[int, ...]:
         split = isinstance(leaf, jax.ShapeDtypeStruct) and leaf.sharding is not None
@@ -138,7 +142,7 @@ def _described_carry(
     args: tuple[Array, PyTree, Problem, Network | None],
     per_share: int,
 ) -> Carry:
-    """The carry of so many runs a share, without the arrays."""
+    """Return the carry of `per_share` runs a share, as shapes without the arrays."""
     if mesh is None:
         return begin.eval_shape(make, None, *args)
     runs = per_share * mesh.shares
@@ -147,7 +151,7 @@ def _described_carry(
 
 
 def free_on_a_device(mesh: RunsMesh | None, processes: int = 1) -> int | None:
-    """Bytes that are free on a device, if it tells; CPU devices of all processes share the machine's."""
+    """Return the free bytes on a device, if it tells; CPU devices of all processes share the machine's."""
     device = jax.local_devices()[0] if mesh is None else mesh.first
     stats = device.memory_stats()
     if stats and "bytes_limit" in stats:

@@ -1,4 +1,4 @@
-"""The compiled programs of a fit: each compiles once for a training, a mesh and the shapes of the arrays."""
+"""The compiled programs of a fit: each compiles once per training, mesh and shapes of the arrays."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from jaxarch.run._runs_mesh import RunsMesh
 from jaxarch.run._training import Carry, Training, TrainState
 
 Make = Callable[[PyTree], Training]
-"""From one run's settings to its training; hashable, and of one structure for all settings."""
+"""A function from one run's settings to its training; hashable, with one structure for all settings."""
 
 
 class Stopwatch:
@@ -34,12 +34,12 @@ class Stopwatch:
         self.running = 0.0
 
     def compile(self, program: Any, *args: Any) -> Any:
-        """A program compiled for these arguments; JAX keeps those that it has compiled already.
+        """Return a program compiled for these arguments; JAX reuses those that it has compiled already.
 
         Under `jax.disable_jit` it is not compiled.
         """
         if is_jit_disabled():
-            # Its static arguments come first, and a compiled program is called without them.
+            # Static arguments come first, and a compiled program is called without them.
             return lambda *dynamic: program(*args[: len(args) - len(dynamic)], *dynamic)
         with self.tracing():
             return program.lower(*args).compile()
@@ -54,7 +54,7 @@ class Stopwatch:
             self.compiling += time.perf_counter() - start
 
     def run(self, executable: Callable[..., Any], *args: Any) -> Any:
-        """What a compiled program returns, waited for."""
+        """Call a compiled program, and wait for its result."""
         start = time.perf_counter()
         result = jax.block_until_ready(executable(*args))
         self.running += time.perf_counter() - start
@@ -67,7 +67,7 @@ def is_jit_disabled() -> bool:
 
 
 class Best(NamedTuple):
-    """Early stopping's memory of one run: its best chunk's end so far, and how long ago that was."""
+    """Early stopping's memory of one run: its best chunk end so far, and how many chunks ago it was."""
 
     value: Array
     state: TrainState
@@ -84,7 +84,7 @@ def begin(
     problem: Problem,
     network: Network | None,
 ) -> Carry:
-    """Every run's carry before its first step."""
+    """Return every run's carry before its first step."""
 
     def one(key: Array, settings: PyTree, problem: Problem, network: Network | None) -> Carry:
         return single.begin(make(settings), key, problem, network)
@@ -92,6 +92,7 @@ def begin(
     return over_runs(one, mesh, (0, 0, problem.in_axes(), 0))(keys, settings, problem, network)
 
 
+# The carry is donated: XLA reuses its buffers, and the old carry must not be read afterwards.
 @partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=(6,))
 def advance(
     make: Make,
@@ -104,12 +105,12 @@ def advance(
     start: Array,
     stop: Array,
 ) -> tuple[Carry, Array]:
-    """A chunk: the steps from `start` to `stop`, at most `size` of them."""
+    """Run a chunk: the steps from `start` to `stop`, at most `size` of them."""
 
     def one(
         key: Array, settings: PyTree, problem: Problem, carry: Carry, start: Array, stop: Array
     ) -> tuple[Carry, Array]:
-        # As `single.advance`, without its frame in the traceback of a loss that raises.
+        # Like `single.advance`, without its frame in the traceback of a loss that raises.
         chunk = single.chunk(make(settings), key, problem, carry, start, size)
         return jax.lax.fori_loop(*single.span(start, stop), *chunk)
 
@@ -121,7 +122,7 @@ def advance(
 def step(
     make: Make, keys: Array, settings: PyTree, problem: Problem, carry: Carry, index: Array
 ) -> tuple[Carry, Array]:
-    """One step of one run, neither mapped nor inside a loop."""
+    """Take one step of one run, neither mapped nor inside a loop."""
 
     def one(
         key: Array, settings: PyTree, problem: Problem, carry: Carry, index: Array
@@ -131,6 +132,7 @@ def step(
     return over_runs(one, None, (0, 0, problem.in_axes(), 0, None))(keys, settings, problem, carry, index)
 
 
+# `best` is donated, the carry is not: training continues from it.
 @partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=(6,))
 def chunk_end(
     make: Make,
@@ -141,7 +143,10 @@ def chunk_end(
     carry: Carry,
     best: Best | None,
 ) -> tuple[dict[str, Array], Best | None]:
-    """Metrics between two chunks, of what would be found there or the gap, and early stopping's judgement."""
+    """Compute metrics of the current networks between two chunks, and early stopping's judgment.
+
+    The metrics may include the gap.
+    """
 
     def one(
         settings: PyTree, problem: Problem, carry: Carry, best: Best | None
@@ -196,7 +201,7 @@ def _judge(stopping: EarlyStopping, metrics: dict[str, Array], carry: Carry, bes
 
 @partial(jax.jit, static_argnums=(0, 1))
 def conclude(make: Make, mesh: RunsMesh | None, settings: PyTree, carry: Carry) -> Network:
-    """What every run found."""
+    """Return the network of every run."""
 
     def one(settings: PyTree, carry: Carry) -> Network:
         return single.conclude(make(settings), carry)
@@ -205,9 +210,9 @@ def conclude(make: Make, mesh: RunsMesh | None, settings: PyTree, carry: Carry) 
 
 
 def is_slow_in_loops(jaxpr: Any, *, backend: str | None = None) -> bool:
-    """Whether XLA would run a computation many times slower inside a loop or `vmap` than alone, run by run.
+    """Return whether XLA runs a computation much slower inside a loop or `vmap` than alone, run by run.
 
-    So it is with convolutions on CPU: three of them on 64 pictures of 32 x 32 take 0.07 s a step alone, and
+    Convolutions on CPU are such a case. Three of them on 64 pictures of 32 x 32 take 0.07 s a step alone,
     1.1 s inside a loop (measured on 2 cores).
     """
     return (backend or jax.default_backend()) == "cpu" and _contains(jaxpr, "conv_general_dilated")
@@ -215,7 +220,7 @@ def is_slow_in_loops(jaxpr: Any, *, backend: str | None = None) -> bool:
 
 @partial(jax.jit, static_argnums=(0,))
 def traced_step(make: Make, keys: Array, settings: PyTree, problem: Problem, network: Network | None) -> Any:
-    """The first step of the first run: only ever traced, to be looked at."""
+    """Take the first step of the first run; this is only traced, for inspection."""
 
     def one(key: Array, settings: PyTree, problem: Problem, network: Network | None) -> Any:
         training = make(settings)
@@ -226,7 +231,7 @@ def traced_step(make: Make, keys: Array, settings: PyTree, problem: Problem, net
 
 
 def _contains(jaxpr: Any, primitive: str) -> bool:
-    """Whether a primitive occurs in a jaxpr or in one that it calls."""
+    """Return whether a primitive occurs in a jaxpr or in one that it calls."""
 
     def is_jaxpr(leaf: object) -> bool:
         return hasattr(leaf, "eqns") or hasattr(leaf, "jaxpr")

@@ -1,4 +1,4 @@
-"""A progress bar for `over_seeds`, on terminals; plain lines elsewhere."""
+"""A progress bar for `over_seeds` on terminals; plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from jaxarch.run._options import Progress, RunPlan
 class ProgressBar:
     """Progress as bars: `with ProgressBar() as bar: over_seeds(..., progress=bar)`.
 
-    One bar for each training, with step, time left and median loss; where its runs are trained in groups, the
-    steps are those of all groups. Where the output is no terminal, or
-    outside of a `with` block, one line when a training ends. Parts that other processes make have a bar too,
-    which names them; or a line when their number changes.
+    Each training has one bar, with step, time left and median loss; if its runs are trained in groups, the
+    steps are those of all groups. If the output is not a terminal, or outside of a `with` block, it prints
+    one line when a training ends. Parts that other processes make have a bar too, which names them, or a line
+    when their number changes.
     """
 
     def __init__(self, console: Console | None = None) -> None:
@@ -42,12 +42,12 @@ class ProgressBar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Elsewhere than on a terminal, bars that were not started would end in an empty line.
+        # If the output is not a terminal, stopping bars that were not started would print an empty line.
         if self._bars.live.is_started:
             self._bars.stop()
 
     def begins(self, plan: RunPlan) -> None:
-        """Show a training before its first step, and what it takes."""
+        """Show a training before its first step, and the memory that it takes."""
         if self._bars.live.is_started and plan.name not in self._tasks:
             takes = "" if plan.memory is None else f"{in_bytes(plan.memory.whole)} a device"
             self._tasks[plan.name] = self._bars.add_task(plan.name, total=None, loss=takes)

@@ -1,4 +1,4 @@
-"""Records that one stage leaves in a network for a later one, each of a type of its own."""
+"""Records that one stage leaves in a network for a later one, each of its own type."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from jaxarch._internal.trees import PyTree
 @partial(jax.tree_util.register_dataclass, data_fields=["params", "state", "step"], meta_fields=[])
 @dataclasses.dataclass(frozen=True)
 class Start:
-    """Weights that `retrain("rewind")` goes back to: where training began, or where it was at an early step.
+    """Weights that `retrain("rewind")` goes back to: the initial weights, or those of an early step.
 
     Attributes:
       params: the weights, without a mask.
       state: the model's state that belongs to them; `None` for the problem's own.
-      step: the number of steps that they were trained for; `None` where they are untrained.
+      step: the number of steps that they were trained for; `None` if they are untrained.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -44,7 +44,7 @@ class Start:
 @partial(jax.tree_util.register_dataclass, data_fields=["kept"], meta_fields=[])
 @dataclasses.dataclass(frozen=True)
 class NeuronMask:
-    """Which hidden neurons of a spectral network are left. It is no mask of connections, nor used as one.
+    """Mask of the hidden neurons left in a spectral network; it is never used as a mask of connections.
 
     Attributes:
       kept: booleans of shape (N_i,) in the place of each hidden layer's eigenvalues, `None` elsewhere: the
@@ -60,20 +60,20 @@ class NeuronMask:
     kept: PyTree
 
     def count(self) -> Array:
-        """How many neurons are left, all layers together; of many runs, one number each."""
+        """Return the number of neurons left, summed over layers; for many runs, one number each."""
         return jnp.sum(jnp.stack([jnp.sum(leaf, axis=-1) for leaf in jax.tree.leaves(self.kept)]), axis=0)
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["masks", "weights", "failed_at"], meta_fields=[])
 @dataclasses.dataclass(frozen=True)
 class ByDensity:
-    """The architectures of several densities that one search found, of which `at_density` takes one.
+    """Architectures of several densities found by one search; `at_density` selects one of them.
 
     Attributes:
-      masks: by the name of the density, such as `0.05`, in any order.
-      weights: those that the search ended with, without any mask.
-      failed_at: by the same names, what `TrainingInfo.failed_at` is of each, where some may fail and others
-        not.
+      masks: masks by the name of the density, such as `0.05`, in any order.
+      weights: the weights that the search ended with, without any mask.
+      failed_at: `TrainingInfo.failed_at` of each density, by the same names, for searches in which some
+        densities may fail and others not.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -90,15 +90,15 @@ class ByDensity:
 
 
 def in_order(records: Iterable[Any]) -> tuple[Any, ...]:
-    """Return records by the names of their types, so that equal histories have equal pytree structures.
+    """Return records sorted by type name, so that equal histories have equal pytree structures.
 
     Raises:
-      ArgumentError: what is no record; two records of one type.
+      ArgumentError: an object that is not a record; two records of one type.
     """
     named = [(name_of(type(record)), record) for record in records]
     for _, record in named:
         check_record(record)
-    # By name alone: records cannot be compared.
+    # Sort by name alone: records cannot be compared.
     named.sort(key=lambda pair: pair[0])
     for (one, record), (other, _) in itertools.pairwise(named):
         if one == other:
@@ -107,7 +107,7 @@ def in_order(records: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def check_record(record: object) -> None:
-    """Raise unless something is a pytree of a type of its own, which JAX carries through `jit` and `vmap`."""
+    """Raise unless an object is a pytree of its own type, which JAX carries through `jit` and `vmap`."""
     if isinstance(record, type) or type(record) in (tuple, list, dict, type(None)) or is_array(record):
         raise ArgumentError(f"records: expected objects of your own type, got {shown(record)}")
     if all_leaves([record]):
@@ -116,10 +116,10 @@ def check_record(record: object) -> None:
 
 
 def is_array(value: object) -> bool:
-    """Return whether a value is an array or a number, on its own: a leaf of any pytree."""
+    """Return whether a value by itself is an array or a number: a leaf of any pytree."""
     return hasattr(value, "dtype") or isinstance(value, (bool, int, float, complex, str))
 
 
 def name_of(kind: type) -> str:
-    """Return the name that a type of records is known by, a class that was defined anew among them."""
+    """Return the name that identifies a type of records, even after its class has been defined anew."""
     return f"{kind.__module__}.{kind.__qualname__}"

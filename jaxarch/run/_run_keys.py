@@ -1,4 +1,4 @@
-"""The random keys of a run: every one is split here, once, and has a name."""
+"""The random keys of a run: each is split off here, once, and has a name."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import jax
 from jax import Array
 
 _CONTINUED = 1 << 30
-"""Beyond the index of any stage."""
+"""A number beyond the index of any stage."""
 
 
 class RunKeys(NamedTuple):
     """Random keys of one run's training, the same at all of its steps.
 
     Attributes:
-      start: of what `init` draws: weights, scores, masks.
-      batches: of the training examples, together with the step.
-      losses: of dropout and augmentation; step t has `fold_in(losses, t)`.
-      optimizer: of what goes around the optimizer.
+      start: for what `init` draws: weights, scores, masks.
+      batches: for the training examples, together with the step.
+      losses: for dropout and augmentation; step t has `fold_in(losses, t)`.
+      optimizer: for what wraps the optimizer.
 
     Example:
       >>> import jax
@@ -38,11 +38,11 @@ class RunKeys(NamedTuple):
         """Split a training's key; keys that are split already stay as they are."""
         if isinstance(key, RunKeys):
             return key
-        # A clone, since JAX's check for keys that are used twice would count every program of a training.
+        # Clone the key: JAX's check for reused keys would count every program of a training.
         return cls(*jax.random.split(jax.random.clone(key), 4))
 
     def at_step(self) -> RunKeys:
-        """Return clones, for JAX's check for keys that are used twice, which would count every step."""
+        """Return clones: JAX's check for reused keys would count every step."""
         return RunKeys(*map(jax.random.clone, self))
 
 
@@ -52,9 +52,9 @@ def stage_key(key: Array, index: int) -> Array:
 
 
 def continued(key: Array) -> Array:
-    """Return the key of what goes on with a network that is given, which its search cannot have had.
+    """Return a key for continuing with a given network, different from any key of its search.
 
-    From the very same key fresh weights would be those that the search began from, and a mask would be
-    permuted by the numbers that it was drawn with.
+    With the same key, fresh weights would equal the search's initial weights. A mask would be permuted by the
+    numbers that it was drawn with.
     """
     return jax.random.fold_in(key, _CONTINUED)

@@ -1,4 +1,4 @@
-"""Many runs of a strategy, or of several that share their beginnings, as few programs."""
+"""Many runs of a strategy, or of several that share their first stages, in few programs."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from jaxarch.run._training import Training, joined
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What a strategy cost, stage by stage, and what happened on the way."""
+    """Costs of a strategy, stage by stage, and what happened on the way."""
 
     stages: tuple[StageReport, ...]
 
     @property
     def seconds(self) -> float:
-        """Wall time x devices / runs, all stages together, compilation apart."""
+        """Wall time x devices / runs, all stages together, without compilation."""
         return sum(stage.seconds for stage in self.stages)
 
     @property
@@ -79,21 +79,22 @@ def over_seeds(
       strategy: a stage, a chain of them, or, with `settings`, a function from one run's settings to one.
       keys: `jax.random.split(jax.random.key(0), runs)`.
       problem: what to learn, for all runs.
-      settings: pytree whose leaves have a leading axis of runs: rates, temperatures, penalties. They are
-        traced, so a sweep compiles once; the structure of the strategy must not depend on them.
-      network: what an earlier call found, on another problem for instance, with a leading axis of runs: the
-        strategy then begins with a transform, `retrain("cold")` to transfer an architecture. It may have the
-        keys of that call: with a network, stages draw other numbers from them.
-      name: the strategy's, for progress, reports and checkpoints.
+      settings: pytree whose leaves have a leading axis of runs: learning rates, temperatures, penalties. They
+        are traced, so a sweep compiles once; the structure of the strategy must not depend on them.
+      network: the network that an earlier call found, on another problem for instance, with a leading axis of
+        runs. The strategy then begins with a transform, such as `retrain("cold")` to transfer an
+        architecture. You may pass the keys of the earlier call again: with a network, stages draw other
+        numbers from them.
+      name: the strategy's name in progress, reports and checkpoints.
       **options: fields of `FitOptions`: `chunk`, `progress`, `early_stopping`, `checkpoint`, ...
 
     Returns:
-      What was found, every array with a leading axis of runs, and a report of costs and mishaps. On CPU the
-      arrays are on the first device; elsewhere they stay split over the devices that computed them.
+      The network found, every array with a leading axis of runs, and a report of costs and mishaps. On CPU
+      the arrays are on the first device; elsewhere they stay split over the devices that computed them.
 
     Raises:
-      ArgumentError: keys that are no vector of keys, per-run arrays of another length, an unknown option; a
-        stage that lacks something, before any of them is run.
+      ArgumentError: keys that are not a vector of keys, per-run arrays of another length, an unknown option;
+        a stage that lacks something, before any stage is run.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -118,9 +119,9 @@ def compare(
     network: Network | None = None,
     **options: Any,
 ) -> dict[str, tuple[Network, Report]]:
-    """`over_seeds` for several strategies by name; beginnings that they share are run once.
+    """Run `over_seeds` for several strategies by name; first stages that they share are run once.
 
-    Each report's costs include those of the stages that were shared. With `settings` nothing is shared.
+    Each report's costs include those of the shared stages. With `settings` nothing is shared.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -143,7 +144,7 @@ def _results(
     network: Network | None,
     options: dict[str, Any],
 ) -> dict[str, tuple[Network, Report]]:
-    """Run strategies for `compare` and `over_seeds`: in one function, for few frames above a loss."""
+    """Run strategies for `compare` and `over_seeds`, in one function to keep tracebacks of a loss short."""
     if is_traced((keys, problem, settings, network)):
         raise ArgumentError("keys: runs are programs of their own; call this outside of jit and vmap")
     team = Team.of(ALL_HOSTS if options.get("devices") == ALL_HOSTS else None)
@@ -177,7 +178,7 @@ def _checked_options(
     options: dict[str, Any],
     team: Team,
 ) -> FitOptions:
-    """The options, once it is known that all arguments are right, and alike in all processes."""
+    """Return the options, after checking that all arguments are valid and equal in all processes."""
     fit_options = _options(options)
     args = (strategies, keys, problem, settings, network, fit_options)
     _check_runs(*args)
@@ -189,14 +190,14 @@ def _checked_options(
 
 
 def _makes(strategy: Any, stages: tuple[Any, ...], settings: PyTree) -> tuple[Any, ...]:
-    """The stages as functions of settings: equal ones are run once."""
+    """Return the stages as functions of settings; equal ones are run once."""
     if settings is None:
         return tuple(_Constant(Keyed(stage)) for stage in stages)
     return tuple(_stage_of(strategy, settings, index) for index in range(len(stages)))
 
 
 def _runner(stage: Stage) -> Callable[..., tuple[Network, StageReport]]:
-    """The function that runs a stage, `(make, keys, problem, settings, network, options, name)`."""
+    """Return the function that runs a stage: `(make, keys, problem, settings, network, options, name)`."""
     if isinstance(stage, Training):
         return fit
     if isinstance(stage, HostSearch):
@@ -207,9 +208,9 @@ def _runner(stage: Stage) -> Callable[..., tuple[Network, StageReport]]:
 def _as_found(
     network: Network | None, reports: tuple[StageReport, ...], options: FitOptions
 ) -> tuple[Network, Report]:
-    """A strategy's network and report, as users get them."""
+    """Return a strategy's network and report in the form that users get."""
     assert network is not None
-    # Of a mesh that was given, each array stays where it is.
+    # With a mesh from the user, each array stays where it is.
     return network if options.mesh is not None else gather_on_cpu(network), Report(reports)
 
 
@@ -222,23 +223,23 @@ def needed_memory(
     network: Network | None = None,
     **options: Any,
 ) -> dict[str, ProgramMemory]:
-    """What `over_seeds` would need on each device for one run a share: compiled, and not run.
+    """Compute the memory that `over_seeds` needs on each device for one run per share, without running.
 
-    What fits several times is trained so: `over_seeds` finds how many runs at once.
+    The programs are only compiled. If several runs fit, `over_seeds` finds how many to train at once.
 
     Args:
-      strategy: as of `over_seeds`, like all that follows.
-      keys: one a run.
+      strategy: as for `over_seeds`, like the other arguments.
+      keys: one per run.
       problem: what to learn.
       settings: one run's each, with a leading axis of runs.
-      network: what the strategy goes on from.
+      network: the network that the strategy continues from.
       **options: fields of `FitOptions`, such as `mesh` and `partition`.
 
     Returns:
-      For each stage that trains, by name; of convolutions on CPUs, what a step of one run needs.
+      Memory of each stage that trains, by name; for convolutions on CPUs, memory of one step of one run.
 
     Raises:
-      ArgumentError: as of `over_seeds`; a strategy with a stage that is fitted on the host.
+      ArgumentError: errors of `over_seeds`; a strategy with a stage that is fitted on the host.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -267,7 +268,7 @@ def needed_memory(
         args = (keys, settings, problem, network)
         if isinstance(stage, Training):
             needed |= _needed_by(make, args, fit_options, _stage_name("", stage, index))
-        # The next stage is looked at with what this one would find, and nothing is computed.
+        # Trace this stage without computing anything: the next one is checked with the shapes of its result.
         network = _function_program.eval_shape(make, runs_mesh(None, 1), *args)
     return needed
 
@@ -280,7 +281,7 @@ def _planned(
     network: Network | None,
     options: FitOptions,
 ) -> dict[str, tuple[Any, ...]]:
-    """The stages of each strategy, once it is known that none of them lacks something."""
+    """Return the stages of each strategy, after checking that none of them lacks something."""
     problem.check()
     planned = {name: _stages(given, settings) for name, given in strategies.items()}
     first = problem if problem.runs is None else problem.of_run(0)
@@ -300,7 +301,7 @@ def _needed_by(
     options: FitOptions,
     name: str,
 ) -> dict[str, ProgramMemory]:
-    """What a training needs by its name; nothing where the compiler does not count it."""
+    """Return a training's memory by its name; nothing if the compiler does not count it."""
     keys, settings, problem, network = args
     split = split_mesh(options.mesh, options.partition, problem)
     mesh, _ = places_of(make, args, options, Team.of(options.devices), split)
@@ -312,7 +313,7 @@ def _needed_by(
 
 
 def _with_marks_on_the_host(network: Network) -> Network:
-    """A network whose failures and dead starts can be joined with those of runs on any devices."""
+    """Move failures and dead starts to the host, to join them with those of runs on any devices."""
     marks = {name: getattr(network.info, name) for name in ("failed_at", "dead_start")}
     on_the_host = {name: mark if mark is None else np.asarray(mark) for name, mark in marks.items()}
     return network.replace(info=network.info.replace(**on_the_host))
@@ -322,8 +323,8 @@ def _with_marks_on_the_host(network: Network) -> Network:
 class _StageOf:
     """One stage of a strategy that is a function of settings, as a hashable `Make`.
 
-    `says` is what the stage is made of but for its traced numbers: what the function reads from elsewhere,
-    the steps of a descent for instance, may change from call to call.
+    `says` is the key of the stage without its traced numbers. It takes part in equality, since values that
+    the function reads from elsewhere may change from call to call: the steps of a descent, for instance.
     """
 
     strategy: Keyed
@@ -346,7 +347,7 @@ def _stage_of(strategy: Callable[[PyTree], Any], settings: PyTree, index: int) -
 
 @dataclasses.dataclass(frozen=True)
 class _Constant:
-    """A stage that depends on no settings, as a hashable `Make`."""
+    """A stage that does not depend on settings, as a hashable `Make`."""
 
     stage: Keyed
 
@@ -355,7 +356,7 @@ class _Constant:
 
 
 def _stage_name(strategy: str, stage: Stage, index: int) -> str:
-    """How a stage is called in progress, reports and checkpoints; no two of a `compare` are called alike."""
+    """Return a stage's name for progress, reports and checkpoints, unique within one `compare`."""
     place = strategy if index == 0 else f"{strategy}, stage {index + 1}".removeprefix(", ")
     return f"{place}: {stage.name}" if place else stage.name
 
@@ -370,9 +371,9 @@ def _run_function(
     options: FitOptions,
     name: str,
 ) -> tuple[Network, StageReport]:
-    """A stage that is a plain function: one program, or one for each group of `max_parallel_runs` runs.
+    """Run a stage that is a plain function: one program, or one per group of `max_parallel_runs` runs.
 
-    Where the problem's batches are a stream's, it gets as many of them as it needs.
+    If the problem's batches come from a stream, the stage gets as many of them as it needs.
     """
     runs, team = keys.shape[0], Team.of(options.devices)
     max_parallel_runs = min(runs, options.max_parallel_runs or runs)
@@ -389,6 +390,7 @@ def _run_function(
         problem = dataclasses.replace(problem, _window=watch.run(problem.stream.window, stage.needs.batches))
     axes, args = (0, 0, problem.in_axes(), 0), (keys, settings, problem, network)
     for start in range(0, runs, width):
+        # Copies of members fill the last program up, so that all have one shape and compile once.
         members = np.arange(start, min(start + width, runs))
         mine = np.resize(members, width)[shares.mine(per_device)]
         share = args if np.array_equal(mine, np.arange(runs)) else take_runs(axes, args, mine)
@@ -413,7 +415,7 @@ def _run_on_hosts(
     options: FitOptions,
     name: str,
 ) -> tuple[Network, StageReport]:
-    """A search that is no JAX: each process searches for its share of the runs."""
+    """Run a search outside of JAX: each process searches for its share of the runs."""
     if options.mesh is not None:
         raise ArgumentError(f"mesh: {stage.name} is fitted on the host, and cannot be split over devices")
     team = Team.of(options.devices)
@@ -449,7 +451,7 @@ def _function_program(
 def _said(
     strategies: Any, keys: Any, problem: Any, settings: PyTree, network: Any, options: FitOptions
 ) -> dict[str, Any]:
-    """What processes that train together must all have, by name; arrays as digests."""
+    """Return, by name, what must be equal in all processes that train together; arrays as digests."""
     told = dataclasses.replace(options, progress=None, checkpoint=None, memory=None, callbacks=())
     arrays = {"keys": keys, "settings": settings, "network": network, "problem": problem}
     digests = {name: tree_digest(tree).tobytes().hex() for name, tree in arrays.items()}
@@ -472,7 +474,7 @@ def _stage_keys(keys: Array, index: int) -> Array:
 
 
 def _stages(strategy: Any, settings: PyTree) -> tuple[Any, ...]:
-    """The stages of a strategy; with settings, every run's are made once, so that bad values are found."""
+    """Return the stages of a strategy; with settings, build every run's once, to find bad values."""
     if settings is None:
         return chain(strategy).stages
     if not callable(strategy) or isinstance(strategy, (Stage, Strategy)):
@@ -523,7 +525,7 @@ def _check_runs(
 
 
 def _check_axes(runs: int, problem: Problem, settings: PyTree, network: Network | None) -> None:
-    """Raise unless all that is given by run has a leading axis of so many runs."""
+    """Raise unless everything given per run has a leading axis of `runs`."""
     if problem.runs not in (None, runs):
         raise ArgumentError(f"keys: expected {problem.runs}, one for each run of the problem, got {runs}")
     if settings is not None and not jax.tree.leaves(settings):

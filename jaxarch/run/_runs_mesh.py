@@ -1,4 +1,4 @@
-"""The mesh that runs are spread over, and that splits each of them where one device has no room for it."""
+"""The mesh over which runs are spread; it also splits single runs that do not fit on one device."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from jaxarch.run._problem import Problem
 
 @dataclasses.dataclass(frozen=True)
 class RunsMesh:
-    """A mesh over whose axis `runs` the runs are split, and how each run is split over its other axes.
+    """A mesh whose axis `runs` splits the runs, and a partition of each run over its other axes.
 
     Attributes:
       mesh: its axes are all of type Auto.
-      partition: of the arrays of one run; each is whole by default.
+      partition: partition of the arrays of one run; each is whole by default.
     """
 
     mesh: Mesh
@@ -27,36 +27,36 @@ class RunsMesh:
 
     @property
     def size(self) -> int:
-        """How many devices there are."""
+        """Number of devices."""
         return self.mesh.size
 
     @property
     def shares(self) -> int:
-        """How many shares the runs are split into."""
+        """Number of shares that the runs are split into."""
         return self.mesh.shape[RUNS]
 
     @property
     def per_share(self) -> int:
-        """How many devices share each run."""
+        """Number of devices that share each run."""
         return self.size // self.shares
 
     @property
     def axes(self) -> str:
-        """Its axes and their sizes, as text."""
+        """Axes of the mesh and their sizes, as text."""
         return " ".join(f"{axis}={size}" for axis, size in self.mesh.shape.items())
 
     def on(self, problem: Problem) -> Problem:
-        """The problem whose batches are split as the partition says."""
+        """Return the problem with batches split as the partition says."""
         return self.partition.on(problem, self.mesh.shape)
 
     @property
     def first(self) -> jax.Device:
-        """One of the devices, of which all are alike."""
+        """First device of the mesh; all are alike."""
         return self.mesh.devices.flat[0]
 
 
 def runs_mesh(devices: Sequence[jax.Device] | None, runs: int) -> RunsMesh:
-    """A mesh with one axis, by default over all of this process's devices, but no more than runs."""
+    """Make a mesh with one axis, by default over all of this process's devices, but no more than runs."""
     devices = list(jax.local_devices() if devices is None else devices)
     if not devices:
         raise ArgumentError("devices: expected at least one")
@@ -66,11 +66,11 @@ def runs_mesh(devices: Sequence[jax.Device] | None, runs: int) -> RunsMesh:
 
 
 def split_mesh(mesh: Mesh | None, rules: Rules | None, problem: Problem) -> RunsMesh | None:
-    """A mesh that was given, with the partition of a problem's runs over it; `None` without.
+    """Return the given mesh with the partition of a problem's runs over it; `None` without a mesh.
 
     Raises:
-      ArgumentError: no mesh, one without the axis `runs`, one with devices of other processes; as of
-        `partition_of`.
+      ArgumentError: an object that is not a mesh, one without the axis `runs`, one with devices of other
+        processes; errors of `partition_of`.
     """
     if mesh is None:
         return None
@@ -87,7 +87,7 @@ def split_mesh(mesh: Mesh | None, rules: Rules | None, problem: Problem) -> Runs
 
 
 def check_batches(problem: Problem, mesh: RunsMesh) -> None:
-    """Raise unless the examples of every batch are divided by the axis of the mesh that splits them.
+    """Raise unless the batch axis of the mesh divides the number of examples of every batch.
 
     Raises:
       ArgumentError: naming the axis and the examples.

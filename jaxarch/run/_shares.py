@@ -1,4 +1,4 @@
-"""Which runs of a program each process trains: as many for every device, in the order of the processes."""
+"""Assignment of a program's runs to processes: equally many per device, in the order of the processes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Shares:
-    """How many devices of each process the runs of one program are spread over.
+    """Number of devices of each process over which the runs of one program are spread.
 
-    Every device has as many runs as every other, so that all compile one program; the last runs of a program
-    that does not come out even are copies, which are dropped. A process without any of these devices trains
-    copies too, of the first runs, and so knows what the others find but for the numbers.
+    All devices have equally many runs, so that all compile one program. If the number does not come out even,
+    the last runs are copies, which are dropped. A process without any of these devices trains copies of the
+    first runs. So it knows what the others find, except for the numbers.
 
     Attributes:
-      counts: the devices of each process that are used.
-      index: which process this is.
+      counts: how many devices of each process are used.
+      index: index of this process.
     """
 
     counts: tuple[int, ...]
@@ -26,26 +26,26 @@ class Shares:
 
     @classmethod
     def of(cls, devices: Sequence[int], used: int, index: int = 0) -> Shares:
-        """The first so many of all devices, of which each process has a number."""
+        """Use the first `used` of all devices; `devices` counts those of each process."""
         ends = np.minimum(np.cumsum(devices), used)
         return cls(tuple(np.diff(ends, prepend=0).tolist()), index)
 
     @property
     def devices(self) -> int:
-        """All that are used."""
+        """Number of devices used in all processes."""
         return sum(self.counts)
 
     @property
     def local(self) -> int:
-        """Those of this process, at least one: what it trains copies on, if it has none."""
+        """Number of devices used in this process; at least one, to train copies on."""
         return max(self.counts[self.index], 1)
 
     def rows(self, per_device: int) -> tuple[int, ...]:
-        """How many runs of a program each process finds, at so many for each device."""
+        """Return how many runs of a program each process finds, with `per_device` runs per device."""
         return tuple(count * per_device for count in self.counts)
 
     def mine(self, per_device: int) -> slice:
-        """The places, in a program of all processes, of what this process trains."""
+        """Return the positions of this process's runs in a program of all processes."""
         if not self.counts[self.index]:
             return slice(0, per_device)
         start = sum(self.counts[: self.index]) * per_device

@@ -1,4 +1,4 @@
-"""Stages: what makes a network from nothing, or turns one into another, and what each needs for that."""
+"""Stages, which make or transform a network, and the requirements of each."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ Removed = Literal["connections", "neurons"]
 
 @dataclasses.dataclass(frozen=True)
 class Needs:
-    """What a stage needs, so that a chain can be refused before anything is trained.
+    """Requirements of a stage, so that a chain can be refused before anything is trained.
 
     Attributes:
       network: `none` for a stage that makes a network from nothing, `required` for one that turns a network
         into another, `optional` for one that does either.
-      fields: of that network, which must be there.
+      fields: fields of that network that must be set.
       records: types of records that an earlier stage must have left in it, `Start` for instance.
-      forgets: what the stage would forget, had an earlier one removed it: `connections`, `neurons`.
+      forgets: parts that the stage would restore after an earlier one removed them: `connections`, `neurons`.
       validation: whether the problem must have validation rows.
       predict: whether the problem must have a `predict`.
-      batches: how many training batches a stage that is no training looks at, by `problem.batch`, where they
-        come from a stream: those of the first steps.
-      before: what to put before the stage, in an error: `search.dense()`, for instance.
+      batches: how many training batches a stage other than a training looks at, by `problem.batch`, if they
+        come from a stream; the stage gets the batches of the first steps.
+      before: which stage to put first, for an error message: `search.dense()`, for instance.
 
     Example:
       >>> import jaxarch
@@ -70,41 +70,41 @@ class Stage(Protocol):
 
     Attributes:
       name: shown in progress, reports and errors.
-      needs: what it cannot do without.
-      removes: what the network that it makes may lack.
+      needs: the stage's requirements.
+      removes: what the stage may remove from its network.
     """
 
     @property
     def name(self) -> str:
-        """Of the stage."""
+        """Name of the stage."""
 
     @property
     def needs(self) -> Needs:
-        """What it cannot do without."""
+        """Requirements of the stage."""
 
     @property
     def removes(self) -> tuple[Removed, ...]:
-        """What its network may lack."""
+        """Parts that the stage may remove from its network."""
 
     def __call__(self, key: Array, problem: Problem, network: Network | None = None) -> Network:
-        """What one run makes."""
+        """Make the network of one run."""
 
 
 @equal_by_key
 @dataclasses.dataclass(frozen=True, eq=False)
 class FunctionStage:
-    """A stage that is one function of its settings; two of equal settings are equal.
+    """A stage that is one function of its settings; two with equal settings are equal.
 
     Attributes:
       name: shown in progress, reports and errors.
       apply: `(settings, key, problem, network) -> Network`, defined at the top of a module. It returns the
-        whole network: one that is given is `network.replace(...)`.
+        whole network: if it is given one, it returns `network.replace(...)`.
       settings: a frozen dataclass of numbers, texts and functions, or one such value.
-      needs: what it cannot do without.
-      removes: what the network that it makes may lack.
-      remarks: `network -> lines`, called with all runs, concrete: what users should know of what was found.
-        Each is a `ResultWarning`, and in `over_seeds` a note of the report. What is of no use is refused by
-        raising `ArgumentError`.
+      needs: the stage's requirements.
+      removes: what the stage may remove from its network.
+      remarks: `network -> lines`, called with all runs, concrete: what users should know about the result.
+        Each line becomes a `ResultWarning`, and in `over_seeds` a note of the report. To refuse a useless
+        result, raise `ArgumentError`.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -127,7 +127,7 @@ class FunctionStage:
     remarks: Callable[[Network], Iterable[str]] | None = None
 
     def __call__(self, key: Array, problem: Problem, network: Network | None = None) -> Network:
-        """What one run makes."""
+        """Make the network of one run."""
         check_network(self, network)
         check_problem(self, problem)
         after = check_made(self, self.apply(self.settings, key, problem, network))
@@ -137,15 +137,15 @@ class FunctionStage:
             return after
         if after.params is network.params and after.mask is network.mask:
             return after
-        # Those were of other weights, or of a larger architecture.
+        # The masks by density belong to other weights, or to a larger architecture.
         return after.without(ByDensity)
 
 
 def warn_of(stage: Any, name: str, network: Network) -> tuple[str, ...]:
-    """Warn of what a stage has to say of the networks of all runs, and return these lines.
+    """Warn of a stage's remarks on the networks of all runs, and return them as lines.
 
     Raises:
-      ArgumentError: networks that are of no use.
+      ArgumentError: useless networks.
     """
     if getattr(stage, "remarks", None) is None:
         return ()
@@ -161,13 +161,13 @@ def warn_of(stage: Any, name: str, network: Network) -> tuple[str, ...]:
 @equal_by_key
 @dataclasses.dataclass(frozen=True, eq=False)
 class HostSearch:
-    """A search that is no JAX, scikit-learn's for one: it runs on the host, and cannot be jitted or mapped.
+    """A search outside of JAX, such as scikit-learn's: it runs on the host, and cannot be jitted or mapped.
 
     Attributes:
       name: shown in progress and reports.
       search: `(settings, keys, problem) -> Network`, for all runs, with a leading axis of runs.
-      predict: `(params, state, batch) -> outputs` in JAX, in place of the problem's own.
-      settings: as of a `FunctionStage`.
+      predict: `(params, state, batch) -> outputs` in JAX, replacing the problem's own.
+      settings: as for a `FunctionStage`.
     """
 
     name: str
@@ -178,12 +178,12 @@ class HostSearch:
     removes: tuple[Removed, ...] = ()
 
     def __call__(self, key: Array, problem: Problem, network: Network | None = None) -> Network:
-        """Refused: there is no one run of it."""
+        """Refuse the call: the search has no single run."""
         raise ArgumentError(f"{self.name}: it runs on the host; use over_seeds")
 
 
 def as_stage(part: Any) -> Stage:
-    """A stage, or a plain function as one.
+    """Return a stage as it is, and wrap a plain function as a stage.
 
     Args:
       part: a stage; or a function `(key, problem) -> Network`, which makes a network from nothing;
@@ -229,10 +229,10 @@ def _of_network(
 
 
 def check_follows(stage: Stage, earlier: Sequence[Stage]) -> None:
-    """Raise unless a stage can come after some others.
+    """Raise unless a stage can come after the earlier ones.
 
     Raises:
-      ArgumentError: naming the stage, the one that it does not go with, and the way out.
+      ArgumentError: naming the stage, the earlier one that conflicts with it, and the way out.
     """
     before = earlier[-1]
     if isinstance(before, HostSearch):
@@ -256,7 +256,7 @@ _INSTEAD = 'to train on what was found, put retrain("cold", nonnegative=False) t
 
 
 def check_network(stage: Stage, network: Network | None) -> None:
-    """Raise unless a network is what a stage needs: that it is there, or is not, and its fields.
+    """Raise unless a network fits a stage's needs: present or absent as required, with the required fields.
 
     Raises:
       ArgumentError: naming the stage, what it lacks, and the way out.
@@ -291,13 +291,13 @@ def check_network(stage: Stage, network: Network | None) -> None:
 
 
 def _may_be_whole(mask: PyTree) -> bool:
-    """Whether no connection is left out, as far as is known before it is computed."""
+    """Return whether nothing is removed, as far as concrete masks tell."""
     leaves = [leaf for leaf in jax.tree.leaves(mask) if isinstance(leaf, (np.ndarray, Array))]
     return all(bool(leaf.all()) for leaf in leaves if not is_traced(leaf))
 
 
 def check_made(stage: Any, made: Any) -> Network:
-    """What a stage has made, if it is a network.
+    """Return a stage's result if it is a network.
 
     Raises:
       ArgumentError: naming the stage, and what it made instead.
@@ -308,7 +308,7 @@ def check_made(stage: Any, made: Any) -> Network:
 
 
 def check_problem(stage: Stage, problem: Problem) -> None:
-    """Raise unless a problem has what a stage needs of it.
+    """Raise unless a problem has what a stage needs from it.
 
     Raises:
       ArgumentError: naming the stage, what the problem lacks, and the way out.

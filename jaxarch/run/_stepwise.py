@@ -1,4 +1,4 @@
-"""A search as pure functions of a state, for a training loop of one's own."""
+"""A search as pure functions of a state, for your own training loop."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from jaxarch.run._training import Training, TrainState, all_finite, begin, desce
 
 
 class StepwiseState(NamedTuple):
-    """Where a search stands: a pytree, for `jit`, `vmap`, `lax.scan` and checkpoints.
+    """State of a search: a pytree, for `jit`, `vmap`, `lax.scan` and checkpoints.
 
     Attributes:
-      training: what descends, and what does not; its `step` is how many steps have been taken, and its own
+      training: what descends, and what does not. Its `step` is how many steps have been taken, and its own
         `optimizer` is empty.
-      optimizer: the state of the optimiser.
-      key: the one that the search began with.
+      optimizer: the state of the optimizer.
+      key: the key that the search began with.
     """
 
     training: TrainState
@@ -39,7 +39,7 @@ class StepwiseState(NamedTuple):
 
     @property
     def trainable(self) -> PyTree:
-        """Return what descends, weights or scores or both: what the gradient is taken in.
+        """Return what descends, weights or scores or both: the argument of the gradient.
 
         It has `None` in place of leaves that have no gradient, such as integers: they stay.
         """
@@ -48,10 +48,10 @@ class StepwiseState(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Stepwise:
-    r"""A search as pure functions of a state, for a training loop of one's own.
+    r"""A search as pure functions of a state, for your own training loop.
 
-    The search says which parameters a step computes with, `params(trainable, state)`; the loop takes the
-    gradient of its own loss through them, and `update` takes the step:
+    The search defines the parameters of a step, `params(trainable, state)`. Your loop takes the gradient of
+    its own loss through them, and `update` takes the step:
 
         search = jaxarch.Stepwise(jaxarch.search.movement(0.1), optax.adam(1e-2), steps=1000)
         state = search.init(jax.random.key(0), params)
@@ -64,22 +64,23 @@ class Stepwise:
             value, gradients = jax.value_and_grad(loss)(state.trainable)
             return search.update(gradients, state), value
 
-    With the same key, parameters and batches it finds what the search finds of a `Problem`, step by step. The
-    state is of one run: map all of it, `jax.vmap(search.init, (0, None))`, `jax.vmap(search.network)`. It is
-    for whatever descends, from parameters none of which is pruned: searches that score connections once, as
-    SNIP, are `jaxarch.saliency` and `masks.keep` in a loop of one's own, and rounds of pruning those and
-    `optim.hold`.
+    With the same key, parameters and batches it finds what the search finds for a `Problem`, step by step.
+    The state belongs to one run; to have several, map all of it:
+    `jax.vmap(search.init, (0, None))`, `jax.vmap(search.network)`. It is for searches that descend, from
+    parameters that are not pruned yet. For searches that score connections once, such as SNIP, use
+    `jaxarch.saliency` and `masks.keep` in your own loop; for rounds of pruning, add `optim.hold`.
 
     Args:
-      search: a `Training`. What it has of its own comes first: a `scores_optimizer`, its `steps`.
-      optimizer: any optax transformation, for what the search has none for; `None` if it has one for
-        everything, as architecture pruning does.
-      steps: how many the loop will take: what a search that anneals a temperature or a density goes by.
+      search: a `Training`. Its own settings come first: a `scores_optimizer`, its `steps`.
+      optimizer: any optax transformation, for everything that the search has no optimizer for; `None` if it
+        has one for everything, as architecture pruning does.
+      steps: how many steps the loop will take; a search that anneals a temperature or a density depends on
+        it.
 
     Raises:
-      ArgumentError: no search that descends; one that needs a network, or units of a model by name (give it
-        those of `Groups.units`), or has batches of its own; no optimiser where one is needed, or one that
-        would not be used; steps that are no positive integer.
+      ArgumentError: a search that does not descend; one that needs a network, or units of a model by name
+        (give it those of `Groups.units`), or has batches of its own; no optimizer although one is needed, or
+        one that would not be used; steps that are not a positive integer.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -126,17 +127,17 @@ class Stepwise:
         object.__setattr__(self, "optimizer", Descent(optimizer, self.steps).optimizer)
 
     def init(self, key: Array, params: PyTree) -> StepwiseState:
-        """The state before the first step.
+        """Return the state before the first step.
 
         Args:
-          key: of what the search draws: scores, noise, what grows.
-          params: any pytree of arrays; of a Flax NNX model `nnx.state(model, nnx.Param)`. They are copied, so
-            that the state may be donated. Leaves without a gradient, such as integers, stay as they are.
+          key: key for what the search draws: scores, noise, what grows.
+          params: any pytree of arrays; for a Flax NNX model `nnx.state(model, nnx.Param)`. They are copied,
+            so that the state may be donated. Leaves without a gradient, such as integers, stay as they are.
 
         Raises:
-          ArgumentError: no key; parameters none of which is floating point, or with others among those that
-            are masked; an optimizer that does not take them; a search that `steps` do not suit, or that looks
-            at a problem's loss, as `spectral(proximal=True)`.
+          ArgumentError: an argument that is not a key; parameters none of which is floating point, or masked
+            leaves that are not floating point; an optimizer that does not take them; a search that `steps` do
+            not suit, or that looks at a problem's loss, as `spectral(proximal=True)`.
         """
         check_one_key(key)
         check_trainable(params)
@@ -146,29 +147,30 @@ class Stepwise:
         return jax.tree.map(jnp.copy, StepwiseState(carry.state, carry.opt_state, key))
 
     def params(self, trainable: PyTree, state: StepwiseState) -> PyTree:
-        """The parameters that a step computes with, in the structure of those given to `init`.
+        """Return the parameters that a step computes with, in the structure of those given to `init`.
 
-        They are differentiable in `trainable`, along the gradient of the search where it is not the true one.
-        With what was found, without noise and under a mask of {0, 1}, `network(state).params` compute.
+        They are differentiable in `trainable`, along the search's own gradient if that is not the true one.
+        To compute with the result, without noise and under a mask of {0, 1}, use `network(state).params`.
         """
         _check_one(state)
         return self.search.params(self.search.settings, _with(state.training, "trainable", trainable))
 
     def penalty(self, state: StepwiseState) -> Array:
-        """What the search adds to the loss, a scalar: `update` sees to it, and this is to look at."""
+        """Return the search's penalty on the loss, a scalar, for inspection: `update` adds it by itself."""
         _check_one(state)
         return self._penalty(state.trainable, state.training)
 
     def update(self, gradients: PyTree, state: StepwiseState, **extra: Any) -> StepwiseState:
-        """The state after a step.
+        """Return the state after a step.
 
         Args:
-          gradients: of the loss in `state.trainable`, without the penalty of the search, whose own is added.
-          state: before the step.
-          **extra: what the optimiser's `update` takes beside, as `value=` for `reduce_on_plateau`, of the
-            loss without the penalty; where states are mapped, the `step` that they share, so that a mask that
-            changes now and then is not computed at every step. Where scores and weights have an optimiser
-            each, both get it.
+          gradients: gradients of the loss in `state.trainable`, without the search's penalty, whose gradient
+            is added.
+          state: the state before the step.
+          **extra: further arguments of the optimizer's `update`, such as `value=` for `reduce_on_plateau`, of
+            the loss without the penalty. If states are mapped, pass the `step` that they share, so that a
+            mask that changes now and then is not computed at every step. If scores and weights have an
+            optimizer each, both get these arguments.
         """
         _check_one(state)
         training, moves = state.training, state.trainable
@@ -195,14 +197,14 @@ class Stepwise:
         return StepwiseState(after, optimizer, state.key)
 
     def network(self, state: StepwiseState) -> Network:
-        """What was found so far: `params` under the `mask`, and what the search tells in `info`.
+        """Return the current result: `params` under the `mask`, and the search's `info`.
 
-        Weights are those that the optimizer is evaluated at: x of `optax.contrib.schedule_free`.
+        Weights are those at which the optimizer is evaluated: x of `optax.contrib.schedule_free`.
 
-        It may be looked at after any step: it is what the search would find if that were the last. After as
-        many steps as it was to have, outside of `jit` and `vmap`, it warns of what users should know. Its
-        `info.failed_at` is the step if there are numbers that are not finite, and -1 otherwise; its `state`
-        is empty, batch statistics being the loop's.
+        Call it after any step: it returns what the search would find if that step were the last. After the
+        planned number of steps, outside of `jit` and `vmap`, it warns of what users should know. Its
+        `info.failed_at` is the step if some numbers are not finite, and -1 otherwise. Its `state` is empty,
+        since batch statistics belong to the loop.
         """
         _check_one(state)
         training = state.training
@@ -223,7 +225,7 @@ class Stepwise:
         return self.search.penalty(self.search.settings, _with(training, "trainable", trainable))
 
     def _problem(self, params: PyTree) -> Problem:
-        """What a search reads of a problem: where it begins, and how it descends."""
+        """Return a problem with all that a search reads from one: the initial parameters and the descent."""
 
         def loss(params: PyTree, state: PyTree, batch: PyTree, key: Array | None) -> tuple[Array, PyTree]:
             raise ArgumentError(
@@ -236,7 +238,7 @@ class Stepwise:
 
 
 def _with(training: TrainState, name: str, moves: PyTree) -> TrainState:
-    """A state in which other numbers descend."""
+    """Return a state in which other numbers descend."""
     _check_alike(name, moves, inexact(training.trainable))
     return training._replace(trainable=merge(moves, training.trainable))
 
@@ -255,7 +257,7 @@ def _check_alike(name: str, tree: PyTree, like: PyTree) -> None:
 
 
 def _check_one(state: StepwiseState) -> None:
-    """Raise if a state is of several runs: their connections would be compared with one another."""
+    """Raise if a state belongs to several runs: connections of different runs would be compared."""
     if jnp.ndim(state.training.step):
         raise ArgumentError(
             "state: it is of several runs; map the function, as jax.vmap(search.network)(state)"

@@ -25,7 +25,7 @@ from jaxarch.run._training import Training, begin, conclude, descended, joined, 
 @equal_by_key
 @dataclasses.dataclass(frozen=True, eq=False)
 class Strategy:
-    """Stages in a row: what one finds, the next turns into another. Built by `chain`.
+    """Stages in a row: each transforms the network that the one before found. Built by `chain`.
 
     `strategy(key, problem)` is a pure function of one run: jit it, vmap it, nest it. `over_seeds` runs it for
     many keys with progress, checkpoints and all else that `FitOptions` offers.
@@ -37,10 +37,10 @@ class Strategy:
     stages: tuple[Stage, ...]
 
     def __call__(self, key: Array, problem: Problem, network: Network | None = None) -> Network:
-        """What one run finds, beginning from a network if one is given.
+        """Run the stages for one run, beginning with a network if one is given.
 
         Raises:
-          ArgumentError: what is no key, or more than one; a stage that lacks something.
+          ArgumentError: an argument that is not a key, or more than one key; a stage that lacks something.
         """
         check_one_key(key)
         check_stages(self.stages, key, problem, network)
@@ -51,7 +51,7 @@ class Strategy:
         return network
 
     def predict(self, problem: Problem) -> Callable[[PyTree, PyTree, PyTree], Any]:
-        """The function that computes with what this strategy finds."""
+        """Return the function that computes with the networks of this strategy."""
         last = self.stages[-1]
         predict = last.predict if isinstance(last, HostSearch) else problem.predict
         if predict is None:
@@ -60,7 +60,7 @@ class Strategy:
 
 
 def chain(*parts: Any) -> Strategy:
-    """Stages in a row: `chain(search.dense(), threshold())` is the strategy real -> bin of [D].
+    """Put stages in a row: `chain(search.dense(), threshold())` is the strategy real -> bin of [D].
 
     Args:
       parts: stages; plain functions `(key, problem) -> Network` or `(key, problem, network) -> Network`;
@@ -68,13 +68,13 @@ def chain(*parts: Any) -> Strategy:
 
     Returns:
       A pure function `(key, problem, network=None) -> Network`. Stage i draws from `fold_in(key, i)`, so that
-      strategies with the same beginning share it exactly; with a network that is given from another key. Its
-      stages are checked against each other here, and against the problem by `jax.eval_shape` when it is run,
-      before the first step of any.
+      strategies with the same first stages share them exactly; with a given network, another key is used. The
+      stages are checked against each other here. They are checked against the problem by `jax.eval_shape`
+      when the chain is run, before the first step of any stage.
 
     Raises:
-      ArgumentError: what is no stage; one that would forget what those before it found, naming both and the
-        way out.
+      ArgumentError: a part that is not a stage; a stage that would forget what those before it found, naming
+        both and the way out.
 
     Example:
       >>> import jaxarch
@@ -100,18 +100,19 @@ def chain(*parts: Any) -> Strategy:
 def check_stages(
     stages: tuple[Stage, ...], key: Array, problem: Problem, network: Network | None = None
 ) -> None:
-    """Raise unless every stage can do its work on this problem, on what the stages before it leave.
+    """Raise unless every stage can run on this problem, with the results of the stages before it.
 
     Nothing is computed: each stage is traced for its shapes, a training without its steps.
 
     Args:
-      stages: in their order.
-      key: of one run.
-      problem: of one run.
-      network: that the first stage is given, of one run.
+      stages: the stages in their order.
+      key: key of one run.
+      problem: problem of one run.
+      network: network of one run, given to the first stage.
 
     Raises:
-      ArgumentError: naming the stage, what it lacks, and the way out; or what a stage says of the problem.
+      ArgumentError: naming the stage, what it lacks, and the way out; or a stage's own error about the
+        problem.
     """
     for stage in stages:
         check_problem(stage, problem)
@@ -128,7 +129,7 @@ def check_stages(
 
 
 def _with_outline(problem: Problem, stage: Stage) -> Problem:
-    """The problem as a stage is to have it, where its batches are a stream's."""
+    """Return the problem with the outline of the batches that a stage needs from a stream, if any."""
     if problem.stream is None or not stage.needs.batches:
         return problem
     return dataclasses.replace(problem, _window=problem.stream.outline(stage.needs.batches))
@@ -136,14 +137,14 @@ def _with_outline(problem: Problem, stage: Stage) -> Problem:
 
 @partial(jax.jit, static_argnums=0)
 def _outline(stage: Any, key: Array, problem: Problem, network: Network | None) -> Network:
-    """Return what a stage makes, but for the steps of a training: only traced, for shapes and for errors."""
+    """Return a stage's result without the steps of a training: only traced, for shapes and errors."""
     stage = stage.__wrapped__
     if not isinstance(stage, Training):
         return stage(key, problem, network)
     carry, on = begin(stage, key, problem, network), stage.on(problem)
     check_frozen(stage.name, stage.descent, problem.descent.optimizer, carry.state.trainable)
     if network is not None:
-        # The steps of a first stage are traced before anything is trained; those of others are not.
+        # A first stage's steps are traced anyway before anything is trained, those of later ones only here.
         gradient, value = inexact(carry.state.trainable), jnp.zeros(())
         extra = {"value": value, "grad": gradient, "value_fn": lambda moves: value}
         descended(stage, RunKeys.of(key).optimizer, on, carry.state, carry.opt_state, gradient, extra, 0)

@@ -1,4 +1,4 @@
-"""Gradient descent for one run, as pure functions: what `fit` loops over and `vmap` maps."""
+"""Gradient descent for one run, as pure functions that `fit` loops over and `vmap` maps."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from jaxarch.run._run_keys import RunKeys
 from jaxarch.run._stage import NOTHING, Needs, Removed, check_network, check_problem
 
 WAKING = 32
-"""A leaf is dead if its gradient is exactly zero in so many first steps, not in one alone.
+"""Number of first steps in all of which the gradient of a dead leaf is exactly zero.
 
-Where layers wait for others to move, as in networks that begin with zeros, a first gradient of zero is no
-harm: in a spectral network that starts as a perceptron, each hidden layer follows a step after the next.
+One step is not enough: layers may wait for others to move, as in networks that begin with zeros. In a
+spectral network that starts as a perceptron, each hidden layer moves one step after the next layer.
 """
 
 
 class TrainState(NamedTuple):
-    """Where a training stands.
+    """State of a training between two steps.
 
     Attributes:
       trainable: what gradient descent moves.
-      fixed: what it does not, a mask or frozen weights for instance.
-      model: the model's state: batch norm's and the like.
+      fixed: what it does not move, a mask or frozen weights for instance.
+      model: the model's state, such as batch norm's.
       memory: what the training's `after_step` keeps from step to step; `None` without.
       step: how many steps have been taken.
-      optimizer: the state of the optimiser, for `after_step` alone; `None` everywhere else.
+      optimizer: the state of the optimizer, for `after_step` alone; `None` everywhere else.
     """
 
     trainable: PyTree
@@ -53,37 +53,37 @@ class TrainState(NamedTuple):
 @equal_by_key
 @dataclasses.dataclass(frozen=True, eq=False)
 class Training:
-    """A stage whose work is gradient descent, as pure functions of its settings.
+    """A stage that works by gradient descent, as pure functions of its settings.
 
-    `training(key, problem)` runs it whole, under any transformation but reverse mode; `over_seeds` runs it in
-    chunks, with everything that a long training needs. The functions are defined at the top of a module, so
-    that two trainings of equal settings are equal, and compile once.
+    `training(key, problem)` runs all steps, under any transformation but reverse mode. `over_seeds` runs it
+    in chunks, with everything that a long training needs. Define the functions at the top of a module: then
+    two trainings of equal settings are equal, and compile once.
 
     Attributes:
       name: shown in progress, reports and errors.
-      init: `(settings, key, problem, network) -> TrainState`; `network` is what the stage before found, or
+      init: `(settings, key, problem, network) -> TrainState`; `network` is the result of the stage before, or
         `None`.
-      params: `(settings, state) -> params`, differentiable in `state.trainable`: what the problem's loss is
-        called with.
-      network: `(settings, state) -> Network`: what has been learned. It is read off at the end, and judged by
+      params: `(settings, state) -> params`, differentiable in `state.trainable`: the argument of the
+        problem's loss.
+      network: `(settings, state) -> Network`: the learned network. It is computed at the end, and for
         validation.
       settings: a frozen dataclass of numbers, texts and functions; its numbers may be traced.
-      descent: what it has of its own in place of the problem's descent, as of `own_descent`.
+      descent: the stage's own changes to the problem's descent, from `own_descent`.
       penalty: `(settings, state) -> scalar`, added to the loss, differentiable in `state.trainable`.
       after_step: `(settings, state) -> memory`, called after every step: snapshots, running means, a mask
-        that the optimiser holds (`optim.find_mask(state.optimizer)`). The memory that `init` returns has the
+        that the optimizer holds (`optim.find_mask(state.optimizer)`). The memory that `init` returns has the
         same structure, shapes and dtypes.
-      wrap_optimizer: `(settings, key, problem, state) -> optimizer`: the problem's optimiser,
-        `problem.descent.optimizer`, with something around it, as `optim.sparse`. It is called before the
-        first step with the state that `init` returns, and at every step with the state then; the key is the
-        run's, the same at all of them.
-      gap: `(settings, state, problem) -> scalar`: how far from stationary it is, over all training rows, for
-        `EarlyStopping("gap")`; `None` where there is no such number.
+      wrap_optimizer: `(settings, key, problem, state) -> optimizer`: the problem's optimizer,
+        `problem.descent.optimizer`, wrapped in something such as `optim.sparse`. It is called before the
+        first step with the state that `init` returns, and at every step with the current state. The key is
+        the run's, the same in all calls.
+      gap: `(settings, state, problem) -> scalar`: distance from stationarity, over all training rows, for
+        `EarlyStopping("gap")`; `None` if there is no such number.
       remedy: what to change when the start has a gradient of exactly zero.
-      remarks: `network -> lines`, called with all runs: what users should know of what was found. They are
-        warned, and are among the report's notes.
-      needs: what it cannot do without.
-      removes: what the network that it makes may lack.
+      remarks: `network -> lines`, called with all runs: what users should know about the result. The lines
+        become warnings, and notes of the report.
+      needs: the stage's requirements.
+      removes: what the stage may remove from its network.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -115,7 +115,7 @@ class Training:
     removes: tuple[Removed, ...] = ("connections",)
 
     def __call__(self, key: Array, problem: Problem, network: Network | None = None) -> Network:
-        """What one run finds, all steps in one loop."""
+        """Train one run, all steps in one loop."""
         check_network(self, network)
         check_problem(self, problem)
         steps = self.on(problem).descent.steps
@@ -124,21 +124,21 @@ class Training:
         return joined(network, with_losses(conclude(self, carry), losses))
 
     def on(self, problem: Problem) -> Problem:
-        """The problem with the descent of this training."""
+        """Return the problem with the descent of this training."""
         descent = self.descent.of(problem.descent)
         return problem if descent is problem.descent else dataclasses.replace(problem, descent=descent)
 
     def optimizer(self, key: Array, problem: Problem, state: TrainState) -> optax.GradientTransformation:
-        """What moves the weights: the optimiser of the problem that it is `on`, with what goes around it."""
+        """Return the wrapped optimizer; `problem` must have this training's descent (see `on`)."""
         if self.wrap_optimizer is None:
             return problem.descent.optimizer
         return self.wrap_optimizer(self.settings, key, problem, state)
 
 
 class Carry(NamedTuple):
-    """All that a training hands from one step to the next: what a checkpoint holds.
+    """Everything that a training hands from one step to the next; checkpoints hold it.
 
-    `failed_at` is the first step whose loss was not finite (-1: none); `dead` tells for each trainable leaf
+    `failed_at` is the first step whose loss was not finite (-1: none). `dead` tells for each trainable leaf
     whether its gradient was exactly zero in all of the first `WAKING` steps.
     """
 
@@ -154,10 +154,10 @@ def begin(training: Training, key: Array | RunKeys, problem: Problem, network: N
     It is for one run, and may be traced and mapped.
 
     Args:
-      training: what learns.
-      key: of the run: its start, its batches, its losses and its optimizer draw from it.
-      problem: of one run.
-      network: what the stage before found, or `None`.
+      training: the training.
+      key: the run's key: its start, its batches, its losses and its optimizer draw from it.
+      problem: the problem of one run.
+      network: the result of the stage before, or `None`.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -184,7 +184,10 @@ def begin(training: Training, key: Array | RunKeys, problem: Problem, network: N
 def step(
     training: Training, key: Array | RunKeys, problem: Problem, carry: Carry, index: Array
 ) -> tuple[Carry, Array]:
-    """One gradient step, and the loss that it started from. Its randomness depends on key and index alone."""
+    """Take one gradient step; return the carry and the loss before the step.
+
+    The step's randomness depends on the key and the index alone.
+    """
     problem = training.on(problem)
     keys = RunKeys.of(key).at_step()
     batch = problem.batch(keys.batches, index)
@@ -223,18 +226,18 @@ def descended(
     extra: dict[str, Any],
     step: int | Array,
 ) -> tuple[TrainState, PyTree]:
-    """The state after a step along a gradient, and that of the optimiser.
+    """Return the training state and the optimizer state after a step along a gradient.
 
     Args:
-      training: what descends.
+      training: the training.
       optimizer_key: `RunKeys.optimizer` of the run.
-      problem: that the training is `on`: how it descends.
-      state: before the step, with the model's after it.
-      opt_state: the optimiser's.
+      problem: the problem with this training's descent (see `Training.on`).
+      state: the state before the step, with the model's state after it.
+      opt_state: the optimizer's state.
       gradient: in `inexact(state.trainable)`.
-      extra: what the optimiser's update may take beside.
-      step: how many steps were taken, for an optimiser that is told: where all runs of a program share it,
-        what is done at some steps alone is not computed at the others.
+      extra: further arguments that the optimizer's update may take.
+      step: how many steps were taken, for an optimizer that takes it. If all runs of a program share it, work
+        that the optimizer does at some steps only is not computed at the others.
     """
     optimizer = training.optimizer(optimizer_key, problem, state)
     moves, told = inexact(state.trainable), accepted(optimizer, extra, step)
@@ -259,7 +262,7 @@ def advance(
     """Take the steps from `start` to `stop`; return the carry and their losses, zeros up to `size`.
 
     `start` and `stop` may be traced, so that one compiled program serves every chunk, the last one included.
-    The arguments are otherwise as of `begin`.
+    The other arguments are those of `begin`.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -281,7 +284,7 @@ def advance(
 
 
 def _check_one(training: Training, key: Array | RunKeys, problem: Problem) -> None:
-    """Raise unless these are a training, the key of one run, and a problem."""
+    """Raise unless the arguments are a training, the key of one run, and a problem."""
     check_instance("training", training, Training, "a search that descends, as search.dense()")
     check_is_problem(problem)
     if not isinstance(key, RunKeys):
@@ -312,29 +315,29 @@ def chunk(
         carry, value = step(training, keys, problem, carry, index)
         return carry, losses.at[index - start].set(value.astype(losses.dtype))
 
-    # Not NaN, which `jax_debug_nans` would take for an error.
+    # Fill with zeros: `jax_debug_nans` would take NaN for an error.
     return body, (carry, jnp.zeros((size,), jnp.float32))
 
 
 def conclude(training: Training, carry: Carry) -> Network:
-    """Return what was found, and whether it failed or began dead."""
+    """Return the learned network, and whether it failed or began dead."""
     state = to_evaluate(carry)
     network = training.network(training.settings, state)
-    # The last update has no loss after it that would show NaN.
+    # No loss follows the last update, so NaN in its weights must be looked for here.
     broken = (carry.failed_at < 0) & ~all_finite(state.trainable)
     failed_at = jnp.where(broken, carry.state.step, carry.failed_at)
     return network.replace(info=network.info.replace(failed_at=failed_at, dead_start=carry.dead.any()))
 
 
 def with_losses(network: Network, losses: Array) -> Network:
-    """The network with the loss before each step in its `info`."""
+    """Return the network with the loss before each step in its `info`."""
     return network.replace(info=network.info | {"loss": losses})
 
 
 def joined(before: Network | None, after: Network) -> Network:
-    """What a training made of a network: a failure once is a failure for good, and so is a dead start.
+    """Update a network with the result of a training; failures and dead starts of either one stay recorded.
 
-    Architectures by density are those of the weights before, and go.
+    Architectures by density are removed: they belong to the earlier weights.
     """
     if before is None:
         return after
@@ -347,7 +350,7 @@ def joined(before: Network | None, after: Network) -> Network:
 
 
 def to_evaluate(carry: Carry) -> TrainState:
-    """The state with the weights that the optimiser is evaluated at."""
+    """Return the state with the weights at which the optimizer is evaluated."""
     return carry.state._replace(trainable=evaluated(carry.opt_state, carry.state.trainable))
 
 
@@ -356,5 +359,5 @@ def _all_zero(gradient: PyTree) -> Array:
 
 
 def all_finite(tree: PyTree) -> Array:
-    """Whether all entries of all leaves are numbers."""
+    """Return whether all entries of all leaves are finite."""
     return jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(inexact(tree))]).all()

@@ -1,4 +1,4 @@
-"""A record of training: failures, dead starts and the arrays that methods keep to be looked at."""
+"""A record of training: failures, dead starts and the arrays that methods keep for inspection."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from jaxarch._internal.errors import ArgumentError, did_you_mean, shown
 @partial(jax.tree_util.register_dataclass, data_fields=["arrays", "failed_at", "dead_start"], meta_fields=[])
 @dataclasses.dataclass(frozen=True, eq=False)
 class TrainingInfo(Mapping[str, Any]):
-    """What happened as a network was made. It is for looking: no stage reads it to go on.
+    """Record of how a network was made, for inspection only: no stage reads it.
 
     It is a mapping from names to recorded arrays: `network.info["loss"]`, `"scores" in network.info`. A
-    training records `loss`, one value a step; in a chain that of the last training stays. Methods add their
-    own, which their docstrings name. `info | {"sizes": sizes}` has one more.
+    training records `loss`, one value per step; in a chain the loss of the last training stays. Methods add
+    their own arrays, which their docstrings name. `info | {"sizes": sizes}` adds one more.
 
     Attributes:
       arrays: the recorded arrays, by name.
       failed_at: the first step whose loss was NaN or infinite, in the first training where that happened; -1
-        for none. Of `search.synflow`, the first round whose saliencies were, or were all 0.
-      dead_start: whether some leaf's gradient stayed exactly 0 as some training began.
+        if none was. For `search.synflow`, the first round whose saliencies were NaN or infinite, or were all
+        0.
+      dead_start: whether the gradient of some leaf stayed exactly 0 at the start of some training.
 
     Raises:
-      ArgumentError: arrays that are not by name; a name that nothing was recorded by.
+      ArgumentError: arrays that are not by name; a name under which nothing was recorded.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -48,12 +49,12 @@ class TrainingInfo(Mapping[str, Any]):
     dead_start: Array | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no dict, where a method's array may have been meant."""
+        """Refuse an argument that is not a dict, where a method's array may have been meant."""
         if isinstance(self.arrays, (TrainingInfo, list, tuple)) or hasattr(self.arrays, "dtype"):
             raise ArgumentError(f"arrays: expected a dict, by name, got {shown(self.arrays)}")
 
     def __getitem__(self, name: str) -> Any:
-        """Return the array recorded by a name."""
+        """Return the array recorded under a name."""
         if name not in self.arrays:
             is_field = name in ("failed_at", "dead_start")
             instead = f"it is `info.{name}`" if is_field else did_you_mean(name, self.arrays)
@@ -61,7 +62,7 @@ class TrainingInfo(Mapping[str, Any]):
         return self.arrays[name]
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of what was recorded."""
+        """Iterate over the names of the recorded arrays."""
         return iter(self.arrays)
 
     def __len__(self) -> int:
@@ -69,7 +70,7 @@ class TrainingInfo(Mapping[str, Any]):
         return len(self.arrays)
 
     def __or__(self, other: Mapping[str, Any]) -> TrainingInfo:
-        """Return what both recorded; what is set in the other one wins."""
+        """Return the union of both records; entries set in `other` win."""
         arrays = {**self.arrays, **other}
         if not isinstance(other, TrainingInfo):
             return dataclasses.replace(self, arrays=arrays)
@@ -83,7 +84,7 @@ class TrainingInfo(Mapping[str, Any]):
 
 
 class _Unrecorded(ArgumentError, KeyError):
-    """A name that nothing was recorded by: a `KeyError` as well, so that `get` and `in` go on."""
+    """A name under which nothing was recorded; also a `KeyError`, so that `get` and `in` work."""
 
-    # That of `KeyError` is in quotation marks.
+    # `KeyError` would print the message in quotation marks.
     __str__ = Exception.__str__

@@ -1,4 +1,4 @@
-"""What makes a network: one method a file."""
+"""Searches, which make a network: one method per file."""
 
 from jaxarch.search._agnostic import agnostic as agnostic
 from jaxarch.search._architecture_pruning import architecture_pruning as architecture_pruning

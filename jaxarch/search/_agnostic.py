@@ -23,7 +23,7 @@ from jaxarch.transforms._weights import fresh, squares
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How many architectures are drawn, at which densities, and how many weights each is tried with."""
+    """Number and densities of the architectures drawn, and number of weights tried with each."""
 
     draws: int
     weights: int
@@ -39,26 +39,26 @@ def agnostic(
     *,
     where: Where = matrices,
 ) -> FunctionStage:
-    r"""The best of many random architectures, without training ([D] section 5, after Gaier & Ha, 2019).
+    r"""Find the best of many random architectures, without training ([D] section 5, after Gaier & Ha, 2019).
 
     `w' = argmin_m min_(u_0) F(u_0 m)`, m over `B_inf(w - xi)`, `w = u^2`, `u ~ N(0, 1)` for each draw, xi
     over percentiles of w, and u_0 ~ N(0, 1) over shared weights, F on the training rows.
 
     Args:
-      draws: of random weights, at least 1. [D] does not give its numbers of draws and weights.
-      weights: how many shared weights u_0 are tried; the same ones for all architectures of a run, which are
-        so compared on equal terms.
+      draws: number of random weight draws, at least 1. [D] does not give its numbers of draws and weights.
+      weights: how many shared weights u_0 are tried. All architectures of a run share them, and so are
+        compared on equal terms.
       percentiles: candidates, in [0, 100], of the masked leaves together; at 100 no connection is left.
       where: the leaves that are masked, by path; the others are the problem's own.
 
     Returns:
       A search for the weight-free network: all weights 1. Its `SharedWeight` is the best u_0 for the
-      architecture found; its `info` has `candidates`, the least F over u_0 of each, shape (draws,
+      architecture found. Its `info` has `candidates`, the least F over u_0 of each, shape (draws,
       percentiles); `percentile`; `ties`, how many other architectures reach the same F (the first is then
       taken). NaN is never chosen. `share_weight` puts a shared weight on the architecture.
 
     Raises:
-      ArgumentError: counts that are no positive integers, percentiles outside [0, 100] or none.
+      ArgumentError: counts that are not positive integers, percentiles outside [0, 100] or none.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -82,7 +82,7 @@ def _agnostic(settings: Settings, key: Array, problem: Problem, network: None) -
     draw_keys = jax.random.split(draws_key, settings.draws)
 
     def values(draw_key: Array) -> PyTree:
-        # A clone: the best draw is drawn again.
+        # Clone the key: the best draw is drawn again from it.
         roots, _ = fresh(jax.random.clone(draw_key), problem.start, everything, True, 1.0)
         return map_selected(lambda m, w: w, everything, squares(everything, roots))
 

@@ -1,4 +1,4 @@
-"""Algorithm A.1 of [A]: scores and weights descend together, and a mask of a given density is read off."""
+"""Algorithm A.1 of [A]: scores and weights descend together, until the mask has a given density."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from jaxarch.search._within import WITHIN_A_MASK, mask_before, within
 from jaxarch.transforms._densities import Densities, check_densities, layers_emptied, with_densities
 
 SCORES_RATE, WEIGHTS_RATE = 1.1, 0.1
-"""Of the default optimisers, plain gradient descent: alpha and beta of (15) and (16)."""
+"""Learning rates of the default optimizers, plain gradient descent: alpha and beta of (15) and (16)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Settings:
 
 
 class Fixed(NamedTuple):
-    """What does not move: the mask that the weights had before, and what a score is of."""
+    """Fixed parts of the state: the mask that the weights had before, and the unit of each score."""
 
     mask: PyTree
     units: Units
@@ -79,49 +79,51 @@ def architecture_pruning(
 ) -> Training:
     r"""Prune a network while it is trained, until its architecture has a given size ([A] appendix A.1).
 
-    Scores w and weights theta descend together on `L(sigma(hard w) o theta)`, the scores along the
-    two-temperature gradient (15), v' = sigma(soft w), both under a penalty:
+    Scores w and weights theta descend together on `L(sigma(hard w) o theta)`, both under a penalty. The
+    scores descend along the two-temperature gradient (15), v' = sigma(soft w):
 
         w     <- w - alpha (grad_v L o v' o (1 - v') + 2 gamma (1 + w)),
         theta <- theta - beta (sigma(hard w) o grad L + 2 gamma theta),
 
     from `w ~ |N(0, std)|`: every connection is there at first, and the penalty pushes scores towards -1. When
-    the share of positive scores first falls to a target, the scores are kept; at the last target they are
-    held, and the weights train on under that mask for the steps that are left. The mask of a target d has
-    exactly `round(d D)` of the D connections: those of the largest scores kept for it.
+    the share of positive scores first falls to a target, the scores are recorded. At the last target they are
+    frozen, and the weights train under that mask for the remaining steps. The mask of a target d has exactly
+    `round(d D)` of the D connections: those with the largest scores recorded for it.
 
     Args:
-      densities: targets in (0, 1]; of several, all are reached in one training, and the smallest is found.
-        Of none, `()`, nothing is held, and the mask is `1[w > 0]` after the last step ([A] section 2.3).
+      densities: targets in (0, 1]. Several targets are all reached in one training, and the search returns
+        the smallest. With none, `()`, nothing is frozen, and the mask is `1[w > 0]` after the last step ([A]
+        section 2.3).
       hard: t_l, the inverse temperature of the mask, positive. May be traced, like all numbers but densities.
-      soft: t_s, that of the gradient, positive, at most `hard`. [A] has 100 and 10.
-      strength: gamma, at least 0, of the penalty on masked leaves: a sum over connections, so that it goes
-        with the size of the network. The larger, the sooner the targets are reached.
+      soft: t_s, the inverse temperature of the gradient, positive, at most `hard`. [A] has 100 and 10.
+      strength: gamma, at least 0, of the penalty on masked leaves: a sum over connections, so it scales with
+        the size of the network. The larger it is, the sooner the targets are reached.
       penalty: `corrected`, `gamma sum ((1 + w)^2 + theta^2)`, as (18) has it. [A] (17) prints its gradient
         with the other sign: `as printed` pushes scores away from -1 and weights away from 0, and nothing is
         pruned. It is there to show that.
       factor: whether the gradient carries the factor `soft`, as in (7), or not, as in (15).
       std: of the initial scores.
       where: the leaves that are masked, by path. The others are trained as well, without a penalty.
-      units: what is kept or removed together (see `masks.keep`): `neurons`, `channels` or `heads` of the
-        problem's model, or several of them, `("heads", "neurons")`; `Groups.units`; `(4, 4)`; `"2:4"`. A unit
-        has one score, and a connection the product of the masks of its units; targets are shares of units,
-        and the penalty is a sum over these scores and over the weights of the leaves of `where`. Of N:M the
-        target is N/M: it says when the scores are held, and the mask has the N largest of every M of them.
-      scores_optimizer: any optax transformation; by default gradient descent at rate 1.1.
-      weights_optimizer: any optax transformation; by default gradient descent at rate 0.1.
-      **descent: `steps`, `batch_size`, `sampling` in place of the problem's.
+      units: connections to keep or remove together (see `masks.keep`): `neurons`, `channels` or `heads` of
+        the problem's model, or several of them, `("heads", "neurons")`; `Groups.units`; `(4, 4)`; `"2:4"`.
+        Each unit has one score, and a connection has the product of the masks of its units. Targets are
+        shares of units, and the penalty is a sum over these scores and over the weights of the leaves of
+        `where`. For N:M the target is N/M: it determines when the scores are frozen, and the mask has the N
+        largest of every M.
+      scores_optimizer: any optax transformation; by default gradient descent at learning rate 1.1.
+      weights_optimizer: any optax transformation; by default gradient descent at learning rate 0.1.
+      **descent: `steps`, `batch_size`, `sampling`, replacing the problem's.
 
     Returns:
-      A search. What it finds are architecture and weights; [A] transfers the architecture alone, `chain(...,
-      retrain("cold", nonnegative=False))`. Its `info` has `densities` and `reached_at`, the step, or -1, an
-      entry a target from the largest on, and `lowest_density`, the smallest share of positive scores after
-      any step. `at_density` takes the architecture of one of the targets.
+      A search. It finds architecture and weights; [A] transfers the architecture alone,
+      `chain(..., retrain("cold", nonnegative=False))`. Its `info` has `densities` and `reached_at`, the step
+      or -1, one entry per target from the largest on. It also has `lowest_density`, the smallest share of
+      positive scores after any step. `at_density` selects the architecture of one of the targets.
 
     Raises:
-      ArgumentError: a density outside (0, 1]; temperatures that are not positive, soft > hard; a
-        strength that is negative or not finite; an unknown penalty; units that are not understood, or that
-        the model has none of.
+      ArgumentError: a density outside (0, 1]; temperatures that are not positive, soft > hard; a strength
+        that is negative or not finite; an unknown penalty; units that are not understood, or that the model
+        does not have.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -179,7 +181,7 @@ def _init(settings: Settings, key: Array, problem: Problem, network: Network | N
     memory = {"lowest_density": jnp.ones(())}
     if settings.targets:
         memory["reached_at"] = jnp.full(len(settings.targets), -1, jnp.int32)
-        # The last ones are held by their optimiser, and are those that descend.
+        # The last target needs no copy: its scores are the trainable ones, and their optimizer holds them.
         before = len(settings.targets) - 1
         memory["scores"] = map_selected(lambda leaf: jnp.broadcast_to(leaf, (before, *leaf.shape)), scores)
     fixed = Fixed(mask_before(network), units)
@@ -243,13 +245,13 @@ def _network(settings: Settings, state: TrainState) -> Network:
 
 
 def _remarks(network: Network) -> Iterable[str]:
-    """Lines of targets that were not reached, and of layers without a connection."""
+    """Return lines about targets that were not reached, and about layers without a connection."""
     yield from _unreached(network)
     yield from layers_emptied(network)
 
 
 def _unreached(network: Network) -> Iterable[str]:
-    """A line if some runs never had so few positive scores as they were to have."""
+    """Yield a line per target that the share of positive scores never reached in some runs."""
     if "reached_at" not in network.info:
         return
     missed = np.asarray(network.info["reached_at"]) < 0

@@ -24,30 +24,30 @@ from jaxarch.search._within import within
 def biprop(
     density: ArrayLike = 0.5, *, where: Where = matrices, **descent: Unpack[DescentChanges]
 ) -> Training:
-    r"""Learn which connections to keep of a network that has two weights a leaf, `alpha` and `-alpha`.
+    r"""Learn which connections to keep in a network with two weights per leaf, `alpha` and `-alpha`.
 
-    The network computes with `alpha m o sign(theta)`, theta the problem's initial parameters, where `m` keeps
-    the largest `|s|` of each leaf, the share `density` of it, and `alpha = |m o theta|_1 / |m|_1` is the mean
-    size of the weights that m keeps. The scores s descend as those of `edge_popup`, as if the leaf were `|s|
-    o theta`, through which alpha has no gradient:
+    The network computes with `alpha m o sign(theta)`, theta the problem's initial parameters. The mask `m`
+    keeps the largest `|s|` of each leaf, the share `density` of it. `alpha = |m o theta|_1 / |m|_1` is the
+    mean size of the weights that m keeps. The scores s descend like those of `edge_popup`, as if the leaf
+    were `|s| o theta`, through which alpha has no gradient:
 
         ds = sign(s) theta o dL/d(alpha m o sign(theta)).
 
     J. Diffenderfer and B. Kailkhura, Multi-prize lottery ticket hypothesis: finding accurate binary neural
-    networks by pruning a randomly weighted network, 2021. Scores begin, and the descent is, as in
-    `edge_popup`. Activations are the model's own: those of the paper's second kind of networks are binary.
+    networks by pruning a randomly weighted network, 2021. Initial scores and descent are as in `edge_popup`.
+    Activations are the model's own; in the paper's second kind of networks they are binary.
 
     Args:
-      density: the share of connections that are kept in each leaf, in (0, 1]; all together they are exactly
-        `round(density D)` of D, as of `masks.keep(..., scope="layer")`. May be traced: a sweep is one
+      density: the share of connections that are kept in each leaf, in (0, 1]. All together they are exactly
+        `round(density D)` of D, as with `masks.keep(..., scope="layer")`. May be traced: a sweep is one
         program.
       where: which leaves are masked and binary, by path. By default kernels but neither biases nor norm
         scales. Leaves that are not masked keep their initial values.
-      **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling`, replacing the problem's.
 
     Returns:
-      A search; after another stage, one over the signs of the weights that were found. Its `info` has
-      `scores`, the final scores.
+      A search; after another stage, one over the signs of the weights that it found. Its `info` has `scores`,
+      the final scores.
 
     Raises:
       ArgumentError: a density outside (0, 1].
@@ -91,7 +91,7 @@ def _network(settings: Settings, state: TrainState) -> Network:
 
 
 def _binary(mask: Array, theta: Array) -> Array:
-    """`alpha m o sign(theta)`; 0 where nothing is kept."""
+    """Compute `alpha m o sign(theta)`; 0 where nothing is kept."""
     sizes = jnp.where(mask, jnp.abs(theta), 0).astype(jnp.promote_types(theta.dtype, jnp.float32))
     alpha = sizes.sum() / jnp.maximum(mask.sum(), 1).astype(sizes.dtype)
     return jnp.where(mask, alpha.astype(theta.dtype) * jnp.sign(theta), 0)

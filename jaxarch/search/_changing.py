@@ -1,4 +1,4 @@
-"""Masks that change while weights descend: what the searches made of `optim.sparse` have in common."""
+"""Masks that change while weights descend: the common parts of the searches that use `optim.sparse`."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from jaxarch.run._training import Training, TrainState
 from jaxarch.transforms._densities import layers_lost
 
 CHANGES = 50
-"""Into so many spans the changes divide a training by default.
+"""Number of spans into which the changes divide a training by default.
 
-What grows begins at 0, and is judged by its size at the next change: it needs steps of its own until then. A
-training of 1000 steps has 20 of them, and as many changes as turn the mask over several times.
+A grown connection begins at 0, and is judged by its size at the next change: it needs steps of its own until
+then. In a training of 1000 steps it has 20 steps, and there are enough changes to turn the mask over several
+times.
 """
 
 REMEDY = "there is too little for a gradient to go through: take a larger density, or other initial weights"
@@ -34,15 +35,15 @@ class Drawn(Protocol):
 
     @property
     def density(self) -> ArrayLike:
-        """The share of connections that are there."""
+        """Share of connections in the mask."""
 
     @property
     def scope(self) -> Scope:
-        """How they are spread over the leaves."""
+        """Distribution of the connections over the leaves."""
 
     @property
     def where(self) -> Where:
-        """The leaves that are masked."""
+        """Leaves that are masked."""
 
 
 def check_changes(density: ArrayLike, every: int | None, scope: Scope) -> None:
@@ -54,19 +55,19 @@ def check_changes(density: ArrayLike, every: int | None, scope: Scope) -> None:
 
 
 def check_replaced(replaced: Any) -> None:
-    """Raise unless the share that is replaced is a number in [0, 1), where it is concrete."""
+    """Raise unless the share to replace is a number in [0, 1); a traced one passes."""
     check_one_finite("replaced", replaced)
     if not is_traced(replaced) and not 0 <= replaced < 1:
         raise ArgumentError(f"replaced: expected a number in [0, 1), got {shown(replaced)}")
 
 
 def spacing(every: int | None, steps: int) -> int:
-    """The steps from one change to the next."""
+    """Return the number of steps from one change to the next."""
     return max(round(steps / CHANGES), 1) if every is None else every
 
 
 def too_few(name: str, steps: int, every: int) -> ArgumentError:
-    """The refusal of a training in which the mask would never change."""
+    """Return the error for a training in which the mask would never change."""
     return ArgumentError(
         f"steps: {name} would never change its mask in {steps} steps, with every={every}; take more `steps`, "
         "or a smaller `every`"
@@ -74,7 +75,7 @@ def too_few(name: str, steps: int, every: int) -> ArgumentError:
 
 
 def random_start(settings: Drawn, key: Array, problem: Problem, network: None) -> TrainState:
-    """The problem's initial weights under a random mask, which is the memory."""
+    """Make the problem's initial weights under a random mask, which becomes the memory."""
     params_key, mask_key = jax.random.split(key)
     params, model = problem.start(params_key)
     drawn = init_scores(mask_key, select_floating(params, settings.where), 0.0, 1.0)
@@ -83,17 +84,17 @@ def random_start(settings: Drawn, key: Array, problem: Problem, network: None) -
 
 
 def weights(settings: Any, state: TrainState) -> PyTree:
-    """The weights as they are: the optimiser holds at 0 what is not there, and its gradient is wanted."""
+    """Return the weights unmasked: the optimizer holds removed ones at 0, and their gradient is needed."""
     return state.trainable
 
 
 def mask_held(settings: Any, state: TrainState) -> PyTree:
-    """The mask that the optimiser has made of the last one."""
+    """Return the mask that the optimizer has made from the last one."""
     return find_mask(state.optimizer, state.trainable)
 
 
 def trained(settings: Any, state: TrainState) -> Network:
-    """The weights and the mask of the same step."""
+    """Return the weights and the mask of the same step."""
     return Network(apply_mask(state.memory, state.trainable), state.memory, state.model)
 
 
@@ -108,5 +109,5 @@ sparse_training = partial(
 )
 """A training under a mask that its optimizer changes.
 
-It lacks a name, settings, a descent, and `wrap_optimizer`, which builds that optimizer.
+The caller adds a name, settings, a descent, and `wrap_optimizer`, which builds that optimizer.
 """

@@ -36,7 +36,7 @@ class Settings:
 
 
 class Fixed(NamedTuple):
-    """What does not move: the mask that the weights had before, and how many steps there will be."""
+    """Fixed parts of the state: the mask that the weights had before, and the total number of steps."""
 
     mask: PyTree
     steps: Array
@@ -59,31 +59,32 @@ def continuous_sparsification(
 
         L(sigma(beta_t s) o w) + strength sum sigma(beta_t s),    beta_t = beta^(t / T),
 
-    in scores s, one a connection, and weights w; the mask is `1[s > 0]` after the last step. P. Savarese,
+    in scores s, one per connection, and weights w; the mask is `1[s > 0]` after the last step. P. Savarese,
     H. Silva and M. Maire, Winning the lottery with continuous sparsification, 2020.
 
-    It departs from the published method in this: beta grows with every step (in the authors' code, with
-    every epoch); there is one round, without rewinding (`chain(..., retrain("cold", nonnegative=False))`
-    trains a ticket); the mask is not divided by its first value `sigma(s_0)`, as it is in the authors' code
-    and not in the paper.
+    Departures from the published method: beta grows with every step (in the authors' code, with every epoch).
+    There is one round, without rewinding (`chain(..., retrain("cold", nonnegative=False))` trains a ticket).
+    The mask is not divided by its first value `sigma(s_0)`; the authors' code divides it, the paper does not.
 
     Args:
       densities: targets in (0, 1], `round(d D)` of the D connections each, those of the largest s at the end
-        of one training; of several, the smallest is found, and `at_density` takes the others. By default the
-        mask is the method's own, `1[s > 0]`, of whatever density it comes to.
+        of one training. For several, the search returns the smallest, and `at_density` selects the others. By
+        default the mask is the method's own, `1[s > 0]`, whatever its density.
       beta: the inverse temperature that is reached at the end, positive, or a function of the step, an optax
         schedule, for beta_t. May be traced, like all numbers but densities.
-      start: s_0, of all scores. There, between -.3 and .3: the smaller, the fewer connections are left.
-      strength: lambda, at least 0, of the penalty, a sum over connections. There it is 1e-8, with SGD over
-        tens of thousands of steps on millions of weights. The default is for a thousand steps of Adam: at a
-        rate of .01 it leaves 2 or 3% of a network of 64, 100 and 10 neurons on digits, and 1e-8 half of it.
+      start: s_0, the initial value of all scores. In the paper it is between -.3 and .3. The smaller it is,
+        the fewer connections are left.
+      strength: lambda, at least 0, of the penalty, a sum over connections. In the paper it is 1e-8, with SGD
+        over tens of thousands of steps on millions of weights. The default is for a thousand steps of Adam:
+        at a learning rate of .01 it leaves 2 or 3% of a network of 64, 100 and 10 neurons on digits; 1e-8
+        leaves half of it.
       where: the leaves that are masked, by path. The others are trained as well.
-      scores_optimizer: any optax transformation for the scores; by default there is one optimiser for all.
-      **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
+      scores_optimizer: any optax transformation for the scores; by default one optimizer trains everything.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling`, replacing the problem's.
 
     Returns:
-      A search; after another stage, one from its weights and within its mask. The weights that are found are
-      w. Its `info` has `own_density`, that of the mask `1[s > 0]`.
+      A search; after another stage, one from its weights and within its mask. The weights found are w. Its
+      `info` has `own_density`, the density of the mask `1[s > 0]`.
 
     Raises:
       ArgumentError: a density outside (0, 1], or none; a beta that is not positive, at the first step or the
@@ -124,7 +125,7 @@ def _init(settings: Settings, key: Array, problem: Problem, network: Network | N
 
 
 def _soft(settings: Settings, state: TrainState) -> PyTree:
-    """The mask of a step."""
+    """Return the mask of a step."""
     if callable(settings.beta):
         beta = at_step(settings.beta, state.step)
     else:

@@ -24,7 +24,7 @@ from jaxarch.transforms._weights import Held, fresh, squares, trained, weights_o
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Which weights are squares, of what size they start, and which of them are gone back to."""
+    """The constraint to squares, the initial size of weights, the masked leaves, the step to rewind to."""
 
     nonnegative: bool
     std: ArrayLike
@@ -33,7 +33,7 @@ class Settings:
 
 
 class Early(NamedTuple):
-    """What rewinding goes back to: the weights of an early step, and the model's state."""
+    """Weights of an early step, and the model's state then, for rewinding."""
 
     weights: PyTree
     model: PyTree
@@ -55,19 +55,19 @@ def dense(
         [D] finds that this does not 'compromise significantly' the performance; here it costs most of what
         can be lost: on digits {1,2,3} v {4,5,6} the median test AUC is .947 with it, .997 without (10 runs).
       std: with `nonnegative`, the start is `u ~ N(0, std)`, std the standard deviation. At 1, as [D] has it
-        for random networks, the gradient is exactly 0 in float32. Without, it is the problem's own.
+        for random networks, the gradient is exactly 0 in float32. Without `nonnegative`, the start is the
+        problem's own.
       where: the leaves that are constrained and counted as connections, by path.
-      rewind_to: after how many steps the weights are those that `retrain("rewind")` goes back to: 0 for those
-        that training begins from.
-      **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
+      rewind_to: the step whose weights `retrain("rewind")` goes back to: 0 for the initial weights.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling`, replacing the problem's.
 
     Returns:
-      A search; its mask keeps every selected connection. Its `Start` has the weights that training began
-      from, or had after `rewind_to` steps, and the model's state then: rewinding goes back to them.
-      Of a training that stops before that step they are those that it ends with.
+      A search; its mask keeps every selected connection. Its `Start` has the initial weights, or those after
+      `rewind_to` steps, and the model's state then: rewinding goes back to them. If the training stops before
+      that step, they are its final weights.
 
     Raises:
-      ArgumentError: a step that is none of the training's, or its last.
+      ArgumentError: a `rewind_to` that is not a step of the training, or its last.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax

@@ -1,4 +1,4 @@
-"""The strategies of [D] section 5 by name: each a search and what finishes it."""
+"""The strategies of [D] section 5 by name: each a search and the transforms after it."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def disentangling_strategies(
     agnostic_draws: int = 20,
     agnostic_weights: int = 10,
 ) -> dict[str, Any]:
-    """By the names of [D], with two reference points: a strategy of your own is one more line.
+    """Return the strategies of [D] by name, with two reference points; add your own in one line.
 
     Args:
       hard: inverse temperature of the forward pass of `bin`.
       soft: inverse temperature of its gradient.
       std: standard deviation of u at the start of weights `w = u^2`.
-      lottery_rounds: rounds of pruning, of a fifth each; the one with the least F is found, as in [D].
+      lottery_rounds: rounds of pruning, of a fifth each; the round with the least F is returned, as in [D].
       lottery_form: `rewind` for `search.magnitude_pruning`; `printed` for the recursion that [D] prints:
         `w^t = w^(t-1) o B_inf(w^(t-1) - xi*)`, xi* of eq. (13), without rewinding and without training. Since
         eq. (13) takes its percentiles over the removed connections too, it changes next to nothing after the
@@ -43,7 +43,7 @@ def disentangling_strategies(
       agnostic_weights: shared weights that each is tried with.
 
     Raises:
-      ArgumentError: rounds that are no positive integer, an unknown form; what a search says of its own.
+      ArgumentError: rounds that are not a positive integer, an unknown form; errors of the searches.
 
     Example:
       >>> import jaxarch

@@ -1,4 +1,4 @@
-"""Edge-popup: a subnetwork of random weights, found by gradient descent on scores, the weights held fixed."""
+"""Edge-popup: a subnetwork of fixed random weights, found by gradient descent on scores."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Settings:
 
 
 class Fixed(NamedTuple):
-    """What does not move: the weights, the mask that they had before, and `()` if nothing was before."""
+    """Fixed parts of the state: the weights, their mask before, and `()` if no stage came before."""
 
     weights: PyTree
     mask: PyTree
@@ -62,8 +62,8 @@ def edge_popup(
     r"""Learn which of a network's random weights to keep, and train none of them.
 
     The network computes with `m o theta`, theta fixed, where `m` keeps the largest `|s|` of each leaf, the
-    share `density` of it. The scores s descend as if the mask were `|s|` itself, those of connections that
-    are not there too:
+    share `density` of it. The scores s descend as if the mask were `|s|` itself, including those of removed
+    connections:
 
         ds = sign(s) theta o dL/d(m o theta),
 
@@ -71,24 +71,24 @@ def edge_popup(
     axis. V. Ramanujan, M. Wortsman, A. Kembhavi, A. Farhadi and M. Rastegari, What's hidden in a randomly
     weighted neural network?, 2020, with `|s|` as in the authors' code.
 
-    Theirs is momentum SGD at rate .1 with weight decay on the scores: what decays here, and all else of the
-    descent, is the optimiser's, which is given the scores. Their networks have neither biases nor scales;
-    here these stay as they are.
+    The authors use momentum SGD at learning rate .1 with weight decay on the scores. Here decay and the rest
+    of the descent are the optimizer's, which is given the scores. Their networks have neither biases nor
+    scales; here these stay as they are.
 
     Args:
-      density: the share of connections that are kept in each leaf, in (0, 1]; all together they are exactly
-        `round(density D)` of D, as of `masks.keep(..., scope="layer")`. May be traced: a sweep is one
+      density: the share of connections that are kept in each leaf, in (0, 1]. All together they are exactly
+        `round(density D)` of D, as with `masks.keep(..., scope="layer")`. May be traced: a sweep is one
         program.
-      weights: theta. `initial` for the problem's initial parameters; `signed constant` for these with their
-        signs alone, times `sqrt(2/n)`, the authors' best; or a function `(key, selected) -> values` in the
-        structure of the masked leaves, for theirs times `sqrt(1/density)`, for instance.
+      weights: theta. `initial` for the problem's initial parameters; `signed constant` for their signs times
+        `sqrt(2/n)`, the authors' best; or a function `(key, selected) -> values` in the structure of the
+        masked leaves, for instance for the authors' weights times `sqrt(1/density)`.
       where: which leaves are masked, by path. By default kernels but neither biases nor norm scales. Leaves
         that are not masked keep their initial values.
-      **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling`, replacing the problem's.
 
     Returns:
-      A search; after another stage, one over the weights that were found. Its `Start` has theta, if
-      nothing was found before; its `info` has `scores`, the final scores.
+      A search; after another stage, one over the weights that it found. Its `Start` has theta, if no stage
+      came before; its `info` has `scores`, the final scores.
 
     Raises:
       ArgumentError: a density outside (0, 1], unknown `weights`.
@@ -116,7 +116,7 @@ def edge_popup(
 
 
 def begin(settings: Settings, key: Array, problem: Problem, network: Network | None) -> TrainState:
-    """Random scores, and the weights that they are of."""
+    """Draw random scores, and make the weights that they belong to."""
     params_key, scores_key, weights_key = jax.random.split(key, 3)
     params, model = problem.start(params_key) if network is None else (network.params, network.state)
     selected = select_floating(params, settings.where)
@@ -129,12 +129,12 @@ def begin(settings: Settings, key: Array, problem: Problem, network: Network | N
 
 
 def kept(settings: Settings, scores: PyTree) -> PyTree:
-    """The mask of the largest `|s|` of each leaf, booleans."""
+    """Return the mask of the largest `|s|` of each leaf, booleans."""
     return largest_scores(map_selected(jnp.abs, scores), settings.density, "layer")
 
 
 ranked_training = partial(Training, init=begin, remedy=REMEDY, needs=WITHIN_A_MASK, remarks=layers_emptied)
-"""A training of random scores whose largest are kept; it lacks a name, `params`, `network` and settings."""
+"""A training of random scores that keeps the largest, without name, `params`, `network` and settings."""
 
 
 def _params(settings: Settings, state: TrainState) -> PyTree:

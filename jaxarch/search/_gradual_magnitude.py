@@ -1,4 +1,4 @@
-"""Gradual magnitude pruning: the smallest weights go while training goes on, along a cubic schedule."""
+"""Gradual magnitude pruning: the smallest weights are removed during training, along a cubic schedule."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAME = "gradual magnitude pruning"
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """The density at the end, when it falls, and where."""
+    """The final density, when and where it falls, and how weights are compared."""
 
     density: ArrayLike
     begin: float
@@ -45,28 +45,28 @@ def gradual_magnitude(
     scope: Scope = "global",
     **descent: Unpack[DescentChanges],
 ) -> Training:
-    r"""Train the whole network while its density falls to d, the smallest weights first.
+    r"""Train the whole network while its density falls to d, removing the smallest weights first.
 
     At the steps `t = t_0, t_0 + every, ..., t_1`, the `round(d_t D)` connections with the largest `|w|` stay,
 
         d_t = d + (1 - d) (1 - (t - t_0) / (t_1 - t_0))^3,
 
     and after t_1 the weights train on. M. Zhu and S. Gupta, To prune, or not to prune: exploring the efficacy
-    of pruning for model compression, 2017, equation (1), from a sparsity of 0 on. They count the smallest
-    weights in each layer, as with `scope="layer"`; here they are those of all layers.
+    of pruning for model compression, 2017, equation (1), from a sparsity of 0 on. They compare weights within
+    each layer, as with `scope="layer"`; here they are compared over all layers.
 
     Args:
       density: d, the share of connections that are left at the end, in (0, 1]. May be traced: a sweep is one
         program. `d_t D` is computed in float32.
       begin: t_0, as a share of the training's steps, in [0, 1).
-      end: t_1, likewise, more than `begin`. Both are rounded down to a multiple of `every`.
-      every: steps from one change to the next. By default a 50th of the training's.
+      end: t_1, as a share of the steps, more than `begin`. Both are rounded down to a multiple of `every`.
+      every: steps from one change to the next. By default a 50th of the training's steps.
       where: the leaves that are masked, by path.
       scope: where the smallest weights are looked for, as in `masks.keep`: wherever they are, or by leaf.
-      **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling`, replacing the problem's.
 
     Returns:
-      A search. Its network is trained: the weights are those that the last step left, 0 where the mask is.
+      A search. Its network is trained: it has the weights of the last step, 0 where the mask is 0.
 
     Raises:
       ArgumentError: a density outside (0, 1], shares that are not `0 <= begin < end < 1`, an unknown word; so

@@ -1,4 +1,4 @@
-"""GraSP: connections chosen before training, by how much of the gradient's norm goes through them."""
+"""GraSP: connections chosen before training by their contribution to the gradient's norm."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ def grasp(
 ) -> FunctionStage:
     r"""Keep the connections that the norm of the gradient needs the most, at the problem's initial weights.
 
-    The saliency of a connection is `theta (H g)`, with g the gradient of L, H its Hessian, and L the mean
-    loss over some batches together, of outputs that are divided by T; the `round(d D)` of the D connections
-    with the largest are kept. Without a connection `|g|^2` is less by twice its saliency, to first order.
-    C. Wang, G. Zhang and R. Grosse, Picking winning tickets before training by preserving gradient flow,
-    2020.
+    The saliency of a connection is `theta (H g)`, with g the gradient of L and H its Hessian. L is the mean
+    loss over some batches together, of outputs that are divided by T. The `round(d D)` of the D connections
+    with the largest saliency are kept. Removing a connection reduces `|g|^2` by twice its saliency, to first
+    order. C. Wang, G. Zhang and R. Grosse, Picking winning tickets before training by preserving gradient
+    flow, 2020.
 
-    In the authors' code T is 200, a temperature of the softmax that is not there in training, and other
-    connections are kept than at 1. Outputs that are no classes have no softmax, so it is 1 unless you say
-    otherwise. The authors draw as many examples of each class; here batches are drawn as in training.
+    In the authors' code T is 200, a temperature of the softmax that training does not use; it keeps other
+    connections than T = 1. Outputs that are not classes have no softmax, so the default is 1. The authors
+    draw equally many examples of each class; here batches are drawn as in training.
 
     Args:
-      densities: d, the share of connections that are kept, in (0, 1]; of several, the smallest is found, and
-        `at_density` takes the others. With `units`, the share of these.
-      batches: over which the loss is taken, of the problem's size, drawn as in training. One at a time is in
-        memory.
+      densities: d, the share of connections to keep, in (0, 1]. For several, the search returns the smallest,
+        and `at_density` selects the others. With `units`, the share of units.
+      batches: number of batches for the loss, of the problem's size, drawn as in training. One at a time is
+        in memory.
       temperature: T, positive. Other than 1, it needs a problem of `supervised`, or one whose loss takes a
         `temperature` (see `Problem.softened`).
       where: the leaves that are masked, by path. g has zeros for all others.
-      units: what is kept or removed together (see `masks.keep`): `neurons`, `channels` or `heads` of the
-        problem's model, or several of them, `("heads", "neurons")`; `Groups.units`; `(4, 4)`; `"2:4"`. A
+      units: connections to keep or remove together (see `masks.keep`): `neurons`, `channels` or `heads` of
+        the problem's model, or several of them, `("heads", "neurons")`; `Groups.units`; `(4, 4)`; `"2:4"`. A
         unit's saliency is the mean over its connections.
 
     Returns:
@@ -66,9 +66,9 @@ def grasp(
       Its `info` has the `saliency`.
 
     Raises:
-      ArgumentError: a density outside (0, 1], batches that are no positive integer, a temperature that is not
-        positive, or that the problem's loss does not take; units that are not understood, or that the model
-        has none of.
+      ArgumentError: a density outside (0, 1], batches that are not a positive integer; a temperature that is
+        not positive, or that the problem's loss does not take; units that are not understood, or that the
+        model does not have.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -87,7 +87,7 @@ def _grasp(settings: Softened, key: Array, problem: Problem, network: None) -> N
     start = begin(key, problem.softened(settings.temperature))
 
     def loss(params: PyTree) -> Array:
-        # What a derivative keeps of a batch would be kept of all of them: it is computed again instead.
+        # Recompute each batch for its derivative: otherwise the intermediates of all batches would be kept.
         of_batch = jax.checkpoint(partial(start.loss, params))
         return jax.lax.map(of_batch, jnp.arange(settings.batches)).mean()
 

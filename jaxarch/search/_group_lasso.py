@@ -1,4 +1,4 @@
-"""Networks in direct space trained under a group lasso on their neurons: the rival of spectral networks."""
+"""Group lasso on the neurons of networks in direct space, to compare with spectral networks."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from jaxarch.spectral._direct import neuron_mask, neuron_norms
 def group_lasso(strength: ArrayLike = 1e-3, **descent: Unpack[DescentChanges]) -> Training:
     r"""Train `jaxarch.direct_network` under `loss + strength * sum over hidden neurons of |weights|`.
 
-    A neuron's group is all its weights, in and out: `sqrt(sum_j |W_kj[n, :]|^2 + sum_i |W_ik[:, n]|^2)`. The
-    groups overlap, a weight between two hidden neurons is in both of theirs. A penalty on one side alone is
-    evaded, under ReLU, by making the other side larger. Biases are not penalised.
+    A neuron's group is all its weights, in and out: `sqrt(sum_j |W_kj[n, :]|^2 + sum_i |W_ik[:, n]|^2)`.
+    Groups overlap: a weight between two hidden neurons is in the groups of both. Under ReLU, a network evades
+    a penalty on one side alone by making the other side larger. Biases are not penalized.
 
-    A gradient step makes no group exactly 0: `jaxarch.recruit` then removes neurons, in the order of these
+    A gradient step makes no group exactly 0: `jaxarch.recruit` then removes neurons in the order of these
     norms, and `retrain("warm", nonnegative=False)` refits the others.
 
     Args:
       strength: at least 0. May be traced: a sweep is one program.
-      **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling`, replacing the problem's.
 
     Returns:
-      A search. Its mask keeps all weights; as a transform it trains on within the mask that was found.
+      A search. Its mask keeps all weights. As a transform it continues training within the network's mask.
 
     Raises:
       ArgumentError: a strength that is negative or not finite; parameters of another kind of network.

@@ -1,4 +1,4 @@
-"""Random gates that are exactly 0 or 1 at times, and a penalty on how many are expected to be open."""
+"""Random gates that are exactly 0 or 1 at times, and a penalty on the expected number of open gates."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LEAST = 1e-6
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Targets, the distribution of the gates, where it starts, and the penalty."""
+    """Targets, the distribution of the gates, their initial scores, and the penalty."""
 
     targets: tuple[float, ...] | None
     beta: ArrayLike
@@ -50,7 +50,7 @@ class Settings:
 
 
 class Fixed(NamedTuple):
-    """What does not move: the mask that the weights had before, and the key of all noise."""
+    """Fixed parts of the state: the mask that the weights had before, and the key of all noise."""
 
     mask: PyTree
     key: Array
@@ -70,43 +70,44 @@ def hard_concrete(
     scores_optimizer: optax.GradientTransformation | None = None,
     **descent: Unpack[DescentChanges],
 ) -> Training:
-    r"""Learn random gates with the weights, and pay for those expected to be open (L0 regularisation).
+    r"""Learn random gates with the weights, under a penalty on open gates (L0 regularization).
 
-    With `log alpha`, one a connection, and u uniform in (0, 1), drawn anew at every step, the network
+    With `log alpha`, one per connection, and u uniform in (0, 1), drawn anew at every step, the network
     computes with `z o w`,
 
         z = clip(sigma((log u - log(1 - u) + log alpha) / beta) (zeta - gamma) + gamma, 0, 1),
 
     and descends on `L(z o w) + strength sum sigma(log alpha - beta log(-gamma / zeta))`, whose sum is the
-    expected number of gates that are not 0. What is found is `w` times the gate without noise,
+    expected number of nonzero gates. The search returns `w` times the gate without noise,
     `clip(sigma(log alpha) (zeta - gamma) + gamma, 0, 1)`. C. Louizos, M. Welling and D. Kingma, Learning
     sparse neural networks through L0 regularization, 2018.
 
-    It departs from the published method in this: a gate is of one connection (in its experiments, of a
-    neuron); `log alpha` is not clipped after each step, as it is in the authors' code; there is no penalty on
-    the squares of weights beside.
+    Departures from the published method: each connection has a gate (in its experiments, each neuron).
+    `log alpha` is not clipped after each step, as it is in the authors' code. There is no additional penalty
+    on the squares of weights.
 
     Args:
       densities: targets in (0, 1], `round(d D)` of the D connections each, those of the largest `log alpha`
-        at the end of one training; of several, the smallest is found, and `at_density` takes the others. By
-        default the mask is the method's own, of the gates above 0, of whatever density it comes to.
-      strength: lambda, at least 0, a sum over connections. There it is divided by the number of examples,
-        of gates of whole neurons. The default is for a thousand steps of Adam: at a rate of .01 it leaves 15%
-        of a network of 64, 100 and 10 neurons on digits. May be traced, like all numbers but densities.
-      mean: of the initial `log alpha`. At the default gates are open, sigma(2.2) = .9. In the authors' layers
-        it is 0 by default.
-      std: its standard deviation. There, .01.
-      beta: the temperature of the gates, positive. There, 2/3.
-      gamma: where their range begins, negative. There, -.1.
-      zeta: where it ends, above 1. There, 1.1.
+        at the end of one training. For several, the search returns the smallest, and `at_density` selects the
+        others. By default the mask is the method's own, of the gates above 0, whatever its density.
+      strength: lambda, at least 0, a sum over connections. In the paper it is divided by the number of
+        examples, for gates of whole neurons. The default is for a thousand steps of Adam: at a learning rate
+        of .01 it leaves 15% of a network of 64, 100 and 10 neurons on digits. May be traced, like all numbers
+        but densities.
+      mean: mean of the initial `log alpha`. At the default gates are open, sigma(2.2) = .9. In the authors'
+        layers it is 0 by default.
+      std: standard deviation of the initial `log alpha`. In the paper, .01.
+      beta: the temperature of the gates, positive. In the paper, 2/3.
+      gamma: lower end of the gates' range, negative. In the paper, -.1.
+      zeta: upper end of the gates' range, above 1. In the paper, 1.1.
       where: the leaves that have gates, by path. The others are trained as well.
-      scores_optimizer: any optax transformation for `log alpha`; by default there is one optimiser for all.
-      **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
+      scores_optimizer: any optax transformation for `log alpha`; by default one optimizer trains everything.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling`, replacing the problem's.
 
     Returns:
-      A search; after another stage, one from its weights and within its mask. The weights that are found are
-      those times the gate without noise, so that those between a mask of its own and one of a larger density
-      are 0. Its `info` has `own_density`, the share of these gates that are above 0.
+      A search; after another stage, one from its weights and within its mask. The weights found are w times
+      the gate without noise. So a weight is 0 if it is in the mask of a larger density, but not in the
+      method's own mask. Its `info` has `own_density`, the share of these gates that are above 0.
 
     Raises:
       ArgumentError: a density outside (0, 1], or none; a beta that is not positive, a gamma that is not
@@ -167,7 +168,7 @@ def _params(settings: Settings, state: TrainState) -> PyTree:
 
 
 def _gates(settings: Settings, logits: PyTree) -> PyTree:
-    """Sigmoids stretched to (gamma, zeta), and cut at 0 and 1."""
+    """Compute gates: sigmoids stretched to (gamma, zeta), and clipped at 0 and 1."""
     gamma = jnp.asarray(settings.gamma, jnp.float32)
 
     def gate(leaf: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Magnitude at initialisation: the connections of the largest initial weights."""
+"""Magnitude at initialization: the connections of the largest initial weights."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ def initial_magnitude(
 ) -> FunctionStage:
     """Keep the connections of the largest `|theta|` of the problem's initial weights, pooled over all leaves.
 
-    Nothing is trained and no data are looked at: what it knows is by how much the layers' initial weights
-    differ in size. One of the methods that J. Frankle, G. Dziugaite, D. Roy and M. Carbin compare, Pruning
+    Nothing is trained and no data are read: the method only uses how much the layers' initial weights differ
+    in size. It is one of the methods that J. Frankle, G. Dziugaite, D. Roy and M. Carbin compare, Pruning
     neural networks at initialization: Why are we missing the mark?, 2021.
 
     It depends on the tails of the initial weights. Flax's default, `lecun_normal`, is cut off at 2.27 of its
-    standard deviations, so that a layer of many inputs has none of the largest weights, and is left without a
-    connection: at a density of .01 five of the 14 layers of VGG16 are, and none if the weights are normal and
-    as wide, as with `nnx.initializers.variance_scaling(1.0, "fan_in", "normal")`. PyTorch's default of a
-    linear layer ends too, being uniform: beside normal convolutions, as in the ResNet-18 of H. Tanaka et al.,
-    2020, the last layer is the only one that is empty at .01.
+    standard deviations. So a layer of many inputs has none of the largest weights, and is left without a
+    connection: at a density of .01 this happens to five of the 14 layers of VGG16. It happens to none if the
+    weights are normal and as wide, as with `nnx.initializers.variance_scaling(1.0, "fan_in", "normal")`.
+    PyTorch's default for a linear layer is bounded too, being uniform: beside normal convolutions, as in the
+    ResNet-18 of H. Tanaka et al., 2020, the last layer is the only one that is empty at .01.
 
     Args:
-      densities: d, the share of connections that are kept, in (0, 1]; of several, the smallest is found, and
-        `at_density` takes the others. With `units`, the share of these.
+      densities: d, the share of connections to keep, in (0, 1]. For several, the search returns the smallest,
+        and `at_density` selects the others. With `units`, the share of units.
       where: the leaves that are masked, by path.
-      units: what is kept or removed together (see `masks.keep`), by the mean of its sizes.
+      units: connections to keep or remove together (see `masks.keep`), by the mean of their sizes.
 
     Returns:
       A search. Its weights are the initial ones, masked: `retrain("warm", nonnegative=False)` trains them.
 
     Raises:
-      ArgumentError: a density outside (0, 1]; units that are not understood, or that the model has none of.
+      ArgumentError: a density outside (0, 1]; units that are not understood, or that the model does not have.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax

@@ -1,4 +1,4 @@
-"""What SNIP and GraSP share: a saliency at the problem's initial weights, over some of its batches."""
+"""Common parts of SNIP and GraSP: a saliency at the problem's initial weights, over some of its batches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from jaxarch.transforms._densities import Densities, check_densities, with_densi
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How many connections are kept, of which leaves, and over how many batches they are judged."""
+    """Densities, the leaves they apply to, the number of batches for saliencies, and the units."""
 
     densities: tuple[float, ...]
     batches: int
@@ -34,11 +34,11 @@ class Settings:
 
 
 class Start(NamedTuple):
-    """Where training would begin.
+    """State at which training would begin.
 
     Attributes:
       params: the problem's initial weights.
-      state: the model's.
+      state: the model's initial state.
       loss: `(params, index) -> scalar`, of the batch of a step.
     """
 
@@ -48,10 +48,10 @@ class Start(NamedTuple):
 
 
 def checked(densities: Densities, batches: int, where: Where, units: UnitsLike) -> Settings:
-    """Settings that can be used.
+    """Return checked settings.
 
     Raises:
-      ArgumentError: a density outside (0, 1], batches that are no positive integer, units that are not
+      ArgumentError: a density outside (0, 1], batches that are not a positive integer, units that are not
         understood.
     """
     check_count("batches", batches)
@@ -61,7 +61,7 @@ def checked(densities: Densities, batches: int, where: Where, units: UnitsLike) 
 
 
 def begin(key: Array, problem: Problem) -> Start:
-    """Initial weights, and the loss of the batches that training would begin with."""
+    """Return initial weights, and the loss of the batches that training would begin with."""
     params_key, batch_key, loss_key = jax.random.split(key, 3)
     params, state = problem.start(params_key)
 
@@ -75,7 +75,7 @@ def begin(key: Array, problem: Problem) -> Start:
 
 
 def largest(settings: Settings, problem: Problem, start: Start, scores: PyTree) -> Network:
-    """The architectures of the largest scores, one for each density."""
+    """Return the architectures of the largest scores, one for each density."""
     units = units_of(settings.units, problem, start.params, start.state, scores)
     values = units.score(scores)
     masks = {
@@ -86,13 +86,13 @@ def largest(settings: Settings, problem: Problem, start: Start, scores: PyTree) 
 
 
 def stage(name: str, apply: Callable[..., Network], settings: Settings, needs: Needs) -> FunctionStage:
-    """The search, which tells what is wrong with its saliencies."""
+    """Return the search, with remarks on problems with its saliencies."""
     told = _remarks if settings.units == Connections() else _remarks_of_units
     return FunctionStage(name, apply, settings, needs_of(settings.units, needs), remarks=told)
 
 
 def _remarks(network: Network, *, single: bool = True) -> list[str]:
-    """Say what is wrong with the saliencies of all runs, or with the masks that were made of them.
+    """Describe problems with the saliencies of all runs, or with the masks made from them.
 
     Raises:
       ArgumentError: saliencies that are NaN, all of them in all runs.

@@ -16,20 +16,20 @@ from jaxarch.run._problem import Problem
 from jaxarch.run._stage import A_NETWORK, FunctionStage, Needs
 
 NONE = -1
-"""Of `failed_at`: no training has failed."""
+"""Value of `failed_at` if no training has failed."""
 
 
 class Kept(NamedTuple):
-    """What `keep` remembers: a record that `pick` takes away.
+    """The record of `keep`, which `pick` removes.
 
     Attributes:
       network: `(params, mask, state)` of the best one so far.
-      objective: its F, +inf in place of NaN.
+      objective: its F, +inf instead of NaN.
       failed_at: the step at which its own training failed, or -1.
-      chosen: which one it is.
-      seen: how many there were.
-      objectives: F of each, shape (networks,), NaN for those to come.
-      densities: of their masks.
+      chosen: index of the best one.
+      seen: how many networks there were so far.
+      objectives: F of each, shape (networks,); 0 for those to come.
+      densities: densities of their masks.
     """
 
     network: tuple[PyTree, PyTree, PyTree]
@@ -43,7 +43,7 @@ class Kept(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How many networks there will be, and which of them is kept."""
+    """Number of networks, and the rule that selects one of them."""
 
     networks: int
     choose: Literal["best", "last"]
@@ -54,14 +54,14 @@ class Settings:
 def keep(
     networks: int, *, choose: Literal["best", "last"] = "best", validate: bool = False, apart: bool = False
 ) -> FunctionStage:
-    """Remember a network if it is the one to be found so far; among equals that is the first.
+    """Remember a network if it is the best (or the last) so far; of equally good ones the first stays.
 
     Args:
       networks: how many there will be.
       choose: `best` for the least F, NaN counting as +inf; `last` for the last one whatever its F.
-      validate: whether F is that on the validation rows, if the problem has some, or on the training rows.
-      apart: whether the networks have nothing to do with one another, so that one whose training failed says
-        nothing of the others.
+      validate: whether F is computed on the validation rows, if the problem has some, or on the training
+        rows.
+      apart: whether the networks are independent, so that a failed training says nothing about the others.
     """
     return FunctionStage("keep", _keep, Settings(networks, choose, validate, apart), A_NETWORK)
 
@@ -97,7 +97,7 @@ def _keep(settings: Settings, key: Array, problem: Problem, network: Network) ->
 
 @dataclasses.dataclass(frozen=True)
 class Names:
-    """What `info` calls the choice, and the F of all networks."""
+    """Names in `info` for the choice and for the F of all networks."""
 
     index: str
     objectives: str
@@ -105,12 +105,12 @@ class Names:
 
 
 def pick(index: str, objectives: str, *, apart: bool = False) -> FunctionStage:
-    """The network that was remembered, with `densities` and what `keep` knows under these names.
+    """Return the remembered network, with `densities` and the facts of `keep` under the given names.
 
     Args:
-      index: of the network that was chosen.
-      objectives: of all.
-      apart: as of `keep`: `failed_at` is then that of the network chosen.
+      index: name for the index of the chosen network.
+      objectives: name for the F of all.
+      apart: as for `keep`: `failed_at` is then the one of the chosen network.
     """
     return FunctionStage("pick", _pick, Names(index, objectives, apart), Needs("required", records=(Kept,)))
 

@@ -1,4 +1,4 @@
-"""Logistic regression by scikit-learn: a reference point that is no network at all."""
+"""Logistic regression by scikit-learn: a reference point that is not a network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jaxarch.run._stage import HostSearch
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Of scikit-learn's solver."""
+    """Settings of scikit-learn's solver."""
 
     C: float
     max_iter: int
@@ -27,10 +27,10 @@ class Settings:
 
 @method("[D] section 5", parent="binary")
 def logistic_regression(C: float = 1000.0, max_iter: int = 1000) -> HostSearch:
-    """Binary logistic regression on the training rows of each run.
+    """Fit binary logistic regression on the training rows of each run.
 
-    For problems whose batches are `(x, y)`, x of shape (n, features) and y in {0, 1}. On inputs of unit norm
-    the default penalty of scikit-learn (C = 1) is strong; 1000 all but removes it.
+    It is for problems whose batches are `(x, y)`, x of shape (n, features) and y in {0, 1}. On inputs of unit
+    norm the default penalty of scikit-learn (C = 1) is strong; 1000 all but removes it.
 
     Args:
       C: inverse strength of the squared penalty, positive.
@@ -38,8 +38,8 @@ def logistic_regression(C: float = 1000.0, max_iter: int = 1000) -> HostSearch:
 
     Returns:
       A search on the host. Its params are `coef` (runs, features) and `intercept` (runs,); it has no mask.
-      It raises an `ArgumentError` when run on labels other than 0 and 1, or on x and y that are not one array
-      each.
+      When run, it raises an `ArgumentError` for labels other than 0 and 1, and for x and y that are not one
+      array each.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -77,7 +77,7 @@ def _fitted(settings: Settings, keys: Array, problem: Problem) -> Network:
 
 
 def _arrays(batch: PyTree) -> tuple[np.ndarray, np.ndarray]:
-    """Features of shape (n, features) and labels of shape (n,)."""
+    """Return features of shape (n, features) and labels of shape (n,)."""
     parts = batch if isinstance(batch, (tuple, list)) else (batch,)
     if len(parts) != 2 or not all(isinstance(part, np.ndarray) for part in parts) or parts[1].ndim != 1:
         raise ArgumentError(

@@ -1,4 +1,4 @@
-"""Magnitude pruning: lottery tickets in rounds, rewound to the start or to an early step, or at once."""
+"""Magnitude pruning: lottery tickets in rounds, rewound to the start or to an early step, or in one shot."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from jaxarch.transforms._retrain import retrain
 
 
 class Tickets(NamedTuple):
-    """What the rounds hand to one another: a record that the last stage takes away.
+    """State of the rounds: a record that the last stage removes.
 
     Attributes:
-      round: how many there were.
-      masks: of all targets, with a leading axis of them; False for those to come.
-      failed_at: of all targets, where the training failed that a mask came from, or one before.
-      units: what is removed together.
+      round: how many rounds there were so far.
+      masks: masks of all targets, with a leading axis of targets; False for those to come.
+      failed_at: for each target, the step at which the training behind its mask, or one before, failed.
+      units: connections that are removed together.
     """
 
     round: Array
@@ -49,7 +49,7 @@ class Tickets(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Densities that are targets, what is removed together, and what remembers trained networks, if any."""
+    """Target densities, units, scope, and the stage that remembers trained networks, if any."""
 
     targets: tuple[float, ...]
     units: tuple[str, ...] | Units
@@ -75,56 +75,57 @@ def magnitude_pruning(
     r"""Keep the connections of the largest weights of trained networks, `round(d D)` of D for a density d.
 
     Iterative magnitude pruning with rewinding (J. Frankle and M. Carbin, The lottery ticket hypothesis,
-    2019): train the whole network for T steps; keep the largest `|w|`; set what is left back to the weights
-    after k steps of that first training, and train it again, for T - k steps; so on. k = 0, the default, is
-    where training began; k > 0 is the late rewinding of J. Frankle, G. Dziugaite, D. Roy and M. Carbin,
-    Linear mode connectivity and the lottery ticket hypothesis, 2020, and sets the model's state back with the
-    weights. How much is left is said in one of two ways:
+    2019): train the whole network for T steps; keep the largest `|w|`; set the remaining weights back to
+    those after k steps of that first training, and train again, for T - k steps; so on. k = 0, the default,
+    rewinds to the initial weights. k > 0 is the late rewinding of J. Frankle, G. Dziugaite, D. Roy and M.
+    Carbin, Linear mode connectivity and the lottery ticket hypothesis, 2020, and sets the model's state back
+    with the weights. There are two ways to set how much is left:
 
     - by `densities`, all of which are met exactly: between two of them all rounds keep the same share, at
       least `1 - fraction`. This is the IMP of [A], which gives neither rounds nor fraction;
-    - by a number of `rounds`, each of which removes `round(fraction n)` of the n connections left: *lottery*
-      of [D] section 5 with `choose="best", nonnegative=True`, and with a fraction for each leaf, .1 for the
-      last one and .2 for the others, the fully connected networks of Frankle and Carbin.
+    - by a number of `rounds`, each of which removes `round(fraction n)` of the n connections left. This is
+      *lottery* of [D] section 5 with `choose="best", nonnegative=True`. With .1 for the last leaf and .2 for
+      the others, it is the method of Frankle and Carbin for fully connected networks.
 
-    The optimiser begins anew in each round, the schedule of its rate as well, which in the paper goes on at
-    step k. Batches are drawn anew; those of a `paired` problem and of a stream are those of steps 0 to
-    T - k - 1, where the paper's are those from step k on.
+    The optimizer starts afresh in each round, and so does its learning-rate schedule, which in the paper
+    continues at step k. Batches are drawn anew. For a `paired` problem or a stream they are the batches of
+    steps 0 to T - k - 1; the paper uses those from step k on.
 
     Args:
-      densities: d, the share of connections that are kept, in (0, 1]; of several, the smallest is found, and
-        `at_density` takes the others.
-      rounds: of pruning, in place of densities. After ten rounds of .2 a share of .107 is left.
-      fraction: the share of the connections left that a round removes, in (0, 1); with densities, at most.
-        With `rounds`, a dict has one in [0, 1) for each masked leaf, by path, or for each group of units.
-        `None` for one shot: every density from the whole network, trained once.
-      scope: `global` to compare weights of all leaves together; `layer` to prune each by itself, to `round(d
-        n)` of its n connections, as a fraction for each leaf does in any case.
-      rewind_to: k, less than T. What is trained afterwards with `retrain("rewind")` goes back to the same.
-      choose: `ticket` for the network that is pruned and set back, and not yet trained; `last` to train that
-        one too; `best` for the network of the least F on the training rows, of all that are trained, the
-        whole one among them, as in [D].
+      densities: d, the share of connections to keep, in (0, 1]. For several, the search returns the smallest,
+        and `at_density` selects the others.
+      rounds: number of pruning rounds, instead of densities. After ten rounds of .2 a share of .107 is left.
+      fraction: the share of the connections left that a round removes, in (0, 1); with densities, the largest
+        share. With `rounds`, a dict has one in [0, 1) for each masked leaf, by path, or for each group of
+        units. `None` for one shot: every density from the whole network, trained once.
+      scope: `global` to compare weights of all leaves together; `layer` to prune each leaf by itself, to
+        `round(d n)` of its n connections. With a fraction for each leaf, each is pruned by itself in any
+        case.
+      rewind_to: k, less than T. A later `retrain("rewind")` goes back to the same step.
+      choose: `ticket` for the network that is pruned and rewound, and not yet trained; `last` to train that
+        one too; `best` for the network with the least F on the training rows, of all that are trained,
+        including the whole one, as in [D].
       nonnegative: whether the masked leaves are `w = u^2` (see `dense`).
-      std: of u at the start, if so.
+      std: standard deviation of u at the start, if so.
       where: the leaves that are masked, by path.
-      units: what is kept or removed together (see `masks.keep`): `neurons`, `channels` or `heads` of the
-        problem's model, or several of them, `("heads", "neurons")`; `Groups.units`; `(4, 4)`; `"2:4"`. The
-        size of a unit is the mean `|w|` of its connections that are left, and densities are shares of units.
-        N:M is made in one shot.
-      **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
+      units: connections to keep or remove together (see `masks.keep`): `neurons`, `channels` or `heads` of
+        the problem's model, or several of them, `("heads", "neurons")`; `Groups.units`; `(4, 4)`; `"2:4"`.
+        The size of a unit is the mean `|w|` of its connections that are left, and densities are shares of
+        units. N:M is made in one shot.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling`, replacing the problem's.
 
     Returns:
       A strategy. A ticket's weights are those of step k, masked: `retrain("warm", nonnegative=False)` trains
-      it, for `steps=T - k` if it is to be trained as in the rounds. In one shot they are those of the trained
-      network. Of `last` and `best` they are trained, and `info` has `losses` and `densities`, F and density
-      of the whole network and after every round, shape (rounds + 1,), and `round`, the one found. A network
-      whose F is NaN is never the best.
+      it, with `steps=T - k` to train it as in the rounds. In one shot the weights are those of the trained
+      network. With `last` and `best` they are trained. `info` then has `losses` and `densities`, F and
+      density of the whole network and after every round, shape (rounds + 1,). It also has `round`, the one
+      returned. A network whose F is NaN is never the best.
 
     Raises:
       ArgumentError: both densities and rounds, or neither; a density outside (0, 1], or none; rounds that are
-        no positive integer, or leave nothing; a fraction outside (0, 1), or any with N:M; one shot with
-        rounds, or to choose among; k not below T; an unknown word; units that are not understood, or that
-        the model has none of.
+        not a positive integer, or leave nothing; a fraction outside (0, 1), or any with N:M; one shot with
+        rounds, or with a choice; k not below T; an unknown word; units that are not understood, or that the
+        model does not have.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -178,7 +179,11 @@ def _in_rounds(
     together: tuple[str, ...] | Units,
     choose: Literal["ticket", "best", "last"],
 ) -> Strategy:
-    """Stages draw from keys by their place: what is kept first is so where the rounds begin."""
+    """Chain the stages of all rounds; a first `keep` runs within "first round", not as a stage of its own.
+
+    Stages draw from keys by their place in the chain, so an additional stage would change the numbers of all
+    later ones.
+    """
     kept = None if choose == "ticket" else keep(rounds.count + 1, choose=choose)
     settings = Settings(rounds.targets, together, rounds.scope, kept)
     needs = needs_of(together, A_NETWORK)
@@ -206,7 +211,7 @@ def _one_shot(settings: Settings, key: Array, problem: Problem, network: Network
 
 
 def _first_round(settings: Settings, key: Array, problem: Problem, network: Network) -> Network:
-    """Room for the masks of all targets, so that all rounds are one program."""
+    """Make room for the masks of all targets, so that all rounds are one program."""
     units = _units(settings, problem, network)
     everything = map_selected(lambda leaf: jnp.ones_like(leaf, bool), units.score(network.mask))
     mask = units.spread(everything, network.params)

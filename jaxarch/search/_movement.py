@@ -1,4 +1,4 @@
-"""Connections are kept whose weights move away from 0, fewer and fewer of them as training goes on."""
+"""Movement pruning: keep the connections whose weights move away from 0, fewer and fewer during training."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from jaxarch.search._within import WITHIN_A_MASK, mask_before, within
 from jaxarch.transforms._densities import layers_emptied
 
 WARMUP, COOLDOWN = 0.1, 0.2
-"""The shares of the steps before and after the density falls: of 55 thousand, 5400 and 10800 there."""
+"""Shares of the steps before and after the density falls; in the paper, 5400 and 10800 of 55 thousand."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """The density and how it falls, and what is compared with what."""
+    """The density and how it falls, the scope of comparison, and the masked leaves."""
 
     density: ArrayLike | optax.Schedule
     warmup: ArrayLike
@@ -48,7 +48,7 @@ class Settings:
 
 
 class Fixed(NamedTuple):
-    """What does not move: the mask that the weights had before, and how many steps there will be."""
+    """Fixed parts of the state: the mask that the weights had before, and the total number of steps."""
 
     mask: PyTree
     steps: Array
@@ -67,39 +67,40 @@ def movement(
 ) -> Training:
     r"""Keep the connections whose weights move away from 0, with a density that falls as they are trained.
 
-    The network computes with `w' = m o w`, m the mask of the largest scores s, as many as the density v_t of
-    step t says. Weights descend under their mask, and the gradient goes to the scores as if m were s,
+    The network computes with `w' = m o w`, where the mask m keeps the largest scores s, at the density v_t of
+    step t. Weights descend under their mask, and the gradient goes to the scores as if m were s,
 
         dL/ds = dL/dw' o w,
 
-    whether a connection is kept or not: from s = 0, under gradient descent at rate a, s is
-    `-a sum_t (dL/dw')_t w_t`, which grows while a weight moves away from 0. The density is 1 in the first
-    steps, d in the last ones, and between them, from t_0 to t_1,
+    whether a connection is kept or not. From s = 0, under gradient descent at learning rate a, s is
+    `-a sum_t (dL/dw')_t w_t`: it grows while a weight moves away from 0. The density is 1 in the first steps,
+    d in the last ones, and between them, from t_0 to t_1,
 
         v_t = d + (1 - d) (1 - (t - t_0) / (t_1 - t_0))^3.
 
     V. Sanh, T. Wolf and A. Rush, Movement pruning: adaptive sparsity by fine-tuning, 2020; the hard variant,
-    with the mask of the largest. There it prunes networks that were trained on another task: for that, put it
-    after a search.
+    which keeps the largest scores. The paper prunes networks that were trained on another task: for that, put
+    it after a search.
 
-    It departs from the published method in this: sizes are rounded to the nearest (there, down).
+    Departure from the published method: numbers of connections are rounded to the nearest (in the paper,
+    down).
 
     Args:
-      density: d, in (0, 1]; or a function of the step, an optax schedule, for v_t, that is 1 at step 0, where
+      density: d, in (0, 1]; or a function of the step, an optax schedule, for v_t. It is 1 at step 0, where
         all scores are alike, and d after the last step. May be traced, like all numbers here.
       warmup: t_0, as a share of the steps; .1 by default.
       cooldown: the share of the steps after t_1; .2 by default.
-      scope: where the largest scores are kept: `layer`, as many in every leaf, the default there; `global`,
-        wherever they are.
+      scope: where the largest scores are kept: `layer`, equally dense in every leaf, the paper's default;
+        `global`, wherever they are.
       where: the leaves that are masked, by path. The others are trained as well.
-      scores_optimizer: any optax transformation for the scores; by default there is one optimiser for all.
-        There, both are AdamW, with a rate of 1e-2 for scores and 3e-5 for weights.
-      **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
+      scores_optimizer: any optax transformation for the scores; by default one optimizer trains everything.
+        In the paper, both are AdamW, with a learning rate of 1e-2 for scores and 3e-5 for weights.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling`, replacing the problem's.
 
     Returns:
       A search; after another stage, one from its weights and within its mask. Its mask keeps exactly
-      `round(d D)` of the D connections (where the density is traced, as float32 has it), or all that were
-      there before, if these are fewer.
+      `round(d D)` of the D connections (in float32 if the density is traced), or all earlier ones, if these
+      are fewer.
 
     Raises:
       ArgumentError: a density outside (0, 1], or a schedule that is not 1 at step 0; shares that are negative
@@ -150,7 +151,7 @@ def _init(settings: Settings, key: Array, problem: Problem, network: Network | N
 
 
 def _density(settings: Settings, state: TrainState) -> Array:
-    """The share of connections at a step."""
+    """Return the share of connections at a step."""
     if callable(settings.density):
         return jnp.clip(at_step(settings.density, state.step), 0, 1)
     done = jnp.asarray(state.step, jnp.float32) / state.fixed.steps
@@ -183,7 +184,7 @@ def _network(settings: Settings, state: TrainState) -> Network:
 
 
 def _check_whole(name: str, density: Any) -> None:
-    """Raise unless all connections are there, but for rounding."""
+    """Raise unless the density is 1, up to rounding."""
     check_one_number(name, density)
     if not is_traced(density) and not abs(density - 1) < 1e-6:
         raise ArgumentError(f"{name}: expected 1, since all scores are alike there; got {shown(density)}")

@@ -36,30 +36,32 @@ def network_slimming(
 ) -> Training:
     r"""Train a network with batch norm under `loss + strength * sum |gamma|`, gamma the scales of channels.
 
-    Batch norm makes `gamma (z - mean) / std + beta` of each channel, so that gamma says how large it is,
-    whatever the weights into it are. Weights after it can still make up for a small one.
+    Batch norm makes `gamma (z - mean) / std + beta` of each channel. So gamma determines the channel's size,
+    whatever the weights into it are. Weights after it can still make up for a small gamma.
 
-    A gradient step makes no scale exactly 0: `jaxarch.slim` then removes channels, in the order of `|gamma|`,
+    A gradient step makes no scale exactly 0: `jaxarch.slim` then removes channels in the order of `|gamma|`,
     and `retrain("warm", nonnegative=False)` refits the others.
 
-    Departs from the paper, which takes subgradient steps of SGD, and prunes a percentage of all channels: any
-    optimiser, and as many channels as a tolerance on the validation loss allows.
+    Departures from the paper: any optimizer works (the paper takes subgradient steps of SGD). As many
+    channels are pruned as a tolerance on the validation loss allows (the paper prunes a percentage of all
+    channels).
 
     Source: Z. Liu, J. Li, Z. Shen, G. Huang, S. Yan, C. Zhang, Learning Efficient Convolutional Networks
     through Network Slimming, ICCV 2017, eq. (1).
 
     Args:
       strength: lambda of (1), at least 0. May be traced: a sweep is one program.
-      where: the leaves that are scales, one number a channel, by path. A shift is the leaf `bias` beside.
-      **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
+      where: the leaves that are scales, one number per channel, by path. The shift is the leaf `bias` beside
+        it.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling`, replacing the problem's.
 
     Returns:
-      A search. Its mask is of scales and shifts, and keeps all; as a transform it trains on within the mask
-      that was found.
+      A search. Its mask covers scales and shifts, and keeps all. As a transform it continues training within
+      the network's mask.
 
     Raises:
-      ArgumentError: a strength that is negative or not finite. As training begins: leaves that are no scales,
-        or none.
+      ArgumentError: a strength that is negative or not finite. As training begins: leaves that are not
+        scales, or none.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax

@@ -1,4 +1,4 @@
-"""Random architectures of a given size: what every search for one has to beat."""
+"""Random architectures of a given size: the baseline for every search of one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jaxarch.transforms._densities import Densities, check_densities, layers_los
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How many connections are kept, of which leaves, and how they are spread over them."""
+    """Densities, their spread over the leaves, the masked leaves, and the units."""
 
     densities: tuple[float, ...]
     scope: Scope
@@ -32,26 +32,26 @@ class Settings:
 def random_mask(
     densities: Densities, *, scope: Scope = "global", where: Where = matrices, units: UnitsLike = None
 ) -> FunctionStage:
-    """A random mask with exactly `round(d D)` of the D connections, on the problem's initial weights.
+    """Draw a random mask with exactly `round(d D)` of the D connections, on the problem's initial weights.
 
     Args:
-      densities: d, the share of connections that are kept, in (0, 1]; of several, the smallest is found, and
-        `at_density` takes the others. They are of one draw: a larger one contains a smaller one. With
-        `units`, shares of these.
-      scope: how they are spread over the masked leaves, as in `masks.keep`: `global`, every set of
-        connections is as likely as any other; `layer`, the same density in every leaf; `erk`, that of
-        `masks.erk_densities`. With the densities of another architecture: `chain(that, reshuffle())`.
+      densities: d, the share of connections to keep, in (0, 1]. For several, the search returns the smallest,
+        and `at_density` selects the others. All masks come from one draw: a larger one contains a smaller
+        one. With `units`, shares of units.
+      scope: how connections are spread over the masked leaves, as in `masks.keep`: `global`, every set of
+        connections is equally likely; `layer`, the same density in every leaf; `erk`, the densities of
+        `masks.erk_densities`. For the densities of another architecture: `chain(that, reshuffle())`.
       where: the leaves that are masked, by path.
-      units: what is kept or removed together (see `masks.keep`): `neurons`, `channels` or `heads` of the
-        problem's model, or several of them, `("heads", "neurons")`; `Groups.units`; `(4, 4)`; `"2:4"`. They
-        are what is drawn, with one number each.
+      units: connections to keep or remove together (see `masks.keep`): `neurons`, `channels` or `heads` of
+        the problem's model, or several of them, `("heads", "neurons")`; `Groups.units`; `(4, 4)`; `"2:4"`.
+        Units are drawn, with one random number each.
 
     Returns:
       A search. It trains nothing: `chain(random_mask(.05), retrain("cold", nonnegative=False))`.
 
     Raises:
       ArgumentError: a density outside (0, 1], an unknown word; units that are not understood, or that the
-        model has none of.
+        model does not have.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax

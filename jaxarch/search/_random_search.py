@@ -1,4 +1,4 @@
-"""Random search: sub-networks of randomly drawn nodes are trained, and the best one is found."""
+"""Random search: train sub-networks of randomly drawn nodes, and return the best one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from jaxarch.transforms._retrain import retrain
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """The size of a sub-network, and the leaves whose nodes are drawn."""
+    """The density of a sub-network, and the leaves whose nodes are drawn."""
 
     density: ArrayLike
     where: Where
@@ -50,29 +50,29 @@ def random_search(
 ) -> Strategy:
     r"""Train random sub-networks of a network, and keep the best (R. Farahani, 2024, arXiv 2403.08265).
 
-    A sample is a random subset of the hidden nodes of a network, its neurons, channels and heads as they are
-    read from its computation (see `structure.Group`): of each group of n that belong together, a layer's or a
-    residual stream's, `ceil(s n)`, with one share s for all groups, the least at which the connections
-    between the nodes that are left are `round(density D)` or more, D the number of all connections. What is
-    too many is dropped at random. Features that are normalized together stay. Each sample is trained from
-    the initial weights of the whole network, the same for all samples of a run, and judged by F after
-    training: on the validation rows if the problem has some, or else on the training rows. Nodes are sampled
-    and sub-networks judged after training as in the paper; share, surplus and rows are ours.
+    A sample is a random subset of the hidden nodes of a network: its neurons, channels and heads as they are
+    read from its computation (see `structure.Group`). From each group of n nodes that belong together, a
+    layer's or a residual stream's, it has `ceil(s n)`. All groups have the same share s: the least at which
+    `round(density D)` or more connections lie between the remaining nodes, D the number of all connections.
+    Surplus connections are dropped at random. Features that are normalized together stay. Each sample is
+    trained from the initial weights of the whole network, which all samples of a run share, and judged by F
+    after training: on the validation rows if the problem has some, or else on the training rows. Sampling of
+    nodes and judging after training follow the paper; share, surplus and rows are ours.
 
     Args:
       density: the share of connections that are kept, in (0, 1]. May be traced.
       samples: how many sub-networks are drawn and trained, at least 1.
       where: the leaves that are masked, by path.
-      **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling`, replacing the problem's.
 
     Returns:
-      A strategy, to be run as it is or finished: the best sample's mask of exactly `round(density D)`
-      connections, with its trained weights. Its `info` has `objectives` and `densities`, F and density of
-      every sample, shape (samples,), and `sample`, the one found. One whose F is NaN is found only if all
-      are; `failed_at` is that of the one found.
+      A strategy, to be run as it is or followed by transforms: the best sample's mask of exactly
+      `round(density D)` connections, with its trained weights. Its `info` has `objectives` and `densities`, F
+      and density of every sample, shape (samples,), and `sample`, the index of the best. A sample whose F is
+      NaN is returned only if all are NaN; `failed_at` belongs to the returned one.
 
     Raises:
-      ArgumentError: a density outside (0, 1], samples that are no positive integer; a model without hidden
+      ArgumentError: a density outside (0, 1], samples that are not a positive integer; a model without hidden
         nodes in these leaves.
 
     Example:
@@ -96,7 +96,7 @@ def random_search(
 
 
 def _first_sample(settings: Settings, key: Array, problem: Problem, network: None) -> Network:
-    """A random sub-network at the problem's initial weights."""
+    """Draw a random sub-network at the problem's initial weights."""
     params_key, mask_key = jax.random.split(key)
     params, state = problem.start(params_key)
     mask = _sample(mask_key, settings, problem, params, state)
@@ -104,7 +104,7 @@ def _first_sample(settings: Settings, key: Array, problem: Problem, network: Non
 
 
 def _next_sample(settings: Settings, key: Array, problem: Problem, network: Network) -> Network:
-    """A random sub-network at the weights that the one before it started from."""
+    """Draw a random sub-network at the same initial weights as the one before it."""
     params_key, mask_key = jax.random.split(key)
     _, state = problem.start(params_key)
     start = network[Start].params
@@ -113,7 +113,7 @@ def _next_sample(settings: Settings, key: Array, problem: Problem, network: Netw
 
 
 def _sample(key: Array, settings: Settings, problem: Problem, params: PyTree, state: PyTree) -> PyTree:
-    """A mask of exactly `round(density D)` connections between random nodes."""
+    """Draw a mask of exactly `round(density D)` connections between random nodes."""
     selection = select_floating(params, settings.where)
     units = hidden_units(problem, params, state, selection)
     total = counts_kept(selection, settings.density)
@@ -136,12 +136,12 @@ def _sample(key: Array, settings: Settings, problem: Problem, params: PyTree, st
 def sampled_widths(
     sizes: Mapping[str, int], connections: Callable[[Mapping[str, int]], int], total: Any
 ) -> dict[str, Any]:
-    """The nodes of each group: `ceil(s n)` of n, at the least share s with `total` connections or more.
+    """Return the nodes of each group: `ceil(s n)` of n, at the least s with `total` connections or more.
 
     Args:
-      sizes: how many nodes there are, by name of the group.
-      connections: how many connections are left between so many nodes of each group.
-      total: connections, at most those of the whole network; it may be traced, and so are the nodes then.
+      sizes: how many nodes each group has, by name.
+      connections: function from the numbers of nodes left to the number of connections between them.
+      total: connections, at most those of the whole network; if it is traced, so are the returned numbers.
     """
 
     def widths(share: Fraction) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""RigL: a sparse network from the first step on, which grows where the loss asks for it."""
+"""RigL: a network that is sparse from the first step on, and grows connections with large gradients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAME = "RigL"
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How many connections there are, how they are spread, and how many of them are replaced, and when."""
+    """Density and its spread over the leaves, the share to replace, and the steps of the changes."""
 
     density: ArrayLike
     replaced: ArrayLike
@@ -47,30 +47,30 @@ def rigl(
 ) -> Training:
     r"""Train `round(d D)` connections, random ones at first; they move to where the gradient is largest.
 
-    At the steps `t = every, 2 every, ... < T`, in each leaf the `round(rho_t n)` of its n connections with
-    the smallest `|w|` go,
+    At the steps `t = every, 2 every, ... < T`, each leaf loses the `round(rho_t n)` of its n connections with
+    the smallest `|w|`,
 
         rho_t = rho / 2 (1 + cos(pi t / T)),
 
-    and as many grow where `|dL/dw|` is largest, of all places that are free then; what grows begins at 0.
-    Such a change takes the place of a step of the optimiser. So every leaf keeps its n from the first step to
-    the last. U. Evci et al., Rigging the lottery: making all tickets winners, 2020, Algorithm 1.
+    and as many grow where `|dL/dw|` is largest among the free places; grown connections begin at 0. Such a
+    change replaces a step of the optimizer. So every leaf keeps its n from the first step to the last. U.
+    Evci et al., Rigging the lottery: making all tickets winners, 2020, Algorithm 1.
 
-    Moments of the optimiser stay what they are at a change: those of a connection that was never there are 0,
-    those of one that was there have decayed since. The paper's interval is 100 of 32,000 steps and more.
+    A change leaves the optimizer's moments as they are: they are 0 for a connection that was never there, and
+    have decayed for one that was removed. The paper's interval is 100 of 32,000 steps and more.
 
     Args:
-      density: d, the share of connections that are there, in (0, 1]. May be traced: a sweep is one program.
-      replaced: rho (alpha there), the share of a leaf's connections that is replaced at first, in [0, 1). May
-        be traced.
+      density: d, the share of connections in the network, in (0, 1]. May be traced: a sweep is one program.
+      replaced: rho (alpha in the paper), the share of a leaf's connections that is replaced at first, in
+        [0, 1). May be traced.
       until: T, as a share of the training's steps, in (0, 1].
-      every: steps from one change to the next. By default a 50th of the training's.
+      every: steps from one change to the next. By default a 50th of the training's steps.
       scope: how the first mask is spread over the leaves, as in `masks.keep`.
       where: the leaves that are masked, by path.
-      **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling`, replacing the problem's.
 
     Returns:
-      A search. Its network is trained: the weights are those that the last step left, 0 where the mask is.
+      A search. Its network is trained: it has the weights of the last step, 0 where the mask is 0.
 
     Raises:
       ArgumentError: a density outside (0, 1], shares out of range, an unknown word; so few steps, or so large

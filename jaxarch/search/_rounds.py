@@ -1,4 +1,4 @@
-"""How much each round of pruning leaves: on the way to given densities, or by a share that it removes."""
+"""Densities after each round of pruning, from given targets or from a share that each round removes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jaxarch.transforms._densities import Densities, check_densities
 from jaxarch.transforms._prune import check_fraction
 
 Scope = Literal["global", "layer"]
-"""Whether weights are compared over all leaves together, or in each leaf by itself."""
+"""Comparison of weights over all leaves together, or in each leaf by itself."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,9 +22,9 @@ class ByDensity:
     """Rounds that meet given densities.
 
     Attributes:
-      densities: after each round.
-      targets: those among them that are asked for.
-      scope: whether they are of all leaves together or of each.
+      densities: the density after each round.
+      targets: the densities among them that were asked for.
+      scope: whether densities apply to all leaves together or to each leaf.
     """
 
     densities: tuple[float, ...]
@@ -33,16 +33,16 @@ class ByDensity:
 
     @property
     def count(self) -> int:
-        """How many rounds there are."""
+        """Number of rounds."""
         return len(self.densities)
 
     @property
     def met_in(self) -> tuple[int, ...]:
-        """The round, from 0 on, that meets each target."""
+        """Index of the round, from 0 on, that meets each target."""
         return tuple(self.densities.index(target) for target in self.targets)
 
     def after_each(self, measured: PyTree) -> list[Any]:
-        """What `Units.counts` takes as the density after each round.
+        """Return the density after each round, in the form that `Units.counts` takes.
 
         Args:
           measured: the sizes of units, as `Units.score` returns them.
@@ -55,11 +55,11 @@ class ByFraction:
     """A number of rounds, each of which removes `round(fraction n)` of the n units that are left.
 
     Attributes:
-      count: how many rounds there are.
-      fraction: of all leaves together or of each, or pairs of a path and that leaf's own.
-      scope: which of them, if it is one number.
-      targets: none, since no density is asked for.
-      met_in: none either.
+      count: number of rounds.
+      fraction: one number, or pairs of a path and that leaf's fraction.
+      scope: whether one number applies to all leaves together or to each leaf.
+      targets: empty, since no density is asked for.
+      met_in: empty, too.
     """
 
     count: int
@@ -69,7 +69,7 @@ class ByFraction:
     met_in: tuple[int, ...] = ()
 
     def after_each(self, measured: PyTree) -> list[Any]:
-        """What `Units.counts` takes as the density after each round.
+        """Return the density after each round, in the form that `Units.counts` takes.
 
         Args:
           measured: the sizes of units, as `Units.score` returns them.
@@ -101,10 +101,10 @@ Rounds = ByDensity | ByFraction
 
 
 def by_density(targets: tuple[float, ...], fraction: Any, scope: Scope) -> ByDensity:
-    """Rounds of at most a fraction each.
+    """Return rounds that each remove at most a fraction.
 
     Raises:
-      ArgumentError: a fraction that is no number in (0, 1).
+      ArgumentError: a fraction that is not a number in (0, 1).
     """
     if isinstance(fraction, Mapping):
         raise ArgumentError("fraction: one for each leaf is for a number of rounds, not for densities")
@@ -113,10 +113,10 @@ def by_density(targets: tuple[float, ...], fraction: Any, scope: Scope) -> ByDen
 
 
 def by_fraction(rounds: int, fraction: Any, scope: Scope) -> ByFraction:
-    """A number of rounds of a fraction each, or of one for each leaf.
+    """Return a number of rounds that each remove one fraction, or one fraction per leaf.
 
     Raises:
-      ArgumentError: no positive number of rounds, a fraction that is no number in (0, 1).
+      ArgumentError: a number of rounds that is not positive, a fraction that is not a number in (0, 1).
     """
     check_count("rounds", rounds)
     if not isinstance(fraction, Mapping):
@@ -132,7 +132,7 @@ def by_fraction(rounds: int, fraction: Any, scope: Scope) -> ByFraction:
 def round_densities(densities: Densities, fraction: float) -> list[float]:
     """Return the density after each round of iterative pruning.
 
-    The densities are geometric from one target to the next, in as few rounds as may be.
+    The densities are geometric from one target to the next, in as few rounds as possible.
 
     Args:
       densities: the targets, each a share of connections to keep, in (0, 1].
@@ -149,15 +149,15 @@ def round_densities(densities: Densities, fraction: float) -> list[float]:
     _check_share(fraction)
     steps = []
     for before, after in pairwise([1.0, *check_densities(densities)]):
-        # A hair of rounding must not cost a round.
+        # Without the tolerance, rounding errors could add a round.
         count = max(math.ceil(math.log(after / before) / math.log1p(-fraction) - 1e-9), 1)
         steps += [before * (after / before) ** (step / count) for step in range(1, count)] + [after]
     return steps
 
 
 def of_each(density: float, scope: Scope, measured: PyTree) -> float | dict[str, float]:
-    """A density as `Units.counts` takes it: one for each leaf, if each is to meet it."""
-    # Each is rounded by itself: shares of an exact total could give back to a leaf what it has lost.
+    """Return a density in the form that `Units.counts` takes: one per leaf if each leaf is to meet it."""
+    # Each leaf is rounded by itself: shares of an exact total could give back to a leaf what it has lost.
     return dict.fromkeys(named_leaves(measured), density) if scope == "layer" else density
 
 

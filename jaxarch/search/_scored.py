@@ -1,4 +1,4 @@
-"""Scores and weights that descend together: what the searches that train both have in common."""
+"""Common parts of the searches that train scores and weights together."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from jaxarch.transforms._densities import Densities, check_densities, layers_emp
 
 
 def descent_of(changes: DescentChanges, scores: optax.GradientTransformation | None) -> OwnDescent:
-    """The descent of a stage that trains `scores` and `weights`, each by an optimiser that sees it alone.
+    """Return the descent of a stage that trains `scores` and `weights`, with an optimizer for each.
 
-    So labels and masks of the user's parameters fit both: the weights are these parameters, and scores have
-    `None` where a leaf is not masked.
+    Each optimizer sees only its own tree. So labels and masks of the user's parameters fit both: the weights
+    are these parameters, and scores have `None` where a leaf is not masked.
     """
     return own_descent(changes, {"scores": scores, "weights": None})
 
 
 def targets_of(densities: Densities | None) -> tuple[float, ...] | None:
-    """Densities, the largest first; `None` where the mask is the method's own.
+    """Return densities, the largest first; `None` if the mask is the method's own.
 
     Raises:
       ArgumentError: a density outside (0, 1], or none.
@@ -51,16 +51,16 @@ def network_of(
     state: PyTree,
     info: Mapping[str, Any],
 ) -> Network:
-    """What was found: the method's own mask, or those of the largest scores.
+    """Return the network: under the method's own mask, or under those of the largest scores.
 
     Args:
       targets: densities, the largest first, or `None`.
-      scores: one a connection.
+      scores: one per connection.
       own: the method's own mask.
-      weights: without a mask.
+      weights: weights without a mask.
       before: the mask of an earlier stage, `None` without.
-      state: the model's.
-      info: what else is to be looked at, beside the density of the method's own mask.
+      state: the model's state.
+      info: arrays for inspection; the density of the method's own mask is added.
     """
     own = within(own, before)
     info = {**info, "own_density": density(own)}
@@ -71,7 +71,7 @@ def network_of(
 
 
 def remarks(network: Network) -> Iterable[str]:
-    """Lines of layers without a connection, and of runs whose own masks keep nothing, or everything."""
+    """Yield lines about layers without a connection, and runs whose own masks keep nothing or everything."""
     found = np.asarray(network.info["own_density"])
     by_density = network.get(ByDensity) is not None
     if by_density or found.any():
@@ -84,10 +84,10 @@ def remarks(network: Network) -> Iterable[str]:
 
 
 def check_at_steps(name: str, value: Any, check: Callable[[str, Any], None], *steps: int) -> None:
-    """Raise unless a number passes a check, or what a function of the step says at some steps.
+    """Raise unless a number passes a check, or the values of a function of the step at some steps do.
 
     Raises:
-      ArgumentError: a function that does not take a step, or whatever the check raises.
+      ArgumentError: a function that does not take a step; errors of the check.
     """
     if not callable(value):
         check(name, as_number(value))
@@ -104,10 +104,10 @@ def check_at_steps(name: str, value: Any, check: Callable[[str, Any], None], *st
 
 
 def at_step(value: ArrayLike | optax.Schedule, step: int | Array) -> Array:
-    """A number, or what a function of the step says of a step."""
+    """Return a number, or the value of a function of the step, as float32."""
     return jnp.asarray(value_at(value, step), jnp.float32)
 
 
 def total(values: PyTree) -> Array:
-    """The sum of all entries of all leaves."""
+    """Return the sum of all entries of all leaves."""
     return jnp.sum(jnp.stack([jnp.sum(leaf) for leaf in jax.tree.leaves(values)]))

@@ -1,4 +1,4 @@
-"""SNIP: connections chosen before training, by how much the loss would change without them."""
+"""SNIP: connections chosen before training by how much the loss would change without them."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def snip(
     r"""Keep the connections whose removal would change the loss the most, at the problem's initial weights.
 
     The saliency of a connection is `|dL / dm|` at m = 1, that is `|theta dL/dtheta|`, with L the mean over
-    some batches; the `round(d D)` of the D connections with the largest are kept. N. Lee, T. Ajanthan
-    and P. Torr, SNIP: Single-shot network pruning based on connection sensitivity, 2019.
+    some batches. The `round(d D)` of the D connections with the largest saliency are kept. N. Lee, T.
+    Ajanthan and P. Torr, SNIP: Single-shot network pruning based on connection sensitivity, 2019.
 
     Args:
-      densities: d, the share of connections that are kept, in (0, 1]; of several, the smallest is found, and
-        `at_density` takes the others. With `units`, the share of these.
-      batches: over which the loss is taken, of the problem's size, drawn as in training.
+      densities: d, the share of connections to keep, in (0, 1]. For several, the search returns the smallest,
+        and `at_density` selects the others. With `units`, the share of units.
+      batches: number of batches for the loss, of the problem's size, drawn as in training.
       where: the leaves that are masked, by path.
-      units: what is kept or removed together (see `masks.keep`): `neurons`, `channels` or `heads` of the
-        problem's model, or several of them, `("heads", "neurons")`; `Groups.units`; `(4, 4)`; `"2:4"`. A
+      units: connections to keep or remove together (see `masks.keep`): `neurons`, `channels` or `heads` of
+        the problem's model, or several of them, `("heads", "neurons")`; `Groups.units`; `(4, 4)`; `"2:4"`. A
         unit's saliency is the mean over its connections.
 
     Returns:
@@ -41,8 +41,8 @@ def snip(
       Its `info` has the `saliency`.
 
     Raises:
-      ArgumentError: a density outside (0, 1], batches that are no positive integer; units that are not
-        understood, or that the model has none of.
+      ArgumentError: a density outside (0, 1], batches that are not a positive integer; units that are not
+        understood, or that the model does not have.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax

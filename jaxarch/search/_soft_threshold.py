@@ -28,7 +28,7 @@ FUNCTIONS = {"sigmoid": jax.nn.sigmoid, "exp": jnp.exp}
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Targets, what makes a threshold of a score, where scores start, and the decay."""
+    """Targets, the function from score to threshold, the initial scores, and the decay."""
 
     targets: tuple[float, ...] | None
     function: Literal["sigmoid", "exp"]
@@ -54,32 +54,33 @@ def soft_threshold(
 
         w' = sign(w) relu(|w| - g(s_l)),    g = sigma or exp,
 
-    one score s_l a leaf, and descends on `L(w') + strength / 2 (sum w^2 + sum_l s_l^2)`: the decay of the
-    scores raises thresholds, that of the weights brings weights below them, and the gradient of a score,
-    `-g'(s_l) sum sign(w') dL/dw'`, says what that costs. A. Kusupati et al., Soft threshold weight
+    one score s_l per leaf, and descends on `L(w') + strength / 2 (sum w^2 + sum_l s_l^2)`. The decay of the
+    scores raises thresholds, and the decay of the weights brings weights below them. The gradient of a score,
+    `-g'(s_l) sum sign(w') dL/dw'`, gives the cost of that. A. Kusupati et al., Soft threshold weight
     reparameterization for learnable sparsity, 2020.
 
-    It departs from the published method in this: the decay is a penalty on masked leaves and thresholds,
-    whatever the optimiser is. There, it is the weight decay of SGD, of all parameters alike.
+    Departure from the published method: the decay is a penalty on masked leaves and thresholds, whatever the
+    optimizer is. In the paper, it is the weight decay of SGD, on all parameters alike.
 
     Args:
       densities: targets in (0, 1], `round(d D)` of the D connections each, those of the largest
-        `|w| - g(s_l)` at the end of one training; of several, the smallest is found, and `at_density` takes
-        the others. By default the mask is the method's own, `|w| > g(s_l)`, of whatever density it comes to.
-      function: g, which makes a positive threshold of a score: `sigmoid` or `exp`.
-      start: of all scores. May be traced, like all numbers but densities. In the authors' code it is -3200
-        for ResNet-50 on ImageNet, where half a million steps bring it up.
-      strength: lambda, at least 0, of the decay. There, about 2e-5 with SGD over half a million steps. The
-        default is for a thousand steps of Adam: at a rate of .01 it leaves a fifth of a network of 64, 100
-        and 10 neurons on digits.
+        `|w| - g(s_l)` at the end of one training. For several, the search returns the smallest, and
+        `at_density` selects the others. By default the mask is the method's own, `|w| > g(s_l)`, whatever its
+        density.
+      function: g, which maps a score to a positive threshold: `sigmoid` or `exp`.
+      start: initial value of all scores. May be traced, like all numbers but densities. In the authors' code
+        it is -3200 for ResNet-50 on ImageNet, where half a million steps bring it up.
+      strength: lambda, at least 0, of the decay. In the paper, about 2e-5 with SGD over half a million steps.
+        The default is for a thousand steps of Adam: at a learning rate of .01 it leaves a fifth of a network
+        of 64, 100 and 10 neurons on digits.
       where: the leaves that have thresholds, by path. The others are trained as well, without decay.
-      scores_optimizer: any optax transformation for the scores; by default there is one optimiser for all.
-      **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
+      scores_optimizer: any optax transformation for the scores; by default one optimizer trains everything.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling`, replacing the problem's.
 
     Returns:
-      A search; after another stage, one from its weights and within its mask. The weights that are found are
-      w', so that those between a mask of its own and one of a larger density are 0. Its `info` has
-      `thresholds`, g(s_l), and `own_density`, that of the mask `|w| > g(s_l)`.
+      A search; after another stage, one from its weights and within its mask. The weights found are w'. So a
+      weight is 0 if it is in the mask of a larger density, but not in the method's own mask. Its `info` has
+      `thresholds`, g(s_l), and `own_density`, the density of the mask `|w| > g(s_l)`.
 
     Raises:
       ArgumentError: a density outside (0, 1], or none; an unknown function; a start that is not finite; a
@@ -128,7 +129,7 @@ def _params(settings: Settings, state: TrainState) -> PyTree:
 
 
 def _above(settings: Settings, score: Array, leaf: Array) -> Array:
-    """How far weights are above their threshold."""
+    """Return how far weights are above their threshold."""
     return jnp.abs(leaf) - FUNCTIONS[settings.function](score).astype(leaf.dtype)
 
 

@@ -1,4 +1,4 @@
-"""SET: a sparse network from the first step on, whose smallest weights make way for random connections."""
+"""SET: a network that is sparse from the first step on; random connections replace its smallest weights."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAME = "sparse evolution"
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How many connections there are, how they are spread, and how many of them are replaced, and when."""
+    """Density and its spread over the leaves, the share to replace, and the steps of the changes."""
 
     density: ArrayLike
     replaced: ArrayLike
@@ -42,28 +42,29 @@ def sparse_evolution(
     where: Where = matrices,
     **descent: Unpack[DescentChanges],
 ) -> Training:
-    r"""Train `round(d D)` connections, random ones at first; the smallest make way for others at random.
+    r"""Train `round(d D)` connections, random ones at first; random new ones replace the smallest.
 
-    At the steps `t = every, 2 every, ...`, in each leaf the `round(rho n)` of its n connections with the
-    smallest `|w|` go, and as many grow, each place that is free as likely as any other; what grows begins at
-    0. Such a change takes the place of a step of the optimiser. So every leaf keeps its n from the first step
-    to the last. SET, sparse evolutionary training: D. Mocanu et al., Scalable training of artificial neural
-    networks with adaptive sparse connectivity inspired by network science, 2018.
+    At the steps `t = every, 2 every, ...`, each leaf loses the `round(rho n)` of its n connections with the
+    smallest `|w|`. As many grow, every free place being equally likely; grown connections begin at 0. Such a
+    change replaces a step of the optimizer. So every leaf keeps its n from the first step to the last. SET,
+    sparse evolutionary training: D. Mocanu et al., Scalable training of artificial neural networks with
+    adaptive sparse connectivity inspired by network science, 2018.
 
-    There, changes are between steps; the smallest positive and the largest negative weights go, a share of
-    each; the first mask is drawn connection by connection; what grows begins at random values; and after the
-    last epoch there is one more removal, without growth.
+    In the paper, changes are between steps; a share of the smallest positive and the same share of the
+    largest negative weights is removed; the first mask is drawn connection by connection; grown connections
+    begin at random values; and after the last epoch there is one more removal, without growth.
 
     Args:
-      density: d, the share of connections that are there, in (0, 1]. May be traced: a sweep is one program.
+      density: d, the share of connections in the network, in (0, 1]. May be traced: a sweep is one program.
       replaced: rho, the share of a leaf's connections that is replaced at a change, in [0, 1). May be traced.
-      every: steps from one change to the next, an epoch there. By default a 50th of the training's.
+      every: steps from one change to the next, an epoch in the paper. By default a 50th of the training's
+        steps.
       scope: how the first mask is spread over the leaves, as in `masks.keep`.
       where: the leaves that are masked, by path.
-      **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling`, replacing the problem's.
 
     Returns:
-      A search. Its network is trained: the weights are those that the last step left, 0 where the mask is.
+      A search. Its network is trained: it has the weights of the last step, 0 where the mask is 0.
 
     Raises:
       ArgumentError: a density outside (0, 1], a share outside [0, 1), an unknown word; so few steps, or so

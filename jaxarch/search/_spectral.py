@@ -40,12 +40,12 @@ from jaxarch.spectral._network import hidden_eigenvalues, neurons_in, with_neuro
 from jaxarch.spectral.penalty import PENALTIES, Penalty
 
 ROWS, CLOSE = 16, 1e-5
-"""On so many examples it is seen whether an eigenvalue of 0 silences a neuron: by outputs so close."""
+"""Number of examples, and relative tolerance of outputs, to test whether a 0 silences a neuron."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """The penalty, what is under it, what is trained, and whether eigenvalues become exactly 0."""
+    """The penalty, the penalized and the trained leaves, and whether eigenvalues become exactly 0."""
 
     strength: Strengths
     depth_strength: Strengths
@@ -55,12 +55,12 @@ class Settings:
     proximal: bool
 
     def architecture(self, params: PyTree) -> PyTree:
-        """The leaves that are penalised, and counted as architecture."""
+        """Return the leaves that are penalized, and counted as architecture."""
         return hidden_eigenvalues(params) if self.where is None else select(params, self.where)
 
 
 class Fixed(NamedTuple):
-    """What does not move: the leaves that are not trained; where an eigenvalue of 0 silences its neuron."""
+    """Leaves that are not trained, and where an eigenvalue of 0 silences its neuron."""
 
     params: PyTree
     silencing: PyTree
@@ -79,55 +79,55 @@ def spectral(
 ) -> Training:
     r"""Train a spectral network under `loss + strength * Omega(hidden eigenvalues)` ([S] eq. 4.4).
 
-    The default is L1, since it is the one that selects neurons: it pulls on every eigenvalue alike, however
-    small. The norm that is not squared, in the code of [S], is a group lasso with one group a layer: it
-    selects layers, and within one that is used it pulls on small eigenvalues less than on large ones. The
-    squared norm hardly pulls on small ones at all, and selects nothing. [S] appendix G uses L1 on pictures
-    and L2 elsewhere, with strengths around 1e-4.
+    The default is L1, since it selects neurons: it pulls equally on every eigenvalue, however small. The norm
+    that is not squared, in the code of [S], is a group lasso with one group per layer. It selects layers, and
+    within a layer in use it pulls on small eigenvalues less than on large ones. The squared norm hardly pulls
+    on small ones at all, and selects nothing. [S] appendix G uses L1 on pictures and L2 elsewhere, with
+    strengths around 1e-4.
 
-    Strengths may differ between layers, and a second term, ours, is of layers as a whole:
+    Strengths may differ between layers, and a second term, ours, applies to layers as a whole:
 
         loss + sum_k (strength_k Omega(L_k) + depth_strength_k ||L_k||).
 
-    With a number for `depth_strength` it is `depth_strength (k - 2)` in layer k: the first hidden layer is
-    free, and later ones are emptied first, those that the loss can do without. L1 is indifferent to where
-    neurons are, and where skip connections lead from every layer to the output, layers that are alike to the
-    loss share them. `search.spectral_depth` finds without it how many layers are needed.
+    A number for `depth_strength` means `depth_strength (k - 2)` in layer k: the first hidden layer is free,
+    and later ones that the loss can do without are emptied first. L1 does not distinguish where neurons are.
+    If skip connections lead from every layer to the output, neurons are spread over the layers that the loss
+    does not distinguish. `search.spectral_depth` finds without it how many layers are needed.
 
-    A gradient step makes no eigenvalue exactly 0, and `jaxarch.recruit` says which are small enough. With
-    `proximal`, steps end at 0 instead of leading past it, and what is there stays until the loss asks for it
-    by more than the penalty: see `jaxarch.optim.proximal`, and there for the step size of the threshold. Then
-    the neurons that are found are those whose eigenvalue is not 0, without validation rows.
+    A gradient step makes no eigenvalue exactly 0, and `jaxarch.recruit` determines which are small enough.
+    With `proximal`, steps end at 0 instead of passing it, and an eigenvalue stays at 0 until the loss pulls
+    on it more than the penalty: see `jaxarch.optim.proximal`, also for the step size of the threshold. The
+    neurons found are then those whose eigenvalue is not 0, without validation rows.
 
     Args:
       strength: rho of (4.4), at least 0; or one for each layer, `{"L2": 3e-4, "L3": 1e-4}`, by the path of
         its eigenvalues or the end of it. May be traced: a sweep is one program.
-      penalty: Omega: `l1`, `l2` (a norm a layer, not squared), `squared l2`, or a function of a pytree with
-        one vector of eigenvalues a layer.
-      depth_strength: of the norms of layers: a number, by default 0, that counts once for each hidden layer
-        before, or one for each layer, likewise.
-      proximal: whether eigenvalues become exactly 0, for `l1` and `l2`. One that has no gradient at 0 stays
-        0, so that a strong penalty may remove early what would have been of use later; train without it
+      penalty: Omega: `l1`, `l2` (one norm per layer, not squared), `squared l2`, or a function of a pytree
+        with one vector of eigenvalues per layer.
+      depth_strength: strength for the norms of layers: a number, by default 0, that counts once for each
+        hidden layer before, or one for each layer, in the same form.
+      proximal: whether eigenvalues become exactly 0, for `l1` and `l2`. An eigenvalue without a gradient at 0
+        stays 0. So a strong penalty may remove early what would have been of use later; train without it
         first. Its `info["loss"]` is without the penalty.
-      where: the leaves that are penalised and counted as architecture, by path. By default all hidden
-        eigenvalues, L_2 to L_B, of every spectral network in the model; those of inputs and outputs are left
-        alone. Where [S] trains L_1 (experiment 1) it penalises it too: `where="eigenvalues/L[12]"`.
+      where: the leaves that are penalized and counted as architecture, by path. By default all hidden
+        eigenvalues, L_2 to L_B, of every spectral network in the model, but not those of inputs and outputs.
+        Where [S] trains L_1 (experiment 1) it penalizes it too: `where="eigenvalues/L[12]"`.
       trainable: the leaves that are trained, by path; the others keep their start. `"eigenvalues/*"` trains
         eigenvalues on fixed random eigenvectors.
-      **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling`, replacing the problem's.
 
     Returns:
-      A search. Its `NeuronMask` keeps all hidden neurons, one an eigenvalue; with `proximal`, those without a
-      0 where a 0 silences the neuron, so that its removal changes no output: then the state says so too. This
-      is tried out, layer by layer, at the start. It is so in a layer after one whose eigenvalues are 0, if
-      f(0) = 0, and so not beyond the first hidden layer of the form of [S]. As a transform it trains on from
-      what was found, without the neurons that are removed: `chain(spectral(3e-4), recruit(), spectral(0))`
-      prunes, then refits.
+      A search. Its `NeuronMask` keeps all hidden neurons, one per eigenvalue. With `proximal`, it drops
+      neurons with eigenvalue 0 if a 0 silences the neuron, so that its removal changes no output; the state
+      then says so too. This is tested at the start, layer by layer. It holds in a layer after one whose
+      eigenvalues are 0, if f(0) = 0. So in the form of [S] it does not hold beyond the first hidden layer. As
+      a transform it continues training without the removed neurons:
+      `chain(spectral(3e-4), recruit(), spectral(0))` prunes, then refits.
 
     Raises:
       ArgumentError: a strength that is negative or not finite, an unknown penalty, one that makes nothing 0
-        with `proximal`, strengths by layer with a function. As training begins: strengths of layers that
-        there are not, or not of all.
+        with `proximal`, strengths by layer with a function. As training begins: strengths of layers that do
+        not exist, or not of all.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -187,7 +187,7 @@ def _network(settings: Settings, state: TrainState) -> Network:
 
 
 def _strengths(settings: Settings, eigenvalues: PyTree) -> tuple[PyTree, PyTree]:
-    """The strengths of each layer, of Omega and of its norm."""
+    """Return the strengths of each layer, for Omega and for the layer's norm."""
     depths = settings.depth_strength
     if not isinstance(depths, Mapping):
         depths = {path: before * jnp.asarray(depths) for path, before in _layers_before(eigenvalues).items()}
@@ -198,7 +198,7 @@ def _strengths(settings: Settings, eigenvalues: PyTree) -> tuple[PyTree, PyTree]
 
 
 def _layers_before(eigenvalues: PyTree) -> dict[str, int]:
-    """How many layers of the same network come before each."""
+    """Return how many layers of the same network come before each."""
     networks: dict[str, list[str]] = {}
     for path in sorted(named_leaves(eigenvalues), key=natural_order):
         networks.setdefault(path.rpartition("/")[0], []).append(path)
@@ -234,10 +234,10 @@ def _wrap_optimizer(
 
 
 def _silencing(key: Array, problem: Problem, params: PyTree, model: PyTree) -> PyTree:
-    """For each hidden layer, whether eigenvalues of 0 make it what it is without its neurons.
+    """Return, for each hidden layer, whether eigenvalues of 0 have the effect of removing its neurons.
 
-    It depends on the form of the network and on its activation, which a search knows nothing of. So it is
-    seen on the outputs: with all other eigenvalues, of all layers, drawn at random.
+    It depends on the form of the network and on its activation, which a search does not know. So it is tested
+    on the outputs, with all other eigenvalues, of all layers, drawn at random.
     """
     rows = jnp.arange(min(ROWS, jax.tree.leaves(problem.data)[0].shape[0]))
     names = named_leaves(select(params, "*eigenvalues/*"))

@@ -1,4 +1,4 @@
-"""As few hidden layers of a spectral network as its validation loss asks for."""
+"""The fewest hidden layers of a spectral network that its validation loss allows."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ NEEDS = Needs("required", ("params",), validation=True, before="search.spectral(
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How many hidden layers there are, and what a loss may be to count as no worse."""
+    """Number of hidden layers, and tolerance for a loss to count as no worse."""
 
     layers: int
     tolerance: ArrayLike
 
 
 class Depths(NamedTuple):
-    """What the rounds hand to one another, until the last stage takes it away; axes of layers + 1 networks.
+    """State of the rounds, until the last stage removes it; its arrays have an axis of layers + 1 networks.
 
     Attributes:
-      seen: how many networks there were.
-      networks: `(params, state)` of all; of those to come, any values.
+      seen: how many networks there were so far.
+      networks: `(params, state)` of all; any values for those to come.
       losses: on the validation rows, shape (layers + 1,), 0 for those to come.
     """
 
@@ -64,49 +64,49 @@ def spectral_depth(
 ) -> Strategy:
     r"""Train a spectral network, take its hidden layers out one by one, and keep as few as it needs.
 
-    A round trains as `search.spectral` does, on from what there is, under its penalty. Before the first all
-    B - 1 hidden layers are there; before each other one loses all its neurons, the one whose removal from the
-    trained network leaves the smallest validation loss. After B rounds none is left: with its skip
-    connections the network is a linear one then. With V_d the validation loss of the network with d hidden
-    layers, as its round has trained it, found is the one with the fewest whose loss is hardly above the
+    Each round trains like `search.spectral`, from the current network, under its penalty. The first round has
+    all B - 1 hidden layers. Before each later round one layer loses all its neurons: the layer whose removal
+    from the trained network leaves the smallest validation loss. Round B has none left: with its skip
+    connections the network is linear then. Let V_d be the validation loss of the network with d hidden layers
+    after its round. The search returns the network with the fewest layers whose loss is hardly above the
     smallest,
 
         min { d : V_d <= min_k V_k + tolerance |V_0| }.
 
     So the tolerance is a share of the loss of the linear network. For the squared error, where that network
-    explains a share r of the variance, R^2 may fall by `tolerance (1 - r)`. V is finite in it; where none
-    is, all layers stay, and where V_0 is not, the tolerance is 0.
+    explains a share r of the variance, R^2 may fall by `tolerance (1 - r)`. Only finite V count; if none is
+    finite, all layers stay, and if V_0 is not, the tolerance is 0.
 
-    In the gated form (`spectral_network(form="gated")`) a layer without neurons is linear, and its factors
-    on both sides act as one: what is left is a gated network of the fewer layers. It need not be trained
-    from nothing, and all rounds are one program. In the form of [S] a layer without neurons is gone as well,
-    with the skip connections past it as they are.
+    In the gated form (`spectral_network(form="gated")`) a layer without neurons is linear, and its factors on
+    both sides act as one: the rest is a gated network of fewer layers. It need not be trained from nothing,
+    and all rounds are one program. In the form of [S] a layer without neurons is gone as well, and the skip
+    connections past it stay as they are.
 
-    How many neurons the layers that are left need, `jaxarch.recruit` says afterwards:
+    `jaxarch.recruit` then determines how many neurons the remaining layers need:
 
         chain(search.spectral_depth(4, 1e-5), recruit(), search.spectral(0.0))
 
-    The depth is that of the network that gradient descent finds, of the widths that it is given: where a
-    shallower one is as good, because the task is, or because wide layers make up for it, it is found.
-    Validation rows decide the order and the depth: the loss there is no longer an estimate of a new one.
+    The depth belongs to the network that gradient descent finds at the given widths. If a shallower one is as
+    good, because of the task or because wide layers make up for depth, it is found. Validation rows decide
+    the order and the depth: the loss on them is no longer an estimate of the loss on new data.
 
     Args:
       layers: hidden layers of the model, of all its spectral networks together, at least 1.
-      strength: of the penalty, in all rounds, as of `search.spectral`.
-      tolerance: by how much a loss may be above the smallest, as a share of that without hidden layers, at
-        least 0. May be traced.
-      penalty: Omega, as of `search.spectral`.
-      **descent: `optimizer`, `steps`, `batch_size`, `sampling` of every round in place of the problem's.
+      strength: of the penalty, in all rounds, as for `search.spectral`.
+      tolerance: by how much a loss may be above the smallest, as a share of the loss without hidden layers,
+        at least 0. May be traced.
+      penalty: Omega, as for `search.spectral`.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling` of every round, replacing the problem's.
 
     Returns:
-      A strategy of layers + 1 trainings. The network's `NeuronMask` and state are without those of the layers
-      that are gone. Its `info` has `layers`, how many are left, and `depth_losses`, shape (layers + 1,), the
-      V of the networks in the order of the rounds: with all layers first, with none last.
+      A strategy of layers + 1 trainings. The network's `NeuronMask` and state lack the neurons of the removed
+      layers. Its `info` has `layers`, how many are left, and `depth_losses`, shape (layers + 1,), the V of
+      the networks in the order of the rounds: with all layers first, with none last.
 
     Raises:
-      ArgumentError: layers that are no positive integer, or not as many as the model has; a concrete
-        tolerance that is negative or not finite; what `search.spectral` does not take; a problem without
-        `validation` rows.
+      ArgumentError: layers that are not a positive integer, or not as many as the model has; a concrete
+        tolerance that is negative or not finite; arguments that `search.spectral` does not take; a problem
+        without `validation` rows.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -130,7 +130,7 @@ def spectral_depth(
 
 
 def _begin(settings: Settings, key: Array, problem: Problem, network: Network) -> Network:
-    """Room for the networks of all rounds, so that all rounds are one program."""
+    """Make room for the networks of all rounds, so that all rounds are one program."""
     kept = _left(network.params, network.state)
     if (there := len(named_leaves(kept))) != settings.layers:
         raise ArgumentError(f"layers: expected {there}, the model's hidden layers, got {settings.layers}")
@@ -151,7 +151,7 @@ def _keep(settings: None, key: Array, problem: Problem, network: Network) -> Net
 
 
 def _remove(settings: None, key: Array, problem: Problem, network: Network) -> Network:
-    """Without the neurons of the layer that costs least; unchanged if there are none left."""
+    """Remove the neurons of the layer that costs least; change nothing if no layer has neurons left."""
     kept = _left(network.params, network.state)
     masks = named_leaves(kept)
 
@@ -165,7 +165,7 @@ def _remove(settings: None, key: Array, problem: Problem, network: Network) -> N
 
     losses = jax.lax.map(loss, jnp.arange(len(masks)))
     there = jnp.stack([mask.any() for mask in masks.values()])
-    # Among equals those that are there go first, also where all are infinite.
+    # Layers that still have neurons go first, also if all losses are infinite.
     order = jnp.lexsort((losses, ~there))
     return _with(network, without(order[0]))
 
@@ -182,7 +182,7 @@ def _choose(settings: Settings, key: Array, problem: Problem, network: Network) 
 
 
 def fewest(losses: Array, tolerance: ArrayLike) -> Array:
-    """The last of some losses that is at most `min + tolerance |last|`; 0 if none is finite."""
+    """Return the index of the last loss that is at most `min + tolerance |last|`; 0 if none is finite."""
     finite = jnp.isfinite(losses)
     slack = tolerance * jnp.where(finite[-1], jnp.abs(losses[-1]), 0)
     within = finite & (losses <= jnp.min(losses, where=finite, initial=jnp.inf) + slack)
@@ -190,7 +190,7 @@ def fewest(losses: Array, tolerance: ArrayLike) -> Array:
 
 
 def _left(params: PyTree, state: PyTree) -> PyTree:
-    """The hidden neurons that the state has not removed."""
+    """Return the hidden neurons that the state has not removed."""
     return neurons_in(state, full_mask(hidden_eigenvalues(params)))
 
 

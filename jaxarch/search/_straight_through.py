@@ -7,6 +7,6 @@ from jax import Array
 
 
 def straight_through(value: Array, descended: Array) -> Array:
-    """An array with the value of one and the derivative of another (Y. Bengio et al., 2013)."""
-    # In these brackets, since the difference is exactly 0.
+    """Return an array with the value of one and the derivative of another (Y. Bengio et al., 2013)."""
+    # The brackets matter: the difference inside them is exactly 0, so the value is exact.
     return jax.lax.stop_gradient(value) + (descended - jax.lax.stop_gradient(descended))

@@ -1,4 +1,4 @@
-"""SynFlow: connections chosen before training and without data, in rounds, lest a layer be cut through."""
+"""SynFlow: connections chosen before training without data, in rounds, so that no layer is cut through."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from jaxarch.transforms._densities import Densities, check_densities, layers_los
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How many connections are kept, in how many rounds, and of which leaves."""
+    """Densities, number of rounds, the masked leaves, and the units."""
 
     densities: tuple[float, ...]
     rounds: int
@@ -40,7 +40,7 @@ class Settings:
 
 
 class Model(NamedTuple):
-    """What the flow goes through: initial weights, the model's state, and a batch of ones."""
+    """Inputs of the flow: initial weights, the model's state, and a batch of ones."""
 
     params: PyTree
     state: PyTree
@@ -53,42 +53,43 @@ def synflow(
 ) -> FunctionStage:
     r"""Keep the connections through which most of the flow goes, at the problem's initial weights, in rounds.
 
-    The saliency of a connection is `|theta| dR/d|theta|`, with R the sum of the outputs of the network whose
-    parameters are all `|theta|`, biases too, on an input of ones: no data are looked at. Round k of n keeps,
-    of what round k - 1 left, the `round(d^(k/n) D)` of the D connections with the largest saliency in the
-    network of that round. One round alone may cut a whole layer; in many, few connections of a layer are left
-    with the flow of all, and have large saliencies. H. Tanaka, D. Kunin, D. Yamins and S. Ganguli, Pruning
-    neural networks without any data by iteratively conserving synaptic flow, 2020, algorithm 1.
+    The saliency of a connection is `|theta| dR/d|theta|`. R is the sum of the outputs, on an input of ones,
+    of the network whose parameters are all `|theta|`, biases too: no data are used. Round k of n keeps, of
+    the connections that round k - 1 left, the `round(d^(k/n) D)` with the largest saliency in that round's
+    network. D is the number of all connections. A single round may cut a whole layer. In many rounds, the few
+    connections left in a layer carry all its flow, and have large saliencies. H. Tanaka, D. Kunin, D. Yamins
+    and S. Ganguli, Pruning neural networks without any data by iteratively conserving synaptic flow, 2020,
+    algorithm 1.
 
-    That keeps a path from inputs to outputs, and a connection in each layer that all paths go through. Of
-    layers beside each other one may lose all of its connections: the three projections of ResNet-18 have less
-    than 1 percent of the flow each, and two of them are empty at a tenth of the connections, all three at a
+    That keeps a path from inputs to outputs, and a connection in each layer that all paths go through. A
+    layer parallel to others may lose all of its connections. The three projections of ResNet-18 have less
+    than 1 percent of the flow each: two of them are empty at a tenth of the connections, all three at a
     hundredth, by the authors' code too (`benchmarks/beside_the_authors.py --resnet18`). The signal then takes
     the other branch.
 
     The network is evaluated as it is before training: batch norm has its initial running statistics, and
     there is no dropout. The authors' code drops `(1 - d^(k/n)) D` connections, rounded down, and all that
-    have the saliency of the last of them; here of equal saliencies the first stay, and every density is met
-    exactly. Each of several densities has n rounds of its own: its mask is the one that it has alone.
+    have the saliency of the last of them. Here the first of equal saliencies stay, and every density is met
+    exactly. With several densities each has n rounds of its own: its mask is the one that it has alone.
 
     Args:
-      densities: d, the share of connections that are kept, in (0, 1]; of several, the smallest is found, and
-        `at_density` takes the others. With `units`, the share of these.
+      densities: d, the share of connections to keep, in (0, 1]. For several, the search returns the smallest,
+        and `at_density` selects the others. With `units`, the share of units.
       rounds: n, at least 1; the authors have 100. A round is one gradient of one example.
       where: the leaves that are masked, by path. The others count in R, as their absolute values.
-      units: what is kept or removed together (see `masks.keep`): `neurons`, `channels` or `heads` of the
-        problem's model, or several of them, `("heads", "neurons")`; `Groups.units`; `(4, 4)`; `"2:4"`. A
+      units: connections to keep or remove together (see `masks.keep`): `neurons`, `channels` or `heads` of
+        the problem's model, or several of them, `("heads", "neurons")`; `Groups.units`; `(4, 4)`; `"2:4"`. A
         unit's saliency is the mean over its connections that are left. N:M is made in one round.
 
     Returns:
       A search. Its weights are the initial ones, masked: `retrain("warm", nonnegative=False)` trains them.
-      Its `info.failed_at` is the first round of its density, from 0 on, whose saliencies said nothing: one
-      of them was infinite or NaN, as in a network so deep that R overflows float32 (`jax_enable_x64` helps),
-      or all of them were 0, as behind a last layer of zeros; -1 for none.
+      Its `info.failed_at` is the first round of its density, from 0 on, whose saliencies carried no
+      information; -1 for none. One of them may be infinite or NaN, as in a network so deep that R overflows
+      float32 (`jax_enable_x64` helps). Or all of them may be 0, as behind a last layer of zeros.
 
     Raises:
-      ArgumentError: a density outside (0, 1], rounds that are no positive integer, or any but 1 with N:M;
-        units that are not understood, or that the model has none of; a model whose outputs read integers,
+      ArgumentError: a density outside (0, 1], rounds that are not a positive integer, or any but 1 with N:M;
+        units that are not understood, or that the model does not have; a model whose outputs read integers,
         such as tokens.
 
     Example:
@@ -137,7 +138,7 @@ def _synflow(settings: Settings, key: Array, problem: Problem, network: None) ->
 
 
 def _remarks(network: Network) -> Iterable[str]:
-    """Say in which rounds saliencies told no connection from another, and which layers are empty."""
+    """Yield lines about rounds with uninformative saliencies, and about empty layers."""
     for density, rounds in (network[ByDensity].failed_at or {}).items():
         failed = np.asarray(rounds)
         if (failed >= 0).any():
@@ -151,7 +152,7 @@ def _remarks(network: Network) -> Iterable[str]:
 
 
 def _scores(settings: Settings, problem: Problem, model: Model, mask: PyTree) -> PyTree:
-    """The saliencies of the network that a mask leaves."""
+    """Return the saliencies of the network that a mask leaves."""
 
     def flow(params: PyTree) -> Array:
         assert problem.predict is not None
@@ -162,14 +163,14 @@ def _scores(settings: Settings, problem: Problem, model: Model, mask: PyTree) ->
 
 
 def _tell(scores: PyTree) -> Array:
-    """Whether saliencies tell connections apart: they are finite, and not all of them 0."""
+    """Return whether saliencies are informative: they are finite, and not all of them 0."""
     leaves = jax.tree.leaves(scores)
     finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in leaves]).all()
     return finite & jnp.stack([(leaf > 0).any() for leaf in leaves]).any()
 
 
 def _ones(problem: Problem, params: PyTree, state: PyTree) -> PyTree:
-    """A batch of one example whose floating-point entries are all 1, and whose others, labels say, are 0.
+    """Make a batch of one example: floating-point entries are 1, all others, such as labels, are 0.
 
     Raises:
       ArgumentError: a model whose outputs read some of the others.
@@ -191,7 +192,7 @@ def _ones(problem: Problem, params: PyTree, state: PyTree) -> PyTree:
 
 
 def _read(problem: Problem, params: PyTree, state: PyTree, shapes: PyTree) -> list[bool]:
-    """Which arrays of a batch the model's outputs depend on."""
+    """Return on which arrays of a batch the model's outputs depend."""
     assert problem.predict is not None
     closed = jax.make_jaxpr(problem.predict)(params, state, shapes)
     inputs = closed.jaxpr.invars

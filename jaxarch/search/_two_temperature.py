@@ -53,7 +53,7 @@ from jaxarch.transforms._densities import layers_emptied
 
 Weights = Literal["ones", "initial"] | Callable[[Array, PyTree], PyTree]
 Penalty = Callable[[PyTree], Array]
-"""Of the mask, numbers in [0, 1] in the structure of the masked leaves."""
+"""A function of the mask, numbers in [0, 1] in the structure of the masked leaves."""
 
 
 REMEDY = (
@@ -85,7 +85,7 @@ class Settings:
 
 
 class Fixed(NamedTuple):
-    """What does not move: weights, their mask before, what a score is of, and `()` if nothing was before."""
+    """Fixed parts of the state: weights, their mask before, units of scores, `()` if no stage came before."""
 
     weights: PyTree
     mask: PyTree
@@ -113,51 +113,51 @@ def two_temperature(
     r"""Learn which connections to keep, and nothing else ([D] Algorithm 1).
 
     The network computes with `sigma(hard w) o theta`, theta fixed; the scores w descend along
-    `grad_v f(v) o dsigma_soft(w)` ([D] eq. 5). What is found is the network `1[w > 0] o theta`: with
+    `grad_v f(v) o dsigma_soft(w)` ([D] eq. 5). The search returns the network `1[w > 0] o theta`: with
     `weights="ones"` it has no weights at all.
 
     Args:
-      hard: inverse temperature of the forward pass, positive; or a function of the step, an optax schedule.
-        One that grows, as `optax.exponential_decay(1.0, 2400, 50.0, end_value=50.0)`, begins with masks far
-        from 0 and 1 and ends with nearly binary ones: less is lost when the mask is read off. May be traced,
-        like all numbers here.
+      hard: inverse temperature of the forward pass, positive; or a function of the step, an optax schedule. A
+        growing schedule, such as `optax.exponential_decay(1.0, 2400, 50.0, end_value=50.0)`, begins with
+        masks far from 0 and 1 and ends with nearly binary ones: less is lost when the scores are thresholded.
+        May be traced, like all numbers here.
       soft: inverse temperature of the gradient, positive, at most `hard` at every step. [D] uses 50 and 5.
       weights: theta. `ones` for weight-free networks, `initial` for the problem's initial parameters, or a
         function `(key, selected) -> values` in the structure of the masked leaves.
       where: which leaves are masked, by path: a predicate on (path, leaf) or glob patterns. By default
         kernels but neither biases nor norm scales. Leaves that are not masked keep their initial values.
       mean: mean of the initial scores.
-      std: their standard deviation. The default is N(-.2, .1) at `hard=50`; centred on 0, the initial mask of
-        the network of [D] saturates it on non-negative inputs, and no gradient is left.
-      scale: whether `mean` and `std` are multiples of `1/hard`, that of the first step, so that the
-        distribution of the initial *mask* is the same at every temperature, or absolute.
+      std: standard deviation of the initial scores. The default is N(-.2, .1) at `hard=50`. Centered on 0,
+        the initial mask of the network of [D] saturates it on non-negative inputs, and no gradient is left.
+      scale: whether `mean` and `std` are absolute, or multiples of `1/hard` at the first step. In the latter
+        case the distribution of the initial *mask* is the same at every temperature.
       factor: whether the gradient carries the factor `soft` (see `masks.two_temperature`).
-      units: what is kept or removed together (see `masks.keep`): `neurons`, `channels` or `heads` of the
-        problem's model, or several of them, `("heads", "neurons")`; `Groups.units`; `(4, 4)`; `"2:4"`. A unit
-        has one score w, and a connection the product of the masks of its units. Begin with
+      units: connections to keep or remove together (see `masks.keep`): `neurons`, `channels` or `heads` of
+        the problem's model, or several of them, `("heads", "neurons")`; `Groups.units`; `(4, 4)`; `"2:4"`.
+        Each unit has one score w, and a connection has the product of the masks of its units. Begin with
         `weights="initial", mean=2.0, std=1.0`, for instance: at the default `mean` hardly a unit is there,
-        and under weights of 1 all units of a layer are alike. A group all of whose scores are negative goes
-        as a whole. Of N:M see `masks.NOfM` for the gradient.
+        and under weights of 1 all units of a layer are alike. A group whose scores are all negative is
+        removed as a whole. For the gradient of N:M see `masks.NOfM`.
       density: d in (0, 1], for a network of a given size: the `round(d D)` largest scores are kept, whatever
-        their signs, in place of the positive ones. The loss knows nothing of it: begin with about as many,
+        their signs, instead of the positive ones. The loss does not depend on it: begin with about as many,
         `mean=scipy.stats.norm.ppf(d), std=1.0`. May be traced.
       clip: eps in (0, 1/2), to keep the mask within [eps, 1 - eps]: the scores begin and stay where
-        `|hard w| <= log((1 - eps)/eps)` (see `optim.clip_scores`). May be traced. It goes with neither a
-        `density` nor N:M, which would have to choose among scores that are clipped alike.
+        `|hard w| <= log((1 - eps)/eps)` (see `optim.clip_scores`). May be traced. It excludes a `density` and
+        N:M, which would have to choose among scores that are clipped alike.
       penalty: a function of the mask, numbers in [0, 1] in the structure of the masked leaves, that is added
-        to the loss, as `lambda mask: 3 * relaxed_length(mask) / n` for a mask with a short description
+        to the loss. For a mask with a short description, use `lambda mask: 3 * relaxed_length(mask) / n`
         (`theory.generalization.relaxed_length`). Define it at the top of a module: trainings of equal
         settings compile once.
-      **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling`, replacing the problem's.
 
     Returns:
-      A search; after another stage, one over the weights that were found. Its `Start` has theta, if these
-      are not all 1 and nothing was found before; its `info` has `scores`, the final scores.
+      A search; after another stage, one over the weights that it found. Its `Start` has theta, if these are
+      not all 1 and no stage came before; its `info` has `scores`, the final scores.
 
     Raises:
       ArgumentError: temperatures that are not positive, soft > hard, an unknown `weights` or `scale`; units
-        that are not understood, or that the model has none of; a density outside (0, 1]; a clip outside
-        (0, 1/2), or with what compares scores.
+        that are not understood, or that the model does not have; a density outside (0, 1]; a clip outside
+        (0, 1/2), or combined with an option that compares scores.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -205,7 +205,7 @@ def two_temperature(
 
 
 def _check_hard(hard: ArrayLike | optax.Schedule, soft: ArrayLike, step: int | Array) -> None:
-    """Raise unless it is positive and at least the soft one, as a number or at a step."""
+    """Raise unless `hard` is positive and at least `soft`, as a number or at all steps up to `step`."""
 
     def check(name: str, value: ArrayLike) -> None:
         check_one_positive(name, value)
@@ -251,12 +251,12 @@ def _params(settings: Settings, state: TrainState) -> PyTree:
 
 
 def _hard(settings: Settings, step: int | Array) -> ArrayLike:
-    """The hard temperature of a step."""
+    """Return the hard temperature of a step."""
     return at_step(settings.hard, step) if callable(settings.hard) else settings.hard
 
 
 def _soft(settings: Settings, state: TrainState) -> PyTree:
-    """The mask of a step, a number for each score."""
+    """Return the mask of a step, one number per score."""
     centred = state.fixed.units.centred(state.trainable)
     hard = _hard(settings, state.step)
     return soft_mask(centred, hard, settings.soft, factor=settings.factor)
@@ -267,7 +267,7 @@ def _penalty(settings: Settings, state: TrainState) -> Array:
 
 
 def _priced(settings: Settings, state: TrainState, mask: PyTree) -> Array:
-    """The penalty of numbers in [0, 1], one for each score; 0 without."""
+    """Return the penalty of numbers in [0, 1], one per score; 0 without a penalty."""
     if settings.penalty is None:
         return jnp.zeros(())
     weights, before, units, _ = state.fixed
@@ -287,7 +287,7 @@ def _gap(settings: Settings, state: TrainState, problem: Problem) -> Array:
 
 
 def of_mask(settings: Settings, state: TrainState, mask: PyTree) -> PyTree:
-    """The parameters under numbers in [0, 1], one for each score."""
+    """Return the parameters under numbers in [0, 1], one per score."""
     weights, before, units, _ = state.fixed
     return _masked(settings, within(units.spread(mask, weights), before), state)
 
@@ -306,12 +306,12 @@ def _network(settings: Settings, state: TrainState) -> Network:
 
 
 def _masked(settings: Settings, mask: PyTree, state: TrainState) -> PyTree:
-    """The fixed weights under a mask, or the mask alone."""
+    """Return the fixed weights under a mask, or the mask alone."""
     weights, _, units, _ = state.fixed
     if settings.weights != "ones":
         return apply_mask(mask, weights)
     if not isinstance(units, GroupUnits):
         return weight_free(mask, weights)
-    # Biases and scales go with their units, and are no connections, whose weights would be 1.
+    # Biases and scales are removed with their units, but are not connections, whose weights would be 1.
     beside = unselected(select(weights, settings.where), mask)
     return weight_free(unselected(beside, mask), apply_mask(beside, weights))

@@ -1,4 +1,4 @@
-"""The units that a search keeps or removes together, of a problem's model where they are read from it."""
+"""Units that a search keeps or removes together; words for them are resolved on a problem's model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jaxarch.structure._uses import Weights, weights_of
 
 
 def check_units(units: UnitsLike) -> tuple[str, ...] | Units:
-    """What a search keeps of its argument: words that need a model, or units that need none.
+    """Return the units in the form that a search keeps: words that need a model, or units that need none.
 
     Raises:
       ArgumentError: anything else.
@@ -28,14 +28,14 @@ def check_units(units: UnitsLike) -> tuple[str, ...] | Units:
 
 
 def check_counts(units: tuple[str, ...] | Units, densities: tuple[float, ...]) -> None:
-    """Raise if units have a density of their own, and one that is asked for is another."""
+    """Raise if units have a density of their own, and another one is asked for."""
     if isinstance(units, NOfM):
         for density in densities:
             units.counts(None, density)
 
 
 def needs_of(units: tuple[str, ...] | Units, needs: Needs) -> Needs:
-    """What a search needs for its units: to read them, a model that predicts."""
+    """Return a search's needs: words for units need a model that predicts."""
     return needs if isinstance(units, Units) else dataclasses.replace(needs, predict=True)
 
 
@@ -45,10 +45,10 @@ def units_of(
     """Return the units of the leaves that are scored. Shapes alone are read: all arrays may be traced.
 
     Args:
-      units: what is kept or removed together: words such as `("neurons",)`, or units themselves.
-      problem: of one run.
-      params: of its model.
-      state: likewise.
+      units: connections to keep or remove together: words such as `("neurons",)`, or units themselves.
+      problem: the problem of one run.
+      params: the model's parameters.
+      state: the model's state.
       selection: the parameters that are scored, `None` for all others.
 
     Raises:
@@ -77,7 +77,7 @@ def units_of(
 
 
 def hidden_units(problem: Problem, params: PyTree, state: PyTree, selection: PyTree) -> GroupUnits:
-    """All neurons, channels and heads of the leaves that are scored, with shapes alone, as `units_of`.
+    """Return all neurons, channels and heads of the scored leaves, from shapes alone like `units_of`.
 
     Raises:
       ArgumentError: a model without any.
@@ -91,7 +91,7 @@ def hidden_units(problem: Problem, params: PyTree, state: PyTree, selection: PyT
 
 
 def example_shapes(problem: Problem) -> PyTree:
-    """The shapes of a batch of one example."""
+    """Return the shapes of a batch of one example."""
     row = jax.ShapeDtypeStruct((1,), jnp.int32)
     return jax.eval_shape(lambda row: problem.gather(problem.data, problem.per_run, row), row)
 
@@ -113,6 +113,6 @@ def _shape(leaf: Any) -> jax.ShapeDtypeStruct:
 
 
 def _of_params(units: GroupUnits, params: PyTree) -> GroupUnits:
-    """Without the state: running statistics are not masked."""
+    """Drop the leaves of the state: running statistics are not masked."""
     own = named_leaves(params)
     return GroupUnits(tuple((path, axes) for path, axes in units.leaves if path in own))

@@ -1,4 +1,4 @@
-"""Untrained networks with random weights: what training is compared with."""
+"""Untrained networks with random weights, to compare training with."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jaxarch.transforms._weights import fresh, squares
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Of what size the weights are, and which."""
+    """The size of the weights, and the leaves that are drawn."""
 
     std: ArrayLike
     where: Where
@@ -28,7 +28,7 @@ class Settings:
 
 @method("[D] section 5")
 def untrained(std: ArrayLike = 1.0, *, where: Where = matrices) -> FunctionStage:
-    """Random non-negative weights `w = u^2`, `u ~ N(0, std)`, and no training ([D] section 5).
+    """Draw random non-negative weights `w = u^2`, `u ~ N(0, std)`, and do not train ([D] section 5).
 
     Args:
       std: standard deviation of u; [D] has 1.

@@ -1,4 +1,4 @@
-"""Masks that are learned within the one that a network has already."""
+"""Masks that are learned within a network's existing mask."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from jaxarch.run._network import Network
 from jaxarch.run._stage import Needs
 
 WITHIN_A_MASK = Needs("optional", ("params",), forgets=("connections", "neurons"))
-"""What a search needs that takes weights and mask of what was found before, if anything was."""
+"""Needs of a search that starts from the weights and the mask of an earlier stage, if there is one."""
 
 
 def mask_before(network: Network | None) -> PyTree:
-    """The mask of what was found before; `None` where there is none."""
+    """Return the mask of an earlier stage; `None` if there is none."""
     return None if network is None else network.mask

@@ -1,4 +1,4 @@
-"""Transforms: stages that turn one network into another, one a file."""
+"""Transforms: stages that turn one network into another, one per file."""
 
 from jaxarch.transforms._at_density import at_density as at_density
 from jaxarch.transforms._densities import density_name as density_name

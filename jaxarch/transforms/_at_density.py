@@ -1,4 +1,4 @@
-"""The architecture of one density, out of a search that kept those of several."""
+"""Selection of one architecture from a search that kept several densities."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from jaxarch.transforms._densities import density_name, of_density
 
 @method("[A] appendix A.1", density=0.5)
 def at_density(density: float) -> FunctionStage:
-    """The architecture of one of the densities that a search was given.
+    """Select the architecture of one of the densities that a search was given.
 
-    For `search.architecture_pruning`, `grasp`, `magnitude_pruning`, `random_mask`, `snip`, `synflow`, and for
-    `soft_threshold`, `continuous_sparsification` and `hard_concrete` where they are given densities.
+    For `search.architecture_pruning`, `grasp`, `magnitude_pruning`, `random_mask`, `snip`, `synflow`, and, if
+    they are given densities, for `soft_threshold`, `continuous_sparsification` and `hard_concrete`.
 
     Args:
-      density: as it was given there.
+      density: one of the values given to the search.
 
     Returns:
       A transform: the mask of that density, and the weights that the search ended with, masked by it.
 
     Raises:
-      ArgumentError: a search before that kept no masks, or none of this density.
+      ArgumentError: an earlier search that kept no masks, or none of this density.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax

@@ -1,4 +1,4 @@
-"""Densities that a search is given, and the network of several architectures that it makes of them."""
+"""Target densities of a search, and networks that hold several architectures."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Densities = float | Sequence[float]
 
 
 def check_densities(densities: Densities) -> tuple[float, ...]:
-    """Densities without repetition, the largest first.
+    """Return densities without repetition, the largest first.
 
     Raises:
-      ArgumentError: one outside (0, 1], or none.
+      ArgumentError: a density outside (0, 1], or none.
     """
     if is_traced(densities):
         raise ArgumentError("densities: they name the masks; expected concrete numbers, got traced ones")
@@ -58,13 +58,13 @@ def with_densities(
     info: Mapping[str, Any] | None = None,
     failed_at: Mapping[float, Array] | None = None,
 ) -> Network:
-    """The architecture of the smallest density, with those of all for `at_density` to take.
+    """Return the architecture of the smallest density, with all of them recorded for `at_density`.
 
     Args:
-      masks: by density, the largest first.
-      weights: without any mask.
-      state: the model's.
-      info: what is to be looked at.
+      masks: masks by density, the largest first.
+      weights: weights without any mask.
+      state: the model's state.
+      info: arrays for inspection.
       failed_at: by density, where the search failed for it, if that may differ.
     """
     named = {density_name(density): mask for density, mask in masks.items()}
@@ -80,11 +80,11 @@ def with_densities(
 
 
 def layers_lost(network: Network, pooled: bool = True) -> list[str]:
-    """Say which layers have no connection, at the largest density at which that is so.
+    """Describe the layers without a connection, at the largest density at which there are any.
 
     Args:
-      network: all runs, with a leading axis of them.
-      pooled: whether all leaves were compared with each other, so that one that is kept whole is said too.
+      network: all runs, with a leading axis of runs.
+      pooled: whether all leaves were compared with each other, so that a leaf kept whole is reported too.
     """
     several = network.get(ByDensity)
     masks = {"": network.mask} if several is None else several.masks
@@ -96,12 +96,12 @@ def layers_lost(network: Network, pooled: bool = True) -> list[str]:
 
 
 def layers_emptied(network: Network) -> list[str]:
-    """Say which layers have no connection in a mask that was learned, where a whole layer is no surprise."""
+    """Describe layers without a connection in a learned mask, where a whole layer is no surprise."""
     return layers_lost(network, pooled=False)
 
 
 def of_density(network: Network, density: float) -> Network:
-    """Return the architecture of one of the densities that a search was given, and where that one failed.
+    """Return the architecture of one of the densities of a search, and where the search failed for it.
 
     Raises:
       ArgumentError: a network of one density; no mask of this density.

@@ -26,7 +26,7 @@ Returning = Literal["ones", "start"] | None
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How many rounds there are at most, how many flips are tried in each, and what comes back."""
+    """Limits on rounds, tries and memory, and the weights of connections that come back."""
 
     rounds: int
     tried: int | None
@@ -44,24 +44,25 @@ def flip(
     at_once: int = 8,
     batch_size: int | None = None,
 ) -> FunctionStage:
-    r"""Remove or bring back one connection after another, each the best of those that were tried.
+    r"""Remove or bring back one connection at a time, each the best of those tried.
 
         i* = argmin F(u with u_i flipped) over the `tried` smallest s_i g_i + c_i,    g = grad F(u)
 
-    F is the loss over all training rows, s_i = 1 where there is no connection and -1 where there is one
-    (`theory.optimality.flip_slopes`), and c_i what F was beyond that slope when i was tried last, 0 before:
+    F is the loss over all training rows. s_i is 1 if there is no connection and -1 if there is one
+    (`theory.optimality.flip_slopes`). c_i is how far F was beyond that slope when i was tried last, 0 before:
     the curvature along the edge, which other flips change little. All this only ranks: each candidate's F is
-    computed. Where none is below F(u) by more than rounding, the next round tries those that come after. It
-    ends when all connections were tried and none was better: then no single flip lowers F.
+    computed. If none is below F(u) by more than rounding, the next round tries the candidates that come
+    after. It ends when all connections were tried and none was better: then no single flip lowers F.
 
     Args:
-      rounds: at most. Each takes a gradient and `tried` evaluations of F, and makes one flip or none.
+      rounds: upper limit. Each round takes a gradient and `tried` evaluations of F, and makes one flip or
+        none.
       tried: how many candidates are compared in a round; by default every connection.
-      returning: the weight of a connection that comes back: `ones` for weight-free networks, `start` for that
-        of its `Start`, which is of the first stage of a chain; `None` where none comes back that the
-        given network did not have. Those that are there keep theirs.
+      returning: the weight of a connection that comes back: `ones` for weight-free networks; `start` for its
+        weight in the network's `Start`, which the first stage of a chain leaves; `None` if no connection
+        comes back that the given network did not have. Existing connections keep their weights.
       at_once: candidates that are evaluated together.
-      batch_size: rows at a time, where memory is short; by default all.
+      batch_size: rows at a time, to save memory; by default all.
 
     Returns:
       A transform. Its `info` has `flips`, how many were made; `objective`, F before the first round and after
@@ -69,7 +70,7 @@ def flip(
       `returning` allows were tried at the end, and none was better.
 
     Raises:
-      ArgumentError: counts below 1; an unknown `returning`; `start` of a network that has no `Start`.
+      ArgumentError: counts below 1; an unknown `returning`; `start` for a network without a `Start`.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -96,11 +97,11 @@ def flip(
 
 
 class _Flipped(NamedTuple):
-    """The mask as a vector, how many flips made it, F so far, and what is known of each flip of it.
+    """State of the rounds: the mask as a vector, the flips so far, F, and facts about each flip.
 
     Attributes:
-      untried: which were not tried yet.
-      curvature: what F of each was beyond its slope when it was tried last, of whichever mask; 0 before.
+      untried: which flips were not tried yet.
+      curvature: how far F of each flip was beyond its slope when it was tried last, for any mask; 0 before.
     """
 
     mask: Array
@@ -122,7 +123,7 @@ def _flip(settings: Settings, key: Array, problem: Problem, network: Network) ->
         improved = tries.better[best]
         after = jnp.where(improved, tries.values[best], now.objectives[now.round])
         later = jnp.arange(settings.rounds + 1) > now.round
-        # Where fewer are untried than are tried, those that fill up were not evaluated.
+        # If fewer are untried than `tried`, the positions that fill up were not evaluated.
         beyond = jnp.where(
             now.untried[tries.positions],
             tries.values - tries.before - slopes[tries.positions],
@@ -147,13 +148,13 @@ def _flip(settings: Settings, key: Array, problem: Problem, network: Network) ->
 
 
 class Tries(NamedTuple):
-    """What some flips make of F.
+    """F after each of several flips.
 
     Attributes:
-      positions: which connections, those that promise most first.
-      values: F after each alone, infinite where it is NaN or the flip is not among those to try.
-      before: F of the mask, infinite where it is NaN.
-      better: whether that is below F of the mask by more than rounding.
+      positions: which connections, the most promising first.
+      values: F after each alone, infinite if it is NaN or the flip is not among those to try.
+      before: F of the mask, infinite if it is NaN.
+      better: whether the value is below F of the mask by more than rounding.
     """
 
     positions: Array
@@ -166,11 +167,11 @@ class MaskedObjective(NamedTuple):
     """F as a function of the mask alone, a vector of zeros and ones.
 
     Attributes:
-      objective: of a vector.
-      flat: the network's mask.
-      unravel: of a vector, the tree.
-      weights: those that a mask multiplies: the network's where there are connections, elsewhere what comes
-        back.
+      objective: function from a vector to F.
+      flat: the network's mask as a vector.
+      unravel: function from a vector to the tree.
+      weights: weights that a mask multiplies: the network's for existing connections, elsewhere those that
+        come back.
       allowed: which connections may be flipped.
     """
 
@@ -184,7 +185,7 @@ class MaskedObjective(NamedTuple):
     def of(
         cls, network: Network, returning: Returning, problem: Problem, batch_size: int | None
     ) -> MaskedObjective:
-        """That of a network, the weights that come back being those of `flip`."""
+        """Make the objective of a network; `returning` defines the weights that come back, as in `flip`."""
         mask = network.mask
         elsewhere = (
             network[Start].params if returning == "start" else jax.tree.map(jnp.ones_like, network.params)
@@ -194,7 +195,7 @@ class MaskedObjective(NamedTuple):
             return jnp.where(m, found, other.astype(found.dtype))
 
         all_of = map_selected(weight, mask, network.params, elsewhere)
-        # A weight that is no number may stand where there is no connection, and cannot come back.
+        # A weight that is not finite may stand where there is no connection, and cannot come back.
         usable = map_selected(lambda m, leaf: m | jnp.isfinite(leaf), mask, all_of)
         weights = merge(apply_mask(usable, all_of), network.params)
         numbers = map_selected(lambda m, leaf: m.astype(leaf.dtype), mask, weights)
@@ -208,20 +209,21 @@ class MaskedObjective(NamedTuple):
         return cls(objective, flat, unravel, weights, allowed)
 
     def slopes(self, mask: Array) -> Array:
-        """What F changes by with each flip, to first order."""
+        """Return the change of F with each flip, to first order."""
         slopes: Array = flip_slopes(mask > 0, jax.grad(self.objective)(mask))
         return slopes
 
     def flips(self, mask: Array, among: Array, expected: Array, tried: int, at_once: int) -> Tries:
-        """F after some of the flips `among`, those that are expected to lower it most."""
-        # Finite, so that those of which nothing is known come last, and yet before those not among them.
+        """Compute F after some of the flips in `among`: those expected to lower it most."""
+        # NaN becomes finite, so that unknown flips come last, but still before those not in `among`.
         expected = jnp.nan_to_num(expected, nan=jnp.finfo(expected.dtype).max)
         positions = jax.lax.top_k(jnp.where(among, -expected, -jnp.inf), tried)[1]
 
         def value(position: Array) -> Array:
             return self.objective(flipped(mask, position))
 
-        # The mask itself, which no position flips, in the same program: another one would round otherwise.
+        # Evaluate the mask itself, which no position flips, in the same program: another one could round
+        # otherwise.
         tries = jnp.append(positions, mask.size)
         computed = jax.lax.map(value, tries, batch_size=min(at_once, tried + 1))
         before = jnp.where(jnp.isnan(computed[-1]), jnp.inf, computed[-1])
@@ -232,5 +234,5 @@ class MaskedObjective(NamedTuple):
 
 
 def flipped(mask: Array, position: Array) -> Array:
-    """The vector of a mask with one connection more, or less; the same, beyond its end."""
+    """Return a mask's vector with one connection flipped; a position beyond its end changes nothing."""
     return mask.at[position].set(1 - mask[position], mode="drop")

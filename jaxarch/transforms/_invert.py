@@ -15,17 +15,17 @@ from jaxarch.run._stage import A_NETWORK, FunctionStage
 
 @method("J. Frankle et al., 2021")
 def invert() -> FunctionStage:
-    """The network with connections that it lacks in place of those that it has, as many in each leaf.
+    """Replace a network's connections by others that it lacks, as many in each leaf.
 
     A sanity check after J. Frankle, G. Dziugaite, D. Roy and M. Carbin, Pruning neural networks at
     initialization: Why are we missing the mark?, 2021, who keep the connections of the lowest scores. Not
-    every method has scores, so that here they are drawn among those that are pruned, each as likely as any
-    other; where a leaf has more connections than it lacks, all of these are taken, and the others drawn among
-    those that it has. Of an architecture that says which connections matter, little should be left.
+    every method has scores, so here new connections are drawn among the pruned ones, all equally likely. If a
+    leaf has more connections than it lacks, all pruned ones are taken, and the others are drawn among those
+    it has. If an architecture tells which connections matter, little performance should be left.
 
     Returns:
-      A transform. Weights that are kept are those found at the new places, 0 where there was no connection:
-      retrain them.
+      A transform. The weights are those found at the new places, 0 where there was no connection: retrain
+      them.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -44,7 +44,7 @@ def _invert(settings: None, key: Array, problem: Problem, network: Network) -> N
 
 
 def opposite(key: Array, mask: PyTree) -> PyTree:
-    """A mask of as many connections in each leaf, of those that were not there as far as they go."""
+    """Return a mask with as many connections in each leaf, of those that were missing as far as they go."""
     drawn = init_scores(key, mask, 0.0, 1.0)
 
     def of_leaf(there: Array, scores: Array) -> Array:

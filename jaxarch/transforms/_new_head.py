@@ -18,19 +18,19 @@ from jaxarch.run._stage import FunctionStage, Needs
 
 @method("[A] section 3.3")
 def new_head() -> FunctionStage:
-    """The architecture on a task with another number of classes or inputs: what does not fit is made anew.
+    """Adapt the architecture to a task with another number of classes or inputs, by making new heads.
 
-    Leaves of another shape than the problem's parameters get the problem's initial values, and where they
-    were masked a random mask of the density that they had, to a connection; or, where a mask was the same for
-    all of several classes or inputs, as after a search for units, that one for all. All else stays as it was
+    Leaves of another shape than the problem's parameters get the problem's initial values. If they were
+    masked, they get a random mask of their earlier density, to a connection. If the mask was the same for all
+    of several classes or inputs, as after a search for units, all new ones get it. All else stays as it was
     found; a bare architecture gets the problem's initial values throughout.
 
     Returns:
-      A transform, the first one: `over_seeds(chain(new_head(), retrain("cold", nonnegative=False)), keys,
+      A transform, to be put first: `over_seeds(chain(new_head(), retrain("cold", nonnegative=False)), keys,
       new_problem, network=network)`.
 
     Raises:
-      ArgumentError: a model of other layers than the network's.
+      ArgumentError: a model with other layers than the network's.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -76,7 +76,7 @@ def _new_head(settings: None, key: Array, problem: Problem, network: Network) ->
 
 
 def _repeated(old: Array, drawn: Array) -> Array:
-    """A mask that is the same along all axes whose sizes changed, of the new sizes; any other as drawn."""
+    """Return the old mask at the new sizes if it is constant along all changed axes, else the drawn mask."""
     if old.ndim != drawn.ndim:
         return drawn
     changed = [axis for axis in range(old.ndim) if old.shape[axis] != drawn.shape[axis]]

@@ -22,15 +22,15 @@ from jaxarch.transforms._densities import layers_lost
 
 @method("J. Frankle and M. Carbin, 2019")
 def prune(fraction: ArrayLike | Mapping[str, ArrayLike] = 0.2) -> FunctionStage:
-    """The connections of the largest weights: a fraction of those that are left is removed, the weights kept.
+    """Remove a fraction of the connections that are left, those of the smallest weights.
 
-    One round of iterative magnitude pruning: of n connections, `n - round(fraction n)` with the largest
-    `|w|` stay, pooled over all masked leaves, or in each leaf by itself. To given densities:
-    `search.magnitude_pruning`.
+    One round of iterative magnitude pruning: of n connections, the `n - round(fraction n)` with the largest
+    `|w|` stay, pooled over all masked leaves, or in each leaf by itself. The weights that stay are not
+    changed. For given densities use `search.magnitude_pruning`.
 
     Args:
-      fraction: of the connections that are left, in [0, 1). May be traced. A dict has one for each masked
-        leaf, by its path or the end of it; each is then pruned by itself.
+      fraction: share of the connections left that is removed, in [0, 1). May be traced. A dict has one for
+        each masked leaf, by its path or the end of it; each is then pruned by itself.
 
     Returns:
       A transform.
@@ -74,7 +74,7 @@ def _left(count: ArrayLike, fraction: ArrayLike) -> Array:
 
 
 def check_fraction(name: str, fraction: ArrayLike) -> None:
-    """Raise unless it is a number in [0, 1), where it is concrete."""
+    """Raise unless the fraction is a number in [0, 1); a traced one passes."""
     if not is_traced(fraction):
         number = real_numbers(name, fraction)
         if number.ndim or isinstance(fraction, bool) or not 0 <= number < 1:
@@ -82,11 +82,11 @@ def check_fraction(name: str, fraction: ArrayLike) -> None:
 
 
 def largest_weights(network: Network, count: ArrayLike) -> PyTree:
-    """The mask of the `count` largest `|w|` among the connections that are left, pooled over all leaves.
+    """Return the mask of the `count` largest `|w|` among the connections left, pooled over all leaves.
 
-    Of several counts, one for each leaf, those of each leaf.
+    With several counts, one per leaf, each leaf is ranked by itself.
 
-    A weight that is NaN comes after all others that are left, but before what was pruned.
+    A weight that is NaN comes after all others that are left, but before pruned ones.
     """
     sizes = map_selected(lambda m, w: jnp.abs(w), network.mask, network.params)
     return largest_of(sizes, count, network.mask)

@@ -1,4 +1,4 @@
-"""The hidden neurons that a network needs: those that its validation loss asks for ([S] figure 10)."""
+"""Removal of hidden neurons that a network's validation loss can spare ([S] figure 10)."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from jaxarch.transforms._removals import REMOVALS
 NEEDS = Needs("required", ("params",), validation=True, before="search.spectral()")
 
 Sizes = Mapping[str, ArrayLike] | ArrayLike
-"""A number for each hidden neuron: an array a layer by its name, or one array, layer after layer."""
+"""A number for each hidden neuron: one array per layer by its name, or one array, layer after layer."""
 Order = Literal["size", "loss"] | Callable[[PyTree, PyTree], Sizes] | Sizes
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """By how much the loss may grow, in what order neurons go, which removals are tried, by how many rows."""
+    """Tolerance on the loss, order of the neurons, removals to try, and rows at a time."""
 
     tolerance: ArrayLike
     order: Order
@@ -59,49 +59,52 @@ def recruit(
 ) -> FunctionStage:
     r"""Keep the hidden neurons that a network needs, by its validation loss ([S] figure 10).
 
-    Neurons are removed in the joint order of `|eigenvalue|`, smallest first; those of a `direct_network`, in
-    that of the norm of their weights, in and out. Of all removals, 0 to H neurons, the largest is taken whose
-    loss on the problem's validation rows is at most `loss_0 + tolerance |loss_0|`, loss_0 that of the network
-    as found. So a negative loss may rise by the same share of its size, and where it is 0 it may not rise at
-    all. The curve need not be monotone: the largest removal counts, even if some smaller one is worse. A
-    removal whose loss is NaN or +inf is never taken; if loss_0 is not finite, none is.
+    Neurons are removed in the joint order of `|eigenvalue|`, smallest first; neurons of a `direct_network` in
+    the order of the norm of their weights, in and out. Of all removals, 0 to H neurons, the largest is taken
+    whose loss is at most `loss_0 + tolerance |loss_0|`. The loss is computed on the problem's validation
+    rows; loss_0 is the loss of the network as found. So a negative loss may rise by the same share of its
+    size, and a loss of 0 may not rise at all. The curve need not be monotone: the largest removal counts,
+    even if some smaller one is worse. A removal whose loss is NaN or +inf is never taken; if loss_0 is not
+    finite, none is.
 
     A removed neuron has activation 0, whatever the layer, and all other weights W_ij stay as they are. [S]
-    puts its eigenvalue to 0. That removes it too, but only if the eigenvalues of the layer before are 0 and
-    f(0) = 0, and it changes the skip connections past it, by a term of the eigenvalue's size.
+    sets its eigenvalue to 0. That removes it too, but only if the eigenvalues of the layer before are 0 and
+    f(0) = 0. It also changes the skip connections past it, by a term of the eigenvalue's size.
 
-    Choose on rows that are used for nothing else: the loss there is no longer an estimate of a new one.
+    Choose on rows that are used for nothing else: after the choice, the loss on them no longer estimates the
+    loss on new data.
 
     Args:
       tolerance: relative increase of the loss, at least 0. May be traced.
-      order: which neurons go first: `size`, as above; `loss`, those whose removal alone leaves the smallest
-        loss, which takes H passes over the validation rows; a function `(params, state) -> numbers`, such as
-        `jaxarch.spectral.path_norms`; or the numbers, an array for each layer, `{"L2": ..., "L3": ...}`, or
-        one of all H, layer after layer. Neurons with small numbers go first, and of equal ones those that
-        come first; those that are removed already go before all others.
+      order: which neurons are removed first: `size`, as above; `loss`, those whose removal alone leaves the
+        smallest loss, which takes H passes over the validation rows; a function `(params, state) -> numbers`,
+        such as `jaxarch.spectral.path_norms`; or the numbers, an array for each layer,
+        `{"L2": ..., "L3": ...}`, or one of all H, layer after layer. Neurons with small numbers are removed
+        first, and of equal ones those that come first; neurons that are removed already come before all
+        others.
       removals: `all`, H + 1 passes over the validation rows; or `bisection`, `1 + ceil(log2(H + 1))`, which
-        halves the interval between a removal that is within the tolerance and a larger one that is not. It
-        finds the same where the loss grows with each removal, or at least every smaller removal than the one
-        that `all` takes is within the tolerance. Else it may take a smaller one, never a larger: one neuron
-        more is then too many, and several more need not be.
-      batch_size: validation rows at a time, where memory is short; by default all. Losses are the same up to
+        halves the interval between a removal within the tolerance and a larger one beyond it. It finds the
+        same removal if the loss grows with each, or at least if every removal smaller than that of `all` is
+        within the tolerance. Otherwise it may take a smaller one, never a larger: one more neuron is then too
+        many, although several more need not be.
+      batch_size: validation rows at a time, to save memory; by default all. Losses are the same up to
         rounding.
 
     Returns:
-      A transform, for `spectral_network`, models with a `SpectralMLP` inside, and `direct_network`. After the
-      first two, the network's `NeuronMask` is of those that are left, its state says so to the model, and the
-      parameters are unchanged; after the last, mask and parameters are without the neurons' weights. Its
-      `info` has `losses`, shape (H + 1,), on the validation rows against the number of neurons removed (NaN
-      where bisection did not look), and `removed`, that number. A network in which some are removed already
-      is pruned further; `losses` begins as many times with what it had.
+      A transform, for `spectral_network`, models with a `SpectralMLP` inside, and `direct_network`. For the
+      first two, the network's `NeuronMask` has the neurons that are left, its state tells the model, and the
+      parameters are unchanged; for the last, mask and parameters lack the neurons' weights. Its `info` has
+      `losses`, shape (H + 1,), on the validation rows by the number of neurons removed; NaN where bisection
+      did not look. It also has `removed`, the number taken. A network in which some neurons are removed
+      already is pruned further; for each of them, `losses` begins with one more copy of its loss.
 
-      `jaxarch.spectral.direct_weights` and, of a direct network, `jaxarch.spectral.without_unused` give the
-      smaller matrices; a layer of which nothing is left is left out.
+      `jaxarch.spectral.direct_weights` and, for a direct network, `jaxarch.spectral.without_unused` give the
+      smaller matrices; a layer without neurons is left out.
 
     Raises:
       ArgumentError: a concrete tolerance that is negative or not finite; an unknown word; numbers of other
-        layers or shapes, or that are not finite; a batch size that is no positive integer; a problem without
-        `validation` rows; parameters of another network, or without hidden neurons.
+        layers or shapes, or that are not finite; a batch size that is not a positive integer; a problem
+        without `validation` rows; parameters of another network, or without hidden neurons.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -156,7 +159,7 @@ def _recruit(settings: Settings, key: Array, problem: Problem, network: Network)
 
 
 def _places(order: Order, network: Network, loss: Callable[[PyTree], Array]) -> PyTree:
-    """The place of each hidden neuron in the order in which they go, from 0."""
+    """Return the place of each hidden neuron in the order of removal, from 0."""
     if is_direct(network.params):
         sizes = neuron_norms(network.params)
         left = map_selected(lambda norms: norms > 0, sizes)
@@ -171,14 +174,14 @@ def _places(order: Order, network: Network, loss: Callable[[PyTree], Array]) -> 
 
 
 def _losses_alone(like: PyTree, loss: Callable[[PyTree], Array]) -> PyTree:
-    """The loss without each neuron alone."""
+    """Compute the loss without each neuron alone."""
     neurons = sum(leaf.size for leaf in jax.tree.leaves(like))
     alone = jax.lax.map(lambda n: loss(split_like(jnp.arange(neurons) != n, like)), jnp.arange(neurons))
     return split_like(alone, like)
 
 
 def _given(numbers: Any, like: PyTree) -> PyTree:
-    """Numbers by layer name, or of all neurons in one array, as one array a layer."""
+    """Return one array of numbers per layer, from numbers by layer name or one array of all neurons."""
     check_finite("order", numbers if not isinstance(numbers, Mapping) else 0)
     if not isinstance(numbers, Mapping):
         neurons = sum(leaf.size for leaf in jax.tree.leaves(like))

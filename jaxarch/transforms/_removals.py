@@ -1,4 +1,4 @@
-"""How many of ordered neurons can go, by the loss without them: all removals, or a few of them."""
+"""Number of ordered neurons to remove, by the loss without them: all removals are tried, or a few."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from jax.typing import ArrayLike
 from jaxarch._internal.errors import ArgumentError, check_array, check_strength
 
 Loss = Callable[[Array], Array]
-"""The loss after the removal of so many neurons, in a fixed order."""
+"""A function from a number of neurons, removed in a fixed order, to the loss."""
 
 
 def along_the_curve(loss: Loss, neurons: int, tolerance: ArrayLike) -> tuple[Array, Array]:
-    """The losses after the removal of 0, 1, ..., H neurons, and the largest removal within the tolerance."""
+    """Return the losses after removing 0, 1, ..., H neurons, and the largest removal within the tolerance."""
     losses = jax.lax.map(loss, jnp.arange(neurons + 1))
     return losses, largest_removal(losses, tolerance)
 
 
 def by_bisection(loss: Loss, neurons: int, tolerance: ArrayLike) -> tuple[Array, Array]:
-    """The same by `1 + ceil(log2(H + 1))` losses; the others are NaN.
+    """Return the same as `along_the_curve` from `1 + ceil(log2(H + 1))` losses; the others are NaN.
 
-    Between a removal that is within the tolerance and a larger one that is not, or H + 1, the middle is tried
-    until they are neighbours. The first of them is what is returned: the largest removal of all, if no
-    removal is within the tolerance that is larger than one that is not.
+    Start with a removal within the tolerance and a larger one beyond it, or H + 1; try the middle until they
+    are neighbors. Return the smaller one. It is the largest removal within the tolerance, unless some removal
+    within the tolerance is larger than one beyond it.
     """
     first = loss(jnp.zeros((), jnp.int32))
     most = highest(first, tolerance)
@@ -58,7 +58,7 @@ def largest_removal(losses: Array, tolerance: ArrayLike) -> Array:
     It is 0 if the loss without a removal is not finite.
 
     Args:
-      losses: after the removal of 0, 1, ..., H neurons, shape (H + 1,).
+      losses: losses after the removal of 0, 1, ..., H neurons, shape (H + 1,).
       tolerance: relative increase of the loss.
 
     Example:
@@ -79,7 +79,7 @@ def largest_removal(losses: Array, tolerance: ArrayLike) -> Array:
 
 
 def highest(loss: Array, tolerance: ArrayLike) -> Array:
-    """The highest loss within the tolerance: `loss + tolerance |loss|`."""
+    """Return the highest loss within the tolerance: `loss + tolerance |loss|`."""
     return loss + jnp.asarray(tolerance, loss.dtype) * jnp.abs(loss)
 
 

@@ -1,4 +1,4 @@
-"""Reshuffling: nothing is left of an architecture but its layers' densities."""
+"""Reshuffling: keep only the densities of an architecture's layers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from jaxarch.run._stage import A_NETWORK, FunctionStage
 
 @method("[A] section 3.3")
 def reshuffle() -> FunctionStage:
-    """The network with its connections permuted at random within each leaf ([A] section 3.3).
+    """Permute the network's connections at random within each leaf ([A] section 3.3).
 
-    What is left of an architecture is the density of its layers. Weights that are kept are those found at
-    their new places, 0 where there was no connection: retrain them.
+    Only the density of the architecture's layers is left. The weights are those found at the new places, 0
+    where there was no connection: retrain them.
 
     Returns:
       A transform.

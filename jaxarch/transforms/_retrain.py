@@ -1,4 +1,4 @@
-"""Training weights on an architecture that was found."""
+"""Training of weights on a found architecture."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NEEDS = {
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Where training starts from, and whether weights are squares."""
+    """The initial weights of the training, and whether weights are squares."""
 
     start: Literal["warm", "cold", "rewind"]
     nonnegative: bool
@@ -51,30 +51,29 @@ def retrain(
 
     Args:
       start: `warm` from the found weights (after a weight-free search: from 1), `cold` from fresh ones,
-        `rewind` from those that the search (`dense`, say) at the beginning of the chain started from, or had
-        after some steps.
+        `rewind` from those that the chain's first search (`dense`, say) started from, or had after some
+        steps.
       nonnegative: whether the masked leaves are `w = u^2`, u unconstrained ([D] footnote 11). A start other
-        than cold then needs weights that are not negative; a run that has some is reported as failed at
-        step 0.
+        than cold then needs weights that are not negative; a run with negative weights is reported as failed
+        at step 0.
       std: with `nonnegative`, a cold start draws `u ~ N(0, std)`, std the standard deviation. [D] draws from
         N(0, 1), where the network saturates and its gradient is exactly 0.
-      weights: where a cold start of masked leaves that are not squares comes from: `initial`, the model's
+      weights: initial values in a cold start for masked leaves that are not squares: `initial`, the model's
         own; `he`, `N(0, sqrt(2 / n))`, n the inputs of a neuron (all axes of a kernel but the last);
         `density-aware`, `N(0, sqrt(2 / (n d)))`, d the leaf's density, so that signals keep their size
         however few connections are left. [A] has N(0, epsilon) without saying which epsilon. Biases and
         scales, which are masked with their units, keep the model's own.
-      **descent: `optimizer`, `steps`, `batch_size`, `sampling` in place of the problem's.
+      **descent: `optimizer`, `steps`, `batch_size`, `sampling`, replacing the problem's.
 
     Returns:
       A transform. Leaves that are not masked are trained too, unconstrained, from the found values (warm),
       the problem's initial ones (cold) or those of the search (rewind). A connection that is pruned stays
-      exactly 0. The model's state starts as the problem's own (cold), the found one (warm) or that of the
-      weights that are gone back to (rewind).
+      exactly 0. The model's state starts as the problem's own (cold), as found (warm) or as it belongs to the
+      rewound weights (rewind).
 
     Raises:
-      ArgumentError: an unknown `start`; `rewind` after a search that does not tell where it started; a
-        spectral network, whose mask is one of neurons: there, `search.spectral(0.0)` is the transform that
-        refits.
+      ArgumentError: an unknown `start`; `rewind` after a search that does not record where it started; a
+        spectral network, whose mask is one of neurons: refit it with the transform `search.spectral(0.0)`.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -122,7 +121,7 @@ def _init(settings: Settings, key: Array, problem: Problem, network: Network) ->
     if settings.start == "cold":
         params, model = fresh(key, problem.init, network.mask, settings.nonnegative, settings.std)
         if settings.weights != "initial":
-            # Not the key itself: what is drawn from it is the model's own initial weights.
+            # Fold the key: from the key itself the model's own initial weights are drawn.
             density_aware = settings.weights == "density-aware"
             params = merge(he(jax.random.fold_in(key, 1), network.mask, params, density_aware), params)
         return TrainState(params, Held(network.mask), model)

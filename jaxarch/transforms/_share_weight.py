@@ -23,7 +23,7 @@ class SharedWeight:
     """The one weight that an architecture was chosen with, or given: `share_weight("best")` reads it.
 
     Attributes:
-      weight: that weight, a number.
+      weight: the weight, a number.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -39,11 +39,11 @@ class SharedWeight:
 
 @method("[D] section 5")
 def share_weight(weight: Literal["best", "random"] = "best") -> FunctionStage:
-    """One weight on all connections of an architecture: agnostic -> real of [D] section 5.
+    """Put one weight on all connections of an architecture: agnostic -> real of [D] section 5.
 
     Args:
-      weight: `random` for u_0 ~ N(0, 1), as [D] prints it; `best` for the one that `search.agnostic` chose
-        the architecture with.
+      weight: `random` for u_0 ~ N(0, 1), as [D] prints it; `best` for the weight with which `search.agnostic`
+        chose the architecture.
 
     Returns:
       A transform. The network's `SharedWeight` is that weight.
@@ -74,7 +74,7 @@ def _share_weight(weight: str, key: Array, problem: Problem, network: Network) -
 
 
 def with_weight(weight: Array, mask: PyTree, params: PyTree) -> PyTree:
-    """Every connection of an architecture with the same weight."""
+    """Return parameters with the same weight on every connection of an architecture."""
     return merge(
         map_selected(lambda m, w: (weight * m.astype(weight.dtype)).astype(w.dtype), mask, params), params
     )

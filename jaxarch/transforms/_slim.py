@@ -1,4 +1,4 @@
-"""Networks with batch norm without the channels that their validation loss can spare (Liu et al. 2017)."""
+"""Removal of batch norm channels that a network's validation loss can spare (Liu et al. 2017)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NEEDS = Needs("required", ("params",), validation=True, before="search.network_s
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """By how much the loss may grow, which leaves are scales, which removals are tried, by how many rows."""
+    """Tolerance on the loss, which leaves are scales, removals to try, and rows at a time."""
 
     tolerance: ArrayLike
     where: Where
@@ -46,24 +46,24 @@ def slim(
     r"""Keep the channels that a network with batch norm needs, by its validation loss.
 
     Channels are removed in the joint order of `|gamma|` over all layers, smallest first, as Liu et al. 2017
-    do by one threshold. Of all removals, 0 to H channels, the largest is taken whose loss on the validation
-    rows is at most `loss_0 + tolerance |loss_0|`, as `jaxarch.recruit` does for spectral networks. A channel
-    is removed by making its scale and its shift 0: for f(0) = 0 nothing comes out of it then.
+    do by one threshold. Of all removals, 0 to H channels, the largest is taken whose validation loss is at
+    most `loss_0 + tolerance |loss_0|`, as in `jaxarch.recruit`. A channel is removed by setting its scale and
+    its shift to 0: if f(0) = 0 its output is then 0.
 
     Args:
       tolerance: relative increase of the loss, at least 0. May be traced.
-      where: the leaves that are scales, by path. A shift is the leaf `bias` beside.
+      where: the leaves that are scales, by path. The shift is the leaf `bias` beside it.
       removals: `all`, H + 1 passes over the validation rows, or `bisection`, `1 + ceil(log2(H + 1))`.
-      batch_size: validation rows at a time, where memory is short; by default all. Losses are the same up to
+      batch_size: validation rows at a time, to save memory; by default all. Losses are the same up to
         rounding.
 
     Returns:
-      A transform. The mask is of scales and shifts, False where a channel is removed. `info` has `losses`,
+      A transform. The mask covers scales and shifts, False where a channel is removed. `info` has `losses`,
       shape (H + 1,), and `removed`.
 
     Raises:
-      ArgumentError: a concrete tolerance that is negative or not finite; an unknown word; leaves that are no
-        scales; a batch size that is no positive integer; a problem without `validation` rows.
+      ArgumentError: a concrete tolerance that is negative or not finite; an unknown word; leaves that are not
+        scales; a batch size that is not a positive integer; a problem without `validation` rows.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax

@@ -25,7 +25,7 @@ PERCENTILES = tuple(range(10, 101, 10))
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Which thresholds are tried, and what is above the best one."""
+    """The candidate percentiles, and the weights above the best threshold."""
 
     percentiles: tuple[float, ...]
     weights: Literal["ones", "found"]
@@ -35,21 +35,21 @@ class Settings:
 def threshold(
     percentiles: tuple[float, ...] = PERCENTILES, *, weights: Literal["ones", "found"] = "ones"
 ) -> FunctionStage:
-    r"""The weight-free network of the weights above a threshold ([D] eq. 13).
+    r"""Keep the weights above a threshold, as a weight-free network ([D] eq. 13).
 
     `w' = B_inf(w - xi*)`, `xi* = argmin F(B_inf(w - xi))` over the percentiles of all masked leaves together,
-    F on the training rows. Connections that are not there, at weight 0, count for the percentiles, and do not
-    come back at a negative threshold.
+    F on the training rows. Missing connections, at weight 0, count for the percentiles, and do not come back
+    at a negative threshold.
 
     Args:
       percentiles: candidates, in [0, 100]; at 100 no connection is left.
-      weights: `ones` for the weight-free network that F is computed with; `found` to keep the weights that
-        are above the threshold, as in the recursion that [D] prints for lottery tickets.
+      weights: `ones` for the weight-free network that F is computed with; `found` to keep the weights above
+        the threshold, as in the recursion that [D] prints for lottery tickets.
 
     Returns:
       A transform. Its `info` has `threshold` and `percentile`; `candidates`, F at each percentile; `ties`,
       how many other candidates reach the same F (the lowest percentile is then taken); and `constant`,
-      whether the network chosen gives the same output on all training examples, which F alone does not show.
+      whether the chosen network gives the same output on all training examples, which F alone does not show.
       A candidate whose F is NaN is never chosen.
 
     Raises:

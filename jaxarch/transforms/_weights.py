@@ -20,7 +20,7 @@ from jaxarch.run._training import TrainState
 
 
 class Held(NamedTuple):
-    """What the training of weights holds fixed: the mask, and the start if it is to be known afterwards."""
+    """Fixed parts of a training of weights: the mask, and the start if a later stage needs it."""
 
     mask: PyTree
     start: PyTree = None
@@ -28,12 +28,12 @@ class Held(NamedTuple):
 
 
 def squares(mask: PyTree, roots: PyTree) -> PyTree:
-    """`w = u^2` for the masked leaves ([D] footnote 11); the others as they are."""
+    """Square the masked leaves, `w = u^2` ([D] footnote 11); the others stay as they are."""
     return merge(map_selected(lambda m, u: jnp.square(u), mask, roots), roots)
 
 
 def square_roots(mask: PyTree, weights: PyTree) -> PyTree:
-    """The roots u of `squares`; NaN for a negative weight, so that it cannot go unnoticed."""
+    """Return the roots u of `squares`; NaN for a negative weight, so that it cannot go unnoticed."""
     return merge(map_selected(lambda m, w: jnp.sqrt(w), mask, weights), weights)
 
 
@@ -44,17 +44,17 @@ def fresh(
     nonnegative: bool,
     std: ArrayLike,
 ) -> tuple[PyTree, PyTree]:
-    """A cold start: the problem's initial parameters, the masked leaves `u ~ N(0, std)` if non-negative.
+    """Make a cold start: the problem's initial parameters, the masked leaves `u ~ N(0, std)` if non-negative.
 
     Args:
-      key: of what is drawn.
-      init: the problem's `start` for a search, its `init` for fresh weights of a network that is there.
-      mask: of the leaves that may be squares.
-      nonnegative: whether they are.
-      std: of their roots.
+      key: key for everything drawn.
+      init: the problem's `start` for a search, its `init` for fresh weights of an existing network.
+      mask: mask of the leaves that may be squares.
+      nonnegative: whether they are squares.
+      std: standard deviation of their roots.
 
     Returns:
-      What `weight_training` trains, and the model's state.
+      The parameters to train, and the model's state.
     """
     params_key, weights_key = jax.random.split(key)
     params, state = init(params_key)
@@ -70,10 +70,10 @@ def fresh(
 
 
 def he(key: Array, mask: PyTree, params: PyTree, density_aware: bool) -> PyTree:
-    """`N(0, sqrt(2 / n))` for the masked leaves, n a neuron's inputs: all, or those that the mask leaves.
+    """Draw `N(0, sqrt(2 / n))` for the masked leaves, n a neuron's inputs: all, or those left by the mask.
 
-    K. He et al., Delving Deep into Rectifiers, 2015. A leaf without connections counts as having one.
-    Biases and scales, which are masked with their units, have no inputs: they are left out.
+    K. He et al., Delving Deep into Rectifiers, 2015. A leaf without connections counts as having one. Biases
+    and scales, which are masked with their units, have no inputs: they are left out.
     """
     leaves, treedef = jax.tree.flatten(mask)
     keys = jax.tree.unflatten(treedef, list(jax.random.split(key, len(leaves))))
@@ -93,18 +93,18 @@ class Squared(Protocol):
 
     @property
     def nonnegative(self) -> bool:
-        """Whether they are."""
+        """True if the masked weights are squares."""
 
 
 def weights_of(settings: Squared, state: TrainState) -> PyTree:
-    """`m o u^2`, or `m o u`, the mask m (in a `Held`) being the training's fixed part."""
+    """Return `m o u^2`, or `m o u`, with the mask m from the training's fixed part (a `Held`)."""
     mask = state.fixed.mask
     weights = squares(mask, state.trainable) if settings.nonnegative else state.trainable
     return apply_mask(mask, weights)
 
 
 def trained(settings: Squared, state: TrainState) -> Network:
-    """The network of the weights, with the start that is to be known afterwards."""
+    """Return the network of the weights, with the recorded start if there is one."""
     mask, start, start_state = state.fixed
     records = () if start is None else (Start(start, start_state),)
     return Network(weights_of(settings, state), mask, state.model, records=records)

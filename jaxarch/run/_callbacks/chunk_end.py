@@ -1,4 +1,4 @@
-"""The end of a chunk of steps as callbacks see it, and what they may decide there."""
+"""The end of a chunk of steps as callbacks see it, and the decisions that they may make there."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ class ChunkEnd:
     Its arrays are on the host and have all runs of the group, also those that other processes train.
 
     Attributes:
-      name: of the strategy and the stage.
+      name: name of the strategy and the stage.
       start: the chunk's first step.
       step: how many steps have been taken.
-      steps: how many there are.
-      group: which group of runs this is. Groups are trained one after the other where memory, or the kind of
+      steps: how many steps the training has.
+      group: index of this group of runs. Groups are trained one after the other if memory, or the kind of
         model, does not allow all runs at once.
       groups: how many groups there are.
       labels: names of the group's runs.
-      losses: loss before each step of the chunk, shape (runs, step - start); NaN where a run had stopped.
+      losses: loss before each step of the chunk, shape (runs, step - start); NaN for a run that had stopped.
       running: which runs early stopping lets go on, shape (runs,).
-      failed_at: first step whose loss was NaN or infinite, shape (runs,); -1 where there is none.
+      failed_at: first step whose loss was NaN or infinite, shape (runs,); -1 if there is none.
       validation: metrics of the validation rows at this chunk's end, each of shape (runs,).
       settings: each run's settings in the chunk; `None` in a fit without settings.
       history: losses of all steps so far, shape (runs, step), read-only. A callback that decides by it alone
         decides the same after a restart from a checkpoint.
-      look: makes what `network` returns.
+      look: function that makes the return value of `network`.
     """
 
     name: str
@@ -57,10 +57,11 @@ class ChunkEnd:
     look: Callable[[], Network] = dataclasses.field(compare=False, repr=False)
 
     def network(self) -> Network:
-        """Return what would be found if the training ended here, with a leading axis of runs.
+        """Return the network that would be found if the training ended here, with a leading axis of runs.
 
-        It is computed when it is first asked for, within the callback, and its masks are hard. Early stopping
-        may have kept an earlier state, which is not looked at. Under several processes all have to ask.
+        It is computed when it is first asked for, within the callback, and its masks are hard. An earlier
+        state that early stopping may have kept is not considered. If there are several processes, all have to
+        ask.
 
         Raises:
           ArgumentError: a call after the callback has returned.
@@ -71,7 +72,7 @@ class ChunkEnd:
         """Return the share of connections that each run keeps, shape (runs,); `None` without a mask.
 
         Raises:
-          ArgumentError: as of `network`.
+          ArgumentError: a call after the callback has returned.
         """
         return densities_of(self.network())
 
@@ -121,7 +122,7 @@ class Decision:
       note: a line for the report's notes.
 
     Raises:
-      ArgumentError: `stop` is no truth value, or `note` is no text.
+      ArgumentError: `stop` is not a truth value, or `note` is not a text.
 
     Example:
       >>> import jaxarch

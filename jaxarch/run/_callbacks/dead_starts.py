@@ -25,14 +25,14 @@ class DeadStarts:
         self.is_dead = False
 
     def begins(self) -> None:
-        """Report again in a fit that goes on from a checkpoint."""
+        """Report again when a fit resumes from a checkpoint."""
         self._look()
 
     def __call__(self, end: ChunkEnd) -> None:
         """Look once, when every leaf that is not dead has had a gradient.
 
         Raises:
-          ArgumentError: a dead start where that is an error.
+          ArgumentError: a dead start, if the option says that it is an error.
         """
         self._look()
 

@@ -17,7 +17,7 @@ class Failures:
         self._reported: set[int] = set()
 
     def begins(self) -> None:
-        """Report again in a fit that goes on from a checkpoint."""
+        """Report again when a fit resumes from a checkpoint."""
         self.report(self._loop.failed_at)
 
     def __call__(self, end: ChunkEnd) -> None:
@@ -25,7 +25,7 @@ class Failures:
         self.report(end.failed_at)
 
     def report(self, failed_at: np.ndarray) -> None:
-        """Report runs by the steps at which they failed, -1 where they did not; the members come first."""
+        """Report runs by the steps at which they failed, -1 if they did not; the members come first."""
         group = self._loop.group
         for run, step in zip(group.members, failed_at, strict=False):
             if step < 0 or run in self._reported:

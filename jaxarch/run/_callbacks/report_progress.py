@@ -1,4 +1,4 @@
-"""Progress: what the option `progress` is told."""
+"""Reports to the option `progress`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from jaxarch.run._options import TOO_LATE, Progress
 
 
 class ReportProgress:
-    """Tell a function of every chunk's end, with a `Progress`."""
+    """Report every chunk's end to a function, with a `Progress`."""
 
     def __init__(self, tell: Callable[[Progress], None]) -> None:
         self._tell_of = tell
 
     def __call__(self, end: ChunkEnd) -> None:
-        """Tell of this one."""
+        """Report this chunk's end."""
         last = end.losses[:, -1].copy()
         finite = last[np.isfinite(last)]
         look = Look(end.look, TOO_LATE)

@@ -1,4 +1,4 @@
-"""Checkpoints: the loop's state, saved at a chunk's end and restored when a fit goes on."""
+"""Checkpoints: the loop's state, saved at a chunk's end and restored when a fit resumes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jaxarch.run._loop import Loop, LoopState
 from jaxarch.run._options import Checkpoint
 
 _BY_RUN = ("carry", "best", "losses", "failed_at", "settings", "upcoming")
-"""Fields of a state whose leaves have a leading axis of runs; those of `validation` have it second."""
+"""Fields of a state whose leaves have a leading axis of runs; in `validation` that axis is the second."""
 
 
 class Save:
@@ -43,12 +43,13 @@ class Save:
         """Save, if it is time by the first process's clock."""
         over = self._loop.is_over
         if over or self._loop.told["due"][0]:
+            # All processes take part in gathering the state, although only the first one saves it.
             saved = self._saved()
             if self._team.index == 0:
                 self._checkpoint.save(self._group.slot, saved, last=over)
 
     def restore(self) -> None:
-        """Let the loop go on from the last checkpoint, if there is one.
+        """Resume the loop from the last checkpoint, if there is one.
 
         Raises:
           ArgumentError: a checkpoint of another fit, or one that is damaged.
@@ -78,7 +79,7 @@ class Save:
             raise ArgumentError(f"checkpoint: {self._group.slot!r} is damaged; use a fresh folder")
 
     def _placed(self, state: LoopState) -> LoopState:
-        """A state on the devices, whose arrays on the host may be written to."""
+        """Put a state on the devices; its arrays on the host are copied, so that they can be written to."""
         names = ("carry", "best", "settings", "upcoming")
         parts = tuple(getattr(state, name) for name in names)
         placed = place(self._group.job.mesh, (0,) * len(names), parts)
@@ -90,32 +91,32 @@ class Save:
         )
 
     def _of_all(self, state: LoopState) -> LoopState:
-        """The state of all runs of the group, on the host if there are several processes."""
+        """Return the state of all runs of the group, on the host if there are several processes."""
         if self._team.size == 1:
             return state
         return _joined(state, self._group.gather(f"checkpoint at step {int(state.step)}", _split(state)))
 
     def _of_mine(self, state: LoopState) -> LoopState:
-        """The part of the state of all runs that this process trains."""
+        """Return this process's part of the state of all runs."""
         if self._team.size == 1:
             return state
         return _joined(state, jax.tree.map(lambda leaf: leaf[self._group.mine], _split(state)))
 
 
 def _split(state: LoopState) -> dict[str, PyTree]:
-    """The fields of a state whose leaves have an axis of runs, as the first one."""
+    """Return the fields of a state whose leaves have an axis of runs, with that axis first."""
     split = {name: getattr(state, name) for name in _BY_RUN}
     return split | {"validation": {name: rows.T for name, rows in state.validation.items()}}
 
 
 def _joined(state: LoopState, split: dict[str, PyTree]) -> LoopState:
-    """A state with such fields."""
+    """Return a state with the fields of `_split` put back."""
     validation = {name: rows.T for name, rows in split["validation"].items()}
     return state._replace(**split | {"validation": validation})
 
 
 def belonging(group: Group) -> np.ndarray:
-    """Return a digest of all that the bits of a group depend on, but for the devices."""
+    """Return a digest of everything that the bits of a group depend on, except for the devices."""
     keys, settings, problem, network = group.whole()
     training, options = group.training, group.job.options
     learned = (training.name, training.init, training.params, training.network, training.settings)

@@ -20,7 +20,7 @@ def scheduled(group: Group, step: int) -> PyTree:
     """Return the settings of the chunk that begins with a step: the group's own without a schedule.
 
     Raises:
-      ArgumentError: a schedule that returns something else than settings.
+      ArgumentError: a schedule whose return value does not match the settings.
     """
     schedule = group.job.options.schedule
     if schedule is None:
@@ -55,10 +55,10 @@ class Schedule:
         self._loop = loop
 
     def __call__(self, end: ChunkEnd) -> None:
-        """Ask the schedule for the chunk that begins here.
+        """Ask the schedule for the settings of the chunk that begins here.
 
         Raises:
-          ArgumentError: as of `scheduled`.
+          ArgumentError: a schedule whose return value does not match the settings.
         """
         if not self._loop.is_over:
             upcoming = scheduled(self._loop.group, end.step)

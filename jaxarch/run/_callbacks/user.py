@@ -1,4 +1,4 @@
-"""Callbacks of a user: what they may change, and how several processes agree about it."""
+"""Callbacks of a user: what they may change, and how several processes agree on it."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class UserCallback:
         self._name = getattr(function, "__name__", type(function).__name__)
 
     def __call__(self, end: ChunkEnd) -> None:
-        """Call the function, and do what it decides.
+        """Call the function, and carry out its decision.
 
         Raises:
-          ArgumentError: a function that returns something else than a `Decision` or `None`, or settings that
-            are unlike those of the chunk.
+          ArgumentError: a return value that is neither a `Decision` nor `None`, or settings that are unlike
+            those of the chunk.
         """
         decision = self._function(end)
         decision = _NOTHING if decision is None else decision
@@ -50,7 +50,7 @@ class UserCallback:
             loop.notes.append(f"{end.name}: step {end.step}: {note}")
 
     def _agreed(self, end: ChunkEnd, decision: Decision) -> tuple[bool, str, PyTree]:
-        """The first process's decision, whose settings are arrays of all runs."""
+        """Return the first process's decision; its settings are arrays of all runs."""
         settings = decision.settings
         if settings is not None:
             settings = like_settings(self._title, settings, end.settings)
@@ -63,7 +63,7 @@ class UserCallback:
         return stop, note, team.of_the_first(title, settings, end.settings)
 
     def _here(self, end: ChunkEnd, settings: PyTree) -> PyTree:
-        """Settings of all runs as this process's share of them, on its devices."""
+        """Return this process's share of the settings of all runs, on its devices."""
         group = self._loop.group
         # Copies of the first members fill the program up, as in `fit`.
         rows = np.resize(np.arange(len(group.members)), sum(group.rows))[group.mine]

@@ -40,7 +40,8 @@ class Validation:
         metrics, best = watch.run(self._program, *self._inputs(), state.carry, state.best)
         row = (int(state.step) - 1) // self._chunk
         for name, values in metrics.items():
-            # A run that has stopped keeps NaN: no program returns it, for `jax_debug_nans`.
+            # A stopped run keeps NaN on the host. No program returns NaN, because `jax_debug_nans` would
+            # raise.
             state.validation[name][row, running] = np.asarray(values)[running]
         self._loop.state = state._replace(best=best)
         if not self._loop.group.job.options.callbacks:
@@ -64,6 +65,7 @@ class Validation:
         if group.job.options.early_stopping is None:
             return None
         width = group.share.keys.shape[0]
+        # The state is copied, since `chunk_end` donates `best` while the carry is still in use.
         best = Best(
             value=jnp.full(width, jnp.inf),
             state=jax.tree.map(jnp.copy, carry.state),
