@@ -328,7 +328,7 @@ def clipped_descent_bound(
         omega = (cosh(b/2) cosh(rho b/2))^2,    b = log((1 - eps)/eps)
 
     The gap is `theory.optimality.duality_gap`, 0 where no direction into the cube descends. The scores begin
-    in the box `|hard w| <= b` and are clipped to it after every step. This keeps p of `descent_bound` away
+    in the box `|hard w| <= b` and are clipped to it after every step. This keeps D_t of `descent_bound` away
     from 0, so a small bound does mean that some mask on the way is nearly stationary. This holds for v_t in
     [eps, 1 - eps]^d, not for the mask that is read off it, and without momentum (docs/theory.md,
     `two-temperature.clipped-descent`).
