@@ -185,6 +185,7 @@ def _same(first: Value, second: Value) -> bool:
 def _while(step: Step, taken: Sequence[Value], record: Record) -> list[Value]:
     of_condition, of_body = step.eqn.params["cond_nconsts"], step.eqn.params["body_nconsts"]
     condition, body = step.programs
+    # No fixed point is sought here: the whole carry counts as unknown.
     carry = [anything(var.aval) for var in step.eqn.outvars]
     find_known(condition, [*taken[:of_condition], *carry], record)
     find_known(body, [*taken[of_condition : of_condition + of_body], *carry], record)

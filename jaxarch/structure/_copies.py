@@ -1,6 +1,6 @@
 """Copies of constants, one for each use, so that no two layers are tied by a table that both read.
 
-Examples are `jnp.ones((layers, heads))`, of which each layer takes a row, or a table of positions that all
+Examples are `jnp.ones((layers, heads))`, with one row for each layer, and a table of positions that all
 layers read. Such a constant is one value of a traced program, and would tie the axes of everything it meets.
 It depends on no leaves or inputs, so a copy for each use computes the same.
 """

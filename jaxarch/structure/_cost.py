@@ -70,10 +70,10 @@ def cost(model: Any, about: Any = None, /, *inputs: Any, mask: Any = None, batch
 
     Functions of entries (activation functions, norms, masks), sums and lookups are not counted. A convolution
     counts the multiply-adds of all places of its window, padding included, as the literature does. Each
-    kernel weight that counts is treated in the same way. A loop counts once for each round; a connection in a
-    loop is effective if it is effective in any round. Of the branches of a `cond`, the one with the most
-    dense multiply-adds counts. A `while` loop does not count and is named in `uncounted`, as are primitives
-    that are not understood.
+    kernel weight that counts is counted at all these places. A loop counts once for each round, and a
+    connection in a loop is effective if it is effective in any round. Of the branches of a `cond`, the one
+    with the most dense multiply-adds counts. A `while` loop does not count and is named in `uncounted`, as
+    are primitives that are not understood.
 
     Args:
       model: a network of one run, or a function `(tree, *inputs) -> outputs`, traceable by JAX.
@@ -84,9 +84,9 @@ def cost(model: Any, about: Any = None, /, *inputs: Any, mask: Any = None, batch
       mask: for a function, booleans, and `None` for leaves that are not masked. A network has its own mask.
       batch: for a function, the number of examples in its inputs. Multiply-adds and activations are divided
         by it. By default the first axis of an input is the batch if the function can be traced with twice its
-        size, and outputs and multiply-adds double exactly. The parameters fix every other axis. An axis that
-        a convolution or a loop moves along, or that a product sums over, is not a batch. Without a batch axis
-        the whole call is counted. The first line of the table shows the choice.
+        size. Outputs and multiply-adds must then double exactly. The parameters fix every other axis. An axis
+        that a convolution or a loop moves along, or that a product sums over, is not a batch. Without a batch
+        axis the whole call is counted. The first line of the table shows the choice.
 
     Returns:
       `Cost`: `cost.total.dense.multiply_adds`, `cost.layers["hidden"].masked.parameters`.
@@ -162,7 +162,7 @@ def _is_batch(groups: Groups, inputs: tuple[PyTree, ...], size: int) -> bool:
 
     outputs = [shape_of(output) for output in groups._program.closed.jaxpr.outvars]
     if all(shape == twice(shape) for shape in outputs):
-        return False
+        return False  # No output has such a first axis, so no output can double.
     shapes = [
         jax.ShapeDtypeStruct(twice(jnp.shape(leaf)), getattr(leaf, "dtype", None) or jnp.result_type(leaf))
         for leaf in jax.tree.leaves(inputs)
@@ -248,6 +248,7 @@ def _by_layer(
     paths = [path for path in paths if not is_key(shapes[path])]
     used = {module_of(path) for path in paths} | {product.layer for product in products.found}
     names = [name for name in dict.fromkeys([*products.layers, *map(module_of, paths)]) if name in used]
+    # The sort is stable: layers keep the program's order, and products without parameters come last.
     names.sort(key=lambda name: name == NO_PARAMETERS)
     counts = dict.fromkeys(names, Counts())
     for path in paths:
@@ -286,6 +287,7 @@ def _cost(
       masked: the paths of the leaves that have a mask.
       parameters: the paths of the leaves that count as parameters.
     """
+    # Values of factors matter only if a mask may have made them 0.
     products = _products(groups, leaves if masked else {})
     batch, batch_is = examples
 

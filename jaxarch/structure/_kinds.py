@@ -386,6 +386,7 @@ def _while(step: Step, taken: Values, meetings: Meetings) -> Values:
     condition, body = step.programs
     of_condition, of_body = step.eqn.params["cond_nconsts"], step.eqn.params["body_nconsts"]
     before, carried = taken[of_condition : of_condition + of_body], taken[of_condition + of_body :]
+    # The first walk only finds the natures of the carry. The body is walked again after the condition.
     carried, _ = _until_they_stay(body, before, carried, [], Meetings())
     (goes_on,) = _walk(condition, [*taken[:of_condition], *carried], meetings)
     if goes_on.nature > Nature.LEAF:

@@ -242,6 +242,7 @@ def _scan(step: Step, taken: Factors, times: int, products: Products) -> None:
             for index in range(carries)
             if made[index] is None and outside[consts + index] is not None
         ]
+        # A carry that the body makes depend on the inputs is no factor: the body is walked again without it.
         if not lost:
             break
         for index in lost:

@@ -255,6 +255,7 @@ def _cut(groups: Groups, folded: Folded, held: PyTree, tree: PyTree) -> PyTree:
             return leaf if before is now else now
         return jax.device_put(now, leaf.sharding)
 
+    # Folding keeps unchanged leaves as the same objects, so identity shows which biases are new.
     whole = jax.tree.map(placed_as, tree, held, folded.tree)
     return copied(groups.cut(whole, folded.kept))
 
@@ -364,7 +365,7 @@ def _guarded(
                     "inputs: with these sizes other units do nothing than with those of the example that the "
                     "model was shrunk on; shrink it on an example of these"
                 )
-            known.add(sizes)
+            known.add(sizes)  # Each combination of sizes is checked once.
         return smaller(small, *others)
 
     return guarded
@@ -393,6 +394,7 @@ def _smaller(
     """
     program = jax.jit(groups.smaller(folded.kept))
     same = _takes(function, program, small, *inputs)
+    # Custom derivative rules are not part of the compared programs, so their gradients are compared.
     if same and _has_rules(groups._program):
         same = _derive_alike(function, program, small, inputs)
     chosen = function if same else program

@@ -208,6 +208,7 @@ class _Found:
             for views in taken[consts + carries :]
         ]
         carried = taken[consts : consts + carries]
+        # Only the last walk counts, in which the views of the carry no longer change.
         while True:
             inside = _Found()
             made = inside.walk(eqn.params["jaxpr"], [*taken[:consts], *carried, *rows])

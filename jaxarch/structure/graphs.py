@@ -100,8 +100,8 @@ def normalized_laplacian(adjacency: ArrayLike) -> Array:
       Shape (nodes, nodes), symmetric, float32 or wider. NaN and infinite weights give NaN.
 
     Raises:
-      ArgumentError: anything but a square matrix of real numbers; one that is not symmetric (to rounding),
-        where it is concrete.
+      ArgumentError: anything but a square matrix of real numbers; a concrete matrix that is not symmetric (up
+        to rounding).
 
     Example:
       >>> import jax.numpy as jnp

@@ -175,6 +175,7 @@ def _evaluate(jaxpr: Jaxpr, consts: Sequence[Any], inputs: Sequence[Interval]) -
 
 def _apply(eqn: JaxprEqn, inputs: list[Interval]) -> list[Interval]:
     name = eqn.primitive.name
+    # It is recognized before calls are entered, so that it is enclosed as a whole.
     if _is_logaddexp(eqn):
         name = "logaddexp"
     elif name in _CALLS:

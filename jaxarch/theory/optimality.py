@@ -2,8 +2,8 @@ r"""Optimality of a mask from one gradient: its duality gap, and the connections
 
     gap(v) = sum_i max(g_i v_i, -g_i (1 - v_i)),        g = grad F(v)
 
-(docs/theory.md, `certificate.gap` and `certificate.flips`; the gap is that of Frank and Wolfe, 1956, and
-Jaggi, 2013, on the cube).
+(docs/theory.md, `certificate.gap` and `certificate.flips`; the gap of Frank and Wolfe, 1956, and Jaggi, 2013,
+on the cube).
 """
 
 from __future__ import annotations

@@ -106,6 +106,7 @@ def bregman_divergence(mask: ArrayLike, scores: ArrayLike, hard: ArrayLike, soft
     u, b = jnp.broadcast_arrays(u, b)
     inside = (u > 0) & (u < 1)
     at_vertex = _from_vertex(jnp.where(u > 0, b, -b), ratio, gap)
+    # The branch that `where` discards at the vertices must stay finite.
     u = jnp.where(inside, u, 0.5)
     a = jnp.log(u) - jnp.log1p(-u)
     far = jnp.abs(b - a) > 1
@@ -174,6 +175,7 @@ def _growth(b: Array, ratio: Array) -> Array:
 
 def _from_vertex(b: Array, ratio: Array, gap: Array) -> Array:
     """Compute V(b)."""
+    # Unlike `abs`, this has the derivative 1 at 0.
     size = jnp.where(b < 0, -b, b)
     value = jnp.exp(-gap * size) / (2 * gap) + _beyond_the_first_term(size, ratio, gap)
     return value + jnp.where(b < 0, _growth(size, ratio), 0)

@@ -423,6 +423,7 @@ def prescribed_clip(
         return jnp.where(rises, low, middle), jnp.where(rises, middle, high)
 
     like = curved * ratio * _number(largest_sum)
+    # The zero of the derivative is found by bisection of b in [0, 40].
     ends = jnp.zeros_like(like), jnp.full_like(like, 40.0)
     return jax.nn.sigmoid(-jax.lax.fori_loop(0, 50, halved, ends)[0])
 
