@@ -86,7 +86,7 @@ def certify(
         descended in, `masks.soft_mask(network.info["scores"], hard, soft)` after `search.two_temperature`.
         The reported gap is the smaller one of `gap(u)` and `F(u) - F(v) + gap(v)`.
       flips: the number of connections to try, the most promising ones first.
-      delta: the error probability of each bound, in (0, 1).
+      delta: the accepted probability that a bound is wrong, for each bound by itself; in (0, 1).
       choices: the number of networks (seeds, settings) from which this one is chosen by looking at the
         training rows; it must be fixed beforehand. If you stop adaptively, pass `k * (k + 1)` for the k-th
         network. Several densities over the same weights need no such correction.

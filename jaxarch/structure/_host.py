@@ -86,7 +86,7 @@ def _divides_integers(eqn: JaxprEqn) -> bool:
 
 
 _REDUCTIONS = ("reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_sum")
-"""Reductions of zeros that are 0, unless the zeros are negative."""
+"""Reductions that turn zeros into zeros, unless these are negative."""
 _PLACED = ("reshard", "sharding_constraint", "pvary")
 
 

@@ -145,8 +145,8 @@ def shrink(model: Any, about: Any, *inputs: PyTree) -> Shrunk:
     over units. In both cases it takes any batch size and can be jitted, mapped and differentiated.
 
     Units are found to do nothing for inputs of the example's sizes, whatever their values, and for one
-    example more. Numbers that overflow are not considered. Leaves that are not read here are not cut. The
-    result shares no array with the arguments.
+    example more. Numbers that overflow are not considered. Leaves that the model does not read are not
+    cut. The result shares no array with the arguments.
 
     A network is read in evaluation mode: dropout does nothing and batch norm uses its running statistics. The
     result's `problem` trains the network too, with batch statistics, as the original would train without
@@ -389,12 +389,12 @@ def _smaller(
     """Choose a function of the smaller arrays, and compare it with the original.
 
     Returns:
-      Whether the original function takes the smaller arrays unchanged; a function that takes them; and its
-      difference from the original in units of the largest output.
+      A boolean, true if the original function takes the smaller arrays unchanged; a function that takes them;
+      and its difference from the original in units of the largest output.
     """
     program = jax.jit(groups.smaller(folded.kept))
     same = _takes(function, program, small, *inputs)
-    # Custom derivative rules are not part of the compared programs, so their gradients are compared.
+    # Custom derivative rules are not part of the compared programs, so gradients are compared as well.
     if same and _has_rules(groups._program):
         same = _derive_alike(function, program, small, inputs)
     chosen = function if same else program

@@ -97,9 +97,9 @@ def saturation_steps(
 
     Start at `v = 1/2`, and let all gradients in this entry have one sign and a size of at least gamma. Then
     this number of steps, rounded up, brings the entry to `|hard w| >= b`, within `1/(1 + e^b)` of its vertex.
-    Only `hard soft eta` and rho matter (`two-temperature.scaling`). At a given `hard soft eta` the number
-    grows with rho: by at most 9% up to `rho = 1/b`, and like `e^(rho b)` beyond (docs/theory.md,
-    `two-temperature.time-to-read-off`).
+    Of hard, soft and eta, only `hard soft eta` and rho matter (`two-temperature.scaling`). At a given
+    `hard soft eta` the number grows with rho: by at most 9% up to `rho = 1/b`, and like `e^(rho b)` beyond
+    (docs/theory.md, `two-temperature.time-to-read-off`).
 
     Args:
       position: b, positive; at 16, v differs from its vertex by one unit in the last place of float32.
@@ -163,7 +163,9 @@ def last_iterate_bound(
     steps: ArrayLike,
     exact: bool = False,
 ) -> Array:
-    """Return `D/(eta T) + eta K G^2 (2 + log T)`, a bound on the last iterate's gap `E F(v_T) - F(u)`.
+    """Return `D/(eta T) + eta K G^2 (2 + log T)`, a bound on the expected gap of the last iterate.
+
+    The gap is `E F(v_T) - F(u)`.
 
     Example:
       >>> from jaxarch.theory import mirror
