@@ -1,4 +1,4 @@
-"""What theorems say of a network that was found, how good and how often wrong it is, and set of a search."""
+"""Guarantees from theorems: certificates of a network that was found, and settings of a search."""
 
 from jaxarch.certificates._certificate import Certificate as Certificate
 from jaxarch.certificates._certificate import Errors as Errors

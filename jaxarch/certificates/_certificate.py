@@ -1,4 +1,4 @@
-"""A certificate: the numbers, and how they are told."""
+"""Certificates: their numbers, and how they are printed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 
 def rounded(number: float, towards: str) -> str:
-    """A number with four significant digits, rounded in one direction."""
+    """Format a number with four significant digits, rounded in one direction."""
     exact = Decimal(number)
     if not exact.is_finite() or exact == 0:
         return f"{number:g}"
@@ -16,14 +16,14 @@ def rounded(number: float, towards: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Flips:
-    """What single flips of connections do to the loss.
+    """The effect of single flips of connections on the loss.
 
     Attributes:
-      tried: how many were evaluated, those first that promise most.
-      allowed: how many there are: all connections, or those that can be removed.
-      better: how many of those that were tried lower the loss.
-      change: of the loss by the best one; `None` if none was tried.
-      connection: the best one: its leaf, and where in it.
+      tried: the number of flips that were evaluated, the most promising ones first.
+      allowed: the number of possible flips: all connections, or only the ones that can be removed.
+      better: the number of tried flips that lower the loss.
+      change: the change of the loss by the best flip; `None` if none was tried.
+      connection: the best flip: its leaf, and the index in it; `None` if none was tried.
     """
 
     tried: int
@@ -34,7 +34,7 @@ class Flips:
 
     @property
     def locally_optimal(self) -> bool:
-        """Whether every flip was tried, and none lowers the loss."""
+        """True if every flip was tried and none lowers the loss."""
         return self.tried == self.allowed and self.better == 0
 
     def __str__(self) -> str:
@@ -51,12 +51,12 @@ class Flips:
 
 @dataclasses.dataclass(frozen=True)
 class Errors:
-    """How often a network errs on some examples, and at most on new ones.
+    """The errors of a network on some examples, and a bound on its error rate on new ones.
 
     Attributes:
-      errors: counted.
-      examples: of how many.
-      bound: on the chance of an error on a new example.
+      errors: the number of errors counted.
+      examples: the number of examples.
+      bound: an upper bound on the probability of an error on a new example.
     """
 
     errors: int
@@ -65,7 +65,7 @@ class Errors:
 
     @property
     def rate(self) -> float:
-        """Errors an example."""
+        """Errors per example."""
         return self.errors / self.examples
 
     def __str__(self) -> str:
@@ -75,25 +75,25 @@ class Errors:
 
 @dataclasses.dataclass(frozen=True)
 class Certificate:
-    """What theorems say of one network: what `certify` returns. `print` shows it in words.
+    """The guarantees for one network, as returned by `certify`. `print` shows them in words.
 
     Attributes:
-      connections: how many may be there.
-      kept: how many are.
-      examples: the training rows.
-      loss: F of the mask, over all of them.
-      gap: how far it is from stationary, and on losses that are convex in the mask from the best mask.
-      convex: whether the loss was said to be so.
-      growing: whether connections that the network lacks were taken into account, or only those that it has.
-      flips: of single connections.
-      delta: the chance that is taken of the error bounds being wrong, each by itself.
-      choices: among how many networks this one was chosen by the training rows.
-      length: of the mask's description in nats, the price of having chosen it by the training rows.
-      training: errors on the training rows, and their bound for new examples; `None` where there is none.
-      held_out: of the validation rows, likewise.
-      why_not: why there is no bound from the training rows; empty where there is one.
-      why_not_held_out: likewise of the validation rows; empty too if there are none.
-      assumptions: what the numbers rest on that could not be looked up.
+      connections: the number of possible connections.
+      kept: the number of connections in the mask.
+      examples: the number of training rows.
+      loss: F of the mask, over all training rows.
+      gap: how far the mask is from stationary; for losses convex in the mask, also how far from the best one.
+      convex: whether the loss was claimed to be convex in the mask.
+      growing: whether missing connections were considered, or only existing ones.
+      flips: the results of single flips.
+      delta: the accepted probability that an error bound is wrong, for each bound by itself.
+      choices: the number of networks from which this one was chosen by the training rows.
+      length: the length of the mask's description in nats, the price of choosing it by the training rows.
+      training: errors on the training rows, and their bound for new examples; `None` if there is no bound.
+      held_out: errors on the validation rows, and their bound; `None` if there is no bound.
+      why_not: the reason why the training rows give no bound; empty if they give one.
+      why_not_held_out: the same for the validation rows; also empty if there are none.
+      assumptions: the assumptions that could not be checked.
     """
 
     connections: int
@@ -115,7 +115,10 @@ class Certificate:
 
     @property
     def best_loss(self) -> float | None:
-        """What no mask is below, where the loss is convex in it; of `growing=False`, no part of this one."""
+        """A lower bound on the loss of all masks, if the loss is convex in the mask; otherwise `None`.
+
+        With `growing=False` the bound holds for the subsets of this mask alone.
+        """
         return self.loss - self.gap if self.convex else None
 
     def __str__(self) -> str:

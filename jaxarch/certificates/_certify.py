@@ -1,4 +1,4 @@
-"""What theorems say of a network, in one call."""
+"""Certificates of a network: the guarantees that theorems give, in one call."""
 
 from __future__ import annotations
 
@@ -55,59 +55,59 @@ def certify(
     repeats: bool = False,
     batch_size: int | None = None,
 ) -> Certificate:
-    r"""What can be proved of a mask that was learned: how good it is, and how often it errs on new examples.
+    r"""Certify a learned mask: how close to optimal it is, and how often it errs on new examples.
 
     - *The gap* `sum_i max(g_i u_i, -g_i (1 - u_i))`, g the gradient of F, the loss over all training rows, at
-      the mask u: 0 where no direction into the cube descends. If F is convex in the mask, no mask's loss is
-      lower than `F(u) - gap` (`theory.optimality.duality_gap`), nor than `F(v) - gap(v)` at any `relaxed` v.
-    - *Single flips* of the connections that promise most by the gradient, each one's F computed. The mask is
-      locally optimal if all were tried and none is better.
-    - *Errors on new examples*, where the weights were there before the data and the data chose nothing but
-      the mask: a bound from the errors on the training rows and the length of the mask's description
-      (`theory.generalization.masked_bound`), and, where there are validation rows, the bound that these give
-      by themselves, which is nearly always the smaller one. Each is wrong with probability `delta` at most.
+      the mask u. It is 0 if no direction into the cube descends. If F is convex in the mask, no mask's loss
+      is lower than `F(u) - gap` (`theory.optimality.duality_gap`), or than `F(v) - gap(v)` at a `relaxed` v.
+    - *Single flips* of the connections that are most promising by the gradient; F is computed for each. The
+      mask is locally optimal if all flips were tried and none is better.
+    - *Errors on new examples*, if the weights existed before the data and the data chose only the mask. One
+      bound follows from the errors on the training rows and the length of the mask's description
+      (`theory.generalization.masked_bound`). Validation rows, if there are any, give a bound by themselves,
+      nearly always the smaller one. Each bound is wrong with probability at most `delta`.
 
     Args:
-      network: what one run found, masked: `network.of_run(0)` of what `over_seeds` returned.
-      problem: that it was found for, of one run: `problem.of_run(0)` where runs have rows of their own.
-      weights: all parameters as they were before any training row was looked at: `network[Start].params`
-        of a search over fixed weights that nothing was trained before, or `problem.start(key)[0]` where the
-        problem is `paired`; by default weights of 1. Other weights than its `Start`, where the network has
-        one, are refused, and those that are 0 wherever the mask is. With them connections that are not there
-        can be tried too; without them, and where weights are not 1, gap and flips are of the connections that
-        are there.
-      wrong: `(outputs, y) -> (n,)`, booleans, which of n examples the network gets wrong, y being the second
-        of the problem's batches; by default whether the largest of several outputs is not that of an integer
-        label. An example with NaN among its outputs is wrong in any case.
-      convex: whether the loss is convex in the mask, as one that is convex in outputs which are linear in it,
-        and differentiable. Hidden layers are not. It is looked at in some places, and refused where it fails.
-      relaxed: v, numbers in [0, 1] in the mask's structure, where the loss is convex: the mask that the
-        search descended in, as `masks.soft_mask(network.info["scores"], hard, soft)` after
-        `search.two_temperature`. The gap that is reported is the smaller one of `gap(u)` and
-        `F(u) - F(v) + gap(v)`.
-      flips: how many connections are tried, the most promising ones first.
-      delta: in (0, 1).
-      choices: among how many networks (seeds, settings) this one is chosen by looking at the training rows, a
-        number that was fixed before. Whoever goes on until content says `k * (k + 1)` of the k-th. Densities
-        need no such payment over the same weights.
-      prior: the chance of each connection to be there, in the mask's structure, that was fixed before these
-        training rows were looked at, for a shorter description: from another half of the rows, for instance,
+      network: the masked network of one run: `network.of_run(0)` of the result of `over_seeds`.
+      problem: the problem that was solved, of one run: `problem.of_run(0)` if runs have their own rows.
+      weights: all parameters as they were before any training row was looked at; by default weights of 1.
+        Take `network[Start].params` after a search over fixed weights without training before it, or
+        `problem.start(key)[0]` if the problem is `paired`. The training rows give no bound if the weights
+        differ from the network's `Start`, where it has one, or are 0 wherever the mask is. With `weights`,
+        flips also try missing connections. Without them, unless all weights are 1, the gap and the flips
+        cover only the connections that exist.
+      wrong: `(outputs, y) -> (n,)`, booleans: which of n examples the network gets wrong. y is the second
+        part of the problem's batches. By default an example is wrong if its largest output, of several, is
+        not at its integer label. An example with NaN among its outputs is always wrong.
+      convex: whether the loss is convex in the mask and differentiable. It is if it is convex in outputs that
+        are linear in the mask; with hidden layers they are not. The claim is checked at some places and
+        refused where it fails.
+      relaxed: v, numbers in [0, 1] in the mask's structure, for a convex loss: the mask that the search
+        descended in, `masks.soft_mask(network.info["scores"], hard, soft)` after `search.two_temperature`.
+        The reported gap is the smaller one of `gap(u)` and `F(u) - F(v) + gap(v)`.
+      flips: the number of connections to try, the most promising ones first.
+      delta: the accepted probability that a bound is wrong, for each bound by itself; in (0, 1).
+      choices: the number of networks (seeds, settings) from which this one is chosen by looking at the
+        training rows; it must be fixed beforehand. If you stop adaptively, pass `k * (k + 1)` for the k-th
+        network. Several densities over the same weights need no such correction.
+      prior: the probability that each connection exists, in the mask's structure, for a shorter description.
+        It must be fixed before these training rows are looked at. It may come from another half of the rows,
         whose errors are then not counted (`dataclasses.replace(problem, train=other_half)`).
-      repeats: whether rows with equal inputs were drawn independently, as where inputs have few values. By
-        default they count as copies, of which no bound follows: neither where training or validation rows
-        repeat one another, nor where validation rows have the inputs of training rows. Labels do not tell
-        copies apart, and copies that were changed are not found.
-      batch_size: rows at a time, where memory is short; by default all.
+      repeats: whether rows with equal inputs were drawn independently, for instance because inputs have few
+        values. By default they count as copies. There is then no bound if training or validation rows repeat
+        one another, or if validation rows share inputs with training rows. Rows that differ only in the label
+        are copies too. Copies with changed inputs are not detected.
+      batch_size: the number of rows to process at a time, to save memory; by default all.
 
     Returns:
-      A `Certificate`; `print` shows it. The loss, its gap and flips are as exact as the network's arithmetic,
-      the error bounds are rounded upwards from counted errors.
+      A `Certificate`; `print` shows it. The loss, its gap and flips are as exact as the network's arithmetic.
+      The error bounds are rounded upwards from counted errors.
 
     Raises:
-      ArgumentError: a network without a mask or weights, or of many runs; a problem whose runs have rows of
-        their own; a stream without rows; a loss that is not finite, or said to be convex and is not; a
-        `relaxed` mask where it is not said so, or outside [0, 1]; weights of another structure; a `wrong`
-        that does not return n booleans; numbers out of range.
+      ArgumentError: a network without a mask or weights, or of many runs; a problem whose runs have their own
+        rows; a stream without rows; a loss that is not finite, or that is not convex despite `convex=True`; a
+        `relaxed` mask without `convex=True`, or outside [0, 1]; weights of another structure; a `wrong` that
+        does not return n booleans; numbers out of range.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -204,12 +204,12 @@ def _check_settings(
 
 
 def _begun_with(weights: PyTree, network: Network) -> Network:
-    """Return a network whose search began with some weights, or with none that are known."""
+    """Return the network with `weights` as its `Start`, or without a `Start` if they are `None`."""
     return network.without(Start) if weights is None else network.with_records(Start(weights))
 
 
 def _check(network: Network, problem: Problem, weights: PyTree) -> None:
-    """Raise unless they are a network of one run with a mask, and the problem of that run."""
+    """Raise unless the arguments are a masked network of one run and the problem of that run."""
     if not isinstance(network, Network):
         raise ArgumentError(f"network: expected what a search found, got {shown(network)}")
     check_is_problem(problem)
@@ -229,7 +229,7 @@ def _check(network: Network, problem: Problem, weights: PyTree) -> None:
 
 
 def _check_rows(problem: Problem) -> None:
-    """Raise unless the rows of a problem are those of one run, and none is padding."""
+    """Raise unless a problem has the rows of one run, without padding."""
     for name in ("train", "validation"):
         if getattr(getattr(problem, name), "ndim", 1) > 1:
             raise ArgumentError(
@@ -245,7 +245,7 @@ def _check_rows(problem: Problem) -> None:
 
 
 def _check_leaves(network: Network, problem: Problem) -> None:
-    """Raise unless the network's parameters, mask and state are those of the problem's model."""
+    """Raise unless the network's parameters, mask and state fit the problem's model."""
     params, state = jax.eval_shape(problem.init, jax.random.key(0))
     found, made = named_leaves(network.params), named_leaves(params)
     for path, leaf in found.items():
@@ -268,7 +268,8 @@ def _leaves_like(
     """Yield the leaves of a tree by path.
 
     Raises:
-      ArgumentError: another structure than that of `like`; at a leaf, no array of numbers or another shape.
+      ArgumentError: a structure that differs from `like`; a leaf that is no array of numbers or has another
+        shape.
     """
     check_structure(name, tree, like, of)
     expected = named_leaves(like)
@@ -293,11 +294,11 @@ class _Examples:
 
     @cached_property
     def digests(self) -> list[bytes]:
-        """Digests of the inputs, by which copies are found; none where rows may repeat one another."""
+        """Digests of the inputs, to find copies; empty if rows may repeat one another."""
         return [] if self.repeats else input_digests(self.problem, self.rows)
 
     def why_none(self, network: Network) -> str:
-        """Say why errors cannot be counted; empty where they can."""
+        """Say why errors cannot be counted; empty if they can."""
         return why_no_errors(self.problem, network, self.wrong, self.rows)
 
     def errors(self, network: Network, bound: Callable[[int, int], float]) -> tuple[Errors | None, str]:
@@ -328,7 +329,7 @@ def _assumptions(
     repeats: bool,
     convex: bool,
 ) -> tuple[str, ...]:
-    """List what the statements of a certificate rest on."""
+    """List the assumptions of a certificate."""
     assumptions = []
     if training is not None:
         known = "the model and what all its starts have in common" if weights is None else "the weights"
@@ -369,13 +370,13 @@ def _optimality(
 
     Args:
       on: the objective.
-      of: what the objective is made of.
-      flips: how many to try.
-      convex: whether the loss is said to be convex in the mask.
+      of: the arguments that the objective is made from.
+      flips: the number of flips to try.
+      convex: whether the loss is claimed to be convex in the mask.
       relaxed: a mask of numbers in [0, 1], or `None`.
 
     Raises:
-      ArgumentError: a loss that fails, is not finite, or is not convex as was said; a `relaxed` that does not
+      ArgumentError: a loss that fails, is not finite, or is not convex as claimed; a `relaxed` that does not
         fit.
     """
     try:
@@ -405,7 +406,7 @@ def _first_order(
     batch_size: int | None,
     relaxed: Array | None = None,
 ) -> tuple[Array, Array, Array]:
-    """F of the mask, or of numbers in its place, its gradient, and the gap."""
+    """Return F, its gradient and the gap at the mask, or at `relaxed` numbers in its place."""
     on = MaskedObjective.of(network, returning, problem, batch_size)
     vector = on.flat if relaxed is None else relaxed
     loss, gradient = jax.value_and_grad(on.objective)(vector)
@@ -420,10 +421,10 @@ def _gap_by(
     returning: Returning,
     batch_size: int | None,
 ) -> Array:
-    """`F(u) - F(v) + gap(v)`, v a vector of numbers in [0, 1], with what rounding may have taken from it.
+    """Return `F(u) - F(v) + gap(v)`, v a vector of numbers in [0, 1], plus an allowance for rounding.
 
     Raises:
-      ArgumentError: a loss there that is not finite, or F below its tangent plane there.
+      ArgumentError: a loss at v that is not finite, or F(u) below the tangent plane at v.
     """
     there, _, slack = _first_order(network, problem, returning, batch_size, vector)
     gap, size = loss - there + slack, jnp.abs(loss) + jnp.abs(there) + slack
@@ -436,11 +437,11 @@ def _gap_by(
 
 
 def _relaxed(relaxed: PyTree, mask: PyTree, convex: bool, on: MaskedObjective) -> Array:
-    """Numbers in place of the mask, as a vector.
+    """Return the numbers in place of the mask as a vector.
 
     Raises:
-      ArgumentError: a loss that is not said to be convex; numbers of another structure or shape, outside
-        [0, 1], or above 0 at connections that cannot come back.
+      ArgumentError: a loss that is not claimed to be convex; numbers of another structure or shape, outside
+        [0, 1], or above 0 at connections that cannot be restored.
     """
     if not convex:
         raise ArgumentError("relaxed: it bounds the loss of masks only where that is convex, convex=True")

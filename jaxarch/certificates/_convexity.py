@@ -1,4 +1,4 @@
-"""A loss that is said to be convex in the mask is looked at in some places."""
+"""Checks, at some places, of a loss that is claimed to be convex in the mask."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from jaxarch._internal.errors import ArgumentError
 from jaxarch.transforms._flip import MaskedObjective, Tries
 
 SEGMENTS = 16
-"""From the mask to others, drawn."""
+"""Number of segments from the mask to random other masks."""
 COARSEST = 1e-6
-"""The rounding up to which convexity can be told from its opposite."""
+"""The coarsest machine epsilon at which a failure of convexity can be told from rounding."""
 ROUNDINGS = 1e3
-"""Of a sum over examples, in units of the last place."""
+"""Allowance for the rounding of a sum over examples, in units in the last place."""
 
 
 def check_convex(on: MaskedObjective, loss: float, gradient: Array, gap: float, tries: Tries | None) -> None:
@@ -44,7 +44,7 @@ def check_convex(on: MaskedObjective, loss: float, gradient: Array, gap: float, 
 
 
 def check_flips(loss: float, gap: float, tries: Tries | None, eps: float) -> None:
-    """Raise if a flip comes to less than the gap allows any mask."""
+    """Raise if a flip has a lower loss than the gap allows for any mask."""
     if tries is not None and float(tries.values.min()) < loss - gap - ROUNDINGS * eps * (abs(loss) + gap):
         raise ArgumentError(
             f"convex: the loss is not convex in the mask, or not differentiable at it: a flip comes to "

@@ -1,4 +1,4 @@
-"""How many examples a network gets wrong, counted."""
+"""Counts of the examples that a network gets wrong."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from jaxarch.run._problem import Problem
 Wrong = Callable[[Any, Any], Array]
 """`(outputs, y) -> (n,)`, booleans."""
 ROUNDING = 0.01
-"""The share of the largest output that another batch size may change by rounding, and of the examples."""
+"""The share of the largest output, and of the examples, that another batch size may change by rounding."""
 
 
 ADVICE = "as with batch statistics; let `predict` use running averages, so that examples do not mix"
 
 
 def why_no_errors(problem: Problem, network: Network, wrong: Wrong | None, rows: np.ndarray) -> str:
-    """Say why errors on these rows cannot be counted; empty where they can.
+    """Say why errors on these rows cannot be counted; empty if they can.
 
     Raises:
-      ArgumentError: a `wrong` that does not say of each example whether it is.
+      ArgumentError: a `wrong` that does not return one boolean for each example.
     """
     if not len(rows):
         return "none: there are no rows"
@@ -58,13 +58,13 @@ def why_no_errors(problem: Problem, network: Network, wrong: Wrong | None, rows:
     try:
         jax.eval_shape(_errors_of, *arguments, jnp.asarray(rows))
     except Exception as error:
-        # Whatever a model raises says that it has no outputs for one example.
+        # Any exception means that the model has no outputs for a single example.
         return f"none: the model does not take an example by itself: {first_line(error)}"
     return ""
 
 
 def _outputs(problem: Problem, params: PyTree, state: PyTree, rows: Array) -> tuple[Any, Any] | None:
-    """Of some rows, and their labels; `None` where batches have none."""
+    """Return the outputs and labels of some rows; `None` if batches are not pairs (x, y)."""
     batch = problem.gather(problem.data, problem.per_run, rows)
     if not isinstance(batch, tuple) or len(batch) != 2 or problem.predict is None:
         return None
@@ -76,7 +76,7 @@ def _largest_is_another(outputs: Any, labels: Array) -> Array:
 
 
 def _of_each(tree: Any, count: int) -> list[Array]:
-    """The leaves with an axis of examples that may hold NaN, as (examples, numbers)."""
+    """Return the inexact leaves with an axis of examples, as (examples, numbers); only they may hold NaN."""
     leaves = (leaf for leaf in map(jnp.asarray, jax.tree.leaves(tree)) if leaf.shape[:1] == (count,))
     return [leaf.reshape(count, -1) for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.inexact)]
 
@@ -84,7 +84,7 @@ def _of_each(tree: Any, count: int) -> list[Array]:
 def _judged(
     wrong: Wrong, problem: Problem, params: PyTree, state: PyTree, rows: Array
 ) -> tuple[Array, list[Array]]:
-    """Say which examples are wrong, and give their outputs. One with a NaN, in its label too, is wrong."""
+    """Return which examples are wrong, and their outputs. A NaN in outputs or labels counts as an error."""
     found = _outputs(problem, params, state, rows)
     assert found is not None
     outputs, labels = (_of_each(of, len(rows)) for of in found)
@@ -98,11 +98,11 @@ class _Counts(NamedTuple):
     """Errors of some examples in one batch, and of each of them by itself.
 
     Attributes:
-      together: how many are wrong in the batch.
-      alone: how many are by themselves.
-      unlike: how many are in one of both only.
+      together: the number of examples that are wrong in the batch.
+      alone: the number of examples that are wrong by themselves.
+      unlike: the number of examples that are wrong in only one of the two ways.
       apart: the largest difference of outputs, a number for each leaf.
-      largest: the largest finite output, likewise.
+      largest: the largest finite output, a number for each leaf.
     """
 
     together: Array
@@ -139,18 +139,18 @@ def _errors_of(wrong: Wrong, problem: Problem, params: PyTree, state: PyTree, ro
 
 def _counted(wrong: Wrong | None) -> Partial:
     of = wrong or _largest_is_another
-    # As a pytree its numbers are traced: of many thresholds, say, one program counts the errors.
+    # In a `Partial` the arguments are a pytree and get traced, so that one program serves many thresholds.
     return of if isinstance(of, Partial) else Partial(of)
 
 
 def count_errors(
     network: Network, problem: Problem, wrong: Wrong | None, rows: np.ndarray, batch_size: int | None
 ) -> tuple[int, str]:
-    """Count the errors on these rows, so many at a time, and again each example by itself.
+    """Count the errors on these rows, in batches and again for each example by itself.
 
     Returns:
-      The larger number, and why it is none that a bound follows from: outputs depend on the other examples of
-      a batch. Empty where they differ by rounding alone.
+      The larger count, and the reason why no bound follows from it: outputs depend on the other examples of a
+      batch. The reason is empty if outputs differ by rounding alone.
     """
     size = batch_size or len(rows)
     parts = (jnp.asarray(rows[start : start + size]) for start in range(0, len(rows), size))

@@ -1,4 +1,4 @@
-"""How fast the gradient of a loss turns within the cube: looked for, and never an upper bound."""
+"""Estimates of how fast the gradient of a loss changes within the cube; they are never upper bounds."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import numpy as np
 from jax import Array
 
 REACH = 0.01
-"""How far of the way to another mask the gradient is followed."""
+"""The fraction of the way to another mask along which the gradient is followed."""
 JUMPS = 0.02
-"""Up to this share of its change the gradient of a smooth loss is the integral of its Hessian."""
+"""A loss counts as smooth if at most this share of its gradient's change is not the Hessian's integral."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
 
 
 class Curvature(NamedTuple):
-    """What was found at some masks.
+    """The curvature found at some masks.
 
     Attributes:
-      smoothness: the largest `norm(H x)`, x of norm 1 and H the Hessian, that power iteration came to: at
-        most the constant with which the gradient is Lipschitz.
+      smoothness: the largest `norm(H x)`, x of norm 1 and H the Hessian, that power iteration reached. It is
+        at most the Lipschitz constant of the gradient.
       largest_sum: the largest `sum_i abs(g_i)`.
-      jumps: what of the gradient's changes, from each mask a little way on, is no integral of the Hessian: a
-        share, of all masks together. It is large where the gradient jumps, as that of ReLU does.
+      jumps: the share of the gradient's changes, over a short way from each mask, that is not the integral
+        of the Hessian, for all masks together. It is large if the gradient jumps, as with ReLU.
     """
 
     smoothness: float
@@ -36,14 +36,14 @@ class Curvature(NamedTuple):
 def look(
     objective: Callable[[Array], Array], start: Array, key: Array, masks: int, iterations: int
 ) -> Curvature:
-    """The curvature of F at a mask, and at others on the way from it to masks that are drawn.
+    """Estimate the curvature of F at a mask, and at others on the way from it to random masks.
 
     Args:
-      objective: F of a vector in [0, 1]^d.
+      objective: F as a function of a vector in [0, 1]^d.
       start: the first mask.
       key: a `jax.random.key`.
-      masks: how many, the first one included.
-      iterations: of the power method at each.
+      masks: the number of masks, including the first.
+      iterations: the number of iterations of the power method at each mask.
     """
     gradient = jax.grad(objective)
     nodes, weights = (jnp.asarray(each, start.dtype) for each in ((1 + _NODES) / 2, _WEIGHTS / 2))
@@ -79,7 +79,11 @@ def look(
 
 
 def drawn_mask(key: Array, like: Array, number: Array) -> Array:
-    """Entries of one level: as chances of a 1 in every other mask, as the largest value in the others."""
+    """Draw a mask with one random level.
+
+    For even `number` the entries are uniform in [0, level). For odd ones an entry is 1 with the level as its
+    probability, and 0 otherwise.
+    """
     level_key, key = jax.random.split(key)
     level, share = jax.random.uniform(level_key), jax.random.uniform(key, like.shape, like.dtype)
     return jnp.where(number % 2, share < level, share * level).astype(like.dtype)

@@ -1,4 +1,4 @@
-"""Which settings theorems prescribe to a search, in one call."""
+"""Search settings that theorems prescribe, in one call."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from jaxarch.theory.bounds import gradient_bounds
 from jaxarch.theory.optimality import duality_gap
 
 READ_OFF = 16.0
-"""`|hard w|` at which a mask is a unit of float32 in the last place off its vertex."""
+"""The `|hard w|` at which a mask differs from its vertex by one unit in the last place of float32."""
 SEGMENTS = 16
-"""Between masks that are drawn, on which a loss that is said to be convex is looked at."""
+"""Number of segments between random masks on which a claim of convexity is checked."""
 EVALUATED = "that training computes the loss as evaluation does: no dropout, no statistics of batches"
 
 
@@ -59,49 +59,50 @@ def prescribe(
     iterations: int = 20,
     batch_size: int | None = None,
 ) -> Prescription:
-    r"""What theorems set of a search: the ratio of its temperatures, its rate, a clip; and what they leave.
+    r"""Prescribe the settings of a search by theorems: temperature ratio, learning rate and clip.
 
         prescription = jaxarch.prescribe(search, key, problem)
         print(prescription)  # each setting with its theorem, each constant with where it is from
         network, report = jaxarch.over_seeds(prescription.search, keys, problem)
 
-    - *soft*, at most `hard/16`: an entry is then read off within 9% of the time that it takes as soft goes to
-      0 (`two-temperature.time-to-read-off`). An upper limit, and no optimum.
-    - *The rate* `16/(L hard soft)` of plain gradient descent on all training rows, up to which no step raises
-      F (`two-temperature.descent`); or with `convex=True`, whatever the batch, the one of least bound on the
-      expected loss of the average mask (`two-temperature.average-iterate`), of which that of the last one
-      follows.
-    - *A clip*, where F is not convex: that of least bound on the gap, how far from stationary a mask on the
-      way is (`two-temperature.clipped-descent`), if this bound is below the gap that it begins with. It is
-      set with `clip=True` alone: what is clipped leaks, and the mask that is read off is another one.
+    - *soft*, at most `hard/16`: an entry is then read off within 9% of the time it takes as soft goes to 0
+      (`two-temperature.time-to-read-off`). This is an upper limit, not an optimum.
+    - *The learning rate* `16/(L hard soft)` of plain gradient descent on all training rows; up to this rate
+      no step raises F (`two-temperature.descent`). With `convex=True`, for any batch, it is the rate with the
+      smallest bound on the expected loss of the average mask (`two-temperature.average-iterate`); a bound for
+      the last mask follows.
+    - *A clip*, if F is not convex: the one with the smallest bound on the gap, which measures how far from
+      stationary some mask of the descent is (`two-temperature.clipped-descent`). It is prescribed if this
+      bound is below the initial gap, and set only with `clip=True`: clipped scores leak, and the mask that is
+      read off is another one.
 
-    L, the constant with which the gradient of F is Lipschitz in the mask, is known for few networks. If it is
-    not given, it is looked for by the power method at some masks, and may be larger elsewhere: what follows
-    from it is a heuristic, and says so. Where the gradient jumps, as with ReLU, there is no L, and nothing is
-    set but the ratio.
+    L, the Lipschitz constant of the gradient of F in the mask, is known for few networks. If it is not given,
+    it is estimated by the power method at some masks, and may be larger elsewhere. What follows from it is a
+    heuristic, and the result says so. If the gradient jumps, as with ReLU, there is no L, and only the ratio
+    is set.
 
     Args:
-      search: of `search.two_temperature`.
-      key: a `jax.random.key`: the constants are looked for where the search begins with it, and elsewhere.
-      problem: what is learned; of one run, `problem.of_run(0)` where runs have rows of their own.
-      convex: whether the loss is convex in the mask, as one that is convex in outputs which are linear in it.
-      clip: whether the search is clipped, where a clip is prescribed.
+      search: a search made by `search.two_temperature`.
+      key: a `jax.random.key`: constants are estimated at the search's start with this key, and elsewhere.
+      problem: the problem of one run: `problem.of_run(0)` if runs have their own rows.
+      convex: whether the loss is convex in the mask, for instance convex in outputs that are linear in it.
+      clip: whether to clip the search, if a clip is prescribed.
       smoothness: L, if it is known.
       gradient_bound: G, with `norm(grad_v f) <= G` for every example and mask; used with `convex`. By default
         it is certified by intervals (`theory.bounds.gradient_bounds`).
-      lowest: what F is never below; used without `convex`.
-      masks: at how many masks L is looked for.
-      iterations: of the power method at each.
-      batch_size: rows at a time, where memory is short; by default all.
+      lowest: a lower bound of F; used without `convex`.
+      masks: the number of masks at which L is estimated.
+      iterations: the number of iterations of the power method at each mask.
+      batch_size: the number of rows to process at a time, to save memory; by default all.
 
     Returns:
       A `Prescription`: the settings, the search with them, and a table of the reasons.
 
     Raises:
-      ArgumentError: another search, or one over N:M; one with a clip or a penalty of its own, or whose
-        temperature is a function of the step; temperatures that are traced; a problem of many runs, or
-        whose batches are streamed; a loss below `lowest`, one that is found not to be convex, or to be more
-        curved than `smoothness`.
+      ArgumentError: another search, or one over N:M; a search with its own clip or penalty, or with a
+        temperature that is a function of the step; traced temperatures; a problem of many runs, or with
+        streamed batches; a loss below `lowest`; a loss that is found not to be convex, or more curved than
+        `smoothness`.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -158,7 +159,7 @@ def prescribe(
 
 
 class _Found(NamedTuple):
-    """What follows for one kind of loss; the names are those of `Prescription`."""
+    """The prescribed settings for one kind of loss; the names are as in `Prescription`."""
 
     lines: tuple[Line, ...]
     rate: float | None = None
@@ -170,7 +171,7 @@ class _Found(NamedTuple):
 
 
 class _Objective:
-    """F as a function of a vector of [0, 1]^d, a number for each score."""
+    """F as a function of a vector in [0, 1]^d, with one number for each score."""
 
     def __init__(self, settings: Settings, state: TrainState, problem: Problem, batch_size: int | None):
         self.settings, self.state, self.problem, self.batch_size = settings, state, problem, batch_size
@@ -183,16 +184,16 @@ class _Objective:
         return self.problem.objective(params, self.state.model, batch_size=self.batch_size)
 
     def mask(self, clip: float | None = None) -> Array:
-        """The one that the search begins with."""
+        """Return the mask that the search begins with."""
         scores = self.scores if clip is None else clip_scores(self.scores, clip, self.hard)
         return jax.nn.sigmoid(self.hard * scores)
 
     def gap(self, vector: Array) -> float:
-        """How far a mask is from stationary."""
+        """Return the gap: how far a mask is from stationary."""
         return float(duality_gap(vector, self.gradient(vector)))
 
     def optimizer_rate(self, rate: float) -> float:
-        """That of the optimiser: without their factor the gradients are `soft` times smaller."""
+        """Return the optimizer's learning rate; gradients without their factor are `soft` times smaller."""
         return rate if self.settings.factor else rate * self.soft
 
 
@@ -245,7 +246,7 @@ def _if_smooth(
 def _clip(
     on: _Objective, rate: float, L: float, largest_sum: float, lowest: float, steps: int
 ) -> tuple[float | None, float | None, str]:
-    """The clip, the bound that it comes with, and why; or why there is none."""
+    """Return the clip, its bound and the reason; the first two are `None` if there is no clip."""
     if on.settings.density is not None:
         return None, None, "it does not go with a density"
     given = {"connections": on.scores.size, "largest_sum": largest_sum}
@@ -265,7 +266,7 @@ def _clip(
     free = on.mask()
 
     def at(steps: ArrayLike) -> tuple[Array, float, float]:
-        """The best clip of so many steps, its bound, and the gap of the clipped start."""
+        """Return the best clip for a number of steps, its bound, and the gap of the clipped start."""
         eps = best(free, steps)
         start = on.mask(float(eps))
         return eps, float(bound(start, eps, steps)), on.gap(start)
@@ -326,7 +327,7 @@ def _certified(on: _Objective) -> float:
 
 
 def _settings_of(search: Training) -> Settings:
-    """The settings of the search; raise unless theorems speak of it."""
+    """Return the settings of the search; raise unless the theorems cover it."""
     settings = getattr(search, "settings", None)
     if not isinstance(search, Training) or not isinstance(settings, Settings):
         raise ArgumentError(
@@ -348,7 +349,7 @@ def _settings_of(search: Training) -> Settings:
 
 
 def _check_rows(problem: Problem) -> None:
-    """Raise unless it is a problem of one run, whose steps take any of its training rows."""
+    """Raise unless the problem is of one run, and every step may take any of its training rows."""
     check_is_problem(problem)
     if getattr(problem.train, "ndim", 1) > 1:
         raise ArgumentError("problem: its runs have rows of their own; take one, problem.of_run(0)")
@@ -359,7 +360,7 @@ def _check_rows(problem: Problem) -> None:
 
 
 def _check_convex(on: _Objective, key: Array) -> None:
-    """Raise if F is found above a chord of the cube."""
+    """Raise if F lies above a chord of the cube at one of the points that are checked."""
 
     def excess(number: Array) -> tuple[Array, Array]:
         keys = jax.random.split(jax.random.fold_in(key, number))

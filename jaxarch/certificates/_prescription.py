@@ -1,4 +1,4 @@
-"""Settings that theorems prescribe, and how they are told."""
+"""Settings that theorems prescribe, and how they are printed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from jaxarch.run._training import Training
 
 
 class Line(NamedTuple):
-    """A setting, or a constant that settings were made of.
+    """A setting, or a constant that settings were derived from.
 
     Attributes:
-      name: of it.
-      value: as it is shown.
-      why: the theorem by the id of its claim, or where the constant is from.
+      name: the name of the setting or constant.
+      value: the value as it is shown.
+      why: the theorem, by the id of its claim, or the source of the constant.
     """
 
     name: str
@@ -24,20 +24,21 @@ class Line(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Prescription:
-    """What theorems set of a search: what `prescribe` returns. `print` shows it with the reasons.
+    """The prescribed settings of a search, as returned by `prescribe`. `print` shows them with the reasons.
 
     Attributes:
-      hard: the search's.
-      soft: the search's, or less.
-      rate: of plain gradient descent; `None` where no theorem here says one.
-      clip: eps, as of `search.two_temperature`; `None` where none is prescribed.
-      bound: what is guaranteed in the end, if the constants are right: without convexity, on the least gap of
-        all steps, with convexity on the expected loss of the last mask above the best one's; `None` without.
-      search: the search with these settings, by plain gradient descent where a rate is set, and clipped only
-        where that was asked for.
-      estimated: the names of constants that were estimated: with any, all of it is a heuristic.
-      lines: one a setting, then one a constant.
-      assumptions: what it rests on that could not be looked up.
+      hard: the search's `hard`, unchanged.
+      soft: the search's `soft`, or less.
+      rate: the learning rate of plain gradient descent; `None` if no theorem here gives one.
+      clip: eps, as in `search.two_temperature`; `None` if none is prescribed.
+      bound: the final guarantee, if the constants are right; `None` if there is none. Without convexity it
+        bounds the smallest gap of all steps. With convexity it bounds the expected loss of the last mask
+        minus the best mask's loss.
+      search: the search with these settings, by plain gradient descent if a rate is set, and clipped only if
+        this was asked for.
+      estimated: the names of estimated constants; with any, the whole prescription is a heuristic.
+      lines: one line for each setting, then one for each constant.
+      assumptions: the assumptions that could not be checked.
     """
 
     hard: float

@@ -1,4 +1,4 @@
-"""Inputs that occur more than once: copies of an example are not independent of it."""
+"""Inputs that occur more than once, since copies of an example are not independent of it."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from jaxarch.structure._flow import follow, fresh
 from jaxarch.structure._liveness import reached
 
 BLOCK = 2**26
-"""Bytes of inputs on the host at a time."""
+"""The number of bytes of inputs on the host at a time."""
 
 
 def input_digests(problem: Problem, rows: np.ndarray) -> list[bytes]:
-    """Digest the inputs of each row, so that rows have equal digests where the model is given the same.
+    """Digest the inputs of each row; rows have equal digests if they give the model the same inputs.
 
-    Labels are left out: an input that comes back with another label has been seen all the same. So are leaves
-    that the predictions do not read, such as the number of an example.
+    Labels are left out: an input that returns with another label has still been seen. Leaves that the
+    predictions do not read, such as the number of an example, are left out too.
 
     Args:
-      problem: whose batches are pairs (x, y).
+      problem: a problem whose batches are pairs (x, y).
       rows: shape (n,).
 
     Returns:
-      n digests. 0.0 and -0.0 are the same number, and so have the same one.
+      n digests. 0.0 and -0.0 are the same number and have the same digest.
     """
     return [digest for inputs in _inputs(problem, rows) for digest in _digests(inputs)]
 
 
 def _inputs(problem: Problem, rows: np.ndarray) -> Iterator[list[np.ndarray]]:
-    """The leaves of x that predictions read, some rows at a time, each of shape (rows, numbers)."""
+    """Yield the leaves of x that predictions read, some rows at a time, each of shape (rows, numbers)."""
     read = _read(problem, rows.dtype)
 
     def gather(rows: Array) -> list[Array]:
@@ -56,7 +56,7 @@ def _inputs(problem: Problem, rows: np.ndarray) -> Iterator[list[np.ndarray]]:
 
 
 def _read(problem: Problem, of_rows: np.dtype) -> list[bool]:
-    """Return which leaves of x the predictions depend on; all of them where they depend on none."""
+    """Return which leaves of x the predictions depend on; if they depend on none, all leaves count."""
     x, y = jax.eval_shape(
         lambda rows: problem.gather(problem.data, problem.per_run, rows), jax.ShapeDtypeStruct((2,), of_rows)
     )
@@ -70,14 +70,14 @@ def _read(problem: Problem, of_rows: np.dtype) -> list[bool]:
             x, y, params, state
         )
     except Exception:
-        return every  # said elsewhere, where the predictions are made
+        return every  # The error is reported where the predictions are made.
     program = follow(closed, [fresh(var) for var in closed.jaxpr.invars])
     found = reached(program, [True] * len(program.outputs), set())[: len(every)]
     return found if any(found) else every
 
 
 def _digests(inputs: list[np.ndarray]) -> Iterator[bytes]:
-    # A sum with 0 has no -0.0.
+    # Adding 0 turns -0.0 into 0.0.
     flat = [leaf + leaf.dtype.type(0) if leaf.dtype.kind not in "biu" else leaf for leaf in inputs]
     for parts in zip(*flat, strict=True):
         digest = hashlib.blake2b(digest_size=16)
@@ -87,7 +87,7 @@ def _digests(inputs: list[np.ndarray]) -> Iterator[bytes]:
 
 
 def why_repeated(digests: list[bytes], where: str) -> str:
-    """Say why some rows do not count as independent examples; empty where their inputs all differ."""
+    """Say why some rows do not count as independent examples; empty if their inputs all differ."""
     again = len(digests) - len(set(digests))
     if not again:
         return ""
@@ -98,7 +98,7 @@ def why_repeated(digests: list[bytes], where: str) -> str:
 
 
 def why_seen(digests: list[bytes], training: list[bytes]) -> str:
-    """Say why some validation rows were not held out; empty where no training row has their input."""
+    """Say why some validation rows were not held out; empty if no training row has their input."""
     seen = set(training)
     shared = sum(digest in seen for digest in digests)
     if not shared:

@@ -1,4 +1,4 @@
-"""Whether a network's weights were there before the data: only then its mask alone was chosen by them."""
+"""Checks that a network's weights existed before the data, so that the data chose only its mask."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from jaxarch.run._records import Start
 
 
 def as_before(network: Network, weights: PyTree) -> PyTree:
-    """The parameters of the network's mask over weights that were there before the data.
+    """Apply the network's mask to the weights that existed before the data.
 
     Args:
-      network: of one run.
-      weights: those that its user says were there; `None` for weights of 1.
+      network: a network of one run.
+      weights: the weights that existed before, as the user says; `None` for weights of 1.
     """
     if weights is None:
         return weight_free(network.mask, network.params)
@@ -28,21 +28,22 @@ def as_before(network: Network, weights: PyTree) -> PyTree:
 
 
 def is_weight_free(network: Network) -> bool:
-    """Whether all connections that are there have the weight 1."""
+    """Return whether all existing connections have the weight 1."""
     free, found = (named_leaves(of) for of in (as_before(network, None), network.params))
     masked = (path for path, leaf in named_leaves(network.mask).items() if leaf is not None)
     return all(np.array_equal(found[path], free[path]) for path in masked)
 
 
 def why_touched(network: Network, problem: Problem, weights: PyTree) -> str:
-    """Say why it cannot be shown that the data chose nothing but the mask; empty where it is shown.
+    """Say why it cannot be shown that the data chose nothing but the mask; empty if it is shown.
 
-    What all starts of the problem have in common, a model's own values among it, counts as there before.
+    Values that all starts of the problem have in common, such as a model's own constants, count as existing
+    before the data.
 
     Args:
-      network: of one run; with a `Start`, the weights have to be its.
-      problem: that it was found for.
-      weights: as of `as_before`.
+      network: a network of one run; if it has a `Start`, the weights must be equal to it.
+      problem: the problem that the network was found for.
+      weights: as in `as_before`.
     """
     (first, first_state), (second, second_state) = (problem.init(jax.random.key(seed)) for seed in (0, 1))
     expected, found = named_leaves(as_before(network, weights)), named_leaves(network.params)
@@ -80,7 +81,7 @@ def why_touched(network: Network, problem: Problem, weights: PyTree) -> str:
 
 
 def _why_not_before(network: Network, weights: PyTree) -> str:
-    """Say why these weights are not those that the mask was chosen over; empty where they may be."""
+    """Say why the mask was not chosen over these weights; empty if it may have been."""
     given = named_leaves(weights)
     if (start := network.get(Start)) is not None:
         begun = named_leaves(start.params)
@@ -101,7 +102,11 @@ def _why_not_before(network: Network, weights: PyTree) -> str:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Whether they are the same numbers, drawn by two programs: compiled otherwise, they round otherwise."""
+    """Return whether two arrays are equal up to rounding.
+
+    The same numbers drawn by two programs may differ in rounding, since the programs are compiled
+    differently.
+    """
     if other is None or jnp.shape(one) != jnp.shape(other):
         return False
     one, other = raw_numbers(one), raw_numbers(other)

@@ -1,4 +1,4 @@
-"""Whether two traced programs compute the same, operation by operation."""
+"""Comparison of two traced programs, operation by operation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jaxarch.structure._scans import SCAN_COUNTS, scan_counts
 
 
 class _Operation(NamedTuple):
-    """One equation: its primitive, what is written in it, and by number what it takes and makes."""
+    """One equation: its primitive, its parameters, and the numbers of its inputs and outputs."""
 
     name: str
     params: dict[str, Any]
@@ -27,12 +27,12 @@ class _Operation(NamedTuple):
 
 
 def are_alike(first: ClosedJaxpr, second: ClosedJaxpr) -> bool:
-    """Whether two programs are the same equations on the same numbers, whatever calls they are split into."""
+    """Return whether two programs are the same equations on the same values, ignoring calls."""
     return _outline(first) == _outline(second)
 
 
 def _outline(closed: ClosedJaxpr) -> tuple[Any, ...]:
-    """A program without calls and without what its outputs do not depend on, its values numbered."""
+    """Outline a program: without calls and unused operations, and with its values numbered."""
     shapes: list[Any] = [(var.aval.shape, var.aval.dtype) for var in closed.jaxpr.invars]
     found = _Operations([], len(shapes), {})
     outputs = _flatten(closed, list(range(len(shapes))), found)
@@ -58,12 +58,12 @@ def _outline(closed: ClosedJaxpr) -> tuple[Any, ...]:
 
 @dataclasses.dataclass
 class _Operations:
-    """The operations of a program, as they are found.
+    """The operations of a program found so far.
 
     Attributes:
-      all: in their order.
-      values: how many values are numbered.
-      same: by name and arguments.
+      all: the operations in their order.
+      values: the number of values that have a number.
+      same: the operations by name and arguments, to find equal ones.
     """
 
     all: list[_Operation]
@@ -71,9 +71,9 @@ class _Operations:
     same: dict[tuple[Any, ...], list[_Operation]]
 
     def made(self, name: str, params: dict[str, Any], taken: Sequence[Any], outputs: int) -> tuple[int, ...]:
-        """The numbers of what an operation makes: those of the same one, if there was one before.
+        """Return the numbers of an operation's outputs; an operation equal to an earlier one shares them.
 
-        Constants are copied for each of their uses (see `copies`), so equal ones are one value.
+        Constants are copied for each of their uses (see `_copies`), so equal ones count as one value.
         """
         alike = self.same.setdefault((name, *taken), [])
         for before in alike:
@@ -87,7 +87,7 @@ class _Operations:
 
 
 def _flatten(closed: ClosedJaxpr, inputs: Sequence[Any], operations: _Operations) -> list[Any]:
-    """Add the operations of a program to some, and say what its outputs are."""
+    """Add the operations of a program, and return its outputs as numbers or constants."""
     jaxpr = closed.jaxpr
     known: dict[Any, Any] = dict(zip(jaxpr.constvars, map(_constant, closed.consts), strict=True))
     known.update(zip(jaxpr.invars, inputs, strict=True))
@@ -103,7 +103,7 @@ def _flatten(closed: ClosedJaxpr, inputs: Sequence[Any], operations: _Operations
         elif _changes_nothing(eqn):
             made = taken
         elif _is_number(eqn, taken):
-            # Whether a number is converted where it is written or in the program makes no difference.
+            # A number may be converted in Python or by the traced program; both must compare equal.
             made = [_constant(each) for each in computed(eqn, [_array(each) for each in taken])]
         else:
             params = {name: _param(value) for name, value in _params(eqn).items()}
@@ -119,19 +119,19 @@ def _changes_nothing(eqn: JaxprEqn) -> bool:
 
 
 def _is_number(eqn: JaxprEqn, taken: Sequence[Any]) -> bool:
-    """Return whether an equation makes one number of numbers that are written in the program."""
+    """Return whether an equation computes one number from literals of the program."""
     exact = eqn.primitive.name in ENTRYWISE and len(eqn.outvars) == 1
     return exact and all(isinstance(each, tuple) and each[0] == () for each in taken)
 
 
 def _array(constant: tuple[Any, ...]) -> np.ndarray:
-    """`_constant` undone."""
+    """Undo `_constant`."""
     shape, dtype, numbers = constant
     return np.frombuffer(numbers, jnp.dtype(dtype)).reshape(shape)
 
 
 def _constant(value: Any) -> tuple[Any, ...]:
-    """A number or an array, so that it may be compared."""
+    """Turn a number or an array into a tuple that can be compared."""
     if is_key(jax.typeof(value)):
         value = jax.random.key_data(value)
     array = np.asarray(value)
@@ -139,7 +139,7 @@ def _constant(value: Any) -> tuple[Any, ...]:
 
 
 def _params(eqn: JaxprEqn) -> dict[str, Any]:
-    """What is written in an equation; of a scan no trees, which also tell what was left out of it before."""
+    """Return the parameters of an equation; a scan's trees, which also list removed inputs, become counts."""
     if eqn.primitive.name != "scan":
         return eqn.params
     others = {name: value for name, value in eqn.params.items() if name not in SCAN_COUNTS}
@@ -147,7 +147,7 @@ def _params(eqn: JaxprEqn) -> dict[str, Any]:
 
 
 def _param(value: Any) -> Any:
-    """What is written in an equation under a name; of programs, what they compute."""
+    """Return a parameter in a form that can be compared; programs become outlines."""
     if isinstance(value, ClosedJaxpr):
         return _outline(value)
     if isinstance(value, tuple) and any(isinstance(part, ClosedJaxpr) for part in value):

@@ -1,9 +1,9 @@
-"""Axes of arrays as terms over atoms, and what follows where two of them are one and the same.
+"""Axes of arrays as terms over atoms, and their unification.
 
-An axis is an *atom*, whose indices are units of their own; a *product* of axes, row by row, as a reshape
-makes and splits it; or a *sum*, axes in a row, as a concatenation makes and a slice splits it. Arrays that
-meet have axes in common: unifying two terms makes them equal, by refining the atoms in them where that is
-needed. What no refinement makes equal is frozen: all its units stay.
+An axis has one of three forms. An *atom* has indices that are units of their own. A *product* of axes is laid
+out row by row; a reshape makes or splits it. A *sum* is axes in a row; a concatenation makes it and a slice
+splits it. Arrays that meet have axes in common. Unifying two terms makes them equal, if necessary by refining
+their atoms. Axes that no refinement makes equal are frozen: all their units stay.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ Form = Literal["atom", "product", "sum"]
 
 
 class Axis:
-    """An axis, which may turn out to be another one, or to have parts.
+    """An axis, which may later turn out to be another axis, or to have parts.
 
     Attributes:
-      size: how many indices it has.
-      form: what it is: an `atom`, a `product` or a `sum` of its parts.
-      parts: axes; none of an atom, at least two of the others.
-      frozen: of an atom, why all of its units stay; empty if they need not.
+      size: the number of indices.
+      form: the form: an `atom`, or a `product` or a `sum` of the parts.
+      parts: the axes that it consists of; none for an atom, at least two otherwise.
+      frozen: for an atom, the reason why all of its units stay; empty if they may go.
     """
 
     __slots__ = ("_same_as", "form", "frozen", "parts", "size")
@@ -33,14 +33,14 @@ class Axis:
         self._same_as: Axis | None = None
 
     def root(self) -> Axis:
-        """What it has turned out to be."""
+        """Return the axis that this one has turned out to be (the root of a union-find)."""
         axis = self
         while axis._same_as is not None:
             axis = axis._same_as
         return axis
 
     def atoms(self) -> Iterator[Axis]:
-        """The atoms that it is made of, in order, those of one index among them."""
+        """Yield the atoms that the axis is made of, in order, including atoms of size 1."""
         axis = self.root()
         if axis.form == "atom":
             yield axis
@@ -48,15 +48,17 @@ class Axis:
             yield from part.atoms()
 
     def freeze(self, why: str) -> None:
-        """Let all units stay, for a reason; the first one that is given is kept."""
+        """Mark all units as staying, for a reason; the first reason given is kept."""
         for atom in self.atoms():
             atom.frozen = atom.frozen or why
 
     def spread(self, of_atom: Mapping[Axis, np.ndarray]) -> np.ndarray:
-        """Booleans of its indices, of those of the atoms: an index of a product is its parts' all.
+        """Return booleans for the indices, given booleans for the atoms.
+
+        An index of a product is true if the indices of all its parts are true.
 
         Args:
-          of_atom: booleans of each atom's units; those of atoms that are left out are all true.
+          of_atom: booleans for each atom's units; atoms that are left out count as all true.
         """
         axis = self.root()
         if axis.form == "atom":
@@ -71,7 +73,7 @@ class Axis:
 
 
 def product(parts: Sequence[Axis]) -> Axis:
-    """The axis that a reshape makes of some: row by row, the last one fastest."""
+    """Return the axis into which a reshape merges some axes: row by row, the last one fastest."""
     parts = [part for part in parts if part.size != 1]
     if len(parts) < 2:
         return parts[0] if parts else Axis(1)
@@ -79,7 +81,7 @@ def product(parts: Sequence[Axis]) -> Axis:
 
 
 def in_a_row(parts: Sequence[Axis]) -> Axis:
-    """The axis that a concatenation makes of some."""
+    """Return the axis into which a concatenation joins some axes."""
     parts = [part for part in parts if part.size]
     if len(parts) < 2:
         return parts[0] if parts else Axis(0)
@@ -87,7 +89,7 @@ def in_a_row(parts: Sequence[Axis]) -> Axis:
 
 
 def unify(first: Axis, second: Axis) -> None:
-    """Two axes are one: make their terms equal, or freeze both where no refinement does."""
+    """Make two axes equal, by refining their terms; freeze both if no refinement does."""
     first, second = first.root(), second.root()
     if first is second:
         return
@@ -111,7 +113,7 @@ def unify(first: Axis, second: Axis) -> None:
 
 
 def _match(form: Form, first: list[Axis], second: list[Axis]) -> bool:
-    """Unify the parts of two products, or of two sums, from the left, splitting the larger of each pair."""
+    """Unify the parts of two products or two sums from the left, and split the larger of each pair."""
     while first and second:
         large, small = (first, second) if first[0].size >= second[0].size else (second, first)
         whole, part = large.pop(0), small.pop(0)

@@ -1,7 +1,7 @@
-"""A proof that two traces differ in the number of examples alone, each computed on its own.
+"""A proof that two traces differ only in the number of examples, each computed on its own.
 
-Then all that is found out about one of them, whatever the inputs, is true of the other: an analysis on two
-examples is one on any number.
+Every fact found about one trace, for any inputs, then holds for the other: an analysis with two examples is
+valid for any number.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from jaxarch.structure._flow import CALLED, ENTRYWISE, REDUCTIONS, inner, litera
 from jaxarch.structure._scans import scan_counts
 
 Dims = Sequence[int | None]
-"""For some arrays, the axis along which the examples are, if there is one."""
+"""For some arrays, the axis of examples, or `None` if there is none."""
 
 
 class _Different(Exception):
-    """The two programs differ otherwise."""
+    """The two programs differ in more than the number of examples."""
 
 
 def differ_in_examples(first: ClosedJaxpr, second: ClosedJaxpr) -> bool:
-    """Return whether two programs differ in the number of examples alone, and no examples meet.
+    """Return whether two programs differ only in the number of examples, and examples never mix.
 
-    Nothing may be summed, sorted, sliced or moved over along an axis of examples, nor depend on the number of
-    an example or on how many there are. Primitives of which it is not known are refused.
+    Nothing may be summed, sorted, sliced or moved along an axis of examples. Nothing may depend on the index
+    of an example or on the number of examples. Unknown primitives on such axes make the result false.
     """
     shapes = [
         (one.aval.shape, other.aval.shape)
@@ -95,7 +95,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _dim(one: Any, other: Any, sizes: tuple[int, int]) -> int | None:
-    """The axis of two shapes that grows with the examples."""
+    """Return the axis of two shapes that grows with the number of examples."""
     shapes = [getattr(aval, "shape", ()) for aval in (one, other)]
     _demand(len(shapes[0]) == len(shapes[1]) and getattr(one, "dtype", None) == getattr(other, "dtype", None))
     grown = [index for index, pair in enumerate(zip(*shapes, strict=True)) if pair[0] != pair[1]]
@@ -132,7 +132,7 @@ def _compare_equations(
 
 
 def _compare_primitives(eqn: JaxprEqn, other: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> None:
-    """Compare equations that have no programs inside."""
+    """Compare equations without inner programs."""
     name, params, beside = eqn.primitive.name, eqn.params, other.params
     written = _WRITTEN.get(name)
     for key in params:
@@ -157,13 +157,13 @@ _WRITTEN = {
     "reshape": "new_sizes",
     "slice": "limit_indices",
 }
-"""The sizes that are written in an equation, which grow with its arrays."""
+"""By primitive, the parameter with sizes that grow with the arrays."""
 
 
 # From primitive to primitive, where some array has examples -------------------------------------------
 
 Rule = Callable[[JaxprEqn, Dims, Dims], bool]
-"""A predicate on the axes along which examples lie: they stay apart."""
+"""A predicate on an equation and its axes of examples: true if the examples stay independent."""
 
 
 def _shape(atom: Any) -> tuple[int, ...]:
@@ -175,7 +175,7 @@ def _always(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
 
 
 def _reshape(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
-    """The examples stay the outer part of their axis, behind the same axes."""
+    """Return whether the examples stay the outer part of their axis, behind axes of the same total size."""
     dim, made = of_inputs[0], of_outputs[0]
     if dim is None or made is None or eqn.params["dimensions"] is not None:
         return False
@@ -183,7 +183,7 @@ def _reshape(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
 
 
 def _not_along(key: str) -> Rule:
-    """The rule of what works along axes that are written in the equation."""
+    """Return the rule of a primitive that works along axes given by a parameter."""
 
     def rule(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
         along = eqn.params[key]
@@ -223,7 +223,7 @@ def _pad(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
 
 
 def _slice(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
-    """The axis of the examples is taken whole."""
+    """Return whether the axis of examples is taken whole."""
     dim = of_inputs[0]
     return dim is not None and _shape(eqn.invars[0])[dim] == _shape(eqn.outvars[0])[dim]
 
@@ -234,7 +234,7 @@ def _dynamic_slice(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
 
 
 def _gather(eqn: JaxprEqn, of_inputs: Dims, of_outputs: Dims) -> bool:
-    """Follow a look-up in a table that is the same for all examples."""
+    """Return whether the table that is looked up is the same for all examples."""
     return of_inputs[0] is None and of_inputs[1] != len(_shape(eqn.invars[1])) - 1
 
 

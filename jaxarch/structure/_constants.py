@@ -1,7 +1,7 @@
-"""What is known of every value of a program, whatever its inputs: which are constants, and of what sign.
+"""Facts about every value of a program that hold for all inputs: constants, and signs of other entries.
 
-An entry that is no constant may always be 0, of whatever sign it is else: what is concluded from it stays
-true when parts of it are removed.
+An entry that is no constant may always be 0, in addition to its possible signs. Conclusions from it therefore
+stay true when parts of it are removed.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from jaxarch.structure._scans import scan_counts
 
 
 class Value(NamedTuple):
-    """What is known of an array, entry by entry.
+    """Facts about an array, entry by entry.
 
     Attributes:
       number: the constants, and 0 elsewhere.
       open: where the entry depends on the inputs.
-      positive: where it may be larger than 0.
-      negative: where it may be less than 0.
+      positive: where the entry may be larger than 0.
+      negative: where the entry may be less than 0.
     """
 
     number: np.ndarray
@@ -51,50 +51,50 @@ class Value(NamedTuple):
 
     @property
     def nonzero(self) -> np.ndarray:
-        """Where it may be other than 0."""
+        """The entries that may be nonzero."""
         return self.positive | self.negative
 
 
 Record = dict[int, tuple[tuple[Value, ...], tuple[Value, ...]]]
-"""What is known of the inputs and outputs of a step, by its `id`."""
+"""By `id` of a step, the facts about its inputs and outputs."""
 
 
 def constant(number: Any) -> Value:
-    """An array that is known."""
+    """Return the facts about a known array."""
     array = np.asarray(number)
     no = np.zeros(array.shape, bool)
     if array.dtype.kind not in "biuf" and not jnp.issubdtype(array.dtype, jnp.floating):
-        # Complex numbers have no sign, and count as of both where they are not 0.
+        # Complex numbers have no sign, and count as having both signs where they are not 0.
         there = array != 0 if array.dtype.kind == "c" else ~no
         return Value(array, no, there, there)
-    # NaN is neither, and counts as both.
+    # NaN has no sign, and counts as having both. The negated comparisons are true for NaN.
     return Value(array, no, ~(array <= 0), ~(array >= 0))
 
 
 def anything(aval: Any) -> Value:
-    """An array of which nothing is known."""
+    """Return the facts about an array of which nothing is known."""
     every = np.ones(aval.shape, bool)
     return Value(np.zeros(aval.shape, np.uint32 if is_key(aval) else aval.dtype), every, every, every)
 
 
 def is_key(aval: Any) -> bool:
-    """Whether it is an array of random keys, which are no numbers."""
+    """Return whether an array holds random keys, which are no numbers."""
     return jnp.issubdtype(aval.dtype, jax.dtypes.prng_key)
 
 
 def join(first: Value, second: Value) -> Value:
-    """An array that is one or the other."""
+    """Return the facts about an array that is one or the other."""
     open_ = first.open | second.open | (first.number != second.number)
     return _value(first.number, open_, first.positive | second.positive, first.negative | second.negative)
 
 
 def find_known(program: Program, inputs: Sequence[Value], record: Record) -> list[Value]:
-    """What is known of a program's outputs, of what is known of its inputs.
+    """Derive the facts about a program's outputs from the facts about its inputs.
 
     Args:
-      program: as `flow.follow` makes it.
-      inputs: what is known of its inputs.
-      record: to which every step is added; in a loop, what holds in all rounds.
+      program: a program made by `_flow.follow`.
+      inputs: the facts about its inputs.
+      record: a record to which every step is added; in a loop, with the facts that hold in all rounds.
     """
     jaxpr = program.closed.jaxpr
     known: dict[Any, Value] = {
@@ -137,7 +137,7 @@ def _bind(step: Step, taken: Sequence[Any], **changed: Any) -> list[np.ndarray]:
 
 
 def _value(number: Any, open_: Any, positive: Any, negative: Any) -> Value:
-    """A value with the signs of its constants where it is constant."""
+    """Return a value; where it is constant, its signs are the signs of the constants."""
     open_ = np.asarray(open_, bool)
     of = constant(np.where(open_, np.zeros((), np.asarray(number).dtype), number))
     shape = of.number.shape
@@ -155,7 +155,7 @@ def _value(number: Any, open_: Any, positive: Any, negative: Any) -> Value:
 
 
 def _scan(step: Step, taken: Sequence[Value], record: Record) -> list[Value]:
-    """What holds in all rounds: the carry is joined with what it becomes until nothing changes."""
+    """Return the facts that hold in all rounds: the carry is joined with its next value until stable."""
     params, (body,) = step.eqn.params, step.programs
     consts, carries = scan_counts(step.eqn)
     carry, rows = list(taken[consts : consts + carries]), [_any_row(v) for v in taken[consts + carries :]]
@@ -171,7 +171,7 @@ def _scan(step: Step, taken: Sequence[Value], record: Record) -> list[Value]:
 
 
 def _any_row(rows: Value) -> Value:
-    """What is known of every row of an array."""
+    """Return the facts that hold for every row of an array."""
     if not len(rows.number):
         return Value(*(np.ones_like(part, shape=part.shape[1:]) for part in rows))
     open_ = rows.open.any(0) | (rows.number != rows.number[:1]).any(0)
@@ -185,6 +185,7 @@ def _same(first: Value, second: Value) -> bool:
 def _while(step: Step, taken: Sequence[Value], record: Record) -> list[Value]:
     of_condition, of_body = step.eqn.params["cond_nconsts"], step.eqn.params["body_nconsts"]
     condition, body = step.programs
+    # No fixed point is sought here: the whole carry counts as unknown.
     carry = [anything(var.aval) for var in step.eqn.outvars]
     find_known(condition, [*taken[:of_condition], *carry], record)
     find_known(body, [*taken[of_condition : of_condition + of_body], *carry], record)
@@ -208,11 +209,11 @@ _CALLS: dict[str, Callable[[Step, Sequence[Value], Record], list[Value]]] = {
 # Entry by entry --------------------------------------------------------------------------------------
 
 Signs = Callable[..., tuple[Any, Any]]
-"""Whether results may be positive, and negative, of what is known of the arguments."""
+"""A function from the facts about arguments to where results may be positive, and where negative."""
 
 
 def _entrywise(signs: Signs) -> Callable[..., list[Value]]:
-    """The rule of a function of entries: constant where all arguments are."""
+    """Return the rule of a function of entries: the result is constant where all arguments are."""
 
     def rule(step: Step, *taken: Value) -> list[Value]:
         with np.errstate(all="ignore"):
@@ -226,7 +227,7 @@ def _entrywise(signs: Signs) -> Callable[..., list[Value]]:
 
 
 def _arithmetic(signs: Signs) -> Callable[..., list[Value]]:
-    """The rule of one whose results integers are too small for at times: these have any sign then."""
+    """Return the rule of a function that may overflow integers, whose results then have any sign."""
     of_floats = _entrywise(signs)
 
     def rule(step: Step, *taken: Value) -> list[Value]:
@@ -236,7 +237,7 @@ def _arithmetic(signs: Signs) -> Callable[..., list[Value]]:
 
 
 def _wrapped(value: Value) -> Value:
-    """What is known of a sum or a product: of integers, no sign."""
+    """Drop the signs of integer results, since they may wrap around."""
     return _value(value.number, value.open, True, True) if value.number.dtype.kind in "iu" else value
 
 
@@ -248,7 +249,10 @@ def _product_signs(x: Value, y: Value) -> tuple[Any, Any]:
 
 
 def _quotient(step: Step, x: Value, y: Value) -> list[Value]:
-    """0 where the numerator is, and of any sign where the denominator may be -0; an integer's 0/0 is no 0."""
+    """Divide: 0 where the numerator is 0.
+
+    The result has any sign where the denominator may be -0. For integers, 0/0 is not 0.
+    """
     (made,) = _arithmetic(lambda x, y: (x.nonzero, x.nonzero))(step, x, y)
     positive, negative = _product_signs(x, y)
     known = ~y.open & y.nonzero
@@ -262,13 +266,13 @@ def _quotient(step: Step, x: Value, y: Value) -> list[Value]:
 
 
 def _mul(step: Step, x: Value, y: Value) -> list[Value]:
-    """0 where a factor is."""
+    """Multiply: 0 where a factor is 0."""
     (made,) = _arithmetic(_product_signs)(step, x, y)
     return [_decided(made, ~x.nonzero | ~y.nonzero, 0)]
 
 
 def _max(step: Step, x: Value, y: Value) -> list[Value]:
-    """The constant where the other cannot pass it: `max(x, 0)` of an x that is never positive."""
+    """Take the maximum: a constant that the other never exceeds, as in `max(x, 0)` of an x never positive."""
     (made,) = _entrywise(lambda x, y: (x.positive | y.positive, x.negative & y.negative))(step, x, y)
     for value, bound in ((x, y), (y, x)):
         made = _decided(made, ~bound.open & (bound.number >= 0) & ~value.positive, bound.number)
@@ -283,26 +287,26 @@ def _min(step: Step, x: Value, y: Value) -> list[Value]:
 
 
 def _decided(value: Value, where: Any, number: Any) -> Value:
-    """A value that is known to be some number at some places where it was open."""
+    """Return a value that is now known to be `number` at some places where it was open."""
     where = np.broadcast_to(where, value.open.shape) & value.open
     numbers = np.where(where, number, value.number).astype(value.number.dtype)
     return _value(numbers, value.open & ~where, value.positive, value.negative)
 
 
 def _compare(step: Step, x: Value, y: Value) -> list[Value]:
-    """False also where signs decide: `x > 0` of an x that is never positive."""
+    """Compare; signs may decide, as for `x > 0` if x is never positive."""
     (made,) = _entrywise(lambda x, y: (True, False))(step, x, y)
     low, high = zip(*(_range(value) for value in (x, y)), strict=True)
     with_most = {"gt": (low[0] > high[1], high[0] <= low[1]), "ge": (low[0] >= high[1], high[0] < low[1])}
     with_least = {"lt": (high[0] < low[1], low[0] >= high[1]), "le": (high[0] <= low[1], low[0] > high[1])}
     true, false = (with_most | with_least)[step.eqn.primitive.name]
-    # Nothing is larger or smaller than NaN.
+    # Comparisons with NaN are false, so floats, which may be NaN, are never known to compare true.
     ordered = x.number.dtype.kind in "biu"
     return [_decided(_decided(made, true & ordered, True), false, False)]
 
 
 def _range(value: Value) -> tuple[np.ndarray, np.ndarray]:
-    """The least and the largest that it may be, in whole axes: 0 and infinity where it is open."""
+    """Return the smallest and the largest possible value: 0 or infinite where the entry is open."""
     number = value.number.astype(float)
     low, high = np.where(value.negative, -np.inf, 0.0), np.where(value.positive, np.inf, 0.0)
     return np.where(value.open, low, number), np.where(value.open, high, number)
@@ -327,13 +331,13 @@ def _as_they_are(step: Step, *taken: Value) -> list[Value]:
 
 
 def _moved(step: Step, *taken: Value) -> list[Value]:
-    """Entries that are moved or repeated, and their marks alike."""
+    """Move or repeat entries, and their marks in the same way."""
     parts = [_bind(step, [np.asarray(part) for part in each]) for each in _parts(taken)]
     return [_value(*each) for each in zip(*parts, strict=True)]
 
 
 def _parts(taken: Sequence[Value]) -> list[list[np.ndarray]]:
-    """The numbers of some arrays, and their marks as numbers of the same dtype."""
+    """Return the numbers of some arrays, and their marks as numbers of the same dtype."""
     dtypes = [value.number.dtype for value in taken]
     return [
         [part.astype(dtype) for part, dtype in zip(each, dtypes, strict=True)]
@@ -342,7 +346,7 @@ def _parts(taken: Sequence[Value]) -> list[list[np.ndarray]]:
 
 
 def _looked_up(step: Step, array: Value, *places: Value) -> list[Value]:
-    """Slices at places that are computed: where these are not known, what all slices have in common."""
+    """Slice at computed places; if these are unknown, keep the facts that all slices have in common."""
 
     def found_in(array: Value, at: Sequence[np.ndarray]) -> Value:
         return _value(*(_bind(step, [part.astype(array.number.dtype), *at])[0] for part in array))
@@ -362,7 +366,7 @@ def _looked_up(step: Step, array: Value, *places: Value) -> list[Value]:
 
 
 def _everywhere(array: Value, sizes: Sequence[int]) -> Value:
-    """What holds at all places along the axes along which slices are smaller than the array."""
+    """Return the facts that hold everywhere along the axes on which slices are smaller than the array."""
     shape = array.number.shape
     along = tuple(index for index, size in enumerate(sizes) if size != shape[index])
     first = array.number[tuple(slice(0, 1) if index in along else slice(None) for index in range(len(shape)))]
@@ -372,7 +376,7 @@ def _everywhere(array: Value, sizes: Sequence[int]) -> Value:
 
 
 def _reduced(step: Step, array: Value) -> list[Value]:
-    """Constant where all that is reduced is, and of its signs."""
+    """Reduce: constant where all reduced entries are, with their signs."""
     along = tuple(step.eqn.params["axes"])
     number, name = _bind(step, [array.number])[0], step.eqn.primitive.name
     if name not in ("reduce_sum", "reduce_max", "reduce_min"):
@@ -388,7 +392,7 @@ def _pooled(step: Step, array: Value) -> list[Value]:
 
 
 def _along(step: Step, *taken: Value) -> list[Value]:
-    """Return what works along some axes: at an index of the others constant if all that it takes there is."""
+    """Follow a primitive along some axes; at an index of the others, constant if all its inputs there are."""
     made = _bind(step, [value.number for value in taken])
     marks = [along_others(step, of_all, [number.shape for number in made]) for of_all in _marks(taken)]
     values = map(_value, made, *marks)
@@ -398,16 +402,16 @@ def _along(step: Step, *taken: Value) -> list[Value]:
 
 
 def _marks(taken: Sequence[Value]) -> Iterator[tuple[np.ndarray, ...]]:
-    """Where some arrays are open, where positive and where negative."""
+    """Return where some arrays are open, where positive and where negative."""
     return zip(*(value[1:] for value in taken), strict=True)
 
 
 def along_others(
     step: Step, marks: Sequence[np.ndarray], shapes: Sequence[tuple[int, ...]]
 ) -> list[np.ndarray]:
-    """Booleans of some arrays that a primitive of `ALONG` takes or makes, for others that it makes or takes.
+    """Carry booleans from the inputs of a primitive in `ALONG` to its outputs, or back.
 
-    An entry is true if any is at the same index of the axes that the primitive does not work along.
+    An entry is true if any entry at the same index of the axes that the primitive does not work along is.
     """
     eqn = step.eqn
     rank = len(eqn.invars[0].aval.shape)  # type: ignore[attr-defined]
@@ -425,11 +429,11 @@ def along_others(
 
 
 def _written(step: Step, array: Value, *others: Value) -> list[Value]:
-    """Write into an array: at an index of axes that are written whole, constant if both are."""
+    """Write into an array: at an index of the axes written whole, constant if array and update are."""
     number, pairs = update_of(step.eqn), written_whole(step.eqn)
     update, name = others[number - 1], step.eqn.primitive.name
     fixed = not any(value.open.any() for index, value in enumerate(others, 1) if index != number)
-    # Wherever a 0 is written to or added to 0, it is 0.
+    # At unknown places, a 0 that is written over or added to a 0 is still 0.
     found = [value.open | (~np.bool_(fixed) & value.nonzero) for value in (array, update)]
     signs = zip(array[2:], update[2:] if not name.endswith("sub") else update[:1:-1], strict=True)
     open_, positive, negative = (
@@ -452,7 +456,7 @@ def _of_whole(marks: np.ndarray, axes: Collection[int]) -> np.ndarray:
 
 
 def _bilinear(step: Step, x: Value, y: Value) -> list[Value]:
-    """Sums of products: a product with a 0 is 0."""
+    """Sum products; a product with a 0 is 0."""
 
     def any_of(left: np.ndarray, right: np.ndarray) -> np.ndarray:
         if not left.any() or not right.any():
@@ -466,7 +470,7 @@ def _bilinear(step: Step, x: Value, y: Value) -> list[Value]:
 
 
 def _ragged(step: Step, x: Value, y: Value, sizes: Value) -> list[Value]:
-    """Constant where no product with what is open is one, and where it is known which group a row is of."""
+    """Multiply rows in groups: constant if the groups are known and no open entry meets a nonzero one."""
     fixed = not sizes.open.any()
     open_ = ragged_marks(step, x.open, y.nonzero) | ragged_marks(step, x.nonzero, y.open)
     if not fixed:
@@ -476,12 +480,12 @@ def _ragged(step: Step, x: Value, y: Value, sizes: Value) -> list[Value]:
 
 
 def ragged_marks(step: Step, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Where a product of rows in groups has two factors that are true, with any group for any row."""
+    """Return where a product of rows in groups has two true factors, as if any row could be of any group."""
     return np.asarray(ragged_product(step, x, y)) > 0.5
 
 
 def ragged_product(step: Step, x: Any, y: Any) -> Any:
-    """The product of rows in groups, with the sum of all groups' matrices for each row."""
+    """Multiply rows in groups, with the sum of all groups' matrices for each row."""
     numbers = step.eqn.params["ragged_dot_dimension_numbers"]
     contracted, batched = numbers.dot_dimension_numbers
     (group,) = numbers.rhs_group_dimensions
@@ -503,7 +507,7 @@ def _either(*taken: Value) -> tuple[Any, Any]:
 
 
 def _converted(step: Step, x: Value) -> list[Value]:
-    """Truth values, of negative numbers too, are 1; integers may be too small for what they are made of."""
+    """Convert: nonzero numbers, negative ones too, become true; numbers may overflow integers."""
     dtype = np.dtype(step.eqn.params["new_dtype"])
     if dtype.kind == "b":
         return _entrywise(lambda x: (x.nonzero, False))(step, x)
@@ -511,7 +515,7 @@ def _converted(step: Step, x: Value) -> list[Value]:
 
 
 def _power(step: Step, x: Value) -> list[Value]:
-    """Of negative exponents, of any sign: 1 / -0 is less than 0."""
+    """Raise to an integer power; with a negative one the result has any sign, since 1 / -0 is less than 0."""
     power = step.eqn.params["y"]
     if power < 0:
         return _arithmetic(_either)(step, x)

@@ -1,8 +1,8 @@
-"""Constants that are copied for each of their uses, so that no two layers are tied by a table that both read.
+"""Copies of constants, one for each use, so that no two layers are tied by a table that both read.
 
-`jnp.ones((layers, heads))`, of which each layer takes a row, or a table of positions that all layers read,
-is one value of a traced program. Its axes would be one with those of all that it meets. Nothing in it depends
-on leaves or inputs, so a copy for each use computes the same.
+Examples are `jnp.ones((layers, heads))`, with one row for each layer, and a table of positions that all
+layers read. Such a constant is one value of a traced program, and would tie the axes of everything it meets.
+It depends on no leaves or inputs, so a copy for each use computes the same.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 ProgramOf = Callable[[JaxprEqn], ClosedJaxpr | None]
-"""The program of an equation that does nothing but call it; `None` of other equations."""
+"""A function that returns the program of an equation that only calls it; `None` for other equations."""
 
 
 def copy_constants(closed: ClosedJaxpr, called: ProgramOf) -> ClosedJaxpr:
-    """Copy what depends on no input of a program, once for each use by what depends on one.
+    """Copy values that depend on no input of a program, once for each use by a value that depends on one.
 
-    A call that is given constants is replaced by the equations of its program, which may use a constant
+    A call with constants as arguments is replaced by the equations of its program, which may use a constant
     several times.
     """
     program = _Flat(closed, called)
@@ -43,9 +43,10 @@ def copy_constants(closed: ClosedJaxpr, called: ProgramOf) -> ClosedJaxpr:
 
 
 def read_twice(closed: ClosedJaxpr, constant: Sequence[bool]) -> list[Any]:
-    """Inputs of a program that are constants where it is called, and that it reads more than once.
+    """Find the inputs of a program that are constants at this call, and that it reads more than once.
 
-    What is made of such constants alone counts as them; programs that are called with one may read it twice.
+    Values made of such constants alone count as these constants. A program that is called with one may read
+    it twice.
     """
     jaxpr = closed.jaxpr
     roots: dict[Any, frozenset[Any]] = dict.fromkeys(jaxpr.constvars, frozenset())
@@ -68,13 +69,13 @@ def read_twice(closed: ClosedJaxpr, constant: Sequence[bool]) -> list[Any]:
 
 
 class _Flat:
-    """The equations of a program, without the calls that are given constants.
+    """The equations of a program, with calls on constants replaced by their equations.
 
     Attributes:
       eqns: the equations.
       consts: arrays that are written in the program, by variable.
-      constant: the numbers of the equations that make constants with axes along which units may lie.
-      maker: the numbers of these equations, by variable.
+      constant: the indices of the equations that make constants with axes along which units may lie.
+      maker: the indices of these equations, by variable.
     """
 
     def __init__(self, closed: ClosedJaxpr, called: ProgramOf) -> None:
@@ -88,17 +89,17 @@ class _Flat:
         self._add(closed.jaxpr.eqns, self._stand_for, own=False)
 
     def read(self, atom: Any) -> Any:
-        """Return what stands for a variable of the program since calls were replaced."""
+        """Return the atom that stands for a variable of the program after calls were replaced."""
         return _read(atom, self._stand_for)
 
     def has_to_be_copied(self, atom: Any) -> bool:
-        """Return whether it is a constant with axes along which units may lie."""
+        """Return whether an atom is a constant with axes along which units may lie."""
         if isinstance(atom, Literal):
             return False
         return atom in self.maker or (atom in self.consts and _has_units(atom))
 
     def _add(self, eqns: Sequence[JaxprEqn], names: _Names, own: bool) -> None:
-        """Add equations, whose outputs get variables of their own if they are those of a call."""
+        """Add equations; if `own`, as for those of a call, their outputs get new variables."""
         for eqn in eqns:
             call = eqn.replace(invars=[_read(atom, names) for atom in eqn.invars])
             varies = any(atom in self._varying for atom in _variables(call))
@@ -117,9 +118,9 @@ class _Flat:
             self.eqns.append(call)
 
     def _replace(self, call: JaxprEqn, program: ClosedJaxpr) -> list[Any]:
-        """Add the equations of a program that is called, and say what it makes."""
+        """Add the equations of a called program, and return its outputs."""
         jaxpr = program.jaxpr
-        # A program and one that it calls may have variables in common, so each call has names of its own.
+        # A program and one that it calls may share variables, so each call has its own names.
         names: _Names = dict(zip(jaxpr.invars, call.invars, strict=True))
         for var, value in zip(jaxpr.constvars, program.consts, strict=True):
             names[var] = Var(var.aval)
@@ -137,11 +138,11 @@ def _read(atom: Any, names: _Names) -> Any:
 
 
 class _Copies:
-    """Constants for each of their uses.
+    """Copies of constants, one for each use.
 
     Attributes:
-      made: copies of equations, by the number of the equation.
-      taken: the numbers of the equations that some use has taken as they are.
+      made: copies of equations, by the index of the original.
+      taken: the indices of the equations that some use has taken unchanged.
       needed: whether any constant is read twice.
     """
 
@@ -153,7 +154,7 @@ class _Copies:
         self._read: set[Any] = set()
 
     def of(self, atom: Any) -> Any:
-        """Return what one use of a value reads: a copy, if it is a constant that another use has read."""
+        """Return the atom that one use of a value reads: a copy, if another use has read this constant."""
         program = self._program
         if not program.has_to_be_copied(atom):
             return atom

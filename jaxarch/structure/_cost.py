@@ -1,4 +1,4 @@
-"""What a model costs: parameters, multiply-adds and activations, read from its traced program."""
+"""The cost of a model: parameters, multiply-adds and activations, read from its traced program."""
 
 from __future__ import annotations
 
@@ -43,50 +43,50 @@ def cost(
     batch: int | None = None,
 ) -> Cost: ...
 def cost(model: Any, about: Any = None, /, *inputs: Any, mask: Any = None, batch: int | None = None) -> Cost:
-    r"""What a model costs, layer by layer, read from its traced program.
+    r"""Compute the cost of a model, layer by layer, from its traced program.
 
         print(jaxarch.cost(network.of_run(0), problem))
         print(jaxarch.cost(apply, params, x[:1], mask=mask))
 
-    Nothing is run on data. Counted are parameters, their bytes, the multiply-adds of products and
-    convolutions, and activations, the values of which at least one such multiply-add is a part, for four
-    kinds of connections:
+    Nothing is run on data. The counts are parameters, their bytes, the multiply-adds of products and
+    convolutions, and activations: the values that at least one such multiply-add contributes to. Each is
+    counted for four kinds of connections:
 
-    - *dense*: all.
-    - *masked*: what the mask has left: entries of masked leaves that are not 0, and the multiply-adds of
-      weights that are not 0, which is what hardware does that skips every 0. Leaves without a mask count
-      whole.
-    - *effective*: those of them that matter to the outputs, on a path from inputs to outputs in the sense of
-      Vysogorets & Kempe, Connectivity Matters, 2023. Which these are follows from the values of all leaves,
-      as `Groups.fold` says. What is the same for all inputs is no work: a neuron that nothing comes into is
-      a constant. A weight that only constants are multiplied by is a parameter still.
-    - *shrunk*: all connections of the units that `shrink` leaves, in arrays that are cut to these: what
-      dense hardware does.
+    - *dense*: all connections.
+    - *masked*: the connections that the mask leaves: nonzero entries of masked leaves, and the multiply-adds
+      of nonzero weights. Hardware that skips every 0 does this work. Leaves without a mask count whole.
+    - *effective*: the masked connections that matter to the outputs, on a path from inputs to outputs in the
+      sense of Vysogorets & Kempe, Connectivity Matters, 2023. They follow from the values of all leaves, as
+      described at `Groups.fold`. A value that is the same for all inputs costs no work: a neuron without
+      inputs is a constant. A weight that is multiplied by constants alone still counts as a parameter.
+    - *shrunk*: all connections of the units that `shrink` leaves, in arrays cut to these units. Dense
+      hardware does this work.
 
-    A layer is the module of the leaf that is a factor of the product: its path without the last part.
-    Leaves are followed through all that is computed of leaves alone, such as transposes, slices or a mask; a
-    product with what is made of several modules' leaves has a line of its own, and so have those without
-    leaves, as in attention. A leaf that is used twice counts once as parameters, and twice as multiply-adds.
+    The layer of a product is the module of the leaf that is its factor: the leaf's path without the last
+    part. Leaves are followed through everything computed from leaves alone, such as transposes, slices or a
+    mask. A product with a factor made of several modules' leaves has a line of its own, as do products
+    without leaves, as in attention. A leaf that is used twice counts once in parameters and twice in
+    multiply-adds.
 
-    Not counted are functions of entries (activation functions, norms, masks), sums, and lookups. A
-    convolution's multiply-adds are those of all places of its window, padding included, as the literature
-    counts them; so it is for each weight of its kernel that counts. Loops count as often as they have rounds,
-    and in a loop everything counts as effective that is in any round; of the branches of a `cond` the dearest
-    in dense multiply-adds counts; what is in a `while` loop does not, and is named in `uncounted`, as are
-    primitives that are not understood.
+    Functions of entries (activation functions, norms, masks), sums and lookups are not counted. A convolution
+    counts the multiply-adds of all places of its window, padding included, as the literature does. Each
+    kernel weight that counts is counted at all these places. A loop counts once for each round, and a
+    connection in a loop is effective if it is effective in any round. Of the branches of a `cond`, the one
+    with the most dense multiply-adds counts. A `while` loop does not count and is named in `uncounted`, as
+    are primitives that are not understood.
 
     Args:
       model: a network of one run, or a function `(tree, *inputs) -> outputs`, traceable by JAX.
-      about: of a network, its problem, whose `predict` is traced with one example; the parameters are those
-        of the network, and its state (running statistics) counts as none. Of a function, its leaves, all of
-        which count as parameters; of shapes alone (`jax.ShapeDtypeStruct`) only *dense* is known.
-      *inputs: of a function, an example of its inputs: a batch, or one example.
-      mask: of a function, booleans, `None` for leaves that are not masked. A network has its own.
-      batch: of a function, how many examples its inputs are. Multiply-adds and activations are divided by it.
-        By default the first axis of an input is the batch if the function can be traced with twice its size,
-        and outputs and multiply-adds double exactly. The parameters fix every other axis. An axis that a
-        convolution or a loop moves along, or that a product sums over, is none. Without such an axis the
-        whole call is counted. The first line of the table says what was taken.
+      about: for a network, its problem, whose `predict` is traced with one example. The network's parameters
+        count as parameters, its state (running statistics) does not. For a function, its leaves, which all
+        count as parameters; with shapes alone (`jax.ShapeDtypeStruct`) only *dense* is known.
+      *inputs: for a function, example inputs: a batch, or one example.
+      mask: for a function, booleans, and `None` for leaves that are not masked. A network has its own mask.
+      batch: for a function, the number of examples in its inputs. Multiply-adds and activations are divided
+        by it. By default the first axis of an input is the batch if the function can be traced with twice its
+        size. Outputs and multiply-adds must then double exactly. The parameters fix every other axis. An axis
+        that a convolution or a loop moves along, or that a product sums over, is not a batch. Without a batch
+        axis the whole call is counted. The first line of the table shows the choice.
 
     Returns:
       `Cost`: `cost.total.dense.multiply_adds`, `cost.layers["hidden"].masked.parameters`.
@@ -127,7 +127,7 @@ def cost(model: Any, about: Any = None, /, *inputs: Any, mask: Any = None, batch
     if batch is not None:
         check_count("batch", batch)
         shapes = list(map(jnp.shape, jax.tree.leaves(inputs)))
-        # Tokens of sequences are examples too: the first axes together.
+        # Tokens of sequences may count as examples too, so that a batch may span several leading axes.
         sizes = {size for shape in shapes for size in (*shape, *itertools.accumulate(shape, operator.mul))}
         if batch > 1 and batch not in sizes:
             raise ArgumentError(f"batch: expected the number of examples, got {batch}; inputs have {shapes}")
@@ -146,7 +146,7 @@ def cost(model: Any, about: Any = None, /, *inputs: Any, mask: Any = None, batch
 
 
 def _batch(groups: Groups, inputs: tuple[PyTree, ...]) -> tuple[int, BatchIs]:
-    """Return how many examples the inputs are, if that can be found: see `cost`."""
+    """Return the number of examples in the inputs, if it can be found; see `cost`."""
     firsts = [shape[0] for leaf in jax.tree.leaves(inputs) if (shape := jnp.shape(leaf))]
     for size in dict.fromkeys(firsts):
         if size and _is_batch(groups, inputs, size):
@@ -155,14 +155,14 @@ def _batch(groups: Groups, inputs: tuple[PyTree, ...]) -> tuple[int, BatchIs]:
 
 
 def _is_batch(groups: Groups, inputs: tuple[PyTree, ...], size: int) -> bool:
-    """Return whether the first axes of this size are that of examples: twice as many are twice the work."""
+    """Return whether the first axes of this size are batch axes: twice the examples are twice the work."""
 
     def twice(shape: tuple[int, ...]) -> tuple[int, ...]:
         return (2 * size, *shape[1:]) if shape[:1] == (size,) else shape
 
     outputs = [shape_of(output) for output in groups._program.closed.jaxpr.outvars]
     if all(shape == twice(shape) for shape in outputs):
-        return False
+        return False  # No output has such a first axis, so no output can double.
     shapes = [
         jax.ShapeDtypeStruct(twice(jnp.shape(leaf)), getattr(leaf, "dtype", None) or jnp.result_type(leaf))
         for leaf in jax.tree.leaves(inputs)
@@ -184,13 +184,13 @@ def _is_batch(groups: Groups, inputs: tuple[PyTree, ...], size: int) -> bool:
 
 
 def _whole(groups: Groups) -> tuple[int, int]:
-    """All multiply-adds and activations of what was traced."""
+    """Count all multiply-adds and activations of the traced program."""
     work = [whole_work(product, {}) for product in _products(groups, {}).found]
     return sum(each.multiply_adds for each in work), sum(each.activations for each in work)
 
 
 def _is_moved_along(program: Program, atoms: set[Axis]) -> bool:
-    """Return whether a loop or a convolution goes along some atoms, or a product sums over them."""
+    """Return whether a loop or a convolution moves along one of the atoms, or a product sums over it."""
     for step in program.steps:
         name, params, along = step.eqn.primitive.name, step.eqn.params, []
         if name == "scan":
@@ -215,14 +215,14 @@ def cost_of(
     parameters: Collection[str] | None = None,
     products: Products | None = None,
 ) -> dict[str, Counts]:
-    """What a model costs from which units were cut: all connections of the others, by layer.
+    """Compute the cost of a model without the units that were cut: all other connections, by layer.
 
     Args:
-      groups: of the model.
-      kept: by name of the group, which units stay: as of `Groups.cut`.
-      batch: how many examples it was traced with.
-      parameters: the paths of the leaves that count as such; by default all.
-      products: what `find_products` finds in the groups' program; by default it is looked for.
+      groups: the groups of the model.
+      kept: by group name, the units that stay, as in `Groups.cut`.
+      batch: the number of examples that the model was traced with.
+      parameters: the paths of the leaves that count as parameters; by default all.
+      products: the result of `find_products` on the groups' program; computed by default.
     """
     of_atoms = groups._of_atoms(kept)
     found = _products(groups, {}) if products is None else products
@@ -242,12 +242,13 @@ def _by_layer(
     batch: int,
     parameters: Collection[str] | None,
 ) -> dict[str, Counts]:
-    """The counts of all layers, of how many entries of each leaf there are, and what each product costs."""
+    """Count by layer, given the number of entries of each leaf and the work of each product."""
     shapes = named_leaves(groups._shapes)
     paths = [path for path in groups._leaves if parameters is None or path in parameters]
     paths = [path for path in paths if not is_key(shapes[path])]
     used = {module_of(path) for path in paths} | {product.layer for product in products.found}
     names = [name for name in dict.fromkeys([*products.layers, *map(module_of, paths)]) if name in used]
+    # The sort is stable: layers keep the program's order, and products without parameters come last.
     names.sort(key=lambda name: name == NO_PARAMETERS)
     counts = dict.fromkeys(names, Counts())
     for path in paths:
@@ -266,7 +267,7 @@ def _by_layer(
 
 
 def _share(number: float, batch: int) -> float:
-    """A number by a batch, an integer where it is one."""
+    """Divide a number by a batch size; return an integer if the result is one."""
     return number / batch if number % batch else int(number) // batch
 
 
@@ -277,15 +278,16 @@ def _cost(
     masked: Collection[str],
     parameters: Collection[str],
 ) -> Cost:
-    """The cost of a model of some groups.
+    """Compute the cost of a model from its groups.
 
     Args:
-      groups: of the model.
-      leaves: by path, masked; none where only shapes are known.
-      examples: how many it was traced with, and where that comes from.
+      groups: the groups of the model.
+      leaves: the masked leaves by path; empty if only shapes are known.
+      examples: the number of examples that the model was traced with, and the source of this number.
       masked: the paths of the leaves that have a mask.
-      parameters: those of the leaves that count as parameters.
+      parameters: the paths of the leaves that count as parameters.
     """
+    # Values of factors matter only if a mask may have made them 0.
     products = _products(groups, leaves if masked else {})
     batch, batch_is = examples
 
@@ -316,7 +318,7 @@ def _cost(
 
 
 def _tree(groups: Groups, leaves: Mapping[str, Any]) -> PyTree:
-    """The leaves in the tree that the groups were found with."""
+    """Put the leaves into the tree structure that the groups were found with."""
     return jax.tree.unflatten(jax.tree.structure(groups._shapes), [leaves[path] for path in groups._leaves])
 
 

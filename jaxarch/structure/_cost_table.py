@@ -1,4 +1,4 @@
-"""The cost of a model as a table: of each layer, and of all, for four kinds of connections."""
+"""The cost of a model as a table: by layer and in total, for four kinds of connections."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Connections = Literal["dense", "masked", "effective", "shrunk"]
-"""Which connections are counted: see `cost.cost`."""
+"""The kinds of connections that are counted; see `cost.cost`."""
 BatchIs = Literal["given", "found", "unknown"]
-"""Where the number of examples comes from: see `Cost`."""
+"""The source of the number of examples; see `Cost`."""
 FIRST_AXIS = "the input's first axis"
 
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """The cost of some connections: one example, or the whole call where `Cost.batch_is` unknown.
+    """The cost of some connections: for one example, or for the whole call if `Cost.batch_is` is `unknown`.
 
     Attributes:
-      parameters: how many.
-      bytes: what these take in their dtypes; where only some of an array count, without their places.
-      multiply_adds: how many, of products and convolutions.
-      activations: how many values products and convolutions make.
+      parameters: the number of parameters.
+      bytes: the size of the parameters in their dtypes. If only some entries of an array count, the storage
+        of their positions is not included.
+      multiply_adds: the number of multiply-adds in products and convolutions.
+      activations: the number of values that products and convolutions compute.
 
     Example:
       >>> from jaxarch.structure import Counts
@@ -46,12 +47,12 @@ class Counts:
 
 @dataclasses.dataclass(frozen=True)
 class LayerCost:
-    """What a layer, or a whole model, costs: see `cost`.
+    """The cost of a layer, or of a whole model; see `cost`.
 
     Attributes:
       dense: all connections.
-      masked: those that the mask has left; `None`, as the next two, where only shapes are known.
-      effective: those of them that matter to the outputs.
+      masked: the connections that the mask leaves. `None`, like the next two, if only shapes are known.
+      effective: the masked connections that matter to the outputs.
       shrunk: all connections of the units that are needed.
 
     Example:
@@ -71,18 +72,18 @@ class LayerCost:
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """What a model costs: what `cost` returns. `print` shows it as a table.
+    """The cost of a model, as returned by `cost`. `print` shows it as a table.
 
     Attributes:
-      layers: by module, in the order in which the program meets them.
-      total: all layers together.
-      batch: how many examples were traced, by which multiply-adds and activations are divided.
-      batch_is: where that comes from: `given`, by the caller or the problem; `found`, the first axis of an
-        input (see `cost`); or `unknown`, and the numbers are those of the whole call.
+      layers: the cost by module, in the order in which the program meets them.
+      total: the cost of all layers together.
+      batch: the number of examples that were traced. Multiply-adds and activations are divided by it.
+      batch_is: the source of `batch`: `given`, by the caller or the problem; `found`, the first axis of an
+        input (see `cost`); or `unknown`, and the numbers are for the whole call.
       is_masked: whether there is a mask.
-      uncounted: primitives that may multiply and are not counted: loops of which it is not known how many
-        rounds they have, and what is not understood.
-      notes: what else must be known of the numbers, in sentences.
+      uncounted: primitives that may multiply and are not counted: loops with an unknown number of rounds, and
+        primitives that are not understood.
+      notes: further remarks on the numbers, in sentences.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch
@@ -105,7 +106,7 @@ class Cost:
     notes: tuple[str, ...]
 
     def to_frame(self) -> pd.DataFrame:
-        """A row for each layer and each kind of connections that is known; no row for the total.
+        """Return a table with a row for each layer and each known kind of connections, without the total.
 
         Example:
           >>> import jax, jax.numpy as jnp, jaxarch
@@ -130,7 +131,7 @@ class Cost:
         return pd.DataFrame(rows, columns=columns)
 
     def kinds(self) -> tuple[Connections, ...]:
-        """The kinds of connections that tell something: the masked ones only where there is a mask."""
+        """Return the kinds of connections to show; the masked ones only if there is a mask."""
         return tuple(
             kind
             for kind in get_args(Connections)
@@ -163,7 +164,7 @@ class Cost:
 
     @property
     def of(self) -> str:
-        """Whose multiply-adds and activations are counted: `one example`, or `the whole call`."""
+        """The scope of multiply-adds and activations: `one example`, or `the whole call`."""
         return "the whole call" if self.batch_is == "unknown" else "one example"
 
     def _batch(self) -> str:

@@ -1,8 +1,9 @@
-"""Functions with a derivative of their own (`jax.custom_jvp`, `jax.custom_vjp`), run on smaller arrays.
+"""Functions with custom derivatives (`jax.custom_jvp`, `jax.custom_vjp`), run on smaller arrays.
 
-Their rules are traced when a derivative is asked for, and no earlier: many refuse, or differentiate what no
-one does. The program of a rule is cut like the function's own, whose units decide: where it ties them in
-another way, so that they cannot be cut out of it, the derivative is refused.
+Their rules are traced only when a derivative is asked for: many rules refuse to be traced, or belong to
+values that are never differentiated. The program of a rule is cut like the function's own program, whose
+units decide. If the rule ties units in another way, so that they cannot be cut out of it, the derivative is
+refused.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from jaxarch.structure._flow import Axes, Program, Step, alone, follow, fresh, i
 
 Kept = dict[Axis, np.ndarray]
 Run = Callable[[Program, Any, Sequence[Any]], list[Any]]
-"""Runs a program on arrays from which units were cut (see `smaller.run_smaller`)."""
+"""A function that runs a program on arrays from which units were cut (see `_smaller.run_smaller`)."""
 
 
 def run_custom_jvp(step: Step, kept: Any, taken: list[Any], run: Run) -> list[Any]:
-    """The outputs of a function with a rule for tangents, which is cut when it is asked for."""
+    """Run a function with a rule for tangents; the rule is cut when it is asked for."""
     of_whole, (program,) = _Whole(step), step.programs
 
     @jax.custom_jvp
@@ -62,7 +63,7 @@ def run_custom_jvp(step: Step, kept: Any, taken: list[Any], run: Run) -> list[An
 
 
 def run_custom_vjp(step: Step, kept: Any, taken: list[Any], run: Run) -> list[Any]:
-    """The outputs of a function with a rule for cotangents, which is cut when it is asked for."""
+    """Run a function with a rule for cotangents; the rule is cut when it is asked for."""
     of_whole, (program,) = _Whole(step), step.programs
 
     @jax.custom_vjp
@@ -115,10 +116,10 @@ def run_custom_vjp(step: Step, kept: Any, taken: list[Any], run: Run) -> list[An
 
 
 class _Whole:
-    """A function with a derivative of its own at its whole size.
+    """A function with a custom derivative at its original size.
 
     Attributes:
-      floats: the numbers of its outputs that have derivatives.
+      floats: the indices of its outputs that have derivatives.
     """
 
     def __init__(self, step: Step) -> None:
@@ -129,7 +130,7 @@ class _Whole:
         self.floats = [i for i, dtype in enumerate(dtypes) if jnp.issubdtype(dtype, jnp.inexact)]
 
     def function_of(self, values: Sequence[Any], moved: Sequence[int]) -> Callable[..., list[Any]]:
-        """The function of some of its inputs, whose others have some values."""
+        """Return the function of the inputs `moved` alone; the other inputs have the given values."""
 
         def function(*some: Any) -> list[Any]:
             of = dict(zip(moved, some, strict=True))
@@ -138,15 +139,15 @@ class _Whole:
         return function
 
     def shapes(self) -> list[jax.ShapeDtypeStruct]:
-        """Those of its inputs."""
+        """Return the shapes of its inputs."""
         return [_shape(var.aval) for var in self._invars]
 
     def inputs(self) -> list[Axes]:
-        """Axes of their own for its inputs."""
+        """Return new axes for its inputs."""
         return [fresh(var) for var in self._invars]
 
     def units(self, inputs: Sequence[Axes], outputs: Sequence[Axes], kept: Any) -> Kept:
-        """The units of the atoms of a derivative, of those of the function; raise where there are none."""
+        """Return the units of a derivative's atoms, from the function's units; raise if there are none."""
         found: Kept = {}
         arrays = zip((*inputs, *outputs), (*self._step.inputs, *self._step.outputs), strict=True)
         pairs = [pair for axes in arrays for pair in zip(*axes, strict=True)]
@@ -161,7 +162,7 @@ class _Whole:
 
 
 def _split(axis: Axis, units: np.ndarray, found: Kept) -> bool:
-    """Add the units of an axis's atoms to some; whether there are any that make up those of the axis."""
+    """Add the units of an axis's atoms to `found`; return whether they make up the units of the axis."""
     axis = axis.root()
     if axis.form == "atom":
         same = np.array_equal(found.setdefault(axis, units), units)
@@ -183,7 +184,7 @@ def _shape(aval: Any) -> jax.ShapeDtypeStruct:
 
 
 def _no_tangent(array: Any) -> Any:
-    """A tangent of 0: of integers, of the dtype that stands for none."""
+    """Return a tangent of 0; for integers it has the dtype float0, which stands for no tangent."""
     inexact = jnp.issubdtype(array.dtype, jnp.inexact)
     return jnp.zeros(array.shape, array.dtype) if inexact else np.zeros(array.shape, jax.dtypes.float0)
 

@@ -1,4 +1,4 @@
-"""What single products cost: whole, of the weights that are not 0, and of what can matter to the outputs."""
+"""The cost of single products: of whole arrays, of nonzero weights, and of the parts the outputs need."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from jaxarch.structure._smaller import Kept, sizes
 
 
 class Work(NamedTuple):
-    """What a product costs.
+    """The cost of a product.
 
     Attributes:
-      multiply_adds: how many.
-      activations: how many values it makes.
+      multiply_adds: the number of multiply-adds.
+      activations: the number of values that it computes.
     """
 
     multiply_adds: int
@@ -29,17 +29,17 @@ class Work(NamedTuple):
 
 
 def whole_work(product: Product, kept: Kept) -> Work:
-    """That of whole arrays from which units were cut."""
+    """Return the work of a product of whole arrays from which units were cut."""
     made = math.prod(sizes(product.step.outputs[0], kept))
     return Work(multiply_adds(product, kept), product.times * made)
 
 
 def nonzero_work(product: Product, masked: Collection[str]) -> Work:
-    """That of the weights that are not 0; all count of leaves that are not masked.
+    """Return the work of the nonzero weights; all weights of unmasked leaves count.
 
     Args:
-      product: one whose factors have their values.
-      masked: the paths of the leaves that are.
+      product: a product whose factors have their values.
+      masked: the paths of the masked leaves.
     """
     there = [_there(factor, masked) for factor in product.factors]
     if all(array is None for array in there):
@@ -53,13 +53,13 @@ def nonzero_work(product: Product, masked: Collection[str]) -> Work:
 
 
 def effective_work(product: Product, masked: Collection[str], record: Record, sums: Sums) -> Work:
-    """That of what depends on the inputs, is not 0, and is needed for the outputs.
+    """Return the work that depends on the inputs, is not with a 0, and is needed for the outputs.
 
     Args:
-      product: one whose factors have their values.
-      masked: the paths of the leaves that are.
-      record: what is known of every value (see `known.find_known`).
-      sums: what is needed of every output of a step (see `needed.find_needed`).
+      product: a product whose factors have their values.
+      masked: the paths of the masked leaves.
+      record: the facts about every value (see `_constants.find_known`).
+      sums: the needs for every output of a step (see `_liveness.find_needed`).
     """
     step = product.step
     if id(step) not in sums.outputs or all(factor is not None for factor in product.factors):
@@ -76,9 +76,9 @@ class _Side(NamedTuple):
     """A factor in each round of its loops.
 
     Attributes:
-      open: where it depends on the inputs, and may be other than 0.
-      nonzero: where it may be other than 0.
-      constant: where it is a constant other than 0.
+      open: where the factor depends on the inputs and may be nonzero.
+      nonzero: where the factor may be nonzero.
+      constant: where the factor is a nonzero constant.
     """
 
     open: np.ndarray
@@ -97,7 +97,7 @@ class _Side(NamedTuple):
 
 
 def _there(factor: Factor | None, masked: Collection[str]) -> np.ndarray | None:
-    """Where a factor is not 0, in each round if they differ; `None` where no mask decides."""
+    """Return where a factor is not 0, in each round if rounds differ; `None` if no mask decides."""
     if factor is None or factor.value is None or not set(factor.paths) & set(masked):
         return None
     there = np.asarray(factor.value) != 0
@@ -105,17 +105,17 @@ def _there(factor: Factor | None, masked: Collection[str]) -> np.ndarray | None:
 
 
 Pair = tuple[np.ndarray, np.ndarray]
-"""Booleans of both factors, each with a leading axis of rounds, which is 1 where all rounds are the same."""
+"""Booleans for both factors, with a leading axis of rounds; it has size 1 if all rounds are the same."""
 
 
 def _counted(product: Product, pairs: Sequence[Pair], wanted: np.ndarray, everywhere: bool) -> Work:
-    """The multiply-adds and the values of all rounds.
+    """Count the multiply-adds and the values of all rounds.
 
     Args:
-      product: which one.
-      pairs: of which entries of both factors the products count.
-      wanted: of the output, which entries count.
-      everywhere: whether the weights of a convolution count that only meet its padding.
+      product: the product.
+      pairs: pairs of booleans for both factors; the products of true entries count.
+      wanted: the entries of the output that count.
+      everywhere: whether weights of a convolution that only meet its padding count too.
     """
     pairs = [pair for pair in pairs if pair[0].any() and pair[1].any()]
     rounds = max((len(part) for pair in pairs for part in pair), default=1)
@@ -135,12 +135,12 @@ def _counted(product: Product, pairs: Sequence[Pair], wanted: np.ndarray, everyw
 
 
 def _product(step: Step, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """How many products each entry of the output is the sum of."""
+    """Count the products that each entry of the output sums."""
     return multiplied(step.eqn, one, other).astype(np.float64)
 
 
 def _of_kernel(step: Step, pairs: Sequence[Pair], wanted: np.ndarray, everywhere: bool) -> int:
-    """The multiply-adds of a convolution: each entry of its kernel that counts, wherever it is moved to."""
+    """Count the multiply-adds of a convolution: each kernel entry that counts, at all places it moves to."""
     numbers = step.eqn.params["dimension_numbers"]
     shape = shape_of(step.eqn.invars[1])
     counts = np.zeros(shape, bool)
@@ -153,5 +153,5 @@ def _of_kernel(step: Step, pairs: Sequence[Pair], wanted: np.ndarray, everywhere
 
 
 def _reached(step: Step, one: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Which entries of a kernel meet some entries of a picture, for some of the output."""
+    """Return the kernel entries that meet some entries of a picture, for some entries of the output."""
     return multiplied_back(step.eqn, 1, one, wanted)

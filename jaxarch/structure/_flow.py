@@ -1,8 +1,8 @@
-"""A traced program with the axes of every array, followed from primitive to primitive.
+"""Traced programs with the axes of every array, followed from primitive to primitive.
 
-Each primitive has a rule, which says which axes of its inputs and outputs are one. One without a rule is not
-guessed at: all axes that it touches are frozen, by its name. Programs that JAX keeps once and calls many
-times are followed at each call, with the axes of that call.
+Each primitive has a rule that says which axes of its inputs and outputs are the same. For a primitive without
+a rule nothing is guessed: all axes that it touches are frozen, with its name as the reason. Programs that JAX
+keeps once and calls many times are followed at each call, with the axes of that call.
 """
 
 from __future__ import annotations
@@ -20,43 +20,43 @@ from jaxarch.structure._copies import copy_constants, read_twice
 from jaxarch.structure._scans import scan_counts
 
 Axes = tuple[Axis, ...]
-"""Those of one array."""
+"""The axes of one array."""
 
 INPUTS, OUTPUTS = "it is an input's", "it is an output's"
 MOVED_ALONG = "it is the place that a convolution moves along"
 POOLED_ALONG = "it is the place that a pooling moves along"
 AS_THEY_MUST_BE = (INPUTS, OUTPUTS, MOVED_ALONG, POOLED_ALONG)
-"""Why axes stay of which nobody would ask that they go."""
+"""Reasons for axes to stay that no user would want to remove."""
 NO_RULE = "there is no rule for"
 UNREAD = "nothing that the outputs depend on reads it"
 
 
 def fresh(atom: Any) -> Axes:
-    """Axes of their own, for an array of which nothing is known yet."""
-    return tuple(Axis(size) for size in getattr(atom.aval, "shape", ()))  # a token has none
+    """Return new axes for an array about which nothing is known yet."""
+    return tuple(Axis(size) for size in getattr(atom.aval, "shape", ()))  # A token has no shape.
 
 
 def frozen(atom: Any, why: str) -> Axes:
-    """Axes of their own that stay as they are."""
+    """Return new axes for an array, all frozen."""
     axes = fresh(atom)
     freeze(axes, why)
     return axes
 
 
 def freeze(axes: Sequence[Axis], why: str) -> None:
-    """Let all units of some axes stay."""
+    """Mark all units of some axes as staying."""
     for axis in axes:
         axis.freeze(why)
 
 
 class Step(NamedTuple):
-    """One equation of a program, where it is called.
+    """One equation of a program, at one call.
 
     Attributes:
       eqn: the equation.
-      inputs: the axes of what it takes, literals among it.
-      outputs: of what it makes.
-      programs: those that it calls, with the axes of this call.
+      inputs: the axes of its inputs, including literals.
+      outputs: the axes of its outputs.
+      programs: the programs that it calls, with the axes of this call.
     """
 
     eqn: JaxprEqn
@@ -66,22 +66,22 @@ class Step(NamedTuple):
 
     @property
     def called(self) -> Program | None:
-        """The program that it calls once, on its own inputs, and that makes all of its outputs."""
+        """The program that the step calls once, on its own inputs, to make all of its outputs; or `None`."""
         called = self.programs and self.eqn.primitive.name in CALLED
         return self.programs[0] if called else None
 
 
 class Program(NamedTuple):
-    """A traced program, where it is called.
+    """A traced program, at one call.
 
     Attributes:
       closed: the program, with its constants.
-      consts: the axes of these.
-      inputs: of its inputs.
-      outputs: of its outputs.
-      steps: its equations.
-      whole: variables of constants that come from outside, whole: each step that reads one has axes of its
-        own for it.
+      consts: the axes of the constants.
+      inputs: the axes of the inputs.
+      outputs: the axes of the outputs.
+      steps: the equations.
+      whole: variables of constants that come whole from outside; each step that reads one has new axes for
+        it.
     """
 
     closed: ClosedJaxpr
@@ -93,15 +93,15 @@ class Program(NamedTuple):
 
 
 def follow(closed: ClosedJaxpr, inputs: Sequence[Axes], constant: Sequence[bool] = ()) -> Program:
-    """A program with the axes of every array, given those of its inputs; all that meet are unified.
+    """Follow the axes of a program's inputs through it, and unify all axes that meet.
 
-    Constants that several equations read are copied for each of them first; those that come from outside stay
-    whole, and what each equation reads of them is cut for it.
+    Constants that several equations read are first copied for each of them, so that they do not tie unrelated
+    axes. Constants that come from outside stay whole, and each equation cuts what it reads of them.
 
     Args:
       closed: the program.
       inputs: the axes of its inputs.
-      constant: whether each input is a constant where the program is called; by default none is.
+      constant: whether each input is a constant at this call; by default none is.
     """
     closed = copy_constants(closed, _only_called)
     jaxpr, steps = closed.jaxpr, []
@@ -133,7 +133,7 @@ def follow(closed: ClosedJaxpr, inputs: Sequence[Axes], constant: Sequence[bool]
 
 
 def literal(atom: Literal) -> np.ndarray:
-    """The number that is written in a program, as an array of its dtype."""
+    """Return a literal of a program as an array of its dtype."""
     return np.asarray(atom.val, atom.aval.dtype)  # type: ignore[attr-defined]
 
 
@@ -145,7 +145,7 @@ def _unknown(eqn: JaxprEqn, *inputs: Axes) -> list[Axes]:
 
 
 def bind(eqn: JaxprEqn, values: Sequence[Any], **changed: Any) -> list[Any]:
-    """What an equation makes of some values, with some of its parameters changed."""
+    """Evaluate an equation on some values, with some of its parameters changed."""
     if eqn.primitive.name in OWN_DERIVATIVE:
         return list(jaxpr_as_fun(alone(eqn))(*values))
     made = eqn.primitive.bind(*values, **eqn.params | changed)
@@ -153,11 +153,11 @@ def bind(eqn: JaxprEqn, values: Sequence[Any], **changed: Any) -> list[Any]:
 
 
 OWN_DERIVATIVE = ("custom_jvp_call", "custom_vjp_call")
-"""Primitives that call a function with a derivative of its own."""
+"""Primitives that call a function with a custom derivative."""
 
 
 def alone(eqn: JaxprEqn) -> ClosedJaxpr:
-    """A program of one equation that calls another one, on inputs as that has them."""
+    """Return a program whose only equation is this call, with the called program's inputs as its inputs."""
     called = inner(eqn).jaxpr
     call = eqn.replace(invars=called.invars)
     return ClosedJaxpr(called.replace(constvars=[], eqns=[call], outvars=eqn.outvars), ())
@@ -172,14 +172,14 @@ CALLS = (*CALLS_ALONE, "remat2", "checkpoint")
 """Primitives that call a program once, on their own inputs, and leave its values as they are."""
 
 CALLED = (*CALLS, *OWN_DERIVATIVE)
-"""Primitives whose outputs are those of one program; derivatives of their own are not followed."""
+"""Primitives whose outputs are the outputs of one program; custom derivatives are not followed."""
 
 PRODUCTS = ("dot_general", "conv_general_dilated")
 """Sums of products of two factors."""
 
 
 def inner(eqn: JaxprEqn) -> ClosedJaxpr:
-    """The program that a primitive calls once, on its own inputs."""
+    """Return the program that a primitive calls once, on its own inputs."""
     names = ("jaxpr", "call_jaxpr", "fun_jaxpr", "call")
     jaxpr = next(eqn.params[key] for key in names if key in eqn.params)
     return jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, ())
@@ -235,13 +235,13 @@ def _cond(eqn: JaxprEqn, inputs: Sequence[Axes], constant: Sequence[bool]) -> _C
 
 
 def unify_all(first: Axes, second: Axes) -> None:
-    """Two arrays have the same axes."""
+    """Make the axes of two arrays equal."""
     for one, other in zip(first, second, strict=True):
         unify(one, other)
 
 
 def _elementwise(eqn: JaxprEqn, *inputs: Axes) -> list[Axes]:
-    """Entry by entry; axes of size 1 and single numbers go with any."""
+    """Unify axes entry by entry; axes of size 1 and single numbers fit any axis."""
     shape = eqn.outvars[0].aval.shape  # type: ignore[attr-defined]
     axes = []
     for index, size in enumerate(shape):
@@ -269,7 +269,7 @@ def _broadcast(eqn: JaxprEqn, array: Axes, *sizes: Axes) -> list[Axes]:
 
 
 def _reshape(eqn: JaxprEqn, array: Axes, *sizes: Axes) -> list[Axes]:
-    """Axes that are put together or taken apart, in the smallest groups of equal size."""
+    """Merge or split axes, matched in the smallest groups of equal size."""
     if eqn.params["dimensions"] is not None:
         return _unknown(eqn, array)
     left = [axis for axis in array if axis.size != 1]
@@ -287,7 +287,7 @@ def _reshape(eqn: JaxprEqn, array: Axes, *sizes: Axes) -> list[Axes]:
 
 
 def _tile(eqn: JaxprEqn, array: Axes) -> list[Axes]:
-    """Copies of an axis in a row: copy times unit."""
+    """Repeat an axis: the new one is the product of copies and units."""
     repeats = zip(eqn.params["reps"], array, strict=True)
     return [tuple(product([Axis(count), axis]) for count, axis in repeats)]
 
@@ -322,7 +322,7 @@ def _split(eqn: JaxprEqn, array: Axes) -> list[Axes]:
 
 
 def _stack(eqn: JaxprEqn, *arrays: Axes) -> list[Axes]:
-    """Arrays put side by side along an axis of their own."""
+    """Put arrays side by side along a new axis."""
     for other in arrays[1:]:
         unify_all(arrays[0], other)
     beside = in_a_row([Axis(1) for _ in arrays])
@@ -369,7 +369,7 @@ def _with_axis(array: Axes, index: int, axis: Axis) -> Axes:
 def _window(
     array: Axes, outputs: Axes, sizes: Sequence[int], why: str, moved: Sequence[int] | None = None
 ) -> Axes:
-    """An array of which a window is taken: axes that it takes whole go on, the others stay as they are."""
+    """Take a window of an array: axes that it takes whole are kept, the others are frozen."""
     axes = []
     for index, (axis, output, size) in enumerate(zip(array, outputs, sizes, strict=True)):
         if size == axis.size and (moved is None or index not in moved):
@@ -386,12 +386,12 @@ def _dynamic_slice(eqn: JaxprEqn, array: Axes, *starts: Axes) -> list[Axes]:
 
 
 def update_of(eqn: JaxprEqn) -> int:
-    """The number of what is written among the inputs of a primitive of `WRITES`; the others are places."""
+    """Return the index of the update among the inputs of a primitive in `WRITES`; other inputs are places."""
     return 1 if eqn.primitive.name == "dynamic_update_slice" else 2
 
 
 def _written(eqn: JaxprEqn, array: Axes, *others: Axes) -> list[Axes]:
-    """An array that another one is written into or added to: axes that are written whole are one."""
+    """Write or add one array into another; axes that are written whole are unified."""
     why, number = "it is written to at a computed place", update_of(eqn)
     pairs, update = written_whole(eqn), others[number - 1]
     for one, other in pairs.items():
@@ -404,7 +404,7 @@ def _written(eqn: JaxprEqn, array: Axes, *others: Axes) -> list[Axes]:
 
 
 def written_whole(eqn: JaxprEqn) -> dict[int, int]:
-    """The axes of an array that is written to, with those of what is written, that are written whole."""
+    """Return the axes of the target that are written whole, each with its axis of the update."""
     whole, part = (eqn.invars[index].aval.shape for index in (0, update_of(eqn)))  # type: ignore[attr-defined]
     if eqn.primitive.name == "dynamic_update_slice":
         return {index: index for index, size in enumerate(whole) if part[index] == size}
@@ -417,7 +417,7 @@ def written_whole(eqn: JaxprEqn) -> dict[int, int]:
 
 
 def _gather(eqn: JaxprEqn, array: Axes, places: Axes) -> list[Axes]:
-    """Slices at computed places: the axes that are taken whole, and those of the places."""
+    """Take slices at computed places: the output has the axes taken whole, and the axes of the places."""
     numbers, why = eqn.params["dimension_numbers"], "it is looked up at computed places"
     batching = getattr(numbers, "operand_batching_dims", ())
     left_out = {*numbers.collapsed_slice_dims, *batching}
@@ -449,7 +449,7 @@ def _random_bits(eqn: JaxprEqn, key: Axes) -> list[Axes]:
 
 
 def _bitcast(eqn: JaxprEqn, array: Axes) -> list[Axes]:
-    """The same bits as numbers of another dtype: entry by entry, if these are as wide."""
+    """Reinterpret bits as another dtype: entry by entry, if both dtypes have the same width."""
     dtypes = [atom.aval.dtype for atom in (*eqn.invars, *eqn.outvars)]  # type: ignore[attr-defined]
     return [array] if dtypes[0].itemsize == dtypes[1].itemsize else _unknown(eqn, array)
 
@@ -462,7 +462,7 @@ def _reduce(eqn: JaxprEqn, array: Axes, *starts: Axes) -> list[Axes]:
 
 
 def _apart(eqn: JaxprEqn, *arrays: Axes) -> list[Axes]:
-    """Return what works along some axes, and on every index of the others on its own."""
+    """Follow a primitive that works along some axes, and separately on every index of the others."""
     name = eqn.primitive.name
     why = _WORKS.get(name, f"{NO_RULE} {name!r} along it")
     rank = len(arrays[0])
@@ -484,16 +484,16 @@ def _apart(eqn: JaxprEqn, *arrays: Axes) -> list[Axes]:
 
 
 def others_of(eqn: JaxprEqn, rank: int, own: int) -> tuple[int, ...]:
-    """The axes of an array that a primitive of `ALONG` does not work along.
+    """Return the axes of an array that a primitive in `ALONG` does not work along.
 
     Args:
-      eqn: its equation.
-      rank: of the first array that it takes.
-      own: the rank of the array: that one, or one of what it takes or makes that may have fewer axes.
+      eqn: the equation of the primitive.
+      rank: the rank of its first input.
+      own: the rank of the array, an input or output that may have fewer axes than the first input.
     """
     along = {axis % rank for axis in ALONG[eqn.primitive.name](eqn, rank)} if rank else ()
     others = tuple(axis for axis in range(rank) if axis not in along)
-    if own == len(others):  # the axes are gone that it works along
+    if own == len(others):  # The array lacks the axes that the primitive works along.
         return tuple(range(own))
     return others if own else ()
 
@@ -512,7 +512,7 @@ def _dot(eqn: JaxprEqn, first: Axes, second: Axes) -> list[Axes]:
 
 
 def _ragged_dot(eqn: JaxprEqn, first: Axes, second: Axes, sizes: Axes) -> list[Axes]:
-    """Rows in groups, each multiplied with a matrix of its own; the groups and the rows stay as they are."""
+    """Multiply each group of rows with its own matrix; groups and rows are frozen."""
     numbers = eqn.params["ragged_dot_dimension_numbers"]
     (contracted, batched) = numbers.dot_dimension_numbers
     rows, groups = numbers.lhs_ragged_dimensions, numbers.rhs_group_dimensions
@@ -529,7 +529,7 @@ def _ragged_dot(eqn: JaxprEqn, first: Axes, second: Axes, sizes: Axes) -> list[A
 
 
 def _convolution(eqn: JaxprEqn, pictures: Axes, kernel: Axes) -> list[Axes]:
-    """Channels meet the kernel's inputs; in groups, each group its own."""
+    """Unify channels with the kernel's inputs; with feature groups, each group has its own channels."""
     if eqn.params["batch_group_count"] != 1:
         return _unknown(eqn, pictures, kernel)
     numbers, groups = eqn.params["dimension_numbers"], eqn.params["feature_group_count"]
@@ -557,7 +557,7 @@ def _param(name: str) -> Callable[[JaxprEqn, int], Sequence[int]]:
 
 
 def _moved_along(eqn: JaxprEqn, rank: int) -> Sequence[int]:
-    """The axes of windows, which are not those of a window of 1."""
+    """Return the axes along which a window moves: all except those with a trivial window of 1."""
     alone = {"window_dimensions": 1, "window_strides": 1, "base_dilation": 1, "window_dilation": 1}
     found = [eqn.params.get(name, [one] * rank) for name, one in alone.items()]
     kinds = zip(*found, eqn.params["padding"], strict=True)
@@ -582,9 +582,9 @@ ALONG: dict[str, Callable[[JaxprEqn, int], Sequence[int]]] = {
     "sort": _param("dimension"),
     "top_k": _param("axis"),
 }
-"""The axes that primitives work along; each index of the other axes is apart.
+"""The axes that primitives work along; each index of the other axes is independent.
 
-Arrays that they take or make have these axes where the first one has them, or have none of them.
+Their inputs and outputs have these axes at the same positions as the first input, or lack all of them.
 """
 
 _WORKS = {
@@ -593,7 +593,7 @@ _WORKS = {
     **dict.fromkeys(("argmax", "argmin"), "the number of one of its units is a result"),
     **dict.fromkeys(("approx_top_k", "sort", "top_k"), "its units are sorted"),
 }
-"""Why axes stay that primitives work along."""
+"""The reasons why axes stay that primitives work along."""
 
 ENTRYWISE = [
     "abs", "acos", "acosh", "add", "add_any", "and", "asin", "asinh", "atan", "atan2", "atanh",
@@ -607,20 +607,20 @@ ENTRYWISE = [
     "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sinh", "sqrt", "square",
     "stop_gradient", "sub", "tan", "tanh", "xor", "zeta",
 ]  # fmt: skip
-"""Functions of entries, each of the entries at its place."""
+"""Functions that act entry by entry."""
 
 AS_THEY_ARE = ("device_put", "optimization_barrier")
-"""Primitives that hand on their inputs."""
+"""Primitives that return their inputs unchanged."""
 
 MOVES = (
     "broadcast_in_dim", "concatenate", "pad", "reshape", "rev", "slice", "split", "squeeze", "stack", "tile",
     "transpose", "unstack",
 )  # fmt: skip
-"""Entries that are put elsewhere, or repeated."""
+"""Primitives that move or repeat entries."""
 
 _HOW = ("add", "max", "min", "mul", "sub")
 WRITES = ("dynamic_update_slice", "scatter", *(f"scatter{mark}{how}" for mark in "-_" for how in _HOW))
-"""Arrays that another one is written into at computed places, or added to."""
+"""Primitives that write one array into another at computed places, or add it there."""
 
 REDUCTIONS = tuple(f"reduce_{how}" for how in ("sum", "max", "min", "prod", "and", "or", "xor"))
 

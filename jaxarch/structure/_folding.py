@@ -1,8 +1,8 @@
-"""Constants that are folded into the biases behind them: where a program takes that, and the biases then.
+"""Folding of constants into the biases behind them: where a program allows it, and the new biases.
 
-A unit that is the same number c whatever the inputs adds c W to what it is multiplied into. If a bias is
-added there and nowhere else, b + c W in its place makes the unit superfluous. A bias is any leaf that is
-added or subtracted, the running mean of a batch norm among them.
+A unit that is the same number c for all inputs adds c W to the product that reads it. If a bias b is added
+there and nowhere else, replacing it by b + c W makes the unit superfluous. A bias is any leaf that is added
+or subtracted, such as the running mean of a batch norm.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOVES = ("broadcast_in_dim", "convert_element_type", "copy", "reshape", "squeez
 
 
 class Product(NamedTuple):
-    """A product of which nothing else is used than what it becomes with some moves.
+    """A product whose value is used only after some moves.
 
     Attributes:
       step: its step.
@@ -42,7 +42,7 @@ class Leaf(NamedTuple):
     """A leaf of the model, with some moves.
 
     Attributes:
-      number: its number among the program's inputs.
+      number: its index among the program's inputs.
       shape: its shape and dtype.
       moves: the steps after it.
     """
@@ -67,11 +67,11 @@ class Fold(NamedTuple):
 
 
 def find_folds(program: Program, biases: Container[int]) -> dict[int, Fold]:
-    """The products of a program behind which a bias of their own is added, by the `id` of their step.
+    """Find the products of a program with a bias that is used nowhere else, by the `id` of their step.
 
     Args:
-      program: as `flow.follow` makes it.
-      biases: the numbers of those of its inputs that may be changed.
+      program: a program made by `_flow.follow`.
+      biases: the indices of the inputs that may be changed.
     """
     folds: list[Fold] = []
     uses: Counter[int] = Counter()
@@ -85,16 +85,16 @@ def find_folds(program: Program, biases: Container[int]) -> dict[int, Fold]:
 
 
 _Found = Leaf | Product | None
-"""What is known of a value: a leaf that was moved, a product that was, or nothing."""
+"""The known origin of a value: a moved leaf, a moved product, or nothing."""
 
 
 def _numbers(values: Iterable[_Found]) -> Iterator[int]:
-    """The leaves among some values, by number."""
+    """Yield the numbers of the leaves among some values."""
     return (found.number for found in values if isinstance(found, Leaf))
 
 
 def _walk(program: Program, inputs: Sequence[_Found], folds: list[Fold], uses: Counter[int]) -> list[_Found]:
-    """What a program's outputs are, of what its inputs are; folds and all uses of leaves are added."""
+    """Return the origins of a program's outputs; add to the folds and to the uses of leaves on the way."""
     jaxpr = program.closed.jaxpr
     readers = Counter(
         atom
@@ -115,7 +115,7 @@ def _walk(program: Program, inputs: Sequence[_Found], folds: list[Fold], uses: C
 
 
 def _keeps_numbers(step: Step) -> bool:
-    """Whether a move is none to integers, which cut off what is behind the point."""
+    """Return whether a move stays within floating point; integers would lose the fraction."""
     dtypes = [atom.aval.dtype for atom in (*step.eqn.invars, *step.eqn.outvars)]  # type: ignore[attr-defined]
     return all(jnp.issubdtype(dtype, jnp.floating) for dtype in dtypes)
 
@@ -134,7 +134,7 @@ def _after(step: Step, taken: list[_Found], folds: list[Fold], uses: Counter[int
                 folds.append(Fold(product, bias, 1 if name == "add" else -1))
                 return nothing
     if name == "scan":
-        # What a scan goes over is another leaf in each round.
+        # The rows of a scan are another leaf in each round.
         consts = scan_counts(step.eqn).consts
         inside = [*taken[:consts], *[None] * (len(taken) - consts)]
         of_outputs = _walk(step.programs[0], inside, folds, uses)
@@ -149,18 +149,18 @@ def _after(step: Step, taken: list[_Found], folds: list[Fold], uses: Counter[int
 
 
 def find_foldable(folds: Mapping[int, Fold], record: Record) -> Constants:
-    """Which entries of the varying factor of each product are constants that its bias can take up.
+    """Find the entries of each product's varying factor that are constants its bias can take up.
 
-    They are the same at every place that the product is made for: a constant before a convolution that is
-    padded is one thing at the border and another within, and is taken up by no bias. A bias that is added
-    behind several products, as in a siamese network, takes up what is the same in all of them.
+    They must be the same at every place of the product. A constant before a padded convolution differs
+    between the border and the inside, so no bias takes it up. A bias that is added behind several products,
+    as in a siamese network, takes up constants that are the same in all of them.
 
     Args:
-      folds: those of a program.
-      record: what is known of every value.
+      folds: the folds of a program.
+      record: the facts about every value.
 
     Returns:
-      By `id` of the product's step, the number of that factor, and booleans of its shape.
+      By `id` of the product's step, the index of that factor, and booleans of its shape.
     """
     found = {key: _foldable(fold, record) for key, fold in folds.items()}
     for key, fold in folds.items():
@@ -181,7 +181,7 @@ def _foldable(fold: Fold, record: Record) -> tuple[int, np.ndarray]:
     index = int(open_[1])
     factor = values[index]
     entries = np.broadcast_to(_same_everywhere(step, index, factor), factor.open.shape)
-    # Of absolute values, nothing cancels.
+    # Absolute values are tested, so that no two constants cancel.
     sizes = [np.abs(value.number) for value in values]
     sizes[index] = np.where(entries, sizes[index], 0)
     if all(open_) or not sizes[index].any() or _taken_up(fold, sizes) is None:
@@ -190,13 +190,13 @@ def _foldable(fold: Fold, record: Record) -> tuple[int, np.ndarray]:
 
 
 def _written(fold: Fold) -> list[Any]:
-    """What is done to the product and to the bias, and how they are added."""
+    """Describe the steps on the product and the bias, and their sign, to compare folds."""
     steps = [fold.product.step, *fold.product.moves, *fold.bias.moves]
     return [fold.sign, len(fold.bias.moves), *((step.eqn.primitive, step.eqn.params) for step in steps)]
 
 
 def _alike(first: Sequence[Value], second: Sequence[Value], entries: np.ndarray, others: np.ndarray) -> bool:
-    """Whether two products are the same as far as what is folded goes."""
+    """Return whether two products are the same in everything that is folded."""
     return (
         all(one.open.shape == other.open.shape for one, other in zip(first, second, strict=True))
         and np.array_equal(entries, others)
@@ -205,7 +205,7 @@ def _alike(first: Sequence[Value], second: Sequence[Value], entries: np.ndarray,
 
 
 def _same_everywhere(step: Step, index: int, factor: Value) -> np.ndarray:
-    """Where a factor is constant, and the same along all axes that are the result's."""
+    """Return where a factor is constant, and the same along all axes that the result keeps."""
     params, axes = step.eqn.params, range(factor.open.ndim)
     if step.eqn.primitive.name == "dot_general":
         contracted, batched = params["dimension_numbers"]
@@ -219,7 +219,7 @@ def _same_everywhere(step: Step, index: int, factor: Value) -> np.ndarray:
 
 
 def _taken_up(fold: Fold, factors: Sequence[np.ndarray]) -> np.ndarray | None:
-    """What the bias has to grow by for a product of some factors to be left out; `None` if it cannot."""
+    """Return the change of the bias that replaces a product of some factors; `None` if there is none."""
     (added,) = computed(fold.product.step.eqn, factors)
     added, bias = _moved(fold.product.moves, added), fold.bias
     dtype, shape = bias.shape.dtype, bias.shape.shape
@@ -229,13 +229,13 @@ def _taken_up(fold: Fold, factors: Sequence[np.ndarray]) -> np.ndarray | None:
     def spread(leaf: np.ndarray) -> np.ndarray:
         return np.broadcast_to(_moved(bias.moves, leaf), added.shape)
 
-    # Each entry of the bias grows by the mean of what is added at its places.
+    # Each entry of the bias grows by the mean of the numbers added at its places.
     numbers = np.arange(math.prod(shape)).reshape(shape)
     places = np.broadcast_to(_moved(_without_conversions(bias.moves), numbers), added.shape).ravel()
     counts = np.bincount(places, minlength=numbers.size)
     total = np.bincount(places, added.ravel().astype(np.float64), numbers.size)
     change = (total / np.maximum(counts, 1)).reshape(shape).astype(dtype)
-    # Sums of the same numbers at other places may be rounded otherwise.
+    # Sums of the same numbers may be rounded differently at other places.
     rounding = 64 * float(jnp.finfo(dtype).eps) * float(np.abs(added).max(initial=0))
     found, wanted = (array.astype(np.float64) for array in (spread(change), added))
     if not np.allclose(found, wanted, rtol=0, atol=rounding):
@@ -256,13 +256,13 @@ def _without_conversions(moves: Sequence[Step]) -> list[Step]:
 def changed_biases(
     folds: Mapping[int, Fold], folded: Constants, record: Record, kept: Kept
 ) -> dict[int, np.ndarray]:
-    """By how much biases grow when units go that are constants: by the number of the leaf.
+    """Return the changes of the biases when constant units are removed, by the number of the leaf.
 
     Args:
-      folds: those of a program.
-      folded: which entries can be folded (see `find_foldable`).
-      record: what is known of every value.
-      kept: of atoms, the units that are left.
+      folds: the folds of a program.
+      folded: the entries that can be folded (see `find_foldable`).
+      record: the facts about every value.
+      kept: by atom, the units that are left.
     """
     changes: dict[int, np.ndarray] = {}
     for key, fold in folds.items():

@@ -1,4 +1,4 @@
-"""Which axes of a model's parameters must be cut together: neurons, channels, heads, of any JAX function."""
+"""Groups of axes that must be cut together (neurons, channels, heads), for any JAX function."""
 
 from __future__ import annotations
 
@@ -51,19 +51,20 @@ ONE_IS_KEPT = "a group keeps one unit"
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Axes that are one: unit i of one is unit i of all.
+    """Axes that share their units: unit i of one axis is unit i of all.
 
     Attributes:
-      name: of its first axis: `layers/0/kernel[1]`.
-      size: how many units.
-      kind: what they are, by what the program does with them: `heads`, along which two arrays that depend on
-        the inputs are multiplied side by side; `experts`, whose outputs a gate weighs or chooses among by a
-        softmax or a top k; `channels` of convolutions; `neurons`, other outputs of products with leaves;
-        `features`, which cannot be taken out one by one without a change to the others, since they are
-        normalized or reduced together or are parts of heads, or which are multiplied with nothing. In a loop
-        over stacked layers a unit is one in all layers, of the kind that it has without the loop.
-      axes: path and axis of every leaf that has these units; where they are a part of an axis, in a product
-        (heads of an attention, flattened) or in a row (a concatenation), that axis.
+      name: the name of its first axis, such as `layers/0/kernel[1]`.
+      size: the number of units.
+      kind: the kind of the units, by what the program does with them. `heads`: two arrays that depend on
+        the inputs are multiplied side by side along them. `experts`: a gate weighs their outputs or chooses
+        among them, by a softmax or a top k. `channels`: channels of convolutions. `neurons`: other outputs of
+        products with leaves. `features`: units that cannot be removed one by one without changing the
+        others, since they are normalized or reduced together or are parts of heads. Units that are multiplied
+        with nothing are features too. In a loop over stacked layers a unit is one unit in all layers, of the
+        kind that it has without the loop.
+      axes: path and axis of every leaf that has these units. The units may be only a part of an axis: a
+        factor of a product (flattened attention heads) or a piece of a concatenation.
     """
 
     name: str
@@ -73,13 +74,13 @@ class Group:
 
 
 class Folded(NamedTuple):
-    """What is left of a model whose constants were folded into biases.
+    """The needed units of a model whose constants were folded into biases.
 
     Attributes:
-      kept: by name of the group, booleans of shape (size,): the units that are needed.
-      tree: the leaves with the biases that they need then, still of their old shapes.
-      left: of the units that are kept, those that do not depend on the inputs: by name of the group and by
-        why they stay, booleans of shape (size,).
+      kept: by group name, booleans of shape (size,): the units that are needed.
+      tree: the leaves with the changed biases, still of their original shapes.
+      left: by group name and by the reason why they stay, booleans of shape (size,): the kept units that do
+        not depend on the inputs.
     """
 
     kept: dict[str, np.ndarray]
@@ -88,11 +89,11 @@ class Folded(NamedTuple):
 
 
 class Groups:
-    """The groups of a model: what `axis_groups` returns. `print` shows them as a table.
+    """The groups of a model, as returned by `axis_groups`. `print` shows them as a table.
 
     Attributes:
-      groups: by name, in the order of the model's leaves.
-      frozen: why axes of leaves, by path and axis, or parts of them, stay as they are.
+      groups: the groups by name, in the order of the model's leaves.
+      frozen: by path and axis, the reason why an axis of a leaf, or a part of it, stays whole.
     """
 
     def __init__(
@@ -125,10 +126,10 @@ class Groups:
         self._read()
 
     def _freeze_unread(self) -> None:
-        """Leave whole what no output depends on: another function of the same leaves may read it.
+        """Freeze the axes that no output depends on: another function of the same leaves may read them.
 
-        If that function's groups are known, such as those of training beside evaluation, what is one axis
-        there with one that is read here has its units.
+        The groups of that other function may be known, such as those of training beside evaluation. If they
+        join such an axis with one that is read here, both axes have the same units.
         """
         outputs = self._program.closed.jaxpr.outvars
         live: set[Axis] = set()
@@ -147,7 +148,7 @@ class Groups:
                 freeze([*unread], UNREAD)
 
     def _updated(self, outputs: PyTree) -> list[Axes | None]:
-        """For each output, the axes of the leaf that it is the next value of, if it is that of one."""
+        """Return, for each output, the axes of the leaf that it updates; `None` for other outputs."""
         if not self._updates:
             return [None] * len(jax.tree.leaves(outputs))
         if not isinstance(outputs, tuple) or len(outputs) != 2:
@@ -163,7 +164,7 @@ class Groups:
         return [*[None] * len(jax.tree.leaves(outputs[0])), *found]
 
     def _read(self) -> None:
-        """Name the atoms, and say why axes are frozen."""
+        """Name the atoms, and record why axes are frozen."""
         members: dict[Axis, list[tuple[str, int]]] = {}
         self.frozen: dict[tuple[str, int], str] = {}
         for path, axes in self._leaves.items():
@@ -182,24 +183,24 @@ class Groups:
             self.groups[name] = Group(name, atom.size, kinds.get(atom, "features"), tuple(of_atom))
 
     def _free(self, name: str) -> str:
-        """The name, or, where another part of the axis has it, with a number."""
+        """Return the name, with a number if another part of the axis already has it."""
         names = (name if number == 1 else f"{name}#{number}" for number in range(1, len(self._atoms) + 2))
         return next(free for free in names if free not in self._atoms)
 
     def needed(self, tree: PyTree) -> dict[str, np.ndarray]:
-        """Which units the outputs need, whatever the inputs: `cut` to these, the model computes the same.
+        """Find the units that the outputs need for any inputs; cut to them, the model computes the same.
 
-        Nothing is run on data. Of every value of the program it is found which entries are constants, and of
-        which sign the others are: a neuron whose weights are all masked is its bias, ReLU of what is never
-        positive is 0. A unit goes if it is 0, or of no use to the outputs, wherever its axis is summed over,
-        in products, convolutions and sums; where it is normalized with others, it stays. What is a constant
-        other than 0 stays too. A group keeps one unit at least.
+        Nothing is run on data. For every value of the program, the analysis finds the constant entries and
+        the signs of the others: a neuron whose weights are all masked equals its bias, and the ReLU of a
+        value that is never positive is 0. A unit is removed if it is 0 or useless to the outputs wherever its
+        axis is summed over, in products, convolutions and sums. A unit that is normalized with others stays,
+        and so does a constant other than 0. A group keeps at least one unit.
 
         Args:
-          tree: the leaves, masked: a connection that is pruned is one that is 0.
+          tree: the masked leaves: a pruned connection is 0.
 
         Returns:
-          By name of the group, booleans of shape (size,): the argument `kept` of `cut` and of `smaller`.
+          By group name, booleans of shape (size,): the argument `kept` of `cut` and of `smaller`.
 
         Raises:
           ArgumentError: leaves that are missing, left over, or of other shapes or dtypes; values that are
@@ -220,23 +221,23 @@ class Groups:
         return self._needed(self._known(tree), {})[0]
 
     def fold(self, tree: PyTree, fixed: Collection[str] = ()) -> Folded:
-        """Which units the outputs need if constants are folded into the biases behind them, and these biases.
+        """Fold constant units into the biases behind them, and find the units that are still needed.
 
-        A unit that is the same number c whatever the inputs, such as a neuron that only its bias is left of,
-        adds c W to what it is multiplied into. Where a bias of its own is added to that, b + c W in its place
-        makes the unit superfluous. A bias is here any leaf that is added or subtracted there, such as the
-        running mean of a batch norm. Before a convolution that pads its input a constant is one thing at the
-        border and another within, and stays.
+        A unit may be the same number c for all inputs, such as a neuron of which only the bias is left. With
+        outgoing weights W it adds c W to the next product. If a bias b is added to that product and used
+        nowhere else, replacing b by b + c W makes the unit superfluous. A bias here is any leaf that is added
+        or subtracted at this place, such as the running mean of a batch norm. Before a convolution that pads
+        its input, a constant contributes differently at the border and inside, so the unit stays.
 
         Args:
-          tree: as of `needed`.
-          fixed: paths of leaves that take nothing up: biases that are pruned, for instance.
+          tree: as in `needed`.
+          fixed: paths of leaves that take up no constants, for instance pruned biases.
 
         Returns:
-          `Folded`: `cut(folded.tree, folded.kept)` computes what `tree` does.
+          `Folded`: `cut(folded.tree, folded.kept)` computes the same as `tree`.
 
         Raises:
-          ArgumentError: as of `needed`; a path that no leaf has.
+          ArgumentError: as in `needed`; a path that no leaf has.
 
         Example:
           >>> import jax, jax.numpy as jnp
@@ -271,7 +272,7 @@ class Groups:
         return Folded(kept, whole, self._left(of_atoms, sums))
 
     def _left(self, kept: Kept, sums: Sums) -> dict[str, dict[str, np.ndarray]]:
-        """The units that stay though they do not depend on the inputs: by name of the group and by why."""
+        """Return the kept units that do not depend on the inputs, by group name and by reason."""
         left: dict[str, dict[str, np.ndarray]] = {}
         for name, atom in self._atoms.items():
             constant = kept[atom] & ~sums.varying.get(atom, np.zeros(atom.size, bool))
@@ -282,9 +283,9 @@ class Groups:
         return left
 
     def _known(self, tree: PyTree) -> Record:
-        """Return what is known of every value of the program, of what the leaves are.
+        """Return what the leaves' values tell about every value of the program.
 
-        A leaf that the function updates has another value at the next call: nothing is known of it.
+        A leaf that the function updates has another value at the next call, so it counts as unknown.
         """
         if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(tree)):
             raise ArgumentError(
@@ -303,7 +304,10 @@ class Groups:
         return record
 
     def _needed(self, record: Record, folds: Constants) -> tuple[dict[str, np.ndarray], Sums]:
-        """The units that are needed, by name of the group, and what sums need of them."""
+        """Return the needed units by group name, and the units that each kind of sum needs.
+
+        Removing units can make others superfluous, so the analysis is repeated until nothing changes.
+        """
         outputs = [np.ones(var.aval.shape, bool) for var in self._program.closed.jaxpr.outvars]
         kept = {atom: np.ones(atom.size, bool) for atom in self._atoms.values()}
         while True:
@@ -315,21 +319,21 @@ class Groups:
             kept = left
 
     def units(self, *which: str) -> GroupUnits:
-        """Neurons, channels or heads as what `masks.keep` and the searches keep or remove together.
+        """Return neurons, channels or heads as units that `masks.keep` and the searches treat as a whole.
 
             mask = jaxarch.masks.keep(scores, 0.5, units=groups.units("neurons"))
 
-        Units of these kinds that must stay whole, in an operation that is not understood for instance, are
-        left out. A `ResultWarning` names their axes and the reason.
+        Units of these kinds that must stay are left out, for instance in an operation that is not understood.
+        A `ResultWarning` names their axes and the reason.
 
         Args:
           *which: kinds of units (see `Group`), or names of single groups.
 
         Returns:
-          The units of these groups: equal to those of an equal model.
+          The units of these groups. Equal models give equal units.
 
         Raises:
-          ArgumentError: a kind that the model has none of, a name that it has not.
+          ArgumentError: a kind or a name that the model does not have.
 
         Example:
           >>> import jax, jax.numpy as jnp, jaxarch
@@ -373,7 +377,7 @@ class Groups:
         return GroupUnits(tuple(leaves))
 
     def _left_whole(self, kinds: Collection[str]) -> str:
-        """The axes of leaves that have units of some kinds, but stay as they are, with the reasons."""
+        """Describe the axes that have units of some kinds but stay whole, with the reasons."""
         ends = {
             atom
             for axes in (*self._program.inputs[len(self._leaves) :], *self._program.outputs)
@@ -395,21 +399,21 @@ class Groups:
         return f"left out, since they stay whole: {where[0]}{others} ({why}); see `frozen`"
 
     def cut(self, tree: PyTree, kept: Mapping[str, Any]) -> PyTree:
-        """The leaves with some units of some groups alone.
+        """Cut the leaves to some units of some groups.
 
         Args:
-          tree: of paths and shapes that the groups were found with, or some of these leaves: a mask, or the
-            moments of an optimiser, as well.
-          kept: by name of the group, booleans of shape (size,): which units stay. All stay of groups that are
-            left out.
+          tree: leaves with the paths and shapes that the groups were found with, or some of them. A mask or
+            the moments of an optimizer can be cut as well.
+          kept: by group name, booleans of shape (size,): the units that stay. Groups that are left out keep
+            all units.
 
         Returns:
-          The tree with smaller arrays; the arrays of which nothing is cut are the same. Arrays that are split
-          over devices stay so, but along axes whose smaller size the devices do not divide.
+          The tree with smaller arrays; arrays that lose nothing are the same objects. Arrays that are sharded
+          over devices stay sharded, except along axes whose smaller size the devices do not divide.
 
         Raises:
-          ArgumentError: a group that there is none of, booleans of another shape, none that is kept; leaves
-            of other shapes.
+          ArgumentError: an unknown group, booleans of another shape, a group without a kept unit; leaves of
+            other shapes.
         """
         of_atom = self._of_atoms(kept)
 
@@ -422,16 +426,16 @@ class Groups:
         return tree_map_with_path(lambda path, leaf: smaller(path_name(path), leaf), tree)
 
     def mask(self, kept: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """The connections of some units: which entries of the leaves `cut` leaves.
+        """Return a mask of the entries that `cut` keeps: the connections among the kept units.
 
         Args:
-          kept: as of `cut`.
+          kept: as in `cut`.
 
         Returns:
-          By path, booleans of the leaf's shape: an entry is kept if the units of all of its axes are.
+          By path, booleans of the leaf's shape: an entry is kept if the units on all of its axes are kept.
 
         Raises:
-          ArgumentError: a group that there is none of, booleans of another shape, none that is kept.
+          ArgumentError: an unknown group, booleans of another shape, a group without a kept unit.
 
         Example:
           >>> import jax, jax.numpy as jnp
@@ -450,29 +454,29 @@ class Groups:
         }
 
     def smaller(self, kept: Mapping[str, Any]) -> Callable[..., Any]:
-        """The function as a program of smaller arrays: `smaller(kept)(cut(tree, kept), *inputs)`.
+        """Return the function as a program of smaller arrays: `smaller(kept)(cut(tree, kept), *inputs)`.
 
-        A model whose code reads its sizes from its parameters, as Flax NNX's linear layers do, takes the
-        smaller ones as it is. Others have sizes written down: heads in a reshape, channels that are padded,
-        groups of a convolution. This runs the traced program with every size as it is then. It takes inputs
-        of other sizes, batches or lengths, for which the function is traced again, and can be jitted, mapped
-        and differentiated. Functions with a derivative of their own (`jax.custom_jvp`, `jax.custom_vjp`) keep
-        it: their rule is traced when it is asked for, and cut like the function. A rule that ties the units
-        which were cut, such as one that sorts them, is refused then, with an `ArgumentError`.
+        A model that reads its sizes from its parameters, as Flax NNX's linear layers do, takes smaller
+        parameters unchanged. Other models have sizes in their code: heads in a reshape, padded channels,
+        groups of a convolution. The returned function runs the traced program with the smaller sizes. It can
+        be jitted, mapped and differentiated, and takes inputs of other sizes, batches or lengths, for which
+        the function is traced again. Functions with custom derivatives (`jax.custom_jvp`, `jax.custom_vjp`)
+        keep them: the rule is traced when a derivative is asked for, and cut like the function. A rule that
+        ties the units that were cut, such as one that sorts them, then raises an `ArgumentError`.
 
-        What it computes is what the function computes without these units: the same, where they contributed
-        nothing. A mean over units, as of a layer norm, divides by their old number still, and so does the
-        scale of an attention; a model that takes the smaller arrays as it is divides by the new one.
+        The result is the function without these units, so it is unchanged if they contributed nothing. A mean
+        over units, as in a layer norm, still divides by the original number of units, as does the scale of an
+        attention. A model that takes the smaller arrays unchanged divides by the new number.
 
         Args:
-          kept: as of `cut`.
+          kept: as in `cut`.
 
         Returns:
           A function `(tree, *inputs) -> outputs`; jit it, or each call traces anew.
 
         Raises:
-          ArgumentError: as of `cut`; of the function: a tree that is not cut so, inputs with which the units
-            that go are others.
+          ArgumentError: as in `cut`. The function raises it too: for a tree that is not cut in this way, and
+            for inputs with which other units belong together.
         """
         of_atoms = self._of_atoms(kept)
         expected = {path: sizes(axes, of_atoms) for path, axes in self._leaves.items()}
@@ -499,25 +503,25 @@ class Groups:
         return run
 
     def entries(self) -> int:
-        """How many numbers all leaves have together."""
+        """Count the entries of all leaves."""
         return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(self._shapes))
 
     def of_these(self, kept: Mapping[str, Any]) -> dict[str, Any]:
-        """Those of some units, by name of the group, whose groups are there in the same size."""
+        """Select the entries of `kept` whose group exists here with the same size."""
         groups = self.groups
         return {
             name: units for name, units in kept.items() if name in groups and len(units) == groups[name].size
         }
 
     def apart(self, other: Groups, kept: Mapping[str, Any]) -> str | None:
-        """An axis of which some units, by name of these groups, are others by those of the other groups.
+        """Find an axis that `kept` cuts differently by these groups than by other groups.
 
         Args:
           other: groups of the same leaves.
-          kept: as of `cut`.
+          kept: as in `cut`, by the names of these groups.
 
         Returns:
-          `path[axis]`; `None` if `cut` makes the same of all leaves.
+          `path[axis]`; `None` if both cut all leaves in the same way.
         """
         of_atoms, of_others = self._of_atoms(kept), other._of_atoms(other.of_these(kept))
         for path, axes in self._leaves.items():
@@ -527,11 +531,11 @@ class Groups:
         return None
 
     def rounding(self) -> float:
-        """How much outputs may differ by rounding: the root of the program's coarsest machine epsilon."""
+        """Return the tolerance for rounding: the square root of the program's coarsest machine epsilon."""
         return max(map(float, _epsilons(self._program)), default=0.0) ** 0.5
 
     def _check_whole(self, tree: PyTree) -> None:
-        """Raise unless a tree has all leaves that the groups were found with, as they were."""
+        """Raise unless a tree has all leaves of the groups, with the same shapes and dtypes."""
         _check_arrays(tree)
         given, expected = named_leaves(tree), named_leaves(self._shapes)
         for path in [*expected, *given]:
@@ -565,7 +569,10 @@ class Groups:
         return of_atom
 
     def reasons(self) -> dict[str, str]:
-        """Axes that stay, by why they do: first what jaxarch does not understand, last what must stay."""
+        """Return the axes that stay whole, by reason.
+
+        Axes that jaxarch does not understand come first, axes that must stay come last.
+        """
         found: dict[str, list[str]] = {}
         for (path, axis), why in self.frozen.items():
             found.setdefault(why, []).append(f"{path}[{axis}]")
@@ -573,7 +580,7 @@ class Groups:
         return {why: some_axes(found[why]) for why in order}
 
     def _why(self) -> str:
-        """The reasons that a user can change, or all if there are none of these, in one line."""
+        """Return the reasons that a user can change, or else all reasons, in one line."""
         reasons = self.reasons()
         lasting = (*AS_THEY_MUST_BE, UNREAD)
         shown = {why: axes for why, axes in reasons.items() if why not in lasting} or reasons
@@ -598,7 +605,7 @@ class Groups:
 
 
 def _span(axis: Axis, names: Mapping[Axis, str]) -> Span:
-    """What the indices of an axis are, in terms of some groups alone."""
+    """Describe the indices of an axis in terms of the named groups alone."""
     axis = axis.root()
     if axis.form == "atom":
         return Span(axis.size, names.get(axis, ""))
@@ -606,7 +613,7 @@ def _span(axis: Axis, names: Mapping[Axis, str]) -> Span:
 
 
 def _cut_as_split(leaf: Any, axes: Axes, kept: Kept) -> Any:
-    """A leaf with some units alone, split over devices as it was where that is possible."""
+    """Cut a leaf to the kept units; it stays sharded over devices as before where that is possible."""
     split = None if is_traced(leaf) else getattr(leaf, "sharding", None)
     shape = sizes(axes, kept)
     if shape == jnp.shape(leaf):
@@ -620,7 +627,7 @@ def _cut_as_split(leaf: Any, axes: Axes, kept: Kept) -> Any:
     def over(spec: list[Any]) -> NamedSharding:
         return NamedSharding(split.mesh, PartitionSpec(*spec), memory_kind=split.memory_kind)
 
-    # While units are taken from an axis, it lies whole on its devices.
+    # An axis that loses units is gathered on its devices before it is cut.
     same = [now == size for now, size in zip(shape, leaf.shape, strict=True)]
     whole = [name if stays else None for name, stays in zip(names, same, strict=True)]
     after = [None if size % count else name for name, size, count in zip(names, shape, parts, strict=True)]
@@ -628,7 +635,7 @@ def _cut_as_split(leaf: Any, axes: Axes, kept: Kept) -> Any:
 
 
 def _check_arrays(tree: PyTree) -> None:
-    """Raise unless all leaves are arrays, or their shapes, with a path each."""
+    """Raise unless all leaves are arrays or shapes, and have distinct paths."""
     check_distinct("tree", tree)
     for path, leaf in named_leaves(tree).items():
         if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
@@ -636,7 +643,7 @@ def _check_arrays(tree: PyTree) -> None:
 
 
 def _epsilons(program: Program) -> Iterator[Any]:
-    """The machine epsilons of all values of a program."""
+    """Yield the machine epsilons of all inexact values of a program."""
     for step in program.steps:
         for inside in step.programs:
             yield from _epsilons(inside)
@@ -646,7 +653,7 @@ def _epsilons(program: Program) -> Iterator[Any]:
 
 
 def some_axes(axes: Sequence[str]) -> str:
-    """The first axes of some, and how many more there are."""
+    """List the first four axes and the number of further ones."""
     more = f" and {len(axes) - 4} more" if len(axes) > 4 else ""
     return ", ".join(axes[:4]) + more
 
@@ -661,23 +668,24 @@ def _at_least_one(units: np.ndarray) -> np.ndarray:
 
 
 def axis_groups(function: Callable[..., Any], tree: PyTree, *inputs: PyTree, updates: bool = False) -> Groups:
-    """The groups of axes of a model's leaves that must be cut together, read from its computation.
+    """Find the axes of a model's leaves that must be cut together, from its traced program.
 
-    The function is traced, and every axis of every array followed through it: what a neuron, a channel or a
-    head is, is what the program does with it. Inputs and outputs keep their sizes, and so does whatever goes
-    through a primitive that is not understood. Shapes alone are needed: arrays may be `jax.ShapeDtypeStruct`.
+    The function is traced, and every axis of every array is followed through it. Whether a unit is a neuron,
+    a channel or a head follows from what the program does with it. Inputs and outputs keep their sizes, as
+    does every axis in a primitive that is not understood. Only shapes are needed: arrays may be
+    `jax.ShapeDtypeStruct`.
 
     Args:
       function: `(tree, *inputs) -> outputs`, traceable by JAX.
-      tree: what may be cut: parameters, or a pytree of parameters and state.
-      *inputs: an example of what the function is called with.
-      updates: whether the function returns `(outputs, leaves)`, with some leaves of the tree as they are
-        after the call, by the same paths: running statistics in training. They have the same units, and
-        `needed` and `fold` take no value of theirs for granted.
+      tree: the leaves that may be cut: parameters, or a pytree of parameters and state.
+      *inputs: example inputs of the function.
+      updates: whether the function returns `(outputs, leaves)`. The second part has some leaves of the tree
+        as they are after the call, under the same paths, such as running statistics in training. Updated
+        leaves have the same units, and `needed` and `fold` do not rely on their values.
 
     Raises:
-      ArgumentError: a function that cannot be traced, or that has side effects; leaves that are updated
-        and that the tree has none of.
+      ArgumentError: a function that cannot be traced, or that has side effects; updated leaves that the tree
+        does not have.
 
     Example:
       >>> import jax, jax.numpy as jnp

@@ -1,8 +1,8 @@
-"""Primitives on arrays of the host, so that reading a program compiles next to nothing.
+"""Primitives on host arrays, so that reading a program compiles next to nothing.
 
-An analysis computes each equation on arrays of many shapes. JAX would compile each primitive for each of
-them. Moves, exact functions of entries and products of marks are NumPy's here, with the same bits. What
-NumPy may round otherwise is JAX's.
+An analysis computes each equation on arrays of many shapes, and JAX would compile each primitive for each
+shape. Moves, exact functions of entries and products of marks are therefore computed by NumPy, with the same
+bits. Functions that NumPy may round differently are computed by JAX.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Arrays = list[np.ndarray]
 
 
 def computed(eqn: JaxprEqn, taken: Sequence[Any], **changed: Any) -> Arrays:
-    """Return what an equation makes of some arrays, with some of its parameters changed."""
+    """Evaluate an equation on some arrays, with some of its parameters changed."""
     name, arrays = eqn.primitive.name, [np.asarray(array) for array in taken]
     if name in _MOVES:
         return _MOVES[name](eqn, *arrays)
@@ -33,7 +33,7 @@ def computed(eqn: JaxprEqn, taken: Sequence[Any], **changed: Any) -> Arrays:
     if name == "convert_element_type" and _is_exact_as(arrays[0], _aval(eqn)):
         return [arrays[0].astype(_aval(eqn).dtype)]
     if name in ENTRYWISE and name not in _PLACED and all(map(_is_uniform, arrays)):
-        # Of arrays of one number each, one entry says all.
+        # If each array repeats one number, one entry is enough.
         rank = len(_aval(eqn).shape)
         one = [array[(slice(0, 1),) * array.ndim] for array in arrays]
         made = _bound(eqn, one, changed)
@@ -47,7 +47,7 @@ def computed(eqn: JaxprEqn, taken: Sequence[Any], **changed: Any) -> Arrays:
 
 
 def _bound(eqn: JaxprEqn, arrays: Arrays, changed: dict[str, Any]) -> Arrays:
-    # jnp.asarray would compile a program for each shape.
+    # `jnp.asarray` would compile a program for each shape; `device_put` does not.
     return [np.asarray(array) for array in bind(eqn, jax.device_put(arrays), **changed)]
 
 
@@ -60,7 +60,7 @@ def _is_real(array: Any) -> bool:
 
 
 def _flushed(array: np.ndarray) -> np.ndarray:
-    """Numbers too small to be normal are 0, as where JAX computes."""
+    """Flush subnormal numbers to 0, as JAX does when it computes."""
     if array.dtype.kind not in "f" and array.dtype != jnp.bfloat16:
         return array
     return np.where(np.abs(array) < jnp.finfo(array.dtype).tiny, np.zeros_like(array), array)
@@ -76,7 +76,7 @@ def _is_uniform(array: np.ndarray) -> bool:
 
 
 def _is_exact_as(array: np.ndarray, aval: Any) -> bool:
-    """Return whether NumPy converts alike: to floats, or truth values; others cut off or wrap around."""
+    """Return whether NumPy converts like JAX: to floats, or from booleans; others truncate or wrap around."""
     to_float = aval.dtype.kind == "f" or aval.dtype == jnp.bfloat16
     return _is_real(array) and (to_float or (array.dtype.kind == "b" and aval.dtype.kind in "iu"))
 
@@ -86,7 +86,7 @@ def _divides_integers(eqn: JaxprEqn) -> bool:
 
 
 _REDUCTIONS = ("reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_sum")
-"""Reductions that make zeros of zeros, unless these are negative."""
+"""Reductions that turn zeros into zeros, unless these are negative."""
 _PLACED = ("reshard", "sharding_constraint", "pvary")
 
 
@@ -177,7 +177,7 @@ _MOVES: dict[str, Callable[..., Arrays]] = {
 def moved_back(
     eqn: JaxprEqn, shapes: Sequence[tuple[int, ...]], needed: Sequence[np.ndarray]
 ) -> Arrays | None:
-    """Return the entries that a move brings to needed places; `None` of other primitives."""
+    """Return the entries that a move brings to needed places; `None` for other primitives."""
     if eqn.primitive.name not in _MOVES:
         return None
     ends = np.cumsum([math.prod(shape) for shape in shapes])
@@ -202,20 +202,20 @@ def multiplied(eqn: JaxprEqn, first: np.ndarray, second: np.ndarray) -> np.ndarr
 
 
 def multiplied_back(eqn: JaxprEqn, index: int, other: np.ndarray, needed: np.ndarray) -> np.ndarray:
-    """Return which entries of a factor meet one of the other that is true, for an output that is needed.
+    """Return the entries of a factor that meet a true entry of the other factor, for a needed output.
 
     Args:
-      eqn: of a product or a convolution.
-      index: the number of the factor.
-      other: booleans of the other factor.
-      needed: booleans of the output.
+      eqn: the equation of a product or a convolution.
+      index: the index of the factor.
+      other: booleans for the other factor.
+      needed: booleans for the output.
     """
     form = _Matrices(eqn) if eqn.primitive.name == "dot_general" else _Windows(eqn)
     return form.back(index, other, needed) > 0
 
 
 class _Matrices:
-    """A product as one of stacks of matrices: (batch, rows, summed) times (batch, summed, columns)."""
+    """A product in the form of stacked matrices: (batch, rows, summed) times (batch, summed, columns)."""
 
     def __init__(self, eqn: JaxprEqn) -> None:
         summed, batched = eqn.params["dimension_numbers"]
@@ -251,14 +251,14 @@ class _Matrices:
 
 
 class _Windows:
-    """A convolution as products of (groups, outputs, inputs) and (groups, inputs, n), one a place."""
+    """A convolution as products of (groups, outputs, inputs) and (groups, inputs, n), one for each place."""
 
     def __init__(self, eqn: JaxprEqn) -> None:
         self.eqn, params = eqn, eqn.params
         self.numbers, self.groups = params["dimension_numbers"], params["feature_group_count"]
         pictures, kernel = (atom.aval.shape for atom in eqn.invars)  # type: ignore[attr-defined]
         numbers = self.numbers
-        # Channels first, then examples; outputs first, then inputs.
+        # Pictures have channels first, then examples. Kernels have outputs first, then inputs.
         self.orders = [
             [numbers.lhs_spec[1], numbers.lhs_spec[0], *numbers.lhs_spec[2:]],
             [*numbers.rhs_spec],
@@ -270,7 +270,7 @@ class _Windows:
         ]
 
     def _taps(self) -> Iterator[tuple[tuple[int, ...], tuple[Any, ...], tuple[Any, ...]]]:
-        """Each place of the window, with the places of the pictures that it meets and of the outputs."""
+        """Yield each place of the window, with the places of pictures and outputs that it connects."""
         params, along = self.eqn.params, []
         sizes = zip(self.shapes[0][2:], self.shapes[1][2:], self.shapes[2][2:], strict=True)
         for axis, (size, window, made) in enumerate(sizes):
@@ -291,7 +291,7 @@ class _Windows:
         return array.astype(np.float32).transpose(self.orders[index])
 
     def _rows(self, array: np.ndarray) -> np.ndarray:
-        """(groups, channels of a group, all places)."""
+        """Reshape to (groups, channels of a group, all places)."""
         return array.reshape(self.groups, array.shape[0] // self.groups, -1)
 
     def _weights(self, kernel: np.ndarray, tap: tuple[int, ...]) -> np.ndarray:
@@ -322,6 +322,6 @@ class _Windows:
 
 
 def _as_slice(places: np.ndarray) -> slice:
-    """Places at equal distances as a slice."""
+    """Return places at equal distances as a slice."""
     step = int(places[1] - places[0]) if len(places) > 1 else 1
     return slice(int(places[0]), int(places[-1]) + 1, step)

@@ -1,9 +1,9 @@
 """Kinds of units in a program: experts, heads, channels, neurons, or features that are normalized together.
 
-The program is walked once, and `Meetings` notes which atoms meet in products, sums and gates. The walk
-follows the nature of every value, since a product with weights says other things of its axes than a product
-of two activations. Loops are walked until the natures of what they carry stay, so that a layer in a scan has
-the kinds of the same layer in an unrolled program. `Meetings.kinds` decides at the end.
+The program is walked once, and `Meetings` records which atoms meet in products, sums and gates. The walk
+follows the nature of every value, since a product with weights and a product of two activations imply
+different kinds of axes. Loops are walked until the natures of their carries no longer change. A layer in a
+scan then has the same kinds as in an unrolled program. `Meetings.kinds` decides at the end.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from jaxarch.structure._flow import ENTRYWISE, MOVES, REDUCTIONS, Axes, Program,
 from jaxarch.structure._scans import scan_counts
 
 Kind = Literal["neurons", "channels", "heads", "experts", "features"]
-"""What a unit is: see `Group`."""
+"""The kind of a unit; see `Group`."""
 
 ORDER: tuple[Kind, ...] = ("features", "experts", "heads", "channels", "neurons")
 """All kinds, in the order in which errors list them backwards."""
 
 
 def find_kinds(program: Program, leaves: int) -> dict[Axis, Kind]:
-    """The kinds of a program's atoms.
+    """Find the kinds of a program's atoms.
 
     Args:
-      program: as `flow.follow` makes it.
-      leaves: how many of its inputs, the first ones, are leaves of a model.
+      program: a program made by `_flow.follow`.
+      leaves: the number of its inputs, the first ones, that are leaves of a model.
     """
     inputs = [_LEAF] * leaves + [_ACTIVATION] * (len(program.inputs) - leaves)
     meetings = Meetings()
@@ -45,13 +45,13 @@ Atoms = frozenset[Axis]
 
 
 class Gate(NamedTuple):
-    """An activation scales a value.
+    """An activation that scales a value.
 
     Attributes:
-      has: the atoms that it has.
-      lacks: atoms of the value that it has not.
-      compared: the atoms among whose units it weighs or chooses, as a softmax does.
-      chosen: whether it comes from a top k, an argmax or a sort.
+      has: the atoms of the activation.
+      lacks: atoms of the value that the activation lacks.
+      compared: the atoms among whose units the activation weighs or chooses, as a softmax does.
+      chosen: whether the activation comes from a top k, an argmax or a sort.
     """
 
     has: Atoms
@@ -62,16 +62,16 @@ class Gate(NamedTuple):
 
 @dataclasses.dataclass
 class Meetings:
-    """The atoms that meet, and where they do.
+    """The atoms that meet, by the operation in which they meet.
 
     Attributes:
       of_weights: axes of weights in products with activations.
-      partners: for each such atom the others that lie beside it on one side of the same product: where
-        weights (inputs, experts, neurons) make (experts, neurons), each is the other's partner.
+      partners: for each such atom, the other atoms on the same side of the product. For example, if weights
+        (inputs, experts, neurons) make (experts, neurons), experts and neurons are partners.
       of_kernels: channels of convolutions.
-      beside: axes that two activations have in common in a product, and that it keeps.
+      beside: axes that two activations share in a product, and that the product keeps.
       mixed: axes that are reduced, or that two activations do not share in a product.
-      weighted: axes over which a gate adds up, with those that are left.
+      weighted: axes over which a gate sums, with the axes that are left.
       gates: all gates.
     """
 
@@ -84,7 +84,7 @@ class Meetings:
     gates: list[Gate] = dataclasses.field(default_factory=list)
 
     def take(self, other: Meetings) -> None:
-        """Add what was found elsewhere."""
+        """Add the meetings found in another part of the program."""
         for name in ("of_weights", "of_kernels", "beside", "mixed"):
             getattr(self, name).update(getattr(other, name))
         self.weighted += other.weighted
@@ -93,7 +93,7 @@ class Meetings:
             self.partners[atom] = self.partners.get(atom, frozenset()) | beside
 
     def product(self, batched: Atoms, summed: Atoms, made: Atoms) -> None:
-        """Weights meet an activation: matrices (summed, made) lie side by side along what is batched."""
+        """Record that weights meet an activation: matrices (summed, made), side by side along `batched`."""
         self.of_weights |= batched | summed | made
         if summed:
             for side in (summed, made):
@@ -101,25 +101,26 @@ class Meetings:
                     self.partners[atom] = self.partners.get(atom, frozenset()) | (side - {atom})
 
     def kinds(self) -> dict[Axis, Kind]:
-        """The kind of every atom that met another one; where two are possible, `features`."""
+        """Return the kind of every atom that met another one; `features` if two kinds are possible."""
         gated: set[Axis] = set()
         experts: set[Axis] = set()
         for gate in self.gates:
             scaled = {atom for atom in gate.has if self.partners.get(atom, frozenset()) & gate.lacks}
             experts |= scaled if gate.chosen else scaled & gate.compared
-            # What scales units by a norm of their own leaves every unit to itself.
+            # A gate that scales each unit by a norm of its own entries keeps the units independent.
             gated |= set() if gate.compared & gate.lacks else scaled
         mixed = set(self.mixed)
         for summed, left in self.weighted:
-            # A mixture of experts leaves their outputs as they are. All other averages mix features.
+            # A mixture of experts does not mix the features of their outputs. All other averages do.
             if not summed <= experts:
                 mixed |= summed | left
+        # The first kind that has an atom wins.
         by_kind: tuple[tuple[Kind, set[Axis]], ...] = (
             ("features", experts & self.beside),
             ("experts", experts),
             ("features", mixed),
             ("heads", self.beside),
-            # Blocks of neurons that are scaled each as a whole, such as the heads of a state space model.
+            # Blocks of neurons that are each scaled as a whole, such as the heads of a state space model.
             ("features", gated),
             ("channels", self.of_kernels),
             ("neurons", self.of_weights),
@@ -134,12 +135,12 @@ class Meetings:
 
 
 class Nature(IntEnum):
-    """The origin of a value; where two meet, the larger one."""
+    """The origin of a value; the result of two values has the larger one."""
 
     LEAF = 0
-    """Leaves of the model and constants alone."""
+    """Made of leaves of the model and constants alone."""
     WEIGHTS = 1
-    """Leaves that inputs choose, as a lookup of an expert's matrix does, or scale."""
+    """Leaves that inputs scale or choose, such as an expert's matrix that is looked up."""
     ACTIVATION = 2
 
 
@@ -147,10 +148,10 @@ class Value(NamedTuple):
     """Facts about an array.
 
     Attributes:
-      nature: what it is made of.
-      compared: as of `Gate`: the atoms that were reduced since the last product with weights.
-      chosen: as of `Gate`, likewise.
-      repeated: the axes along which it was broadcast, so that its entries are equal.
+      nature: the origin of the array.
+      compared: as in `Gate`: the atoms that were reduced since the last product with weights.
+      chosen: as in `Gate`, since the last product with weights.
+      repeated: the axes along which the array was broadcast, so that its entries are equal.
     """
 
     nature: Nature
@@ -205,7 +206,7 @@ def _step(step: Step, taken: Values, meetings: Meetings) -> Values:
 
 
 def _joined(values: Iterable[Value]) -> Value:
-    """Return what depends on several values."""
+    """Return the facts about a result of several values."""
     made = _LEAF
     for value in values:
         made = Value(
@@ -219,7 +220,7 @@ def _atoms(axes: Iterable[Axis]) -> Atoms:
 
 
 def _entrywise(step: Step, taken: Values, meetings: Meetings) -> Value:
-    """Entry by entry: what scales others, and has not all of their axes, is a gate."""
+    """Follow a function of entries; an activation that scales values, and lacks some axes, is a gate."""
     shape = step.eqn.outvars[0].aval.shape  # type: ignore[attr-defined]
     made, axes = _joined(taken), step.outputs[0]
     lacking = [
@@ -240,13 +241,13 @@ def _entrywise(step: Step, taken: Values, meetings: Meetings) -> Value:
             has = _atoms(axis for index, axis in enumerate(axes) if index not in lacks)
             gate = Gate(has, _atoms(axes[index] for index in lacks), value.compared, value.chosen)
             meetings.gates.append(gate)
-        # Matrices that are scaled as a whole are still weights.
+        # Matrices that are scaled as a whole remain weights.
         banks &= value.nature < Nature.ACTIVATION or len(lacks) > 1
     return made._replace(nature=Nature.WEIGHTS) if banks else made
 
 
 def _repeated(step: Step, value: Value) -> frozenset[int]:
-    """The axes along which a value that is put elsewhere has equal entries."""
+    """Return the axes along which a moved value has equal entries."""
     name, params = step.eqn.primitive.name, step.eqn.params
     if name == "broadcast_in_dim":
         places = params["broadcast_dimensions"]
@@ -273,14 +274,14 @@ def _repeated(step: Step, value: Value) -> frozenset[int]:
 
 
 def _looked_up(step: Step) -> Nature:
-    """Follow weights at places that inputs choose: matrices stay weights, rows are activations."""
+    """Return the nature of weights looked up by inputs: matrices stay weights, rows are activations."""
     sizes = step.eqn.params["slice_sizes"]
     whole = [size for size, axis in zip(sizes, step.inputs[0], strict=True) if 1 < size == axis.size]
     return Nature.WEIGHTS if len(whole) > 1 else Nature.ACTIVATION
 
 
 class _Side(NamedTuple):
-    """A factor of a product, and its atoms by what becomes of them."""
+    """A factor of a product, and its atoms by their role in it."""
 
     value: Value
     batched: Atoms
@@ -301,7 +302,7 @@ def _product(step: Step, taken: Values, meetings: Meetings) -> Value:
         params["ragged_dot_dimension_numbers"].dot_dimension_numbers
     )
     if "ragged_dot_dimension_numbers" in params:
-        # Rows come in groups, and each group has a matrix of its own.
+        # Rows come in groups, and each group has its own matrix.
         of_second = (*of_second, *params["ragged_dot_dimension_numbers"].rhs_group_dimensions)
     first = _side(step.inputs[0], taken[0], summed[0], of_first)
     second = _side(step.inputs[1], taken[1], summed[1], of_second)
@@ -309,7 +310,7 @@ def _product(step: Step, taken: Values, meetings: Meetings) -> Value:
     for weights, other in ((second, first), (first, second)):
         if weights.value.nature < other.value.nature:
             meetings.product(weights.batched, weights.summed, weights.free)
-            # Without a sum, matrices are scaled as a whole.
+            # Without a sum, the product scales matrices as a whole, and they remain weights.
             bank = not sums and len(weights.free) > 1 and other.value.nature == Nature.ACTIVATION
             if not bank:
                 return _ACTIVATION
@@ -320,7 +321,7 @@ def _product(step: Step, taken: Values, meetings: Meetings) -> Value:
 
 
 def _note_activations(first: _Side, second: _Side, sums: bool, meetings: Meetings) -> None:
-    """Note a product of two activations: which of them gate, and which axes it keeps or mixes."""
+    """Record a product of two activations: its gates, and the axes that it keeps or mixes."""
     scales = [side for side in (first, second) if not side.free]
     for side, other in ((first, second), (second, first)):
         if other.free and (sums or not side.free):
@@ -351,7 +352,10 @@ def _gate(side: _Side, other: _Side) -> Gate:
 def _until_they_stay(
     body: Program, before: Values, carried: Values, after: Values, meetings: Meetings
 ) -> tuple[Values, Values]:
-    """Walk a loop until its carry is what the body makes of it; return the carry and the outputs."""
+    """Walk a loop until its carry no longer changes; return the carry and the outputs.
+
+    Only the last walk is recorded, since earlier ones start from natures that are too low.
+    """
     while True:
         inside = Meetings()
         made = _walk(body, [*before, *carried, *after], inside)
@@ -368,7 +372,7 @@ def _until_they_stay(
 def _scan(step: Step, taken: Values, meetings: Meetings) -> Values:
     (body,) = step.programs
     consts, carries = scan_counts(step.eqn)
-    # The first axis of rows is that of the rounds.
+    # The first axis of the rows is the axis of rounds.
     rows = [
         value._replace(repeated=frozenset(index - 1 for index in value.repeated if index))
         for value in taken[consts + carries :]
@@ -382,10 +386,11 @@ def _while(step: Step, taken: Values, meetings: Meetings) -> Values:
     condition, body = step.programs
     of_condition, of_body = step.eqn.params["cond_nconsts"], step.eqn.params["body_nconsts"]
     before, carried = taken[of_condition : of_condition + of_body], taken[of_condition + of_body :]
+    # The first walk only finds the natures of the carry. The body is walked again after the condition.
     carried, _ = _until_they_stay(body, before, carried, [], Meetings())
     (goes_on,) = _walk(condition, [*taken[:of_condition], *carried], meetings)
     if goes_on.nature > Nature.LEAF:
-        # Inputs say how often it goes round: all that the body changes depends on them.
+        # The inputs decide the number of rounds, so everything that the body changes depends on them.
         jaxpr = body.closed.jaxpr
         pairs = zip(carried, jaxpr.invars[of_body:], jaxpr.outvars, strict=True)
         carried = [value if into is out else _joined([value, _ACTIVATION]) for value, into, out in pairs]

@@ -1,4 +1,4 @@
-"""Which groups of units each layer of a model reads, makes, and carries along."""
+"""Groups of units that each layer of a model reads, makes and carries along."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from jaxarch.structure._products import find_products, module_of
 
 
 class LayerUnits(NamedTuple):
-    """What a layer does with groups of units.
+    """The groups of units of a layer, by how it uses them.
 
     Attributes:
       layer: the module of its leaves.
-      reads: the groups that its products are added up over.
-      makes: the groups that these are made for.
-      carries: the groups that other leaves of it have a number for, such as the scales of a norm.
+      reads: the groups that its products sum over.
+      makes: the groups that its products compute.
+      carries: the groups for which its other leaves have entries, such as biases or the scales of a norm.
     """
 
     layer: str
@@ -28,10 +28,10 @@ class LayerUnits(NamedTuple):
 
 
 def layer_units(groups: Groups) -> tuple[LayerUnits, ...]:
-    """The groups of units that each layer of a model reads, makes and carries, in the order of the program.
+    """Find the groups of units that each layer reads, makes and carries, in the order of the program.
 
     Raises:
-      ArgumentError: anything but what `axis_groups` returns.
+      ArgumentError: anything but the result of `axis_groups`.
 
     Example:
       >>> import jax, jax.numpy as jnp
@@ -75,7 +75,7 @@ def layer_units(groups: Groups) -> tuple[LayerUnits, ...]:
 
 
 def _read(eqn: object, index: int) -> tuple[int, ...]:
-    """The axes of a factor that are added up over."""
+    """Return the axes of a factor that are summed over."""
     name, params = eqn.primitive.name, eqn.params  # type: ignore[attr-defined]
     if name == "dot_general":
         return params["dimension_numbers"][0][index]

@@ -1,8 +1,9 @@
-"""Which entries of a program's values its outputs need, and which units are needed by a sum over them.
+"""Liveness: the entries of a program's values that its outputs need, and the units that sums need.
 
-From the outputs backwards. A product with a factor that is known to be 0 needs nothing of the other factor.
-A unit goes if it is 0, or not needed, wherever its axis is summed over: the sum is the same without it. Of an
-axis that is no output's, units come into the outputs by sums alone: one that is summed over nowhere is dead.
+The analysis goes backwards from the outputs. A product with a factor that is known to be 0 needs nothing of
+the other factor. A unit goes if it is 0, or not needed, wherever its axis is summed over: the sum is the same
+without it. If an axis is no output's axis, its units reach the outputs only through sums. A unit that is
+summed over nowhere is therefore dead.
 """
 
 from __future__ import annotations
@@ -37,21 +38,21 @@ from jaxarch.structure._scans import scan_counts
 from jaxarch.structure._smaller import Kept
 
 Units = dict[Axis, np.ndarray]
-"""Booleans of the units of atoms."""
+"""By atom, booleans for its units."""
 Needs = list[np.ndarray]
-"""Booleans of each input of a step, or of a program."""
+"""Booleans for each input or output of a step, or of a program."""
 Constants = Mapping[int, tuple[int, np.ndarray]]
-"""Of products, by `id` of their step, the number of a factor, and which of its entries a bias takes up."""
+"""By `id` of a product's step, the index of a factor, and the entries of it that a bias takes up."""
 
 
 class Sums(NamedTuple):
-    """What sums and steps need, as it is found.
+    """The needs of sums and steps found so far.
 
     Attributes:
-      varying: of atoms, which of their units a sum needs that depend on the inputs there.
-      constants: of atoms, which a sum needs though they are constants there, by why it does.
-      folds: constants that it does not need, since a bias takes them up.
-      outputs: of every step, by its `id`, which entries of its outputs are needed.
+      varying: by atom, the units that some sum needs and that depend on the inputs there.
+      constants: by reason and atom, the units that some sum needs although they are constants there.
+      folds: constants that no sum needs, since a bias takes them up.
+      outputs: by `id` of the step, the entries of its outputs that are needed.
     """
 
     varying: Units
@@ -61,24 +62,24 @@ class Sums(NamedTuple):
 
     @classmethod
     def none(cls, folds: Constants) -> Sums:
-        """Before anything is found."""
+        """Return empty needs, to start the analysis."""
         return cls({}, {}, folds, {})
 
     def needed(self, atom: Axis) -> np.ndarray:
-        """Which units of an atom some sum needs."""
+        """Return the units of an atom that some sum needs."""
         found = [self.varying, *self.constants.values()]
         return _any_of([np.zeros(atom.size, bool), *(units[atom] for units in found if atom in units)])
 
 
 def find_needed(program: Program, outputs: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
-    """Which entries of a program's inputs are needed for some of its outputs.
+    """Return the entries of a program's inputs that some entries of its outputs need.
 
     Args:
-      program: as `flow.follow` makes it.
-      outputs: which entries of the outputs are needed.
-      record: what is known of every value (see `known.find_known`).
-      kept: of atoms, the units that have not gone yet: what has gone needs nothing.
-      sums: to which what is found is added.
+      program: a program made by `_flow.follow`.
+      outputs: the entries of the outputs that are needed.
+      record: the facts about every value (see `_constants.find_known`).
+      kept: by atom, the units that have not been removed yet; removed units need nothing.
+      sums: the needs of sums and steps, which are added to.
     """
     jaxpr = program.closed.jaxpr
     needed: dict[Any, np.ndarray] = {}
@@ -105,12 +106,12 @@ def _shape(var: Any) -> tuple[int, ...]:
 
 
 def reached(program: Program, outputs: Sequence[bool], found: set[Axis]) -> list[bool]:
-    """Whether some outputs depend on each input of a program, and all atoms of what they depend on.
+    """Return whether some outputs depend on each input of a program, and collect the atoms on the way.
 
     Args:
-      program: as `flow.follow` makes it.
-      outputs: which of its outputs count.
-      found: to which the atoms are added.
+      program: a program made by `_flow.follow`.
+      outputs: whether each output counts.
+      found: a set to which the atoms of the values that the outputs depend on are added.
     """
     jaxpr = program.closed.jaxpr
     ends = zip(jaxpr.outvars, outputs, strict=True)
@@ -125,7 +126,7 @@ def reached(program: Program, outputs: Sequence[bool], found: set[Axis]) -> list
         else:
             for inside in step.programs:
                 reached(inside, [True] * len(inside.outputs), found)
-            # What is sliced is not read whole.
+            # A slice does not read its input whole.
             whole = [] if name in _PARTS else step.inputs
             of_live = [axes for axes, counts in zip(step.outputs, of_outputs, strict=True) if counts]
             found.update(atom for axes in (*whole, *of_live) for axis in axes for atom in axis.atoms())
@@ -141,7 +142,7 @@ _PARTS = ("dynamic_slice", "gather", "slice", "split", "unstack")
 
 
 def _summed(step: Step, index: int = 0) -> Sequence[int]:
-    """The axes of one of a step's inputs, the first one or another factor, that it sums over."""
+    """Return the axes that a step sums over, of its first input or of another factor."""
     name, params = step.eqn.primitive.name, step.eqn.params
     if name in REDUCTIONS:
         return params["axes"]
@@ -153,7 +154,7 @@ def _summed(step: Step, index: int = 0) -> Sequence[int]:
 
 
 def there(axes: Axes, kept: Kept) -> np.ndarray:
-    """Which entries of an array have not gone."""
+    """Return the entries of an array whose units are all kept."""
     there = np.ones((1,) * len(axes), bool)
     for index, axis in enumerate(axes):
         units = axis.spread(kept)
@@ -162,7 +163,7 @@ def there(axes: Axes, kept: Kept) -> np.ndarray:
 
 
 def _note(axis: Axis, units: np.ndarray, into: Units) -> None:
-    """Add units of an axis to those of its atoms."""
+    """Add units of an axis to the units of its atoms."""
     axis = axis.root()
     if axis.form == "atom":
         into[axis] = into.get(axis, np.zeros(axis.size, bool)) | units
@@ -179,7 +180,7 @@ def _note(axis: Axis, units: np.ndarray, into: Units) -> None:
 def _note_all(
     axes: Axes, along: Sequence[int], entries: np.ndarray, value: Value, sums: Sums, why: str
 ) -> None:
-    """Add the units of entries that a sum needs, those of constants by why it does."""
+    """Add the units of entries that a sum needs; units of constants are added under the reason."""
     parts = (
         (entries & value.open, sums.varying),
         (entries & ~value.open, sums.constants.setdefault(why, {})),
@@ -214,7 +215,7 @@ def _call(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> 
 
 
 def _scan(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
-    """What any round needs: of the carry, also what the rounds after need."""
+    """Return the needs of any round; the carry also has the needs of all later rounds."""
     consts, carries = scan_counts(step.eqn)
     carry, rows = needed[:carries], [_any_along(entries, [0]) for entries in needed[carries:]]
     while True:
@@ -256,7 +257,7 @@ def _entrywise(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums
 
 
 def _unbroadcast(entries: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Which entries of an array of a smaller shape are used."""
+    """Return the entries of an array of a smaller shape that are used after broadcasting."""
     if not shape:
         return np.asarray(entries.any())
     along = tuple(index for index, size in enumerate(shape) if size != entries.shape[index])
@@ -269,7 +270,7 @@ def _mul(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> N
 
 
 def _back(linear: Callable[..., Any], shapes: Sequence[tuple[int, ...]], needed: Needs) -> Needs:
-    """Through a linear function with no negative coefficients: which entries reach some that are needed."""
+    """Return the entries that reach needed ones through a linear function without negative coefficients."""
     zeros = [np.zeros(shape, np.float32) for shape in shapes]
     _, transposed = jax.vjp(lambda *arrays: tuple(linear(*arrays)), *zeros)
     found = transposed(tuple(entries.astype(np.float32) for entries in needed))
@@ -287,12 +288,15 @@ def _as_they_are(step: Step, needed: Needs, record: Record, kept: Kept, sums: Su
 
 
 def _along(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
-    """All entries that lie at the same index of the axes that the primitive does not work along."""
+    """Return all entries at the same index of the axes that the primitive does not work along."""
     return along_others(step, needed, [value.open.shape for value in _inputs(step, record)])
 
 
 def _written(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
-    """Return what is written needs all entries at indices of whole axes at which something is needed."""
+    """Return the needs of an array and its update.
+
+    The update needs all entries at each index of the axes written whole where the result needs any.
+    """
     inputs, pairs, number = _inputs(step, record), written_whole(step.eqn), update_of(step.eqn)
     found = [needed[0], *(np.ones(value.open.shape, bool) for value in inputs[1:])]
     others = [axis for axis in range(needed[0].ndim) if axis not in pairs]
@@ -333,7 +337,7 @@ def _pooled(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -
 
 
 def _bilinear(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
-    """Of each factor what meets something of the other that may be other than 0."""
+    """Return the needs of both factors: the entries that meet an entry of the other that may not be 0."""
     x, y = _inputs(step, record)
     of_x = multiplied_back(step.eqn, 0, y.nonzero, needed[0])
     of_y = multiplied_back(step.eqn, 1, x.nonzero, needed[0])
@@ -346,7 +350,7 @@ def _bilinear(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums)
 
 
 def _ragged(step: Step, needed: Needs, record: Record, kept: Kept, sums: Sums) -> Needs:
-    """Go back through a product, with any group for any row."""
+    """Go back through a product of rows in groups, as if any row could be of any group."""
     x, y, sizes = _inputs(step, record)
     one, other = (jnp.asarray(value.nonzero, jnp.float32) for value in (x, y))
     (of_x,) = _back(lambda array: [ragged_product(step, array, other)], [x.open.shape], needed)

@@ -1,4 +1,4 @@
-"""A network as one function of all of its arrays, which is what its structure is read from."""
+"""A network as one function of all its arrays, from which its structure is read."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ Leaves = dict[str, Any]
 def function_of(
     model: Any, about: Any, inputs: tuple[PyTree, ...], examples: int
 ) -> tuple[Callable[..., Any], PyTree, tuple[PyTree, ...]]:
-    """What is traced: of a network beside its problem, or of a function beside its leaves and inputs.
+    """Return the function to trace, from a network and its problem, or from a function and its arguments.
 
     Args:
       model: a network of one run, or a function `(tree, *inputs) -> outputs`.
       about: the network's problem, or the function's tree.
-      inputs: the function's; a network has none but its problem's.
-      examples: how many of these it is traced with.
+      inputs: the function's inputs; a network takes its problem's examples instead.
+      examples: the number of the problem's examples to trace a network with.
 
     Returns:
       The function, its tree, and its inputs.
 
     Raises:
-      ArgumentError: anything else; many runs at once, a bare architecture, another network than the
-        problem's, a problem that predicts nothing.
+      ArgumentError: other kinds of arguments; many runs at once, a bare architecture, a network that does not
+        fit the problem, a problem that predicts nothing.
     """
     if isinstance(model, Network):
         if not isinstance(about, Problem) or inputs:
@@ -52,12 +52,12 @@ def function_of(
 
 
 def problem_function(problem: Problem, params: PyTree, state: PyTree) -> Callable[[Leaves, PyTree], Any]:
-    """What a problem's model computes, as a function `(leaves, batch) -> outputs` at evaluation.
+    """Return a problem's model in evaluation mode, as a function `(leaves, batch) -> outputs`.
 
     Args:
-      problem: with `predict`.
-      params: of its model, arrays or their shapes.
-      state: likewise.
+      problem: a problem with `predict`.
+      params: the parameters of its model, arrays or their shapes.
+      state: the state of its model, arrays or their shapes.
 
     Raises:
       ArgumentError: a problem that predicts nothing.
@@ -74,14 +74,14 @@ def problem_function(problem: Problem, params: PyTree, state: PyTree) -> Callabl
 
 
 def joined_leaves(params: PyTree, state: PyTree) -> Leaves:
-    """Parameters and state by path; a leaf of the state whose path is taken begins with `state/`."""
+    """Join parameters and state by path; a state leaf whose path is taken gets the prefix `state/`."""
     leaves = named_leaves(params)
     of_state = named_leaves(state)
     return {**leaves, **{_state_path(path, leaves): leaf for path, leaf in of_state.items()}}
 
 
 def split_leaves(leaves: Leaves, params: PyTree, state: PyTree) -> tuple[PyTree, PyTree]:
-    """Parameters and state again, of the structure of some: the inverse of `joined_leaves`."""
+    """Split leaves into parameters and state of the given structures: the inverse of `joined_leaves`."""
     of_params = named_leaves(params)
     of_state = {path: leaves[_state_path(path, of_params)] for path in named_leaves(state)}
     return placed({path: leaves[path] for path in of_params}, params), placed(of_state, state)
@@ -92,7 +92,7 @@ def _state_path(path: str, of_params: Leaves) -> str:
 
 
 def masked_leaves(network: Network) -> Leaves:
-    """The leaves of a network of one run, its parameters masked.
+    """Return the leaves of a network of one run, with masked parameters.
 
     Raises:
       ArgumentError: many runs at once, a bare architecture, traced values.
@@ -112,7 +112,7 @@ def masked_leaves(network: Network) -> Leaves:
 
 
 def check_problem(network: Network, problem: Problem) -> None:
-    """Raise unless a network has the leaves of a problem's model."""
+    """Raise unless a network's leaves have the paths and shapes of the problem's model."""
     expected = jax.eval_shape(problem.init, jax.random.key(0))
     for name, given, there in zip(
         ("params", "state"), (network.params, network.state), expected, strict=True
@@ -129,7 +129,7 @@ def check_problem(network: Network, problem: Problem) -> None:
 
 
 def example_batch(problem: Problem, rows: int) -> PyTree:
-    """The first training examples of a problem, of its first run if each has its own."""
+    """Return the first training examples of a problem; if runs have their own, those of the first run."""
     problem = problem if problem.runs is None else problem.of_run(0)
     if problem.train is not None or problem.stream is None:
         chosen = problem.training_rows()[:rows]

@@ -1,4 +1,4 @@
-"""The products and convolutions of a traced program: whose weights they take, and how often each runs."""
+"""The products and convolutions of a traced program, with their weights and how often each runs."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ from jaxarch.structure._scans import scan_counts
 from jaxarch.structure._smaller import Kept, sizes
 
 NO_PARAMETERS = "(no parameters)"
-"""The layer of products that take no leaf: of two activations, as in attention, or with a constant."""
+"""The layer of products without a leaf: of two activations, as in attention, or with a constant."""
 
 
 class Factor(NamedTuple):
-    """An array that is made of leaves and constants alone, whatever the inputs are.
+    """An array that is made of leaves and constants alone, for any inputs.
 
     Attributes:
-      paths: of these leaves; none of a constant.
-      value: the array; `None` where it is not known.
-      by_round: whether the value has one more axis, the first: what it is in each round of the loops that
-        it is in.
+      paths: the paths of these leaves; empty for a constant.
+      value: the array; `None` if it is not known.
+      by_round: whether the value has an extra first axis: its values in each round of its loops.
     """
 
     paths: tuple[str, ...]
@@ -36,13 +35,13 @@ class Factor(NamedTuple):
 
 
 class Product(NamedTuple):
-    """A product or a convolution, where it is called.
+    """A product or a convolution, at one call.
 
     Attributes:
       step: its equation.
-      layer: the module of the leaves that its factors are made of.
-      times: how often it runs: the rounds of the loops that it is in.
-      factors: both; `None` for one that depends on the inputs.
+      layer: the module of the leaves in its factors.
+      times: how often it runs: the number of rounds of its loops.
+      factors: both factors; `None` for one that depends on the inputs.
     """
 
     step: Step
@@ -53,15 +52,15 @@ class Product(NamedTuple):
 
 @dataclasses.dataclass
 class Products:
-    """What `find_products` finds.
+    """The results of `find_products`.
 
     Attributes:
       found: the products, in the order of the program.
-      layers: those of the products, and the modules of all leaves that meet something of the inputs, in that
-        order.
-      uncounted: what may multiply, and is not among the products: primitives by name.
-      chosen: whether there were branches of which the dearest was taken.
-      with_values: whether what is made of leaves and constants alone is computed.
+      layers: the layers of the products, and the modules of all leaves that meet a value that depends on the
+        inputs, in that order.
+      uncounted: by name, primitives that may multiply and are not among the products.
+      chosen: whether the most expensive of several branches was taken somewhere.
+      with_values: whether values made of leaves and constants alone are computed.
     """
 
     found: list[Product] = dataclasses.field(default_factory=list)
@@ -71,11 +70,11 @@ class Products:
     with_values: bool = False
 
     def inside(self) -> Products:
-        """Of what a part of the program will be found."""
+        """Return empty results for a part of the program."""
         return Products(with_values=self.with_values)
 
     def take(self, other: Products) -> None:
-        """Add what was found elsewhere."""
+        """Add the results of another part of the program."""
         self.found += other.found
         self.layers |= other.layers
         self.uncounted |= other.uncounted
@@ -83,11 +82,11 @@ class Products:
 
 
 def find_products(program: Program, leaves: Mapping[str, Any]) -> Products:
-    """All products and convolutions of a model's program, those in calls, loops and branches among them.
+    """Find all products and convolutions of a model's program, including calls, loops and branches.
 
     Args:
-      program: as `flow.follow` makes it, whose first inputs are the model's leaves.
-      leaves: by path, in this order: arrays, or `None` for those whose values do not matter.
+      program: a program made by `_flow.follow`, whose first inputs are the model's leaves.
+      leaves: the leaves by path, in this order: arrays, or `None` if their values do not matter.
     """
     inputs = [
         Factor((path,), None if value is None or is_key(value) else value) for path, value in leaves.items()
@@ -98,20 +97,20 @@ def find_products(program: Program, leaves: Mapping[str, Any]) -> Products:
 
 
 def shape_of(atom: Any) -> tuple[int, ...]:
-    """That of an array of a program."""
+    """Return the shape of an array of a program."""
     return atom.aval.shape
 
 
 def module_of(path: str) -> str:
-    """The module of a leaf: its path without the last part, if it has more; `.` where the tree is a leaf."""
+    """Return a leaf's module: its path without the last part, if it has more; `.` if the tree is a leaf."""
     return path.rpartition("/")[0] or path or "."
 
 
 def multiply_adds(product: Product, kept: Kept) -> int:
-    """How many there are, of whole arrays from which units were cut.
+    """Count the multiply-adds of a product of whole arrays from which units were cut.
 
-    Of a convolution, those at places in its padding count too, as in the literature. Of a transposed one
-    they do not, and neither do the zeros between the places of its input.
+    For a convolution, places in its padding count too, as in the literature. For a transposed convolution
+    they do not count, and neither do the zeros between the places of its input.
     """
     step = product.step
     first, second = (sizes(axes, kept) for axes in step.inputs)
@@ -126,7 +125,7 @@ def multiply_adds(product: Product, kept: Kept) -> int:
 
 
 def taps(eqn: JaxprEqn) -> list[np.ndarray]:
-    """How often each entry of a kernel is multiplied along each axis that a convolution moves along."""
+    """Count how often each kernel entry is multiplied, along each axis that a convolution moves along."""
     params, outputs = eqn.params, shape_of(eqn.outvars[0])
     pictures, kernel = map(shape_of, eqn.invars)
     numbers, counts = params["dimension_numbers"], []
@@ -200,7 +199,7 @@ def _step(step: Step, taken: Factors, times: int, products: Products) -> Factors
 
 
 def _layer(*factors: Factor | None) -> str:
-    """The module of some factors, or the modules, where they are of several."""
+    """Name the module of some factors, or all modules if there are several."""
     modules = dict.fromkeys(
         module_of(path) for factor in factors if factor is not None for path in factor.paths
     )
@@ -208,11 +207,11 @@ def _layer(*factors: Factor | None) -> str:
 
 
 def _evaluated(step: Step, taken: Sequence[Factor], with_values: bool) -> Factors:
-    """What a step makes of leaves and constants alone, computed if they are known."""
+    """Return the outputs of a step that reads leaves and constants alone, computed if they are known."""
     eqn, outputs = step.eqn, range(len(step.eqn.outvars))
     of = list(taken)
     if eqn.primitive.name in ENTRYWISE:
-        # A kernel over the norm of all kernels is of that kernel's module.
+        # A kernel divided by the norm of all kernels belongs to that kernel's module.
         entries = [math.prod(shape_of(atom)) for atom in eqn.invars]
         of = [factor for factor, size in zip(taken, entries, strict=True) if size == max(entries)]
     paths = tuple(dict.fromkeys(path for factor in of for path in factor.paths))
@@ -229,7 +228,7 @@ def _evaluated(step: Step, taken: Sequence[Factor], with_values: bool) -> Factor
 
 
 def _scan(step: Step, taken: Factors, times: int, products: Products) -> None:
-    """As often as it has rounds; of rows, each round its own."""
+    """Walk a scan's body; it counts once for each round, and each round has its own rows."""
     (body,), length = step.programs, step.eqn.params["length"]
     consts, carries = scan_counts(step.eqn)
     carried = [factor and Factor(factor.paths) for factor in taken[consts : consts + carries]]
@@ -243,6 +242,7 @@ def _scan(step: Step, taken: Factors, times: int, products: Products) -> None:
             for index in range(carries)
             if made[index] is None and outside[consts + index] is not None
         ]
+        # A carry that the body makes depend on the inputs is no factor: the body is walked again without it.
         if not lost:
             break
         for index in lost:
@@ -251,14 +251,14 @@ def _scan(step: Step, taken: Factors, times: int, products: Products) -> None:
 
 
 def _repeated(factor: Factor | None, times: int, length: int) -> Factor | None:
-    """What a loop finds outside of it, in each of its rounds."""
+    """Repeat a factor from outside a loop for each of its rounds."""
     if factor is None or not factor.by_round:
         return factor
     return factor._replace(value=np.repeat(np.asarray(factor.value), length, axis=0))
 
 
 def _rows(factor: Factor | None, times: int, length: int) -> Factor | None:
-    """What a loop takes row by row."""
+    """Return a factor that a loop takes row by row."""
     if factor is None or factor.value is None:
         return factor
     rows = np.asarray(factor.value)
@@ -268,7 +268,7 @@ def _rows(factor: Factor | None, times: int, length: int) -> Factor | None:
 
 
 def _while(step: Step, taken: Factors, times: int, products: Products) -> None:
-    """Its rounds are not known: what multiplies in it is not counted."""
+    """Walk a while loop; its number of rounds is unknown, so its products are not counted."""
     inside = products.inside()
     of_condition, of_body = step.eqn.params["cond_nconsts"], step.eqn.params["body_nconsts"]
     carry: Factors = [None] * len(step.eqn.outvars)
@@ -281,7 +281,7 @@ def _while(step: Step, taken: Factors, times: int, products: Products) -> None:
 
 
 def _cond(step: Step, taken: Factors, times: int, products: Products) -> None:
-    """The branch of the most multiply-adds."""
+    """Walk all branches, and count the one with the most multiply-adds."""
     branches = []
     for program in step.programs:
         branches.append(products.inside())

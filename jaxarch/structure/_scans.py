@@ -1,4 +1,4 @@
-"""How many of the arrays that a scan takes are constants, and how many it carries, in both forms of JAX."""
+"""Counts of a scan's constants and carries, in both forms that JAX has used."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import NamedTuple
 from jax.extend.core import JaxprEqn
 
 SCAN_COUNTS = ("num_consts", "num_carry", "ft_in", "ft_out")
-"""The parameters of a scan that say so: two numbers, or from JAX 0.11 on trees of what it takes and makes."""
+"""The parameters of a scan with these counts: two numbers, or (from JAX 0.11) trees of inputs and outputs."""
 
 
 class ScanCounts(NamedTuple):
-    """A scan takes constants, then what it carries, then rows; it makes what it carries, then rows.
+    """The counts of a scan, which takes constants, carries and rows, and makes carries and rows.
 
     Attributes:
-      consts: how many arrays it takes that are the same in all rounds.
-      carries: how many each round hands to the next one.
+      consts: the number of inputs that are the same in all rounds.
+      carries: the number of arrays that each round hands to the next.
     """
 
     consts: int
@@ -23,7 +23,7 @@ class ScanCounts(NamedTuple):
 
 
 def scan_counts(eqn: JaxprEqn) -> ScanCounts:
-    """The counts of a scan's equation."""
+    """Return the counts of a scan's equation."""
     if "ft_in" in eqn.params:
         consts, carry, _ = eqn.params["ft_in"].unpack()
         return ScanCounts(len(consts), len(carry))

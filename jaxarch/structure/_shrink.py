@@ -1,4 +1,4 @@
-"""A model made physically smaller: without the units that its outputs do not need."""
+"""Physically smaller models: the units that the outputs do not need are removed."""
 
 from __future__ import annotations
 
@@ -37,25 +37,26 @@ from jaxarch.structure._network_function import (
 from jaxarch.structure._tracing import traced
 
 _TRACED, _COMPARED = 2, 64
-"""Examples that a network is traced with, and that it is compared on."""
+"""Numbers of examples to trace a network with, and to compare it on."""
 _NO_MORE_THAN_ROUNDING = 1e-5
-"""Of biases that took up the same constants in another order."""
+"""Largest relative difference of two biases that took up the same constants in another order."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Shrunk:
-    """A smaller model that computes what the one that it was made from does. `print` shows what was removed.
+    """A smaller model that computes the same outputs as the original. `print` shows what was removed.
 
     Attributes:
       tree: the leaves, with smaller arrays.
-      function: `(tree, *inputs) -> outputs` of these. With inputs of other sizes it is seen first whether the
-        same units do nothing then, once for these sizes, and refused if not. That costs a trace where the
-        inputs are other numbers of examples, each computed on its own. `groups.smaller(kept)` does not look.
-      same_function: whether the function that was given takes these arrays as it is, and computes from them,
-        operation by operation, what its program with the smaller sizes does.
+      function: `(tree, *inputs) -> outputs` for the smaller leaves. Inputs of new sizes are checked once: if
+        other units do nothing at these sizes, the inputs are refused. Where only the number of examples
+        differs and each example is computed on its own, the check costs one trace. `groups.smaller(kept)`
+        makes no such check.
+      same_function: whether the original function takes the smaller arrays unchanged and, operation by
+        operation, computes from them what its traced program with the smaller sizes computes.
       groups: the groups of units.
-      kept: by name of the group, booleans of shape (size,): the units that are left.
-      left: of these, the ones that do not depend on the inputs, by name of the group and by why they stay.
+      kept: by group name, booleans of shape (size,): the units that are left.
+      left: by group name and by the reason why they stay, the kept units that do not depend on the inputs.
       difference: the largest difference of an output on the examples, in units of the largest output.
     """
 
@@ -109,12 +110,12 @@ class Shrunk:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class ShrunkNetwork(Shrunk):
-    """A smaller network, and the problem that it solves. `print` shows what was removed.
+    """A smaller network and the problem that it solves. `print` shows what was removed.
 
     Attributes:
-      network: its parameters, mask and state, with smaller arrays.
-      problem: the problem, with a model of these sizes: `problem.predict(network.params, network.state,
-        batch)`, or `over_seeds(retrain(...), keys, problem, network=...)`.
+      network: the parameters, mask and state, with smaller arrays.
+      problem: the problem with a model of the smaller sizes. Use it as `problem.predict(network.params,
+        network.state, batch)` or `over_seeds(retrain(...), keys, problem, network=...)`.
     """
 
     network: Network
@@ -132,32 +133,32 @@ def shrink(model: Any, about: Any, *inputs: PyTree) -> Shrunk:
         small = jaxarch.shrink(function, params, x)          # any function of parameters and inputs
         print(small)                                         # what was removed, and what was left and why
 
-    Which axes of which arrays belong together, and which units do nothing, is read from the traced program
-    (see `axis_groups`, `Groups.needed`). A unit goes if it is 0, is not needed, or is a constant that a bias
-    takes up (`Groups.fold`), wherever it is summed over: on a residual stream only where all that write to it
-    are dead, or all that read it. What jaxarch does not understand it leaves whole, and names. Nothing is
-    approximated, and the smaller model is compared with the whole one before it is returned.
+    The traced program shows which axes of which arrays belong together, and which units do nothing (see
+    `axis_groups`, `Groups.needed`). A unit is removed if it is 0, is not needed, or is a constant that a bias
+    takes up (`Groups.fold`). This must hold wherever the unit is summed over: on a residual stream it is
+    removed only if all writers are dead, or all readers. Axes that jaxarch does not understand stay whole and
+    are named. Nothing is approximated: the smaller model is compared with the original before it is returned.
 
-    Where the function takes the smaller arrays as it is and is the same program with them, as with Flax NNX's
-    layers, which read sizes from their arrays, it runs as it was written; otherwise, as with Flax Linen's
-    modules, heads in a reshape or a mean over units, its traced program runs with every size as it is then
-    (see `Groups.smaller`). At any batch size, it can be jitted, mapped and differentiated.
+    The function runs as written if it takes the smaller arrays unchanged and is the same program with them.
+    Flax NNX's layers are an example: they read sizes from their arrays. Otherwise its traced program runs
+    with the smaller sizes (see `Groups.smaller`), as with Flax Linen's modules, heads in a reshape or a mean
+    over units. In both cases it takes any batch size and can be jitted, mapped and differentiated.
 
-    What does nothing is found for inputs of the example's sizes, whatever their values, and with one example
-    more; numbers that overflow are none. Of leaves that are not read here nothing is cut. The result shares
-    no array with what was handed in.
+    Units are found to do nothing for inputs of the example's sizes, whatever their values, and for one
+    example more. Numbers that overflow are not considered. Leaves that the model does not read are not
+    cut. The result shares no array with the arguments.
 
-    A network is read as it evaluates: dropout does nothing, batch norm has its running statistics. `problem`
-    of the result trains it as well, with the statistics of its batches then, as the whole network would be
-    without these units: its loss and metrics are the problem's own where these take the smaller arrays as
-    they are, or else their programs. Its `init` draws the whole network's weights and cuts them.
+    A network is read in evaluation mode: dropout does nothing and batch norm uses its running statistics. The
+    result's `problem` trains the network too, with batch statistics, as the original would train without
+    these units. Its loss and metrics are the problem's own if they take the smaller arrays unchanged,
+    otherwise their traced programs. Its `init` draws the original network's weights and cuts them.
 
     Args:
       model: a network of one run, `network.of_run(0)`, or a function `(tree, *inputs) -> outputs` that JAX
         can trace.
-      about: the network's problem; or the function's tree, the parameters and whatever else may be cut, with
-        0 for what is pruned (`masks.apply_mask`).
-      *inputs: an example of what the function is called with, on which both are compared.
+      about: the network's problem; or the function's tree: the parameters and whatever else may be cut, with
+        pruned entries set to 0 (`masks.apply_mask`).
+      *inputs: example inputs of the function, on which the two models are compared.
 
     Returns:
       `ShrunkNetwork` for a network, with `network` and `problem`; `Shrunk` for a function, with `tree` and
@@ -167,7 +168,7 @@ def shrink(model: Any, about: Any, *inputs: PyTree) -> Shrunk:
       ArgumentError: many runs at once, a bare architecture, traced values, a problem that predicts nothing; a
         function that cannot be traced or has side effects; a module in place of a function; a masked model
         that computes NaN.
-      RuntimeError: the smaller model computes something else: a fault of this function.
+      RuntimeError: the smaller model computes other outputs; this is a bug in `shrink`.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch
@@ -189,7 +190,7 @@ def shrink(model: Any, about: Any, *inputs: PyTree) -> Shrunk:
 
 @contextlib.contextmanager
 def _named_if_slow(doing: str) -> Iterator[None]:
-    """Say on the error stream what is being done, once it takes more than `_PATIENCE` seconds."""
+    """Print a message to stderr if the work takes longer than `_PATIENCE` seconds."""
     timer = threading.Timer(_PATIENCE, lambda: print(f"jaxarch: {doing}", file=sys.stderr, flush=True))
     timer.daemon = True
     timer.start()
@@ -207,14 +208,15 @@ _DOING = "shrink reads the program, then compiles the whole model and the smalle
 def shrink_function(
     function: Callable[..., Any], tree: PyTree, inputs: tuple[PyTree, ...], updates: bool = False
 ) -> Shrunk:
-    """A function without the units that do nothing, see `shrink`.
+    """Remove the units of a function that do nothing; see `shrink`.
 
     Args:
       function: `(tree, *inputs) -> outputs`.
       tree: the leaves.
-      inputs: an example.
-      updates: whether it returns `(outputs, leaves)`, with some leaves as they are after the call, whose
-        values are then unknown before it. The function of the result returns the outputs alone.
+      inputs: example inputs.
+      updates: whether the function returns `(outputs, leaves)`, with some leaves as they are after the call.
+        The values of these leaves before the call then count as unknown. The resulting function returns the
+        outputs alone.
     """
     leaves = jax.tree.leaves(inputs)
     if is_traced(inputs) or any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves):
@@ -233,9 +235,9 @@ def shrink_function(
 
 
 def _snapshot(tree: PyTree) -> PyTree:
-    """A copy on the host, of a tree that is looked at again when inputs have other sizes."""
+    """Copy a tree to the host; it is read again when inputs of other sizes come."""
     if is_traced(tree):
-        return tree  # refused where its values are looked at, as is all that is no array
+        return tree  # Traced leaves are refused where their values are read, like leaves that are no arrays.
 
     def held(leaf: Any) -> Any:
         if not isinstance(leaf, (jax.Array, np.ndarray)):
@@ -246,24 +248,26 @@ def _snapshot(tree: PyTree) -> PyTree:
 
 
 def _cut(groups: Groups, folded: Folded, held: PyTree, tree: PyTree) -> PyTree:
-    """The smaller leaves, in arrays of their own, on the devices of those that they are made of."""
+    """Return the smaller leaves as new arrays, on the devices of the original leaves."""
 
     def placed_as(leaf: Any, before: Any, now: Any) -> Any:
         if before is now or not isinstance(leaf, jax.Array):
             return leaf if before is now else now
         return jax.device_put(now, leaf.sharding)
 
+    # Folding keeps unchanged leaves as the same objects, so identity shows which biases are new.
     whole = jax.tree.map(placed_as, tree, held, folded.tree)
     return copied(groups.cut(whole, folded.kept))
 
 
 class _Found(NamedTuple):
-    """The needed part of a function.
+    """The units of a function that are needed.
 
     Attributes:
-      groups: its groups.
-      folded: what is needed.
-      programs: what that was found of. It is true of all programs that differ in examples alone.
+      groups: the groups of the function.
+      folded: the units that are needed, and the leaves with changed biases.
+      programs: the traced programs that were analyzed. The result also holds for every program that differs
+        from one of them only in the number of examples.
     """
 
     groups: Groups
@@ -280,10 +284,10 @@ def _folded(
     updates: bool = False,
     beside: Groups | None = None,
 ) -> _Found:
-    """The groups, and what is needed with these inputs and with one example more, if the function takes that.
+    """Find the groups and the needed units for these inputs and, if possible, for one example more.
 
-    What is a sum over examples, or is nothing where there is one alone, differs between the two. Where each
-    example is computed on its own nothing does.
+    A sum over examples, or a value that vanishes for a single example, differs between the two. If each
+    example is computed on its own, nothing differs.
     """
     groups = Groups(function, tree, inputs, updates, beside)
     folded = groups.fold(tree, fixed)
@@ -305,7 +309,7 @@ def _folded(
 
 
 def _one_more(inputs: tuple[PyTree, ...]) -> tuple[PyTree, ...]:
-    """The shapes of inputs whose first axes have one index more."""
+    """Return the shapes of the inputs with every first axis one longer."""
 
     def longer(leaf: Any) -> Any:
         first, *others = jnp.shape(leaf) or (None,)
@@ -315,7 +319,7 @@ def _one_more(inputs: tuple[PyTree, ...]) -> tuple[PyTree, ...]:
 
 
 def _equal(first: Folded, second: Folded) -> bool:
-    """Whether the same units are left, with the same biases."""
+    """Return whether the same units are left, with the same biases."""
     leaves = zip(jax.tree.leaves(first.tree), jax.tree.leaves(second.tree), strict=True)
     return (
         first.kept.keys() == second.kept.keys()
@@ -331,14 +335,14 @@ def _guarded(
     inputs: tuple[PyTree, ...],
     examples: bool = False,
 ) -> Callable[..., Any]:
-    """The smaller function, which refuses inputs of other sizes with which other units do nothing.
+    """Make the smaller function refuse inputs of other sizes for which other units do nothing.
 
     Args:
-      smaller: the function.
-      fold: what is needed of the whole one, of its inputs.
-      found: what is needed with some inputs.
-      inputs: these.
-      examples: whether the first axis of inputs is known to be that of the examples.
+      smaller: the smaller function.
+      fold: finds the needed units of the original function, given its inputs.
+      found: the needed units for some inputs.
+      inputs: the inputs of `found`.
+      examples: whether the first axis of the inputs is known to be the axis of examples.
     """
 
     def sizes_of(inputs: tuple[PyTree, ...]) -> Any:
@@ -353,6 +357,7 @@ def _guarded(
             shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), leaf.dtype), others)
             there = found
             if not _is_known(found, shapes):
+                # Under jit the analysis needs concrete numbers, so it must not be traced.
                 with jax.ensure_compile_time_eval():
                     there = fold(shapes)
             if not _equal(found.folded, there.folded):
@@ -360,14 +365,14 @@ def _guarded(
                     "inputs: with these sizes other units do nothing than with those of the example that the "
                     "model was shrunk on; shrink it on an example of these"
                 )
-            known.add(sizes)
+            known.add(sizes)  # Each combination of sizes is checked once.
         return smaller(small, *others)
 
     return guarded
 
 
 def _is_known(found: _Found, inputs: tuple[PyTree, ...]) -> bool:
-    """Return whether other inputs are more or fewer examples, each computed as before."""
+    """Return whether other inputs only have more or fewer examples, each computed as before."""
     groups = found.groups
     program, _ = traced(groups._function, groups._shapes, *inputs)
     return any(differ_in_examples(known, program) for known in found.programs)
@@ -381,9 +386,15 @@ def _smaller(
     tree: PyTree,
     inputs: tuple[PyTree, ...],
 ) -> tuple[bool, Callable[..., Any], float]:
-    """Whether the function takes the smaller arrays as it is, one that does, and how much it differs."""
+    """Choose a function of the smaller arrays, and compare it with the original.
+
+    Returns:
+      A boolean, true if the original function takes the smaller arrays unchanged; a function that takes them;
+      and its difference from the original in units of the largest output.
+    """
     program = jax.jit(groups.smaller(folded.kept))
     same = _takes(function, program, small, *inputs)
+    # Custom derivative rules are not part of the compared programs, so gradients are compared as well.
     if same and _has_rules(groups._program):
         same = _derive_alike(function, program, small, inputs)
     chosen = function if same else program
@@ -412,7 +423,7 @@ def _smaller(
 
 
 def _has_rules(program: Program) -> bool:
-    """Return whether a function with a derivative of a user's own is called: one that is not JAX's."""
+    """Return whether the program calls a function with a user's derivative rule, not one of JAX's own."""
     for step in program.steps:
         if step.eqn.primitive.name in OWN_DERIVATIVE:
             source = inner(step.eqn).jaxpr.debug_info.func_src_info
@@ -426,16 +437,16 @@ def _has_rules(program: Program) -> bool:
 def _derive_alike(
     function: Callable[..., Any], program: Callable[..., Any], small: PyTree, inputs: tuple[PyTree, ...]
 ) -> bool:
-    """Return whether a function has the program's gradient, which is that of the whole model cut alike.
+    """Return whether a function has the program's gradient, which is the cut gradient of the original.
 
-    A rule of a user's own may read a width, and be another one on smaller arrays.
+    A user's derivative rule may read a width, and so compute something else on smaller arrays.
     """
     moves = inexact(small)
 
     def gradient(apply: Callable[..., Any]) -> PyTree:
         def total(moves: PyTree) -> Array:
             outputs = jax.tree.leaves(inexact(apply(merge(moves, small), *inputs)))
-            # Weights that differ from output to output, so that no two gradients cancel out.
+            # The weights differ from output to output, so that no two gradients cancel.
             real = [jnp.real(leaf).ravel().astype(jnp.float32) for leaf in outputs]
             sums = [(leaf * jnp.cos(jnp.arange(leaf.size, dtype=jnp.float32))).sum() for leaf in real]
             return jnp.stack(sums).sum()
@@ -445,14 +456,14 @@ def _derive_alike(
     try:
         of_program = gradient(program)
     except ArgumentError:
-        return False  # the rule mixes units that were cut: the program says so when it is differentiated
+        return False  # The rule mixes units that were cut; differentiating the program raises this error.
     except Exception:
-        return True  # the function has no gradient
+        return True  # The function has no gradient.
     return _difference(of_program, gradient(function)) <= 1e-4
 
 
 def _not_a_number(outputs: PyTree) -> str | None:
-    """The first place of a NaN, `outputs[0, 1]`; `None` where there is none."""
+    """Name the first place of a NaN, as in `outputs[0, 1]`; `None` if there is none."""
     for path, leaf in named_leaves(outputs).items():
         if jnp.issubdtype(leaf.dtype, jnp.inexact) and (lost := np.argwhere(np.isnan(leaf))).size:
             return f"outputs{path and '/' + path}{lost[0].tolist() or ''}"
@@ -460,19 +471,19 @@ def _not_a_number(outputs: PyTree) -> str | None:
 
 
 def _not_finite(tree: PyTree) -> str:
-    """Name the first leaf with a number that is NaN or infinite; empty where there is none."""
+    """Name the first leaf that contains NaN or infinity; empty if there is none."""
     leaves = named_leaves(inexact(tree)).items()
     return next((path for path, leaf in leaves if not bool(jnp.isfinite(leaf).all())), "")
 
 
 def _nothing_else(outputs: PyTree) -> bool:
-    """Return whether some output that is no integer is NaN alone, so that nothing can be compared."""
+    """Return whether some inexact output consists of NaN only, so that it cannot be compared."""
     floats = [leaf for leaf in jax.tree.leaves(outputs) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
     return any(leaf.size and bool(np.isnan(leaf).all()) for leaf in floats)
 
 
 def _first_nan(groups: Groups, tree: PyTree) -> str:
-    """Name the leaves of the first constant that is NaN, for a message; empty where none is known."""
+    """Name the operation and the leaves that make the first NaN, for a message; empty if none is known."""
     record = groups._known(tree)
 
     def walk(program: Program, inputs: Sequence[frozenset[str]]) -> tuple[list[frozenset[str]], str]:
@@ -505,7 +516,7 @@ def _has_nan(value: Value) -> bool:
 
 
 def _takes(function: Callable[..., Any], program: Callable[..., Any], *arguments: PyTree) -> bool:
-    """Whether a function computes from smaller arrays, operation by operation, what a program does."""
+    """Return whether a function of the smaller arrays traces, operation by operation, to a program."""
     expected = jax.make_jaxpr(program)(*arguments)
     try:
         given = jax.make_jaxpr(function)(*arguments)
@@ -515,7 +526,10 @@ def _takes(function: Callable[..., Any], program: Callable[..., Any], *arguments
 
 
 def _difference(whole: PyTree, made: PyTree) -> float:
-    """The largest difference of two trees of outputs, in units of the largest number in the first."""
+    """Return the largest difference of two trees of outputs, in units of the largest number in the first.
+
+    Each leaf is measured by its own largest finite number.
+    """
     structures: list[Any] = [jax.tree.structure(outputs) for outputs in (whole, made)]
     if structures[0] != structures[1]:
         return np.inf
@@ -524,7 +538,7 @@ def _difference(whole: PyTree, made: PyTree) -> float:
         if one.shape != other.shape or one.dtype != other.dtype:
             return np.inf
         one, other = (np.asarray(array).astype(_wide(array)) for array in (one, other))
-        # Where both are NaN, or infinite alike, they are the same.
+        # Two NaNs count as equal, as do equal infinities.
         apart = np.where((one == other) | (np.isnan(one) & np.isnan(other)), 0, np.abs(one - other))
         scale = np.abs(one[np.isfinite(one)]).max(initial=0)
         largest = max(largest, float(np.nan_to_num(apart, nan=np.inf).max(initial=0) / (scale or 1)))
@@ -546,11 +560,12 @@ def _shrunk_network(
     leaves: Leaves,
     examples: tuple[PyTree, ...],
 ) -> ShrunkNetwork:
-    # What is pruned of a bias is not there to be filled.
+    # A bias with pruned entries must not take up constants, which would fill these entries.
     pruned = [path for path, mask in named_leaves(network.mask).items() if not np.asarray(mask).all()]
     held = _snapshot(leaves)
     whole_loss = _loss_of(problem, *_shapes(network))
-    # What evaluation does not read, such as the sums behind running means, is cut as training has it.
+    # Evaluation does not read all leaves, such as the sums behind running means. They are cut as the
+    # training loss relates their axes to the other leaves.
     trained = Groups(whole_loss, leaves, (*examples, jax.random.key(0)), updates=True)
     fold = partial(_folded, function, held, fixed=pruned, beside=trained)
     found = fold(examples)
@@ -562,7 +577,7 @@ def _shrunk_network(
     params, state = split_leaves(small, network.params, network.state)
     mask = copied(groups.cut(network.mask, folded.kept))
     ran = TrainingInfo(failed_at=network.info.failed_at, dead_start=network.info.dead_start)
-    # Records of other types may have the sizes of before.
+    # Only `Start` is cut and kept: other records may hold arrays of the original sizes.
     records = copied(_start_cut(groups, folded.kept, network.get(Start)))
     cut = Network(params, mask, state, records=records, info=ran)
     about = _smaller_problem(problem, network, groups, trained, folded.kept, cut, same)
@@ -570,7 +585,7 @@ def _shrunk_network(
 
 
 def _start_cut(groups: Groups, kept: dict[str, np.ndarray], start: Start | None) -> tuple[Start, ...]:
-    """Return the weights to rewind to without the units that are gone, if there are such weights."""
+    """Remove the units that are gone from the weights to rewind to, if there are such weights."""
     if start is None:
         return ()
     if start.state is None:
@@ -581,14 +596,14 @@ def _start_cut(groups: Groups, kept: dict[str, np.ndarray], start: Start | None)
 
 
 def _shapes(network: Network) -> tuple[PyTree, PyTree]:
-    """Those of the parameters and of the state."""
+    """Return the shapes of the parameters and of the state."""
     return jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), (network.params, network.state)
     )
 
 
 def _loss_of(problem: Problem, params: PyTree, state: PyTree) -> Callable[..., Any]:
-    """The loss as a function of all leaves, beside those of the state after it."""
+    """Return the loss as a function of all leaves; it also returns the leaves of the state after the call."""
 
     def loss(leaves: Leaves, batch: PyTree, key: Key) -> tuple[Array, Leaves]:
         own_params, own_state = split_leaves(leaves, params, state)
@@ -600,7 +615,7 @@ def _loss_of(problem: Problem, params: PyTree, state: PyTree) -> Callable[..., A
 
 
 def _on_leaves(function: Callable[..., Any], params: PyTree, state: PyTree) -> Callable[..., Any]:
-    """A function of parameters, state and other inputs, as one of all leaves and these inputs."""
+    """Turn a function of parameters, state and other inputs into a function of all leaves and inputs."""
     return lambda leaves, *inputs: function(*split_leaves(leaves, params, state), *inputs)
 
 
@@ -613,7 +628,7 @@ def _smaller_problem(
     small: Network,
     same_function: bool,
 ) -> Problem:
-    """The problem with a model of the smaller sizes."""
+    """Return the problem with a model of the smaller sizes."""
     params, state = _shapes(network)
 
     def init(key: Array) -> tuple[PyTree, PyTree]:
@@ -621,7 +636,7 @@ def _smaller_problem(
         return split_leaves(groups.cut(joined_leaves(*drawn), kept), *drawn)
 
     def by_its_program(function: Callable[..., Any], updates: bool = False) -> Callable[..., Any]:
-        """A function of all leaves and other inputs, as one of the smaller parameters and state."""
+        """Turn a function of all leaves and other inputs into one of the smaller parameters and state."""
 
         def run(params_: PyTree, state_: PyTree, *inputs: PyTree) -> Any:
             beside = None if updates else trained

@@ -1,4 +1,4 @@
-"""A program run on arrays from which units were cut: every size in it as it is then."""
+"""Programs run on arrays from which units were cut, with all sizes changed accordingly."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from jaxarch.structure._flow import CALLS_ALONE, Axes, Program, Step, bind, lite
 from jaxarch.structure._scans import scan_counts
 
 Kept = Mapping[Axis, np.ndarray]
-"""Of atoms, which of their units are kept; all are of those that are not in it."""
+"""By atom, the units that are kept; atoms that are missing keep all units."""
 
 
 def cut(array: Any, axes: Axes, kept: Kept) -> Any:
-    """An array with the units alone that are kept, on the host if its numbers are known."""
+    """Cut an array to the kept units, on the host if its numbers are known."""
     units = [axis.spread(kept) for axis in axes]
     if all(each.all() for each in units):
         return array
     if not is_traced(array) and not is_key(array) and getattr(array, "is_fully_addressable", True):
-        # Nothing is compiled for one array and one shape.
+        # On the host nothing has to be compiled for a shape that is used once.
         return np.asarray(array)[np.ix_(*map(np.flatnonzero, units))]
     for index, each in enumerate(units):
         array = jnp.take(jnp.asarray(array), np.flatnonzero(each), axis=index)
@@ -36,14 +36,14 @@ def cut(array: Any, axes: Axes, kept: Kept) -> Any:
 
 
 def sizes(axes: Axes, kept: Kept) -> tuple[int, ...]:
-    """The shape that an array of these axes has when units are cut."""
+    """Return the shape of an array with these axes after units are cut."""
     return tuple(int(axis.spread(kept).sum()) for axis in axes)
 
 
 def run_smaller(program: Program, kept: Kept, inputs: Sequence[Any]) -> list[Any]:
-    """What a program makes of inputs from which units were cut, as `cut` does.
+    """Run a program on inputs that were cut by `cut`.
 
-    It can be jitted, mapped and differentiated, functions with a derivative of their own by that.
+    It can be jitted, mapped and differentiated; functions with custom derivatives use these.
     """
     jaxpr = program.closed.jaxpr
     consts = [
@@ -124,7 +124,7 @@ def _cond(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
     closed = tuple(jax.make_jaxpr(branch)(*taken[1:]) for branch in branches)
     if any(each.consts for each in closed):
         return lax.switch(taken[0], branches, *taken[1:])
-    # A switch would clamp the number of the branch again.
+    # `lax.switch` would clamp the branch index again.
     return bind(step.eqn, taken, branches=closed)
 
 
@@ -140,7 +140,7 @@ def _reshape(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
 
 
 def _made_whole(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
-    """Of positions and of random numbers, those of the units that are kept."""
+    """Make positions or random numbers at their full size, and cut them: kept units keep their values."""
     (whole,) = bind(step.eqn, taken)
     return [cut(whole, step.outputs[0], kept)]
 
@@ -175,7 +175,7 @@ def _pad(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
 
 
 def _window_sizes(step: Step, kept: Kept, taken: list[Any]) -> list[Any]:
-    """Of slices at computed places: an axis that is taken whole is taken whole."""
+    """Slice at computed places; an axis that was taken whole is still taken whole."""
     whole = zip(step.eqn.params["slice_sizes"], step.inputs[0], sizes(step.inputs[0], kept), strict=True)
     return bind(
         step.eqn, taken, slice_sizes=tuple(now if size == axis.size else size for size, axis, now in whole)

@@ -1,4 +1,4 @@
-"""Functions as traced programs, and inputs that a program hands on as they are."""
+"""Functions as traced programs, and inputs that a program returns unchanged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jaxarch.structure._scans import scan_counts
 
 
 def traced(function: Callable[..., Any], *arguments: PyTree) -> tuple[ClosedJaxpr, PyTree]:
-    """A function's program, and the shapes of its outputs.
+    """Trace a function; return its program and the shapes of its outputs.
 
     Raises:
       ArgumentError: a function that cannot be traced or that has side effects.
@@ -30,20 +30,21 @@ def traced(function: Callable[..., Any], *arguments: PyTree) -> tuple[ClosedJaxp
 
 
 class _Source(NamedTuple):
-    """An input of a program, and the order of its axes; `()` as it is."""
+    """An input of a program, and the order of its axes; `()` if it is unchanged."""
 
     number: int
     order: tuple[int, ...] = ()
 
 
 _Sources = list[_Source | None]
-"""Inputs, and `None` for what is computed."""
+"""The inputs that values are equal to; `None` for computed values."""
 
 
 def passed_on(closed: ClosedJaxpr) -> list[int | None]:
-    """For each output of a program, the number of the input that it is; `None` where it is computed.
+    """Return, for each output of a program, the index of the input that it is; `None` if it is computed.
 
-    What is transposed and transposed back is handed on: `nnx.scan` does so to layers stacked on other axes.
+    An input that is transposed and transposed back counts as returned: `nnx.scan` does so to layers stacked
+    on other axes.
     """
     return [None if source is None or source.order else source.number for source in _sources(closed)]
 
@@ -62,7 +63,7 @@ def _sources(closed: ClosedJaxpr) -> _Sources:
 
 
 def _reordered(source: _Source | None, order: Sequence[int]) -> _Source | None:
-    """An input with its axes in another order."""
+    """Return an input with its axes in another order."""
     if source is None or not order:
         return source
     after = tuple(source.order[axis] if source.order else axis for axis in order)
@@ -81,7 +82,7 @@ def _made(eqn: JaxprEqn, taken: Sequence[_Source | None]) -> _Sources:
     if name == "transpose":
         return [_reordered(taken[0], params["permutation"])]
     if name == "scan":
-        # A carry that each round hands on, or rows that it hands on as it takes them.
+        # Outputs are unchanged if each round returns this carry, or returns rows as it takes them.
         consts, carries = scan_counts(eqn)
         found: _Sources = []
         for number, source in enumerate(passed_on(params["jaxpr"]), start=consts):

@@ -1,4 +1,4 @@
-"""Any model as a graph of its units, whose spectrum is that of [D] where the model is a chain of layers."""
+"""Graphs of the units of any model; for a chain of dense layers, the graph of [D]."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class UnitGraph(NamedTuple):
 
     Attributes:
       adjacency: shape (nodes, nodes), symmetric, for `graphs.normalized_laplacian`.
-      layers: which nodes are one layer's, or one residual stream's, from the outputs to the inputs: by a
-        name, how many.
+      layers: by name, the number of nodes of each layer or residual stream. Nodes are in this order, from the
+        outputs to the inputs.
     """
 
     adjacency: Array
@@ -43,23 +43,23 @@ def unit_graph(
     model: Callable[..., Any], about: PyTree, *inputs: PyTree, self_loops: bool = True
 ) -> UnitGraph: ...
 def unit_graph(model: Any, about: Any, *inputs: PyTree, self_loops: bool = True) -> UnitGraph:
-    r"""The units of a model, and between them the weights that they are multiplied with ([D] footnote 14).
+    r"""Build the graph of a model's units, with their weights as edges ([D] footnote 14).
 
-    Nodes are inputs, units and outputs, as they are read from the program: what is one in the computation,
-    such as a feature of a residual stream in all layers that write to it or read it, is one node. An edge is
-    an entry of an array that is made of leaves alone, a kernel or a mask times one, in a product with
-    something that depends on the inputs: from the unit that it is multiplied with to the one that the product
-    is added up to. Of a chain of dense layers it is the graph of `graphs.adjacency`, outputs first.
+    Nodes are inputs, units and outputs, as read from the program. A unit that is shared in the computation is
+    one node: a feature of a residual stream, for example, in all layers that write or read it. Edges are the
+    entries of arrays made of leaves alone (a kernel, or a mask times one) in products with values that depend
+    on the inputs. An edge leads from the unit that the entry is multiplied with to the unit that the product
+    is added to. For a chain of dense layers this is the graph of `graphs.adjacency`, outputs first.
 
-    What the paper, which has dense layers alone, does not say, is decided as for any graph with several edges
-    between two nodes: their weights are added. So it is for the places of a convolution's window, for the
-    places of a picture that is flattened, and for weights that are used several times. Products of two
-    activations, as in attention, have no weights, and biases and scales no part in it.
+    The paper has dense layers alone. For other models, the weights of several edges between two nodes are
+    added, as for any graph. This applies to the places of a convolution's window, to the places of a
+    flattened picture, and to weights that are used several times. Products of two activations, as in
+    attention, have no weights. Biases and scales are not part of the graph.
 
     Args:
       model: a network of one run, or a function `(tree, *inputs) -> outputs`.
-      about: the network's problem, or the function's tree, with 0 for what is pruned.
-      *inputs: an example of what the function is called with.
+      about: the network's problem, or the function's tree, with pruned entries set to 0.
+      *inputs: example inputs of the function.
       self_loops: whether every node has an edge of weight 1 to itself, as in [D] (see `graphs.adjacency`).
 
     Raises:
@@ -91,11 +91,11 @@ def unit_graph(model: Any, about: Any, *inputs: PyTree, self_loops: bool = True)
 
 
 Node = tuple[tuple[Axis, int], ...]
-"""A unit of an atom; of several atoms, such as heads and their features, one of each."""
+"""A unit of one atom, or one unit each of several atoms, such as heads and their features."""
 Layer = tuple[Axis, ...]
-"""The atoms that nodes are of."""
+"""The atoms whose units form the nodes of a layer."""
 Edges = tuple[list[Node], list[Node], np.ndarray]
-"""From some nodes to others, with the weights, shape (from, to)."""
+"""Source nodes, target nodes, and the weights between them, shape (from, to)."""
 
 
 def _graph(groups: Groups, leaves: dict[str, Any], self_loops: bool) -> UnitGraph:
@@ -109,7 +109,7 @@ def _graph(groups: Groups, leaves: dict[str, Any], self_loops: bool) -> UnitGrap
             layers.setdefault(_layer(node), set()).add(node)
             last.setdefault(_layer(node), -1)
         last |= dict.fromkeys(map(_layer, columns), place)
-    # From what is made last, the outputs, to what is only read, the inputs.
+    # Layers are ordered from the one that is computed last, the outputs, to those only read, the inputs.
     order = sorted(layers, key=lambda layer: -last[layer])
     nodes = [node for layer in order for node in sorted(layers[layer], key=_units)]
     numbers = {node: number for number, node in enumerate(nodes)}
@@ -117,7 +117,7 @@ def _graph(groups: Groups, leaves: dict[str, Any], self_loops: bool) -> UnitGrap
     for rows, columns, weights in edges:
         into, of = (np.array([numbers[node] for node in side]) for side in (columns, rows))
         np.add.at(directed, (into[None, :], of[:, None]), weights)
-    # What leads from a node to itself is one edge.
+    # An edge from a node to itself must not count twice.
     graph = directed + directed.T - np.diag(np.diag(directed))
     names = _names(groups, order)
     adjacency = jnp.asarray(graph + np.eye(len(graph), dtype=graph.dtype) * self_loops)
@@ -133,7 +133,7 @@ def _units(node: Node) -> list[int]:
 
 
 def _edges(product: Product) -> list[Edges]:
-    """The edges of a product: none if not one of its factors, and one alone, is made of leaves."""
+    """Return the edges of a product; there are none unless exactly one factor is made of leaves alone."""
     known = [factor is not None for factor in product.factors]
     if sum(known) != 1:
         return []
@@ -163,7 +163,7 @@ def _of_dot(product: Product, index: int, weights: np.ndarray) -> list[Edges]:
 
 
 def _of_convolution(product: Product, index: int, weights: np.ndarray) -> list[Edges]:
-    """Of each group of channels, the weights of all places of the window added up."""
+    """Return the edges of each group of channels: the weights summed over the places of the window."""
     step = product.step
     if index == 0:
         return []
@@ -180,7 +180,7 @@ def _of_convolution(product: Product, index: int, weights: np.ndarray) -> list[E
 
 
 def _nodes(axes: Sequence[Axis]) -> list[Node]:
-    """The node of every index of some axes, row by row."""
+    """Return the node of every index of some axes, row by row."""
     pairs = [_of_axis(axis) for axis in axes]
     return [tuple(itertools.chain(*parts)) for parts in itertools.product(*pairs)]
 
@@ -191,14 +191,14 @@ def _of_axis(axis: Axis) -> list[Node]:
         return [node for part in axis.parts for node in _of_axis(part)]
     if axis.form == "product":
         return _nodes(axis.parts)
-    # Places of a picture are no units: its channels are, at all of them.
+    # The places of a picture are not units. A channel is one unit at all places.
     if axis.frozen in (MOVED_ALONG, POOLED_ALONG):
         return [()] * axis.size
     return [((axis, unit),) for unit in range(axis.size)]
 
 
 def _names(groups: Groups, layers: Sequence[Layer]) -> dict[Layer, str]:
-    """The leaves' axes that layers are first found in."""
+    """Name each layer by the first leaf and axis that has its atoms."""
     found: dict[Axis, str] = {}
     for path, axes in groups._leaves.items():
         for index, axis in enumerate(axes):

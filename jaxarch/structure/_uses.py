@@ -1,9 +1,10 @@
-"""Leaves of a model that are multiplied and summed over, with the axes, and leaves that are looked up.
+"""The uses of a model's leaves: in products that sum over their axes, or in look-ups.
 
-A leaf is followed through the traced program as far as it only changes its form: transposed, reshaped, cast,
-masked, put beside other leaves, handed to loops and calls. Where it meets something of the inputs, a product
-or convolution that sums over one of its axes makes it a *weight*, a look-up a *table*; biases, scales and
-tables of positions are added or multiplied entry by entry, and are neither.
+A leaf is followed through the traced program as long as only its form changes: it may be transposed,
+reshaped, cast, masked, put beside other leaves, or handed to loops and calls. When it meets a value that
+depends on the inputs, a product or convolution that sums over one of its axes makes it a *weight*. A look-up
+makes it a *table*. Biases, scales and tables of positions are added or multiplied entry by entry, and are
+neither.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from jaxarch.structure._flow import CALLED, inner
 from jaxarch.structure._scans import scan_counts
 
 Dims = tuple[tuple[int, ...], ...] | None
-"""For each axis of an array, the leaf's axes that it is made of, the last one fastest; `None` if unknown."""
+"""For each axis of an array, the axes of the leaf that form it, the last one fastest; `None` if unknown."""
 
 Views = dict[str, Dims]
-"""The leaves that an array is made of, by path, if it does not depend on the inputs; none of a constant."""
+"""By path, the leaves in an array that does not depend on the inputs; empty for a constant."""
 
 
 class Along(NamedTuple):
     """The axes of a leaf in one product.
 
     Attributes:
-      inputs: those that are summed over, in order.
-      outputs: those that stay, in order.
+      inputs: the axes that are summed over, in order.
+      outputs: the axes that stay, in order.
     """
 
     inputs: tuple[int, ...]
@@ -44,15 +45,15 @@ class Along(NamedTuple):
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Weights:
-    """The leaves of a model that products sum over or that inputs look up: what `weights_of` returns.
+    """The weights and tables of a model, as returned by `weights_of`.
 
-    It is a predicate on (path, leaf), to be given as `where`.
+    It is a predicate on (path, leaf) and can be passed as `where`.
 
     Attributes:
-      products: by path, how each product takes a leaf; nothing of one whose axes could not be followed.
+      products: by path, the axes of a leaf in each product; empty axes if they could not be followed.
       tables: paths of the leaves that inputs look up.
       entrywise: paths of leaves that meet the inputs entry by entry, such as biases and scales.
-      unread: paths of leaves that go into something of which nothing is known, by the name of its primitive.
+      unread: paths of leaves that go into an unknown primitive, with the primitive's name.
     """
 
     products: tuple[tuple[str, tuple[Along, ...]], ...]
@@ -61,15 +62,15 @@ class Weights:
     unread: tuple[tuple[str, str], ...] = ()
 
     def __call__(self, path: str, leaf: Any = None) -> bool:
-        """Select a leaf that is a weight or a table."""
+        """Return whether a leaf is a weight or a table."""
         return path in dict(self.products) or path in self.tables
 
     @property
     def axes(self) -> dict[str, tuple[int, int]]:
-        """By path, the axis that all products of a leaf sum over, and the one that they make.
+        """By path, the axis of a leaf that all its products sum over, and the axis that they keep.
 
-        Of several, as of a kernel (heads, features, outputs), the last. Leaves of which products disagree are
-        left out.
+        If there are several, as in a kernel (heads, features, outputs), the last one is taken. Leaves on
+        whose axes products disagree are left out.
         """
         found = {}
         for path, uses in self.products:
@@ -80,24 +81,24 @@ class Weights:
 
 
 def weights_of(function: Callable[..., Any], tree: PyTree, *inputs: PyTree) -> Weights:
-    """Find the leaves of a model that are weights or tables, by what its program does with them.
+    """Find the leaves of a model that are weights or tables, from its traced program.
 
         where = jaxarch.structure.weights_of(model, params, x)
         scores = jaxarch.saliency.magnitude(params, where)
         mask = jaxarch.masks.keep(scores, units=jaxarch.masks.NOfM(2, 4, axis=where.axes))
 
-    Nothing is run: shapes count, not values.
+    Nothing is run: only shapes matter, not values.
 
     Args:
       function: `(tree, *inputs) -> outputs`.
       tree: the parameters, arrays or their shapes.
-      *inputs: examples, arrays or their shapes.
+      *inputs: example inputs, arrays or their shapes.
 
     Returns:
       A predicate on (path, leaf), for `where`, with the axes that products sum over.
 
     Raises:
-      ArgumentError: a function that cannot be traced with these.
+      ArgumentError: a function that cannot be traced with these arguments.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch
@@ -139,7 +140,7 @@ class _Found:
     unread: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def walk(self, closed: ClosedJaxpr, inputs: Sequence[Views | None]) -> list[Views | None]:
-        """Follow leaves through a program, and say what its outputs are made of."""
+        """Follow leaves through a program, and return the leaves in its outputs."""
         jaxpr = closed.jaxpr
         known: dict[Any, Views | None] = {var: {} for var in jaxpr.constvars}
         known.update(zip(jaxpr.invars, inputs, strict=True))
@@ -168,7 +169,7 @@ class _Found:
         ]
 
     def _note(self, eqn: JaxprEqn, taken: list[Views | None]) -> None:
-        """Note the uses of leaves in an equation that has no programs inside."""
+        """Record the uses of leaves in an equation without inner programs."""
         name = eqn.primitive.name
         if name == "dot_general":
             self._product(eqn.params["dimension_numbers"], taken)
@@ -190,7 +191,7 @@ class _Found:
                 self._use({path: dims}, summed, sorted(others or ()))
 
     def _use(self, views: Views | None, summed: Sequence[int], others: Sequence[int]) -> None:
-        """Note that some axes are summed over; a product that sums over none multiplies entries."""
+        """Record that a product sums over some axes; if it sums over none, it multiplies entry by entry."""
         for path, dims in (views or {}).items():
             if dims is None:
                 self.products.setdefault(path, set()).add(Along((), ()))
@@ -207,6 +208,7 @@ class _Found:
             for views in taken[consts + carries :]
         ]
         carried = taken[consts : consts + carries]
+        # Only the last walk counts, in which the views of the carry no longer change.
         while True:
             inside = _Found()
             made = inside.walk(eqn.params["jaxpr"], [*taken[:consts], *carried, *rows])
@@ -223,7 +225,7 @@ class _Found:
         carry: list[Views | None] = [None] * len(eqn.outvars)
         self.walk(eqn.params["cond_jaxpr"], [*taken[:of_condition], *carry])
         self.walk(eqn.params["body_jaxpr"], [*taken[of_condition : of_condition + of_body], *carry])
-        carried = taken[of_condition + of_body :]  # carried leaves may become anything
+        carried = taken[of_condition + of_body :]  # Carried leaves may become anything.
         self.unread |= dict.fromkeys(_paths(carried), "while")
         return carry
 
@@ -240,17 +242,17 @@ class _Found:
 
 
 def _paths(values: Iterable[Views | None]) -> Iterator[str]:
-    """Yield the paths of the leaves that some values are made of."""
+    """Yield the paths of the leaves in some values."""
     return (path for views in values for path in views or ())
 
 
 def _is_known(name: str) -> bool:
-    """Return whether a primitive is none that computes with programs or code of its own."""
+    """Return whether a primitive runs no program or code of its own."""
     return not any(word in name for word in ("call", "pallas", "ffi", "shard_map", "run_state"))
 
 
 def _together(views: Sequence[Views | None]) -> Views | None:
-    """Return what is one of several arrays; axes that differ are unknown."""
+    """Return the view of a value that is one of several arrays; axes that differ are unknown."""
     if any(of is None for of in views):
         return None
     found: Views = {}
@@ -261,7 +263,7 @@ def _together(views: Sequence[Views | None]) -> Views | None:
 
 
 def _made(eqn: JaxprEqn, output: int, taken: Sequence[Views]) -> Views:
-    """Return what an equation makes of leaves and constants alone."""
+    """Return the leaves in an output of an equation whose inputs are leaves and constants alone."""
     name, shape = eqn.primitive.name, eqn.outvars[output].aval.shape  # type: ignore[attr-defined]
     if name in ("concatenate", "split", "slice", "dynamic_slice", "rev", "pad"):
         return _together(taken) or {}
@@ -283,7 +285,7 @@ def _made(eqn: JaxprEqn, output: int, taken: Sequence[Views]) -> Views:
     shapes = [atom.aval.shape for atom in eqn.invars]  # type: ignore[attr-defined]
     alike = [views for of, views in zip(shapes, taken, strict=True) if of == shape]
     if alike and all(len(of) in (0, len(shape)) for of in shapes):
-        # What was broadcast, such as the norm of a kernel, is a scale of the others.
+        # A leaf that was broadcast, such as the norm of a kernel, only scales the others.
         whole = [
             {path: dims for path, dims in views.items() if dims is None or _is_whole(dims, shape)}
             for views in alike
@@ -305,7 +307,7 @@ def _broadcast(eqn: JaxprEqn, dims: tuple[tuple[int, ...], ...]) -> Dims:
 
 
 def _product_of(eqn: JaxprEqn, taken: Sequence[Views]) -> Views:
-    """Join the axes of a product of leaves, such as low-rank factors: batch axes, then those of both."""
+    """Join the axes of a product of leaves, such as low-rank factors: batch axes, then all free axes."""
     summed, batched = eqn.params["dimension_numbers"]
     ranks = [len(atom.aval.shape) for atom in eqn.invars]  # type: ignore[attr-defined]
     free = [
@@ -325,7 +327,7 @@ def _product_of(eqn: JaxprEqn, taken: Sequence[Views]) -> Views:
 
 
 def _reshaped(before: Sequence[int], after: Sequence[int], dims: tuple[tuple[int, ...], ...]) -> Dims:
-    """The axes of a reshaped array, in the smallest groups of equal size."""
+    """Return the axes of a reshaped array, matched in the smallest groups of equal size."""
     if 0 in before:
         return None
     left = [(size, of) for size, of in zip(before, dims, strict=True) if size != 1]

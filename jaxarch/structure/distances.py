@@ -1,7 +1,7 @@
-"""How alike groups of vectors are, such as the Laplacian spectra of the networks that strategies find.
+"""Distances between groups of vectors, such as the Laplacian spectra of networks found by strategies.
 
-A group is an array of shape (runs, entries), one vector a run. A run with an entry that is not finite is left
-out; `within` counts them.
+A group is an array of shape (runs, entries), one vector per run. A run with an entry that is not finite is
+left out; `within` counts such runs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Plane", "between", "finite_runs", "principal_plane", "within"]
 
 
 def finite_runs(groups: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The runs of each group that are finite, in float64, shape (finite runs, entries).
+    """Return the finite runs of each group in float64, shape (finite runs, entries).
 
     Raises:
       ArgumentError: no groups, or arrays that are not real or not of shape (runs, entries).
@@ -54,20 +54,21 @@ def finite_runs(groups: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def between(groups: Mapping[str, np.ndarray]) -> pd.DataFrame:
-    r"""How far apart the centroids of every two groups are.
+    r"""Compute the distance between the centroids of every two groups.
 
     Args:
-      groups: by name, shape (runs, entries): the same entries in each, the runs may differ in number.
+      groups: by name, shape (runs, entries): the same entries in each; the numbers of runs may differ.
 
     Returns:
-      One row a pair, with the names `first` and `second`; `distance`, the Euclidean distance between the two
-      centroids (means over runs); and `standard_error = sqrt(tr S_1 / n_1 + tr S_2 / n_2)`, S the sample
-      covariances and n the runs. Two groups of independent runs with the same mean are not at distance 0 but
-      at about this one (in the root mean square); runs that share a beginning may be closer. It is NaN if a
-      group has fewer than two finite runs, and both are if one has none.
+      One row per pair, with the names `first` and `second`; `distance`, the Euclidean distance between the
+      two centroids (means over runs); and `standard_error = sqrt(tr S_1 / n_1 + tr S_2 / n_2)`, S the sample
+      covariances and n the numbers of runs. Two groups of independent runs with the same mean are not at
+      distance 0, but at about one standard error (in the root mean square). Runs that share a beginning may
+      be closer. The standard error is NaN if a group has fewer than two finite runs; both numbers are NaN if
+      a group has none.
 
     Raises:
-      ArgumentError: as `finite_runs`; vectors of different lengths.
+      ArgumentError: as in `finite_runs`; vectors of different lengths.
 
     Example:
       >>> import numpy as np
@@ -91,18 +92,18 @@ def between(groups: Mapping[str, np.ndarray]) -> pd.DataFrame:
 
 
 def within(groups: Mapping[str, np.ndarray]) -> pd.DataFrame:
-    """How far the runs of each group lie from its centroid.
+    """Compute how far the runs of each group lie from its centroid.
 
     Args:
       groups: by name, shape (runs, entries).
 
     Returns:
-      One row a group: its name `group`; `runs`, those that are finite; `failed`, those that are not;
-      `spread`, the median over runs of the Euclidean distance to the group's own centroid (the mean of the
-      runs, this one included), and the quartiles `q25` and `q75` of these distances. NaN without runs.
+      One row per group: its name `group`; `runs`, the number of finite runs; `failed`, the number of others;
+      `spread`, the median Euclidean distance of a run to the group's own centroid (the mean of the runs, this
+      one included); and the quartiles `q25` and `q75` of these distances. NaN without runs.
 
     Raises:
-      ArgumentError: as `finite_runs`.
+      ArgumentError: as in `finite_runs`.
 
     Example:
       >>> import numpy as np
@@ -133,7 +134,7 @@ class Plane:
       centroids: by group, the mean of its points, shape (2,); NaN without runs.
       explained: the share of the variance of all runs along each component, shape (2,).
       components: orthonormal rows, shape (2, entries).
-      mean: of all runs, the origin of the plane, shape (entries,).
+      mean: the mean of all runs, the origin of the plane, shape (entries,).
     """
 
     points: dict[str, np.ndarray]
@@ -144,20 +145,20 @@ class Plane:
 
 
 def principal_plane(groups: Mapping[str, np.ndarray]) -> Plane:
-    """All runs of all groups together in the plane of their first two principal components.
+    """Project all runs of all groups to the plane of their first two principal components.
 
-    Distances in the plane are at most the true ones, which `between` and `within` give. The sign of a
-    component is arbitrary, so it is fixed: its entry of the largest magnitude is positive.
+    Distances in the plane are at most the true distances, which `between` and `within` give. The sign of a
+    component is arbitrary and is fixed so that its entry of the largest magnitude is positive.
 
     Args:
       groups: by name, shape (runs, entries), at least two entries. A group counts by its number of runs.
 
     Returns:
-      A `Plane`. If there are no two runs that differ there is no such plane: all points are 0, and
-      `explained` and `components` are NaN.
+      A `Plane`. If no two runs differ, there is no such plane: all points are 0, and `explained` and
+      `components` are NaN.
 
     Raises:
-      ArgumentError: as `between`; vectors of one entry.
+      ArgumentError: as in `between`; vectors of one entry.
 
     Example:
       >>> import numpy as np
@@ -194,12 +195,12 @@ def _centroid(runs: np.ndarray) -> np.ndarray:
 
 
 def _squared_error(runs: np.ndarray) -> float:
-    """The trace of the sample covariance over the number of runs."""
+    """Return the trace of the sample covariance, divided by the number of runs."""
     return float(runs.var(axis=0, ddof=1).sum() / len(runs)) if len(runs) >= 2 else float("nan")
 
 
 def _comparable(groups: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The groups' finite runs, checked to be vectors of one length."""
+    """Return the groups' finite runs, checked to be vectors of one length."""
     finite = finite_runs(groups)
     (first, entries), *others = [(name, runs.shape[1]) for name, runs in finite.items()]
     for name, count in others:

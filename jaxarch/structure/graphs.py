@@ -1,9 +1,9 @@
 r"""A layered network as a graph, and the spectrum of its normalized Laplacian.
 
-The units are the nodes, the weights (or the mask's zeros and ones) those of undirected edges; biases and
-activations are not part of it. [D] section 5 compares trained networks by these spectra, since they do not
-depend on how the units of a layer are numbered (footnote 15). Nor do they tell everything: the units of
-the input may be renumbered too, and different graphs may have the same spectrum.
+Units are nodes, and weights (or the mask's zeros and ones) are the weights of undirected edges. Biases and
+activations are not part of the graph. [D] section 5 compares trained networks by these spectra, since they do
+not depend on how the units of a layer are numbered (footnote 15). But they do not tell everything: the units
+of the input may be renumbered too, and different graphs may have the same spectrum.
 
 [D] Colombo & Gao, Disentangling Neural Architectures and Weights, 2021.
 """
@@ -24,7 +24,9 @@ __all__ = ["adjacency", "normalized_laplacian", "spectrum"]
 
 
 def adjacency(weights: Sequence[ArrayLike], *, self_loops: bool = True) -> Array:
-    r"""The block adjacency matrix of a layered network, the output layer first ([D] footnote 14, corrected).
+    r"""Return the block adjacency matrix of a layered network ([D] footnote 14, corrected).
+
+    The output layer comes first.
 
     For two layers, `W_1` of shape (hidden, inputs) and `W_2` of shape (outputs, hidden),
 
@@ -32,17 +34,17 @@ def adjacency(weights: Sequence[ArrayLike], *, self_loops: bool = True) -> Array
              [ W_2^T, 1,     W_1 ],
              [ 0,     W_1^T, 1   ]]
 
-    and so on for any depth and any widths. The footnote prints the last row as `[W_1^T, 0, 1]`, which is not
-    symmetric, and fits together only if the hidden and the output layer are equally wide.
+    and so on for any depth and any widths. The footnote prints the last row as `[W_1^T, 0, 1]`. This is not
+    symmetric, and the shapes fit only if the hidden and the output layer are equally wide.
 
     Args:
       weights: matrices of shape (outputs, inputs), from the input layer to the output layer; floating
-        point, integers, or boolean masks. Kernels of shape (inputs, outputs), such as Flax's, go in
-        transposed. For many runs at once, `vmap`.
-      self_loops: whether to keep the identity blocks, as [D] does, which give each unit an edge of weight 1
-        to itself. They set a scale: the spectrum then changes with the size of the weights, not with their
-        pattern alone. Without them, a unit whose connections are all pruned is an isolated node, the
-        spectrum is symmetric around 1 but for those nodes, and `W` and `c W`, c > 0, have the same.
+        point, integers, or boolean masks. Transpose kernels of shape (inputs, outputs), such as Flax's. For
+        many runs at once, use `vmap`.
+      self_loops: whether to keep the identity blocks, as [D] does. They give each unit an edge of weight 1
+        to itself and set a scale: the spectrum then changes with the size of the weights, not with their
+        pattern alone. Without them, a unit whose connections are all pruned is an isolated node. The spectrum
+        is then symmetric around 1 except for isolated nodes, and the same for `W` and `c W`, c > 0.
 
     Returns:
       Shape (nodes, nodes), symmetric, float32 or the weights' wider type. Nodes are the units of all layers.
@@ -75,21 +77,21 @@ def adjacency(weights: Sequence[ArrayLike], *, self_loops: bool = True) -> Array
 
 
 def normalized_laplacian(adjacency: ArrayLike) -> Array:
-    r"""The normalized Laplacian `L = I - D^{-1/2} A D^{-1/2}`, with the degrees `D_ii = sum_j |A_ij|`.
+    r"""Return the normalized Laplacian `L = I - D^{-1/2} A D^{-1/2}`, with degrees `D_ii = sum_j |A_ij|`.
 
-    The row of an isolated node, of degree 0, is 0, and so is its entry on the diagonal. An edge from a node
-    to itself counts once in its degree.
+    The row of an isolated node (of degree 0) is 0, including its diagonal entry. An edge from a node to
+    itself counts once in its degree.
 
     With negative weights this is the signed Laplacian: its quadratic form is
 
         x^T L x = sum_{i<j} |A_ij| (y_i - sign(A_ij) y_j)^2 + sum_i (|A_ii| - A_ii) y_i^2,  y = D^{-1/2} x,
 
-    so that all eigenvalues lie in [0, 2] whatever the signs are (the degrees `sum_j A_ij` could be negative
-    or 0). If no weight is negative, 0 is an eigenvalue. Flipping the signs of all weights of one node leaves
-    the spectrum as it is, and also leaves what a network computes as it is where the activation is odd, such
-    as tanh. See J. Kunegis et al., Spectral Analysis of Signed Graphs for Clustering, Prediction and
-    Visualization, SDM 2010; J. Hou, J. Li and Y. Pan, On the Laplacian Eigenvalues of Signed Graphs, Linear
-    and Multilinear Algebra 51 (2003). [D] has no negative weights.
+    so that all eigenvalues lie in [0, 2] for any signs (the degrees `sum_j A_ij` could be negative or 0). If
+    no weight is negative, 0 is an eigenvalue. Flipping the signs of all weights of one node does not change
+    the spectrum. With an odd activation such as tanh, it does not change the network's function either. See
+    J. Kunegis et al., Spectral Analysis of Signed Graphs for Clustering, Prediction and Visualization, SDM
+    2010; J. Hou, J. Li and Y. Pan, On the Laplacian Eigenvalues of Signed Graphs, Linear and Multilinear
+    Algebra 51 (2003). [D] has no negative weights.
 
     Args:
       adjacency: real symmetric matrix, shape (nodes, nodes).
@@ -98,8 +100,8 @@ def normalized_laplacian(adjacency: ArrayLike) -> Array:
       Shape (nodes, nodes), symmetric, float32 or wider. NaN and infinite weights give NaN.
 
     Raises:
-      ArgumentError: anything but a square matrix of real numbers; one that is not symmetric (to rounding),
-        where it is concrete.
+      ArgumentError: anything but a square matrix of real numbers; a concrete matrix that is not symmetric (up
+        to rounding).
 
     Example:
       >>> import jax.numpy as jnp
@@ -118,23 +120,23 @@ def normalized_laplacian(adjacency: ArrayLike) -> Array:
 
 
 def spectrum(weights: Sequence[ArrayLike], *, self_loops: bool = True) -> Array:
-    """The eigenvalues of the normalized Laplacian of a layered network, ascending ([D] section 5).
+    """Return the eigenvalues of the normalized Laplacian of a layered network, ascending ([D] section 5).
 
         spectra = jax.vmap(jaxarch.structure.graphs.spectrum)([network.params["w1"], network.params["w2"]])
 
-    are those of many runs, shape (runs, nodes). See `adjacency` for the graph and `normalized_laplacian` for
-    isolated nodes and negative weights.
+    computes the spectra of many runs, shape (runs, nodes). See `adjacency` for the graph and
+    `normalized_laplacian` for isolated nodes and negative weights.
 
     Args:
       weights: matrices of shape (outputs, inputs), from the input layer to the output layer.
       self_loops: whether to keep the identity blocks of [D] footnote 14.
 
     Returns:
-      Shape (nodes,), in [0, 2] to rounding, which in float32 is up to 2e-6 for 2000 nodes: nothing is
+      Shape (nodes,), in [0, 2] up to rounding, which in float32 is up to 2e-6 for 2000 nodes. Nothing is
       clipped. All NaN if a weight is NaN or infinite.
 
     Raises:
-      ArgumentError: as `adjacency`.
+      ArgumentError: as in `adjacency`.
 
     Example:
       >>> import jax.numpy as jnp
@@ -154,7 +156,7 @@ def _normalized_laplacian(matrix: Array) -> Array:
 
 
 def _chain(weights: Sequence[ArrayLike]) -> list[Array]:
-    """The matrices of a network, checked to feed one another."""
+    """Return the matrices of a network, checked to chain."""
     if not isinstance(weights, (list, tuple)):
         raise ArgumentError(
             "weights: expected a list of matrices from the input layer to the output layer, such as "
@@ -174,7 +176,7 @@ def _chain(weights: Sequence[ArrayLike]) -> list[Array]:
 
 
 def _matrix(name: str, value: ArrayLike) -> Array:
-    """A matrix of real numbers, in float32 or wider."""
+    """Return a matrix of real numbers, in float32 or wider."""
     try:
         matrix = jnp.asarray(value)
     except (TypeError, ValueError, OverflowError) as error:

@@ -1,4 +1,4 @@
-"""Theorems in use: mirror geometry and rates, bounds on gradients, on what is optimal and on new errors."""
+"""Theorems in use: mirror geometry, learning rates, and bounds on gradients, optimality and new errors."""
 
 from jaxarch.theory import bounds, generalization, intervals, mirror, optimality
 

@@ -1,8 +1,8 @@
 r"""Certified gradient bounds: numbers G with `norm(grad_v f(v, z)) <= G` for every mask v in [0, 1]^d.
 
-They are what the theorems on the two-temperature gradient ask for (`theory.mirror`). They come from interval
-arithmetic on the gradient (`theory.intervals`), so they are never below the truth, rounding included, and
-loose by as much as the intervals forget: `looseness` says how much.
+The theorems on the two-temperature gradient need such numbers (`theory.mirror`). They come from interval
+arithmetic on the gradient (`theory.intervals`), so they are never below the truth, rounding included. They
+are loose, since intervals ignore dependencies between values; `looseness` measures by how much.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FixedWeights = Literal["ones", "initial"]
 def gradient_bound(
     loss: Callable[..., Array], selection: PyTree, lower: tuple[Any, ...] = (), upper: tuple[Any, ...] = ()
 ) -> Array:
-    """G, with `norm(grad_v loss(v, *z)) <= G` for every mask v in [0, 1]^d and every z in a box.
+    """Return G, with `norm(grad_v loss(v, *z)) <= G` for every mask v in [0, 1]^d and every z in a box.
 
         gradient_bound(loss, selection)                      # all masks, what loss closes over fixed
         gradient_bound(loss, selection, (x, y), (x, y))      # one batch
@@ -45,14 +45,15 @@ def gradient_bound(
     Args:
       loss: `(mask, *z) -> scalar`, of JAX primitives that have interval rules.
       selection: the leaves that are masked, or anything with their shapes and dtypes; `None` elsewhere.
-      lower: the least values of the further arguments z, pytrees of arrays.
-      upper: their largest values.
+      lower: the smallest values of the further arguments z, pytrees of arrays.
+      upper: the largest values of these arguments.
 
     Returns:
-      A scalar, an upper bound in floating point too. Infinite where the intervals cannot bound the gradient.
+      A scalar, an upper bound in floating point too. It is infinite if the intervals cannot bound the
+      gradient.
 
     Raises:
-      ArgumentError: as of `interval_bounds`; a selection without floating-point leaves; a loss that does not
+      ArgumentError: as in `interval_bounds`; a selection without floating-point leaves; a loss that does not
         take such arguments, or is no scalar.
 
     Example:
@@ -88,29 +89,30 @@ def gradient_bounds(
     rows: Array | None = None,
     batch_size: int = 64,
 ) -> Array:
-    """A certified G for each example: over all masks, the norm of its gradient in the mask is no larger.
+    """Return a certified G for each example: a bound over all masks on the norm of its gradient in the mask.
 
         params, state = problem.init(key)
         G = gradient_bounds(problem, params, state).max()
 
-    The loss is the one that `search.two_temperature` descends on: the problem's, evaluated (no dropout,
-    running statistics) at `mask o theta`. The largest bound holds for every batch, and for the mean F.
+    The loss is the one that `search.two_temperature` descends on: the problem's loss in evaluation mode (no
+    dropout, running statistics) at `mask o theta`. The largest bound holds for every batch and for the mean
+    F.
 
     Args:
-      problem: what is learned; of one run, where runs have rows of their own (`problem.of_run`).
-      params: of `problem.init`. Leaves that are not masked keep these values.
-      state: the model's, of `problem.init`.
-      weights: theta, `ones` for weight-free networks, `initial` for those of `params`.
-      where: which leaves are masked, as of `search.two_temperature`.
-      rows: which examples, shape (n,); by default the training rows.
-      batch_size: examples that are taken at a time.
+      problem: the problem to learn; of one run, if runs have their own rows (`problem.of_run`).
+      params: parameters from `problem.init`. Leaves that are not masked keep these values.
+      state: the model's state, from `problem.init`.
+      weights: theta: `ones` for weight-free networks, `initial` for the weights in `params`.
+      where: the leaves to mask, as in `search.two_temperature`.
+      rows: the examples, shape (n,); by default the training rows.
+      batch_size: the number of examples to process at a time.
 
     Returns:
       Bounds of shape (n,).
 
     Raises:
-      ArgumentError: an unknown `weights`; rows that are none of the data's; a problem whose runs have values
-        of their own, or that does not go with the params; a primitive in the loss that has no interval rule.
+      ArgumentError: an unknown `weights`; rows that are not in the data; a problem whose runs have their own
+        values, or that does not fit the params; a primitive in the loss that has no interval rule.
 
     Example:
       >>> import jax.numpy as jnp, jaxarch, optax
@@ -139,28 +141,28 @@ def largest_norms(
     ascent: int = 20,
     batch_size: int = 64,
 ) -> Array:
-    """The largest norm of each example's gradient that is found by search: a lower bound of the true G.
+    """Search for the largest gradient norm of each example: a lower bound of the true G.
 
-    Masks are drawn at densities from one connection a unit to all, and from each the norm is climbed by
-    projected steps along the sign of its derivative, of length 1/4 down to 1/40.
+    Masks are drawn at densities from one connection per unit to all connections. From each mask the search
+    climbs the norm by projected steps along the sign of its derivative, of length 1/4 down to 1/40.
 
     Args:
       key: a `jax.random.key`.
-      problem: as of `gradient_bounds`.
-      params: likewise.
-      state: likewise.
-      weights: likewise.
-      where: likewise.
-      rows: likewise.
-      masks: how many masks each example starts from.
-      ascent: steps taken from each.
-      batch_size: examples that are taken at a time.
+      problem: as in `gradient_bounds`.
+      params: as in `gradient_bounds`.
+      state: as in `gradient_bounds`.
+      weights: as in `gradient_bounds`.
+      where: as in `gradient_bounds`.
+      rows: as in `gradient_bounds`.
+      masks: the number of masks from which each example starts.
+      ascent: the number of steps from each mask.
+      batch_size: the number of examples to process at a time.
 
     Returns:
       Norms of shape (n,), each attained by some mask.
 
     Raises:
-      ArgumentError: as of `gradient_bounds`; several keys, or none.
+      ArgumentError: as in `gradient_bounds`; several keys, or none.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -176,14 +178,14 @@ def largest_norms(
     loss, selection, rows = _masked_loss(problem, params, state, weights, where, rows)
     check_count("masks", masks)
     check_count("ascent", ascent, least=0)
-    # The last value is taken without a step from it.
+    # The last length is 0: the norm at the last mask is evaluated, but no step follows.
     lengths = jnp.append(jnp.geomspace(0.25, 0.025, ascent), 0.0)
 
     def from_start(key: Array, row: Array) -> Array:
         def norm(mask: PyTree) -> Array:
             gradient = jax.grad(loss)(mask, row)
             squares = sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(gradient))
-            # The derivative of the norm at 0 is not defined; 0 is no direction to climb.
+            # The derivative of the norm is undefined at 0. The double `where` makes it 0, without a NaN.
             return jnp.where(squares > 0, jnp.sqrt(jnp.where(squares > 0, squares, 1)), 0)
 
         def climb(carry: tuple[PyTree, Array], length: Array) -> tuple[tuple[PyTree, Array], None]:
@@ -203,7 +205,7 @@ def largest_norms(
 
 
 class Looseness(NamedTuple):
-    """How far a certified gradient bound may be from the truth.
+    """A certified gradient bound beside the largest gradient found; the truth lies between them.
 
     Attributes:
       certified: the largest of `gradient_bounds`; the true G is no larger.
@@ -228,7 +230,9 @@ def looseness(
     masks: int = 20,
     ascent: int = 20,
 ) -> Looseness:
-    """The certified G of a problem beside the largest gradient found; arguments as of `largest_norms`.
+    """Compare the certified G of a problem with the largest gradient found.
+
+    The arguments are as in `largest_norms`.
 
     Example:
       >>> import jax, jax.numpy as jnp, jaxarch, optax
@@ -279,7 +283,7 @@ def _masked_loss(
 
 
 def _check_loss(loss: Callable[..., Array], *args: PyTree) -> None:
-    """Raise unless it takes the arguments and makes a scalar of them."""
+    """Raise unless the loss takes the arguments and returns a scalar."""
     try:
         value = jax.eval_shape(loss, *args)
     except ArgumentError:
@@ -291,7 +295,7 @@ def _check_loss(loss: Callable[..., Array], *args: PyTree) -> None:
 
 
 def _in_blocks(of_row: Callable[[Array], Array], rows: Array, batch_size: int) -> Array:
-    """One number a row, in blocks of one size, the last filled up with rows from the beginning."""
+    """Compute one number per row in equal blocks; the last block is filled with rows from the beginning."""
     check_count("batch_size", batch_size)
     count = rows.shape[0]
     size = min(batch_size, count)
@@ -300,7 +304,7 @@ def _in_blocks(of_row: Callable[[Array], Array], rows: Array, batch_size: int) -
 
 
 def _random_mask(key: Array, selection: PyTree) -> PyTree:
-    """Entries kept with one density for all: as ones, or in every other draw at random sizes."""
+    """Draw a mask with one random density; in half of the draws kept entries are 1, otherwise uniform."""
     key, settings_key = jax.random.split(key)
     level, binary = jax.random.uniform(settings_key, (2,))
     leaves, treedef = jax.tree.flatten(selection)
@@ -313,7 +317,10 @@ def _random_mask(key: Array, selection: PyTree) -> PyTree:
 
 
 def _norm_above(lower: PyTree, upper: PyTree) -> Array:
-    """The largest Euclidean norm in a box, rounded upwards. Scaled, so that no square under- or overflows."""
+    """Return the largest Euclidean norm in a box, rounded upwards.
+
+    Entries are scaled by the largest one, so that no square underflows or overflows.
+    """
     sizes = [
         jnp.maximum(jnp.abs(low), jnp.abs(high)).ravel()
         for low, high in zip(jax.tree.leaves(lower), jax.tree.leaves(upper), strict=True)

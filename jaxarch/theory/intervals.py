@@ -1,20 +1,20 @@
 r"""Interval arithmetic over JAX functions: sound bounds of all outputs over a box of inputs.
 
 `interval_bounds(fun)(lower, upper)` encloses `{fun(x) : lower <= x <= upper}`. It traces the function and
-evaluates every primitive by a rule that encloses its range, given intervals of its inputs taken to be
-independent. Where the same value enters twice this is loose; so the forms that derivatives of neural
-networks take are recognised, and enclosed as one: `1 - tanh(x)^2`, `s (1 - s)`, `x x`, the derivative of
-softplus (`exp(x - logaddexp(x, y))`), and softmax (`exp(x_i) / sum_j exp(x_j)`).
+evaluates every primitive by a rule that encloses its range, given intervals of its inputs, which are treated
+as independent. This is loose if the same value enters twice. Some common forms in derivatives of neural
+networks are therefore recognized and enclosed as a whole: `1 - tanh(x)^2`, `s (1 - s)`, `x x`, the derivative
+of softplus (`exp(x - logaddexp(x, y))`), and softmax (`exp(x_i) / sum_j exp(x_j)`).
 
-Soundness in floating point. Every result that depends on the box is rounded outwards, so that it encloses
-both the exact function and what any order of evaluation computes. A sum of n terms, in whatever order, is
-off by at most `gamma_n` times the sum of their absolute values (N. Higham, Accuracy and Stability of
-Numerical Algorithms, section 3.1); its bounds are moved by twice that. Elementary functions are assumed
-right to 8 units in the last place (to `_ULPS` where they are worse), and underflow may flush to 0.
-Matrix products are taken at the highest precision. What does not depend on the box is taken as computed.
+Soundness in floating point. Every result that depends on the box is rounded outwards. It then encloses the
+exact function and the result of any order of evaluation. A sum of n terms, in any order, is off by at most
+`gamma_n` times the sum of their absolute values (N. Higham, Accuracy and Stability of Numerical Algorithms,
+section 3.1); its bounds are moved by twice that. Elementary functions are assumed correct to 8 units in the
+last place (to `_ULPS` where they are worse), and underflow may flush to 0. Matrix products use the highest
+precision. Values that do not depend on the box are taken as computed.
 
-Everything inside is finite: inputs are real numbers, and where an output is not defined for some of them
-(a division by an interval around 0), its bounds are infinite.
+All values count as finite, and inputs are real numbers. If an output is not defined for some of them (a
+division by an interval around 0), its bounds are infinite.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ __all__ = ["interval_bounds"]
 
 
 def interval_bounds(fun: Callable[[PyTree], PyTree]) -> Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]:
-    """Bounds of a function over a box: `(lower, upper) -> (lower, upper)`.
+    """Bound a function over a box: return a function `(lower, upper) -> (lower, upper)`.
 
         lower, upper = interval_bounds(jax.grad(loss))(jnp.zeros(n), jnp.ones(n))
 
     Args:
-      fun: a JAX function of one pytree of arrays. What it closes over is fixed.
+      fun: a JAX function of one pytree of arrays. Values that it closes over are fixed.
 
     Returns:
       A pure function of two pytrees of the argument's structure, shapes and dtypes, with `lower <= upper`. It
@@ -52,7 +52,7 @@ def interval_bounds(fun: Callable[[PyTree], PyTree]) -> Callable[[PyTree, PyTree
 
     Raises:
       ArgumentError: bounds of different structures or shapes, or out of order; a primitive without a rule
-        whose inputs depend on the box (loops and conditionals among them), by its name.
+        whose inputs depend on the box, such as a loop or a conditional; the message names it.
 
     Example:
       >>> import jax.numpy as jnp
@@ -101,9 +101,9 @@ class Total:
     """A sum of terms along an axis.
 
     Attributes:
-      terms: what is summed.
-      axis: along which axis.
-      kept: whether that axis is still there, of length 1 or broadcast: the sum stands beside its terms.
+      terms: the terms of the sum.
+      axis: the axis of the sum.
+      kept: whether the axis still exists, of length 1 or broadcast, so that the sum aligns with its terms.
     """
 
     terms: Interval
@@ -113,18 +113,18 @@ class Total:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Interval:
-    """The values between two arrays, and where they come from.
+    """The values between two arrays, and their origin.
 
     Attributes:
-      lower: the least values.
-      upper: the largest; the same object where the value does not depend on the box.
-      made_by: the name of the primitive that made it.
-      inputs: what it was made from.
-      params: the primitive's parameters.
-      constant: the one number that all entries are, where that is known at trace time.
-      nonnegative: whether it is known at trace time to be at least 0.
-      sum_of: for a sum along one axis, of what.
-      quotient: for something over such a sum, the numerator and what is summed.
+      lower: the smallest values.
+      upper: the largest values; the same object as `lower` if the value does not depend on the box.
+      made_by: the name of the primitive that made the value.
+      inputs: the inputs of that primitive.
+      params: the parameters of that primitive.
+      constant: the number that all entries are equal to, if it is known at trace time.
+      nonnegative: whether the value is known at trace time to be at least 0.
+      sum_of: for a sum along one axis, the terms and the axis.
+      quotient: for a quotient with such a sum as denominator, the numerator and the sum.
     """
 
     lower: Any
@@ -139,7 +139,7 @@ class Interval:
 
     @property
     def exact(self) -> bool:
-        """Whether the value does not depend on the box."""
+        """True if the value does not depend on the box."""
         return self.lower is self.upper
 
 
@@ -175,6 +175,7 @@ def _evaluate(jaxpr: Jaxpr, consts: Sequence[Any], inputs: Sequence[Interval]) -
 
 def _apply(eqn: JaxprEqn, inputs: list[Interval]) -> list[Interval]:
     name = eqn.primitive.name
+    # It is recognized before calls are entered, so that it is enclosed as a whole.
     if _is_logaddexp(eqn):
         name = "logaddexp"
     elif name in _CALLS:
@@ -200,7 +201,7 @@ def _apply(eqn: JaxprEqn, inputs: list[Interval]) -> list[Interval]:
 
 
 def _is_logaddexp(eqn: JaxprEqn) -> bool:
-    """Whether it computes what `jnp.logaddexp` does, and so what `jax.nn.softplus` is made of."""
+    """Return whether an equation computes `jnp.logaddexp`, on which `jax.nn.softplus` is built."""
     if eqn.primitive.name != "custom_jvp_call" or len(eqn.invars) != 2:
         return False
     structs = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype) for atom in eqn.invars]  # type: ignore[attr-defined]
@@ -209,7 +210,7 @@ def _is_logaddexp(eqn: JaxprEqn) -> bool:
 
 
 def _both(eqn: JaxprEqn, *inputs: Interval) -> tuple[Array, Array]:
-    """The primitive at all lower bounds, and at all upper bounds."""
+    """Evaluate the primitive at all lower bounds, and at all upper bounds."""
     lower = eqn.primitive.bind(*(value.lower for value in inputs), **eqn.params)
     upper = eqn.primitive.bind(*(value.upper for value in inputs), **eqn.params)
     return lower, upper
@@ -220,7 +221,7 @@ _IDENTITIES = {"stop_gradient", "copy", "copy_p", "optimization_barrier"}
 
 
 def _decided(name: str, inputs: list[Interval]) -> Interval | None:
-    """What follows at trace time from inputs that are one and the same, or constants; None otherwise."""
+    """Return an output that is decided at trace time by identical or constant inputs; otherwise `None`."""
     constants = [value.constant for value in inputs]
     if name == "is_finite" and not inputs[0].exact:
         return _same(inputs[0], True)
@@ -257,22 +258,23 @@ def _is_shape_of_both(value: Interval, other: Interval) -> bool:
 
 
 def _same(like: Interval, value: bool) -> Interval:
-    """A boolean that is decided at trace time, though its input depends on the box."""
+    """Return a boolean that is decided at trace time, although its input depends on the box."""
     return dataclasses.replace(_point(jnp.full(np.shape(like.lower), value)), constant=value)
 
 
 # Rounding outwards -----------------------------------------------------------------------------------
 
 _ULPS = {"log1p": 256, "sinh": 32, "erfc": 256}
-"""Assumed errors of elementary functions, in units of the last place, where 8 are not enough."""
+"""Assumed errors of elementary functions, in units in the last place, where 8 are not enough."""
 
 
 def _outwards(lower: Array, upper: Array, off: Any = None, ulps: int = 1) -> Interval:
-    """Bounds moved outwards by their own rounding errors, and by `off` if it is given.
+    """Move bounds outwards by their own rounding errors, and by `off` if it is given.
 
-    The margins are relative to the results, with a unit more than needed for the rounding of the margin
-    itself, and absolute for underflow. An undetermined bound (NaN) is infinite, and a lower bound of infinity
-    was an overflow.
+    The margins are relative to the results, plus an absolute part for underflow. One unit is added for the
+    rounding of the margin itself. An undetermined bound (NaN) becomes infinite. A lower bound of infinity
+    comes from an overflow, and becomes the largest finite number. An upper bound of minus infinity is treated
+    in the same way.
     """
     dtype = jnp.result_type(lower)
     if not jnp.issubdtype(dtype, jnp.floating):
@@ -290,7 +292,7 @@ def _outwards(lower: Array, upper: Array, off: Any = None, ulps: int = 1) -> Int
 
 
 def _within(value: Interval, least: float = -np.inf, largest: float = np.inf) -> Interval:
-    """The interval, known to lie in a range whatever the rounding."""
+    """Clip an interval to a range in which the exact values are known to lie."""
     lower, upper = jnp.clip(value.lower, least, largest), jnp.clip(value.upper, least, largest)
     return dataclasses.replace(value, lower=lower, upper=upper, nonnegative=least >= 0)
 
@@ -301,7 +303,7 @@ def _within(value: Interval, least: float = -np.inf, largest: float = np.inf) ->
 def _increasing(
     least: float = -np.inf, largest: float = np.inf, ulps: int | None = 8
 ) -> Callable[..., Interval]:
-    """The rule of an increasing function with a range, and an error; None for one without any."""
+    """Return the rule of an increasing function with a range and an error; `None` for no rounding error."""
 
     def rule(eqn: JaxprEqn, *inputs: Interval) -> Interval:
         lower, upper = _both(eqn, *inputs)
@@ -314,7 +316,7 @@ def _increasing(
 
 
 def _on_positive(eqn: JaxprEqn, x: Interval) -> Interval:
-    """`log`, `log2` and `sqrt`, increasing where they are defined."""
+    """Enclose `log`, `log2` and `sqrt`, which increase where they are defined."""
     bottom = jnp.asarray(0, x.lower.dtype)
     value = _increasing()(eqn, Interval(jnp.maximum(x.lower, bottom), jnp.maximum(x.upper, bottom)))
     if eqn.primitive.name == "sqrt":
@@ -344,7 +346,7 @@ def _erfc(eqn: JaxprEqn, x: Interval) -> Interval:
 
 
 def _size(x: Interval) -> Array:
-    """The largest absolute value."""
+    """Return the largest absolute value."""
     return jnp.maximum(jnp.abs(x.lower), jnp.abs(x.upper))
 
 
@@ -428,7 +430,7 @@ def _div(eqn: JaxprEqn, x: Interval, y: Interval) -> Interval:
 
 
 def _spread(x: Interval, over: Interval) -> Interval:
-    """A number, or an array of the other's shape, in the other's shape."""
+    """Broadcast a number, or an array, to the shape of another interval."""
     shape = np.broadcast_shapes(np.shape(x.lower), np.shape(over.lower))
     lower = jnp.broadcast_to(x.lower, shape)
     return Interval(lower, lower if x.exact else jnp.broadcast_to(x.upper, shape))
@@ -448,7 +450,7 @@ def _logaddexp(eqn: JaxprEqn, x: Interval, y: Interval) -> Interval:
 
 
 def _compare(eqn: JaxprEqn, x: Interval, y: Interval) -> Interval:
-    """Three-valued: false is below true, and undetermined between them."""
+    """Compare in three-valued logic: an undetermined result is the interval from false to true."""
     name = eqn.primitive.name
     if name in ("eq", "ne"):
         certain = (x.lower == x.upper) & (y.lower == y.upper) & (x.lower == y.lower)
@@ -474,7 +476,7 @@ def _logical(eqn: JaxprEqn, x: Interval, y: Interval) -> Interval:
 
 
 def _select(eqn: JaxprEqn, which: Interval, *cases: Interval) -> Interval:
-    """The hull of the cases that may be selected."""
+    """Return the hull of the cases that may be selected."""
     if which.exact:
         lower, upper = _both(eqn, which, *cases)
     else:
@@ -506,7 +508,7 @@ def _is_one_minus(value: Interval, other: Interval) -> bool:
 
 
 def _times_complement(s: Interval, complement: Interval) -> Interval | None:
-    """`s (1 - s)`: a parabola with its top at 1/2."""
+    """Enclose `s (1 - s)`: a parabola with its top at 1/2."""
     if not _is_one_minus(complement, s):
         return None
     ends = [bound * (1 - bound) for bound in (s.lower, s.upper)]
@@ -523,19 +525,19 @@ def _one_minus_square(a: Interval) -> Interval:
 
 
 def _tanh_slope(t: Interval, ta: Interval) -> Interval | None:
-    """`t + t a` with `t = c (1 - a)`: the derivative of tanh, as JAX 0.10 writes it, is `c (1 - a^2)`."""
+    """Enclose `t + t a`, `t = c (1 - a)`, as `c (1 - a^2)`: so JAX 0.10 writes the derivative of tanh."""
     if t.made_by != "mul" or ta.made_by != "mul" or not any(value is t for value in ta.inputs):
         return None
     a = ta.inputs[1] if ta.inputs[0] is t else ta.inputs[0]
     for c, complement in (t.inputs, t.inputs[::-1]):
         if _is_one_minus(complement, a):
-            # Near a = -1 the two terms cancel, off by less than the margin of the square.
+            # Near a = -1 the two terms cancel, with an error below the margin of the square.
             return _product(c, _one_minus_square(a))
     return None
 
 
 def _softplus_slope(difference: Interval) -> Interval | None:
-    """`exp(x - logaddexp(x, y))` is `logistic(x - y)`."""
+    """Enclose `exp(x - logaddexp(x, y))`, which is `logistic(x - y)`."""
     if difference.made_by != "sub" or difference.inputs[1].made_by != "logaddexp":
         return None
     minuend, pair = difference.inputs[0], difference.inputs[1].inputs
@@ -543,14 +545,14 @@ def _softplus_slope(difference: Interval) -> Interval | None:
         if minuend is x:
             gap = _outwards(x.lower - y.upper, x.upper - y.lower)
             lower, upper = jax.nn.sigmoid(gap.lower), jax.nn.sigmoid(gap.upper)
-            # The exponential of a difference is off by the rounding of its terms.
+            # The exponential of a difference inherits the rounding errors of its terms.
             off = 4 * jnp.finfo(lower.dtype).eps * upper * (_size(x) + _size(y))
             return _within(_outwards(lower, upper, off, ulps=8), 0.0, 1.0)
     return None
 
 
 def _softmax_multiple(multiple: Interval, terms: Interval) -> Interval | None:
-    """`(c / sum_j e_j) e_i` is c times a softmax."""
+    """Enclose `(c / sum_j e_j) e_i`, which is c times a softmax."""
     if multiple.quotient is None:
         return None
     numerator, total = multiple.quotient
@@ -559,9 +561,9 @@ def _softmax_multiple(multiple: Interval, terms: Interval) -> Interval | None:
 
 
 def _softmax(total: Total) -> Interval | None:
-    """`e_i / sum_j e_j`, e = exp(x), is `1 / (1 + sum_{j != i} exp(x_j - x_i))`, the x_j independent.
+    """Enclose `e_i / sum_j e_j`, e = exp(x), as `1 / (1 + sum_{j != i} exp(x_j - x_i))`, the x_j independent.
 
-    What is subtracted from all x_j alike, the maximum as a rule, cancels.
+    A number that is subtracted from all x_j, usually their maximum, cancels.
     """
     terms, axis = total.terms, total.axis
     if terms.made_by != "exp" or not (total.kept or np.ndim(terms.lower) == 1):
@@ -578,7 +580,7 @@ def _softmax(total: Total) -> Interval | None:
 
     low, high = share(lower, upper), share(upper, lower)
     size = jnp.maximum(jnp.abs(lower), jnp.abs(upper)).max(-1, keepdims=True)
-    # The exponential of a difference is off by the rounding of its terms.
+    # The exponential of a difference inherits the rounding errors of its terms.
     off = high * jnp.finfo(low.dtype).eps * (8 * size + lower.shape[-1] + 16)
     value = _within(_outwards(low, high, off), 0.0, 1.0)
     return dataclasses.replace(
@@ -587,7 +589,7 @@ def _softmax(total: Total) -> Interval | None:
 
 
 def _is_uniform(value: Interval, axis: int, ndim: int) -> bool:
-    """Whether a value is the same all along an axis, by its shape or by how it was broadcast."""
+    """Return whether a value is constant along an axis, by its shape or by how it was broadcast."""
     shape = np.shape(value.lower)
     if not shape or (len(shape) == ndim and shape[axis] == 1):
         return True
@@ -602,7 +604,7 @@ def _is_uniform(value: Interval, axis: int, ndim: int) -> bool:
 
 
 def _moved(eqn: JaxprEqn, x: Interval, *indices: Interval) -> Interval:
-    """Entries are moved or repeated, as they are."""
+    """Move or repeat entries without changing them."""
     _check_exact(eqn, indices)
     lower, upper = _both(eqn, x, *indices)
     quotient = None
@@ -620,7 +622,7 @@ def _moved(eqn: JaxprEqn, x: Interval, *indices: Interval) -> Interval:
 
 
 def _moved_total(eqn: JaxprEqn, total: Total, shape: tuple[int, ...]) -> Total | None:
-    """The sum after a change of shape; None if it no longer stands beside its terms."""
+    """Return the sum after a change of shape; `None` if it no longer aligns with its terms."""
     name, whole = eqn.primitive.name, np.shape(total.terms.lower)
     others = [axis for axis in range(len(whole)) if axis != total.axis]
     if name == "convert_element_type":
@@ -638,7 +640,7 @@ def _moved_total(eqn: JaxprEqn, total: Total, shape: tuple[int, ...]) -> Total |
 
 
 def _joined(eqn: JaxprEqn, *values: Interval) -> Interval:
-    """Arrays are put together into one."""
+    """Join arrays into one."""
     return Interval(*_both(eqn, *values), nonnegative=all(value.nonnegative for value in values))
 
 
@@ -696,12 +698,12 @@ def _cumulative_sum(eqn: JaxprEqn, x: Interval) -> Interval:
 
 
 def _sum_error(terms: int, size: Array) -> Array:
-    """Twice `gamma_n` of a sum of n products, or terms, whose absolute values add up to `size`."""
+    """Bound a sum's error: twice `gamma_n` for n terms or products whose absolute values add up to `size`."""
     return (terms + 4) * jnp.finfo(size.dtype).eps * size + terms * jnp.finfo(size.dtype).tiny
 
 
 def _arg_extreme(eqn: JaxprEqn, x: Interval) -> Interval:
-    """From the first to the last index that may be it."""
+    """Return the first and the last index that may be the extreme one."""
     (axis,) = eqn.params["axes"]
     if eqn.primitive.name == "argmax":
         possible = x.upper >= x.lower.max(axis, keepdims=True)
@@ -713,10 +715,10 @@ def _arg_extreme(eqn: JaxprEqn, x: Interval) -> Interval:
 
 
 def _bilinear(terms: Callable[[JaxprEqn, Array, Array], int]) -> Callable[..., Interval]:
-    """Products of matrices, and convolutions: exact, but for rounding, where one factor has no sign change.
+    """Return the rule of matrix products and convolutions.
 
-    With x = x+ + x-, what is at least 0 and what is at most 0, the least of `x+ y` is
-    `x+_lower y+_lower + x+_upper y-_lower`, and so on.
+    It is exact, except for rounding, if one factor has no sign change. Let x = x+ + x-, the parts that are at
+    least 0 and at most 0. The smallest `x+ y` is `x+_lower y+_lower + x+_upper y-_lower`, and so on.
     """
 
     def rule(eqn: JaxprEqn, x: Interval, y: Interval) -> Interval:
@@ -746,7 +748,7 @@ def _one_sided(times: Callable[[Array, Array], Array], x: Interval, y: Interval)
 
 
 def _signs(bound: Array) -> tuple[Array, Array]:
-    """The part that is at least 0, and the part that is at most 0."""
+    """Return the part that is at least 0, and the part that is at most 0."""
     return jnp.maximum(bound, 0), jnp.minimum(bound, 0)
 
 
@@ -843,4 +845,4 @@ _RULES: dict[str, Callable[..., Any]] = {
     "transpose": _moved,
     "unstack": _split,
 }
-"""Intervals of a primitive's output from those of its inputs; outputs for inputs that are not exact."""
+"""By primitive, the rule for the interval of its output, if some input depends on the box."""

@@ -1,9 +1,9 @@
-r"""How far a mask is from the best one, and which connections are worth flipping, from one gradient.
+r"""Optimality of a mask from one gradient: its duality gap, and the connections worth flipping.
 
     gap(v) = sum_i max(g_i v_i, -g_i (1 - v_i)),        g = grad F(v)
 
-(docs/theory.md, `certificate.gap` and `certificate.flips`; the gap is that of Frank and Wolfe, 1956, and
-Jaggi, 2013, on the cube).
+(docs/theory.md, `certificate.gap` and `certificate.flips`; the gap of Frank and Wolfe, 1956, and Jaggi, 2013,
+on the cube).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ __all__ = ["duality_gap", "flip_slopes"]
 
 
 def duality_gap(mask: PyTree, gradient: PyTree) -> Array:
-    r"""`sum_i max(g_i v_i, -g_i (1 - v_i))`: by how much a tangent plane falls within the cube at most.
+    r"""Return `sum_i max(g_i v_i, -g_i (1 - v_i))`: the largest descent of the tangent plane in the cube.
 
-    If F is convex on [0, 1]^d, `F(v) - min F <= gap(v)`, the minimum being over the cube, and so over all
-    masks of {0, 1}^d. Whatever F is, the gap is 0 exactly where no direction into the cube descends.
+    If F is convex on [0, 1]^d, `F(v) - min F <= gap(v)`. The minimum is over the cube, and therefore also
+    covers all masks in {0, 1}^d. For any F, the gap is 0 exactly where no direction into the cube descends.
 
     Args:
       mask: v, numbers in [0, 1] or booleans; `None` for leaves that are not masked.
-      gradient: of F at v, on all examples: that of a batch says nothing of the mean.
+      gradient: the gradient of F at v on all examples; the gradient of a batch says nothing about the mean.
 
     Returns:
       A scalar, at least 0.
@@ -57,15 +57,15 @@ def duality_gap(mask: PyTree, gradient: PyTree) -> Array:
 
 
 def flip_slopes(mask: PyTree, gradient: PyTree) -> PyTree:
-    r"""`s_i g_i`: to first order, what F changes by as connection i alone is flipped.
+    r"""Return `s_i g_i`: the first-order change of F when connection i alone is flipped.
 
-    s is 1 where there is no connection, -1 where there is one. If F is convex and all are positive, the mask
-    is the only minimiser over the cube, and so over all masks; if all are at least `L_ii/2`, with
-    `|d^2 F/dv_i^2| <= L_ii` along the edge, no single flip lowers F, convex or not.
+    s is 1 where there is no connection and -1 where there is one. If F is convex and all slopes are positive,
+    the mask is the only minimizer over the cube, and therefore over all masks. If all slopes are at least
+    `L_ii/2`, with `|d^2 F/dv_i^2| <= L_ii` along the edge, no single flip lowers F, convex or not.
 
     Args:
       mask: booleans, `None` for leaves that are not masked.
-      gradient: of F at the mask, on all examples.
+      gradient: the gradient of F at the mask, on all examples.
 
     Returns:
       The slopes, in the structure of the mask.

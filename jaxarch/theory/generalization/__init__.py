@@ -1,13 +1,13 @@
-r"""How often a mask may be wrong on new examples: upper bounds that fail with probability delta at most.
+r"""Upper bounds on a mask's error rate on new examples; they fail with probability at most delta.
 
-Weights that were there before the data leave a search nothing to choose but the mask. A mask that few others
-are like is paid for with its length, `log 1/P(mask)`, P fixed before the data were seen: for all masks at
-once the error on new examples is at most
+If the weights existed before the data, a search chooses nothing but the mask. Choosing it costs the length of
+its description, `log 1/P(mask)`, with P fixed before the data were seen. For all masks at once, the error
+rate on new examples is at most
 
     sup{p : P(Bin(n, p) <= errors) >= delta P(mask)}
 
-(docs/theory.md, `certificate.generalization`). Numbers are Python's, rounded outwards: a bound is never below
-the one that exact arithmetic would give. `relaxed_length` alone is JAX's, for the penalty of a search.
+(docs/theory.md, `certificate.generalization`). Numbers are Python floats, rounded outwards: a bound is never
+below the result of exact arithmetic. Only `relaxed_length` uses JAX, for the penalty of a search.
 """
 
 from jaxarch.theory.generalization._binomial import binomial_upper

@@ -1,4 +1,4 @@
-"""The largest chance of an error under which so few errors are no surprise."""
+"""Upper confidence bound on an error probability, from a count of errors."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import numpy as np
 from jaxarch._internal.errors import ArgumentError, check_count, shown
 
 EPS = 2.0**-52
-"""The spacing of Python's numbers at 1."""
+"""The spacing of Python floats at 1."""
 
 
 def binomial_upper(errors: int, examples: int, delta: float, *, length: float = 0.0) -> float:
-    r"""The largest chance of an error under which so few errors are no surprise (Clopper and Pearson, 1934).
+    r"""Return the upper confidence bound on an error probability (Clopper and Pearson, 1934).
 
         sup{p : P(Bin(n, p) <= errors) >= delta e^-length}
 
-    For a rule that was chosen without looking at n independent examples it is, with probability `1 - delta`,
-    at least the rule's chance of an error; with `length = log 1/P(rule)` it is so for all rules at once, also
-    for one that was chosen by looking (J. Langford, Tutorial on practical prediction theory for
-    classification, 2005, its Occam's razor bound).
+    For a rule that was chosen without looking at n independent examples, it is at least the rule's error
+    probability, with probability `1 - delta`. With `length = log 1/P(rule)` this holds for all rules at once,
+    and so for one that was chosen by looking at the examples (J. Langford, Tutorial on practical prediction
+    theory for classification, 2005, its Occam's razor bound).
 
     Args:
-      errors: on the examples, 0 to n.
+      errors: the number of errors on the examples, 0 to n.
       examples: n.
-      delta: the chance that is taken of being wrong, in (0, 1).
-      length: in nats, at least 0; infinite for a rule that had no chance, of which nothing is bounded.
+      delta: the accepted probability that the bound is wrong, in (0, 1).
+      length: in nats, at least 0; infinite for a rule of probability 0, for which the bound is 1.
 
     Returns:
       A float in (0, 1], rounded upwards; at least `errors / examples`.
@@ -53,13 +53,13 @@ def binomial_upper(errors: int, examples: int, delta: float, *, length: float = 
     choices = np.array([log_binomial(examples, int(k)) for k in counts])
 
     def log_tail(p: float) -> float:
-        """`log P(Bin(n, p) <= errors)`, rounded upwards."""
+        """Compute `log P(Bin(n, p) <= errors)`, rounded upwards."""
         terms = choices + counts * math.log(p) + (examples - counts) * math.log1p(-p)
         largest = terms.max()
         size = log_factorial(examples) - examples * math.log1p(-p) - errors * math.log(p)
         return float(largest + np.log(np.exp(terms - largest).sum()) + 64 * EPS * (1 + size))
 
-    # The tail falls in p; `high` is where it is known to be below.
+    # The tail decreases in p. At `high` it is known to be below the threshold, so the result is safe.
     low, high = errors / examples, 1.0
     for _ in range(200):
         middle = (low + high) / 2
@@ -73,22 +73,22 @@ def binomial_upper(errors: int, examples: int, delta: float, *, length: float = 
 
 
 def log_binomial(n: int, k: float) -> float:
-    """`log C(n, k)`, to rounding; by gamma functions where they are no integers."""
+    """Compute `log C(n, k)`, up to rounding; by gamma functions if k is no integer."""
     return log_factorial(n) - log_factorial(k) - log_factorial(n - k)
 
 
 def log_factorial(n: float) -> float:
-    """`log n!`, to rounding."""
+    """Compute `log n!`, up to rounding."""
     return math.lgamma(n + 1)
 
 
 def check_delta(delta: float) -> None:
-    """Raise unless it is a chance, of neither 0 nor 1."""
+    """Raise unless delta is a probability strictly between 0 and 1."""
     if not (isinstance(delta, numbers.Real) and 0 < delta < 1):
         raise ArgumentError(f"delta: expected a chance between 0 and 1, got {shown(delta)}")
 
 
 def check_length(length: float) -> None:
-    """Raise unless it is a number of nats, maybe infinite."""
+    """Raise unless length is a nonnegative number of nats, possibly infinite."""
     if not (isinstance(length, numbers.Real) and length >= 0):
         raise ArgumentError(f"length: expected a number of nats, at least 0, got {shown(length)}")

@@ -1,4 +1,4 @@
-"""How often a mask may be wrong on new examples: one mask, or one drawn at random for each."""
+"""Bounds on the error rate on new examples, of one mask or of a mask drawn anew for each example."""
 
 from __future__ import annotations
 
@@ -30,21 +30,22 @@ def masked_bound(
     choices: int = 1,
     prior: PyTree = None,
 ) -> float:
-    r"""How often a network of fixed weights, its mask chosen on n examples, is wrong on others at most.
+    r"""Bound the error rate on new examples of a network with fixed weights and a mask chosen on n examples.
 
-    With probability `1 - delta` over n independent examples, for all masks at once, by `binomial_upper` with
-    the length `description_length(mask, prior) + log choices`.
+    The bound holds with probability `1 - delta` over n independent examples, for all masks at once. It is
+    `binomial_upper` with the length `description_length(mask, prior) + log choices`.
 
     Args:
-      errors: of the masked network on the n examples, counted.
+      errors: the number of errors of the masked network on the n examples.
       examples: n.
       mask: booleans, `None` for leaves that are not masked.
-      delta: the chance that is taken of being wrong, in (0, 1).
-      choices: among how many families of masks (other weights, seeds, temperatures) this one is chosen by
-        looking at the same examples, a number fixed before; of the k-th, where one goes on until content,
-        `k * (k + 1)`. Densities need no such payment over the same weights: the length pays for all sizes.
-      prior: the chance of each connection, as the search was thought to choose before the n examples were
-        looked at; from another half of the rows, for instance. By default all masks of a size are alike.
+      delta: the accepted probability that the bound is wrong, in (0, 1).
+      choices: the number of families of masks (other weights, seeds, temperatures) from which this one is
+        chosen by looking at the same examples; it must be fixed beforehand. If you stop adaptively, pass
+        `k * (k + 1)` for the k-th family. Several densities over the same weights need no such correction:
+        the length covers all sizes.
+      prior: the probability of each connection, guessed before the n examples were looked at, for instance
+        from another half of the rows. By default all masks of a size are equally likely.
 
     Returns:
       A float in (0, 1], rounded upwards.
@@ -75,26 +76,26 @@ def randomized_bound(
     choices: int = 1,
     prior: PyTree = None,
 ) -> float:
-    r"""How often a network of fixed weights, its mask drawn anew for each example, is wrong on new ones.
+    r"""Bound the error rate on new examples of a network with fixed weights and a new random mask for each.
 
-    Its connections are there with chances v, chosen on n examples before masks are drawn by them. With
-    probability `1 - delta` its chance of an error on a new example is at most `kl_inverse(r, b)`,
+    Connections exist with probabilities v, which are chosen on n examples before masks are drawn from them.
+    With probability `1 - delta`, the error probability on a new example is at most `kl_inverse(r, b)`,
 
         r = binomial_upper(errors, draws, share delta / choices),
         b = (KL + log xi(n) + log 1/((1 - share) delta)) / n,    xi(n) = sum_k C(n,k) (k/n)^k (1-k/n)^(n-k),
 
-    KL the `description_length` of v, with `log choices`: the PAC-Bayes bound of M. Seeger, 2002, with
-    A. Maurer's constant, 2004, which is at most `2 sqrt(n)`, computed.
+    with KL the `description_length` of v plus `log choices`. This is the PAC-Bayes bound of M. Seeger, 2002,
+    with A. Maurer's constant, 2004; the constant is at most `2 sqrt(n)` and is computed here.
 
     Args:
-      errors: of the draws.
-      draws: pairs of a mask drawn by v and an example drawn from the n, all independent, a number fixed
-        before, once: drawing again until content is one more choice. With less than n of them, most of what
-        is paid is for not knowing the error on the examples.
+      errors: the number of errors in the draws.
+      draws: the number of pairs of a mask drawn from v and an example drawn from the n, all independent. The
+        number must be fixed once, beforehand: drawing again adaptively is one more choice. With fewer than n
+        draws, most of the bound's excess comes from not knowing the error on the examples.
       examples: n.
       mask: v, numbers in [0, 1], `None` for leaves that are not masked.
-      delta: the chance that is taken of being wrong, in (0, 1).
-      share: of it, for the draws, in (0, 1).
+      delta: the accepted probability that the bound is wrong, in (0, 1).
+      share: the share of delta for the draws, in (0, 1).
       choices: as in `masked_bound`.
       prior: as in `masked_bound`.
 
@@ -123,13 +124,13 @@ def randomized_bound(
 
 
 def kl_inverse(rate: float, budget: float) -> float:
-    r"""The largest p with `kl(rate, p) <= budget`, rounded upwards.
+    r"""Return the largest p with `kl(rate, p) <= budget`, rounded upwards.
 
         kl(r, p) = r log(r/p) + (1 - r) log((1 - r)/(1 - p))
 
     Args:
       rate: r, in [0, 1].
-      budget: at least 0, in nats an example; infinite for 1.
+      budget: at least 0, in nats per example; if it is infinite, the result is 1.
 
     Returns:
       A float in [rate, 1].
@@ -149,13 +150,13 @@ def kl_inverse(rate: float, budget: float) -> float:
         return 1.0
 
     def divergence(p: float) -> float:
-        """`kl(rate, p)`, rounded downwards."""
+        """Compute `kl(rate, p)`, rounded downwards."""
         there = rate * (math.log(rate) - math.log(p)) if rate else 0.0
         gone = (1 - rate) * (math.log1p(-rate) - math.log1p(-p))
         size = rate * (-math.log(rate) - math.log(p)) if rate else 0.0
         return there + gone - 8 * EPS * (size - math.log1p(-rate) - math.log1p(-p) + abs(there) + abs(gone))
 
-    # It grows in p above the rate; `high` is where it is known to be above.
+    # The divergence increases in p above the rate. At `high` it is known to exceed the budget.
     low, high = rate, 1.0
     for _ in range(200):
         middle = (low + high) / 2
@@ -174,7 +175,7 @@ def _paid(mask: PyTree, choices: int, prior: PyTree) -> float:
 
 
 def _log_maurer(n: int) -> float:
-    """`log xi(n)`, rounded upwards."""
+    """Compute `log xi(n)`, rounded upwards."""
     counts = np.arange(1, n)
     terms = np.array([log_binomial(n, int(k)) for k in counts])
     rates = counts / n

@@ -1,4 +1,4 @@
-"""How long the description of a mask is: what it costs to have chosen it."""
+"""The description length of a mask: the cost of having chosen it."""
 
 from __future__ import annotations
 
@@ -17,32 +17,33 @@ from jaxarch.theory.generalization._binomial import EPS, log_binomial, log_facto
 
 
 def description_length(mask: PyTree, prior: PyTree = None) -> float:
-    r"""What a mask costs to name, in nats: `log 1/P(mask)`, rounded upwards.
+    r"""Return the description length of a mask in nats, `log 1/P(mask)`, rounded upwards.
 
         P = (P_all + P_leaf)/2,    P_all = 1/((D + 1) C(D, k)),    P_leaf = prod_l 1/((D_l + 1) C(D_l, k_l))
 
-    k of all D connections, k_l of the D_l of a leaf, are there. Sizes are equally likely, and so are the
-    masks of a size: of all leaves together, or leaf by leaf, which is shorter where densities differ.
+    The mask has k of all D connections, and k_l of the D_l connections of a leaf. All sizes are equally
+    likely, and so are all masks of a size, for all leaves together or leaf by leaf. The second is shorter if
+    densities differ.
 
-    Of a mask of numbers v in [0, 1] it is that of the *randomised* mask, whose connections are there with
-    chances v, independently: at least `KL(prod Bern(v_i) || P)`, as
+    A mask of numbers v in [0, 1] stands for the *randomized* mask, whose connections exist independently with
+    probabilities v. Its length is at least `KL(prod Bern(v_i) || P)`, computed as
 
         L(v) - sum_i h(v_i),    h(p) = -p log p - (1 - p) log (1 - p),
 
-    L the formula above at `k = sum v` by gamma functions (docs/theory.md, `certificate.randomized`). Of
-    numbers that are 0 or 1 both are the same.
+    with L the formula above at `k = sum v` by gamma functions (docs/theory.md, `certificate.randomized`). For
+    numbers that are 0 or 1 both lengths agree.
 
     Args:
       mask: booleans, or numbers in [0, 1]; `None` for leaves that are not masked.
-      prior: chances pi in [0, 1], in the mask's structure, for `P = prod Bern(pi_i)` in place of the above.
-        They may come from other examples than those that the errors are counted on, and from nothing else.
+      prior: probabilities pi in [0, 1], in the mask's structure, for `P = prod Bern(pi_i)` instead of the
+        formula above. They may come from examples on which no errors are counted, and from nothing else.
 
     Returns:
-      A float, infinite where the prior gave the mask no chance.
+      A float, infinite if the mask has probability 0 under the prior.
 
     Raises:
       ArgumentError: a mask that is neither boolean nor of numbers in [0, 1], or masks nothing; a prior of
-        another structure or shape, or that is no chance.
+        another structure or shape, or with numbers that are no probabilities.
 
     Example:
       >>> import jax.numpy as jnp
@@ -74,16 +75,16 @@ def description_length(mask: PyTree, prior: PyTree = None) -> float:
 
 
 def relaxed_length(mask: PyTree, prior: PyTree = None) -> Array:
-    r"""The description length of masks with `k = sum v` connections, to be differentiated in v.
+    r"""Return the description length of masks with `k = sum v` connections, differentiable in v.
 
-    `description_length` of masks of numbers without what the randomised mask saves, `sum h(v_i)`; at numbers
-    that are 0 or 1 both are the same, up to rounding. As a penalty of a search, `strength * length / n`, it
-    asks of a connection that it lowers the loss of n examples by `strength log((D - k)/k)` in sum.
+    It is `description_length` of masks of numbers, without the saving `sum h(v_i)` of the randomized mask. At
+    numbers that are 0 or 1 both agree, up to rounding. As a penalty of a search, `strength * length / n`, it
+    requires each connection to lower the summed loss of n examples by `strength log((D - k)/k)`.
 
     Args:
       mask: floating-point numbers in [0, 1]; `None` for leaves that are not masked.
-      prior: chances pi in [0, 1], in the mask's structure, for `-sum v log pi + (1 - v) log (1 - pi)`, which
-        is infinite where the prior excludes what v does not.
+      prior: probabilities pi in [0, 1], in the mask's structure, for `-sum v log pi + (1 - v) log (1 - pi)`.
+        This is infinite if the prior excludes a value that v allows.
 
     Returns:
       A scalar, in nats.
@@ -111,7 +112,7 @@ def relaxed_length(mask: PyTree, prior: PyTree = None) -> Array:
             raise ArgumentError("prior: its leaves have other shapes than the mask's")
         crossed = jax.tree.map(lambda v, pi: -jnp.sum(xlogy(v, pi) + xlog1py(1 - v, -pi)), mask, prior)
         return jnp.stack(jax.tree.leaves(crossed)).sum()
-    # In half precision a count of thousands would be rounded.
+    # A count of thousands would be rounded in half precision.
     kept = [jnp.sum(leaf, dtype=jnp.promote_types(leaf.dtype, jnp.float32)) for leaf in leaves]
     sizes = [leaf.size for leaf in leaves]
 
@@ -124,10 +125,10 @@ def relaxed_length(mask: PyTree, prior: PyTree = None) -> Array:
 
 
 def _chances(name: str, tree: PyTree) -> Sequence[np.ndarray]:
-    """The leaves in float64.
+    """Return the leaves in float64.
 
     Raises:
-      ArgumentError: of what is neither boolean nor of numbers in [0, 1].
+      ArgumentError: traced values; a leaf that is neither boolean nor of numbers in [0, 1].
     """
     if is_traced(tree):
         raise ArgumentError(f"{name}: expected concrete numbers, got traced ones; call it outside of jit")
@@ -150,13 +151,13 @@ def _length(kept: float, size: int) -> float:
 
 
 def _entropy(chances: np.ndarray) -> float:
-    """`sum h(v_i)`."""
+    """Compute `sum h(v_i)`."""
     inside = chances[(chances > 0) & (chances < 1)]
     return math.fsum(-inside * np.log(inside) - (1 - inside) * np.log1p(-inside))
 
 
 def _divergence(chances: np.ndarray, prior: np.ndarray) -> float:
-    """`sum kl(v_i || pi_i)`."""
+    """Compute `sum kl(v_i || pi_i)`."""
 
     def crossed(chances: np.ndarray, logarithms: np.ndarray) -> float:
         there = chances > 0

@@ -1,18 +1,18 @@
-r"""The two-temperature gradient as mirror descent: its mirror map, exact step, divergence, rates and bounds.
+r"""The two-temperature gradient as mirror descent: mirror map, exact step, divergence, rates and bounds.
 
-With the mask `v = sigma(hard w)`, the step of [D] eq. (5), `w <- w - eta g ds_soft(w)`, `g = grad_v f`,
-`ds_M(w) = M sigma(M w) (1 - sigma(M w))`, is Euler's method for the flow `d theta / dt = -g` in the dual
-variables
+The mask is `v = sigma(hard w)`. The step of [D] eq. (5) is `w <- w - eta g ds_soft(w)` with `g = grad_v f`
+and `ds_M(w) = M sigma(M w) (1 - sigma(M w))`. It is Euler's method for the flow `d theta / dt = -g` in the
+dual variables
 
     theta(w) = (2/soft) (w + sinh(soft w) / soft),        d theta / dw = 1 / ds_soft(w).
 
-That is mirror flow for the convex potential h on (0, 1)^d with `h'(v) = theta(logit(v) / hard)`, which is
-`16 / (hard soft)`-strongly convex; `D(u, v)` is its Bregman divergence. From it follow how far an
-architecture is, which learning rate to take, and how large the gap can be after T steps. In all of it only
-the ratio of the temperatures matters, `rho = soft / hard`, once the rate is scaled: (hard, soft, eta, w) and
+This is mirror flow for the convex potential h on (0, 1)^d with `h'(v) = theta(logit(v) / hard)`, which is
+`16 / (hard soft)`-strongly convex; `D(u, v)` is its Bregman divergence. It gives the distance of an
+architecture, the learning rate to take, and a bound on the gap after T steps. All of this depends on the
+temperatures only through their ratio, `rho = soft / hard`, once the rate is scaled: (hard, soft, eta, w) and
 (c hard, c soft, eta / c^2, w / c) give the same masks.
 
-All functions are pure, elementwise where they take arrays, and take traced values.
+All functions are pure and accept traced values. They are elementwise where they take arrays.
 
 [D] Colombo & Gao, Disentangling Neural Architectures and Weights, 2021.
 """

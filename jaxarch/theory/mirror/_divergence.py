@@ -1,4 +1,4 @@
-r"""The Bregman divergence of the mirror map's potential h: how far an architecture is from given scores.
+r"""The Bregman divergence of the mirror map's potential h: the distance of an architecture from given scores.
 
     D(u, v) = h(u) - h(v) - h'(v) (u - v),        h'(v) = theta(logit(v) / hard)
 
@@ -27,20 +27,20 @@ from jaxarch.theory.mirror._dual_variables import scores_and_temperature
 
 
 def vertex_distance(scores: ArrayLike, hard: ArrayLike, soft: ArrayLike) -> Array:
-    r"""`D(1, sigma(hard w))`, how far a connection is from being kept; for 0 flip the sign of the scores.
+    r"""Return `D(1, sigma(hard w))`: how far a connection is from being kept.
 
-    It is `(2/(hard soft)) V(hard w)`, with
+    For the distance from 0, flip the sign of the scores. The result is `(2/(hard soft)) V(hard w)`, with
 
         V(b) = int_b^inf (1 + cosh(rho x)) / (1 + e^x) dx
              = log(1 + e^-b) + sum_{k>=1} (-1)^(k-1) (e^{-(k-rho) b}/(k-rho) + e^{-(k+rho) b}/(k+rho)) / 2
 
-    for b >= 0 and `V(-b) = V(b) + b + sinh(rho b)/rho`. The alternating sum is accelerated (H. Cohen,
-    F. Rodriguez Villegas and D. Zagier, Convergence acceleration of alternating series, 2000, algorithm 1),
-    24 terms for float64. From `v = 1/2`, `V(0) = log 2 + I(rho)`, `I(rho) = (beta(1-rho) + beta(1+rho))/2`,
+    for b >= 0 and `V(-b) = V(b) + b + sinh(rho b)/rho`. The alternating sum is accelerated (H. Cohen, F.
+    Rodriguez Villegas and D. Zagier, Convergence acceleration of alternating series, 2000, algorithm 1), with
+    24 terms for float64. At `v = 1/2`, `V(0) = log 2 + I(rho)`, `I(rho) = (beta(1-rho) + beta(1+rho))/2`,
     `beta(s) = (digamma((s+1)/2) - digamma(s/2))/2`; `I(0) = log 2`, `I(1/2) = 1`.
 
-    It is finite exactly when soft < hard: binary architectures are at a finite distance if and only if the
-    soft temperature is strictly softer than the hard one.
+    The distance is finite exactly when soft < hard: binary architectures are at a finite distance if and only
+    if the soft temperature is strictly softer than the hard one.
 
     Args:
       scores: floating-point array of any shape.
@@ -48,7 +48,7 @@ def vertex_distance(scores: ArrayLike, hard: ArrayLike, soft: ArrayLike) -> Arra
       soft: inverse temperature of the gradient, positive, at most `hard`.
 
     Returns:
-      An array of the scores' shape and dtype; infinite at `soft == hard`, and where it overflows.
+      An array of the scores' shape and dtype; infinite at `soft == hard`, and where the result overflows.
 
     Example:
       >>> import jax.numpy as jnp
@@ -64,13 +64,15 @@ def vertex_distance(scores: ArrayLike, hard: ArrayLike, soft: ArrayLike) -> Arra
 
 
 def bregman_divergence(mask: ArrayLike, scores: ArrayLike, hard: ArrayLike, soft: ArrayLike) -> Array:
-    r"""`D(u, sigma(hard w))` for each connection, u in [0, 1]: 0 where they agree, positive elsewhere.
+    r"""Return `D(u, sigma(hard w))` for each connection, u in [0, 1].
+
+    It is 0 where u and the mask agree, and positive elsewhere.
 
         D(u, v) = h(u) - h(v) - h'(v) (u - v)
                 = (2/(hard soft)) int_{logit u}^{hard w} (sigma(x) - u) (1 + cosh(rho x)) dx
 
-    Its derivative in w is `(v - u) / ds_soft(w)`. Near agreement the integral is taken by Gauss-Legendre
-    quadrature, farther off through `vertex_distance`, since
+    Its derivative in w is `(v - u) / ds_soft(w)`. Near agreement the integral is computed by Gauss-Legendre
+    quadrature. Farther off it is computed through `vertex_distance`, since
     `D(u, v) = u D(1, v) + (1 - u) D(0, v) - (the same at v = u)`.
 
     Args:
@@ -80,8 +82,8 @@ def bregman_divergence(mask: ArrayLike, scores: ArrayLike, hard: ArrayLike, soft
       soft: inverse temperature of the gradient, positive, at most `hard`.
 
     Returns:
-      An array of the scores' shape and dtype. At the vertices 0 and 1 it is finite exactly when soft < hard;
-      inside, always (until it overflows).
+      An array of the scores' shape and dtype. At the vertices 0 and 1 it is finite exactly when soft < hard.
+      Inside it is always finite (until it overflows).
 
     Raises:
       ArgumentError: a mask outside [0, 1]; scores or temperatures that the search would refuse.
@@ -104,6 +106,7 @@ def bregman_divergence(mask: ArrayLike, scores: ArrayLike, hard: ArrayLike, soft
     u, b = jnp.broadcast_arrays(u, b)
     inside = (u > 0) & (u < 1)
     at_vertex = _from_vertex(jnp.where(u > 0, b, -b), ratio, gap)
+    # The branch that `where` discards at the vertices must stay finite.
     u = jnp.where(inside, u, 0.5)
     a = jnp.log(u) - jnp.log1p(-u)
     far = jnp.abs(b - a) > 1
@@ -112,7 +115,7 @@ def bregman_divergence(mask: ArrayLike, scores: ArrayLike, hard: ArrayLike, soft
 
 
 def total_divergence(mask: PyTree, scores: PyTree, hard: ArrayLike, soft: ArrayLike) -> Array:
-    """`D(u, v)` of the theorems: `bregman_divergence` summed over all connections of all masked leaves.
+    """Return `D(u, v)` of the theorems: the sum of `bregman_divergence` over all masked connections.
 
     Example:
       >>> import jax.numpy as jnp
@@ -129,7 +132,7 @@ def total_divergence(mask: PyTree, scores: PyTree, hard: ArrayLike, soft: ArrayL
 
 
 def start_distance(connections: int, hard: ArrayLike, soft: ArrayLike) -> Array:
-    r"""`(2 d/(hard soft)) (log 2 + I(rho))`: from `v = 1/2` to each of the 2^d architectures.
+    r"""Return `(2 d/(hard soft)) (log 2 + I(rho))`: the distance from `v = 1/2` to each of 2^d architectures.
 
     Raises:
       ArgumentError: soft = hard, where no architecture is at a finite distance.
@@ -150,7 +153,7 @@ def start_distance(connections: int, hard: ArrayLike, soft: ArrayLike) -> Array:
 
 
 def _acceleration(terms: int) -> np.ndarray:
-    """Weights of the first terms of an alternating series, signs included."""
+    """Return the weights of the first terms of an alternating series, signs included."""
     scale = (3 + np.sqrt(8)) ** terms
     scale = (scale + 1 / scale) / 2
     weights, b, c = np.zeros(terms), -1.0, -scale
@@ -166,19 +169,20 @@ _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(12)
 
 
 def _growth(b: Array, ratio: Array) -> Array:
-    """`V(-b) - V(b)`."""
+    """Compute `V(-b) - V(b)`."""
     return b + jnp.sinh(ratio * b) / ratio
 
 
 def _from_vertex(b: Array, ratio: Array, gap: Array) -> Array:
-    """V(b)."""
+    """Compute V(b)."""
+    # Unlike `abs`, this has the derivative 1 at 0.
     size = jnp.where(b < 0, -b, b)
     value = jnp.exp(-gap * size) / (2 * gap) + _beyond_the_first_term(size, ratio, gap)
     return value + jnp.where(b < 0, _growth(size, ratio), 0)
 
 
 def _beyond_the_first_term(b: Array, ratio: Array, gap: Array) -> Array:
-    """`V(b) - e^{-(1-rho) b} / (2 (1-rho))` for b >= 0: what stays finite as rho -> 1."""
+    """Compute `V(b) - e^{-(1-rho) b} / (2 (1-rho))` for b >= 0, the part that stays finite as rho -> 1."""
 
     def later_term(k: Array, weight: Array) -> Array:
         less, more = (k - 1) + gap, k + ratio
@@ -199,7 +203,7 @@ def _from_afar(u: Array, a: Array, b: Array, ratio: Array, gap: Array) -> Array:
         return size, growth + _beyond_the_first_term(size, ratio, gap)
 
     (size_a, at_a), (size_b, at_b) = toward_both(a), toward_both(b)
-    # The series' first terms go to infinity as rho -> 1; their difference does not.
+    # The first terms of both series go to infinity as rho -> 1, but their difference does not.
     length = size_b - size_a
     distance = jnp.abs(length)
     share = jnp.where(gap > 0, -jnp.expm1(-gap * distance) / jnp.where(gap > 0, gap, 1), distance)
@@ -222,7 +226,7 @@ def _nearby(a: Array, b: Array, ratio: Array) -> Array:
 def _with_ratio(
     scores: ArrayLike, hard: ArrayLike, soft: ArrayLike
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """Scores and temperatures, the temperatures' ratio, and one less the ratio."""
+    """Return scores, both temperatures, their ratio, and one minus the ratio."""
     check_temperatures(hard, soft)
     scores, soft = scores_and_temperature(scores, soft)
     check_broadcast(scores=scores, soft=soft, hard=hard)

@@ -2,7 +2,7 @@ r"""The dual variables of the two-temperature gradient: mirror map, inverse, and
 
     theta(w) = (2/soft) (w + sinh(soft w) / soft),        d theta / dw = 1 / ds_soft(w)
 
-In them the flow of the step is `d theta / dt = -grad_v f`.
+In these variables the flow of the step is `d theta / dt = -grad_v f`.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from jaxarch._internal.trees import check_floating
 
 
 def mirror_map(scores: ArrayLike, soft: ArrayLike) -> Array:
-    r"""`theta(w) = (2/soft) (w + sinh(soft w) / soft)`: the dual variables, in which the flow is `-g`.
+    r"""Return the dual variables `theta(w) = (2/soft) (w + sinh(soft w) / soft)`; in them the flow is `-g`.
 
     Args:
       scores: floating-point array of any shape.
       soft: inverse temperature of the gradient, positive; broadcast against the scores.
 
     Returns:
-      An array of the scores' shape and dtype, odd and increasing in them; infinite where it overflows, in
-      float32 beyond `|soft w|` of about 88.
+      An array of the scores' shape and dtype, odd and increasing in the scores. It is infinite on overflow,
+      which in float32 occurs beyond `|soft w|` of about 88.
 
     Example:
       >>> import jax.numpy as jnp
@@ -39,14 +39,14 @@ def mirror_map(scores: ArrayLike, soft: ArrayLike) -> Array:
 
 
 def inverse_mirror_map(theta: ArrayLike, soft: ArrayLike) -> Array:
-    r"""The scores whose `mirror_map` is theta, to a few units in the last place.
+    r"""Return the scores whose `mirror_map` is theta, to a few units in the last place.
 
-    With `x = soft w` it solves `x + sinh x = y`, `y = soft^2 theta / 2`, by a fixed number of Newton steps:
-    as it stands for `|y| < 1`, in logarithms beyond, where nothing overflows.
+    With `x = soft w`, it solves `x + sinh x = y`, `y = soft^2 theta / 2`, by a fixed number of Newton steps.
+    The equation is solved as written for `|y| < 1`, and in logarithms beyond, so that nothing overflows.
 
     Args:
       theta: floating-point array of any shape, any finite or infinite values.
-      soft: as of `mirror_map`.
+      soft: as in `mirror_map`.
 
     Example:
       >>> import jax.numpy as jnp
@@ -64,11 +64,11 @@ def inverse_mirror_map(theta: ArrayLike, soft: ArrayLike) -> Array:
 
 
 def mirror_update(scores: ArrayLike, gradient: ArrayLike, soft: ArrayLike, rate: ArrayLike) -> Array:
-    r"""`w+ - w` for the exact mirror step: `theta(w+) = theta(w) - rate g`.
+    r"""Return `w+ - w` for the exact mirror step: `theta(w+) = theta(w) - rate g`.
 
     Args:
       scores: w, floating-point array of any shape.
-      gradient: the gradient with respect to the *scores* as `masks.two_temperature` gives it,
+      gradient: the gradient with respect to the *scores*, as `masks.two_temperature` gives it:
         `c = g ds_soft(w)`.
       soft: inverse temperature of the gradient, positive.
       rate: the learning rate eta.
@@ -76,12 +76,12 @@ def mirror_update(scores: ArrayLike, gradient: ArrayLike, soft: ArrayLike, rate:
     Returns:
       An array of the scores' shape and dtype. To first order in the rate it is `-rate c`, the ordinary step.
 
-    The gradient g of the mask is never formed: dividing by ds_soft, the equation is
-    `d + sinh(x + d) - sinh(x) = -rate soft c (1 + cosh x)` in `x = soft w`, `d = soft (w+ - w)`, which is
-    solved for d itself, scaled by `exp(-|x|)`. So small steps keep their relative accuracy (no difference of
-    two large thetas is taken), a gradient of 0 moves nothing, and no score overflows. The limit is that of c:
-    in float32 it underflows where `g ds_soft(w) < 1e-38`, beyond `|soft w|` of about 87, and the score
-    stays, as it does under any other optimiser.
+    The gradient g of the mask is never formed. Divided by ds_soft, the equation is
+    `d + sinh(x + d) - sinh(x) = -rate soft c (1 + cosh x)` in `x = soft w`, `d = soft (w+ - w)`. It is solved
+    for d itself, scaled by `exp(-|x|)`. So small steps keep their relative accuracy (no difference of two
+    large thetas is taken), a gradient of 0 moves nothing, and no score overflows. The limit is set by c: in
+    float32 it underflows where `g ds_soft(w) < 1e-38`, beyond `|soft w|` of about 87. The score then stays,
+    as it does under any other optimizer.
 
     Example:
       >>> from jaxarch.theory import mirror
@@ -100,11 +100,14 @@ def mirror_update(scores: ArrayLike, gradient: ArrayLike, soft: ArrayLike, rate:
 
 _LOG_2 = float(np.log(2))
 _STEPS_SMALL, _STEPS_LOG, _STEPS_DISPLACEMENT = 3, 5, 4
-"""Newton steps: enough for float64 everywhere; the tests find one less wanting."""
+"""Newton steps: enough for float64 everywhere; with one step less, the tests fail."""
 
 
 def _solve_small(y: Array) -> Array:
-    """`x + sinh x = y` for 0 <= y <= 1. From y/2, above the root of a convex function, Newton descends."""
+    """Solve `x + sinh x = y` for 0 <= y <= 1.
+
+    Newton's method starts at y/2, above the root of a convex function, and descends.
+    """
     x = y / 2
     for _ in range(_STEPS_SMALL):
         x = x - (x + jnp.sinh(x) - y) / (1 + jnp.cosh(x))
@@ -112,10 +115,10 @@ def _solve_small(y: Array) -> Array:
 
 
 def _solve_log(log: Array) -> Array:
-    """`log(2 (x + sinh x)) = log` for `log >= log 2`, by Newton from `x = log`."""
+    """Solve `log(2 (x + sinh x)) = log` for `log >= log 2`, by Newton's method from `x = log`."""
     x = log
     for _ in range(_STEPS_LOG):
-        # Both corrections are 0 in any precision long before; and infinity is a root.
+        # Beyond 200 both corrections are 0 in any precision, and infinity is a root.
         near = jnp.minimum(x, 200)
         decay = jnp.exp(-near)
         ratio = 1 + decay * (2 * near - decay)
@@ -125,12 +128,13 @@ def _solve_log(log: Array) -> Array:
 
 
 def _displacement(x: Array, step: Array) -> Array:
-    """`d` with `d + sinh(x + d) - sinh(x) = step (1 + cosh x)`, of which `step` is the first order."""
+    """Solve `d + sinh(x + d) - sinh(x) = step (1 + cosh x)` for d; to first order, d is `step`."""
     side = jnp.where(x < 0, -1, 1).astype(x.dtype)
     x, step = jnp.abs(x), side * step
     decay = jnp.exp(-x)
 
-    # Scaled by exp(-x), `2 decay d + expm1(d) - decay^2 expm1(-d)`: all of one sign, so nothing cancels.
+    # Scaled by exp(-x), it is `2 decay d + expm1(d) - decay^2 expm1(-d)`: all terms have the same sign, so
+    # nothing cancels.
     small = jnp.clip(step, -0.5, 0.5)
     near = small
     for _ in range(_STEPS_DISPLACEMENT):
@@ -138,7 +142,7 @@ def _displacement(x: Array, step: Array) -> Array:
         slope = 2 * decay + jnp.exp(near) + decay * (decay * jnp.exp(-near))
         near = near - (value - small * jnp.square(1 + decay)) / slope
 
-    # The whole equation, y = x + sinh(x) + step (1 + cosh x), through log(2 |y|).
+    # Large steps solve the whole equation, y = x + sinh(x) + step (1 + cosh x), through log(2 |y|).
     scaled = (1 + step) + 2 * decay * (x + step) + decay * (decay * (step - 1))
     log = x + jnp.log(jnp.abs(scaled))
     root = jnp.where(
@@ -151,7 +155,7 @@ def _displacement(x: Array, step: Array) -> Array:
 
 
 def scores_and_temperature(scores: ArrayLike, soft: ArrayLike) -> tuple[Array, Array]:
-    """Both checked, in the scores' precision, float32 at least."""
+    """Check scores and temperature, and return both in the scores' precision, at least float32."""
     check_positive("soft", soft)
     array = as_array("scores", scores)
     check_floating("scores", array)

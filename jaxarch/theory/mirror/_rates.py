@@ -1,8 +1,8 @@
-r"""Which learning rate to take, and how large the gap of a loss can be after T steps.
+r"""Learning rates, and bounds on the gap of a loss after T steps.
 
-The bounds hold for f convex in v and gradients `norm(g) <= gradient_bound` at every step
-(`jaxarch.theory.bounds` certifies such numbers), examples drawn independently of the past; those called
-`descent` need no convexity. rho = soft / hard.
+The bounds hold for f convex in v, gradients `norm(g) <= gradient_bound` at every step, and examples drawn
+independently of the past. `jaxarch.theory.bounds` certifies gradient bounds. The bounds called `descent` need
+no convexity. rho = soft / hard.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from jaxarch.masks import check_clip, check_temperatures
 def prescribed_rate(
     distance: ArrayLike, hard: ArrayLike, soft: ArrayLike, *, gradient_bound: ArrayLike, steps: ArrayLike
 ) -> Array:
-    r"""The constant rate of least bound on the average iterate, `eta = (4/G) sqrt(2 D / (hard soft T))`.
+    r"""Return the constant rate with the smallest average-iterate bound, `(4/G) sqrt(2 D / (hard soft T))`.
 
         distance = mirror.start_distance(connections, hard, soft)
         rate = mirror.prescribed_rate(distance, hard, soft, gradient_bound=G, steps=1000)
 
-    From `v = 1/2` to an architecture of d connections it is `(8/(hard soft G)) sqrt(d A / T)`,
-    `A = log 2 + I(rho)`; for `T >= 16 rho^2 d A` the gap of the average iterate is then at most
-    `(G/2) sqrt(d A / T)` for the exact mirror step, and `(1 + 1.44 (1 + rho^2)) / 2` times that for the
-    actual one.
+    From `v = 1/2` to an architecture of d connections, the rate eta is `(8/(hard soft G)) sqrt(d A / T)`,
+    `A = log 2 + I(rho)`. For `T >= 16 rho^2 d A` the gap of the average iterate is then at most
+    `(G/2) sqrt(d A / T)` with the exact mirror step. With the actual step it is at most
+    `(1 + 1.44 (1 + rho^2)) / 2` times this bound.
 
     Args:
-      distance: `D(u, v_1)`, as of `start_distance` or `total_divergence`; positive and finite.
+      distance: `D(u, v_1)`, from `start_distance` or `total_divergence`; positive and finite.
       hard: inverse temperature of the value, positive.
       soft: inverse temperature of the gradient, positive, at most `hard`.
       gradient_bound: G, with `norm(grad_v f) <= G` for every example.
@@ -59,7 +59,7 @@ def prescribed_rate(
 def regret_constant(
     rate: ArrayLike, hard: ArrayLike, soft: ArrayLike, *, gradient_bound: ArrayLike, exact: bool = False
 ) -> Array:
-    r"""`K = (1 + rho^2) psi(2 delta) hard soft / 32` of the regret bound, at constant rate eta.
+    r"""Return `K = (1 + rho^2) psi(2 delta) hard soft / 32` of the regret bound, at constant rate eta.
 
     For any vectors `g_1, ..., g_T` of norm at most G and any mask u,
     `sum <g_t, v_t - u> <= (D(u, v_1) - D(u, v_{T+1})) / eta + eta K sum norm(g_t)^2`, where
@@ -93,15 +93,16 @@ def regret_constant(
 def saturation_steps(
     position: ArrayLike, rate: ArrayLike, hard: ArrayLike, soft: ArrayLike, *, least_gradient: ArrayLike
 ) -> Array:
-    r"""After how many steps an entry can be read off: `2 (b + sinh(rho b)/rho) / (hard soft eta gamma)`.
+    r"""Return the steps until an entry can be read off: `2 (b + sinh(rho b)/rho) / (hard soft eta gamma)`.
 
-    From `v = 1/2` so many steps, rounded up, whose gradients in this entry have one sign and a size of at
-    least gamma bring it to `|hard w| >= b`, that is within `1/(1 + e^b)` of its vertex. At a given
-    `hard soft eta` (only that and rho matter, `two-temperature.scaling`) it grows with rho: up to `rho = 1/b`
-    by 9% at most, and like `e^(rho b)` beyond (docs/theory.md, `two-temperature.time-to-read-off`).
+    Start at `v = 1/2`, and let all gradients in this entry have one sign and a size of at least gamma. Then
+    this number of steps, rounded up, brings the entry to `|hard w| >= b`, within `1/(1 + e^b)` of its vertex.
+    Of hard, soft and eta, only `hard soft eta` and rho matter (`two-temperature.scaling`). At a given
+    `hard soft eta` the number grows with rho: by at most 9% up to `rho = 1/b`, and like `e^(rho b)` beyond
+    (docs/theory.md, `two-temperature.time-to-read-off`).
 
     Args:
-      position: b, positive; at 16 v is a unit of float32 in the last place off its vertex.
+      position: b, positive; at 16, v differs from its vertex by one unit in the last place of float32.
       rate: eta.
       hard: inverse temperature of the value, positive.
       soft: inverse temperature of the gradient, positive, at most `hard`.
@@ -131,9 +132,10 @@ def average_iterate_bound(
     steps: ArrayLike,
     exact: bool = False,
 ) -> Array:
-    """`D/(eta T) + eta K G^2` bounds the expected gap `E F((v_1 + ... + v_T)/T) - F(u)`, f convex.
+    """Return `D/(eta T) + eta K G^2`, a bound on the expected gap of the average iterate, f convex.
 
-    Arguments as of `prescribed_rate` and `regret_constant`.
+    The gap is `E F((v_1 + ... + v_T)/T) - F(u)`. The arguments are as in `prescribed_rate` and
+    `regret_constant`.
 
     Example:
       >>> from jaxarch.theory import mirror
@@ -161,7 +163,9 @@ def last_iterate_bound(
     steps: ArrayLike,
     exact: bool = False,
 ) -> Array:
-    """`D/(eta T) + eta K G^2 (2 + log T)` bounds the expected gap of the last iterate, `E F(v_T) - F(u)`.
+    """Return `D/(eta T) + eta K G^2 (2 + log T)`, a bound on the expected gap of the last iterate.
+
+    The gap is `E F(v_T) - F(u)`.
 
     Example:
       >>> from jaxarch.theory import mirror
@@ -187,10 +191,10 @@ def anytime_bound(
     steps: ArrayLike,
     exact: bool = False,
 ) -> Array:
-    """`(D + K G^2 c^2 (1 + log T)) / (2 c (sqrt(T+1) - 1))` at rates `eta_t = c / sqrt(t)`, for every T.
+    """Return `(D + K G^2 c^2 (1 + log T)) / (2 c (sqrt(T+1) - 1))`, a bound for every T.
 
-    It bounds the expected gap of the average of the iterates, weighted by their rates. `scale` is c; K is
-    `regret_constant` at the largest rate, c.
+    With rates `eta_t = c / sqrt(t)`, it bounds the expected gap of the average of the iterates, weighted by
+    their rates. `scale` is c; K is `regret_constant` at the largest rate, c.
 
     Example:
       >>> from jaxarch.theory import mirror
@@ -217,14 +221,14 @@ def heavy_ball_bound(
     gradient_bound: ArrayLike,
     steps: ArrayLike,
 ) -> Array:
-    r"""The gap of the average iterate with momentum: `m <- mu m + g ds_soft(w)`, `w <- w - eta m`.
+    r"""Bound the average iterate's gap with momentum: `m <- mu m + g ds_soft(w)`, `w <- w - eta m`.
 
-    With `eta' = eta/(1 - mu)` and `delta' = eta' G soft^2 / 4`,
+    With `eta' = eta/(1 - mu)` and `delta' = eta' G soft^2 / 4`, the bound is
 
         D/(eta' T) + eta' K' G^2
         K' = (1 + rho^2) (hard soft/32) e^{2 delta'/(1-mu)} (1 + 2 mu e^-delta'/(1 - mu e^delta'))
 
-    where `mu e^delta' < 1`, and infinite (no guarantee) elsewhere.
+    if `mu e^delta' < 1`, and infinite (no guarantee) otherwise.
 
     Args:
       distance: `D(u, v_1)`.
@@ -259,7 +263,9 @@ def heavy_ball_bound(
 
 
 def largest_descent_rate(hard: ArrayLike, soft: ArrayLike, *, smoothness: ArrayLike) -> Array:
-    """`16 / (L hard soft)`: up to this rate every full-gradient step lowers an L-smooth F, convex or not.
+    """Return `16 / (L hard soft)`: up to this rate every full-gradient step lowers an L-smooth F.
+
+    F need not be convex.
 
     Example:
       >>> from jaxarch.theory import mirror
@@ -280,10 +286,10 @@ def descent_bound(
     smoothness: ArrayLike,
     steps: ArrayLike,
 ) -> Array:
-    r"""`2 (F(v_1) - inf F) / (eta T)` bounds `min_t g_t^T D_t g_t` of full-gradient steps, F L-smooth.
+    r"""Return `2 (F(v_1) - inf F) / (eta T)`, a bound on `min_t g_t^T D_t g_t` of full-gradient steps.
 
-    `D_t = diag(ds_hard(xi_t) ds_soft(w_t))`, xi_t between w_t and w_{t+1}. It goes to 0 at every vertex, so a
-    small value does not mean that F is stationary there.
+    F is L-smooth, and `D_t = diag(ds_hard(xi_t) ds_soft(w_t))`, xi_t between w_t and w_{t+1}. D_t goes to 0
+    at every vertex, so a small value does not mean that F is stationary there.
 
     Args:
       gap: `F(v_1) - inf F`.
@@ -318,15 +324,15 @@ def clipped_descent_bound(
     largest_sum: ArrayLike,
     steps: ArrayLike,
 ) -> Array:
-    r"""Bounds `min_t gap(v_t)` of full-gradient steps whose scores are clipped, F L-smooth, convex or not:
+    r"""Bound `min_t gap(v_t)` of full-gradient steps with clipped scores, F L-smooth, convex or not:
 
         Q/2 + (1 - 2 eps) omega sqrt(d L Q / (2 omega - 1)) + eps G_1,    Q = 2 (F(v_1) - inf F)/T,
         omega = (cosh(b/2) cosh(rho b/2))^2,    b = log((1 - eps)/eps)
 
     The gap is `theory.optimality.duality_gap`, 0 where no direction into the cube descends. The scores begin
-    in the box `|hard w| <= b`, and are clipped to it after every step: so p of `descent_bound` keeps away
-    from 0, and a small bound does mean that a mask on the way is nearly stationary. That is v_t in
-    [eps, 1 - eps]^d, and not what is read off it. No momentum (docs/theory.md,
+    in the box `|hard w| <= b` and are clipped to it after every step. This keeps D_t of `descent_bound` away
+    from 0, so a small bound does mean that some mask on the way is nearly stationary. This holds for v_t in
+    [eps, 1 - eps]^d, not for the mask that is read off it, and without momentum (docs/theory.md,
     `two-temperature.clipped-descent`).
 
     Args:
@@ -375,10 +381,11 @@ def prescribed_clip(
     largest_sum: ArrayLike,
     steps: ArrayLike,
 ) -> Array:
-    r"""The eps of least `clipped_descent_bound`: it falls like `T^(-1/(3 + rho))`, and so does the bound.
+    r"""Return the eps with the smallest `clipped_descent_bound`.
 
-    The derivative of the bound in b has one zero, or none up to `T = 8 d L (F(v_1) - inf F)/G_1^2`, L being
-    `16/(eta hard soft)`. So few steps leave nothing to clip for: 1/2 is returned, a box of one mask.
+    Both eps and the bound decrease like `T^(-1/(3 + rho))`. The derivative of the bound in b has one zero, or
+    none up to `T = 8 d L (F(v_1) - inf F)/G_1^2`, with L = `16/(eta hard soft)`. With so few steps clipping
+    has no benefit: 1/2 is returned, a box of one mask.
 
     Args:
       gap: `F(v_1) - inf F`.
@@ -418,18 +425,19 @@ def prescribed_clip(
         return jnp.where(rises, low, middle), jnp.where(rises, middle, high)
 
     like = curved * ratio * _number(largest_sum)
+    # The zero of the derivative is found by bisection of b in [0, 40].
     ends = jnp.zeros_like(like), jnp.full_like(like, 40.0)
     return jax.nn.sigmoid(-jax.lax.fori_loop(0, 50, halved, ends)[0])
 
 
 def _curved(drop: Array, rate: ArrayLike, hard: ArrayLike, soft: ArrayLike, connections: ArrayLike) -> Array:
-    """`sqrt(d L Q)` with the L whose largest rate this is."""
+    """Compute `sqrt(d L Q)`, with the L for which this is the largest descent rate."""
     smoothness = 16 / (_number(rate) * _number(hard) * _number(soft))
     return jnp.sqrt(_number(connections) * smoothness * drop)
 
 
 def _from_the_corner(position: Array, ratio: Array) -> tuple[Array, Array]:
-    """`omega / sqrt(2 omega - 1)` at b, and its derivative."""
+    """Compute `omega / sqrt(2 omega - 1)` at b, and its derivative."""
     root = jnp.cosh(position / 2) * jnp.cosh(ratio * position / 2)
     less = 1 / jnp.square(root)
     growth = jnp.tanh(position / 2) + ratio * jnp.tanh(ratio * position / 2)
@@ -447,7 +455,7 @@ def stochastic_descent_bound(
     second_moment: ArrayLike,
     steps: ArrayLike,
 ) -> Array:
-    r"""Bounds `min_t E grad F^T D_t grad F`, `D_t = diag(ds_hard(w_t) ds_soft(w_t))`, with random examples:
+    r"""Bound `min_t E grad F^T D_t grad F`, `D_t = diag(ds_hard(w_t) ds_soft(w_t))`, with random examples:
 
         (F(v_1) - inf F)/(eta T) + eta ((hard soft)^2/32) (L/16 + G_inf/(6 sqrt 3)) V
 
@@ -480,12 +488,12 @@ def stochastic_descent_bound(
 
 
 def _delta(rate: ArrayLike, soft: ArrayLike, gradient_bound: ArrayLike) -> Array:
-    """`eta G soft^2 / 4`: how far a step can move `soft w`."""
+    """Compute `eta G soft^2 / 4`: the farthest that a step can move `soft w`."""
     return _number(rate) * _number(gradient_bound) * jnp.square(_number(soft)) / 4
 
 
 def _psi(x: Array) -> Array:
-    """`2 (e^x - 1 - x) / x^2`, by its series where the difference cancels."""
+    """Compute `2 (e^x - 1 - x) / x^2`, by its series where the difference cancels."""
     near = jnp.minimum(x, 1)
     series = jnp.zeros_like(near)
     for k in range(18, 1, -1):
@@ -502,7 +510,7 @@ def _number(value: ArrayLike) -> Array:
 
 
 def _check_real(**numbers: ArrayLike) -> None:
-    """Raise unless they are real numbers, infinite ones included. Traced values pass."""
+    """Raise unless the values are real numbers, infinite ones included. Traced values pass."""
     for name, value in numbers.items():
         if not is_traced(value):
             real_numbers(name, value)
