@@ -1,8 +1,8 @@
 r"""Scores of how much a network needs each connection, as pure functions of parameters and gradients.
 
 A *saliency* has the structure of the parameters, with `None` in place of leaves that are not masked, and is
-float32 whatever they are. A larger score means a connection is needed more. `masks.keep` turns it into a
-mask:
+float32, or float64 where they are. A larger score means a connection is needed more. `masks.keep` turns it
+into a mask:
 
     loss, gradients = jax.value_and_grad(loss_of)(params, batch)
     mask = jaxarch.masks.keep(jaxarch.saliency.snip(params, gradients), 0.1)

@@ -62,9 +62,9 @@ def certify(
       is lower than `F(u) - gap` (`theory.optimality.duality_gap`), or than `F(v) - gap(v)` at a `relaxed` v.
     - *Single flips* of the connections that are most promising by the gradient; F is computed for each. The
       mask is locally optimal if all flips were tried and none is better.
-    - *Errors on new examples*, if the weights existed before the data and the data chose only the mask. One
-      bound follows from the errors on the training rows and the length of the mask's description
-      (`theory.generalization.masked_bound`). Validation rows, if there are any, give a bound by themselves,
+    - *Errors on new examples*. If the weights existed before the data and the data chose only the mask, the
+      errors on the training rows and the length of the mask's description give a bound
+      (`theory.generalization.masked_bound`). Validation rows that chose nothing give a bound by themselves,
       nearly always the smaller one. Each bound is wrong with probability at most `delta`.
 
     Args:

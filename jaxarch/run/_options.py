@@ -92,7 +92,7 @@ class Progress:
         model does not allow all runs at once.
       groups: how many groups there are.
       runs: how many runs the group has.
-      loss: the median of the finite `losses`; `None` for a stage that is not a training.
+      loss: the median of the finite `losses`, NaN if none is; `None` for a stage that is not a training.
       losses: the last step's loss of each run of the group, shape (runs,); NaN if early stopping has stopped
         the run.
       labels: the names of these runs.
@@ -145,7 +145,8 @@ class RunPlan:
     Attributes:
       name: the strategy's and the stage's.
       runs: how many runs there are.
-      max_parallel_runs: how many runs are trained in one program.
+      max_parallel_runs: how many runs one program trains. Some repeat others where the devices would have
+        unequally many.
       devices: how many devices this process trains them on.
       memory: memory of the program on each device, if the compiler counts it.
       free: free bytes on a device, if it tells.

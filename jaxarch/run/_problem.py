@@ -105,7 +105,7 @@ class Problem:
     metrics: Callable[[PyTree, PyTree, PyTree], dict[str, Array]] | None = None
     stream: Any = None
     # The batches of the stream that the device holds; only `over_seeds` sets it.
-    _window: Window | None = None
+    _window: Window | None = dataclasses.field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.stream is not None and not isinstance(self.stream, Stream):

@@ -57,7 +57,8 @@ class Shrunk:
       groups: the groups of units.
       kept: by group name, booleans of shape (size,): the units that are left.
       left: by group name and by the reason why they stay, the kept units that do not depend on the inputs.
-      difference: the largest difference of an output on the examples, in units of the largest output.
+      difference: the largest difference of an output on the examples, in units of the largest number in the
+        same array of outputs.
     """
 
     tree: PyTree
@@ -390,7 +391,7 @@ def _smaller(
 
     Returns:
       A boolean, true if the original function takes the smaller arrays unchanged; a function that takes them;
-      and its difference from the original in units of the largest output.
+      and its difference from the original, as `_difference` measures it.
     """
     program = jax.jit(groups.smaller(folded.kept))
     same = _takes(function, program, small, *inputs)
@@ -526,9 +527,9 @@ def _takes(function: Callable[..., Any], program: Callable[..., Any], *arguments
 
 
 def _difference(whole: PyTree, made: PyTree) -> float:
-    """Return the largest difference of two trees of outputs, in units of the largest number in the first.
+    """Return the largest difference of two trees of outputs, each leaf in units of its largest number.
 
-    Each leaf is measured by its own largest finite number.
+    That is the largest finite number of the leaf in the first tree.
     """
     structures: list[Any] = [jax.tree.structure(outputs) for outputs in (whole, made)]
     if structures[0] != structures[1]:

@@ -263,7 +263,7 @@ def heavy_ball_bound(
 
 
 def largest_descent_rate(hard: ArrayLike, soft: ArrayLike, *, smoothness: ArrayLike) -> Array:
-    """Return `16 / (L hard soft)`: up to this rate every full-gradient step lowers an L-smooth F.
+    """Return `16 / (L hard soft)`: up to this rate no full-gradient step raises an L-smooth F.
 
     F need not be convex.
 
