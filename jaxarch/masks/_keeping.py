@@ -43,8 +43,12 @@ def keep(
     A `ResultWarning` names the leaves if
 
     - scores are NaN, infinite or all 0;
-    - the order of equal scores decides more than a tenth of the mask;
-    - the ranking leaves a leaf empty, or keeps it whole at half of the connections or fewer.
+    - the order of at least 16 equal scores decides more than a tenth of the mask;
+    - the ranking leaves a leaf empty;
+    - the ranking of all leaves together keeps a leaf of at least 16 connections whole, at half of all
+      connections or fewer;
+    - more than a hundredth of the mask are zeros above negative scores, without `within`: they may be
+      connections that were pruned.
 
     Under `jit` or `vmap` values are unknown, and there is no warning.
 
