@@ -28,7 +28,7 @@ from jaxarch.structure import distances, graphs
 SPECTRA, BETWEEN, WITHIN = "spectra.npz", "between.csv", "within.csv"
 ROW = ["task", "flipped", "graph"]
 SHUFFLED = "bin shuffled"
-"""The architectures of bin with each layer's connections permuted: a yardstick of the same density."""
+"""The architectures of bin, each layer's connections permuted at random: a yardstick of equal density."""
 PAIRS = (
     *(("real->bin", "bin"), ("lottery->bin", "bin"), ("agnostic", "bin"), (SHUFFLED, "bin")),
     *(("real", "lottery"), ("real", "bin->real warm"), ("real", "bin->real cold")),
@@ -133,7 +133,7 @@ def without_failed(network: Network) -> dict[str, jax.Array]:
 
 
 def shuffled(key: jax.Array, params: dict[str, jax.Array]) -> dict[str, jax.Array]:
-    """Permute the weights of every run, each layer separately."""
+    """Permute the weights of every run at random, each layer separately."""
     return jax.vmap(reshuffle)(jax.random.split(key, params["w1"].shape[0]), params)
 
 

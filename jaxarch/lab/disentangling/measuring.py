@@ -33,7 +33,7 @@ def measure(
     """Measure AUC, losses, density, costs and mishaps: one row for each run of each strategy.
 
     `seconds` is measured once for all runs together: wall time x devices / runs, without compilation. The
-    first program in a process takes up to twice as long.
+    first training in a process takes up to twice as long.
     """
     tables = [
         _measure_one(data, task, learning, name, strategies[name], network, report)

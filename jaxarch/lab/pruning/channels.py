@@ -71,7 +71,7 @@ def duration(settings: ChannelSettings) -> list[str]:
     total = 0.0
     for search, runs in _searches(settings).items():
         with warnings.catch_warnings():
-            # So few steps reach no share.
+            # After so few steps no share is reached, so the warning about it means nothing.
             warnings.simplefilter("ignore", ResultWarning)
             found = next(iter(unit_searches.SEARCHES[search](few, options).values()))
         total += float(found.seconds) / MEASURED_STEPS * runs * settings.search_steps

@@ -43,7 +43,7 @@ def experiment(
 
 
 def outcome(transfer: Transfer, measured: Measured, findings: Iterable[Mapping[str, Any]]) -> Outcome:
-    """Collect a transfer's results, comparisons, layer densities, masks, and completed settings."""
+    """Collect a transfer's results, comparisons, layer densities, masks, and settings with classes."""
     names = {"old": transfer.old.name, "new": transfer.new.name}
     pictures = {which: {"name": names[which], "sha256": digest} for which, digest in measured.digests.items()}
     return Outcome(

@@ -117,7 +117,7 @@ class Cell(NamedTuple):
 
 
 def _digests(transfer: Transfer) -> dict[str, str]:
-    """Compute the digests of the pictures of both tasks."""
+    """Compute the digests of both tasks' pictures."""
     pictures = {"old": transfer.old, "new": transfer.new}
     return {which: digest(images.x, images.y) for which, images in pictures.items()}
 

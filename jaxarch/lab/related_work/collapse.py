@@ -123,6 +123,7 @@ def prepare(settings: CollapseSettings) -> Task:
     params, _ = jax.eval_shape(problem.init, jax.random.key(0))
     sizes = {path: leaf.size for path, leaf in named_leaves(select(params)).items()}
     fewest = len(sizes) / sum(sizes.values())
+    # Without the small number, rounding could add a density equal to `fewest`.
     tenths = int(np.ceil(-np.log10(fewest) * settings.each_tenfold - 1e-9))
     above = [10 ** (-k / settings.each_tenfold) for k in range(1, tenths)]
     return Task(settings, problem, sizes, (*above, fewest), digest(images.x, images.y))

@@ -179,7 +179,7 @@ def _last_density(task: PictureTask[TicketSettings]) -> float:
 
 
 def run(settings: TicketSettings, context: Context) -> Outcome:
-    """Train the whole network, prune it in rounds, and train the rest from first and from fresh weights."""
+    """Train the whole network, prune it in rounds, and train each ticket from first and fresh weights."""
     task = prepare(settings)
     _last_density(task)  # Refuses before anything is trained.
     pictures = digest(task.images.x, task.images.y)

@@ -66,6 +66,8 @@ def teachers(settings: DeepTeacherSettings, depth: int, features: int, neurons: 
     def teacher(key: Array) -> dict[str, Array]:
         weights = jax.random.orthogonal(key, neurons, (max(settings.depths) + 1,))
         a, centres, scales = _widened(x, neurons), [], []
+        # Arrays have the deepest teacher's size, and all depths run in one program. Layers from `depth` on
+        # pass their inputs through.
         for layer, matrix in enumerate(weights[:-1]):
             z = a @ matrix.T
             centres.append(z.mean(axis=0))

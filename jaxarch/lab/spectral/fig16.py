@@ -70,7 +70,7 @@ def duration(settings: Settings) -> list[str]:
 
 
 def run(settings: Settings, context: Context) -> Outcome:
-    """Train a parent with each head, then remove all hidden neurons, or those that are not needed."""
+    """Train a parent with each head; then remove all hidden neurons, and separately the unneeded ones."""
     done = {}
     for head in settings.heads:
         task = prepare(settings, settings.change(head))

@@ -165,7 +165,7 @@ def _of_the_mean(network: Network, seeds: int) -> np.ndarray:
     gamma = np.einsum("rij,rjk->rijk", np.asarray(weights[3, 2], float), np.asarray(weights[2, 1], float))
     gamma[np.asarray(network.info.failed_at) >= 0] = np.nan
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # Of a cell without networks.
+        warnings.simplefilter("ignore", RuntimeWarning)  # A cell may have no networks left.
         mean = np.nanmean(gamma.reshape(-1, seeds, *gamma.shape[1:]), axis=1)
     return np.repeat(np.square(mean).sum(axis=(1, 2, 3)), seeds)
 

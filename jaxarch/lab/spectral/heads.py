@@ -52,7 +52,7 @@ HEADS: dict[str, dict[str, Any] | None] = {
 CURVES, EIGENVALUES = "curves.csv", "eigenvalues.npz"
 WITHOUT = "without hidden neurons"
 ROWS_TOGETHER = 500
-"""Batch size of evaluations."""
+"""Batch size where nothing is trained: in evaluations and removals of neurons."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -32,7 +32,7 @@ SUITS_ALL: dict[str, Any] = {"steps": 2000, "batch_size": 100, "rate": 1e-3, "se
 SUITS: dict[str, dict[str, Any]] = {"mnist": {"examples": 5000}}
 """Defaults per data set, used where the user sets nothing; `SUITS_ALL` covers data sets without an entry."""
 ROWS_TOGETHER = 500
-"""Batch size of evaluations."""
+"""Batch size where nothing is trained: in evaluations and removals of neurons."""
 CHOSEN = "chosen.csv"
 
 

@@ -38,6 +38,7 @@ def _network(steps: tuple[int, ...], state: TrainState) -> Network:
 
 def _after_step(steps: tuple[int, ...], state: TrainState) -> PyTree:
     here = jnp.asarray((0, *steps)) == state.step
+    # A step without a snapshot writes past the end, and `mode="drop"` ignores it.
     place = jnp.where(here.any(), here.argmax(), len(here))
     return jax.tree.map(
         lambda kept, leaf: kept.at[place].set(leaf, mode="drop"), state.memory, state.trainable

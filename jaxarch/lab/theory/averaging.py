@@ -80,5 +80,6 @@ def _after_step(settings: Averaged, state: TrainState) -> PyTree:
 
 def _network(settings: Averaged, state: TrainState) -> Network:
     made, last = settings.search.network(settings.search.settings, state), settings.mask(state)
+    # The memory holds v_1 and a mask after each of T steps, so v_{T+1} is subtracted to leave v_1, ..., v_T.
     average = jax.tree.map(lambda total, v: (total - v) / state.step, state.memory, last)
     return made.replace(info=made.info | {"last": last, "average": average})

@@ -97,8 +97,9 @@ class Settings(TrainingSettings):
       start: the share of the connections with which the search that shortens descriptions begins.
       hard: the inverse temperature of two-temperature's masks in the loss; the search that shortens
         descriptions ends with it.
-      soft: the inverse temperature of the masks that its gradient passes through.
-      softest: the same in the search that shortens descriptions, whose hard temperature begins at 1.
+      soft: the inverse temperature of the masks that two-temperature's gradient passes through.
+      softest: the soft inverse temperature of the search that shortens descriptions, whose hard temperature
+        begins at 1.
       steps: gradient steps.
       rate: learning rate of Adam in the search that shortens descriptions; it falls to 0 by a cosine.
       rate_at_density: learning rate of Adam in the searches at given densities.

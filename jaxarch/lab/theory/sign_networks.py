@@ -80,7 +80,8 @@ class Scaled:
 
 
 def _convolved(x: Array, kernel: Any) -> Array:
-    # Patches times a matrix: under vmap over kernels, XLA's convolution on CPU is many times as slow.
+    # A product with patches replaces the convolution: under vmap over kernels, XLA's convolution on CPU is
+    # many times as slow.
     side, _, inputs, outputs = kernel.shape
     height, width = (length - side + 1 for length in x.shape[1:3])
     patches = jnp.concatenate(

@@ -1,4 +1,4 @@
-"""Controls of the masks that methods found: trained from their initial weights, reshuffled, inverted."""
+"""Controls of the masks that methods found: as found, reshuffled, reinitialized, inverted."""
 
 from __future__ import annotations
 

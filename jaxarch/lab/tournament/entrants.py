@@ -79,7 +79,7 @@ class At(NamedTuple):
         return optax.adam(self.rate)
 
     def train(self, steps: int, start: Literal["warm", "rewind", "cold"] = "warm") -> Training:
-        """Train weights on the found connections, from the found weights or from others."""
+        """Return the training of weights on the found connections, from the found weights or from others."""
         return retrain(start, nonnegative=False, steps=steps, optimizer=self.adam)
 
 
@@ -124,17 +124,17 @@ class Entrant:
 
 
 def trained_whole(at: At) -> Any:
-    """Train for all steps of a method that trains once."""
+    """Return a training for all steps of a method that trains once."""
     return at.train(at.whole)
 
 
 def trained_once(at: At) -> Any:
-    """Train for one phase."""
+    """Return a training for one phase."""
     return at.train(at.steps)
 
 
 def before_training(evaluations: float) -> Callable[[At, float], list[Phase]]:
-    """Return phases: some gradients of the whole network, then training of its remaining connections."""
+    """Return the `phases` of methods that take some gradients of the whole network, then train the rest."""
     return lambda at, density: [Phase(evaluations, 1), Phase(at.whole, 0)]
 
 

@@ -33,7 +33,7 @@ from jaxarch.search import dense
 RANDOM_ONES = [name for name, entrant in ENTRANTS.items() if entrant.family == RANDOM]
 """Methods with random masks, with which findings compare all others."""
 PROGRAM_SECONDS = 4.0
-"""Approximate time of compiling the search of a small parent; a larger parent's training is measured."""
+"""Approximate seconds for compiling the search of a small parent; a larger parent's training is measured."""
 
 
 def plan(settings: TournamentSettings) -> list[str]:

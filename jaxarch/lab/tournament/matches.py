@@ -123,7 +123,7 @@ def _stacked(network: Network, densities: tuple[float, ...]) -> Network:
 
     def one(density: float) -> Network:
         found = jax.vmap(partial(of_density, density=density))(network)
-        # Histories belong to the search, and would be copied for each density.
+        # Arrays in the info belong to the search, and would be copied for each density.
         return found.without(ByDensity).replace(info=found.info.replace(arrays={}))
 
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *map(one, densities))
